@@ -1,0 +1,31 @@
+# How everything is compiled.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Debug, Release, RelWithDebInfo or MinSizeRel" FORCE)
+endif()
+
+option(AMLDIST_WERROR "Treat warnings as errors" OFF)
+set(AMLDIST_SANITIZE "" CACHE STRING "Sanitizers for everything, as -fsanitize= takes them (address,undefined; thread)")
+
+# Linked privately by every target: nothing of it leaks into the installed package.
+add_library(amldist_options INTERFACE)
+target_compile_options(amldist_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+  $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor -Wold-style-cast>)
+if(AMLDIST_WERROR)
+  target_compile_options(amldist_options INTERFACE -Werror)
+endif()
+if(AMLDIST_SANITIZE)
+  target_compile_options(amldist_options INTERFACE -fsanitize=${AMLDIST_SANITIZE} -fno-sanitize-recover=all
+    -fno-omit-frame-pointer)
+  target_link_options(amldist_options INTERFACE -fsanitize=${AMLDIST_SANITIZE})
+else()
+  target_compile_definitions(amldist_options INTERFACE $<$<NOT:$<CONFIG:Debug>>:_FORTIFY_SOURCE=2>)
+  target_compile_options(amldist_options INTERFACE -fstack-protector-strong)
+endif()

@@ -1,0 +1,48 @@
+// What a task's environment becomes: an ordered list of variables to set and to remove.
+//
+// Translators make a patch, the plugin and the tools apply it. A patch is a value without I/O, so the same one is
+// printed by `aml-dist explain`, compared in tests and written by slurmstepd.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace amldist {
+
+/// Reads one variable of the environment in question (a task's, srun's, a table in a test).
+/// nullopt: not set. An empty value is a set variable.
+using EnvironmentReader = std::function<std::optional<std::string>(std::string_view name)>;
+
+/// Longest "NAME=VALUE" that Linux takes in one string, in bytes, with its terminating zero (MAX_ARG_STRLEN).
+inline constexpr std::size_t longest_environment_string = 128 * 1024;
+
+/// Changes to an environment, in order of first mention. The last word about a name counts.
+class EnvironmentPatch {
+ public:
+  struct Change {
+    std::string name;
+    std::optional<std::string> value;  ///< nullopt: remove
+  };
+
+  void set(std::string_view name, std::string value);
+  void set(std::string_view name, std::uint64_t value) { set(name, std::to_string(value)); }
+  void unset(std::string_view name);
+
+  [[nodiscard]] const std::vector<Change>& changes() const noexcept { return changes_; }
+
+  /// The value that the patch gives `name`; nullopt if it removes it or does not speak of it.
+  [[nodiscard]] std::optional<std::string_view> value_of(std::string_view name) const noexcept;
+  /// Whether the patch says anything about `name`.
+  [[nodiscard]] bool mentions(std::string_view name) const noexcept;
+
+ private:
+  Change& change_of(std::string_view name);
+
+  std::vector<Change> changes_;
+};
+
+}  // namespace amldist

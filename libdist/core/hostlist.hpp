@@ -1,0 +1,70 @@
+// Slurm's compressed host lists.
+//
+//   node1                       one host
+//   node[1-3,7]                 four
+//   n[001-003]                  n001 n002 n003: the width of the lower bound is kept
+//   rack[0-1]b[0-2]             six, the last bracket runs fastest
+//   c[1-2]-ib0                  a bracket in the middle
+//   a1,b[2-3]                   several entries
+//
+// A list stays compressed: 10,240 hosts cost as much as their text, and host i is found without writing out the others.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.hpp"
+
+namespace amldist {
+
+/// An ordered list of host names. A value; const members are thread-safe.
+class Hostlist {
+ public:
+  /// Most hosts a list may name: 2^20. Above that the text is hostile, not a cluster.
+  static constexpr std::uint64_t most_hosts = 1ULL << 20;
+  /// Longest text that is read, in bytes: the kernel's limit for one environment string.
+  static constexpr std::size_t longest_text = 128 * 1024;
+
+  /// Errors: limit, or invalid_argument with the offending entry and its column.
+  [[nodiscard]] static Result<Hostlist> parse(std::string_view text);
+
+  /// Number of hosts, in constant time. Repeated names count each time, as in Slurm.
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+
+  /// Name of host `index` (0-based, below size()), in time proportional to the number of entries.
+  [[nodiscard]] std::string at(std::size_t index) const;
+
+  /// All names, in order.
+  [[nodiscard]] std::vector<std::string> expand() const;
+
+ private:
+  struct Range {
+    std::uint64_t low;
+    std::uint64_t count;
+    std::uint8_t width;  ///< digits, zero padded
+  };
+  /// literal, ranges, literal, ranges, ...: the text of an entry cut at its brackets.
+  struct Part {
+    std::string literal;        ///< in front of the bracket
+    std::vector<Range> ranges;  ///< empty in the last part, which has only a literal
+    std::uint64_t count;        ///< numbers in the bracket; 1 without
+  };
+  struct Entry {
+    std::vector<Part> parts;
+    std::uint64_t first;  ///< index of its first host in the list
+    std::uint64_t count;
+  };
+
+  static Result<Entry> parse_entry(std::string_view entry);
+  static Result<Part> parse_bracket(std::string_view literal, std::string_view inside);
+  static void append_host(std::string& out, const Entry& entry, std::uint64_t offset);
+
+  std::vector<Entry> entries_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace amldist

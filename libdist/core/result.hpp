@@ -1,0 +1,90 @@
+// Expected failure as a value.
+//
+// Everything that a user, an administrator or a node can get wrong comes back as an Error; exceptions are left to
+// what nobody can handle (out of memory) and stop at two guards: the C ABI and the SPANK callbacks.
+#pragma once
+
+#include <cassert>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace amldist {
+
+/// Class of a failure. It decides exit statuses and C status codes; the sentence is for people.
+enum class Errc {
+  invalid_argument,  ///< malformed input: grammar, range, unknown word
+  mismatch,          ///< two well-formed facts contradict each other
+  not_found,         ///< something that was named does not exist
+  unavailable,       ///< a service or a library is missing or does not answer
+  limit,             ///< input or output would pass a documented limit
+  internal,          ///< a bug or an exhausted resource
+};
+
+/// A failure: its class and one sentence that says what was asked, what is, and what to do.
+/// The sentence carries no prefix, no newline and no control character.
+struct Error {
+  Errc code = Errc::internal;
+  std::string message;
+};
+
+/// Either a value or an Error. Reading the wrong side is a programming error (asserted).
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : content_(std::in_place_index<0>, std::move(value)) {}      // NOLINT(google-explicit-constructor)
+  Result(Error error) : content_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
+
+  [[nodiscard]] bool ok() const noexcept { return content_.index() == 0; }
+  explicit operator bool() const noexcept { return ok(); }
+
+  [[nodiscard]] const T& value() const& {
+    assert(ok());
+    return *std::get_if<0>(&content_);
+  }
+  [[nodiscard]] T& value() & {
+    assert(ok());
+    return *std::get_if<0>(&content_);
+  }
+  [[nodiscard]] T&& value() && {
+    assert(ok());
+    return std::move(*std::get_if<0>(&content_));
+  }
+  const T& operator*() const& { return value(); }
+  T& operator*() & { return value(); }
+  const T* operator->() const { return &value(); }
+  T* operator->() { return &value(); }
+
+  [[nodiscard]] const Error& error() const& {
+    assert(!ok());
+    return *std::get_if<1>(&content_);
+  }
+  [[nodiscard]] Error&& error() && {
+    assert(!ok());
+    return std::move(*std::get_if<1>(&content_));
+  }
+
+ private:
+  std::variant<T, Error> content_;
+};
+
+/// A Result without a value.
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  Result() = default;
+  Result(Error error) : error_(std::move(error)), failed_(true) {}  // NOLINT(google-explicit-constructor)
+
+  [[nodiscard]] bool ok() const noexcept { return !failed_; }
+  explicit operator bool() const noexcept { return ok(); }
+  [[nodiscard]] const Error& error() const& {
+    assert(failed_);
+    return error_;
+  }
+
+ private:
+  Error error_;
+  bool failed_ = false;
+};
+
+}  // namespace amldist

@@ -1,0 +1,54 @@
+// The administrator's choices: arguments in plugstack.conf, or lines of the file that config= names.
+//
+//   required spank_aml_dist.so port_range=20000-29999 master_addr=ip rdma.gpu=require default.gpu=pytorch
+//
+// An unknown or malformed argument is reported and skipped: it must never stop a node. Arguments on the plugstack line
+// win over the file.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/ipv4.hpp"
+#include "core/port_ranges.hpp"
+#include "core/spec.hpp"
+
+namespace amldist {
+
+/// What the site wants, for every step on its nodes.
+struct SitePolicy {
+  PortRanges ports;                                                  ///< port_range=LO-HI, default 20000-29999
+  MasterAddress::Form master_addr = MasterAddress::Form::ip;         ///< master_addr=name|ip
+  std::string interface;                                             ///< interface=IFACE
+  std::optional<Ipv4Network> network;                                ///< network=CIDR
+  std::string suffix;                                                ///< suffix=.DOMAIN, appended to host names
+  RdmaPolicy rdma = RdmaPolicy::off;                                 ///< rdma=
+  std::map<std::string, RdmaPolicy, std::less<>> rdma_of_partition;  ///< rdma.PARTITION=
+  std::map<std::string, Kind, std::less<>> default_kind;             ///< default.PARTITION=KIND|none
+  bool disabled = false;                                             ///< disabled: the plugin does nothing
+  std::string config_file;                                           ///< config=FILE, absolute
+
+  [[nodiscard]] static SitePolicy defaults();
+};
+
+/// Longest configuration file that is read, in bytes.
+inline constexpr std::size_t longest_config = 64 * 1024;
+
+/// Applies arguments in order and returns one sentence for each that was skipped.
+[[nodiscard]] std::vector<std::string> apply_arguments(SitePolicy& policy, std::span<const std::string_view> arguments);
+
+/// The arguments in a configuration file: one per line, '#' begins a comment.
+[[nodiscard]] std::vector<std::string_view> config_lines(std::string_view content);
+
+/// Reads a regular file of at most longest_config bytes. Errors: not_found, limit, unavailable, with the path.
+[[nodiscard]] Result<std::string> read_config_file(const std::string& path);
+
+/// The whole policy: defaults, then the file of config=, then the arguments. `complaints` gets one sentence for each
+/// thing that was skipped.
+[[nodiscard]] SitePolicy load_policy(std::span<const std::string_view> arguments, std::vector<std::string>& complaints);
+
+}  // namespace amldist

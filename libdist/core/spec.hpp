@@ -1,0 +1,105 @@
+// The grammar of the option: --aml-dist=KIND[,KEY=VALUE]...
+//
+//   pytorch                                    per process: Slurm starts every rank
+//   pytorch,launch=per-node,nproc_per_node=4   one launcher per node
+//   mpi,process_count_per_node=4               a count is an assertion about the step
+//   tensorflow,worker_count=2,parameter_server_count=1
+//   none                                       switches an inherited option off for one step
+//   help                                       prints kinds and keys
+//
+// Parsed first in srun, sbatch and salloc, where it can be refused, and again in slurmstepd, where it is hostile input.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/result.hpp"
+
+namespace amldist {
+
+/// The job kinds of Azure ML, and ours beyond them; `none` is an explicit "no".
+enum class Kind { none, pytorch, tensorflow, mpi, jax };
+
+/// Who starts the processes of a node: Slurm every one of them, or a launcher, one per node.
+enum class Launch { per_process, per_node };
+
+/// Whether a per-node launcher sees the variables of Slurm that would make frameworks take it for a rank.
+enum class SlurmEnv { hide, keep };
+
+/// How many processes a per-node launcher starts. `node_default`: the GPUs of the node in the step, else 1.
+struct ProcessesPerNode {
+  enum class Source { node_default, number, automatic, gpu, cpu };
+  Source source = Source::node_default;
+  std::uint32_t number = 0;
+
+  friend bool operator==(const ProcessesPerNode&, const ProcessesPerNode&) = default;
+};
+
+/// Where MASTER_ADDR comes from: the site's choice, an address, a name, or a host given by the user.
+struct MasterAddress {
+  enum class Form { site_default, ip, name, host };
+  Form form = Form::site_default;
+  std::string host;
+
+  friend bool operator==(const MasterAddress&, const MasterAddress&) = default;
+};
+
+/// What to do about RDMA before the job starts.
+enum class RdmaPolicy { require, prefer, off };
+
+/// Counts that the user asserts about the step. Unset: not asserted.
+struct CountAssertions {
+  std::optional<std::uint32_t> nodes;               ///< node_count
+  std::optional<std::uint32_t> processes;           ///< process_count
+  std::optional<std::uint32_t> processes_per_node;  ///< process_count_per_node, process_count_per_instance
+  std::optional<std::uint32_t> workers;             ///< worker_count
+  std::optional<std::uint32_t> parameter_servers;   ///< parameter_server_count
+  std::optional<std::uint32_t> chiefs;              ///< chief_count, 0 or 1
+  std::optional<std::uint32_t> evaluators;          ///< evaluator_count, 0 or 1
+
+  friend bool operator==(const CountAssertions&, const CountAssertions&) = default;
+};
+
+/// A parsed option: what the user asked for, nothing about the step.
+struct Spec {
+  Kind kind = Kind::none;
+  Launch launch = Launch::per_process;
+  SlurmEnv slurm_env = SlurmEnv::hide;
+  ProcessesPerNode nproc_per_node;
+  std::string backend;  ///< lower case; empty: the program's choice
+  MasterAddress master_addr;
+  std::optional<std::uint16_t> master_port;
+  std::optional<RdmaPolicy> rdma;
+  bool verbose = false;
+  CountAssertions counts;
+
+  friend bool operator==(const Spec&, const Spec&) = default;
+};
+
+/// Longest option text that is looked at, in bytes.
+inline constexpr std::size_t longest_option = 4096;
+
+/// Parses the text behind "--aml-dist=". The error names the wrong piece and offers the nearest right one.
+/// `help` is not a kind: callers ask is_help() first.
+[[nodiscard]] Result<Spec> parse_spec(std::string_view text);
+
+/// Whether the option asks for the help text (`help`, alone or as the first word).
+[[nodiscard]] bool is_help(std::string_view text) noexcept;
+
+/// Kinds and keys, a few dozen lines for a terminal, ending in a newline.
+[[nodiscard]] std::string option_help();
+
+/// "pytorch", "tensorflow", ...
+[[nodiscard]] std::string_view to_string(Kind kind) noexcept;
+[[nodiscard]] std::string_view to_string(Launch launch) noexcept;
+
+/// A kind by its name; `none` included.
+[[nodiscard]] std::optional<Kind> kind_from_name(std::string_view name) noexcept;
+
+/// Whether `host` is an IPv4 address or a name made of letters, digits, '-', '_' and '.' that does not begin with '-'
+/// and has at most 253 characters. IPv6 is refused: scripts split AZ_BATCH_MASTER_NODE at ':'.
+[[nodiscard]] bool is_host(std::string_view host) noexcept;
+
+}  // namespace amldist

@@ -1,0 +1,44 @@
+// Small text tools shared by the grammars: strict numbers, splitting, suggestions, and quoting of hostile input.
+// Everything here is pure and thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace amldist::text {
+
+/// Decimal digits only (no sign, no space, no empty text), at most `max`. nullopt for anything else.
+[[nodiscard]] std::optional<std::uint64_t> to_number(std::string_view digits, std::uint64_t max) noexcept;
+
+/// Pieces between separators; "" gives one empty piece, as "a," gives two.
+[[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
+
+/// Text without leading and trailing blanks and tabs.
+[[nodiscard]] std::string_view trim(std::string_view text) noexcept;
+
+/// Lower case, ASCII only and independent of the locale.
+[[nodiscard]] std::string to_lower(std::string_view text);
+
+/// `input` in single quotes, fit for one line of a terminal: control and non-ASCII bytes as \xNN, and no more than 40
+/// characters, the rest replaced by "...".
+[[nodiscard]] std::string quote(std::string_view input);
+
+/// The candidate nearest to `word` by edit distance (with transpositions), if it is near enough to be a slip.
+[[nodiscard]] std::optional<std::string_view> nearest(std::string_view word,
+                                                      std::span<const std::string_view> candidates);
+
+/// "a, b, c".
+[[nodiscard]] std::string join(std::span<const std::string_view> words, std::string_view separator = ", ");
+
+/// Concatenation without iostreams.
+[[nodiscard]] std::string concat(std::initializer_list<std::string_view> parts);
+
+/// "1 task", "4 tasks".
+[[nodiscard]] std::string count(std::uint64_t number, std::string_view noun);
+
+}  // namespace amldist::text

@@ -1,0 +1,190 @@
+#include "frameworks/task_environment.hpp"
+
+#include <array>
+#include <utility>
+
+#include "core/text.hpp"
+#include "frameworks/translator.hpp"
+#include "placement/identity.hpp"
+#include "rendezvous/stamp.hpp"
+
+namespace amldist {
+namespace {
+
+using text::concat;
+
+/// Names that say who a process is. A value from outside the step is never right, so each is set or removed.
+constexpr std::array<std::string_view, 12> identity_names = {
+    "RANK",          "WORLD_SIZE",         "LOCAL_RANK",       "LOCAL_WORLD_SIZE",
+    "NODE_RANK",     "GROUP_RANK",         "GROUP_WORLD_SIZE", "PET_NNODES",
+    "PET_NODE_RANK", "PET_NPROC_PER_NODE", "PET_MASTER_ADDR",  "PET_MASTER_PORT"};
+
+/// Names that only an aml-dist step of another kind would have left behind; removed when its stamp is there.
+constexpr std::array<std::string_view, 16> leftover_names = {"MASTER_ADDR",
+                                                             "MASTER_PORT",
+                                                             "MASTER_ADDRESS",
+                                                             "TF_CONFIG",
+                                                             "JAX_COORDINATOR_ADDRESS",
+                                                             "JAX_LOCAL_DEVICE_IDS",
+                                                             "OMPI_COMM_WORLD_RANK",
+                                                             "OMPI_COMM_WORLD_SIZE",
+                                                             "OMPI_COMM_WORLD_LOCAL_RANK",
+                                                             "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                                             "AZ_BATCH_MASTER_NODE",
+                                                             "AZ_BATCHAI_MPI_MASTER_NODE",
+                                                             "AZ_BATCH_HOST_LIST",
+                                                             "AZUREML_NODE_COUNT",
+                                                             "AZUREML_CR_NODE_RANK",
+                                                             "AMLDIST_BACKEND"};
+
+/// Variables by which frameworks take a process for a rank of Slurm's or PMIx's, and the names of the copies.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 5> rank_clues = {{
+    {"SLURM_NTASKS", "AMLDIST_HIDDEN_SLURM_NTASKS"},
+    {"SLURM_NPROCS", "AMLDIST_HIDDEN_SLURM_NPROCS"},
+    {"SLURM_STEP_ID", "AMLDIST_HIDDEN_SLURM_STEP_ID"},
+    {"PMIX_RANK", "AMLDIST_HIDDEN_PMIX_RANK"},
+    {"PMIX_NAMESPACE", "AMLDIST_HIDDEN_PMIX_NAMESPACE"},
+}};
+
+Translator translator_for(Kind kind) {
+  switch (kind) {
+    case Kind::pytorch:
+      return translate_pytorch;
+    case Kind::mpi:
+      return translate_mpi;
+    case Kind::tensorflow:
+      return translate_tensorflow;
+    case Kind::jax:
+      return translate_jax;
+    case Kind::none:
+      break;
+  }
+  return nullptr;
+}
+
+void remove_leftovers(const EnvironmentReader& inherited, EnvironmentPatch& patch) {
+  for (const std::string_view name : identity_names) {
+    if (inherited(name)) patch.unset(name);
+  }
+  if (!inherited(stamp_variable)) return;
+  for (const std::string_view name : leftover_names) {
+    if (inherited(name)) patch.unset(name);
+  }
+}
+
+void set_common(const TaskFacts& task, EnvironmentPatch& patch) {
+  const Rendezvous& meet = task.rendezvous;
+  patch.set("MASTER_ADDR", meet.address);
+  patch.set("MASTER_PORT", meet.port);
+  patch.set("NODE_RANK", task.identity.node_rank);
+  patch.set("AZ_BATCH_MASTER_NODE", concat({meet.address, ":", std::to_string(meet.port)}));
+  if (task.spec.launch == Launch::per_process) {
+    patch.set("WORLD_SIZE", task.identity.size);
+    patch.set("RANK", task.identity.rank);
+    patch.set("LOCAL_RANK", task.identity.local_rank);
+    patch.set("LOCAL_WORLD_SIZE", task.identity.local_size);
+  }
+}
+
+/// Lightning checks SLURM_NTASKS_PER_NODE against its devices; srun leaves it out or lets the batch job's value
+/// through.
+void set_tasks_per_node(const TaskFacts& task, EnvironmentPatch& patch) {
+  if (const auto tasks = task.placement.map.uniform_tasks_per_node()) patch.set("SLURM_NTASKS_PER_NODE", *tasks);
+  else patch.unset("SLURM_NTASKS_PER_NODE");
+}
+
+void hide_rank_clues(const TaskFacts& task, EnvironmentPatch& patch) {
+  if (task.spec.launch != Launch::per_node || task.spec.slurm_env != SlurmEnv::hide) return;
+  for (const auto& [name, copy] : rank_clues) {
+    if (auto value = task.inherited(name)) {
+      patch.set(copy, std::move(*value));
+      patch.unset(name);
+    }
+  }
+}
+
+void set_own_names(const StepPlan& plan, EnvironmentPatch& patch) {
+  patch.set("AMLDIST_KIND", std::string(to_string(plan.spec.kind)));
+  Stamp stamp(plan.step_name);
+  for (const std::string_view name : {"MASTER_ADDR", "MASTER_PORT"}) {
+    if (const auto value = patch.value_of(name)) stamp.add(name, *value);
+  }
+  patch.set(stamp_variable, stamp.to_string());
+}
+
+Result<void> check_lengths(const EnvironmentPatch& patch) {
+  for (const auto& change : patch.changes()) {
+    const std::size_t length = change.name.size() + (change.value ? change.value->size() : 0) + 2;
+    if (length <= longest_environment_string) continue;
+    return Error{Errc::limit,
+                 concat({change.name, " would be ", std::to_string(length), " bytes long but Linux takes ",
+                         std::to_string(longest_environment_string), " for one variable: use fewer tasks or nodes"})};
+  }
+  return {};
+}
+
+Error count_mismatch(std::string_view key, std::uint32_t asked, std::string_view is, std::string_view remedy) {
+  return {Errc::mismatch, concat({key, "=", std::to_string(asked), " but ", is, ": ", remedy, " or drop ", key})};
+}
+
+Result<void> check_roles(const CountAssertions& counts, std::uint32_t tasks) {
+  const std::uint64_t others =
+      std::uint64_t{counts.chiefs.value_or(0)} + counts.evaluators.value_or(0) + counts.parameter_servers.value_or(0);
+  const std::uint64_t named = others + counts.workers.value_or(0);
+  if (named == tasks || (!counts.workers && named < tasks)) return {};
+  return Error{Errc::mismatch, concat({"the roles add up to ", text::count(named, "task"), " but the step has ",
+                                       text::count(tasks, "task"), ": use srun -n", std::to_string(named),
+                                       " or correct worker_count and its neighbours"})};
+}
+
+}  // namespace
+
+Result<void> check_counts(const Spec& spec, const TaskMap& map) {
+  const CountAssertions& counts = spec.counts;
+  if (counts.nodes && *counts.nodes != map.nodes()) {
+    return count_mismatch("node_count", *counts.nodes, concat({"the step has ", text::count(map.nodes(), "node")}),
+                          concat({"use srun -N", std::to_string(*counts.nodes)}));
+  }
+  if (counts.processes && *counts.processes != map.size()) {
+    return count_mismatch("process_count", *counts.processes,
+                          concat({"the step has ", text::count(map.size(), "task")}),
+                          concat({"use srun -n", std::to_string(*counts.processes)}));
+  }
+  if (counts.processes_per_node) {
+    const auto uniform = map.uniform_tasks_per_node();
+    if (uniform != counts.processes_per_node) {
+      const std::string is = uniform ? concat({"every node has ", text::count(*uniform, "task")})
+                                     : concat({"the nodes have different numbers of tasks, up to ",
+                                               std::to_string(map.most_tasks_on_a_node())});
+      return count_mismatch("process_count_per_node", *counts.processes_per_node, is,
+                            concat({"use srun --ntasks-per-node=", std::to_string(*counts.processes_per_node)}));
+    }
+  }
+  if (spec.launch == Launch::per_node && map.most_tasks_on_a_node() > 1) {
+    return Error{Errc::mismatch,
+                 concat({"launch=per-node starts one launcher per node but a node has ",
+                         text::count(map.most_tasks_on_a_node(), "task"),
+                         ": use srun --ntasks-per-node=1 and nproc_per_node=N, or launch=per-process"})};
+  }
+  if (spec.kind == Kind::tensorflow) return check_roles(counts, map.size());
+  return {};
+}
+
+Result<EnvironmentPatch> task_environment(const StepPlan& plan, std::uint32_t rank,
+                                          const EnvironmentReader& inherited) {
+  const Translator translate = translator_for(plan.spec.kind);
+  if (translate == nullptr) return EnvironmentPatch{};
+  const Identity identity = identity_of(plan.placement.map, rank);
+  const TaskFacts task{plan.spec, plan.placement, plan.rendezvous, identity, inherited};
+  EnvironmentPatch patch;
+  remove_leftovers(inherited, patch);
+  set_common(task, patch);
+  if (auto translated = translate(task, patch); !translated) return translated.error();
+  set_tasks_per_node(task, patch);
+  hide_rank_clues(task, patch);
+  set_own_names(plan, patch);
+  if (auto fits = check_lengths(patch); !fits) return fits.error();
+  return patch;
+}
+
+}  // namespace amldist

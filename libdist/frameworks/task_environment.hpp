@@ -1,0 +1,32 @@
+// The whole change that aml-dist makes to one task's environment. The plugin writes it, `aml-dist explain` prints it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/environment.hpp"
+#include "core/result.hpp"
+#include "core/spec.hpp"
+#include "placement/step_facts.hpp"
+#include "rendezvous/rendezvous.hpp"
+
+namespace amldist {
+
+/// Everything about a step that its tasks share. A value; const use is thread-safe.
+struct StepPlan {
+  Spec spec;
+  Placement placement;
+  Rendezvous rendezvous;
+  std::string step_name;  ///< "JOB.STEP"
+};
+
+/// The patch for the task with this rank, below the map's size. `inherited` reads the task's environment as it would be
+/// without us. Errors: mismatch or limit, in a sentence for the user.
+[[nodiscard]] Result<EnvironmentPatch> task_environment(const StepPlan& plan, std::uint32_t rank,
+                                                        const EnvironmentReader& inherited);
+
+/// Checks the counts that the user asserted against the step. The error says both numbers.
+[[nodiscard]] Result<void> check_counts(const Spec& spec, const TaskMap& map);
+
+}  // namespace amldist

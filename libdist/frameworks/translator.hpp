@@ -1,0 +1,33 @@
+// From what is known about a task to what its framework wants to read.
+//
+// One file per kind holds one translator: a pure function that adds its framework's variables to a patch. To add a
+// framework: write <kind>.cpp with one function of this signature, and name it in task_environment.cpp.
+#pragma once
+
+#include "core/environment.hpp"
+#include "core/result.hpp"
+#include "core/spec.hpp"
+#include "placement/identity.hpp"
+#include "placement/step_facts.hpp"
+#include "rendezvous/rendezvous.hpp"
+
+namespace amldist {
+
+/// What a translator may look at. References are valid during the call.
+struct TaskFacts {
+  const Spec& spec;
+  const Placement& placement;
+  const Rendezvous& rendezvous;
+  const Identity& identity;
+  const EnvironmentReader& inherited;  ///< the task's environment before the patch
+};
+
+/// Adds a kind's variables. Errors only for what cannot be expressed (mismatch, limit); nothing is set then.
+using Translator = Result<void> (*)(const TaskFacts& task, EnvironmentPatch& patch);
+
+Result<void> translate_pytorch(const TaskFacts& task, EnvironmentPatch& patch);
+Result<void> translate_mpi(const TaskFacts& task, EnvironmentPatch& patch);
+Result<void> translate_tensorflow(const TaskFacts& task, EnvironmentPatch& patch);
+Result<void> translate_jax(const TaskFacts& task, EnvironmentPatch& patch);
+
+}  // namespace amldist

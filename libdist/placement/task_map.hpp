@@ -1,0 +1,109 @@
+// Which rank runs on which node: the one central type of placement.
+//
+// Nodes are numbered 0..nodes-1 in the order of the step's node list (SLURM_NODEID); ranks 0..size-1 (SLURM_PROCID).
+// A map is a sequence of blocks, in rank order: "the next tasks*nodes ranks go to nodes first..first+nodes-1, `tasks`
+// on each". Some maps of 8 ranks on 4 nodes:
+//
+//   block      0,1 / 2,3 / 4,5 / 6,7      (vector,(0,4,2))
+//   cyclic     0,4 / 1,5 / 2,6 / 3,7      (vector,(0,4,1))          a list shorter than the step repeats
+//   uneven     0,1,2 / 3,4,5 / 6 / 7      (vector,(0,2,3),(2,2,1))
+//   host file  1 / 3 / 0,2 on 3 nodes     (vector,(2,1,1),(0,1,1),(2,1,1),(1,1,1))
+//
+// The text form is the process mapping of PMI (PMI_process_mapping, SLURM_PMIX_MAPPING_SERV), so one grammar reads
+// both.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.hpp"
+#include "core/tasks_per_node.hpp"
+
+namespace amldist {
+
+/// How Slurm deals ranks to nodes. For `arbitrary` (host files) nothing but the exact map will do.
+struct Distribution {
+  enum class Kind { block, cyclic, plane, arbitrary };
+  Kind kind = Kind::block;
+  std::uint32_t plane_size = 0;  ///< ranks at a time, only for plane
+
+  friend bool operator==(const Distribution&, const Distribution&) = default;
+};
+
+/// Parses `--distribution` as srun takes it and as SLURM_DISTRIBUTION holds it: "block", "cyclic:block,pack",
+/// "plane=2", "arbitrary"; "*" and "" mean the default. `plane_size` comes from SLURM_DIST_PLANESIZE where the text has
+/// none. What follows the first ':' or ',' concerns sockets and cores, not ranks.
+[[nodiscard]] Result<Distribution> parse_distribution(std::string_view text, std::optional<std::uint32_t> plane_size,
+                                                      std::uint64_t tasks, std::uint64_t nodes);
+
+/// The distribution that Slurm takes when none was asked for: block if tasks > nodes, else cyclic.
+[[nodiscard]] Distribution default_distribution(std::uint64_t tasks, std::uint64_t nodes) noexcept;
+
+/// An immutable map of ranks to nodes. Every node has at least one rank. Const members are thread-safe.
+class TaskMap {
+ public:
+  /// Ranks from `first_rank` on: `tasks` on each of `nodes` consecutive nodes.
+  struct Block {
+    std::uint32_t first_rank;
+    std::uint32_t first_node;
+    std::uint32_t nodes;
+    std::uint32_t tasks;
+
+    friend bool operator==(const Block&, const Block&) = default;
+  };
+
+  /// From the tasks of each node and the rule that dealt them. Errors: unavailable for `arbitrary`.
+  [[nodiscard]] static Result<TaskMap> from_tasks_per_node(std::span<const TasksRun> tasks_per_node,
+                                                           Distribution distribution);
+  /// From the node of each rank. Errors: mismatch if a node below `nodes` has no rank, or an index is not below it.
+  [[nodiscard]] static Result<TaskMap> from_nodes_of_ranks(std::span<const std::uint32_t> node_of_rank,
+                                                           std::uint32_t nodes);
+  /// From PMI's text, which repeats until `size` ranks are placed. Errors: invalid_argument, mismatch, limit.
+  [[nodiscard]] static Result<TaskMap> parse(std::string_view vector, std::uint32_t size, std::uint32_t nodes);
+
+  /// PMI's text, as short as equal blocks allow.
+  [[nodiscard]] std::string to_string() const;
+
+  [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
+  [[nodiscard]] std::uint32_t nodes() const noexcept { return nodes_; }
+  [[nodiscard]] std::span<const Block> blocks() const noexcept { return blocks_; }
+
+  /// Node of a rank below size(); logarithmic in the number of blocks.
+  [[nodiscard]] std::uint32_t node_of(std::uint32_t rank) const noexcept;
+  /// How many ranks of the same node come before `rank`; linear in the number of blocks, as are the next three.
+  [[nodiscard]] std::uint32_t local_rank_of(std::uint32_t rank) const noexcept;
+  [[nodiscard]] std::uint32_t tasks_on(std::uint32_t node) const noexcept;
+  /// Ranks of a node, ascending.
+  [[nodiscard]] std::vector<std::uint32_t> ranks_on(std::uint32_t node) const;
+  /// Number of tasks that every node has, or nullopt if they differ.
+  [[nodiscard]] std::optional<std::uint32_t> uniform_tasks_per_node() const;
+  /// Most ranks on one node.
+  [[nodiscard]] std::uint32_t most_tasks_on_a_node() const;
+
+  /// NODE_RANK: index of the node in the order of each node's lowest rank, so the host of rank 0 is always 0.
+  [[nodiscard]] std::uint32_t node_rank_of(std::uint32_t node) const noexcept;
+  /// Inverse of node_rank_of.
+  [[nodiscard]] std::uint32_t node_at(std::uint32_t node_rank) const noexcept;
+
+  friend bool operator==(const TaskMap& a, const TaskMap& b) { return a.nodes_ == b.nodes_ && a.blocks_ == b.blocks_; }
+
+ private:
+  TaskMap() = default;
+  void append(std::uint32_t first_node, std::uint32_t nodes, std::uint32_t tasks);
+  [[nodiscard]] Result<TaskMap> finish(std::uint32_t nodes) &&;
+  void order_nodes();
+  [[nodiscard]] std::vector<std::uint32_t> counts() const;
+
+  std::vector<Block> blocks_;
+  std::uint32_t size_ = 0;
+  std::uint32_t nodes_ = 0;
+  // Empty while nodes come in their own order, the usual case; else node_rank by node, and the inverse.
+  std::vector<std::uint32_t> node_rank_;
+  std::vector<std::uint32_t> node_at_;
+};
+
+}  // namespace amldist

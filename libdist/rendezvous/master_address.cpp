@@ -1,0 +1,155 @@
+#include "rendezvous/master_address.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "core/file_descriptor.hpp"
+#include "core/text.hpp"
+
+namespace amldist {
+namespace {
+
+using text::concat;
+using text::quote;
+
+Error unreachable_name(const std::string& host, const std::string& why) {
+  return {Errc::unavailable, concat({"the master host ", quote(host), " has no address that its peers can use: ", why,
+                                     "; correct /etc/hosts or the name service, or give master_addr=HOST"})};
+}
+
+/// Replaces a loopback address of the master: the way out to a peer, if this machine is the master itself.
+Result<Ipv4> beyond_loopback(const std::string& host, Ipv4 loopback, const Placement& placement,
+                             const NetworkView& network) {
+  const std::uint32_t peer_node = placement.map.node_at(1);
+  const std::string peer_host = placement.hosts.at(peer_node);
+  const auto peer = network.address_of_node(peer_host);
+  if (!peer) return peer.error();
+  // Several slurmd on one machine: every node has the same address, and loopback is right.
+  if (*peer == loopback) return loopback;
+  if (!network.is_here(host)) return unreachable_name(host, concat({"here it resolves to ", loopback.to_string()}));
+  auto source = network.source_towards(*peer);
+  if (!source) return source.error();
+  if (source->is_loopback()) {
+    return unreachable_name(host, concat({"the route to ", peer_host, " begins at ", source->to_string()}));
+  }
+  return source;
+}
+
+sockaddr_in socket_address(Ipv4 address, std::uint16_t port) {
+  sockaddr_in out = {};
+  out.sin_family = AF_INET;
+  out.sin_port = htons(port);
+  out.sin_addr.s_addr = htonl(address.bits);
+  return out;
+}
+
+Result<Ipv4> resolve_ipv4(const std::string& name) {
+  if (const auto literal = Ipv4::parse(name)) return *literal;
+  addrinfo hints = {};
+  hints.ai_family = AF_INET;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int status = ::getaddrinfo(name.c_str(), nullptr, &hints, &found);
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
+  if (status != 0 || found == nullptr) {
+    return Error{Errc::unavailable, concat({"the host name ", quote(name), " does not resolve to an IPv4 address (",
+                                            ::gai_strerror(status), "): add it to the name service"})};
+  }
+  sockaddr_in address = {};
+  std::memcpy(&address, found->ai_addr, sizeof address);
+  return Ipv4{ntohl(address.sin_addr.s_addr)};
+}
+
+/// A connected UDP socket sends nothing and has the source address that the routing table gives.
+Result<Ipv4> route_source(Ipv4 peer) {
+  const auto failed = [peer] {
+    return Error{Errc::unavailable, concat({"no route to ", peer.to_string(), ": ", std::strerror(errno)})};
+  };
+  const FileDescriptor probe(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!probe) return failed();
+  constexpr std::uint16_t discard_port = 9;
+  const sockaddr_in target = socket_address(peer, discard_port);
+  if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&target), sizeof target) != 0) return failed();
+  sockaddr_in own = {};
+  socklen_t length = sizeof own;
+  if (::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&own), &length) != 0) return failed();
+  return Ipv4{ntohl(own.sin_addr.s_addr)};
+}
+
+bool is_this_host(const std::string& node) {
+  if (const char* own = std::getenv("SLURMD_NODENAME"); own != nullptr && node == own) return true;
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return false;
+  const std::string_view full(name.data());
+  return node == full || node == full.substr(0, full.find('.'));
+}
+
+std::string read_small_file(const char* path) {
+  const FileDescriptor file(::open(path, O_RDONLY | O_CLOEXEC));
+  std::string content(64 * 1024, '\0');
+  const ssize_t got = file ? ::read(file.get(), content.data(), content.size()) : 0;
+  content.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  while (content.ends_with('\n')) content.pop_back();
+  return content;
+}
+
+}  // namespace
+
+Result<std::string> choose_master_address(const Spec& spec, const SitePolicy& policy, const Placement& placement,
+                                          const NetworkView& network) {
+  using Form = MasterAddress::Form;
+  if (spec.master_addr.form == Form::host) return spec.master_addr.host;
+  const Form form = spec.master_addr.form == Form::site_default ? policy.master_addr : spec.master_addr.form;
+  const std::string host = placement.master_host();
+  const std::string name = host + policy.suffix;
+  if (form == Form::name) return name;
+  auto address = policy.suffix.empty() ? network.address_of_node(host) : network.resolve(name);
+  if (!address) return address.error();
+  if (address->is_loopback() && placement.map.nodes() > 1) {
+    address = beyond_loopback(host, *address, placement, network);
+    if (!address) return address.error();
+  }
+  if (policy.network && !policy.network->contains(*address)) {
+    return Error{Errc::mismatch, concat({"the master host ", quote(name), " has the address ", address->to_string(),
+                                         ", outside the site's network ", policy.network->to_string(),
+                                         ": ask the administrator to set suffix= or network="})};
+  }
+  return address->to_string();
+}
+
+NetworkView this_machine(std::function<Result<Ipv4>(const std::string& node)> slurm_address) {
+  NetworkView view;
+  view.address_of_node = [slurm_address = std::move(slurm_address)](const std::string& node) -> Result<Ipv4> {
+    if (slurm_address) {
+      if (auto address = slurm_address(node)) return address;
+    }
+    return resolve_ipv4(node);
+  };
+  view.resolve = resolve_ipv4;
+  view.source_towards = route_source;
+  view.is_here = is_this_host;
+  return view;
+}
+
+PortRanges kernel_ports() {
+  std::string ephemeral = read_small_file("/proc/sys/net/ipv4/ip_local_port_range");
+  const std::string reserved = read_small_file("/proc/sys/net/ipv4/ip_local_reserved_ports");
+  for (char& c : ephemeral) {
+    if (c == '\t' || c == ' ') c = '-';
+  }
+  const bool both = !ephemeral.empty() && !reserved.empty();
+  auto ports = PortRanges::parse(concat({ephemeral, both ? "," : "", reserved}));
+  return ports ? *ports : PortRanges{};
+}
+
+}  // namespace amldist

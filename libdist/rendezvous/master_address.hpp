@@ -1,0 +1,42 @@
+// The choice of the master's address, made once per step, where it is launched.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "core/ipv4.hpp"
+#include "core/result.hpp"
+#include "core/site_policy.hpp"
+#include "core/spec.hpp"
+#include "placement/step_facts.hpp"
+
+namespace amldist {
+
+/// What the choice needs to ask of the machine it is made on. Each function may block on a name service and is called
+/// a bounded number of times.
+struct NetworkView {
+  /// Address by which Slurm reaches a node (NodeAddr), else what the name resolves to.
+  std::function<Result<Ipv4>(const std::string& node)> address_of_node;
+  /// Address of any name.
+  std::function<Result<Ipv4>(const std::string& name)> resolve;
+  /// Source address that this machine would use towards `peer`.
+  std::function<Result<Ipv4>(Ipv4 peer)> source_towards;
+  /// Whether this machine is that node.
+  std::function<bool(const std::string& node)> is_here;
+};
+
+/// The address for MASTER_ADDR: the host of rank 0, as name or IPv4 as `spec` and `policy` want it. Never loopback when
+/// the step has nodes with other addresses. Errors: unavailable when the name does not resolve, or only to loopback.
+[[nodiscard]] Result<std::string> choose_master_address(const Spec& spec, const SitePolicy& policy,
+                                                        const Placement& placement, const NetworkView& network);
+
+/// The view of this machine: the resolver, the routing table and the host name. `slurm_address` answers for NodeAddr
+/// and may be empty.
+[[nodiscard]] NetworkView this_machine(std::function<Result<Ipv4>(const std::string& node)> slurm_address);
+
+/// Ports that the kernel of this machine hands out or keeps: its ephemeral range and ip_local_reserved_ports. Empty
+/// where they cannot be read.
+[[nodiscard]] PortRanges kernel_ports();
+
+}  // namespace amldist

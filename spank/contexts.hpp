@@ -1,0 +1,34 @@
+// What the plugin does in each context, one file each. None of these throws on bad input; whatever is thrown for lack
+// of memory is stopped in plugin.cpp.
+#pragma once
+
+#include <cstdint>
+
+#include "spank/handle.hpp"
+#include "spank/session.hpp"
+
+namespace amldist::spank {
+
+// ------------------------------------------------------------------------- srun, sbatch, salloc: the user's own
+// process
+
+/// Refuses a bad option before anything is launched: tells the user and returns an error.
+[[nodiscard]] Result<void> check_option(const Session& session);
+
+/// srun, when the step exists and its tasks do not: checks the counts, chooses the master's address, and sends both
+/// with the exact task map to the nodes.
+[[nodiscard]] Result<void> prepare_launch(const Session& session, const Handle& handle);
+
+// --------------------------------------------------------------------------------------------------------- slurmstepd
+
+/// Before the fork: reads the record and the step's facts and makes the plan. Failures are kept in the session, because
+/// an error here would drain the node.
+void plan_step(Session& session, const Handle& handle);
+
+/// In the task's own process, as the user: writes the environment. The only place where a task may be refused.
+[[nodiscard]] Result<void> start_task(const Session& session, const Handle& handle);
+
+/// In slurmstepd, when a task has gone: ends the step everywhere if this node could not do its work.
+void finish_task(Session& session) noexcept;
+
+}  // namespace amldist::spank

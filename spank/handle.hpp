@@ -1,0 +1,39 @@
+// A typed view of spank_t: items as Results, variables of any length.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/environment.hpp"
+#include "core/result.hpp"
+#include "spank/slurm_headers.hpp"
+
+namespace amldist::spank {
+
+/// Wraps the handle of one callback; valid only during it. Not thread-safe, as SPANK is not.
+class Handle {
+ public:
+  explicit Handle(spank_t spank) noexcept : spank_(spank) {}
+
+  [[nodiscard]] spank_t raw() const noexcept { return spank_; }
+
+  /// Items that are one number. Errors: unavailable, with Slurm's reason.
+  [[nodiscard]] Result<std::uint32_t> number(spank_item_t item, const char* name) const;
+  /// S_JOB_LOCAL_TO_GLOBAL_ID for one local id below the local task count.
+  [[nodiscard]] Result<std::uint32_t> global_rank(std::uint32_t local_id) const;
+
+  /// A variable of the job's (in task_init: the task's) environment; remote contexts only.
+  [[nodiscard]] std::optional<std::string> variable(std::string_view name) const;
+  /// The same as a function; valid as long as this handle.
+  [[nodiscard]] EnvironmentReader environment() const;
+  /// Writes a patch. Errors: internal, with the variable's name.
+  [[nodiscard]] Result<void> apply(const EnvironmentPatch& patch) const;
+
+ private:
+  spank_t spank_;
+};
+
+}  // namespace amldist::spank

@@ -1,0 +1,83 @@
+// srun, sbatch and salloc.
+#include <cstdlib>
+
+#include "core/text.hpp"
+#include "frameworks/task_environment.hpp"
+#include "rendezvous/launch_record.hpp"
+#include "rendezvous/master_address.hpp"
+#include "spank/contexts.hpp"
+#include "spank/report.hpp"
+#include "spank/slurm_api.hpp"
+
+namespace amldist::spank {
+namespace {
+
+using text::concat;
+
+/// The site's ports less those that this machine's kernel hands out to others.
+Result<PortRanges> usable_ports(const SitePolicy& policy) {
+  PortRanges ports = policy.ports.without(kernel_ports());
+  if (!ports.empty()) return ports;
+  return Error{Errc::unavailable,
+               concat({"every port of the site's port_range=", policy.ports.to_string(),
+                       " is in the kernel's ip_local_port_range or reserved: the administrator must choose another"})};
+}
+
+Result<LaunchRecord> make_record(const Session& session, const Spec& spec, const Placement& placement,
+                                 std::uint32_t job_id, std::uint32_t step_id) {
+  if (auto counts = check_counts(spec, placement.map); !counts) return counts.error();
+  auto address = choose_master_address(spec, session.policy, placement, this_machine(slurm_node_address));
+  if (!address) return address.error();
+  auto ports = usable_ports(session.policy);
+  if (!ports) return ports.error();
+  return LaunchRecord{job_id, step_id, std::move(*address), std::move(*ports), placement.map.to_string()};
+}
+
+void tell_placement(const Spec& spec, const Placement& placement, const LaunchRecord& record) {
+  tell_user(concat({to_string(spec.kind), " ", to_string(spec.launch), ": ", text::count(placement.map.size(), "task"),
+                    " on ", text::count(placement.map.nodes(), "node"), ", map ", record.map, " (",
+                    to_string(placement.provenance), ": ", placement.source, "), rank 0 on ", placement.master_host(),
+                    ", address ", record.address}));
+}
+
+}  // namespace
+
+Result<void> check_option(const Session& session) {
+  const auto spec = session.spec();
+  if (!spec) return spec.error();
+  if (spec->kind == Kind::none) return {};
+  if (session.policy.disabled) {
+    tell_user("switched off by the administrator: --aml-dist has no effect");
+    return {};
+  }
+  if (spec->verbose) {
+    for (const std::string& complaint : session.complaints) tell_user(complaint);
+  }
+  return {};
+}
+
+Result<void> prepare_launch(const Session& session, const Handle& handle) {
+  ::unsetenv(launch_record_variable);  // an outer step's record says nothing about this one
+  const auto spec = session.spec();
+  if (!spec) return spec.error();
+  if (spec->kind == Kind::none || session.policy.disabled) return {};
+  const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");
+  if (!job_id) return job_id.error();
+  const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
+  if (!step_id) return step_id.error();
+  const auto placement = fetch_step_layout(*job_id, *step_id);
+  if (!placement) return placement.error();
+  const auto record = make_record(session, *spec, *placement, *job_id, *step_id);
+  if (!record) return record.error();
+  const std::string text = record->to_string();
+  if (text.size() + sizeof "SLURM_AMLDIST_LAUNCH=" > longest_environment_string) {
+    return Error{Errc::limit, "the task map of this host file is too long for one variable: use block or cyclic"};
+  }
+  if (::setenv(launch_record_variable, text.c_str(), 1) != 0) {
+    return Error{Errc::internal, "srun's environment takes no more variables"};
+  }
+  if (spec->verbose) tell_placement(*spec, *placement, *record);
+  return {};
+}
+
+}  // namespace amldist::spank

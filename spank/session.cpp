@@ -1,0 +1,21 @@
+#include "spank/session.hpp"
+
+#include <cstring>
+
+namespace amldist::spank {
+
+Result<Spec> Session::spec() const {
+  if (!option) return Spec{};
+  if (!*option) return option->error();
+  return parse_spec(**option);
+}
+
+void keep_option(Session& session, const char* text) {
+  if (text == nullptr) text = "";
+  const std::size_t length = std::strlen(text);
+  // A text over the limit is not kept, only the sentence that refuses it.
+  if (length <= longest_option) session.option = std::string(text, length);
+  else session.option = parse_spec(std::string_view(text, length)).error();
+}
+
+}  // namespace amldist::spank

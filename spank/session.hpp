@@ -1,0 +1,39 @@
+// What one process that loaded the plugin knows: srun, sbatch, salloc, slurmd or slurmstepd.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.hpp"
+#include "core/site_policy.hpp"
+#include "core/spec.hpp"
+#include "frameworks/task_environment.hpp"
+
+namespace amldist::spank {
+
+/// The state between callbacks. SPANK calls them one after the other, so no lock is needed; slurmstepd's tasks see a
+/// copy from the fork.
+struct Session {
+  SitePolicy policy;
+  std::vector<std::string> complaints;  ///< what was skipped in the administrator's arguments
+
+  /// The option's text, or the reason why it cannot even be kept; the last mention wins.
+  std::optional<Result<std::string>> option;
+
+  std::optional<StepPlan> plan;    ///< slurmstepd: what its tasks get
+  std::vector<std::string> notes;  ///< slurmstepd: lines for the user, told by rank 0
+  std::optional<Error> failure;    ///< slurmstepd: why its tasks must not start
+  std::uint32_t job_id = 0;
+  std::uint32_t step_id = 0;
+  bool step_ended = false;
+
+  /// The parsed option; kind none when it was not given.
+  [[nodiscard]] Result<Spec> spec() const;
+};
+
+/// Keeps the option's text for later. Never fails: slurmstepd would only log it, and srun would echo the whole text.
+void keep_option(Session& session, const char* text);
+
+}  // namespace amldist::spank

@@ -1,0 +1,26 @@
+// The few functions of libslurm that the plugin calls beyond SPANK. Each is found at run time in the process that
+// loaded us: a symbol that a release lacks must not keep the plugin from loading.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/hostlist.hpp"
+#include "core/ipv4.hpp"
+#include "core/result.hpp"
+#include "placement/step_facts.hpp"
+#include "spank/slurm_headers.hpp"
+
+namespace amldist::spank {
+
+/// Nodes and exact task map of a step, from slurmctld: one remote call. Errors: unavailable, with Slurm's reason.
+[[nodiscard]] Result<Placement> fetch_step_layout(std::uint32_t job_id, std::uint32_t step_id);
+
+/// The IPv4 address by which Slurm reaches a node (NodeAddr in slurm.conf). No remote call beyond a name look-up.
+/// Errors: unavailable.
+[[nodiscard]] Result<Ipv4> slurm_node_address(const std::string& node);
+
+/// Ends every task of a step on every node. Errors: unavailable.
+[[nodiscard]] Result<void> end_step(std::uint32_t job_id, std::uint32_t step_id);
+
+}  // namespace amldist::spank
