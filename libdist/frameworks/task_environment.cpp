@@ -105,6 +105,7 @@ void hide_rank_clues(const TaskFacts& task, EnvironmentPatch& patch) {
 
 void set_own_names(const StepPlan& plan, EnvironmentPatch& patch) {
   patch.set("AMLDIST_KIND", std::string(to_string(plan.spec.kind)));
+  patch.set("AMLDIST_NODES", plan.placement.map.nodes());
   Stamp stamp(plan.step_name);
   for (const std::string_view name : {"MASTER_ADDR", "MASTER_PORT"}) {
     if (const auto value = patch.value_of(name)) stamp.add(name, *value);

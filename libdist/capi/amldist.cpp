@@ -1,0 +1,59 @@
+#include "amldist/amldist.h"
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+
+#include "capi/guard.hpp"
+#include "core/spec.hpp"
+#include "core/text.hpp"
+#include "placement/own_identity.hpp"
+
+namespace {
+
+using amldist::Errc;
+using amldist::Error;
+using amldist::Result;
+
+std::optional<std::string> read_own_variable(std::string_view name) {
+  const char* const value = std::getenv(std::string(name).c_str());
+  return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+}
+
+static_assert(sizeof(amldist_identity) == 40, "the layout of amldist_identity is part of the ABI");
+static_assert(offsetof(amldist_identity, master_port) == 32, "the layout of amldist_identity is part of the ABI");
+
+}  // namespace
+
+const char* amldist_version(void) { return AMLDIST_VERSION; }
+
+int amldist_get_identity(amldist_identity* identity) {
+  return amldist::capi::guarded([identity]() -> Result<void> {
+    if (identity == nullptr || identity->struct_size < sizeof(amldist_identity)) {
+      return Error{Errc::invalid_argument, "amldist_get_identity: set struct_size to sizeof(amldist_identity)"};
+    }
+    const auto own = amldist::read_own_identity(read_own_variable);
+    if (!own) return own.error();
+    const auto number = [](std::uint32_t value) { return static_cast<std::int32_t>(value); };
+    *identity = {identity->struct_size,
+                 number(own->identity.rank),
+                 number(own->identity.size),
+                 number(own->identity.local_rank),
+                 number(own->identity.local_size),
+                 number(own->identity.node_rank),
+                 number(own->identity.nodes),
+                 own->master_port.value_or(0)};
+    return {};
+  });
+}
+
+int amldist_check_option(const char* text) {
+  return amldist::capi::guarded([text]() -> Result<void> {
+    if (text == nullptr) return Error{Errc::invalid_argument, "amldist_check_option: the text is NULL"};
+    if (amldist::is_help(text)) return {};
+    const auto spec = amldist::parse_spec(text);
+    if (!spec) return spec.error();
+    return {};
+  });
+}

@@ -1,0 +1,31 @@
+// The border between C++ and C: errors become status codes and a sentence per thread; exceptions end here.
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include "amldist/amldist.h"
+#include "core/result.hpp"
+
+namespace amldist::capi {
+
+/// Status code of an error class.
+[[nodiscard]] int status_of(Errc code) noexcept;
+
+/// Keeps the sentence for amldist_last_error() of this thread and returns its status.
+int fail(const Error& error) noexcept;
+
+/// Runs a function that returns Result<void>; whatever it throws becomes AMLDIST_EINTERNAL.
+template <typename Body>
+int guarded(Body body) noexcept {
+  try {
+    const Result<void> result = body();
+    return result ? AMLDIST_OK : fail(result.error());
+  } catch (const std::exception& problem) {
+    return fail({Errc::internal, problem.what()});
+  } catch (...) {
+    return fail({Errc::internal, "unknown internal error"});
+  }
+}
+
+}  // namespace amldist::capi

@@ -1,0 +1,74 @@
+// aml-dist: the tools around the plugin, one subcommand each.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "aml_dist/exit_status.hpp"
+#include "aml_dist/explain.hpp"
+
+namespace {
+
+using amldist::tools::ExplainOptions;
+
+constexpr const char* examples =
+    "Examples:\n"
+    "  aml-dist explain --aml-dist=pytorch --nodelist 'node[1-4]' --tasks-per-node 2\n"
+    "  aml-dist explain --aml-dist=pytorch --nodelist 'node[1-2]' --tasks-per-node 4 --task 5\n"
+    "  aml-dist explain --aml-dist=pytorch --hostfile hosts.txt --json\n\n"
+    "Exit status: 0 fine, 1 the layout is refused, 2 asked wrongly.";
+
+CLI::App* add_explain(CLI::App& app, ExplainOptions& options) {
+  CLI::App* const command = app.add_subcommand("explain", "Show the environment that each task of a step would get");
+  command->footer(examples);
+  auto& layout = options.layout;
+  command->add_option("--aml-dist", options.option, "The option as srun takes it: KIND[,KEY=VALUE]...");
+  command->add_option("--nodelist", layout.nodelist, "Nodes of the step, such as 'node[1-4]'");
+  command->add_option("--tasks-per-node", layout.tasks_per_node, "Tasks of each node: 2, or '2(x3),1'");
+  auto* const distribution =
+      command->add_option("--distribution,-m", layout.distribution, "block, cyclic or plane=N (default: Slurm's)");
+  auto* const mapping = command->add_option("--mapping", layout.mapping, "Process mapping: '(vector,(0,4,2))'");
+  auto* const hostfile = command->add_option("--hostfile", layout.hostfile, "File with the host of each rank");
+  distribution->excludes(mapping)->excludes(hostfile);
+  mapping->excludes(hostfile);
+  command->add_option("--task", options.task, "Only this rank, as export lines");
+  command->add_option("--gpus-per-node", options.gpus_per_node, "GPUs that the tasks of a node see")
+      ->check(CLI::Range(0U, 1024U));
+  command->add_option("--cluster", options.cluster, "Name of the cluster, part of the port's hash");
+  command->add_option("--job", options.job, "Job id")->capture_default_str();
+  command->add_option("--step", options.step, "Step id")->capture_default_str();
+  command->add_option("--restart", options.restart, "How often the job was requeued")->capture_default_str();
+  command->add_option("--port-range", options.port_range, "Ports to choose from: LO-HI")->capture_default_str();
+  command->add_flag("--json", options.json, "An array with rank, local_rank, node_rank, host and env of each task");
+  return command;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("aml-dist: see what --aml-dist gives the tasks of a Slurm step");
+  app.set_version_flag("--version", std::string("aml-dist ") + AMLDIST_VERSION);
+  app.require_subcommand(1);
+  ExplainOptions explain;
+  const CLI::App* const explain_command = add_explain(app, explain);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::CallForVersion& version) {
+    return app.exit(version);
+  } catch (const CLI::ParseError& error) {
+    std::fprintf(stderr, "aml-dist: %s (see aml-dist --help)\n", error.what());
+    return amldist::tools::exit_usage;
+  }
+  if (explain_command->parsed()) return amldist::tools::explain(explain);
+  return amldist::tools::exit_usage;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& problem) {
+    std::fprintf(stderr, "aml-dist: internal error: %s\n", problem.what());
+    return amldist::tools::exit_failed;
+  }
+}
