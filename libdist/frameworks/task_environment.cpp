@@ -1,5 +1,6 @@
 #include "frameworks/task_environment.hpp"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -132,7 +133,13 @@ Result<void> check_roles(const CountAssertions& counts, std::uint32_t tasks) {
   const std::uint64_t others =
       std::uint64_t{counts.chiefs.value_or(0)} + counts.evaluators.value_or(0) + counts.parameter_servers.value_or(0);
   const std::uint64_t named = others + counts.workers.value_or(0);
-  if (named == tasks || (!counts.workers && named < tasks)) return {};
+  const bool adds_up = named == tasks || (!counts.workers && named < tasks);
+  const std::uint64_t leaders =
+      counts.chiefs.value_or(0) + (counts.workers ? *counts.workers : tasks - std::min<std::uint64_t>(others, tasks));
+  if (adds_up && leaders == 0) {
+    return Error{Errc::mismatch, "the roles leave no task for a worker or a chief: use more tasks or fewer servers"};
+  }
+  if (adds_up) return {};
   return Error{Errc::mismatch, concat({"the roles add up to ", text::count(named, "task"), " but the step has ",
                                        text::count(tasks, "task"), ": use srun -n", std::to_string(named),
                                        " or correct worker_count and its neighbours"})};

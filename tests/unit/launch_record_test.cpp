@@ -1,0 +1,38 @@
+#include "rendezvous/launch_record.hpp"
+
+#include "support.hpp"
+
+namespace amldist {
+namespace {
+
+LaunchRecord record() { return {12, 3, "10.0.0.1", PortRanges::parse("20000-29999").value(), "(vector,(0,4,2))"}; }
+
+TEST(LaunchRecord, ReadsBackWhatItWrites) {
+  EXPECT_EQ(record().to_string(), "1;step=12.3;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,4,2))");
+  EXPECT_EQ(LaunchRecord::parse(record().to_string()).value(), record());
+}
+
+TEST(LaunchRecord, EveryCutIsRefusedOrHarmless) {
+  const std::string text = record().to_string();
+  for (std::size_t length = 0; length < text.size(); ++length) {
+    const auto cut = LaunchRecord::parse(text.substr(0, length));
+    if (!cut) testing::expect_sentence(cut.error().message);
+    else EXPECT_NE(cut->map, record().map) << "only the map may be cut, and TaskMap::parse refuses it";
+  }
+}
+
+TEST(LaunchRecord, RefusesWhatSrunDoesNotWrite) {
+  for (const std::string& bad : std::vector<std::string>{
+           "", ";", "2;step=12.3;addr=a;ports=1-2;map=x", "1;step=12;addr=a;ports=1-2;map=x",
+           "1;step=12.99999999999;addr=a;ports=1-2;map=x", "1;step=-1.0;addr=a;ports=1-2;map=x",
+           "1;step=1.0;addr=;ports=1-2;map=x", "1;step=1.0;addr=a b;ports=1-2;map=x", "1;step=1.0;addr=a;ports=;map=x",
+           "1;step=1.0;addr=a;ports=0-99999;map=x", "1;addr=a;step=1.0;ports=1-2;map=x",
+           "1;step=1.0;addr=a;ports=1-2;map=x;more=1", std::string(200 * 1024, ';')}) {
+    const auto parsed = LaunchRecord::parse(bad);
+    ASSERT_FALSE(parsed) << bad.substr(0, 60);
+    testing::expect_sentence(parsed.error().message);
+  }
+}
+
+}  // namespace
+}  // namespace amldist

@@ -1,0 +1,129 @@
+#include "rendezvous/master_address.hpp"
+
+#include "support.hpp"
+
+namespace amldist {
+namespace {
+
+using Addresses = std::map<std::string, std::string, std::less<>>;
+
+/// A network where names have the given addresses, seen from the host `here` with the address `own`.
+NetworkView network(const Addresses& addresses, const std::string& here = "login", const char* own = "10.0.0.99") {
+  NetworkView view;
+  view.address_of_node = [addresses](const std::string& name) -> Result<Ipv4> {
+    const auto found = addresses.find(name);
+    if (found == addresses.end()) return Error{Errc::unavailable, "no such host " + name};
+    return *Ipv4::parse(found->second);
+  };
+  view.resolve = view.address_of_node;
+  view.source_towards = [own](Ipv4) -> Result<Ipv4> { return *Ipv4::parse(own); };
+  view.is_here = [here](const std::string& name) { return name == here; };
+  return view;
+}
+
+Placement placement(const char* hosts, std::vector<std::uint32_t> node_of_rank) {
+  auto list = Hostlist::parse(hosts).value();
+  auto map = TaskMap::from_nodes_of_ranks(node_of_rank, static_cast<std::uint32_t>(list.size())).value();
+  return {std::move(list), std::move(map), Provenance::exact, "test"};
+}
+
+Result<std::string> choose(const char* option, const Placement& where, const NetworkView& view,
+                           const SitePolicy& policy = SitePolicy::defaults()) {
+  return choose_master_address(parse_spec(option).value(), policy, where, view);
+}
+
+const Addresses two = {{"n1", "10.0.0.1"}, {"n2", "10.0.0.2"}, {"n1-ib0", "192.168.0.1"}};
+
+TEST(MasterAddress, IsTheAddressOfRankZerosHost) {
+  EXPECT_EQ(choose("pytorch", placement("n[1-2]", {0, 1}), network(two)).value(), "10.0.0.1");
+  EXPECT_EQ(choose("pytorch", placement("n[1-2]", {1, 0}), network(two)).value(), "10.0.0.2") << "host file";
+}
+
+TEST(MasterAddress, IsANameWhenAskedFor) {
+  EXPECT_EQ(choose("pytorch,master_addr=name", placement("n[1-2]", {0, 1}), network(two)).value(), "n1");
+  SitePolicy policy = SitePolicy::defaults();
+  policy.master_addr = MasterAddress::Form::name;
+  EXPECT_EQ(choose("pytorch", placement("n[1-2]", {0, 1}), network(two), policy).value(), "n1");
+  EXPECT_EQ(choose("pytorch,master_addr=ip", placement("n[1-2]", {0, 1}), network(two), policy).value(), "10.0.0.1");
+}
+
+TEST(MasterAddress, IsTheUsersHostWithoutAnyLookUp) {
+  EXPECT_EQ(choose("pytorch,master_addr=my.host", placement("n[1-2]", {0, 1}), NetworkView{}).value(), "my.host");
+}
+
+TEST(MasterAddress, TakesTheSitesSuffix) {
+  SitePolicy policy = SitePolicy::defaults();
+  policy.suffix = "-ib0";
+  EXPECT_EQ(choose("pytorch", placement("n[1-2]", {0, 1}), network(two), policy).value(), "192.168.0.1");
+  EXPECT_EQ(choose("pytorch,master_addr=name", placement("n[1-2]", {0, 1}), network(two), policy).value(), "n1-ib0");
+}
+
+TEST(MasterAddress, StaysInsideTheSitesNetwork) {
+  SitePolicy policy = SitePolicy::defaults();
+  policy.network = Ipv4Network::parse("192.168.0.0/16");
+  const auto outside = choose("pytorch", placement("n[1-2]", {0, 1}), network(two), policy);
+  ASSERT_FALSE(outside);
+  testing::expect_sentence(outside.error().message);
+  policy.network = Ipv4Network::parse("10.0.0.0/8");
+  EXPECT_TRUE(choose("pytorch", placement("n[1-2]", {0, 1}), network(two), policy));
+}
+
+TEST(MasterAddress, IsNeverLoopbackOnSeveralNodes) {
+  const Addresses debian = {{"n1", "127.0.1.1"}, {"n2", "10.0.0.2"}};
+  // srun on n1 itself, where Debian's /etc/hosts gives 127.0.1.1: the way out to n2 counts
+  EXPECT_EQ(choose("pytorch", placement("n[1-2]", {0, 1}), network(debian, "n1", "10.0.0.1")).value(), "10.0.0.1");
+  // elsewhere such an answer is nonsense, and the way out of here says nothing about n1
+  const auto wrong = choose("pytorch", placement("n[1-2]", {0, 1}), network(debian, "login"));
+  ASSERT_FALSE(wrong);
+  EXPECT_NE(wrong.error().message.find("127.0.1.1"), std::string::npos);
+  // no way out
+  EXPECT_FALSE(choose("pytorch", placement("n[1-2]", {0, 1}), network(debian, "n1", "127.0.0.1")));
+}
+
+TEST(MasterAddress, MayBeLoopbackOnOneNodeOrOneMachine) {
+  EXPECT_EQ(choose("pytorch", placement("n1", {0, 0}), network({{"n1", "127.0.1.1"}})).value(), "127.0.1.1");
+  const Addresses one_machine = {{"n1", "127.0.0.1"}, {"n2", "127.0.0.1"}};
+  EXPECT_EQ(choose("pytorch", placement("n[1-2]", {0, 1}), network(one_machine)).value(), "127.0.0.1");
+}
+
+TEST(MasterAddress, RefusesAnUnknownHost) {
+  EXPECT_FALSE(choose("pytorch", placement("x[1-2]", {0, 1}), network(two)));
+}
+
+TEST(ThisMachine, AsksSlurmFirstAndTheResolverThen) {
+  const NetworkView view = this_machine([](const std::string& node) -> Result<Ipv4> {
+    if (node == "n1") return *Ipv4::parse("10.1.2.3");
+    return Error{Errc::unavailable, "unknown"};
+  });
+  EXPECT_EQ(view.address_of_node("n1").value().to_string(), "10.1.2.3");
+  EXPECT_EQ(view.address_of_node("127.9.9.9").value().to_string(), "127.9.9.9");
+  EXPECT_TRUE(view.resolve("localhost").value().is_loopback());
+  EXPECT_EQ(view.source_towards(*Ipv4::parse("127.0.0.1")).value().to_string(), "127.0.0.1");
+  const auto unknown = view.resolve("no-such-host.invalid");
+  ASSERT_FALSE(unknown);
+  testing::expect_sentence(unknown.error().message);
+}
+
+TEST(KernelPorts, AreReadFromThisKernel) {
+  const PortRanges taken = kernel_ports();
+  if (taken.empty()) GTEST_SKIP() << "this kernel shows no ip_local_port_range";
+  EXPECT_LT(PortRanges::parse("1-65535").value().without(taken).size(), 65535U);
+}
+
+TEST(Ipv4, IsStrict) {
+  EXPECT_EQ(Ipv4::parse("10.0.0.1")->to_string(), "10.0.0.1");
+  EXPECT_EQ(Ipv4::parse("255.255.255.255")->bits, 0xffffffffU);
+  for (const char* const bad :
+       {"", "1.2.3", "1.2.3.4.5", "1.2.3.256", "01.2.3.4", "1.2.3.4 ", "a.b.c.d", "1..2.3", "1.2.3."}) {
+    EXPECT_FALSE(Ipv4::parse(bad)) << bad;
+  }
+  EXPECT_TRUE(Ipv4Network::parse("10.0.0.0/8")->contains(*Ipv4::parse("10.255.1.2")));
+  EXPECT_FALSE(Ipv4Network::parse("10.0.0.0/8")->contains(*Ipv4::parse("11.0.0.0")));
+  EXPECT_TRUE(Ipv4Network::parse("0.0.0.0/0")->contains(*Ipv4::parse("11.0.0.0")));
+  for (const char* const bad : {"10.0.0.0", "10.0.0.0/33", "10.0.0.0/", "/8", "10.0.0/8"}) {
+    EXPECT_FALSE(Ipv4Network::parse(bad)) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace amldist
