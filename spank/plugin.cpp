@@ -11,6 +11,7 @@
 #include <span>
 #include <string_view>
 
+#include "spank/command_line.hpp"
 #include "spank/contexts.hpp"
 #include "spank/report.hpp"
 #include "spank/slurm_headers.hpp"
@@ -45,14 +46,17 @@ int refuse_user(const Result<void>& result) {
   return refused;
 }
 
+/// Prints the help text and ends the program, which has done nothing yet.
+[[noreturn]] void answer_help() {
+  std::fputs(option_help().c_str(), stdout);
+  std::fflush(stdout);
+  std::_Exit(0);
+}
+
 extern "C" int take_option(int /*value*/, const char* text, int remote) {
   return guarded(0, [=](Session& state) {
-    if (remote == 0 && text != nullptr && is_help(text)) {
-      // srun looks for a command before it comes to init_post_opt, so help must be answered here.
-      std::fputs(option_help().c_str(), stdout);
-      std::fflush(stdout);
-      std::_Exit(0);
-    }
+    // srun looks for a command before it comes to init_post_opt, so help must be answered here.
+    if (remote == 0 && text != nullptr && is_help(text)) answer_help();
     keep_option(state, text);
     return 0;
   });
@@ -81,6 +85,7 @@ int start(spank_t spank, int argc, char** argv) {
     if (context == S_CTX_SLURMD) {
       for (const std::string& complaint : state.complaints) log_for_administrator(complaint);
     } else if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR || context == S_CTX_REMOTE) {
+      if (context == S_CTX_ALLOCATOR && asks_only_for_help()) answer_help();
       register_option(spank);
     }
     return 0;

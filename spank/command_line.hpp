@@ -1,0 +1,10 @@
+// The command line of the program that loaded us.
+#pragma once
+
+namespace amldist::spank {
+
+/// Whether this process was started with --aml-dist=help and nothing but options. sbatch reads its script, or waits for
+/// one on standard input, before it looks at a plugin's options, so `sbatch --aml-dist=help` has to be seen earlier.
+[[nodiscard]] bool asks_only_for_help();
+
+}  // namespace amldist::spank

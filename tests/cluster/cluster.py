@@ -1,0 +1,103 @@
+"""The live cluster as the tests see it: run a command in it, and ask every task what it observed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEVCLUSTER = ROOT / "contrib/devcluster/devcluster"
+PROBE = pathlib.Path(__file__).resolve().parent / "probe.py"
+
+
+@dataclasses.dataclass
+class Finished:
+    """A command that ended."""
+
+    command: str
+    status: int
+    out: str
+    err: str
+
+    def __str__(self) -> str:  # what pytest shows when an assertion about it fails
+        return f"$ {self.command}\nstatus {self.status}\n--- out\n{self.out}\n--- err\n{self.err}"
+
+    def own_lines(self) -> list[str]:
+        """Lines of aml-dist in either stream, as the user reads them."""
+        return [line for line in (self.out + self.err).splitlines() if "aml-dist: " in line]
+
+
+@dataclasses.dataclass
+class Task:
+    """What one task observed: truth first (host, Slurm's ids), then its environment."""
+
+    host: str
+    procid: int
+    localid: int
+    nodeid: int
+    env: dict[str, str]
+
+    def number(self, name: str) -> int:
+        return int(self.env[name])
+
+
+class Cluster:
+    def __init__(self, name: str, nodes: int) -> None:
+        self.name = name
+        self.nodes = nodes
+
+    def devcluster(self, *arguments: str, timeout: float = 120) -> Finished:
+        command = [str(DEVCLUSTER), arguments[0], "--name", self.name, *arguments[1:]]
+        return finish(command, timeout)
+
+    def run(self, command: str, user: str = "root", on: str | None = None, timeout: float = 90,
+            env: dict[str, str] | None = None) -> Finished:
+        """Runs a shell line on the login machine or on a node; variables of the test process do not come along."""
+        where = ["--on", on] if on else []
+        assignments = [f"{name}={value}" for name, value in (env or {}).items()]
+        line = ["timeout", str(int(timeout)), "env", *assignments, "bash", "-c", command]
+        return finish([str(DEVCLUSTER), "run", "--name", self.name, "--user", user, *where, "--env-clean", "--", *line],
+                      timeout + 30)
+
+    def tasks(self, srun_arguments: str, user: str = "root", **options) -> list[Task]:
+        """Starts the probe in every task of `srun ARGUMENTS` and returns their reports in rank order."""
+        done = self.run(f"srun {srun_arguments} {shlex.quote(str(PROBE))}", user, **options)
+        assert done.status == 0, str(done)
+        return read_reports(done.out)
+
+    def states(self) -> dict[str, str]:
+        done = self.run("sinfo -h -N -o '%N %T'")
+        assert done.status == 0, str(done)
+        return dict(line.split() for line in done.out.splitlines())
+
+    def job_output(self, submit: str, directory: pathlib.Path, user: str = "root", timeout: float = 90,
+                   **options) -> tuple[Finished, str]:
+        """`sbatch --wait ...`: the submission, and what the job wrote."""
+        out = directory / "job.out"
+        done = self.run(f"cd {shlex.quote(str(directory))} && sbatch --wait --output={out} {submit}", user,
+                        timeout=timeout, **options)
+        return done, out.read_text() if out.exists() else ""
+
+
+def finish(command: list[str], timeout: float) -> Finished:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL,
+                          cwd="/", env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}, errors="replace")
+    return Finished(shlex.join(command), done.returncode, done.stdout, done.stderr)
+
+
+def read_reports(output: str) -> list[Task]:
+    """Reports of the probe (see there) among other lines, in the order of steps and ranks."""
+    variables: dict[tuple[int, ...], dict[str, str]] = {}
+    for line in output.splitlines():
+        if not line.startswith("probe: "):
+            continue
+        _, task, pair = line.split(" ", 2)
+        name, piece = json.loads(pair)
+        own = variables.setdefault(tuple(int(number) for number in task.split(".")), {})
+        own[name] = own.get(name, "") + piece
+    return [Task(env.pop("<host>"), int(env["SLURM_PROCID"]), int(env["SLURM_LOCALID"]), int(env["SLURM_NODEID"]), env)
+            for _, env in sorted(variables.items())]

@@ -1,0 +1,57 @@
+"""One real cluster of four nodes for all tests; each test leaves it as it found it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+
+import pytest
+from cluster import Cluster
+
+PLUGIN = os.environ.get("AMLDIST_PLUGIN", "")
+NAME = os.environ.get("AMLDIST_TEST_CLUSTER", "test")
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    assert PLUGIN and pathlib.Path(PLUGIN).is_file(), "AMLDIST_PLUGIN must name the built spank_aml_dist.so"
+    cluster = Cluster(NAME, 4)
+    started = cluster.devcluster("start", "--nodes", "4", "--restart", "--plugin", PLUGIN)
+    assert started.status == 0, str(started)
+    yield cluster
+    stopped = cluster.devcluster("stop")
+    assert stopped.status == 0, str(stopped)
+
+
+@pytest.fixture(scope="session")
+def addresses(cluster) -> dict[str, str]:
+    """IPv4 address of each node, from the kernel of the node itself."""
+    out = {}
+    for number in range(1, cluster.nodes + 1):
+        node = f"node{number}"
+        done = cluster.run("ip -j -4 addr show scope global", on=node)
+        assert done.status == 0, str(done)
+        out[node] = json.loads(done.out)[0]["addr_info"][0]["local"]
+    return out
+
+
+@pytest.fixture(autouse=True)
+def no_node_is_drained(cluster):
+    """Whatever a test does, no node may be lost to it."""
+    yield
+    states = cluster.states()
+    assert len(states) == cluster.nodes
+    bad = {node: state for node, state in states.items() if "drain" in state or "down" in state}
+    assert not bad, bad
+
+
+@pytest.fixture
+def workdir():
+    """A folder that every node sees and every user may write (/tmp is each node's own)."""
+    path = pathlib.Path(tempfile.mkdtemp(prefix="aml-dist-test-", dir="/var/tmp"))
+    path.chmod(0o777)
+    yield path
+    shutil.rmtree(path, ignore_errors=True)

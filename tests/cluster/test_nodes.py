@@ -1,0 +1,60 @@
+"""A plugin that cannot do its work fails that job with a sentence, never the node."""
+
+import os
+
+from oracle import check_pytorch
+
+
+def test_a_node_without_the_plugin(cluster):
+    """Slurm's own slurmstepd refuses the launch there and says so, though srun's status may be 0 (22.05); the node and
+    the others stay usable."""
+    assert cluster.devcluster("break", "node4", "no-plugin").status == 0
+    try:
+        done = cluster.run("srun -w node[3-4] -N2 -n2 --aml-dist=pytorch true", timeout=60)
+        assert "launch failed: Plugin initialization failed" in done.err, str(done)
+        check_pytorch(cluster.tasks("-w node[1-2] -N2 -n2 --aml-dist=pytorch"))
+    finally:
+        assert cluster.devcluster("heal", "all").status == 0
+    check_pytorch(cluster.tasks("-w node[3-4] -N2 -n2 --aml-dist=pytorch"))
+
+
+def test_a_forged_launch_record_is_overwritten_by_srun(cluster):
+    forged = "1;step=1.0;addr=evil;ports=1-2;map=(vector,(0,1,2))"
+    tasks = cluster.tasks("-N2 -n2 --aml-dist=pytorch", env={"SLURM_AMLDIST_LAUNCH": forged})
+    assert all(task.env["MASTER_ADDR"] != "evil" for task in tasks)
+
+
+def test_plugstack_mistakes_stop_nothing(cluster):
+    plugin = os.environ["AMLDIST_PLUGIN"]
+    assert cluster.devcluster("plugin", plugin, "prot_range=1-2 port_range=junk rdma=maybe").status == 0
+    try:
+        check_pytorch(cluster.tasks("-N2 -n4 --aml-dist=pytorch"))
+        done = cluster.run("srun -N1 -n1 true")
+        assert done.status == 0 and done.err == "", str(done)
+    finally:
+        assert cluster.devcluster("plugin", plugin).status == 0
+
+
+def test_the_sites_port_range_is_kept(cluster):
+    plugin = os.environ["AMLDIST_PLUGIN"]
+    assert cluster.devcluster("plugin", plugin, "port_range=15000-15099").status == 0
+    try:
+        tasks = cluster.tasks("-N2 -n4 --aml-dist=pytorch")
+        assert 15000 <= tasks[0].number("MASTER_PORT") <= 15099
+    finally:
+        assert cluster.devcluster("plugin", plugin).status == 0
+
+
+def test_switched_off_by_file(cluster, workdir):
+    plugin = os.environ["AMLDIST_PLUGIN"]
+    config = workdir / "aml-dist.conf"
+    config.write_text("# maintenance\ndisabled\n")
+    assert cluster.devcluster("plugin", plugin, f"config={config}").status == 0
+    try:
+        done = cluster.run("srun -N2 -n2 --aml-dist=pytorch bash -c 'echo ${RANK:-unset}'")
+        assert done.status == 0 and done.out.split() == ["unset"] * 2, str(done)
+        assert len(done.own_lines()) == 1 and "switched off by the administrator" in done.own_lines()[0]
+        config.write_text("port_range=15000-15099\n")
+        check_pytorch(cluster.tasks("-N2 -n4 --aml-dist=pytorch"))
+    finally:
+        assert cluster.devcluster("plugin", plugin).status == 0
