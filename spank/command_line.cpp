@@ -3,8 +3,10 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/file_descriptor.hpp"
 #include "core/text.hpp"
@@ -12,26 +14,40 @@
 namespace amldist::spank {
 namespace {
 
-/// The beginning of /proc/self/cmdline; a longer one holds more than a wish for help.
+/// /proc/self/cmdline: words that end in zeros.
 std::string read_command_line() {
-  constexpr std::size_t enough = 4096;
   const FileDescriptor file(::open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC));
-  std::string text(enough, '\0');
-  const ssize_t got = file ? ::read(file.get(), text.data(), text.size()) : 0;
-  text.resize(got > 0 && static_cast<std::size_t>(got) < enough ? static_cast<std::size_t>(got) : 0);
+  std::string text;
+  std::array<char, 4096> piece{};
+  for (ssize_t got = 1; file && got > 0;) {
+    got = ::read(file.get(), piece.data(), piece.size());
+    if (got > 0) text.append(piece.data(), static_cast<std::size_t>(got));
+  }
   return text;
+}
+
+/// The words behind the program's name.
+std::vector<std::string_view> arguments_of(const std::string& command_line) {
+  auto words = text::split(command_line, '\0');
+  words.pop_back();  // behind the last zero
+  if (!words.empty()) words.erase(words.begin());
+  return words;
 }
 
 }  // namespace
 
 bool asks_only_for_help() {
   const std::string text = read_command_line();
-  auto words = text::split(text, '\0');
-  if (words.size() < 3) return false;
-  words.erase(words.begin());  // the program
-  words.pop_back();            // behind the last zero
+  const auto words = arguments_of(text);
   const bool only_options = std::ranges::all_of(words, [](std::string_view word) { return word.starts_with('-'); });
   return only_options && std::ranges::find(words, "--aml-dist=help") != words.end();
+}
+
+bool may_start_components() {
+  const std::string text = read_command_line();
+  return std::ranges::any_of(arguments_of(text), [](std::string_view word) {
+    return word == ":" || word.starts_with("--het-group") || word.starts_with("--pack-group");
+  });
 }
 
 }  // namespace amldist::spank

@@ -7,4 +7,8 @@ namespace amldist::spank {
 /// one on standard input, before it looks at a plugin's options, so `sbatch --aml-dist=help` has to be seen earlier.
 [[nodiscard]] bool asks_only_for_help();
 
+/// Whether this srun may start several components at once: a ':' on its command line, or a list of het groups. True may
+/// be wrong (a program can take ':' as an argument), false is sure.
+[[nodiscard]] bool may_start_components();
+
 }  // namespace amldist::spank

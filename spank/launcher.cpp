@@ -5,6 +5,7 @@
 #include "frameworks/task_environment.hpp"
 #include "rendezvous/launch_record.hpp"
 #include "rendezvous/master_address.hpp"
+#include "spank/command_line.hpp"
 #include "spank/contexts.hpp"
 #include "spank/report.hpp"
 #include "spank/slurm_api.hpp"
@@ -25,12 +26,34 @@ Result<PortRanges> usable_ports(const SitePolicy& policy) {
 
 Result<LaunchRecord> make_record(const Session& session, const Spec& spec, const Placement& placement,
                                  std::uint32_t job_id, std::uint32_t step_id) {
-  if (auto counts = check_counts(spec, placement.map); !counts) return counts.error();
+  // What srun sees of a heterogeneous step is one component; the nodes count the whole.
+  if (!may_start_components()) {
+    if (auto counts = check_counts(spec, placement.map); !counts) return counts.error();
+  }
   auto address = choose_master_address(spec, session.policy, placement, this_machine(slurm_node_address));
   if (!address) return address.error();
   auto ports = usable_ports(session.policy);
   if (!ports) return ports.error();
   return LaunchRecord{job_id, step_id, std::move(*address), std::move(*ports), placement.map.to_string()};
+}
+
+std::optional<std::string> own_variable(std::string_view name) {
+  const char* const value = std::getenv(std::string(name).c_str());
+  return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+}
+
+/// Computes rank 0's environment as its node will, so that what cannot be right is refused before anything starts: a
+/// MASTER_PORT that is none, a TF_CONFIG over the kernel's limit. Under --export the tasks may get another environment
+/// than srun's, and in a heterogeneous step srun sees one component only; then the nodes judge.
+Result<void> rehearse(const Spec& spec, const Placement& placement, const LaunchRecord& record) {
+  if (may_start_components() || own_variable("SLURM_EXPORT_ENV").value_or("ALL") != "ALL") return {};
+  std::vector<std::string> notes;
+  auto rendezvous =
+      settle(spec, {record.address, record.ports, JobName{{}, record.job_id, 0}, record.step_id}, own_variable, notes);
+  if (!rendezvous) return rendezvous.error();
+  const auto patch = task_environment({spec, placement, std::move(*rendezvous), {}}, 0, own_variable);
+  if (!patch) return patch.error();
+  return {};
 }
 
 void tell_placement(const Spec& spec, const Placement& placement, const LaunchRecord& record) {
@@ -66,9 +89,12 @@ Result<void> prepare_launch(const Session& session, const Handle& handle) {
   const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
   if (!step_id) return step_id.error();
   const auto placement = fetch_step_layout(*job_id, *step_id);
+  // Components inside one job have no common layout that could be read here; every node asks for each component's.
+  if (!placement && may_start_components()) return {};
   if (!placement) return placement.error();
   const auto record = make_record(session, *spec, *placement, *job_id, *step_id);
   if (!record) return record.error();
+  if (auto rehearsed = rehearse(*spec, *placement, *record); !rehearsed) return rehearsed.error();
   const std::string text = record->to_string();
   if (text.size() + sizeof "SLURM_AMLDIST_LAUNCH=" > longest_environment_string) {
     return Error{Errc::limit, "the task map of this host file is too long for one variable: use block or cyclic"};

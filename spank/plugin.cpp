@@ -1,9 +1,10 @@
 // The plugin's symbols: what Slurm finds by name, and the guard that nothing passes.
 //
-// Contexts and privilege (spank(7)): init runs everywhere; init_post_opt and local_user_init as the user in srun;
-// user_init and task_init in slurmstepd, with the user's identity; task_exit there as root. Return values follow from
-// what Slurm does with them: a negative one from srun's callbacks and from task_init refuses the step, while one from
-// slurmstepd's init, init_post_opt or user_init would drain the node, so those always return 0.
+// Contexts and privilege (spank(7)): init and init_post_opt run everywhere, as the user in srun, sbatch and salloc, as
+// root in slurmstepd; local_user_init as the user in srun; task_init as the user in the task's own process; task_exit
+// as root in slurmstepd. Return values follow from what Slurm does with them: a negative one from srun's callbacks and
+// from task_init refuses the step, while one from slurmstepd's init or init_post_opt would drain the node, so those
+// always return 0.
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -92,6 +93,18 @@ int start(spank_t spank, int argc, char** argv) {
   });
 }
 
+/// Always 0: an error here would drain the node. It is kept, and task_init reports it.
+int plan_in_slurmstepd(spank_t spank) noexcept {
+  return guarded(0, [spank](Session& state) {
+    try {
+      plan_step(state, Handle(spank));
+    } catch (const std::exception& problem) {
+      state.failure = Error{Errc::internal, problem.what()};
+    }
+    return 0;
+  });
+}
+
 }  // namespace
 }  // namespace amldist::spank
 
@@ -119,8 +132,9 @@ int slurm_spank_init(spank_t spank, int argc, char** argv) {
   }
 }
 
-int slurm_spank_init_post_opt(spank_t /*spank*/, int /*argc*/, char** /*argv*/) {
+int slurm_spank_init_post_opt(spank_t spank, int /*argc*/, char** /*argv*/) {
   const spank_context_t context = spank_context();
+  if (context == S_CTX_REMOTE) return amldist::spank::plan_in_slurmstepd(spank);
   if (context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR) return 0;
   return guarded(amldist::spank::refused,
                  [](Session& state) { return amldist::spank::refuse_user(amldist::spank::check_option(state)); });
@@ -129,17 +143,6 @@ int slurm_spank_init_post_opt(spank_t /*spank*/, int /*argc*/, char** /*argv*/) 
 int slurm_spank_local_user_init(spank_t spank, int /*argc*/, char** /*argv*/) {
   return guarded(amldist::spank::refused, [spank](Session& state) {
     return amldist::spank::refuse_user(amldist::spank::prepare_launch(state, Handle(spank)));
-  });
-}
-
-int slurm_spank_user_init(spank_t spank, int /*argc*/, char** /*argv*/) {
-  return guarded(0, [spank](Session& state) {
-    try {
-      amldist::spank::plan_step(state, Handle(spank));
-    } catch (const std::exception& problem) {
-      state.failure = amldist::Error{amldist::Errc::internal, problem.what()};
-    }
-    return 0;
   });
 }
 

@@ -10,6 +10,7 @@
 #include "core/site_policy.hpp"
 #include "core/spec.hpp"
 #include "frameworks/task_environment.hpp"
+#include "rendezvous/port_claim.hpp"
 
 namespace amldist::spank {
 
@@ -23,6 +24,8 @@ struct Session {
   std::optional<Result<std::string>> option;
 
   std::optional<StepPlan> plan;    ///< slurmstepd: what its tasks get
+  bool whole_step = true;          ///< slurmstepd: the plan's step is this component, not a heterogeneous one
+  std::vector<PortClaim> claims;   ///< slurmstepd: ports that this node's ranks will listen on
   std::vector<std::string> notes;  ///< slurmstepd: lines for the user, told by rank 0
   std::optional<Error> failure;    ///< slurmstepd: why its tasks must not start
   std::uint32_t job_id = 0;

@@ -4,12 +4,14 @@
 #include <dlfcn.h>
 #include <netinet/in.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <memory>
 #include <span>
 #include <type_traits>
+#include <unordered_map>
 #include <vector>
 
 #include "core/text.hpp"
@@ -69,30 +71,113 @@ Result<std::vector<std::uint32_t>> nodes_of_ranks(const slurm_step_layout_t& lay
   return node_of_rank;
 }
 
-}  // namespace
+Error miscounted() { return {Errc::mismatch, "slurmctld's step layout names another number of nodes than it counts"}; }
 
-Result<Placement> fetch_step_layout(std::uint32_t job_id, std::uint32_t step_id) {
+Result<Layout> get_layout(std::uint32_t job_id, std::uint32_t step_id, std::uint32_t component) {
   auto* const get = find_function<decltype(::slurm_job_step_layout_get)>("slurm_job_step_layout_get");
   if (get == nullptr) return lacks("slurm_job_step_layout_get");
   slurm_step_id_t id = {};
   id.job_id = job_id;
   id.step_id = step_id;
-  id.step_het_comp = NO_VAL;
-  const Layout layout(get(&id));
+  id.step_het_comp = component;
+  Layout layout(get(&id));
   if (!layout || layout->node_list == nullptr || layout->tids == nullptr || layout->tasks == nullptr) {
     return Error{Errc::unavailable, concat({"slurmctld did not give the layout of step ", std::to_string(job_id), ".",
                                             std::to_string(step_id), " (", slurm_reason(), "): try again"})};
   }
-  auto hosts = Hostlist::parse(layout->node_list);
-  if (!hosts) return hosts.error();
-  if (hosts->size() != layout->node_cnt) {
-    return Error{Errc::mismatch, "slurmctld's step layout names another number of nodes than it counts"};
+  return layout;
+}
+
+/// The layouts of a heterogeneous step in the order of its ranks. Inside one job the components are numbered; those of
+/// a heterogeneous job are jobs of their own with the same step id, some of which may not take part.
+std::vector<Layout> find_components(std::uint32_t job_id, std::uint32_t step_id, std::uint32_t tasks,
+                                    const HeterogeneousHint& hint) {
+  constexpr std::uint32_t most_components = 128;  // MAX_HET_JOB_COMPS in Slurm
+  std::vector<Layout> found;
+  std::uint64_t placed = 0;
+  const auto keep = [&](Result<Layout> layout) {
+    if (!layout) return false;
+    placed += (*layout)->task_cnt;
+    found.push_back(std::move(*layout));
+    return true;
+  };
+  for (std::uint32_t component = 0; component < most_components && placed < tasks; ++component) {
+    if (!keep(get_layout(job_id, step_id, component))) break;
   }
-  const auto node_of_rank = nodes_of_ranks(*layout);
+  if (!found.empty()) return found;
+  for (std::uint32_t i = 0; i < std::min(hint.components, most_components) && placed < tasks; ++i) {
+    static_cast<void>(keep(get_layout(hint.leader_job + i, step_id, NO_VAL)));
+  }
+  return found;
+}
+
+/// Components joined to one step: ranks go on where the last component ended, and equal names are one node.
+class Components {
+ public:
+  Result<void> join(const slurm_step_layout_t& layout) {
+    const auto hosts = Hostlist::parse(layout.node_list);
+    if (!hosts) return hosts.error();
+    if (hosts->size() != layout.node_cnt) return miscounted();
+    const auto node_of_rank = nodes_of_ranks(layout);
+    if (!node_of_rank) return node_of_rank.error();
+    std::vector<std::uint32_t> index_of_node;
+    for (const std::string& name : hosts->expand()) {
+      const auto [found, added] = index_.emplace(name, static_cast<std::uint32_t>(names_.size()));
+      if (added) names_.push_back(name);
+      index_of_node.push_back(found->second);
+    }
+    for (const std::uint32_t node : *node_of_rank) {
+      if (node >= index_of_node.size()) return miscounted();
+      node_of_rank_.push_back(index_of_node[node]);
+    }
+    return {};
+  }
+
+  [[nodiscard]] std::size_t tasks() const noexcept { return node_of_rank_.size(); }
+
+  Result<Placement> placement() && {
+    auto hosts = Hostlist::parse(text::join(std::vector<std::string_view>(names_.begin(), names_.end()), ","));
+    if (!hosts) return hosts.error();
+    auto map = TaskMap::from_nodes_of_ranks(node_of_rank_, static_cast<std::uint32_t>(names_.size()));
+    if (!map) return map.error();
+    return Placement{std::move(*hosts), std::move(*map), Provenance::exact, "slurmctld's layouts of the components"};
+  }
+
+ private:
+  std::unordered_map<std::string, std::uint32_t> index_;
+  std::vector<std::string> names_;
+  std::vector<std::uint32_t> node_of_rank_;
+};
+
+}  // namespace
+
+Result<Placement> fetch_step_layout(std::uint32_t job_id, std::uint32_t step_id) {
+  const auto layout = get_layout(job_id, step_id, NO_VAL);
+  if (!layout) return layout.error();
+  auto hosts = Hostlist::parse((*layout)->node_list);
+  if (!hosts) return hosts.error();
+  if (hosts->size() != (*layout)->node_cnt) return miscounted();
+  const auto node_of_rank = nodes_of_ranks(**layout);
   if (!node_of_rank) return node_of_rank.error();
-  auto map = TaskMap::from_nodes_of_ranks(*node_of_rank, layout->node_cnt);
+  auto map = TaskMap::from_nodes_of_ranks(*node_of_rank, (*layout)->node_cnt);
   if (!map) return map.error();
   return Placement{std::move(*hosts), std::move(*map), Provenance::exact, "slurmctld's step layout"};
+}
+
+Result<Placement> fetch_heterogeneous_layout(std::uint32_t job_id, std::uint32_t step_id, std::uint32_t tasks,
+                                             const HeterogeneousHint& hint) {
+  const auto components = find_components(job_id, step_id, tasks, hint);
+  Components step;
+  for (const Layout& component : components) {
+    if (auto joined = step.join(*component); !joined) return joined.error();
+  }
+  if (step.tasks() != tasks) {
+    return Error{
+        Errc::mismatch,
+        concat({"the step has ", text::count(tasks, "task"), " but slurmctld knows ", std::to_string(step.tasks()),
+                " of them in ", text::count(components.size(), "component"), ": start the components one by one"})};
+  }
+  return std::move(step).placement();
 }
 
 Result<Ipv4> slurm_node_address(const std::string& node) {

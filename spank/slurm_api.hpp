@@ -16,6 +16,18 @@ namespace amldist::spank {
 /// Nodes and exact task map of a step, from slurmctld: one remote call. Errors: unavailable, with Slurm's reason.
 [[nodiscard]] Result<Placement> fetch_step_layout(std::uint32_t job_id, std::uint32_t step_id);
 
+/// How a step may be put together from components, as the environment of srun and of its tasks tells.
+struct HeterogeneousHint {
+  std::uint32_t leader_job = 0;  ///< first job of a heterogeneous job
+  std::uint32_t components = 0;  ///< components of that job; 0 or 1: no heterogeneous job
+};
+
+/// Nodes and exact task map of a heterogeneous step (srun A : B) with `tasks` tasks over all components: one remote
+/// call for each component. A node that two components share is one node. Errors: unavailable, mismatch when the
+/// components found do not make up the step.
+[[nodiscard]] Result<Placement> fetch_heterogeneous_layout(std::uint32_t job_id, std::uint32_t step_id,
+                                                           std::uint32_t tasks, const HeterogeneousHint& hint);
+
 /// The IPv4 address by which Slurm reaches a node (NodeAddr in slurm.conf). No remote call beyond a name look-up.
 /// Errors: unavailable.
 [[nodiscard]] Result<Ipv4> slurm_node_address(const std::string& node);

@@ -1,86 +1,17 @@
 // slurmstepd, and the task that it forks.
+#include <algorithm>
+
 #include "core/text.hpp"
 #include "rendezvous/launch_record.hpp"
 #include "spank/contexts.hpp"
 #include "spank/report.hpp"
 #include "spank/slurm_api.hpp"
+#include "spank/step_reader.hpp"
 
 namespace amldist::spank {
 namespace {
 
 using text::concat;
-
-/// What SPANK's items say about this node's part of the step.
-struct NodeItems {
-  std::uint32_t job_id = 0;
-  std::uint32_t step_id = 0;
-  std::uint32_t node = 0;
-  std::uint32_t nodes = 0;
-  std::uint32_t tasks = 0;
-  std::vector<std::uint32_t> ranks;
-};
-
-Result<NodeItems> read_items(const Handle& handle) {
-  NodeItems items;
-  struct Field {
-    spank_item_t item;
-    const char* name;
-    std::uint32_t* value;
-  };
-  std::uint32_t local_tasks = 0;
-  const Field fields[] = {
-      {S_JOB_ID, "S_JOB_ID", &items.job_id},
-      {S_JOB_STEPID, "S_JOB_STEPID", &items.step_id},
-      {S_JOB_NODEID, "S_JOB_NODEID", &items.node},
-      {S_JOB_NNODES, "S_JOB_NNODES", &items.nodes},
-      {S_JOB_TOTAL_TASK_COUNT, "S_JOB_TOTAL_TASK_COUNT", &items.tasks},
-      {S_JOB_LOCAL_TASK_COUNT, "S_JOB_LOCAL_TASK_COUNT", &local_tasks},
-  };
-  for (const Field& field : fields) {
-    const auto number = handle.number(field.item, field.name);
-    if (!number) return number.error();
-    *field.value = *number;
-  }
-  if (local_tasks == 0 || local_tasks > items.tasks || items.node >= items.nodes) {
-    return Error{Errc::mismatch, "Slurm's numbers for this node's part of the step contradict each other"};
-  }
-  items.ranks.reserve(local_tasks);
-  for (std::uint32_t local = 0; local < local_tasks; ++local) {
-    const auto rank = handle.global_rank(local);
-    if (!rank) return rank.error();
-    items.ranks.push_back(*rank);
-  }
-  return items;
-}
-
-Result<LaunchRecord> read_record(const EnvironmentReader& environment, const NodeItems& items) {
-  const auto text = environment(launch_record_variable);
-  const auto not_ours = [](std::string_view why) {
-    return Error{Errc::unavailable, concat({why, ": the srun that starts the step needs the aml-dist plugin too"})};
-  };
-  if (!text) return not_ours("srun sent no launch record");
-  auto record = LaunchRecord::parse(*text);
-  if (!record) return record.error();
-  if (record->job_id != items.job_id || record->step_id != items.step_id) {
-    return not_ours("the launch record belongs to another step");
-  }
-  return record;
-}
-
-Result<StepPlan> make_plan(const Spec& spec, const NodeItems& items, const EnvironmentReader& environment,
-                           std::vector<std::string>& notes) {
-  auto record = read_record(environment, items);
-  if (!record) return record.error();
-  const NodeTruth truth{items.node, items.nodes, items.tasks, items.ranks};
-  auto placement = read_placement(environment, record->map, truth);
-  if (!placement) return placement.error();
-  if (auto counts = check_counts(spec, placement->map); !counts) return counts.error();
-  const RendezvousFacts facts{record->address, record->ports, read_job_name(environment, items.job_id), items.step_id};
-  auto rendezvous = settle(spec, facts, environment, notes);
-  if (!rendezvous) return rendezvous.error();
-  return StepPlan{spec, std::move(*placement), std::move(*rendezvous),
-                  concat({std::to_string(items.job_id), ".", std::to_string(items.step_id)})};
-}
 
 /// Batch, interactive and extern steps start no ranks.
 bool starts_ranks(const Handle& handle) {
@@ -88,70 +19,116 @@ bool starts_ranks(const Handle& handle) {
   return step_id && *step_id <= SLURM_MAX_NORMAL_STEP_ID;
 }
 
-/// Slurm's own numbers for the task, which a heterogeneous step counts over all its components.
-Result<void> check_global_numbers(const StepPlan& plan, std::uint32_t rank, const Handle& handle) {
-  const auto number = [&handle](std::string_view name) -> std::optional<std::uint64_t> {
-    const auto value = handle.variable(name);
-    return value ? text::to_number(*value, most_tasks) : std::nullopt;
-  };
-  const auto procid = number("SLURM_PROCID");
-  const auto ntasks = number("SLURM_NTASKS");
-  const bool same = (!procid || *procid == rank) && (!ntasks || *ntasks == plan.placement.map.size());
-  if (same) return {};
-  return Error{Errc::unavailable,
-               "heterogeneous steps (srun A : B) are not supported: start the components with one srun each, or drop "
-               "--aml-dist"};
+Result<StepPlan> make_plan(const Spec& spec, const SitePolicy& policy, const NodeItems& items,
+                           const EnvironmentReader& environment, std::vector<std::string>& notes) {
+  auto step = read_step(spec, policy, items, environment);
+  if (!step) return step.error();
+  if (auto counts = check_counts(spec, step->placement.map); !counts) return counts.error();
+  const RendezvousFacts facts{step->address, step->ports, read_job_name(environment, step->job_id), items.step_id};
+  auto rendezvous = settle(spec, facts, environment, notes);
+  if (!rendezvous) return rendezvous.error();
+  return StepPlan{spec, std::move(step->placement), std::move(*rendezvous),
+                  concat({std::to_string(items.job_id), ".", std::to_string(items.step_id)})};
+}
+
+/// Ports that this node's ranks will listen on: rank 0's, and for TensorFlow one for each task.
+std::vector<std::uint16_t> ports_of_node(const StepPlan& plan, std::uint32_t node) {
+  const bool one_each = plan.spec.kind == Kind::tensorflow;
+  const bool has_master = plan.placement.map.node_of(0) == node;
+  const std::uint32_t count = one_each ? plan.placement.map.tasks_on(node) : (has_master ? 1 : 0);
+  std::vector<std::uint16_t> ports;
+  for (std::uint32_t i = 0; i < count; ++i) ports.push_back(static_cast<std::uint16_t>(plan.rendezvous.port + i));
+  return ports;
+}
+
+/// Whether MASTER_ADDR means this node: an address of the user's may name a server that runs elsewhere.
+bool master_is_ours(const StepPlan& plan, const std::string& host) {
+  return plan.rendezvous.address_origin == Origin::computed || plan.rendezvous.address == host;
+}
+
+Result<void> claim_ports(Session& session, const StepPlan& plan, const std::vector<std::uint32_t>& ranks) {
+  const std::uint32_t node = plan.placement.map.node_of(ranks.front());
+  const std::string host = plan.placement.hosts.at(node);
+  // The second component on a shared node would find its own step's lease.
+  const bool first_here = plan.placement.map.ranks_on(node).front() == ranks.front();
+  if (!first_here || !master_is_ours(plan, host)) return {};
+  for (const std::uint16_t port : ports_of_node(plan, node)) {
+    auto claim = PortClaim::take(port, host);
+    if (!claim) return claim.error();
+    session.claims.push_back(std::move(*claim));
+  }
+  return {};
+}
+
+Result<void> plan_and_claim(Session& session, const Handle& handle) {
+  const auto spec = session.spec();
+  if (!spec) return spec.error();
+  if (spec->kind == Kind::none) return {};
+  const auto items = read_items(handle);
+  if (!items) return items.error();
+  session.job_id = items->job_id;
+  session.step_id = items->step_id;
+  auto plan = make_plan(*spec, session.policy, *items, handle.environment(), session.notes);
+  if (!plan) return plan.error();
+  session.whole_step = plan->placement.map.size() == items->tasks;
+  // In a heterogeneous step a node learns its global ranks only in its tasks; ports are then left to the program.
+  if (session.whole_step) {
+    if (auto claimed = claim_ports(session, *plan, items->ranks); !claimed) return claimed.error();
+  }
+  session.plan = std::move(*plan);
+  return {};
+}
+
+/// The task's rank over the whole step. SPANK's own number counts within a component, SLURM_PROCID over all of them.
+Result<std::uint32_t> rank_of_task(const Session& session, const Handle& handle) {
+  const auto in_component = handle.number(S_TASK_GLOBAL_ID, "S_TASK_GLOBAL_ID");
+  if (!in_component) return in_component.error();
+  const TaskMap& map = session.plan->placement.map;
+  const auto procid = text::to_number(handle.variable("SLURM_PROCID").value_or(""), most_tasks);
+  const auto rank = session.whole_step ? *in_component : static_cast<std::uint32_t>(procid.value_or(map.size()));
+  const bool agrees = rank < map.size() && (!procid || *procid == rank);
+  if (!agrees) return Error{Errc::mismatch, "Slurm started a task that the step's task map does not have"};
+  const auto host = handle.variable("SLURMD_NODENAME");
+  if (host && *host != session.plan->placement.host_of(rank)) {
+    return Error{Errc::mismatch,
+                 concat({"the step's task map has rank ", std::to_string(rank), " on ",
+                         session.plan->placement.host_of(rank), " but it runs on ", text::quote(*host)})};
+  }
+  return rank;
 }
 
 Result<void> write_environment(const Session& session, const Handle& handle, std::uint32_t rank) {
-  const StepPlan& plan = *session.plan;
-  if (auto numbers = check_global_numbers(plan, rank, handle); !numbers) return numbers.error();
-  const auto patch = task_environment(plan, rank, handle.environment());
+  auto patch = task_environment(*session.plan, rank, handle.environment());
   if (!patch) return patch.error();
-  EnvironmentPatch whole = *patch;
-  whole.unset(launch_record_variable);
-  return handle.apply(whole);
+  patch->unset(launch_record_variable);
+  return handle.apply(*patch);
+}
+
+Result<void> equip_task(const Session& session, const Handle& handle) {
+  if (session.failure) return *session.failure;
+  if (!session.plan) return {};
+  const auto rank = rank_of_task(session, handle);
+  if (!rank) return rank.error();
+  if (*rank == 0) {
+    for (const std::string& note : session.notes) tell_step(note);
+  }
+  return write_environment(session, handle, *rank);
 }
 
 }  // namespace
 
 void plan_step(Session& session, const Handle& handle) {
   if (!session.option || session.policy.disabled || !starts_ranks(handle)) return;
-  const auto planned = [&]() -> Result<void> {
-    const auto spec = session.spec();
-    if (!spec) return spec.error();
-    if (spec->kind == Kind::none) return {};
-    const auto items = read_items(handle);
-    if (!items) return items.error();
-    session.job_id = items->job_id;
-    session.step_id = items->step_id;
-    auto plan = make_plan(*spec, *items, handle.environment(), session.notes);
-    if (!plan) return plan.error();
-    session.plan = std::move(*plan);
-    return {};
-  }();
-  if (!planned) session.failure = planned.error();
+  if (auto planned = plan_and_claim(session, handle); !planned) session.failure = planned.error();
 }
 
 Result<void> start_task(const Session& session, const Handle& handle) {
+  auto equipped = equip_task(session, handle);
+  if (equipped) return equipped;
   const auto local = handle.number(S_TASK_ID, "S_TASK_ID");
   const bool speaker = !local || *local == 0;  // one line per node, not one per task
-  const auto refused = [speaker](const Error& error) {
-    if (speaker) tell_step(error.message);
-    return error;
-  };
-  if (session.failure) return refused(*session.failure);
-  if (!session.plan) return {};
-  const auto rank = handle.number(S_TASK_GLOBAL_ID, "S_TASK_GLOBAL_ID");
-  if (!rank) return refused(rank.error());
-  if (*rank >= session.plan->placement.map.size()) {
-    return refused({Errc::mismatch, "Slurm started a task that the step's task map does not have"});
-  }
-  if (*rank == 0) {
-    for (const std::string& note : session.notes) tell_step(note);
-  }
-  if (auto written = write_environment(session, handle, *rank); !written) return refused(written.error());
-  return {};
+  if (speaker) tell_step(equipped.error().message);
+  return equipped;
 }
 
 void finish_task(Session& session) noexcept {

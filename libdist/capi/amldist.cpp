@@ -8,7 +8,7 @@
 #include "capi/guard.hpp"
 #include "core/spec.hpp"
 #include "core/text.hpp"
-#include "placement/own_identity.hpp"
+#include "rendezvous/own_identity.hpp"
 
 namespace {
 

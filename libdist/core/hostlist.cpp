@@ -43,6 +43,14 @@ void append_padded(std::string& out, std::uint64_t number, std::size_t width) {
   out.append(digits.data(), length);
 }
 
+/// Adds one to the decimal number that begins at `start` and goes to the end; 999 becomes 1000.
+void increment(std::string& text, std::size_t start) {
+  std::size_t i = text.size();
+  while (i > start && text[i - 1] == '9') text[--i] = '0';
+  if (i > start) ++text[i - 1];
+  else text.insert(start, 1, '1');
+}
+
 }  // namespace
 
 Result<Hostlist::Part> Hostlist::parse_bracket(std::string_view literal, std::string_view inside) {
@@ -58,10 +66,11 @@ Result<Hostlist::Part> Hostlist::parse_bracket(std::string_view literal, std::st
     if (!low || !high) return bad("no number", inside);
     if (*high < *low) return bad("range runs backwards", piece);
     const std::uint64_t count = *high - *low + 1;
+    const std::uint64_t first = part.count;
     part.count += count;
     if (part.count > most_hosts)
       return Error{Errc::limit, concat({"host list: more than 2^20 hosts in ", quote(inside)})};
-    part.ranges.push_back({*low, count, static_cast<std::uint8_t>(low_text.size())});
+    part.ranges.push_back({*low, count, first, static_cast<std::uint8_t>(low_text.size())});
   }
   return part;
 }
@@ -118,16 +127,33 @@ void Hostlist::append_host(std::string& out, const Entry& entry, std::uint64_t o
     out += part.literal;
     if (part.ranges.empty()) continue;
     remaining /= part.count;  // hosts for each number of this bracket
-    std::uint64_t index = offset / remaining;
+    const std::uint64_t index = offset / remaining;
     offset %= remaining;
-    for (const Range& range : part.ranges) {
-      if (index < range.count) {
-        append_padded(out, range.low + index, range.width);
-        break;
-      }
-      index -= range.count;
+    const Range& range = *std::prev(std::ranges::upper_bound(part.ranges, index, {}, &Range::first));
+    append_padded(out, range.low + (index - range.first), range.width);
+  }
+}
+
+/// Every host whose name begins with `name`; the digits are counted up in place.
+void Hostlist::expand_parts(std::span<const Part> parts, std::string& name, std::vector<std::string>& names) {
+  if (parts.empty()) {
+    names.push_back(name);
+    return;
+  }
+  const std::size_t before = name.size();
+  const Part& part = parts.front();
+  name += part.literal;
+  const std::size_t digits = name.size();
+  if (part.ranges.empty()) expand_parts(parts.subspan(1), name, names);
+  for (const Range& range : part.ranges) {
+    name.resize(digits);
+    append_padded(name, range.low, range.width);
+    for (std::uint64_t i = 0; i < range.count; ++i) {
+      if (i > 0) increment(name, digits);
+      expand_parts(parts.subspan(1), name, names);
     }
   }
+  name.resize(before);
 }
 
 std::string Hostlist::at(std::size_t index) const {
@@ -142,9 +168,8 @@ std::string Hostlist::at(std::size_t index) const {
 std::vector<std::string> Hostlist::expand() const {
   std::vector<std::string> names;
   names.reserve(size_);
-  for (const Entry& entry : entries_) {
-    for (std::uint64_t i = 0; i < entry.count; ++i) append_host(names.emplace_back(), entry, i);
-  }
+  std::string name;
+  for (const Entry& entry : entries_) expand_parts(entry.parts, name, names);
   return names;
 }
 

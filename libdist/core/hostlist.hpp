@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,7 +36,7 @@ class Hostlist {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
 
-  /// Name of host `index` (0-based, below size()), in time proportional to the number of entries.
+  /// Name of host `index` (0-based, below size()), in time logarithmic in the number of entries and ranges.
   [[nodiscard]] std::string at(std::size_t index) const;
 
   /// All names, in order.
@@ -45,7 +46,8 @@ class Hostlist {
   struct Range {
     std::uint64_t low;
     std::uint64_t count;
-    std::uint8_t width;  ///< digits, zero padded
+    std::uint64_t first;  ///< numbers of the bracket before this range
+    std::uint8_t width;   ///< digits, zero padded
   };
   /// literal, ranges, literal, ranges, ...: the text of an entry cut at its brackets.
   struct Part {
@@ -62,6 +64,7 @@ class Hostlist {
   static Result<Entry> parse_entry(std::string_view entry);
   static Result<Part> parse_bracket(std::string_view literal, std::string_view inside);
   static void append_host(std::string& out, const Entry& entry, std::uint64_t offset);
+  static void expand_parts(std::span<const Part> parts, std::string& name, std::vector<std::string>& names);
 
   std::vector<Entry> entries_;
   std::size_t size_ = 0;

@@ -105,9 +105,9 @@ void hide_rank_clues(const TaskFacts& task, EnvironmentPatch& patch) {
 }
 
 void set_own_names(const StepPlan& plan, EnvironmentPatch& patch) {
-  patch.set("AMLDIST_KIND", std::string(to_string(plan.spec.kind)));
-  patch.set("AMLDIST_NODES", plan.placement.map.nodes());
   Stamp stamp(plan.step_name);
+  stamp.add("kind", to_string(plan.spec.kind));
+  stamp.add("nodes", std::to_string(plan.placement.map.nodes()));
   for (const std::string_view name : {"MASTER_ADDR", "MASTER_PORT"}) {
     if (const auto value = patch.value_of(name)) stamp.add(name, *value);
   }

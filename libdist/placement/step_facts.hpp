@@ -52,7 +52,8 @@ struct NodeTruth {
   std::span<const std::uint32_t> ranks;  ///< global ranks of this node, ascending
 };
 
-/// Reads cluster, job and restart count. Missing ones stay at their defaults; a malformed number counts as missing.
+/// Reads cluster and restart count of the job `job_id`. Missing ones stay at their defaults; a malformed number counts
+/// as missing.
 [[nodiscard]] JobName read_job_name(const EnvironmentReader& environment, std::uint32_t job_id);
 
 /// The placement of a step, from SLURM_STEP_NODELIST and either `exact_map` (PMI's text) or SLURM_STEP_TASKS_PER_NODE

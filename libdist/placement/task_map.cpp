@@ -188,12 +188,25 @@ Result<TaskMap> TaskMap::finish(std::uint32_t nodes) && {
     return Error{Errc::mismatch, concat({"task map: a task is on node index ", std::to_string(beyond - 1), " of ",
                                          text::count(nodes, "node")})};
   }
-  const auto tasks = counts();
-  if (std::ranges::find(tasks, 0U) != tasks.end()) {
-    return Error{Errc::mismatch, concat({"task map: a node of ", std::to_string(nodes), " has no task"})};
-  }
+  if (auto counted = count_tasks(); !counted) return counted.error();
   order_nodes();
   return std::move(*this);
+}
+
+Result<void> TaskMap::count_tasks() {
+  const bool one_block = blocks_.size() == 1 && blocks_[0].nodes == nodes_;
+  if (one_block) {  // the usual case, without a look at every node
+    fewest_ = most_ = blocks_[0].tasks;
+    return {};
+  }
+  const auto tasks = counts();
+  const auto [fewest, most] = std::ranges::minmax(tasks);
+  if (fewest == 0) {
+    return Error{Errc::mismatch, concat({"task map: a node of ", std::to_string(nodes_), " has no task"})};
+  }
+  fewest_ = fewest;
+  most_ = most;
+  return {};
 }
 
 void TaskMap::order_nodes() {
@@ -274,18 +287,6 @@ std::vector<std::uint32_t> TaskMap::ranks_on(std::uint32_t node) const {
     for (std::uint32_t i = 0; i < block.tasks; ++i) ranks.push_back(first + i);
   }
   return ranks;
-}
-
-std::optional<std::uint32_t> TaskMap::uniform_tasks_per_node() const {
-  if (blocks_.size() == 1) return blocks_[0].tasks;
-  const auto tasks = counts();
-  const bool uniform = std::ranges::all_of(tasks, [&](std::uint32_t count) { return count == tasks[0]; });
-  return uniform ? std::optional(tasks[0]) : std::nullopt;
-}
-
-std::uint32_t TaskMap::most_tasks_on_a_node() const {
-  if (blocks_.size() == 1) return blocks_[0].tasks;
-  return std::ranges::max(counts());
 }
 
 std::uint32_t TaskMap::node_rank_of(std::uint32_t node) const noexcept {

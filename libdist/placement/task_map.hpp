@@ -74,15 +74,17 @@ class TaskMap {
 
   /// Node of a rank below size(); logarithmic in the number of blocks.
   [[nodiscard]] std::uint32_t node_of(std::uint32_t rank) const noexcept;
-  /// How many ranks of the same node come before `rank`; linear in the number of blocks, as are the next three.
+  /// How many ranks of the same node come before `rank`; linear in the number of blocks, as are the next two.
   [[nodiscard]] std::uint32_t local_rank_of(std::uint32_t rank) const noexcept;
   [[nodiscard]] std::uint32_t tasks_on(std::uint32_t node) const noexcept;
   /// Ranks of a node, ascending.
   [[nodiscard]] std::vector<std::uint32_t> ranks_on(std::uint32_t node) const;
-  /// Number of tasks that every node has, or nullopt if they differ.
-  [[nodiscard]] std::optional<std::uint32_t> uniform_tasks_per_node() const;
-  /// Most ranks on one node.
-  [[nodiscard]] std::uint32_t most_tasks_on_a_node() const;
+  /// Number of tasks that every node has, or nullopt if they differ; constant time.
+  [[nodiscard]] std::optional<std::uint32_t> uniform_tasks_per_node() const noexcept {
+    return fewest_ == most_ ? std::optional(most_) : std::nullopt;
+  }
+  /// Most ranks on one node; constant time.
+  [[nodiscard]] std::uint32_t most_tasks_on_a_node() const noexcept { return most_; }
 
   /// NODE_RANK: index of the node in the order of each node's lowest rank, so the host of rank 0 is always 0.
   [[nodiscard]] std::uint32_t node_rank_of(std::uint32_t node) const noexcept;
@@ -95,12 +97,15 @@ class TaskMap {
   TaskMap() = default;
   void append(std::uint32_t first_node, std::uint32_t nodes, std::uint32_t tasks);
   [[nodiscard]] Result<TaskMap> finish(std::uint32_t nodes) &&;
+  [[nodiscard]] Result<void> count_tasks();
   void order_nodes();
   [[nodiscard]] std::vector<std::uint32_t> counts() const;
 
   std::vector<Block> blocks_;
   std::uint32_t size_ = 0;
   std::uint32_t nodes_ = 0;
+  std::uint32_t fewest_ = 0;  // tasks on a node
+  std::uint32_t most_ = 0;
   // Empty while nodes come in their own order, the usual case; else node_rank by node, and the inverse.
   std::vector<std::uint32_t> node_rank_;
   std::vector<std::uint32_t> node_at_;

@@ -27,9 +27,12 @@ std::string Stamp::to_string() const {
   return out;
 }
 
-bool Stamp::wrote(std::string_view name, std::string_view value) const noexcept {
-  return std::ranges::any_of(values_, [&](const auto& pair) { return pair.first == name && pair.second == value; });
+std::optional<std::string_view> Stamp::value_of(std::string_view name) const noexcept {
+  const auto found = std::ranges::find(values_, name, &std::pair<std::string, std::string>::first);
+  return found == values_.end() ? std::nullopt : std::optional<std::string_view>(found->second);
 }
+
+bool Stamp::wrote(std::string_view name, std::string_view value) const noexcept { return value_of(name) == value; }
 
 std::optional<std::string> users_own(const EnvironmentReader& environment, std::string_view name) {
   auto value = environment(name);

@@ -1,9 +1,10 @@
 // The provenance stamp: how a step tells what an outer aml-dist step left behind from what the user set by hand.
 //
-//   AMLDIST_STAMP=12.0 MASTER_ADDR=10.0.0.1 MASTER_PORT=20017
+//   AMLDIST_STAMP=12.0 kind=pytorch nodes=4 MASTER_ADDR=10.0.0.1 MASTER_PORT=20017
 //
-// Every task carries it. When a task starts another step, MASTER_ADDR with the value in the stamp is ours and stale;
-// any other value was set by the user.
+// Every task carries it; one variable, because each one that slurmstepd writes costs every task microseconds. When a
+// task starts another step, MASTER_ADDR with the value in the stamp is ours and stale; any other value was set by the
+// user.
 #pragma once
 
 #include <optional>
@@ -31,6 +32,8 @@ class Stamp {
 
   /// "JOB.STEP" that wrote it.
   [[nodiscard]] const std::string& step() const noexcept { return step_; }
+  /// The value stamped under `name`; nullopt without one.
+  [[nodiscard]] std::optional<std::string_view> value_of(std::string_view name) const noexcept;
   /// Whether the stamped step set `name` to exactly `value`.
   [[nodiscard]] bool wrote(std::string_view name, std::string_view value) const noexcept;
 

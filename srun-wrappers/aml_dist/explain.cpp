@@ -10,6 +10,7 @@
 #include "core/text.hpp"
 #include "frameworks/task_environment.hpp"
 #include "placement/identity.hpp"
+#include "rendezvous/stamp.hpp"
 
 namespace amldist::tools {
 namespace {
@@ -33,7 +34,9 @@ EnvironmentReader imagined_environment(const ExplainOptions& options) {
 
 Result<StepPlan> make_plan(const ExplainOptions& options) {
   const bool inside_step = options.layout.nodelist.empty() && options.layout.hostfile.empty();
-  auto spec = parse_spec(options.option.empty() ? own_variable("AMLDIST_KIND").value_or("pytorch") : options.option);
+  const auto stamp = Stamp::read(own_variable);
+  const std::string running(stamp ? stamp->value_of("kind").value_or("pytorch") : "pytorch");
+  auto spec = parse_spec(options.option.empty() ? running : options.option);
   if (!spec) return spec.error();
   auto placement = inside_step ? placement_of_this_step(own_variable) : make_placement(options.layout);
   if (!placement) return placement.error();

@@ -119,8 +119,15 @@ def test_a_key_beats_what_the_user_set(cluster):
     assert done.out.splitlines() == ["7000"] * 2 and not done.own_lines(), str(done)
 
 
-def test_an_impossible_port_in_the_environment_ends_the_step_with_a_sentence(cluster):
-    done = cluster.run("srun -N4 -n8 --aml-dist=pytorch sleep 30", env={"MASTER_PORT": "abc"}, timeout=20)
+def test_an_impossible_port_in_the_environment_is_refused_before_launch(cluster):
+    done = cluster.run("srun -N4 -n8 --aml-dist=pytorch touch /var/tmp/never", env={"MASTER_PORT": "abc"}, timeout=20)
+    assert done.status not in (0, 124), str(done)
+    assert len(done.own_lines()) == 1 and "MASTER_PORT is set to 'abc'" in done.own_lines()[0], str(done)
+
+
+def test_the_nodes_judge_what_srun_cannot_see(cluster):
+    """--export gives the tasks a variable that srun itself does not have."""
+    done = cluster.run("srun -N2 -n4 --export=ALL,MASTER_PORT=abc --aml-dist=pytorch sleep 30", timeout=20)
     assert done.status not in (0, 124), str(done)
     assert any("MASTER_PORT is set to 'abc'" in line for line in done.own_lines()), str(done)
 

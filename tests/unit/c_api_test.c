@@ -16,8 +16,7 @@
 static void set(const char* name, const char* value) { CHECK(setenv(name, value, 1) == 0); }
 
 static void set_task(void) {
-  set("AMLDIST_KIND", "pytorch");
-  set("AMLDIST_NODES", "4");
+  set("AMLDIST_STAMP", "12.0 kind=pytorch nodes=4");
   set("RANK", "5");
   set("WORLD_SIZE", "8");
   set("LOCAL_RANK", "1");

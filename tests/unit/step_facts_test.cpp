@@ -77,11 +77,10 @@ TEST(Placement, NeverGuesses) {
   }
 }
 
-TEST(JobName, CountsAHeterogeneousJobAsOne) {
-  const JobName name = read_job_name(
-      environment({{"SLURM_CLUSTER_NAME", "c"}, {"SLURM_HET_JOB_ID", "10"}, {"SLURM_RESTART_COUNT", "2"}}), 11);
+TEST(JobName, ReadsClusterAndRestarts) {
+  const JobName name = read_job_name(environment({{"SLURM_CLUSTER_NAME", "c"}, {"SLURM_RESTART_COUNT", "2"}}), 11);
   EXPECT_EQ(name.cluster, "c");
-  EXPECT_EQ(name.job_id, 10U);
+  EXPECT_EQ(name.job_id, 11U);
   EXPECT_EQ(name.restarts, 2U);
   EXPECT_EQ(read_job_name(environment({{"SLURM_RESTART_COUNT", "many"}}), 11).restarts, 0U);
 }

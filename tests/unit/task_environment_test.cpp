@@ -27,7 +27,10 @@ Variables task(const StepPlan& step, std::uint32_t rank, const Variables& inheri
   return patch ? applied(*patch, inherited) : Variables{};
 }
 
-const char* const stamp = "12.3 MASTER_ADDR=10.0.0.1 MASTER_PORT=20001";
+std::string stamp(const StepPlan& step) {
+  return "12.3 kind=" + std::string(to_string(step.spec.kind)) +
+         " nodes=" + std::to_string(step.placement.map.nodes()) + " MASTER_ADDR=10.0.0.1 MASTER_PORT=20001";
+}
 
 TEST(TaskEnvironment, PytorchPerProcess) {
   const StepPlan step = plan("pytorch,backend=gloo", placement("n[1-2]", {0, 0, 0, 1}));
@@ -41,10 +44,8 @@ TEST(TaskEnvironment, PytorchPerProcess) {
                                       {"GROUP_RANK", "1"},
                                       {"GROUP_WORLD_SIZE", "2"},
                                       {"AZ_BATCH_MASTER_NODE", "10.0.0.1:20001"},
-                                      {"AMLDIST_KIND", "pytorch"},
-                                      {"AMLDIST_NODES", "2"},
                                       {"AMLDIST_BACKEND", "gloo"},
-                                      {"AMLDIST_STAMP", stamp}}));
+                                      {"AMLDIST_STAMP", stamp(step)}}));
 }
 
 TEST(TaskEnvironment, PytorchPerNode) {
@@ -65,9 +66,7 @@ TEST(TaskEnvironment, PytorchPerNode) {
                                                  {"AMLDIST_HIDDEN_SLURM_NTASKS", "2"},
                                                  {"AMLDIST_HIDDEN_SLURM_STEP_ID", "3"},
                                                  {"AMLDIST_HIDDEN_PMIX_RANK", "1"},
-                                                 {"AMLDIST_KIND", "pytorch"},
-                                                 {"AMLDIST_NODES", "2"},
-                                                 {"AMLDIST_STAMP", stamp}}));
+                                                 {"AMLDIST_STAMP", stamp(step)}}));
 }
 
 TEST(TaskEnvironment, PerNodeCountsTheGpusThatTheLauncherSees) {
@@ -110,9 +109,7 @@ TEST(TaskEnvironment, Mpi) {
                                       {"AZUREML_NODE_COUNT", "2"},
                                       {"AZUREML_CR_NODE_RANK", "0"},
                                       {"SLURM_NTASKS_PER_NODE", "2"},
-                                      {"AMLDIST_KIND", "mpi"},
-                                      {"AMLDIST_NODES", "2"},
-                                      {"AMLDIST_STAMP", stamp}}));
+                                      {"AMLDIST_STAMP", stamp(step)}}));
 }
 
 TEST(TaskEnvironment, MpiPerNodeHasNoRank) {

@@ -1,9 +1,10 @@
-#include "placement/own_identity.hpp"
+#include "rendezvous/own_identity.hpp"
 
 #include <array>
 
 #include "core/tasks_per_node.hpp"
 #include "core/text.hpp"
+#include "rendezvous/stamp.hpp"
 
 namespace amldist {
 namespace {
@@ -41,22 +42,23 @@ Result<void> check_bounds(const Identity& id) {
 }  // namespace
 
 Result<OwnIdentity> read_own_identity(const EnvironmentReader& environment) {
-  if (!environment("AMLDIST_KIND")) {
-    return Error{Errc::unavailable, "this process was not started by srun --aml-dist=KIND"};
-  }
+  const auto stamp = Stamp::read(environment);
+  if (!stamp) return Error{Errc::unavailable, "this process was not started by srun --aml-dist=KIND"};
   OwnIdentity own;
   Identity& id = own.identity;
-  const std::array<std::pair<std::string_view, std::uint32_t*>, 6> fields = {{{"RANK", &id.rank},
+  const std::array<std::pair<std::string_view, std::uint32_t*>, 5> fields = {{{"RANK", &id.rank},
                                                                               {"WORLD_SIZE", &id.size},
                                                                               {"LOCAL_RANK", &id.local_rank},
                                                                               {"LOCAL_WORLD_SIZE", &id.local_size},
-                                                                              {"NODE_RANK", &id.node_rank},
-                                                                              {"AMLDIST_NODES", &id.nodes}}};
+                                                                              {"NODE_RANK", &id.node_rank}}};
   for (const auto& [name, target] : fields) {
     const auto number = read_number(environment, name);
     if (!number) return number.error();
     *target = *number;
   }
+  const auto nodes = text::to_number(stamp->value_of("nodes").value_or(""), most_tasks);
+  if (!nodes) return Error{Errc::invalid_argument, concat({stamp_variable, " was changed: it names no nodes"})};
+  id.nodes = static_cast<std::uint32_t>(*nodes);
   if (auto inside = check_bounds(id); !inside) return inside.error();
   if (auto same = must_equal(environment, "SLURM_PROCID", id.rank, "RANK"); !same) return same.error();
   if (auto same = must_equal(environment, "SLURM_NTASKS", id.size, "WORLD_SIZE"); !same) return same.error();

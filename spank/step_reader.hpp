@@ -1,0 +1,42 @@
+// What slurmstepd can learn about its step: SPANK's items, srun's record, and slurmctld for heterogeneous steps.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/port_ranges.hpp"
+#include "core/result.hpp"
+#include "core/site_policy.hpp"
+#include "core/spec.hpp"
+#include "placement/step_facts.hpp"
+#include "spank/handle.hpp"
+
+namespace amldist::spank {
+
+/// SPANK's items about this node's part of the step; in a heterogeneous step, of its component.
+struct NodeItems {
+  std::uint32_t job_id = 0;
+  std::uint32_t step_id = 0;
+  std::uint32_t node = 0;
+  std::uint32_t nodes = 0;
+  std::uint32_t tasks = 0;
+  std::vector<std::uint32_t> ranks;
+};
+
+/// The whole step, as all of its nodes must agree on it.
+struct StepReading {
+  Placement placement;
+  std::string address;       ///< for MASTER_ADDR, before the user's wishes
+  PortRanges ports;          ///< to hash into
+  std::uint32_t job_id = 0;  ///< the whole job's: in a heterogeneous step the first component's
+};
+
+/// Reads the items. Errors: unavailable, or mismatch when they contradict each other.
+[[nodiscard]] Result<NodeItems> read_items(const Handle& handle);
+
+/// Reads the step: from srun's record, or, when the step has more tasks than this component, from slurmctld.
+[[nodiscard]] Result<StepReading> read_step(const Spec& spec, const SitePolicy& policy, const NodeItems& items,
+                                            const EnvironmentReader& environment);
+
+}  // namespace amldist::spank

@@ -1,0 +1,65 @@
+"""The port is tried on rank 0's node before its tasks start, and leased against our own steps."""
+
+import time
+
+import pytest
+from cluster import PROBE, read_reports
+from test_batch import script
+
+HOLD = "/usr/bin/python3 -c 'import socket,time; s=socket.create_server((\"\", {port})); print(\"held\", flush=True); time.sleep(20)'"
+
+
+@pytest.mark.parametrize("flags", ["", "--kill-on-bad-exit=1", "--kill-on-bad-exit=0"])
+def test_a_port_in_use_ends_the_whole_step_at_once(cluster, workdir, flags):
+    """Some other program listens on rank 0's node; the tasks of the other nodes must not wait for it."""
+    holder = f"srun --overlap -w node1 -N1 -n1 {HOLD.format(port=23999)} &"
+    job = script(workdir, holder, "sleep 2", "date +%s.%N",
+                 f"srun --overlap {flags} --aml-dist=pytorch,master_port=23999 sleep 30", "echo status $?", "date +%s.%N",
+                 "scancel --signal=KILL --quiet $SLURM_JOB_ID.0", "exit 0")
+    done, out = cluster.job_output(f"-w node[1-3] -N3 -n6 --overcommit {job}", workdir)
+    lines = [line for line in out.splitlines() if "aml-dist: " in line]
+    assert lines == ["aml-dist: port 23999 on node1 is taken by another program: give another with master_port=N, "
+                     "or submit again"], str(done) + out
+    assert "status 0" not in out, out
+    began, ended = (float(line) for line in out.splitlines() if line.replace(".", "").isdigit())
+    assert ended - began < 2 + 1, f"the rest of the step ran on for {ended - began} s"  # 2 s, and the launch itself
+
+
+def test_two_jobs_with_one_port_are_kept_apart(cluster, workdir):
+    """The first step has not bound its port yet when the second starts: only the lease can tell."""
+    first = script(workdir, "srun --aml-dist=pytorch,master_port=23998 sleep 8")
+    identifier = cluster.run(f"sbatch --parsable --output=/dev/null -w node2 -N1 -n1 {first}").out.strip()
+    wait_for_step(cluster, identifier)
+    second = cluster.run("srun -w node2 -N1 -n1 --aml-dist=pytorch,master_port=23998 true")
+    assert second.status != 0 and len(second.own_lines()) == 1, str(second)
+    assert "taken by another step that uses aml-dist" in second.own_lines()[0]
+    elsewhere = cluster.run("srun -w node3 -N1 -n1 --aml-dist=pytorch,master_port=23998 true")
+    assert elsewhere.status == 0, str(elsewhere)
+    cluster.run(f"scancel {identifier}; while squeue -h -j {identifier} | grep -q .; do sleep 0.1; done")
+    again = cluster.run("srun -w node2 -N1 -n1 --aml-dist=pytorch,master_port=23998 true")
+    assert again.status == 0, "the lease ended with its step: " + str(again)
+
+
+def test_a_server_of_the_users_own_is_left_alone(cluster):
+    """MASTER_ADDR names a machine that is not rank 0's: its port is not ours to try."""
+    done = cluster.run("srun -w node1 -N1 -n1 --aml-dist=pytorch,master_addr=my.server,master_port=6817 true")
+    assert done.status == 0, str(done)
+
+
+def test_tensorflow_ports_are_one_for_each_task(cluster):
+    tasks = cluster.tasks("-N2 --ntasks-per-node=2 --aml-dist=tensorflow")
+    for task in tasks:
+        assert f'"index": {task.procid}' in task.env["TF_CONFIG"].replace('"index":', '"index": ')
+
+
+def test_reserved_ports_come_first(cluster):
+    done = cluster.run(f"srun -N2 -n2 --export=ALL,SLURM_STEP_RESV_PORTS=12001-12003 --aml-dist=pytorch {PROBE}")
+    assert {task.env["MASTER_PORT"] for task in read_reports(done.out)} == {"12001"}, str(done)
+
+
+def wait_for_step(cluster, job: str) -> None:
+    deadline = time.monotonic() + 60
+    while f"{job}.0" not in cluster.run(f"squeue -h -s -j {job}").out:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    time.sleep(0.5)

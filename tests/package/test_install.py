@@ -1,0 +1,87 @@
+"""The build without options, and what it installs, used as a stranger would."""
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CONSUMER = pathlib.Path(__file__).resolve().parent / "consumer"
+
+
+def run(*command, **options) -> str:
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
+    assert done.returncode == 0, f"{command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory):
+    """cmake -S . -B build && cmake --build build && cmake --install build --prefix P, with no option."""
+    build = tmp_path_factory.mktemp("build")
+    prefix = tmp_path_factory.mktemp("prefix")
+    run("cmake", "-S", ROOT, "-B", build)
+    run("cmake", "--build", build, "--parallel", "2")
+    run("cmake", "--install", build, "--prefix", prefix)
+    return prefix
+
+
+def find(prefix: pathlib.Path, pattern: str) -> pathlib.Path:
+    found = list(prefix.glob(pattern))
+    assert len(found) == 1, f"{pattern}: {found}"
+    return found[0]
+
+
+@pytest.mark.parametrize("pattern", [
+    "lib*/**/slurm/spank_aml_dist.so", "lib*/**/libamldist.so", "include/amldist/amldist.h", "bin/aml-dist",
+    "lib*/**/pkgconfig/amldist.pc", "lib*/**/cmake/amldist/amldist-config.cmake", "share/man/man1/aml-dist.1*",
+    "share/man/man8/spank_aml_dist.8*", "share/bash-completion/completions/aml-dist",
+])
+def test_layout(prefix, pattern):
+    assert find(prefix, pattern).exists()
+
+
+def test_version(prefix):
+    assert run(prefix / "bin/aml-dist", "--version").startswith("aml-dist 0.")
+
+
+def test_explain_runs_from_the_prefix(prefix):
+    assert "node1" in run(prefix / "bin/aml-dist", "explain", "--nodelist", "node[1-2]", "--tasks-per-node", "2")
+
+
+def test_cmake_consumer(prefix, tmp_path):
+    run("cmake", "-S", CONSUMER, "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "--build", tmp_path)
+    assert run(tmp_path / "consumer").startswith("0.")
+
+
+def test_pkg_config_consumer(prefix, tmp_path):
+    folder = find(prefix, "lib*/**/pkgconfig/amldist.pc").parent
+    environment = {**os.environ, "PKG_CONFIG_PATH": str(folder)}
+    flags = run("pkg-config", "--cflags", "--libs", "amldist", env=environment).split()
+    program = tmp_path / "consumer"
+    run("cc", CONSUMER / "consumer.c", "-o", program, *flags)
+    assert run(program, env={**os.environ, "LD_LIBRARY_PATH": str(folder.parent)}).startswith("0.")
+
+
+@pytest.mark.parametrize("missing, left_out, kept", [
+    ("CLI11", "tools           left out: no CLI11", ["spank_aml_dist.so", "libamldist.so"]),
+    ("nlohmann_json", "tools           left out: no nlohmann-json", ["spank_aml_dist.so", "libamldist.so"]),
+    ("GTest", "tests           left out: no GoogleTest", ["spank_aml_dist.so", "libamldist.so"]),
+    ("CUDAToolkit", "CUDA          not found", ["spank_aml_dist.so", "libamldist.so"]),
+    ("PkgConfig", "PMIx          not found", ["spank_aml_dist.so", "libamldist.so"]),
+])
+def test_a_missing_part_leaves_out_only_what_needs_it(tmp_path, missing, left_out, kept):
+    summary = run("cmake", "-S", ROOT, "-B", tmp_path, f"-DCMAKE_DISABLE_FIND_PACKAGE_{missing}=ON")
+    assert left_out in summary, summary
+    targets = run("cmake", "--build", tmp_path, "--target", "help")
+    assert "spank_aml_dist" in targets and "amldist" in targets
+    assert ("aml-dist" in targets.replace("aml-dist-", "")) == ("tools" not in left_out)
+
+
+def test_without_slurm_headers_the_library_is_still_built(tmp_path):
+    summary = run("cmake", "-S", ROOT, "-B", tmp_path, "-DCMAKE_IGNORE_PATH=/usr/include;/usr/local/include")
+    assert "left out: no slurm/spank.h" in summary, summary
+    targets = run("cmake", "--build", tmp_path, "--target", "help")
+    assert "spank_aml_dist" not in targets and "amldist" in targets
