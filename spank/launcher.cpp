@@ -81,9 +81,10 @@ Result<void> check_option(const Session& session) {
 
 Result<void> prepare_launch(const Session& session, const Handle& handle) {
   ::unsetenv(launch_record_variable);  // an outer step's record says nothing about this one
-  const auto spec = session.spec();
+  if (session.is_idle()) return {};
+  const auto spec = session.spec_in_partition(own_variable("SLURM_JOB_PARTITION").value_or(""));
   if (!spec) return spec.error();
-  if (spec->kind == Kind::none || session.policy.disabled) return {};
+  if (spec->kind == Kind::none) return {};
   const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");
   if (!job_id) return job_id.error();
   const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");

@@ -10,6 +10,15 @@ Result<Spec> Session::spec() const {
   return parse_spec(**option);
 }
 
+Result<Spec> Session::spec_in_partition(std::string_view partition) const {
+  if (option) return spec();
+  Spec spec;
+  if (const auto found = policy.default_kind.find(partition); found != policy.default_kind.end()) {
+    spec.kind = found->second;
+  }
+  return spec;
+}
+
 void keep_option(Session& session, const char* text) {
   if (text == nullptr) text = "";
   const std::size_t length = std::strlen(text);

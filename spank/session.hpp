@@ -34,6 +34,10 @@ struct Session {
 
   /// The parsed option; kind none when it was not given.
   [[nodiscard]] Result<Spec> spec() const;
+  /// The same, or without an option the site's default kind for the partition.
+  [[nodiscard]] Result<Spec> spec_in_partition(std::string_view partition) const;
+  /// Whether no step can concern us: switched off, or neither an option nor a default.
+  [[nodiscard]] bool is_idle() const noexcept { return policy.disabled || (!option && policy.default_kind.empty()); }
 };
 
 /// Keeps the option's text for later. Never fails: slurmstepd would only log it, and srun would echo the whole text.

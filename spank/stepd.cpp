@@ -2,7 +2,10 @@
 #include <algorithm>
 
 #include "core/text.hpp"
+#include "frameworks/advice.hpp"
+#include "placement/identity.hpp"
 #include "rendezvous/launch_record.hpp"
+#include "rendezvous/own_network.hpp"
 #include "spank/contexts.hpp"
 #include "spank/report.hpp"
 #include "spank/slurm_api.hpp"
@@ -60,8 +63,39 @@ Result<void> claim_ports(Session& session, const StepPlan& plan, const std::vect
   return {};
 }
 
+/// The address of some other node of the step; nullopt when Slurm has none.
+std::optional<Ipv4> address_of_a_peer(const Placement& placement, std::uint32_t node) {
+  const std::uint32_t peer = placement.map.node_at(placement.map.node_rank_of(node) == 0 ? 1 : 0);
+  const auto address = slurm_node_address(placement.hosts.at(peer));
+  return address ? std::optional(*address) : std::nullopt;
+}
+
+/// Minds Debian's 127.0.1.1: a name that is loopback on its own node must not be the master's address, and Gloo must
+/// not be left to look its own name up.
+Result<void> mind_own_name(StepPlan& plan, std::uint32_t node) {
+  if (plan.placement.map.nodes() == 1) return {};
+  const auto is_loopback = [](std::string_view name) {
+    const auto address = hosts_file_address(name);
+    return address && address->is_loopback();
+  };
+  const Rendezvous& meet = plan.rendezvous;
+  const bool has_master = plan.placement.map.node_of(0) == node;
+  if (has_master && meet.address_origin == Origin::computed && !Ipv4::parse(meet.address) &&
+      is_loopback(meet.address)) {
+    return Error{Errc::unavailable,
+                 concat({"MASTER_ADDR=", meet.address, " is ", hosts_file_address(meet.address)->to_string(),
+                         " in /etc/hosts of ", plan.placement.hosts.at(node),
+                         " itself, so its peers would not find it: use master_addr=ip, or correct that file"})};
+  }
+  if (!is_loopback(own_host_name())) return {};
+  const auto peer = address_of_a_peer(plan.placement, node);
+  if (!peer || peer->is_loopback()) return {};
+  if (auto interface = interface_towards(*peer)) plan.gloo_interface = std::move(*interface);
+  return {};
+}
+
 Result<void> plan_and_claim(Session& session, const Handle& handle) {
-  const auto spec = session.spec();
+  const auto spec = session.spec_in_partition(handle.variable("SLURM_JOB_PARTITION").value_or(""));
   if (!spec) return spec.error();
   if (spec->kind == Kind::none) return {};
   const auto items = read_items(handle);
@@ -73,6 +107,7 @@ Result<void> plan_and_claim(Session& session, const Handle& handle) {
   session.whole_step = plan->placement.map.size() == items->tasks;
   // In a heterogeneous step a node learns its global ranks only in its tasks; ports are then left to the program.
   if (session.whole_step) {
+    if (auto minded = mind_own_name(*plan, items->node); !minded) return minded.error();
     if (auto claimed = claim_ports(session, *plan, items->ranks); !claimed) return claimed.error();
   }
   session.plan = std::move(*plan);
@@ -104,6 +139,13 @@ Result<void> write_environment(const Session& session, const Handle& handle, std
   return handle.apply(*patch);
 }
 
+/// What rank 0 can see of things that will surprise.
+void advise(const StepPlan& plan, const EnvironmentReader& environment) {
+  const Identity identity = identity_of(plan.placement.map, 0);
+  if (const auto advice = gpu_advice(plan.spec, identity, environment)) tell_step(*advice);
+  if (const auto advice = mpi_advice(plan.spec, identity, environment)) tell_step(*advice);
+}
+
 Result<void> equip_task(const Session& session, const Handle& handle) {
   if (session.failure) return *session.failure;
   if (!session.plan) return {};
@@ -111,6 +153,7 @@ Result<void> equip_task(const Session& session, const Handle& handle) {
   if (!rank) return rank.error();
   if (*rank == 0) {
     for (const std::string& note : session.notes) tell_step(note);
+    advise(*session.plan, handle.environment());
   }
   return write_environment(session, handle, *rank);
 }
@@ -118,7 +161,7 @@ Result<void> equip_task(const Session& session, const Handle& handle) {
 }  // namespace
 
 void plan_step(Session& session, const Handle& handle) {
-  if (!session.option || session.policy.disabled || !starts_ranks(handle)) return;
+  if (session.is_idle() || !starts_ranks(handle)) return;
   if (auto planned = plan_and_claim(session, handle); !planned) session.failure = planned.error();
 }
 

@@ -104,11 +104,19 @@ void hide_rank_clues(const TaskFacts& task, EnvironmentPatch& patch) {
   }
 }
 
+/// Gloo looks up the host's own name; where that is loopback, it needs to be told the interface.
+void set_gloo_interface(const StepPlan& plan, const EnvironmentReader& inherited, EnvironmentPatch& patch) {
+  const bool stale = inherited("GLOO_SOCKET_IFNAME") && !users_own(inherited, "GLOO_SOCKET_IFNAME");
+  if (stale) patch.unset("GLOO_SOCKET_IFNAME");
+  const bool free = stale || !inherited("GLOO_SOCKET_IFNAME");
+  if (free && !plan.gloo_interface.empty()) patch.set("GLOO_SOCKET_IFNAME", plan.gloo_interface);
+}
+
 void set_own_names(const StepPlan& plan, EnvironmentPatch& patch) {
   Stamp stamp(plan.step_name);
   stamp.add("kind", to_string(plan.spec.kind));
   stamp.add("nodes", std::to_string(plan.placement.map.nodes()));
-  for (const std::string_view name : {"MASTER_ADDR", "MASTER_PORT"}) {
+  for (const std::string_view name : {"MASTER_ADDR", "MASTER_PORT", "GLOO_SOCKET_IFNAME"}) {
     if (const auto value = patch.value_of(name)) stamp.add(name, *value);
   }
   patch.set(stamp_variable, stamp.to_string());
@@ -190,6 +198,7 @@ Result<EnvironmentPatch> task_environment(const StepPlan& plan, std::uint32_t ra
   if (auto translated = translate(task, patch); !translated) return translated.error();
   set_tasks_per_node(task, patch);
   hide_rank_clues(task, patch);
+  set_gloo_interface(plan, inherited, patch);
   set_own_names(plan, patch);
   if (auto fits = check_lengths(patch); !fits) return fits.error();
   return patch;

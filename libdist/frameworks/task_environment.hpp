@@ -13,12 +13,13 @@
 
 namespace amldist {
 
-/// Everything about a step that its tasks share. A value; const use is thread-safe.
+/// Everything about a step that its tasks on one node share. A value; const use is thread-safe.
 struct StepPlan {
   Spec spec;
   Placement placement;
   Rendezvous rendezvous;
-  std::string step_name;  ///< "JOB.STEP"
+  std::string step_name;            ///< "JOB.STEP"
+  std::string gloo_interface = {};  ///< for GLOO_SOCKET_IFNAME where the node's own name is loopback; else empty
 };
 
 /// The patch for the task with this rank, below the map's size. `inherited` reads the task's environment as it would be

@@ -199,6 +199,18 @@ TEST(TaskEnvironment, TasksPerNodeIsTheStepsOwn) {
                    .contains("SLURM_NTASKS_PER_NODE"));
 }
 
+TEST(TaskEnvironment, GlooIsToldItsInterfaceUnlessTheUserDid) {
+  StepPlan step = plan("pytorch", placement("n[1-2]", {0, 1}));
+  EXPECT_FALSE(task(step, 0).contains("GLOO_SOCKET_IFNAME"));
+  step.gloo_interface = "eth0";
+  EXPECT_EQ(task(step, 0).at("GLOO_SOCKET_IFNAME"), "eth0");
+  EXPECT_EQ(task(step, 0, {{"GLOO_SOCKET_IFNAME", "ib0"}}).at("GLOO_SOCKET_IFNAME"), "ib0");
+  const Variables stale = {{"GLOO_SOCKET_IFNAME", "ib0"}, {"AMLDIST_STAMP", "1.0 GLOO_SOCKET_IFNAME=ib0"}};
+  EXPECT_EQ(task(step, 0, stale).at("GLOO_SOCKET_IFNAME"), "eth0");
+  step.gloo_interface.clear();
+  EXPECT_FALSE(task(step, 0, stale).contains("GLOO_SOCKET_IFNAME"));
+}
+
 TEST(Counts, AreAssertionsThatNameBothNumbers) {
   const Placement two_by_two = placement("n[1-2]", {0, 0, 1, 1});
   const Placement uneven = placement("n[1-2]", {0, 0, 1});

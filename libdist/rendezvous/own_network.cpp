@@ -1,0 +1,81 @@
+#include "rendezvous/own_network.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+
+#include "core/file_descriptor.hpp"
+#include "core/text.hpp"
+#include "rendezvous/master_address.hpp"
+
+namespace amldist {
+namespace {
+
+/// Takes the next word off the front of a line; empty at its end.
+std::string_view next_word(std::string_view& line) {
+  constexpr std::string_view blanks = " \t\r";
+  const auto start = line.find_first_not_of(blanks);
+  if (start == std::string_view::npos) return line = {};
+  line.remove_prefix(start);
+  const std::string_view word = line.substr(0, line.find_first_of(blanks));
+  line.remove_prefix(word.size());
+  return word;
+}
+
+std::string read_hosts_file() {
+  constexpr std::size_t most = 4UL << 20;
+  const FileDescriptor file(::open("/etc/hosts", O_RDONLY | O_CLOEXEC));
+  std::string content;
+  std::array<char, 16384> piece{};
+  for (ssize_t got = 1; file && got > 0 && content.size() < most;) {
+    got = ::read(file.get(), piece.data(), piece.size());
+    if (got > 0) content.append(piece.data(), static_cast<std::size_t>(got));
+  }
+  return content;
+}
+
+}  // namespace
+
+std::optional<Ipv4> find_in_hosts(std::string_view content, std::string_view name) {
+  while (!content.empty()) {
+    std::string_view line = content.substr(0, content.find('\n'));
+    content.remove_prefix(std::min(content.size(), line.size() + 1));
+    line = line.substr(0, line.find('#'));
+    const auto address = Ipv4::parse(next_word(line));
+    if (!address) continue;
+    for (std::string_view word = next_word(line); !word.empty(); word = next_word(line)) {
+      if (word == name) return address;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Ipv4> hosts_file_address(std::string_view name) { return find_in_hosts(read_hosts_file(), name); }
+
+std::string own_host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+Result<std::string> interface_towards(Ipv4 peer) {
+  const auto source = this_machine({}).source_towards(peer);
+  if (!source) return source.error();
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0) return Error{Errc::unavailable, "the interfaces of this machine cannot be listed"};
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(all, &::freeifaddrs);
+  for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET) continue;
+    sockaddr_in address = {};
+    std::memcpy(&address, each->ifa_addr, sizeof address);
+    if (Ipv4{ntohl(address.sin_addr.s_addr)} == *source) return std::string(each->ifa_name);
+  }
+  return Error{Errc::unavailable, text::concat({"no interface of this machine has the address ", source->to_string()})};
+}
+
+}  // namespace amldist

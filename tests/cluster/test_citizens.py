@@ -1,0 +1,110 @@
+"""Good citizenship: loopback names, defaults of a partition, advice that is told once."""
+
+import contextlib
+import os
+
+from cluster import PROBE, read_reports
+from oracle import check_pytorch, own_names
+
+PLUGIN = os.environ.get("AMLDIST_PLUGIN", "")
+
+
+@contextlib.contextmanager
+def loopback_names(cluster, *nodes: str):
+    """Nodes whose own name is 127.0.1.1 in their /etc/hosts, as a stock Debian has it."""
+    try:
+        for node in nodes:
+            assert cluster.devcluster("break", node, "loopback-name").status == 0
+        yield
+    finally:
+        assert cluster.devcluster("heal", "all").status == 0
+
+
+@contextlib.contextmanager
+def plugin_arguments(cluster, arguments: str):
+    try:
+        assert cluster.devcluster("plugin", PLUGIN, arguments).status == 0
+        yield
+    finally:
+        assert cluster.devcluster("plugin", PLUGIN).status == 0
+
+
+def test_gloo_is_told_its_interface_where_the_own_name_is_loopback(cluster):
+    with loopback_names(cluster, "node2"):
+        tasks = cluster.tasks("-N3 -n3 --aml-dist=pytorch")
+        interface = cluster.run("ip -o -4 addr show scope global | awk '{print $2}'", on="node2").out.strip()
+        assert {task.host: task.env.get("GLOO_SOCKET_IFNAME") for task in tasks} == {
+            "node1": None, "node2": interface, "node3": None}
+        chosen = cluster.tasks("-N3 -n3 --aml-dist=pytorch", env={"GLOO_SOCKET_IFNAME": "mine0"})
+        assert {task.env["GLOO_SOCKET_IFNAME"] for task in chosen} == {"mine0"}
+
+
+def test_training_works_where_own_names_are_loopback(cluster):
+    """Without GLOO_SOCKET_IFNAME Gloo would give its peers 127.0.1.1."""
+    program = ("import os, torch, torch.distributed as d; d.init_process_group('gloo'); t = torch.ones(1);"
+               "d.all_reduce(t); print('sum', int(t)); d.destroy_process_group()")
+    with loopback_names(cluster, "node1", "node2"):
+        done = cluster.run(f'srun -N2 -n2 --aml-dist=pytorch /usr/bin/python3 -c "{program}"', timeout=60)
+    assert done.status == 0 and done.out.split() == ["sum", "2"] * 2, str(done)
+
+
+def test_a_master_name_that_is_loopback_at_home_is_refused(cluster):
+    with loopback_names(cluster, "node1"):
+        done = cluster.run("srun -N2 -n2 --aml-dist=pytorch,master_addr=name sleep 30", timeout=20)
+        assert done.status not in (0, 124), str(done)
+        lines = done.own_lines()
+        assert len(lines) == 1 and "127.0.1.1" in lines[0] and "master_addr=ip" in lines[0], str(done)
+        alone = cluster.run("srun -w node1 -N1 -n2 --aml-dist=pytorch,master_addr=name true")
+        assert alone.status == 0, "on one node loopback is fine: " + str(alone)
+
+
+def test_a_partitions_default_kind(cluster, workdir):
+    with plugin_arguments(cluster, "default.main=pytorch"):
+        check_pytorch(cluster.tasks("-N2 -n4"))
+        for task in cluster.tasks("-N2 -n2 --aml-dist=none"):
+            assert own_names(task) == set()
+        assert "TF_CONFIG" in cluster.tasks("-N2 -n2 --aml-dist=tensorflow")[0].env
+        job = workdir / "job.sh"
+        job.write_text(f"#!/bin/bash\nsrun {PROBE}\n")
+        _, out = cluster.job_output(f"-N2 -n2 {job}", workdir)
+        assert "AMLDIST_STAMP" in out
+    with plugin_arguments(cluster, "default.other=pytorch default.main=none"):
+        for task in cluster.tasks("-N2 -n2"):
+            assert own_names(task) == set()
+
+
+def test_mpi_without_pmix_is_told_once(cluster):
+    done = cluster.run("srun -N4 -n8 --mpi=none --aml-dist=mpi true")
+    assert done.status == 0 and len(done.own_lines()) == 1 and "--mpi=pmix" in done.own_lines()[0], str(done)
+    well = cluster.run("srun -N4 -n8 --mpi=pmix --aml-dist=mpi true")
+    assert well.status == 0 and not well.own_lines(), str(well)
+
+
+def test_gpus_that_do_not_fit_are_told_once(cluster):
+    done = cluster.run("srun -N4 --ntasks-per-node=2 --export=ALL,ROCR_VISIBLE_DEVICES=0 --aml-dist=pytorch true")
+    assert done.status == 0 and len(done.own_lines()) == 1 and "each task sees 1 GPU" in done.own_lines()[0], str(done)
+
+
+def test_double_launch_is_refused(cluster):
+    done = cluster.run("srun -N2 --ntasks-per-node=2 --aml-dist=pytorch,launch=per-node true")
+    assert done.status != 0 and len(done.own_lines()) == 1 and "one launcher per node" in done.own_lines()[0], str(done)
+
+
+def test_per_node_hides_what_makes_a_launcher_look_like_a_rank(cluster):
+    for task in cluster.tasks("-N2 --ntasks-per-node=1 --mpi=pmix --aml-dist=pytorch,launch=per-node,nproc_per_node=3"):
+        hidden = {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_STEP_ID", "PMIX_RANK", "PMIX_NAMESPACE"}
+        assert not hidden & set(task.env)
+        assert {"AMLDIST_HIDDEN_" + name for name in hidden} <= set(task.env)
+        for kept in ("SLURM_JOB_ID", "SLURM_PROCID", "SLURM_NODEID", "SLURM_STEP_NODELIST"):
+            assert kept in task.env
+        assert task.env["PET_NPROC_PER_NODE"] == "3" and task.env["PET_NNODES"] == "2"
+        assert not {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"} & set(task.env)
+
+
+def test_multi_prog_and_pty(cluster, workdir):
+    config = workdir / "multi.conf"
+    config.write_text(f"0-1 {PROBE}\n2 {PROBE}\n")
+    done = cluster.run(f"srun -n3 -N3 --multi-prog --aml-dist=pytorch {config}")
+    check_pytorch(read_reports(done.out))
+    shell = cluster.run("srun -N1 -n1 --pty --aml-dist=pytorch bash -c 'echo rank $RANK'")
+    assert "rank 0" in shell.out, str(shell)
