@@ -1,0 +1,67 @@
+# shellcheck shell=bash
+# Completion of aml-dist for bash: subcommands, options, and kinds and keys behind --aml-dist=.
+
+# Words behind --aml-dist= that can follow $1, the option's text so far; each with all of $1 that stays.
+_aml_dist_option() {
+    local text=$1 kind=${1%%,*} head key
+    local common='launch=per-process master_addr=ip master_addr=name master_port= rdma=off rdma=prefer rdma=require
+        verbose node_count= process_count= process_count_per_node= process_count_per_instance='
+    local launcher='launch=per-node slurm_env=hide slurm_env=keep nproc_per_node=auto nproc_per_node=cpu
+        nproc_per_node=gpu nproc_per_node='
+    local -a keys=()
+    if [[ $text != *,* ]]; then
+        printf '%s\n' pytorch mpi tensorflow jax none
+        return
+    fi
+    case $kind in
+    pytorch) read -ra keys -d '' <<<"$common $launcher backend=nccl backend=gloo backend=mpi backend=ucc backend=xccl backend=hccl" ;;
+    mpi) read -ra keys -d '' <<<"$common $launcher" ;;
+    tensorflow)
+        read -ra keys -d '' <<<"$common worker_count= parameter_server_count= chief_count=0 chief_count=1
+            evaluator_count=0 evaluator_count=1" ;;
+    jax) read -ra keys -d '' <<<"$common" ;;
+    esac
+    head=${text%,*},
+    for key in "${keys[@]}"; do
+        [[ ,$head =~ ,${key%%=*}[=,] ]] || printf '%s\n' "$head$key"
+    done
+}
+
+_aml_dist() {
+    local current=${COMP_WORDS[COMP_CWORD]} previous='' option=''
+    local flags='--aml-dist= --nodelist --tasks-per-node --distribution --mapping --hostfile --task --gpus-per-node
+        --cluster --job --step --restart --port-range --json --help'
+    COMPREPLY=()
+    ((COMP_CWORD == 0)) || previous=${COMP_WORDS[COMP_CWORD - 1]}
+    if ((COMP_CWORD == 1)); then
+        mapfile -t COMPREPLY < <(compgen -W 'explain --help --version' -- "$current")
+        return
+    fi
+
+    # readline may have cut the words at '=' and ',': put --aml-dist=TEXT together again.
+    local line=${COMP_LINE:0:COMP_POINT} kept
+    option=${line##*[[:blank:]]}
+    if [[ $option == --aml-dist=* || $line =~ [[:blank:]]--aml-dist[[:blank:]]+[^[:blank:]]*$ ]]; then
+        option=${option#--aml-dist=}
+        mapfile -t COMPREPLY < <(compgen -W "$(_aml_dist_option "$option")" -- "$option")
+        # readline replaces only its current word: drop what stands before it.
+        kept=${option%"${current#=}"}
+        [[ $current == = ]] && kept=$option
+        COMPREPLY=("${COMPREPLY[@]#"$kept"}")
+        compopt -o nospace 2>/dev/null
+        return
+    fi
+
+    case $previous in
+    --distribution | -m) mapfile -t COMPREPLY < <(compgen -W 'block cyclic plane=' -- "$current") ;;
+    --hostfile) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+    --nodelist | --tasks-per-node | --mapping | --task | --gpus-per-node | --cluster | --job | --step | --restart | \
+        --port-range) ;;
+    *)
+        mapfile -t COMPREPLY < <(compgen -W "$flags" -- "$current")
+        [[ ${COMPREPLY[*]} != *= ]] || compopt -o nospace 2>/dev/null
+        ;;
+    esac
+}
+
+complete -F _aml_dist aml-dist

@@ -1,0 +1,48 @@
+#!/bin/bash
+# Process 1 of one machine of the cluster (login or a node), in new namespaces. Gives the machine
+# its own name, /tmp, /dev/shm, /proc, /sys and /etc files, then only waits: the kernel kills
+# everything in the machine with it.
+set -eu
+state=$1 name=$2
+me=$state/machines/$name
+
+# Here /proc is still the outside's, so this is our process id out there.
+read -r outside_pid _ </proc/self/stat
+
+printf '%s\n' "$name" >/proc/sys/kernel/hostname
+mount --make-rprivate / 2>/dev/null || mount --make-rprivate /proc
+
+mount -t proc proc /proc
+mount -t tmpfs -o mode=1777 tmp /tmp
+[[ -d /dev/shm ]] && mount -t tmpfs -o mode=1777 shm /dev/shm
+
+# A fresh sysfs shows this machine's network devices instead of the host's; it hides the cgroup
+# mounts, which slurmd wants to see.
+new_sysfs() {
+    mount --rbind /sys/fs/cgroup "$me/mnt"
+    mount -t sysfs sysfs /sys
+    mount --move "$me/mnt" /sys/fs/cgroup
+}
+[[ ! -d /sys/fs/cgroup ]] || new_sysfs
+
+# A file that is not there cannot be mounted over, and the host's /etc is not ours to write in.
+private_etc() {
+    mount -t tmpfs -o mode=0755 etc "$me/mnt"
+    mkdir "$me/mnt/upper" "$me/mnt/work"
+    mount -t overlay -o "lowerdir=/etc,upperdir=$me/mnt/upper,workdir=$me/mnt/work" overlay /etc
+    local file
+    for file in "$@"; do [[ -e /etc/$file ]] || { rm -f "/etc/$file"; : >"/etc/$file"; }; done
+}
+
+own=(hosts hostname resolv.conf nsswitch.conf) shared=(passwd group shadow gshadow)
+missing=()
+for file in "${own[@]}" "${shared[@]}"; do [[ -e /etc/$file ]] || missing+=("$file"); done
+[[ ${#missing[@]} -eq 0 ]] || private_etc "${missing[@]}"
+for file in "${own[@]}"; do mount --bind "$me/$file" "/etc/$file"; done
+for file in "${shared[@]}"; do mount --bind "$state/etc/$file" "/etc/$file"; done
+[[ ! -d /etc/slurm ]] || mount --bind "$state/slurm" /etc/slurm
+
+printf '%s\n' "$outside_pid" >"$me/pid.new"
+mv "$me/pid.new" "$me/pid"
+# Orphans become our children: with SIGCHLD ignored the kernel buries them.
+exec env --ignore-signal=CHLD sleep infinity

@@ -1,0 +1,36 @@
+# shellcheck shell=bash
+# What a cluster was started with: the array P, kept in the file `params`.
+
+declare -gA P=()
+
+save_params() {
+    local key
+    for key in "${!P[@]}"; do printf 'P[%s]=%q\n' "$key" "${P[$key]}"; done | sort >"$STATE/params.new"
+    mv "$STATE/params.new" "$STATE/params"
+}
+
+load_params() {
+    P=()
+    # shellcheck source=/dev/null
+    . "$STATE/params"
+}
+
+# stored_param CLUSTER KEY: of another cluster, for values without special characters
+stored_param() { sed -n "s/^P\[$2\]=//p" "$STATE_ROOT/$1/params" 2>/dev/null | tr -d "'" || true; }
+
+single_host() { [[ ${P[mode]} == single-host ]]; }
+
+is_node() { [[ " ${P[names]} " == *" $1 "* ]]; }
+
+node_index() {
+    local i=0 node
+    for node in ${P[names]}; do
+        i=$((i + 1))
+        if [[ $node == "$1" ]]; then echo "$i"; return; fi
+    done
+    echo 0   # login
+}
+
+address_of() {
+    if single_host; then echo 127.0.0.1; else machine_address "${P[subnet]}" "$(node_index "$1")"; fi
+}

@@ -1,0 +1,116 @@
+# shellcheck shell=bash
+
+help_run() {
+    cat <<'HELP'
+devcluster run [--name NAME] [--user USER] [--on NODE] [--env-clean] -- COMMAND...
+devcluster shell [--name NAME] [--user USER] [--on NODE] [--env-clean]
+
+  devcluster run -- srun -N4 hostname
+  devcluster run --user alice -- sbatch --wrap 'srun hostname'
+  devcluster run --on node3 -- ip addr
+  devcluster shell --user bob
+
+  --user USER     alice (uid 20001), bob (20002), or one of this host (root)
+  --on NODE       a node instead of the login machine
+  --env-clean     do not hand this environment on
+
+Input, output, exit status, signals and arguments pass through unchanged. The folder stays the
+same where the machine has it (its /tmp and /dev/shm are its own).
+HELP
+}
+
+cmd_run() {
+    parse_options 'name= user= on= env-clean' "$@"
+    if [[ -n ${OPT[help]-} ]]; then help_run; return; fi
+    [[ ${#REST[@]} -gt 0 ]] || usage_error 'run: no command (devcluster run -- COMMAND...)'
+    need_cluster "${OPT[name]-}"
+    run_in "${OPT[on]:-login}" "${OPT[user]:-root}" "${REST[@]}"
+}
+
+cmd_shell() {
+    parse_options 'name= user= on= env-clean' "$@"
+    if [[ -n ${OPT[help]-} ]]; then help_run; return; fi
+    [[ ${#REST[@]} -eq 0 ]] || usage_error "shell: unexpected '${REST[0]}'"
+    need_cluster "${OPT[name]-}"
+    run_in "${OPT[on]:-login}" "${OPT[user]:-root}" bash -i
+}
+
+run_in() {
+    local machine=$1 user=$2 pid='' home uid gid; shift 2
+    local -a as=() environment=() into=()
+    [[ $machine == login ]] || is_node "$machine" || usage_error "cluster '$NAME' has no node '$machine'"
+    read_user "$user"
+    if ! single_host; then
+        pid=$(machine_pid "$machine") || fail "machine '$machine' is gone (devcluster start)"
+        into=(nsenter -t "$pid" -m -u -i -n -p --root --)
+    fi
+    if [[ $uid != "$EUID" ]]; then as=(--reuid="$uid" --regid="$gid" --init-groups); fi
+    choose_environment
+    # Should the outer process be killed, the inner one is told: nsenter hands no signal on.
+    pass_signals setpriv --pdeathsig TERM "${into[@]}" setpriv --pdeathsig TERM "${as[@]}" \
+        env -C "$(inner_folder)" "${environment[@]}" "$@"
+}
+
+# Sets uid, gid and home of the user as the cluster knows him.
+read_user() {
+    local line
+    if single_host && [[ $EUID -ne 0 ]]; then
+        [[ $1 == root || $1 == "$(id -un)" ]] || fail "only root can run a command as $1"
+        uid=$EUID gid=$(id -g) home=$HOME; return
+    fi
+    if single_host; then line=$(getent passwd "$1") || true
+    else line=$(grep -m1 "^$1:" "$STATE/etc/passwd") || true
+    fi
+    [[ -n $line ]] || fail "no user '$1' in cluster '$NAME'"
+    IFS=: read -r _ _ uid gid _ home _ <<<"$line"
+}
+
+choose_environment() {
+    environment=(SLURM_CONF="$STATE/slurm/slurm.conf" DEVCLUSTER="$TAG")
+    # Open MPI takes ranks of one host for neighbours and looks for their shared memory under its
+    # own node's folder; between slurmds of one host only TCP works.
+    if single_host; then environment+=(OMPI_MCA_btl="${OMPI_MCA_btl:-self,tcp}"); fi
+    if [[ -n ${OPT[env-clean]-} ]]; then
+        environment=(-i PATH="$DAEMON_PATH" LANG="${LANG:-C.UTF-8}" TERM="${TERM:-dumb}" "${environment[@]}")
+    fi
+    if [[ -n ${OPT[env-clean]-} || $uid != "$EUID" ]]; then
+        environment+=(HOME="$home" USER="$user" LOGNAME="$user" SHELL=/bin/bash)
+    fi
+}
+
+# This folder if it is the same one inside and the user may enter it, else his home.
+inner_folder() {
+    local -a look=("${into[@]}")
+    if [[ ${#as[@]} -gt 0 ]]; then look+=(setpriv "${as[@]}"); fi
+    if { single_host || [[ /proc/$pid/root$PWD -ef $PWD ]]; } &&
+        { [[ ${#as[@]} -eq 0 ]] || "${look[@]}" test -x "$PWD"; }; then echo "$PWD"; return
+    fi
+    say "$PWD cannot be used on '$machine' by $user: starting in ${home:-/}"
+    echo "${home:-/}"
+}
+
+# With a terminal the command shares our process group and hears its keys by itself. Without one
+# it gets a group of its own, and what reaches us is handed on.
+pass_signals() {
+    local signal child status got
+    if (: </dev/tty) 2>/dev/null; then exec "$@"; fi
+    set +e
+    set -m
+    "$@" <&0 &
+    child=$!
+    set +m
+    exec 2>/dev/null   # bash would report how the command ended
+    for signal in HUP INT QUIT TERM USR1 USR2; do
+        # shellcheck disable=SC2064
+        trap "got=1; hand_on $signal $child" "$signal"
+    done
+    while got=0; wait "$child"; status=$?; ((got)); do :; done
+    exit "$status"
+}
+
+hand_on() {
+    local inner
+    read -r inner _ <"/proc/$2/task/$2/children"
+    if single_host; then inner=''; fi
+    kill -s "$1" "${inner:-$2}"
+}

@@ -1,0 +1,226 @@
+# shellcheck shell=bash
+
+help_start() {
+    cat <<'HELP'
+devcluster start [options]
+
+  devcluster start --nodes 2 --cpus 4
+  devcluster start --name b --node-list 'rack[0-1]b[0-1]' --gres gpu:4
+  devcluster start --plugin ./spank_aml_dist.so --plugin-args 'master_addr=name'
+  devcluster start --conf MpiParams=ports=12000-12999 --conf 'PartitionName=p2 Nodes=node1'
+
+  --name NAME           the cluster (aml); several may run side by side
+  --nodes N             nodes named node1 .. nodeN (4)
+  --node-list LIST      or these names, in Slurm's notation
+  --cpus N              CPUs that each node claims to have (8)
+  --memory MB           memory that each node claims to have (8192)
+  --gres gpu:N          make-believe GPUs per node
+  --subnet A.B.C.D/P    addresses (derived from the name)
+  --ports BASE          slurmctld's port; slurmd's is the next (6817)
+  --plugin FILE         SPANK plugin, with --plugin-args 'ARGS', --plugin-mode required|optional
+  --plugstack FILE      more lines for plugstack.conf
+  --conf KEY=VALUE      slurm.conf: replaces the default, or adds a line (repeatable)
+  --single-host         no namespaces: all slurmds on this host, under its name
+  --restart             replace a running cluster of that name
+
+Starting what already runs is no error; what is half dead is brought back.
+HELP
+}
+
+readonly START_OPTIONS='name= nodes= node-list= cpus= memory= subnet= ports= plugin= plugin-args=
+ plugin-mode= plugstack= conf=* gres= single-host restart'
+
+cmd_start() {
+    parse_options "${START_OPTIONS//$'\n'/}" "$@"
+    if [[ -n ${OPT[help]-} ]]; then help_start; return; fi
+    [[ ${#REST[@]} -eq 0 ]] || usage_error "start: unexpected '${REST[0]}'"
+    use_cluster "${OPT[name]-}"
+    refuse_inside
+    check_prerequisites
+    check_start_options
+    lock_cluster
+    trap '[[ -d $STATE ]] || remove_lock' EXIT
+    if [[ -f $STATE/params && -z ${OPT[restart]-} ]]; then start_again; return; fi
+    choose_params
+    start_new
+}
+
+check_start_options() {
+    local node
+    is_count nodes 1 200; is_count cpus 1 1024; is_count memory 1 100000000; is_count ports 1024 65000
+    [[ -z ${OPT[nodes]-} || -z ${OPT[node-list]-} ]] || usage_error '--nodes or --node-list, not both'
+    [[ -z ${OPT[subnet]-} ]] || check_subnet "${OPT[subnet]}"
+    [[ ${OPT[plugin-mode]-required} =~ ^(required|optional)$ ]] || usage_error '--plugin-mode is required or optional'
+    [[ ${OPT[gres]-gpu:1} =~ ^[a-z]+:[1-9][0-9]?$ ]] || usage_error '--gres is gpu:N'
+    [[ -z ${OPT[plugin]-} ]] || OPT[plugin]=$(plugin_path "${OPT[plugin]}") || exit 1
+    check_plugstack_option
+    for node in $(asked_names); do check_node_name "$node"; done
+    check_conf_option
+}
+
+is_count() {
+    local value=${OPT[$1]-$2}
+    if ! [[ $value =~ ^[0-9]{1,9}$ ]] || ((10#$value < $2 || 10#$value > $3)); then
+        usage_error "--$1 is a number from $2 to $3"
+    fi
+    if [[ -n ${OPT[$1]-} ]]; then OPT[$1]=$((10#$value)); fi
+}
+
+check_plugstack_option() {
+    if [[ -z ${OPT[plugstack]-} ]]; then return; fi
+    [[ -f ${OPT[plugstack]} ]] || fail "--plugstack: no file ${OPT[plugstack]}"
+    OPT[plugstack]=$(readlink -f -- "${OPT[plugstack]}")
+}
+
+check_conf_option() {
+    local line
+    while IFS= read -r line; do
+        [[ -z $line || $line =~ ^[A-Za-z]+=. ]] || usage_error "--conf '$line': give Key=Value"
+    done <<<"${OPT[conf]-}"
+}
+
+asked_names() {
+    local i
+    if [[ -n ${OPT[node-list]-} ]]; then expand_hostlist "${OPT[node-list]}"; return; fi
+    for ((i = 1; i <= ${OPT[nodes]:-4}; i++)); do echo "node$i"; done
+}
+
+choose_params() {
+    local names
+    names=$(asked_names)
+    [[ -z $(sort <<<"$names" | uniq -d) ]] || usage_error "--node-list names a node twice"
+    P=([names]=${names//$'\n'/ } [cpus]=${OPT[cpus]:-8} [memory]=${OPT[memory]:-8192}
+       [plugin]=${OPT[plugin]-} [plugin_args]=${OPT[plugin-args]-} [plugin_mode]=${OPT[plugin-mode]:-required}
+       [plugstack]=${OPT[plugstack]-} [conf]=${OPT[conf]-} [gres]=${OPT[gres]-} [mode]=namespaces [subnet]='')
+    choose_mode
+    if single_host; then choose_ports; else P[ports]=${OPT[ports]:-6817}; choose_subnet; fi
+}
+
+choose_mode() {
+    if [[ -n ${OPT[single-host]-} ]]; then P[mode]=single-host; return; fi
+    if namespaces_allowed; then return; fi
+    say 'namespaces are refused here: all slurmds run on this one host, under its name'
+    P[mode]=single-host
+}
+
+choose_subnet() {
+    local owner
+    P[subnet]=${OPT[subnet]:-$(derive_subnet "$NAME")}
+    owner=$(subnet_owner "${P[subnet]}" "$NAME")
+    [[ -z $owner ]] || fail "subnet ${P[subnet]} overlaps that of cluster '$owner'"
+    [[ $(wc -w <<<"${P[names]}") -le $(subnet_room "${P[subnet]}") ]] || usage_error "subnet ${P[subnet]} is too small"
+}
+
+# On one host every daemon needs a port of its own.
+choose_ports() {
+    local base=${OPT[ports]:-} try count
+    count=$(wc -w <<<"${P[names]}")
+    if [[ -n $base ]]; then
+        ports_free "$base" "$count" || fail "a port from $base to $((base + count)) is in use"
+        P[ports]=$base; return
+    fi
+    base=$(name_hash "$NAME")
+    for ((try = 0; try < 40; try++)); do
+        P[ports]=$((21000 + (base + try) % 40 * 250))
+        if ports_free "${P[ports]}" "$count"; then return; fi
+    done
+    fail 'no free ports: name the first with --ports'
+}
+
+ports_free() {
+    local port hex listening
+    listening=$(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null)
+    for ((port = $1; port <= $1 + $2; port++)); do
+        printf -v hex ':%04X ' "$port"
+        [[ $listening != *"$hex"* ]] || return 1
+    done
+}
+
+start_new() {
+    local began=$EPOCHREALTIME
+    # Whatever ends us early, nothing may stay behind; `stop` does the same after a SIGKILL.
+    trap 'abandon_start' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM HUP
+    teardown_old
+    mkdir -p "$STATE"/{slurm,etc,machines,log,spool,ctl,munge,home,tmp}
+    : >"$STATE/building"   # a start that is killed leaves this mark
+    save_params
+    build_cluster
+    trap - EXIT INT TERM HUP
+    announce "$began"
+}
+
+teardown_old() {
+    kill_everything || exit 1
+    rm -rf --one-file-system -- "$STATE"
+}
+
+abandon_start() {
+    trap '' INT TERM HUP
+    say "giving up: removing what was started of cluster '$NAME'"
+    teardown || true
+}
+
+build_cluster() {
+    local machine node
+    say "cluster '$NAME': Slurm $(slurm_version), nodes ${P[names]}${P[subnet]:+, subnet ${P[subnet]}}"
+    write_config
+    if ! single_host; then
+        write_users
+        say 'making the machines'
+        for machine in $(machine_names); do write_machine_files "$machine"; done
+        create_machines || exit 1
+        connect_machines || fail 'the network cannot be made'
+    fi
+    say 'starting munged, slurmctld and the slurmds'
+    start_munged || exit 1
+    start_slurmctld || exit 1
+    for node in ${P[names]}; do start_slurmd "$node"; done
+    # shellcheck disable=SC2086
+    wait_for_nodes 30 ${P[names]} || exit 1
+    rm "$STATE/building"
+}
+
+announce() {
+    local ms=$(((${EPOCHREALTIME/[.,]/} - ${1/[.,]/}) / 1000))
+    say "all nodes idle after $((ms / 1000)).$((ms % 1000 / 100)) s; next: devcluster run${OPT[name]:+ --name $NAME} -- srun -N2 hostname"
+}
+
+# A cluster of that name is there already.
+start_again() {
+    load_params
+    refuse_difference
+    local dead='' machine daemon
+    if [[ -e $STATE/building ]]; then
+        say "an earlier start of '$NAME' did not finish; beginning anew"
+        start_new; return
+    fi
+    if ! single_host; then
+        for machine in switch $(machine_names); do
+            [[ -n $(machine_pid "$machine") ]] || dead+=" $machine"
+        done
+        if [[ -n $dead ]]; then say "machines gone:$dead; building the cluster anew"; start_new; return; fi
+    fi
+    for daemon in munged slurmctld ${P[names]}; do
+        daemon_alive "$daemon" || dead+=" $daemon"
+    done
+    # shellcheck disable=SC2086
+    if [[ -z $dead ]] && nodes_ready ${P[names]}; then say "cluster '$NAME' is already running"; return; fi
+    say "cluster '$NAME' is half dead; bringing back:${dead:-$NOT_READY}"
+    # shellcheck disable=SC2086
+    heal_machines ${P[names]}
+}
+
+# Only what was asked for on this command line can differ.
+refuse_difference() {
+    local key differ=''
+    for key in cpus memory subnet ports plugin plugin-args plugin-mode plugstack conf gres; do
+        if [[ -n ${OPT[$key]+x} && ${OPT[$key]} != "${P[${key//-/_}]}" ]]; then differ+=" --$key"; fi
+    done
+    if [[ -n ${OPT[nodes]-}${OPT[node-list]-} && $(asked_names | tr '\n' ' ') != "${P[names]} " ]]; then
+        differ+=' --nodes'
+    fi
+    if [[ -n ${OPT[single-host]-} ]] && ! single_host; then differ+=' --single-host'; fi
+    [[ -z $differ ]] || fail "cluster '$NAME' runs with a different$differ: add --restart to replace it"
+}
