@@ -50,4 +50,9 @@ bool may_start_components() {
   });
 }
 
+bool has_component_separator() {
+  const std::string text = read_command_line();
+  return std::ranges::any_of(arguments_of(text), [](std::string_view word) { return word == ":"; });
+}
+
 }  // namespace amldist::spank

@@ -11,4 +11,7 @@ namespace amldist::spank {
 /// be wrong (a program can take ':' as an argument), false is sure.
 [[nodiscard]] bool may_start_components();
 
+/// Whether a ':' of its own stands on the command line, as between components.
+[[nodiscard]] bool has_component_separator();
+
 }  // namespace amldist::spank

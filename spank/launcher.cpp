@@ -68,11 +68,21 @@ void tell_placement(const Spec& spec, const Placement& placement, const LaunchRe
 Result<void> check_option(const Session& session) {
   const auto spec = session.spec();
   if (!spec) return spec.error();
+  if (session.mentions_differ && has_component_separator()) {
+    return Error{Errc::mismatch,
+                 "the components have different --aml-dist options, but one counts for the whole step: give it once"};
+  }
   if (spec->kind == Kind::none) return {};
   if (session.policy.disabled) {
     tell_user("switched off by the administrator: --aml-dist has no effect");
     return {};
   }
+  if (spec->rdma == RdmaPolicy::require) {
+    return Error{Errc::unavailable,
+                 "rdma=require: this release cannot verify InfiniBand yet, so it must not promise to: "
+                 "use rdma=off"};
+  }
+  if (spec->rdma == RdmaPolicy::prefer) tell_user("rdma=prefer: this release does not verify InfiniBand yet");
   if (spec->verbose) {
     for (const std::string& complaint : session.complaints) tell_user(complaint);
   }

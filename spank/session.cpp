@@ -1,6 +1,9 @@
 #include "spank/session.hpp"
 
+#include <unistd.h>
+
 #include <cstring>
+#include <string_view>
 
 namespace amldist::spank {
 
@@ -22,9 +25,26 @@ Result<Spec> Session::spec_in_partition(std::string_view partition) const {
 void keep_option(Session& session, const char* text) {
   if (text == nullptr) text = "";
   const std::size_t length = std::strlen(text);
+  const auto inherited = inherited_option();
+  const bool from_sbatch = !session.option && inherited && *inherited == text;
+  const bool differs = session.option && (!*session.option || **session.option != text);
+  if (differs && !session.first_is_inherited) session.mentions_differ = true;
+  session.first_is_inherited = from_sbatch;
   // A text over the limit is not kept, only the sentence that refuses it.
   if (length <= longest_option) session.option = std::string(text, length);
   else session.option = parse_spec(std::string_view(text, length)).error();
+}
+
+std::optional<std::string> inherited_option() {
+  constexpr std::string_view ending = "SPANK_OPTION_aml_dist_aml_dist";
+  for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
+    const std::string_view entry = *each;
+    const auto equals = entry.find('=');
+    if (equals != std::string_view::npos && entry.substr(0, equals).ends_with(ending)) {
+      return std::string(entry.substr(equals + 1));
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace amldist::spank

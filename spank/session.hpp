@@ -11,6 +11,7 @@
 #include "core/spec.hpp"
 #include "frameworks/task_environment.hpp"
 #include "rendezvous/port_claim.hpp"
+#include "spank/shared_flag.hpp"
 
 namespace amldist::spank {
 
@@ -22,6 +23,9 @@ struct Session {
 
   /// The option's text, or the reason why it cannot even be kept; the last mention wins.
   std::optional<Result<std::string>> option;
+  /// srun: whether its command line mentions the option with different values.
+  bool mentions_differ = false;
+  bool first_is_inherited = false;  ///< the text kept now came from sbatch or salloc, and may be overruled
 
   std::optional<StepPlan> plan;    ///< slurmstepd: what its tasks get
   bool whole_step = true;          ///< slurmstepd: the plan's step is this component, not a heterogeneous one
@@ -30,6 +34,7 @@ struct Session {
   std::optional<Error> failure;    ///< slurmstepd: why its tasks must not start
   std::uint32_t job_id = 0;
   std::uint32_t step_id = 0;
+  SharedFlag task_refused;  ///< slurmstepd: set by a task that could not be equipped
   bool step_ended = false;
 
   /// The parsed option; kind none when it was not given.
@@ -42,5 +47,9 @@ struct Session {
 
 /// Keeps the option's text for later. Never fails: slurmstepd would only log it, and srun would echo the whole text.
 void keep_option(Session& session, const char* text);
+
+/// The value that sbatch or salloc handed on to this srun, nullopt without one. Slurm passes it in a variable whose
+/// name ends in the plugin's name and the option's.
+[[nodiscard]] std::optional<std::string> inherited_option();
 
 }  // namespace amldist::spank

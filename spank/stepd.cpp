@@ -100,8 +100,6 @@ Result<void> plan_and_claim(Session& session, const Handle& handle) {
   if (spec->kind == Kind::none) return {};
   const auto items = read_items(handle);
   if (!items) return items.error();
-  session.job_id = items->job_id;
-  session.step_id = items->step_id;
   auto plan = make_plan(*spec, session.policy, *items, handle.environment(), session.notes);
   if (!plan) return plan.error();
   session.whole_step = plan->placement.map.size() == items->tasks;
@@ -162,12 +160,16 @@ Result<void> equip_task(const Session& session, const Handle& handle) {
 
 void plan_step(Session& session, const Handle& handle) {
   if (session.is_idle() || !starts_ranks(handle)) return;
+  session.task_refused = SharedFlag::make();
+  if (const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID")) session.job_id = *job_id;
+  if (const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID")) session.step_id = *step_id;
   if (auto planned = plan_and_claim(session, handle); !planned) session.failure = planned.error();
 }
 
 Result<void> start_task(const Session& session, const Handle& handle) {
   auto equipped = equip_task(session, handle);
   if (equipped) return equipped;
+  session.task_refused.raise();
   const auto local = handle.number(S_TASK_ID, "S_TASK_ID");
   const bool speaker = !local || *local == 0;  // one line per node, not one per task
   if (speaker) tell_step(equipped.error().message);
@@ -175,9 +177,9 @@ Result<void> start_task(const Session& session, const Handle& handle) {
 }
 
 void finish_task(Session& session) noexcept {
-  if (!session.failure || session.step_ended) return;
+  if (!session.task_refused.is_set() || session.step_ended) return;
   session.step_ended = true;
-  // Its tasks on this node never started; without this the others would wait for them to the end of their time limit.
+  // Tasks on this node never started; without this the others would wait for them to the end of their time limit.
   static_cast<void>(end_step(session.job_id, session.step_id));
 }
 
