@@ -7,6 +7,7 @@
 #include "rendezvous/master_address.hpp"
 #include "spank/command_line.hpp"
 #include "spank/contexts.hpp"
+#include "spank/plugstack.hpp"
 #include "spank/report.hpp"
 #include "spank/slurm_api.hpp"
 
@@ -76,6 +77,11 @@ Result<void> check_option(const Session& session) {
   if (session.policy.disabled) {
     tell_user("switched off by the administrator: --aml-dist has no effect");
     return {};
+  }
+  if (is_loaded_as_optional()) {
+    tell_user(
+        "plugstack.conf loads this plugin as optional, so Slurm would run the step even if it has to be refused: "
+        "ask the administrator for 'required'");
   }
   if (spec->rdma == RdmaPolicy::require) {
     return Error{Errc::unavailable,

@@ -7,7 +7,7 @@ from oracle import check_master_is_on_host_of_rank_zero, check_pytorch
 from test_batch import script
 
 # Each node asks slurmctld for the components, so none of them may have ended before the last one has started.
-PROBE = f"{PROGRAM} 2"
+PROBE = f"{PROGRAM} 3"
 
 
 def steps(out: str):
@@ -55,16 +55,16 @@ def heterogeneous(cluster, workdir, job):
 
 
 def test_counts_are_of_the_whole_step(cluster):
-    right = cluster.run("srun -N1 -n2 --aml-dist=pytorch,process_count=3,node_count=2 sleep 1 : -N1 -n1 sleep 1")
+    right = cluster.run("srun -N1 -n2 --aml-dist=pytorch,process_count=3,node_count=2 sleep 3 : -N1 -n1 sleep 3")
     assert right.status == 0, str(right)
-    wrong = cluster.run("srun -N1 -n2 --aml-dist=pytorch,process_count=2 sleep 20 : -N1 -n1 sleep 20", timeout=15)
+    wrong = cluster.run("srun -N1 -n2 --aml-dist=pytorch,process_count=2 sleep 80 : -N1 -n1 sleep 80", timeout=60)
     assert wrong.status not in (0, 124), str(wrong)
     assert any("process_count=2" in line and "3 tasks" in line for line in wrong.own_lines()), str(wrong)
 
 
 def test_different_options_on_components_are_refused(cluster):
-    done = cluster.run("srun -N1 -n1 --aml-dist=pytorch true : -N1 -n1 --aml-dist=mpi true", timeout=20)
+    done = cluster.run("srun -N1 -n1 --aml-dist=pytorch true : -N1 -n1 --aml-dist=mpi true", timeout=60)
     assert done.status not in (0, 124) and len(done.own_lines()) == 1, str(done)
     assert "different --aml-dist options" in done.own_lines()[0]
-    same = cluster.run("srun -N1 -n1 --aml-dist=pytorch sleep 1 : -N1 -n1 --aml-dist=pytorch sleep 1")
+    same = cluster.run("srun -N1 -n1 --aml-dist=pytorch sleep 3 : -N1 -n1 --aml-dist=pytorch sleep 3")
     assert same.status == 0, str(same)

@@ -58,3 +58,14 @@ def test_switched_off_by_file(cluster, workdir):
         check_pytorch(cluster.tasks("-N2 -n4 --aml-dist=pytorch"))
     finally:
         assert cluster.devcluster("plugin", plugin).status == 0
+
+
+def test_optional_is_warned_about(cluster):
+    plugin = os.environ["AMLDIST_PLUGIN"]
+    assert cluster.devcluster("plugin", "--mode", "optional", plugin).status == 0
+    try:
+        done = cluster.run("srun -N1 -n1 --aml-dist=pytorch true")
+        assert len(done.own_lines()) == 1 and "ask the administrator for 'required'" in done.own_lines()[0], str(done)
+        assert not cluster.run("srun -N1 -n1 true").own_lines()
+    finally:
+        assert cluster.devcluster("plugin", plugin).status == 0
