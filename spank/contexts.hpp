@@ -29,6 +29,6 @@ void plan_step(Session& session, const Handle& handle);
 [[nodiscard]] Result<void> start_task(const Session& session, const Handle& handle);
 
 /// In slurmstepd, when a task has gone: ends the step everywhere if this node could not do its work.
-void finish_task(Session& session) noexcept;
+void finish_task(Session& session, const Handle& handle);
 
 }  // namespace amldist::spank

@@ -39,13 +39,22 @@ std::optional<std::string> Handle::variable(std::string_view name) const {
       value.resize(std::min(value.find('\0'), value.size()));
       return value;
     }
-    if (status != ESPANK_NOSPACE) return std::nullopt;
+    if (status == ESPANK_ENV_NOEXIST) return std::nullopt;
+    if (status != ESPANK_NOSPACE) {
+      if (!read_error_) read_error_ = status;
+      return std::nullopt;
+    }
   }
   return std::nullopt;
 }
 
+Result<void> Handle::environment_was_read() const {
+  if (!read_error_) return {};
+  return Error{Errc::unavailable, concat({"Slurm did not give the job's environment: ", spank_strerror(*read_error_)})};
+}
+
 EnvironmentReader Handle::environment() const {
-  return [handle = *this](std::string_view name) { return handle.variable(name); };
+  return [this](std::string_view name) { return variable(name); };
 }
 
 Result<void> Handle::apply(const EnvironmentPatch& patch) const {

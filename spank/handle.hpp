@@ -17,6 +17,9 @@ namespace amldist::spank {
 class Handle {
  public:
   explicit Handle(spank_t spank) noexcept : spank_(spank) {}
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  ~Handle() = default;
 
   [[nodiscard]] spank_t raw() const noexcept { return spank_; }
 
@@ -27,13 +30,17 @@ class Handle {
 
   /// A variable of the job's (in task_init: the task's) environment; remote contexts only.
   [[nodiscard]] std::optional<std::string> variable(std::string_view name) const;
-  /// The same as a function; valid as long as this handle.
+  /// The same as a function; valid as long as this handle, which must not move meanwhile.
   [[nodiscard]] EnvironmentReader environment() const;
+  /// Errors: unavailable if any variable so far could not be read. Taken for unset it would give this task another
+  /// environment than its peers', so whoever has read must ask.
+  [[nodiscard]] Result<void> environment_was_read() const;
   /// Writes a patch. Errors: internal, with the variable's name.
   [[nodiscard]] Result<void> apply(const EnvironmentPatch& patch) const;
 
  private:
   spank_t spank_;
+  mutable std::optional<spank_err_t> read_error_;  // the first of variable()
 };
 
 }  // namespace amldist::spank

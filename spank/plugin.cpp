@@ -5,13 +5,14 @@
 // as root in slurmstepd. Return values follow from what Slurm does with them: a negative one from srun's callbacks and
 // from task_init refuses the step, while one from slurmstepd's init or init_post_opt would drain the node, so those
 // always return 0.
+#include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <memory>
 #include <span>
 #include <string_view>
 
+#include "rendezvous/launch_record.hpp"
 #include "spank/command_line.hpp"
 #include "spank/contexts.hpp"
 #include "spank/report.hpp"
@@ -28,17 +29,39 @@ std::unique_ptr<Session>& session() noexcept {
   return instance;
 }
 
+/// Whether something was thrown in an earlier callback of this process: out of memory, for all we know. From then on
+/// nothing that the session holds can be trusted to be whole.
+bool& broken() noexcept {
+  static bool value = false;
+  return value;
+}
+
+constexpr std::string_view breakdown = "out of memory in this process: the step cannot get its environment; try again";
+
 /// Runs a callback's body; whatever it throws ends here.
 template <typename Body>
 int guarded(int on_exception, Body body) noexcept {
   try {
     return session() ? body(*session()) : 0;
-  } catch (const std::exception& problem) {
-    tell_step(problem.what());
   } catch (...) {
-    tell_step("unknown internal error");
+    broken() = true;
   }
   return on_exception;
+}
+
+/// What a callback of srun, sbatch or salloc that may refuse does first.
+int refuse_if_broken() noexcept {
+  if (!broken()) return 0;
+  tell_user(breakdown);
+  return refused;
+}
+
+/// Whether srun sent us a launch record, told without memory.
+bool step_is_ours(spank_t spank) noexcept {
+  std::array<char, 8> beginning{};
+  const spank_err_t status =
+      spank_getenv(spank, launch_record_variable, beginning.data(), static_cast<int>(beginning.size()));
+  return status == ESPANK_SUCCESS || status == ESPANK_NOSPACE;
 }
 
 int refuse_user(const Result<void>& result) {
@@ -96,11 +119,7 @@ int start(spank_t spank, int argc, char** argv) {
 /// Always 0: an error here would drain the node. It is kept, and task_init reports it.
 int plan_in_slurmstepd(spank_t spank) noexcept {
   return guarded(0, [spank](Session& state) {
-    try {
-      plan_step(state, Handle(spank));
-    } catch (const std::exception& problem) {
-      state.failure = Error{Errc::internal, problem.what()};
-    }
+    plan_step(state, Handle(spank));
     return 0;
   });
 }
@@ -128,7 +147,8 @@ int slurm_spank_init(spank_t spank, int argc, char** argv) {
   try {
     return amldist::spank::start(spank, argc, argv);
   } catch (...) {
-    return 0;  // without memory for its state the plugin does nothing; the option stays unknown and is refused
+    amldist::spank::broken() = true;
+    return 0;
   }
 }
 
@@ -136,31 +156,38 @@ int slurm_spank_init_post_opt(spank_t spank, int /*argc*/, char** /*argv*/) {
   const spank_context_t context = spank_context();
   if (context == S_CTX_REMOTE) return amldist::spank::plan_in_slurmstepd(spank);
   if (context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR) return 0;
-  return guarded(amldist::spank::refused,
-                 [](Session& state) { return amldist::spank::refuse_user(amldist::spank::check_option(state)); });
+  const int status = guarded(amldist::spank::refused, [](Session& state) {
+    return amldist::spank::refuse_user(amldist::spank::check_option(state));
+  });
+  return amldist::spank::refuse_if_broken() != 0 ? amldist::spank::refused : status;
 }
 
 int slurm_spank_local_user_init(spank_t spank, int /*argc*/, char** /*argv*/) {
-  return guarded(amldist::spank::refused, [spank](Session& state) {
+  const int status = guarded(amldist::spank::refused, [spank](Session& state) {
     return amldist::spank::refuse_user(amldist::spank::prepare_launch(state, Handle(spank)));
   });
+  return amldist::spank::refuse_if_broken() != 0 ? amldist::spank::refused : status;
 }
 
 int slurm_spank_task_init(spank_t spank, int /*argc*/, char** /*argv*/) {
-  return guarded(amldist::spank::refused, [spank](Session& state) {
+  const int status = guarded(amldist::spank::refused, [spank](Session& state) {
     return amldist::spank::start_task(state, Handle(spank)) ? 0 : amldist::spank::refused;
   });
+  if (!amldist::spank::broken() || !amldist::spank::step_is_ours(spank)) return status;
+  amldist::spank::tell_step(amldist::spank::breakdown);
+  return amldist::spank::refused;
 }
 
-int slurm_spank_task_exit(spank_t /*spank*/, int /*argc*/, char** /*argv*/) {
-  return guarded(0, [](Session& state) {
-    amldist::spank::finish_task(state);
+int slurm_spank_task_exit(spank_t spank, int /*argc*/, char** /*argv*/) {
+  return guarded(0, [spank](Session& state) {
+    amldist::spank::finish_task(state, Handle(spank));
     return 0;
   });
 }
 
 int slurm_spank_exit(spank_t /*spank*/, int /*argc*/, char** /*argv*/) {
   amldist::spank::session().reset();
+  amldist::spank::broken() = false;
   return 0;
 }
 }

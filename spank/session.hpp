@@ -32,8 +32,6 @@ struct Session {
   std::vector<PortClaim> claims;   ///< slurmstepd: ports that this node's ranks will listen on
   std::vector<std::string> notes;  ///< slurmstepd: lines for the user, told by rank 0
   std::optional<Error> failure;    ///< slurmstepd: why its tasks must not start
-  std::uint32_t job_id = 0;
-  std::uint32_t step_id = 0;
   SharedFlag task_refused;  ///< slurmstepd: set by a task that could not be equipped
   bool step_ended = false;
 

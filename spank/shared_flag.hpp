@@ -34,9 +34,8 @@ class SharedFlag {
     return out;
   }
 
-  void raise() const noexcept {
-    if (flag_ != nullptr) flag_->store(true);
-  }
+  /// Sets the flag; true for whoever is the first, and for everybody without shared memory.
+  bool raise() const noexcept { return flag_ == nullptr || !flag_->exchange(true); }
   [[nodiscard]] bool is_set() const noexcept { return flag_ != nullptr && flag_->load(); }
 
  private:

@@ -16,12 +16,6 @@ namespace {
 
 using text::concat;
 
-/// Batch, interactive and extern steps start no ranks.
-bool starts_ranks(const Handle& handle) {
-  const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
-  return step_id && *step_id <= SLURM_MAX_NORMAL_STEP_ID;
-}
-
 Result<StepPlan> make_plan(const Spec& spec, const SitePolicy& policy, const NodeItems& items,
                            const EnvironmentReader& environment, std::vector<std::string>& notes) {
   auto step = read_step(spec, policy, items, environment);
@@ -97,10 +91,11 @@ Result<void> mind_own_name(StepPlan& plan, std::uint32_t node) {
 Result<void> plan_and_claim(Session& session, const Handle& handle) {
   const auto spec = session.spec_in_partition(handle.variable("SLURM_JOB_PARTITION").value_or(""));
   if (!spec) return spec.error();
-  if (spec->kind == Kind::none) return {};
+  if (spec->kind == Kind::none) return handle.environment_was_read();
   const auto items = read_items(handle);
   if (!items) return items.error();
   auto plan = make_plan(*spec, session.policy, *items, handle.environment(), session.notes);
+  if (auto whole = handle.environment_was_read(); !whole) return whole.error();
   if (!plan) return plan.error();
   session.whole_step = plan->placement.map.size() == items->tasks;
   // In a heterogeneous step a node learns its global ranks only in its tasks; ports are then left to the program.
@@ -132,6 +127,7 @@ Result<std::uint32_t> rank_of_task(const Session& session, const Handle& handle)
 
 Result<void> write_environment(const Session& session, const Handle& handle, std::uint32_t rank) {
   auto patch = task_environment(*session.plan, rank, handle.environment());
+  if (auto whole = handle.environment_was_read(); !whole) return whole.error();
   if (!patch) return patch.error();
   patch->unset(launch_record_variable);
   return handle.apply(*patch);
@@ -159,28 +155,30 @@ Result<void> equip_task(const Session& session, const Handle& handle) {
 }  // namespace
 
 void plan_step(Session& session, const Handle& handle) {
-  if (session.is_idle() || !starts_ranks(handle)) return;
+  if (session.is_idle()) return;
+  const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
+  const bool starts_ranks = !step_id || *step_id <= SLURM_MAX_NORMAL_STEP_ID;
+  if (!starts_ranks) return;  // batch, interactive and extern steps
   session.task_refused = SharedFlag::make();
-  if (const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID")) session.job_id = *job_id;
-  if (const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID")) session.step_id = *step_id;
   if (auto planned = plan_and_claim(session, handle); !planned) session.failure = planned.error();
 }
 
 Result<void> start_task(const Session& session, const Handle& handle) {
   auto equipped = equip_task(session, handle);
   if (equipped) return equipped;
-  session.task_refused.raise();
-  const auto local = handle.number(S_TASK_ID, "S_TASK_ID");
-  const bool speaker = !local || *local == 0;  // one line per node, not one per task
-  if (speaker) tell_step(equipped.error().message);
+  const bool first = session.task_refused.raise();
+  if (first) tell_step(equipped.error().message);  // one line per node, not one per task
   return equipped;
 }
 
-void finish_task(Session& session) noexcept {
+void finish_task(Session& session, const Handle& handle) {
   if (!session.task_refused.is_set() || session.step_ended) return;
   session.step_ended = true;
+  const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");
+  const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
+  if (!job_id || !step_id) return;
   // Tasks on this node never started; without this the others would wait for them to the end of their time limit.
-  static_cast<void>(end_step(session.job_id, session.step_id));
+  static_cast<void>(end_step(*job_id, *step_id));
 }
 
 }  // namespace amldist::spank
