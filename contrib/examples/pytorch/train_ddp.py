@@ -117,8 +117,8 @@ def train(arguments: argparse.Namespace, device: torch.device) -> bool:
     data = spirals(arguments.points)
     sampler = DistributedSampler(data, shuffle=True, seed=3)  # each process gets its own share of the data
     loader = DataLoader(data, batch_size=arguments.batch_size, sampler=sampler)
-    say(f"{world_size} processes, {dist.get_backend()} on {device.type}, PyTorch {torch.__version__}: "
-        f"{len(data)} points, {len(sampler)} for each process")
+    say(f"{world_size} process{'es' if world_size > 1 else ''}, {dist.get_backend()} on {device.type}, PyTorch {torch.__version__}: "
+        f"{len(data)} points, {len(sampler)} for each")
 
     curve = []
     for epoch in range(1, arguments.epochs + 1):
