@@ -14,7 +14,10 @@ constexpr const char* examples =
     "Examples:\n"
     "  aml-dist explain --aml-dist=pytorch --nodelist 'node[1-4]' --tasks-per-node 2\n"
     "  aml-dist explain --aml-dist=pytorch --nodelist 'node[1-2]' --tasks-per-node 4 --task 5\n"
-    "  aml-dist explain --aml-dist=pytorch --hostfile hosts.txt --json\n\n"
+    "  aml-dist explain --aml-dist=pytorch --hostfile hosts.txt --json\n"
+    "  aml-dist explain --aml-dist=mpi --nodelist 'node1 : node[2-3]' --tasks-per-node '1 : 4' --svg layout.svg\n"
+    "  srun -N2 --aml-dist=pytorch aml-dist explain       (the running step, as each of its tasks sees it)\n\n"
+    "Components of a heterogeneous step are separated by ' : '; one value counts for all of them.\n"
     "Exit status: 0 fine, 1 the layout is refused, 2 asked wrongly.";
 
 CLI::App* add_explain(CLI::App& app, ExplainOptions& options) {
@@ -38,6 +41,7 @@ CLI::App* add_explain(CLI::App& app, ExplainOptions& options) {
   command->add_option("--step", options.step, "Step id")->capture_default_str();
   command->add_option("--restart", options.restart, "How often the job was requeued")->capture_default_str();
   command->add_option("--port-range", options.port_range, "Ports to choose from: LO-HI")->capture_default_str();
+  command->add_option("--svg", options.svg, "Draw the layout into this file too")->type_name("FILE");
   command->add_flag("--json", options.json, "An array with rank, local_rank, node_rank, host and env of each task");
   return command;
 }
