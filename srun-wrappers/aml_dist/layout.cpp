@@ -72,6 +72,21 @@ Result<Hostlist> read_nodelist(const std::string& text) {
   return hosts;
 }
 
+Result<void> check_counts_of_hosts(const LayoutOptions& options, const Placement& placement) {
+  const auto runs = tasks_for(options.tasks_per_node, placement.map.nodes());
+  if (!runs) return runs.error();
+  std::uint32_t node = 0;
+  for (const TasksRun& run : *runs) {
+    for (const std::uint32_t end = node + run.nodes; node < end; ++node) {
+      if (placement.map.tasks_on(node) == run.tasks) continue;
+      return Error{Errc::mismatch,
+                   concat({"--tasks-per-node says ", text::count(run.tasks, "task"), " for ", placement.hosts.at(node),
+                           " but --hostfile names it ", std::to_string(placement.map.tasks_on(node)), " times"})};
+    }
+  }
+  return {};
+}
+
 /// Rank i runs on line i. Node numbers follow the node list, or without one the order of first mention.
 Result<Placement> from_hostfile(const LayoutOptions& options) {
   const auto host_of_rank = read_hostfile(options.hostfile);
@@ -96,7 +111,10 @@ Result<Placement> from_hostfile(const LayoutOptions& options) {
   if (!hosts) return hosts.error();
   auto map = TaskMap::from_nodes_of_ranks(node_of_rank, static_cast<std::uint32_t>(nodes.size()));
   if (!map) return map.error();
-  return Placement{std::move(*hosts), std::move(*map), Provenance::given, "host file"};
+  Placement placement{std::move(*hosts), std::move(*map), Provenance::given, "host file"};
+  if (options.tasks_per_node.empty()) return placement;
+  if (auto agrees = check_counts_of_hosts(options, placement); !agrees) return agrees.error();
+  return placement;
 }
 
 /// The rule as the caption says it: "cyclic", or "block, Slurm's default".
@@ -127,6 +145,9 @@ Result<Placement> from_counts(const LayoutOptions& options, Hostlist hosts) {
 }
 
 Result<Placement> one_component(const LayoutOptions& options) {
+  const int rules = static_cast<int>(!options.distribution.empty()) + static_cast<int>(!options.mapping.empty()) +
+                    static_cast<int>(!options.hostfile.empty());
+  if (rules > 1) return invalid("--distribution, --mapping and --hostfile exclude one another: give one of them");
   if (!options.hostfile.empty()) return from_hostfile(options);
   if (options.nodelist.empty()) return invalid("--nodelist LIST is missing: the step's nodes, such as 'node[1-4]'");
   if (options.tasks_per_node.empty()) return invalid("--tasks-per-node SPEC is missing: such as 2 or '2(x3),1'");

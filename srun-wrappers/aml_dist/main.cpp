@@ -27,12 +27,9 @@ CLI::App* add_explain(CLI::App& app, ExplainOptions& options) {
   command->add_option("--aml-dist", options.option, "The option as srun takes it: KIND[,KEY=VALUE]...");
   command->add_option("--nodelist", layout.nodelist, "Nodes of the step, such as 'node[1-4]'");
   command->add_option("--tasks-per-node", layout.tasks_per_node, "Tasks of each node: 2, or '2(x3),1'");
-  auto* const distribution =
-      command->add_option("--distribution,-m", layout.distribution, "block, cyclic or plane=N (default: Slurm's)");
-  auto* const mapping = command->add_option("--mapping", layout.mapping, "Process mapping: '(vector,(0,4,2))'");
-  auto* const hostfile = command->add_option("--hostfile", layout.hostfile, "File with the host of each rank");
-  distribution->excludes(mapping)->excludes(hostfile);
-  mapping->excludes(hostfile);
+  command->add_option("--distribution,-m", layout.distribution, "block, cyclic or plane=N (default: Slurm's)");
+  command->add_option("--mapping", layout.mapping, "Process mapping: '(vector,(0,4,2))'");
+  command->add_option("--hostfile", layout.hostfile, "File with the host of each rank");
   command->add_option("--task", options.task, "Only this rank, as export lines");
   command->add_option("--gpus-per-node", options.gpus_per_node, "GPUs that the tasks of a node see")
       ->check(CLI::Range(0U, 1024U));
