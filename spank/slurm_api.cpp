@@ -11,10 +11,10 @@
 #include <memory>
 #include <span>
 #include <type_traits>
-#include <unordered_map>
 #include <vector>
 
 #include "core/text.hpp"
+#include "placement/components.hpp"
 
 namespace amldist::spank {
 namespace {
@@ -71,8 +71,6 @@ Result<std::vector<std::uint32_t>> nodes_of_ranks(const slurm_step_layout_t& lay
   return node_of_rank;
 }
 
-Error miscounted() { return {Errc::mismatch, "slurmctld's step layout names another number of nodes than it counts"}; }
-
 Result<Layout> get_layout(std::uint32_t job_id, std::uint32_t step_id, std::uint32_t component) {
   auto* const get = find_function<decltype(::slurm_job_step_layout_get)>("slurm_job_step_layout_get");
   if (get == nullptr) return lacks("slurm_job_step_layout_get");
@@ -111,52 +109,30 @@ std::vector<Layout> find_components(std::uint32_t job_id, std::uint32_t step_id,
   return found;
 }
 
-/// Components joined to one step: ranks go on where the last component ended, and equal names are one node.
-class Components {
- public:
-  Result<void> join(const slurm_step_layout_t& layout) {
-    const auto hosts = Hostlist::parse(layout.node_list);
-    if (!hosts) return hosts.error();
-    if (hosts->size() != layout.node_cnt) return miscounted();
-    const auto node_of_rank = nodes_of_ranks(layout);
-    if (!node_of_rank) return node_of_rank.error();
-    std::vector<std::uint32_t> index_of_node;
-    for (const std::string& name : hosts->expand()) {
-      const auto [found, added] = index_.emplace(name, static_cast<std::uint32_t>(names_.size()));
-      if (added) names_.push_back(name);
-      index_of_node.push_back(found->second);
-    }
-    for (const std::uint32_t node : *node_of_rank) {
-      if (node >= index_of_node.size()) return miscounted();
-      node_of_rank_.push_back(index_of_node[node]);
-    }
-    return {};
+/// A step's or a component's hosts, as many as slurmctld counts.
+Result<Hostlist> hosts_of(const slurm_step_layout_t& layout) {
+  auto hosts = Hostlist::parse(layout.node_list);
+  if (hosts && hosts->size() != layout.node_cnt) {
+    return Error{Errc::mismatch, "slurmctld's step layout names another number of nodes than it counts"};
   }
+  return hosts;
+}
 
-  [[nodiscard]] std::size_t tasks() const noexcept { return node_of_rank_.size(); }
-
-  Result<Placement> placement() && {
-    auto hosts = Hostlist::parse(text::join(std::vector<std::string_view>(names_.begin(), names_.end()), ","));
-    if (!hosts) return hosts.error();
-    auto map = TaskMap::from_nodes_of_ranks(node_of_rank_, static_cast<std::uint32_t>(names_.size()));
-    if (!map) return map.error();
-    return Placement{std::move(*hosts), std::move(*map), Provenance::exact, "slurmctld's layouts of the components"};
-  }
-
- private:
-  std::unordered_map<std::string, std::uint32_t> index_;
-  std::vector<std::string> names_;
-  std::vector<std::uint32_t> node_of_rank_;
-};
+Result<void> join(Components& step, const slurm_step_layout_t& component) {
+  const auto hosts = hosts_of(component);
+  if (!hosts) return hosts.error();
+  const auto node_of_rank = nodes_of_ranks(component);
+  if (!node_of_rank) return node_of_rank.error();
+  return step.join(*hosts, *node_of_rank);
+}
 
 }  // namespace
 
 Result<Placement> fetch_step_layout(std::uint32_t job_id, std::uint32_t step_id) {
   const auto layout = get_layout(job_id, step_id, NO_VAL);
   if (!layout) return layout.error();
-  auto hosts = Hostlist::parse((*layout)->node_list);
+  auto hosts = hosts_of(**layout);
   if (!hosts) return hosts.error();
-  if (hosts->size() != (*layout)->node_cnt) return miscounted();
   const auto node_of_rank = nodes_of_ranks(**layout);
   if (!node_of_rank) return node_of_rank.error();
   auto map = TaskMap::from_nodes_of_ranks(*node_of_rank, (*layout)->node_cnt);
@@ -169,7 +145,7 @@ Result<Placement> fetch_heterogeneous_layout(std::uint32_t job_id, std::uint32_t
   const auto components = find_components(job_id, step_id, tasks, hint);
   Components step;
   for (const Layout& component : components) {
-    if (auto joined = step.join(*component); !joined) return joined.error();
+    if (auto joined = join(step, *component); !joined) return joined.error();
   }
   if (step.tasks() != tasks) {
     return Error{
@@ -177,7 +153,7 @@ Result<Placement> fetch_heterogeneous_layout(std::uint32_t job_id, std::uint32_t
         concat({"the step has ", text::count(tasks, "task"), " but slurmctld knows ", std::to_string(step.tasks()),
                 " of them in ", text::count(components.size(), "component"), ": start the components one by one"})};
   }
-  return std::move(step).placement();
+  return std::move(step).placement(Provenance::exact, "slurmctld's layouts of the components");
 }
 
 Result<Ipv4> slurm_node_address(const std::string& node) {

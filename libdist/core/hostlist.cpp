@@ -110,15 +110,29 @@ Result<Hostlist> Hostlist::parse(std::string_view text) {
     const std::size_t end = entry_end(text, start);
     const std::string_view piece = text.substr(start, end - start);
     if (piece.empty()) return bad(text.empty() ? "no host" : "empty entry", text);
-    auto entry = parse_entry(piece);
-    if (!entry) return entry.error();
-    entry->first = list.size_;
-    list.size_ += entry->count;
-    if (list.size_ > most_hosts) return Error{Errc::limit, "host list: more than 2^20 hosts"};
-    list.entries_.push_back(std::move(*entry));
+    if (auto appended = list.append(piece); !appended) return appended.error();
     start = end + 1;
   }
   return list;
+}
+
+Result<Hostlist> Hostlist::from_names(std::span<const std::string> names) {
+  Hostlist list;
+  for (const std::string& name : names) {
+    if (name.empty()) return bad("empty entry", name);
+    if (auto appended = list.append(name); !appended) return appended.error();
+  }
+  return list;
+}
+
+Result<void> Hostlist::append(std::string_view piece) {
+  auto entry = parse_entry(piece);
+  if (!entry) return entry.error();
+  entry->first = size_;
+  size_ += entry->count;
+  if (size_ > most_hosts) return Error{Errc::limit, "host list: more than 2^20 hosts"};
+  entries_.push_back(std::move(*entry));
+  return {};
 }
 
 void Hostlist::append_host(std::string& out, const Entry& entry, std::uint64_t offset) {

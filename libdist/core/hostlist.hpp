@@ -31,6 +31,9 @@ class Hostlist {
 
   /// Errors: limit, or invalid_argument with the offending entry and its column.
   [[nodiscard]] static Result<Hostlist> parse(std::string_view text);
+  /// From names one by one, of which there may be more than fit one text; a name may be a compressed entry. Errors: as
+  /// of parse().
+  [[nodiscard]] static Result<Hostlist> from_names(std::span<const std::string> names);
 
   /// Number of hosts, in constant time. Repeated names count each time, as in Slurm.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
@@ -62,6 +65,7 @@ class Hostlist {
   };
 
   static Result<Entry> parse_entry(std::string_view entry);
+  [[nodiscard]] Result<void> append(std::string_view piece);
   static Result<Part> parse_bracket(std::string_view literal, std::string_view inside);
   static void append_host(std::string& out, const Entry& entry, std::uint64_t offset);
   static void expand_parts(std::span<const Part> parts, std::string& name, std::vector<std::string>& names);

@@ -112,10 +112,17 @@ void set_gloo_interface(const StepPlan& plan, const EnvironmentReader& inherited
   if (free && !plan.gloo_interface.empty()) patch.set("GLOO_SOCKET_IFNAME", plan.gloo_interface);
 }
 
+/// Blocks of the longest task map that goes into the stamp: a few hundred bytes, written in microseconds.
+constexpr std::size_t most_stamped_blocks = 64;
+
 void set_own_names(const StepPlan& plan, EnvironmentPatch& patch) {
+  const Placement& placement = plan.placement;
   Stamp stamp(plan.step_name);
   stamp.add("kind", to_string(plan.spec.kind));
-  stamp.add("nodes", std::to_string(plan.placement.map.nodes()));
+  stamp.add("nodes", std::to_string(placement.map.nodes()));
+  // Nothing else in a task tells a component from a whole step, nor a host file's order.
+  const bool short_map = placement.map.blocks().size() <= most_stamped_blocks;
+  if (placement.in_node_order && short_map) stamp.add("map", placement.map.to_string());
   for (const std::string_view name : {"MASTER_ADDR", "MASTER_PORT", "GLOO_SOCKET_IFNAME"}) {
     if (const auto value = patch.value_of(name)) stamp.add(name, *value);
   }
@@ -184,6 +191,20 @@ Result<void> check_counts(const Spec& spec, const TaskMap& map) {
   }
   if (spec.kind == Kind::tensorflow) return check_roles(counts, map.size());
   return {};
+}
+
+EnvironmentPatch own_variables(const EnvironmentReader& environment) {
+  EnvironmentPatch own;
+  const auto copy = [&](std::string_view name) {
+    if (auto value = environment(name)) own.set(name, std::move(*value));
+  };
+  for (const std::string_view name : identity_names) copy(name);
+  for (const std::string_view name : leftover_names) copy(name);
+  for (const auto& [name, hidden] : rank_clues) copy(hidden);
+  copy("SLURM_NTASKS_PER_NODE");
+  if (!users_own(environment, "GLOO_SOCKET_IFNAME")) copy("GLOO_SOCKET_IFNAME");
+  copy(stamp_variable);
+  return own;
 }
 
 Result<EnvironmentPatch> task_environment(const StepPlan& plan, std::uint32_t rank,

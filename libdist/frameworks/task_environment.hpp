@@ -27,6 +27,9 @@ struct StepPlan {
 [[nodiscard]] Result<EnvironmentPatch> task_environment(const StepPlan& plan, std::uint32_t rank,
                                                         const EnvironmentReader& inherited);
 
+/// Reads back what task_environment() gave a running task: every name it can set, with the value it has now.
+[[nodiscard]] EnvironmentPatch own_variables(const EnvironmentReader& environment);
+
 /// Checks the counts that the user asserted against the step. The error says both numbers.
 [[nodiscard]] Result<void> check_counts(const Spec& spec, const TaskMap& map);
 

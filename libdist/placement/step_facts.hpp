@@ -39,6 +39,8 @@ struct Placement {
   TaskMap map;
   Provenance provenance = Provenance::derived;
   std::string source;  ///< for people: "slurmctld's step layout", "SLURM_STEP_TASKS_PER_NODE, cyclic"
+  /// Whether `hosts` is in the order of SLURM_STEP_NODELIST; that of joined components is not.
+  bool in_node_order = true;
 
   [[nodiscard]] std::string host_of(std::uint32_t rank) const { return hosts.at(map.node_of(rank)); }
   [[nodiscard]] std::string master_host() const { return host_of(0); }

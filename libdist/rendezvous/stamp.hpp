@@ -1,6 +1,6 @@
 // The provenance stamp: how a step tells what an outer aml-dist step left behind from what the user set by hand.
 //
-//   AMLDIST_STAMP=12.0 kind=pytorch nodes=4 MASTER_ADDR=10.0.0.1 MASTER_PORT=20017
+//   AMLDIST_STAMP=12.0 kind=pytorch nodes=4 map=(vector,(0,4,2)) MASTER_ADDR=10.0.0.1 MASTER_PORT=20017
 //
 // Every task carries it; one variable, because each one that slurmstepd writes costs every task microseconds. When a
 // task starts another step, MASTER_ADDR with the value in the stamp is ours and stale; any other value was set by the

@@ -1,16 +1,18 @@
 #include "aml_dist/explain.hpp"
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
+#include <cstring>
+#include <fstream>
 
 #include "aml_dist/exit_status.hpp"
-#include "aml_dist/table.hpp"
+#include "aml_dist/explain_output.hpp"
+#include "aml_dist/explanation.hpp"
+#include "aml_dist/layout_svg.hpp"
+#include "aml_dist/running_step.hpp"
 #include "core/spec.hpp"
 #include "core/text.hpp"
-#include "frameworks/task_environment.hpp"
-#include "placement/identity.hpp"
-#include "rendezvous/stamp.hpp"
 
 namespace amldist::tools {
 namespace {
@@ -22,23 +24,28 @@ std::optional<std::string> own_variable(std::string_view name) {
   return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
 }
 
-/// What the tasks' environment would hold before the patch: nothing but what the options say.
-EnvironmentReader imagined_environment(const ExplainOptions& options) {
+int fail(const Error& error) {
+  std::fprintf(stderr, "aml-dist: %s\n", error.message.c_str());
+  return error.code == Errc::invalid_argument ? exit_usage : exit_failed;
+}
+
+/// A task's environment before the patch: the GPUs that the options speak of, and what srun itself would set and a
+/// launcher per node must not see.
+EnvironmentReader imagined_environment(const ExplainOptions& options, std::uint32_t tasks) {
   std::string gpus;
   for (std::uint32_t i = 0; i < options.gpus_per_node; ++i) gpus += concat({i == 0 ? "" : ",", std::to_string(i)});
-  return [gpus](std::string_view name) -> std::optional<std::string> {
+  return [gpus, tasks, step = options.step](std::string_view name) -> std::optional<std::string> {
     if (name == "CUDA_VISIBLE_DEVICES" && !gpus.empty()) return gpus;
+    if (name == "SLURM_NTASKS" || name == "SLURM_NPROCS") return std::to_string(tasks);
+    if (name == "SLURM_STEP_ID") return std::to_string(step);
     return std::nullopt;
   };
 }
 
-Result<StepPlan> make_plan(const ExplainOptions& options) {
-  const bool inside_step = options.layout.nodelist.empty() && options.layout.hostfile.empty();
-  const auto stamp = Stamp::read(own_variable);
-  const std::string running(stamp ? stamp->value_of("kind").value_or("pytorch") : "pytorch");
-  auto spec = parse_spec(options.option.empty() ? running : options.option);
+Result<Explanation> explain_layout(const ExplainOptions& options) {
+  auto spec = parse_spec(options.option.empty() ? "pytorch" : options.option);
   if (!spec) return spec.error();
-  auto placement = inside_step ? placement_of_this_step(own_variable) : make_placement(options.layout);
+  auto placement = make_placement(options.layout);
   if (!placement) return placement.error();
   if (auto counts = check_counts(*spec, placement->map); !counts) return counts.error();
   auto ports = PortRanges::parse(options.port_range);
@@ -50,93 +57,94 @@ Result<StepPlan> make_plan(const ExplainOptions& options) {
   const EnvironmentReader nothing = [](std::string_view) { return std::nullopt; };
   auto rendezvous = settle(*spec, facts, nothing, notes);
   if (!rendezvous) return rendezvous.error();
-  return StepPlan{std::move(*spec), std::move(*placement), std::move(*rendezvous),
-                  concat({std::to_string(options.job), ".", std::to_string(options.step)})};
+  const EnvironmentReader inherited = imagined_environment(options, placement->map.size());
+  return Explanation{StepPlan{std::move(*spec), std::move(*placement), std::move(*rendezvous),
+                              concat({std::to_string(options.job), ".", std::to_string(options.step)})},
+                     [inherited](std::uint32_t) { return inherited; }};
 }
 
-nlohmann::ordered_json to_json(const StepPlan& plan, std::uint32_t rank, const EnvironmentPatch& patch) {
-  const Identity id = identity_of(plan.placement.map, rank);
-  nlohmann::ordered_json env = nlohmann::ordered_json::object();
-  for (const auto& change : patch.changes()) {
-    if (change.value) env[change.name] = *change.value;
+/// Tasks to print. A table needs no environment: the first and the last task, which have the longest values, show
+/// whether one would be refused, and the rest is left out, as megabytes of host lists would come to gigabytes.
+Result<std::vector<ExplainedTask>> chosen_tasks(const Explanation& step, const ExplainOptions& options) {
+  const std::uint32_t size = step.plan.placement.map.size();
+  if (options.task && *options.task >= size) {
+    return Error{Errc::invalid_argument, concat({"--task ", std::to_string(*options.task),
+                                                 " does not exist: the step has ", text::count(size, "task")})};
   }
-  return {{"rank", id.rank},
-          {"local_rank", id.local_rank},
-          {"node_rank", id.node_rank},
-          {"host", plan.placement.host_of(rank)},
-          {"env", std::move(env)}};
-}
-
-/// A value as a POSIX shell reads it back.
-std::string shell_quoted(std::string_view value) {
-  std::string out = "'";
-  for (const char c : value) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
-void print_exports(const EnvironmentPatch& patch) {
-  for (const auto& change : patch.changes()) {
-    if (change.value) std::printf("export %s=%s\n", change.name.c_str(), shell_quoted(*change.value).c_str());
-    else std::printf("unset %s\n", change.name.c_str());
+  const bool whole_environments = options.json || options.task;
+  const Placement& placement = step.plan.placement;
+  std::vector<ExplainedTask> tasks;
+  for (std::uint32_t rank = options.task.value_or(0); rank < (options.task ? *options.task + 1 : size); ++rank) {
+    if (whole_environments || rank == 0 || rank + 1 == size) {
+      auto task = step.task(rank);
+      if (!task) return task.error();
+      tasks.push_back(std::move(*task));
+    } else {
+      tasks.push_back({identity_of(placement.map, rank), placement.host_of(rank), {}});
+    }
   }
+  return tasks;
 }
 
-void print_step(const StepPlan& plan) {
-  const TaskMap& map = plan.placement.map;
-  std::printf("%s, %s: %s on %s, %s (%s)\nrendezvous %s:%u\n\n", std::string(to_string(plan.spec.kind)).c_str(),
-              std::string(to_string(plan.spec.launch)).c_str(), text::count(map.size(), "task").c_str(),
-              text::count(map.nodes(), "node").c_str(), map.to_string().c_str(), plan.placement.source.c_str(),
-              plan.rendezvous.address.c_str(), static_cast<unsigned>(plan.rendezvous.port));
+Result<void> write_svg(const StepPlan& plan, const std::string& path) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << draw_layout(plan);
+  file.close();
+  if (file) return {};
+  return Error{Errc::unavailable, concat({"--svg ", text::quote(path), " cannot be written: ", std::strerror(errno)})};
 }
 
-std::vector<std::string> table_row(const StepPlan& plan, std::uint32_t rank) {
-  const Identity id = identity_of(plan.placement.map, rank);
-  return {std::to_string(id.rank), plan.placement.host_of(rank), std::to_string(id.local_rank),
-          std::to_string(id.local_size), std::to_string(id.node_rank)};
-}
-
-int fail(const Error& error) {
-  std::fprintf(stderr, "aml-dist: %s\n", error.message.c_str());
-  return error.code == Errc::invalid_argument ? exit_usage : exit_failed;
-}
-
-int explain_one(const StepPlan& plan, std::uint32_t rank, const ExplainOptions& options) {
-  if (rank >= plan.placement.map.size()) {
-    return fail({Errc::invalid_argument, concat({"--task ", std::to_string(rank), " does not exist: the step has ",
-                                                 text::count(plan.placement.map.size(), "task")})});
-  }
-  const auto patch = task_environment(plan, rank, imagined_environment(options));
-  if (!patch) return fail(patch.error());
-  if (options.json) std::puts(nlohmann::ordered_json::array({to_json(plan, rank, *patch)}).dump(2).c_str());
-  else print_exports(*patch);
-  return exit_fine;
-}
-
-int explain_all(const StepPlan& plan, const ExplainOptions& options) {
-  nlohmann::ordered_json tasks = nlohmann::ordered_json::array();
-  std::vector<std::vector<std::string>> rows = {{"RANK", "HOST", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK"}};
-  for (std::uint32_t rank = 0; rank < plan.placement.map.size(); ++rank) {
-    const auto patch = task_environment(plan, rank, imagined_environment(options));
-    if (!patch) return fail(patch.error());
-    if (options.json) tasks.push_back(to_json(plan, rank, *patch));
-    else rows.push_back(table_row(plan, rank));
+int print_step(const Explanation& step, const ExplainOptions& options) {
+  const auto tasks = chosen_tasks(step, options);
+  if (!tasks) return fail(tasks.error());
+  if (!options.svg.empty()) {
+    if (auto written = write_svg(step.plan, options.svg); !written) return fail(written.error());
   }
   if (options.json) {
-    std::puts(tasks.dump(2).c_str());
-    return exit_fine;
+    std::fputs(to_json(*tasks).c_str(), stdout);
+  } else if (options.task) {
+    std::fputs(to_exports(tasks->front()).c_str(), stdout);
+  } else {
+    std::printf("%s\n%s\n--task N prints the whole environment of one task, --json that of all.\n",
+                describe_step(step.plan).c_str(), to_table(*tasks).c_str());
   }
-  print_step(plan);
-  std::fputs(format_table(rows).c_str(), stdout);
-  std::puts("\n--task N prints the whole environment of one task, --json that of all.");
   return exit_fine;
+}
+
+/// Only this task is known.
+int print_own(const RunningStep& running, const ExplainOptions& options) {
+  const std::uint32_t rank = running.own.identity.rank;
+  if (!options.option.empty() || !options.svg.empty() || (options.task && *options.task != rank)) {
+    return fail({Errc::unavailable, concat({running.reason, ": only this task, rank ", std::to_string(rank), " of ",
+                                            std::to_string(running.own.identity.size), ", can be shown"})});
+  }
+  std::fprintf(stderr, "aml-dist: %s: this is rank %u of %u alone\n", running.reason.c_str(), rank,
+               running.own.identity.size);
+  if (options.json) std::fputs(to_json({&running.own, 1}).c_str(), stdout);
+  else if (options.task) std::fputs(to_exports(running.own).c_str(), stdout);
+  else std::printf("%s\n%s", to_table({&running.own, 1}).c_str(), to_exports(running.own).c_str());
+  return exit_fine;
+}
+
+bool describes_a_layout(const LayoutOptions& layout) {
+  return !(layout.nodelist.empty() && layout.tasks_per_node.empty() && layout.distribution.empty() &&
+           layout.mapping.empty() && layout.hostfile.empty());
 }
 
 }  // namespace
 
 int explain(const ExplainOptions& options) {
-  const auto plan = make_plan(options);
-  if (!plan) return fail(plan.error());
-  return options.task ? explain_one(*plan, *options.task, options) : explain_all(*plan, options);
+  if (is_help(options.option)) {
+    std::fputs(option_help().c_str(), stdout);
+    return exit_fine;
+  }
+  if (describes_a_layout(options.layout)) {
+    const auto step = explain_layout(options);
+    return step ? print_step(*step, options) : fail(step.error());
+  }
+  const auto running = read_running_step(own_variable, options.option);
+  if (!running) return fail(running.error());
+  return running->whole ? print_step(*running->whole, options) : print_own(*running, options);
 }
 
 }  // namespace amldist::tools

@@ -20,6 +20,7 @@ struct ExplainOptions {
   std::uint32_t restart = 0;
   std::uint32_t gpus_per_node = 0;  ///< GPUs that each task sees; 0: none
   bool json = false;
+  std::string svg;  ///< --svg FILE: the layout as a picture, beside what is printed
 };
 
 /// Prints to standard output; returns an ExitStatus. Errors go to standard error, one line.

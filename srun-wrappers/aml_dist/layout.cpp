@@ -1,18 +1,23 @@
 #include "aml_dist/layout.hpp"
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <iterator>
 #include <limits>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "core/text.hpp"
+#include "placement/components.hpp"
 
 namespace amldist::tools {
 namespace {
 
 using text::concat;
 using text::quote;
+
+constexpr std::size_t most_components = 128;  // MAX_HET_JOB_COMPS in Slurm
 
 Error invalid(std::string message) { return {Errc::invalid_argument, std::move(message)}; }
 
@@ -22,7 +27,12 @@ Result<std::vector<TasksRun>> tasks_for(const std::string& text, std::uint32_t n
   if (!runs) return runs.error();
   if (runs->size() == 1 && runs->front().nodes == 1) runs->front().nodes = nodes;
   std::uint64_t counted = 0;
-  for (const TasksRun& run : *runs) counted += run.nodes;
+  std::uint64_t tasks = 0;
+  for (const TasksRun& run : *runs) {
+    counted += run.nodes;
+    tasks += std::uint64_t{run.nodes} * run.tasks;
+  }
+  if (tasks > most_tasks) return Error{Errc::limit, concat({"--tasks-per-node ", quote(text), ": too many tasks"})};
   if (counted == nodes) return runs;
   return Error{Errc::mismatch, concat({"--tasks-per-node ", quote(text), " speaks of ", text::count(counted, "node"),
                                        " but --nodelist names ", std::to_string(nodes)})};
@@ -49,13 +59,41 @@ Result<std::vector<std::string>> read_hostfile(const std::string& path) {
   return hosts;
 }
 
+/// Nodes of a list, each named once: Slurm runs a node's tasks together, so a name that comes twice is a slip.
+Result<Hostlist> read_nodelist(const std::string& text) {
+  auto hosts = Hostlist::parse(text);
+  if (!hosts) return Error{hosts.error().code, concat({"--nodelist: ", hosts.error().message})};
+  std::unordered_set<std::string> seen;
+  for (std::string& name : hosts->expand()) {
+    if (const auto [at, added] = seen.insert(std::move(name)); !added) {
+      return invalid(concat({"--nodelist ", quote(text), " names ", quote(*at), " twice"}));
+    }
+  }
+  return hosts;
+}
+
+Result<void> check_counts_of_hosts(const LayoutOptions& options, const Placement& placement) {
+  const auto runs = tasks_for(options.tasks_per_node, placement.map.nodes());
+  if (!runs) return runs.error();
+  std::uint32_t node = 0;
+  for (const TasksRun& run : *runs) {
+    for (const std::uint32_t end = node + run.nodes; node < end; ++node) {
+      if (placement.map.tasks_on(node) == run.tasks) continue;
+      return Error{Errc::mismatch,
+                   concat({"--tasks-per-node says ", text::count(run.tasks, "task"), " for ", placement.hosts.at(node),
+                           " but --hostfile names it ", std::to_string(placement.map.tasks_on(node)), " times"})};
+    }
+  }
+  return {};
+}
+
 /// Rank i runs on line i. Node numbers follow the node list, or without one the order of first mention.
 Result<Placement> from_hostfile(const LayoutOptions& options) {
   const auto host_of_rank = read_hostfile(options.hostfile);
   if (!host_of_rank) return host_of_rank.error();
   std::vector<std::string> nodes;
   if (!options.nodelist.empty()) {
-    const auto list = Hostlist::parse(options.nodelist);
+    const auto list = read_nodelist(options.nodelist);
     if (!list) return list.error();
     nodes = list->expand();
   }
@@ -69,11 +107,21 @@ Result<Placement> from_hostfile(const LayoutOptions& options) {
     if (added) nodes.push_back(host);
     node_of_rank.push_back(found->second);
   }
-  auto hosts = Hostlist::parse(text::join(std::vector<std::string_view>(nodes.begin(), nodes.end()), ","));
+  auto hosts = Hostlist::from_names(nodes);
   if (!hosts) return hosts.error();
   auto map = TaskMap::from_nodes_of_ranks(node_of_rank, static_cast<std::uint32_t>(nodes.size()));
   if (!map) return map.error();
-  return Placement{std::move(*hosts), std::move(*map), Provenance::given, concat({"--hostfile ", options.hostfile})};
+  Placement placement{std::move(*hosts), std::move(*map), Provenance::given, "host file"};
+  if (options.tasks_per_node.empty()) return placement;
+  if (auto agrees = check_counts_of_hosts(options, placement); !agrees) return agrees.error();
+  return placement;
+}
+
+/// The rule as the caption says it: "cyclic", or "block, Slurm's default".
+std::string name_of(Distribution distribution, const std::string& asked) {
+  if (!asked.empty()) return asked;
+  const bool block = distribution.kind == Distribution::Kind::block;
+  return concat({block ? "block" : "cyclic", ", Slurm's default"});
 }
 
 Result<Placement> from_counts(const LayoutOptions& options, Hostlist hosts) {
@@ -93,35 +141,82 @@ Result<Placement> from_counts(const LayoutOptions& options, Hostlist hosts) {
   }
   auto map = TaskMap::from_tasks_per_node(*runs, *distribution);
   if (!map) return map.error();
-  return Placement{std::move(hosts), std::move(*map), Provenance::given,
-                   options.distribution.empty() ? "Slurm's default distribution" : options.distribution};
+  return Placement{std::move(hosts), std::move(*map), Provenance::given, name_of(*distribution, options.distribution)};
+}
+
+Result<Placement> one_component(const LayoutOptions& options) {
+  const int rules = static_cast<int>(!options.distribution.empty()) + static_cast<int>(!options.mapping.empty()) +
+                    static_cast<int>(!options.hostfile.empty());
+  if (rules > 1) return invalid("--distribution, --mapping and --hostfile exclude one another: give one of them");
+  if (!options.hostfile.empty()) return from_hostfile(options);
+  if (options.nodelist.empty()) return invalid("--nodelist LIST is missing: the step's nodes, such as 'node[1-4]'");
+  if (options.tasks_per_node.empty()) return invalid("--tasks-per-node SPEC is missing: such as 2 or '2(x3),1'");
+  auto hosts = read_nodelist(options.nodelist);
+  if (!hosts) return hosts.error();
+  return from_counts(options, std::move(*hosts));
+}
+
+/// "a : b" -> {"a", "b"}; blanks round a piece are dropped, and an empty piece means "not given here".
+std::vector<std::string> split_components(std::string_view text) {
+  std::vector<std::string> pieces;
+  for (;;) {
+    const auto colon = text.find(" : ");
+    pieces.emplace_back(text::trim(text.substr(0, colon)));
+    if (colon == std::string_view::npos) return pieces;
+    text.remove_prefix(colon + 3);
+  }
+}
+
+struct Field {
+  std::string LayoutOptions::*member;
+  std::string_view option;
+};
+
+constexpr std::array<Field, 5> fields = {{{&LayoutOptions::nodelist, "--nodelist"},
+                                          {&LayoutOptions::tasks_per_node, "--tasks-per-node"},
+                                          {&LayoutOptions::distribution, "--distribution"},
+                                          {&LayoutOptions::mapping, "--mapping"},
+                                          {&LayoutOptions::hostfile, "--hostfile"}}};
+
+/// The options of each component; a value without " : " counts for all of them.
+Result<std::vector<LayoutOptions>> components_of(const LayoutOptions& options) {
+  std::array<std::vector<std::string>, fields.size()> pieces;
+  std::size_t count = 1;
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    pieces[i] = split_components(options.*fields[i].member);
+    count = std::max(count, pieces[i].size());
+  }
+  if (count > most_components) return invalid("more than 128 components: Slurm takes no more");
+  std::vector<LayoutOptions> components(count);
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    if (pieces[i].size() != 1 && pieces[i].size() != count) {
+      return invalid(concat({fields[i].option, " describes ", text::count(pieces[i].size(), "component"),
+                             " but another option ", std::to_string(count), ": give one value for all, or one each"}));
+    }
+    for (std::size_t c = 0; c < count; ++c) components[c].*fields[i].member = pieces[i][pieces[i].size() == 1 ? 0 : c];
+  }
+  return components;
 }
 
 }  // namespace
 
 Result<Placement> make_placement(const LayoutOptions& options) {
-  if (!options.hostfile.empty()) return from_hostfile(options);
-  if (options.nodelist.empty()) return invalid("--nodelist LIST is missing: the step's nodes, such as 'node[1-4]'");
-  if (options.tasks_per_node.empty()) return invalid("--tasks-per-node SPEC is missing: such as 2 or '2(x3),1'");
-  auto hosts = Hostlist::parse(options.nodelist);
-  if (!hosts) return hosts.error();
-  return from_counts(options, std::move(*hosts));
-}
-
-Result<Placement> placement_of_this_step(const EnvironmentReader& environment) {
-  LayoutOptions options;
-  const std::pair<const char*, std::string*> facts[] = {{"SLURM_STEP_NODELIST", &options.nodelist},
-                                                        {"SLURM_STEP_TASKS_PER_NODE", &options.tasks_per_node}};
-  for (const auto& [name, target] : facts) {
-    auto value = environment(name);
-    if (!value) {
-      return Error{Errc::unavailable,
-                   concat({name, " is not set: give --nodelist and --tasks-per-node, or run this inside srun"})};
+  const auto components = components_of(options);
+  if (!components) return components.error();
+  if (components->size() == 1) return one_component(components->front());
+  Components step;
+  std::vector<std::string> sources;
+  for (const LayoutOptions& component : *components) {
+    const auto placement = one_component(component);
+    auto joined = placement ? step.join(placement->hosts, placement->map) : placement.error();
+    if (!joined) {
+      return Error{joined.error().code,
+                   concat({"component ", std::to_string(sources.size()), ": ", joined.error().message})};
     }
-    *target = std::move(*value);
+    sources.push_back(placement->source);
   }
-  options.distribution = environment("SLURM_DISTRIBUTION").value_or("");
-  return make_placement(options);
+  return std::move(step).placement(Provenance::given,
+                                   text::join(std::vector<std::string_view>(sources.begin(), sources.end()), " : "));
 }
 
 }  // namespace amldist::tools

@@ -3,13 +3,13 @@
 
 #include <string>
 
-#include "core/environment.hpp"
 #include "core/result.hpp"
 #include "placement/step_facts.hpp"
 
 namespace amldist::tools {
 
-/// The options that describe a layout; empty: not given.
+/// The options that describe a layout; empty: not given. In a heterogeneous step each holds the values of its
+/// components, separated by " : ", or one value for all of them.
 struct LayoutOptions {
   std::string nodelist;        ///< --nodelist LIST, Slurm's compressed form
   std::string tasks_per_node;  ///< --tasks-per-node SPEC, "2(x3),1"; one number means that many on every node
@@ -18,11 +18,8 @@ struct LayoutOptions {
   std::string hostfile;        ///< --hostfile FILE, one host per rank, as srun's SLURM_HOSTFILE
 };
 
-/// The placement that the options describe. Errors: invalid_argument or mismatch with the option's name; not_found for
-/// the file.
+/// The placement that the options describe, components joined as Slurm joins them. Errors: invalid_argument or mismatch
+/// with the option's name; not_found for the file.
 [[nodiscard]] Result<Placement> make_placement(const LayoutOptions& options);
-
-/// The placement of the running step, from the environment of one of its tasks. Errors: unavailable outside a step.
-[[nodiscard]] Result<Placement> placement_of_this_step(const EnvironmentReader& environment);
 
 }  // namespace amldist::tools

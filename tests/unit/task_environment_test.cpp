@@ -29,7 +29,8 @@ Variables task(const StepPlan& step, std::uint32_t rank, const Variables& inheri
 
 std::string stamp(const StepPlan& step) {
   return "12.3 kind=" + std::string(to_string(step.spec.kind)) +
-         " nodes=" + std::to_string(step.placement.map.nodes()) + " MASTER_ADDR=10.0.0.1 MASTER_PORT=20001";
+         " nodes=" + std::to_string(step.placement.map.nodes()) + " map=" + step.placement.map.to_string() +
+         " MASTER_ADDR=10.0.0.1 MASTER_PORT=20001";
 }
 
 TEST(TaskEnvironment, PytorchPerProcess) {
@@ -46,6 +47,26 @@ TEST(TaskEnvironment, PytorchPerProcess) {
                                       {"AZ_BATCH_MASTER_NODE", "10.0.0.1:20001"},
                                       {"AMLDIST_BACKEND", "gloo"},
                                       {"AMLDIST_STAMP", stamp(step)}}));
+}
+
+TEST(TaskEnvironment, TheStampLeavesAMapOutThatTheNodeListDoesNotExplain) {
+  Placement joined = placement("n[1-2]", {1, 0});
+  joined.in_node_order = false;  // a heterogeneous step
+  const StepPlan step = plan("pytorch", std::move(joined));
+  EXPECT_EQ(task(step, 0).at("AMLDIST_STAMP"), "12.3 kind=pytorch nodes=2 MASTER_ADDR=10.0.0.1 MASTER_PORT=20001");
+  std::vector<std::uint32_t> irregular;
+  for (std::uint32_t i = 0; i < 400; ++i) irregular.push_back(i % 7 == 0 ? 1 : i % 2);
+  EXPECT_EQ(task(plan("pytorch", placement("n[1-2]", irregular)), 0).at("AMLDIST_STAMP").find("map="),
+            std::string::npos);
+}
+
+TEST(TaskEnvironment, IsReadBackFromARunningTask) {
+  const StepPlan step = plan("pytorch,launch=per-node,backend=nccl", placement("n[1-2]", {0, 1}));
+  const Variables others = {{"PATH", "/bin"}, {"GLOO_SOCKET_IFNAME", "the-users-own"}, {"SLURM_NTASKS", "2"}};
+  Variables expected = task(step, 1, others);
+  const auto own = applied(own_variables(environment(expected)));
+  for (const auto& [name, value] : others) expected.erase(name);
+  EXPECT_EQ(own, expected);
 }
 
 TEST(TaskEnvironment, PytorchPerNode) {

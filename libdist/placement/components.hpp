@@ -1,0 +1,44 @@
+// Components of a heterogeneous step (srun A : B) joined to one step, as Slurm numbers its tasks.
+//
+//   node[1-2], 2 tasks each : node3, 1 task     ranks 0..3 on node1 and node2, rank 4 on node3
+//   node1, 2 tasks : node[1-2], 1 task each     ranks 0, 1 and 2 on node1, rank 3 on node2
+//
+// Ranks go on where the component before ended, and a host that several components use is one node: its tasks are
+// neighbours on the host, whichever component they come from.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/hostlist.hpp"
+#include "core/result.hpp"
+#include "placement/step_facts.hpp"
+#include "placement/task_map.hpp"
+
+namespace amldist {
+
+/// Gathers components in the order of their ranks.
+class Components {
+ public:
+  /// Adds a component: its hosts, and for each of its ranks the index of a host. Errors: mismatch for an index beyond
+  /// the hosts, limit for too many tasks or hosts; what was joined before is then of no use.
+  [[nodiscard]] Result<void> join(const Hostlist& hosts, std::span<const std::uint32_t> node_of_rank);
+  /// The same for a component that has a map.
+  [[nodiscard]] Result<void> join(const Hostlist& hosts, const TaskMap& map);
+
+  /// Tasks of all components so far.
+  [[nodiscard]] std::size_t tasks() const noexcept { return node_of_rank_.size(); }
+
+  /// The whole step: nodes in the order of first mention. Errors: mismatch if a host has no task or nothing was joined.
+  [[nodiscard]] Result<Placement> placement(Provenance provenance, std::string source) &&;
+
+ private:
+  std::unordered_map<std::string, std::uint32_t> index_;  // of a name in names_
+  std::vector<std::string> names_;
+  std::vector<std::uint32_t> node_of_rank_;
+};
+
+}  // namespace amldist
