@@ -68,4 +68,4 @@ def test_optional_is_warned_about(cluster):
         assert len(done.own_lines()) == 1 and "ask the administrator for 'required'" in done.own_lines()[0], str(done)
         assert not cluster.run("srun -N1 -n1 true").own_lines()
     finally:
-        assert cluster.devcluster("plugin", plugin).status == 0
+        assert cluster.devcluster("plugin", "--mode", "required", plugin).status == 0
