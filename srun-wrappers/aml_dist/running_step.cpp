@@ -125,7 +125,8 @@ Result<Placement> own_placement(const Stamp& stamp, const EnvironmentReader& env
                  "the layout of a heterogeneous or very irregular step is not in the environment of its tasks"};
   }
   std::vector<std::uint32_t> ranks;
-  for (const std::string_view rank : text::split(environment("SLURM_GTIDS").value_or(""), ',')) {
+  const std::string ranks_text = environment("SLURM_GTIDS").value_or("");
+  for (const std::string_view rank : text::split(ranks_text, ',')) {
     const auto number = text::to_number(rank, most_tasks);
     if (!number) return Error{Errc::unavailable, "SLURM_GTIDS is not set"};
     ranks.push_back(static_cast<std::uint32_t>(*number));

@@ -66,7 +66,8 @@ def random_roles(rng: random.Random, size: int) -> tuple[tuple[tuple[str, int], 
     workers = left + 1
     if rng.random() < 0.5:
         keys.append(f"worker_count={workers}")
-    return (("chief", counts["chief"]), ("worker", workers), ("ps", counts["ps"]), ("evaluator", counts["evaluator"])), keys
+    counts["worker"] = workers
+    return tuple((role, counts[role]) for role in ("chief", "worker", "ps", "evaluator")), keys
 
 
 def check_step(tasks: list[dict], host_of_rank: list[str], option: Option) -> None:

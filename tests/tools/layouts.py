@@ -119,7 +119,7 @@ def by_mapping(rng: random.Random, nodelist: str, hosts: list[str]) -> Component
         first = rng.randrange(len(hosts))
         triples.append((first, rng.randint(1, len(hosts) - first), rng.randint(1, 3)))
     rng.shuffle(triples)
-    once = [hosts[node] for first, nodes, tasks in triples for node in range(first, first + nodes) for _ in range(tasks)]
+    once = [host for first, nodes, tasks in triples for host in hosts[first:first + nodes] for _ in range(tasks)]
     ranks = once * rng.randint(1, 3)
     text = "(vector," + ",".join(f"({first},{nodes},{tasks})" for first, nodes, tasks in triples) + ")"
     counts = [ranks.count(host) for host in hosts]

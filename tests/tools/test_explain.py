@@ -17,7 +17,7 @@ USAGE, REFUSED = 2, 1
     (USAGE, "'[' without ']'", ["--nodelist", "n[1-2", "--tasks-per-node", "1"]),
     (USAGE, "'n1' twice", ["--nodelist", "n1,n[1-2]", "--tasks-per-node", "1"]),
     (USAGE, "did you mean 'pytorch'", ["--aml-dist", "pytroch", "--nodelist", "n1", "--tasks-per-node", "1"]),
-    (USAGE, "exclude one another", ["--nodelist", "n1", "--tasks-per-node", "1", "-m", "block", "--mapping", "(vector,(0,1,1))"]),
+    (USAGE, "exclude one another", ["--nodelist", "n1", "--tasks-per-node", "1", "-m", "block", "--hostfile", "x"]),
     (USAGE, "needs --hostfile", ["--nodelist", "n1", "--tasks-per-node", "1", "-m", "arbitrary"]),
     (USAGE, "--task 4 does not exist", ["--nodelist", "n[1-2]", "--tasks-per-node", "2", "--task", "4"]),
     (USAGE, "give one value for all", ["--nodelist", "a : b : c", "--tasks-per-node", "1 : 2"]),
@@ -62,8 +62,8 @@ def texts_of(path) -> list[str]:
 
 def test_the_picture_shows_every_task(tool, tmp_path):
     picture = tmp_path / "layout.svg"
-    done = tool.run("explain", "--aml-dist", "pytorch,master_port=4321", "--nodelist", "b : a", "--tasks-per-node", "2 : 3",
-                    "--svg", str(picture))
+    done = tool.run("explain", "--aml-dist", "pytorch,master_port=4321", "--nodelist", "b : a", "--tasks-per-node",
+                    "2 : 3", "--svg", str(picture))
     assert done.returncode == 0 and "RANK" in done.stdout
     texts = texts_of(picture)
     assert [text for text in texts if text in ("a", "b")] == ["b", "a"]

@@ -28,5 +28,5 @@ def test_explain_agrees_with_the_oracle(tool, tmp_path, batch):
         heterogeneous += len(layout.components) > 1
         shared += len(layout.components) > 1 and len(set(layout.host_of_rank)) < sum(
             len(set(part.host_of_rank)) for part in layout.components)
-    print(f"seed {SEED}-{batch}: {IN_BATCH} layouts, {tasks} tasks, {heterogeneous} heterogeneous, {shared} with shared nodes")
+    print(f"seed {SEED}-{batch}: {IN_BATCH} layouts, {tasks} tasks, {heterogeneous} heterogeneous, {shared} sharing nodes")
     assert shared > 0, "the generator must reach components that share nodes"
