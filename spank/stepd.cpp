@@ -1,5 +1,6 @@
 // slurmstepd, and the task that it forks.
 #include <algorithm>
+#include <ctime>
 
 #include "core/text.hpp"
 #include "frameworks/advice.hpp"
@@ -177,6 +178,9 @@ void finish_task(Session& session, const Handle& handle) {
   const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");
   const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
   if (!job_id || !step_id) return;
+  // The sentence that says why is still on its way to srun, which hears no more once its step is being ended.
+  constexpr timespec time_to_be_heard = {0, 500'000'000};
+  static_cast<void>(::nanosleep(&time_to_be_heard, nullptr));
   // Tasks on this node never started; without this the others would wait for them to the end of their time limit.
   static_cast<void>(end_step(*job_id, *step_id));
 }

@@ -18,6 +18,7 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fault.h"
@@ -80,6 +81,13 @@ int stat(const char* restrict path, struct stat* restrict status) {
 int unlink(const char* path) {
   char buffer[LONGEST_PATH];
   return unlinkat(AT_FDCWD, place_of(path, buffer), 0);
+}
+
+/* The plugin waits for its sentence to be heard before it ends a step; here nobody listens. */
+int nanosleep(const struct timespec* wanted, struct timespec* left) {
+  (void)wanted;
+  (void)left;
+  return 0;
 }
 
 int bind(int descriptor, const struct sockaddr* address, socklen_t length) {
