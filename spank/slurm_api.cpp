@@ -45,11 +45,14 @@ struct LayoutDeleter {
 };
 using Layout = std::unique_ptr<slurm_step_layout_t, LayoutDeleter>;
 
-/// slurm_kill_job_step takes two numbers up to 24.11 and a step id later; the header at hand says which.
+/// slurm_kill_job_step takes two numbers, from 23.11 on with flags, and from 25.11 on a step id; the header at hand says
+/// which.
 template <typename Kill>
 int kill_step(Kill* kill, std::uint32_t job_id, std::uint32_t step_id) {
   if constexpr (std::is_invocable_v<Kill, std::uint32_t, std::uint32_t, std::uint16_t>) {
     return kill(job_id, step_id, SIGKILL);
+  } else if constexpr (std::is_invocable_v<Kill, std::uint32_t, std::uint32_t, std::uint16_t, std::uint16_t>) {
+    return kill(job_id, step_id, SIGKILL, 0);
   } else {
     slurm_step_id_t id = {};
     id.job_id = job_id;
