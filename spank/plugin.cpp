@@ -136,8 +136,11 @@ int slurm_spank_init_post_opt(spank_t spank, int /*argc*/, char** /*argv*/) {
   const spank_context_t context = spank_context();
   if (context == S_CTX_REMOTE) return amldist::spank::plan_in_slurmstepd(spank);
   if (context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR) return 0;
-  return guarded(amldist::spank::refused,
-                 [](Session& state) { return amldist::spank::refuse_user(amldist::spank::check_option(state)); });
+  return guarded(amldist::spank::refused, [context](Session& state) {
+    const int status = amldist::spank::refuse_user(amldist::spank::check_option(state));
+    if (status == 0 && context == S_CTX_LOCAL) amldist::spank::open_reports(state);
+    return status;
+  });
 }
 
 int slurm_spank_local_user_init(spank_t spank, int /*argc*/, char** /*argv*/) {
@@ -152,9 +155,9 @@ int slurm_spank_task_init(spank_t spank, int /*argc*/, char** /*argv*/) {
   });
 }
 
-int slurm_spank_task_exit(spank_t /*spank*/, int /*argc*/, char** /*argv*/) {
-  return guarded(0, [](Session& state) {
-    amldist::spank::finish_task(state);
+int slurm_spank_task_exit(spank_t spank, int /*argc*/, char** /*argv*/) {
+  return guarded(0, [spank](Session& state) {
+    amldist::spank::finish_task(state, Handle(spank));
     return 0;
   });
 }

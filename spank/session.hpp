@@ -1,6 +1,8 @@
 // What one process that loaded the plugin knows: srun, sbatch, salloc, slurmd or slurmstepd.
 #pragma once
 
+#include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +13,8 @@
 #include "core/spec.hpp"
 #include "frameworks/task_environment.hpp"
 #include "rendezvous/port_claim.hpp"
+#include "spank/failure_listener.hpp"
+#include "spank/failure_sender.hpp"
 
 namespace amldist::spank {
 
@@ -31,6 +35,9 @@ struct Session {
   std::uint32_t job_id = 0;
   std::uint32_t step_id = 0;
   bool step_ended = false;
+  std::optional<ReportTarget> reports;          ///< slurmstepd: where failures are told
+  std::chrono::steady_clock::time_point start;  ///< slurmstepd: when the step came to this node
+  std::unique_ptr<FailureListener> listener;    ///< srun: where failures are heard
 
   /// The parsed option; kind none when it was not given.
   [[nodiscard]] Result<Spec> spec() const;

@@ -1,5 +1,6 @@
 // slurmstepd, and the task that it forks.
 #include <algorithm>
+#include <chrono>
 
 #include "core/text.hpp"
 #include "rendezvous/launch_record.hpp"
@@ -66,6 +67,8 @@ Result<void> plan_and_claim(Session& session, const Handle& handle) {
   if (spec->kind == Kind::none) return {};
   const auto items = read_items(handle);
   if (!items) return items.error();
+  session.reports = read_report_target(handle.environment());
+  session.start = std::chrono::steady_clock::now();
   session.job_id = items->job_id;
   session.step_id = items->step_id;
   auto plan = make_plan(*spec, session.policy, *items, handle.environment(), session.notes);
@@ -101,6 +104,7 @@ Result<void> write_environment(const Session& session, const Handle& handle, std
   auto patch = task_environment(*session.plan, rank, handle.environment());
   if (!patch) return patch.error();
   patch->unset(launch_record_variable);
+  patch->unset(report_variable);
   return handle.apply(*patch);
 }
 
@@ -113,6 +117,40 @@ Result<void> equip_task(const Session& session, const Handle& handle) {
     for (const std::string& note : session.notes) tell_step(note);
   }
   return write_environment(session, handle, *rank);
+}
+
+/// The rank of a task that has ended, from slurmstepd itself. In a heterogeneous step only SLURM_PROCID counts over all
+/// components; Slurm sets it for the ended task (for TaskEpilog) before it calls us.
+std::optional<std::uint32_t> rank_of_ended_task(const Session& session, const Handle& handle) {
+  const std::uint32_t size = session.plan->placement.map.size();
+  if (session.whole_step) {
+    const auto rank = handle.number(S_TASK_GLOBAL_ID, "S_TASK_GLOBAL_ID");
+    return rank && *rank < size ? std::optional(*rank) : std::nullopt;
+  }
+  const auto procid = text::to_number(handle.variable("SLURM_PROCID").value_or(""), size - 1);
+  return procid ? std::optional(static_cast<std::uint32_t>(*procid)) : std::nullopt;
+}
+
+/// What srun is to hear when a task has ended: that it failed; or that this node refused the step, and that the deaths
+/// which follow are no failures.
+std::optional<FailureReport> report_of_end(const Session& session, const Handle& handle) {
+  const auto status = handle.number(S_TASK_EXIT_STATUS, "S_TASK_EXIT_STATUS");
+  if (!status || !is_failure(*status)) return std::nullopt;
+  FailureReport report;
+  report.wait_status = *status;
+  report.elapsed_ms = static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - session.start).count());
+  if (session.failure) {
+    report.kind = FailureReport::Kind::refused;
+    report.host = handle.variable("SLURMD_NODENAME").value_or("unknown");
+    return report;
+  }
+  const auto rank = session.plan ? rank_of_ended_task(session, handle) : std::nullopt;
+  if (!rank) return std::nullopt;
+  report.rank = *rank;
+  report.local_rank = session.plan->placement.map.local_rank_of(*rank);
+  report.host = session.plan->placement.host_of(*rank);
+  return report;
 }
 
 }  // namespace
@@ -131,7 +169,10 @@ Result<void> start_task(const Session& session, const Handle& handle) {
   return equipped;
 }
 
-void finish_task(Session& session) noexcept {
+void finish_task(Session& session, const Handle& handle) {
+  if (session.reports) {
+    if (const auto report = report_of_end(session, handle)) send_report(*session.reports, *report);
+  }
   if (!session.failure || session.step_ended) return;
   session.step_ended = true;
   // Its tasks on this node never started; without this the others would wait for them to the end of their time limit.
