@@ -156,8 +156,10 @@ int slurm_spank_init_post_opt(spank_t spank, int /*argc*/, char** /*argv*/) {
   const spank_context_t context = spank_context();
   if (context == S_CTX_REMOTE) return amldist::spank::plan_in_slurmstepd(spank);
   if (context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR) return 0;
-  const int status = guarded(amldist::spank::refused, [](Session& state) {
-    return amldist::spank::refuse_user(amldist::spank::check_option(state));
+  const int status = guarded(amldist::spank::refused, [context](Session& state) {
+    const int checked = amldist::spank::refuse_user(amldist::spank::check_option(state));
+    if (checked == 0 && context == S_CTX_LOCAL) amldist::spank::open_reports(state);
+    return checked;
   });
   return amldist::spank::refuse_if_broken() != 0 ? amldist::spank::refused : status;
 }
