@@ -1,0 +1,72 @@
+#include "bystanders.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "journal.h"
+#include "sanitizers.h"
+
+static long count_threads(void) {
+  if (HOST_IS_SANITIZED) return 1; /* the sanitizer may have one of its own, and start it anew in a fork */
+  long threads = 0;
+  char line[128];
+  FILE* const status = fopen("/proc/self/status", "r");
+  if (status == NULL) return 0;
+  while (fgets(line, sizeof line, status) != NULL) {
+    if (sscanf(line, "Threads: %ld", &threads) == 1) break;
+  }
+  fclose(status);
+  return threads;
+}
+
+static bool is_open(int descriptor) { return fcntl(descriptor, F_GETFD) >= 0; }
+
+void bystanders_note(struct bystanders* bystanders) {
+  memset(bystanders, 0, sizeof *bystanders);
+  for (int i = 0; i < WATCHED_DESCRIPTORS; ++i) bystanders->open[i] = is_open(i);
+  for (int i = 1; i < WATCHED_SIGNALS; ++i) sigaction(i, NULL, &bystanders->action[i]);
+  sigprocmask(SIG_SETMASK, NULL, &bystanders->mask);
+  bystanders->creation_mask = umask(0);
+  umask(bystanders->creation_mask);
+  bystanders->threads = count_threads();
+  bystanders->uid = geteuid();
+  bystanders->gid = getegid();
+  if (getcwd(bystanders->directory, sizeof bystanders->directory) == NULL) bystanders->directory[0] = '\0';
+}
+
+void bystanders_check_during(const struct bystanders* before) {
+  static struct bystanders now;
+  bystanders_note(&now);
+  for (int i = 0; i < WATCHED_DESCRIPTORS; ++i) {
+    CHECK(now.open[i] || !before->open[i], "descriptor %d was closed", i);
+  }
+  for (int i = 1; i < WATCHED_SIGNALS; ++i) {
+    CHECK(now.action[i].sa_handler == before->action[i].sa_handler, "signal %d has another handler", i);
+  }
+  for (int i = 1; i < WATCHED_SIGNALS; ++i) {
+    CHECK(sigismember(&now.mask, i) == sigismember(&before->mask, i), "signal %d is blocked or unblocked", i);
+  }
+  CHECK(now.creation_mask == before->creation_mask, "the umask is %o", (unsigned)now.creation_mask);
+  CHECK(now.threads == before->threads, "%ld threads instead of %ld", now.threads, before->threads);
+  CHECK(now.uid == before->uid && now.gid == before->gid, "the process has become %u:%u", now.uid, now.gid);
+  CHECK(strcmp(now.directory, before->directory) == 0, "the working directory is %s", now.directory);
+}
+
+void bystanders_check_after(const struct bystanders* before) {
+  bystanders_check_during(before);
+  for (int i = 0; i < WATCHED_DESCRIPTORS; ++i) {
+    CHECK(before->open[i] || !is_open(i), "descriptor %d was left open", i);
+  }
+}
+
+void bystanders_check_task(const struct bystanders* before) {
+  bystanders_check_during(before);
+  for (int i = 0; i < WATCHED_DESCRIPTORS; ++i) {
+    const int flags = fcntl(i, F_GETFD);
+    CHECK(before->open[i] || flags < 0 || (flags & FD_CLOEXEC) != 0, "descriptor %d reaches the user's program", i);
+  }
+}

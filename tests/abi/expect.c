@@ -1,0 +1,138 @@
+#include "expect.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "journal.h"
+#include "text.h"
+
+enum { LONGEST_SENTENCE = 600 };
+
+static const struct seat usual_seats[] = {{0, 0, 0, 2, 0}, {0, 1, 1, 2, 0}, {1, 0, 2, 2, 1}, {1, 1, 3, 2, 1}};
+const struct seating usual_seating = {usual_seats, 4, 2, 2, "10.11.0.1", "(vector,(0,2,2))"};
+const struct step usual_step = {.ranks = "0,1/2,3", .nodelist = "n[1-2]", .option = "pytorch"};
+
+void expect_sentences(const char* said, size_t count) {
+  static const char start[] = "aml-dist: ";
+  CHECK(text_lines(said) == count, "%zu lines instead of %zu: %s", text_lines(said), count, said);
+  for (const char* line = said; *line != '\0';) {
+    const size_t length = strcspn(line, "\n");
+    CHECK(strncmp(line, start, sizeof start - 1) == 0, "a line does not begin with '%s': %s", start, line);
+    CHECK(length > sizeof start + 10, "a line says too little: %s", line);
+    CHECK(length < LONGEST_SENTENCE, "a line of %zu bytes: %s", length, line);
+    CHECK(line[length] == '\n', "the last line lacks its newline: %s", line);
+    bool plain = true;
+    for (size_t i = 0; i < length; ++i) plain = plain && line[i] >= 0x20 && line[i] < 0x7f;
+    CHECK(plain, "control characters or raw bytes in: %s", line);
+    line += length + (line[length] == '\n' ? 1 : 0);
+  }
+}
+
+void expect_nothing(const struct run* run) {
+  CHECK(!run->srun.refused, "srun refuses: %s", run->srun.said);
+  CHECK(*run->srun.said == '\0', "srun says: %s", run->srun.said);
+  CHECK(*run->srun.out == '\0', "srun prints: %s", run->srun.out);
+  CHECK(*run->srun.changes == '\0', "srun's environment changes: %s", run->srun.changes);
+  for (uint32_t i = 0; i < run->nodes; ++i) {
+    const struct node* const node = &run->node[i];
+    CHECK(*node->said == '\0', "node %u says: %s", i, node->said);
+    CHECK(node->kills == 0, "node %u ends the step", i);
+    for (uint32_t local = 0; local < node->tasks; ++local) expect_changes(&node->task[local], "");
+  }
+}
+
+void expect_srun_refuses(const struct submission* srun) {
+  CHECK(!srun->unknown_option, "the option is not registered");
+  CHECK(srun->refused, "srun launches what it should refuse");
+  if (srun->refused) expect_sentences(srun->said, 1);
+  CHECK(*srun->out == '\0', "on standard output: %s", srun->out);
+  CHECK(environment_get(&srun->environment, "SLURM_AMLDIST_LAUNCH") == NULL, "a refused step has a launch record");
+}
+
+void expect_node_refuses(const struct node* node) {
+  for (uint32_t local = 0; local < node->tasks; ++local) {
+    CHECK(node->task[local].status == -1, "local task %u starts (%d)", local, node->task[local].status);
+  }
+  expect_sentences(node->said, 1);
+  CHECK(node->kills <= 1, "the step is ended %zu times", node->kills);
+}
+
+void expect_refused(const struct run* run) {
+  if (run->srun.refused) {
+    expect_srun_refuses(&run->srun);
+    return;
+  }
+  for (uint32_t node = 0; node < run->nodes; ++node) expect_node_refuses(&run->node[node]);
+}
+
+void expect_changes(const struct task* task, const char* changes) {
+  char* const expected = text_format("%s", changes);
+  text_sort_lines(expected);
+  char* const is = environment_changes(&task->before, &task->environment);
+  CHECK(task->status == 0, "the task does not start (%d)", task->status);
+  CHECK(task->status != 0 || strcmp(is, expected) == 0, "the environment changes by\n%s\ninstead of\n%s\n", is,
+        expected);
+  free(is);
+  free(expected);
+}
+
+const struct seat* seat_of(const struct seating* seating, uint32_t node, uint32_t local) {
+  for (uint32_t i = 0; i < seating->tasks; ++i) {
+    if (seating->seats[i].node == node && seating->seats[i].local == local) return &seating->seats[i];
+  }
+  abort();
+}
+
+static char* numbers_of(const struct seating* seating, const struct seat* seat) {
+  return text_format(
+      "GROUP_RANK=%u\nGROUP_WORLD_SIZE=%u\nLOCAL_RANK=%u\nLOCAL_WORLD_SIZE=%u\nNODE_RANK=%u\nRANK=%u\nWORLD_SIZE=%u\n",
+      seat->node_rank, seating->nodes, seat->local, seat->local_size, seat->node_rank, seat->rank, seating->tasks);
+}
+
+void expect_pytorch_task(const struct task* task, const struct seating* seating, const struct seat* seat) {
+  char* expected = numbers_of(seating, seat);
+  expected =
+      text_append(expected,
+                  "AMLDIST_STAMP=4242.0 kind=pytorch nodes=%u map=%s MASTER_ADDR=%s MASTER_PORT=" MASTER_PORT_OF_STEP
+                  "\n"
+                  "AZ_BATCH_MASTER_NODE=%s:" MASTER_PORT_OF_STEP
+                  "\n"
+                  "MASTER_ADDR=%s\n"
+                  "MASTER_PORT=" MASTER_PORT_OF_STEP "\n",
+                  seating->nodes, seating->map, seating->master, seating->master, seating->master);
+  if (environment_get(&task->before, "SLURM_AMLDIST_LAUNCH") != NULL) {
+    expected = text_append(expected, "-SLURM_AMLDIST_LAUNCH\n");
+  }
+  if (seating->tasks_per_node != 0) {
+    expected = text_append(expected, "SLURM_NTASKS_PER_NODE=%u\n", seating->tasks_per_node);
+  }
+  expect_changes(task, expected);
+  free(expected);
+}
+
+void expect_pytorch_node(const struct node* node, const struct seating* seating, uint32_t index) {
+  CHECK(*node->said == '\0', "node %u says: %s", index, node->said);
+  CHECK(node->kills == 0, "node %u ends the step", index);
+  for (uint32_t local = 0; local < node->tasks; ++local) {
+    expect_pytorch_task(&node->task[local], seating, seat_of(seating, index, local));
+  }
+}
+
+void expect_pytorch(const struct run* run, const struct seating* seating) {
+  CHECK(!run->srun.refused, "srun refuses: %s", run->srun.said);
+  CHECK(*run->srun.said == '\0', "srun says: %s", run->srun.said);
+  CHECK(*run->srun.out == '\0', "srun prints: %s", run->srun.out);
+  for (uint32_t node = 0; node < run->nodes; ++node) expect_pytorch_node(&run->node[node], seating, node);
+}
+
+bool has_right_numbers(const struct task* task, const struct seating* seating, const struct seat* seat) {
+  char* const numbers = numbers_of(seating, seat);
+  bool right = true;
+  for (char *rest = NULL, *line = strtok_r(numbers, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+    const char* const value = environment_get(&task->environment, line);
+    right = right && value != NULL && strcmp(value, strchr(line, '=') + 1) == 0;
+  }
+  free(numbers);
+  return right;
+}

@@ -1,0 +1,209 @@
+/* This executable's open(), bind(), gethostname() and the like come before libc's for the plugin. */
+#undef _FORTIFY_SOURCE /* its inline open() could not be replaced */
+#undef _GNU_SOURCE     /* its bind() takes a union that is not ISO C */
+#define _DEFAULT_SOURCE
+
+#include "fake_machine.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fault.h"
+#include "journal.h"
+#include "step.h"
+#include "text.h"
+
+enum { LONGEST_PATH = 4096 };
+
+uint16_t machine_busy_port;
+
+static char folder_of_run[] = "/tmp/abi_host.XXXXXX";
+static const char leases[] = "aml-dist/ports";
+static char host_name[64] = "login";
+
+/* Files that every machine has: what this one says instead. */
+static const struct {
+  const char* path;
+  const char* name;
+} own_files[] = {{"/etc/hosts", "hosts"},
+                 {"/proc/sys/net/ipv4/ip_local_port_range", "port_range"},
+                 {"/proc/sys/net/ipv4/ip_local_reserved_ports", "reserved_ports"},
+                 {"/proc/self/cmdline", "cmdline"}};
+enum { OWN_FILES = sizeof own_files / sizeof *own_files };
+
+/* Where a path really is. */
+static const char* place_of(const char* path, char* buffer) {
+  static const char run[] = "/run/";
+  const char* name = strncmp(path, run, sizeof run - 1) == 0 ? path + sizeof run - 1 : NULL;
+  for (size_t i = 0; i < OWN_FILES; ++i) {
+    if (strcmp(path, own_files[i].path) == 0) name = own_files[i].name;
+  }
+  if (name == NULL) return path;
+  snprintf(buffer, LONGEST_PATH, "%s/%s", folder_of_run, name);
+  return buffer;
+}
+
+int open(const char* path, int flags, ...) {
+  mode_t mode = 0;
+  if ((flags & O_CREAT) != 0) {
+    va_list arguments;
+    va_start(arguments, flags);
+    mode = (mode_t)va_arg(arguments, int);
+    va_end(arguments);
+  }
+  char buffer[LONGEST_PATH];
+  return openat(AT_FDCWD, place_of(path, buffer), flags, mode);
+}
+
+int mkdir(const char* path, mode_t mode) {
+  char buffer[LONGEST_PATH];
+  return mkdirat(AT_FDCWD, place_of(path, buffer), mode);
+}
+
+int stat(const char* restrict path, struct stat* restrict status) {
+  char buffer[LONGEST_PATH];
+  return fstatat(AT_FDCWD, place_of(path, buffer), status, 0);
+}
+
+int unlink(const char* path) {
+  char buffer[LONGEST_PATH];
+  return unlinkat(AT_FDCWD, place_of(path, buffer), 0);
+}
+
+int bind(int descriptor, const struct sockaddr* address, socklen_t length) {
+  (void)descriptor;
+  (void)length;
+  struct sockaddr_in in;
+  memcpy(&in, address, sizeof in); /* the port of an IPv6 address is in the same place */
+  const bool known = address->sa_family == AF_INET || address->sa_family == AF_INET6;
+  CHECK(known, "violation: bind() to a family that this host does not know");
+  if (!known || machine_busy_port == 0 || ntohs(in.sin_port) != machine_busy_port) return 0;
+  errno = EADDRINUSE;
+  return -1;
+}
+
+int listen(int descriptor, int backlog) {
+  (void)descriptor;
+  (void)backlog;
+  return 0;
+}
+
+int gethostname(char* name, size_t size) {
+  snprintf(name, size, "%s", host_name);
+  return 0;
+}
+
+static struct sockaddr_in own_address(void) {
+  char text[INET_ADDRSTRLEN + 16];
+  struct sockaddr_in address = {.sin_family = AF_INET};
+  node_address(text, sizeof text, host_name);
+  if (inet_pton(AF_INET, text, &address.sin_addr) != 1) abort();
+  return address;
+}
+
+/* Every peer is reached over the one interface that is not loopback. */
+int connect(int descriptor, const struct sockaddr* address, socklen_t length) {
+  (void)descriptor;
+  (void)address;
+  (void)length;
+  return 0;
+}
+
+int getsockname(int descriptor, struct sockaddr* restrict address, socklen_t* restrict length) {
+  (void)descriptor;
+  const struct sockaddr_in own = own_address();
+  memcpy(address, &own, *length < sizeof own ? *length : sizeof own);
+  *length = sizeof own;
+  return 0;
+}
+
+int getifaddrs(struct ifaddrs** all) {
+  static struct sockaddr_in addresses[2];
+  static struct ifaddrs interfaces[2];
+  addresses[0] = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  addresses[1] = own_address();
+  interfaces[0] = (struct ifaddrs){.ifa_next = &interfaces[1], .ifa_name = "lo"};
+  interfaces[1] = (struct ifaddrs){.ifa_name = "ib0"};
+  for (size_t i = 0; i < 2; ++i) interfaces[i].ifa_addr = (struct sockaddr*)&addresses[i];
+  *all = interfaces;
+  return 0;
+}
+
+void freeifaddrs(struct ifaddrs* all) { (void)all; }
+
+/* ------------------------------------------------------------------------------------------------------ for scenarios
+ */
+
+void machine_is(const char* name) { snprintf(host_name, sizeof host_name, "%s", name); }
+
+void machine_says(const char* path, const char* content) {
+  const int paused = fault_pause();
+  const int file = open(path, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600);
+  const size_t length = strlen(content);
+  if (file < 0 || write(file, content, length) != (ssize_t)length) abort();
+  close(file);
+  fault_resume(paused);
+}
+
+void machine_open(void) {
+  if (mkdtemp(folder_of_run) == NULL) abort();
+  machine_says("/etc/hosts", USUAL_HOSTS);
+  machine_says("/proc/sys/net/ipv4/ip_local_port_range", "32768\t60999\n");
+  machine_says("/proc/sys/net/ipv4/ip_local_reserved_ports", "\n");
+  machine_says("/proc/self/cmdline", "srun");
+}
+
+static DIR* open_leases(void) {
+  char* const path = text_format("%s/%s", folder_of_run, leases);
+  DIR* const folder = opendir(path);
+  free(path);
+  return folder;
+}
+
+size_t machine_leases(void) {
+  size_t files = 0;
+  DIR* const folder = open_leases();
+  for (const struct dirent* entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+    if (entry->d_name[0] != '.') ++files;
+  }
+  if (folder != NULL) closedir(folder);
+  return files;
+}
+
+void machine_close(void) {
+  DIR* const folder = open_leases();
+  for (const struct dirent* entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+    if (entry->d_name[0] != '.') unlinkat(dirfd(folder), entry->d_name, 0);
+  }
+  if (folder != NULL) closedir(folder);
+  static const char* const folders[] = {"/run/aml-dist/ports", "/run/aml-dist"};
+  char buffer[LONGEST_PATH];
+  for (size_t i = 0; i < sizeof folders / sizeof *folders; ++i) rmdir(place_of(folders[i], buffer));
+  for (size_t i = 0; i < OWN_FILES; ++i) unlink(own_files[i].path);
+  unlink("/run/plugstack.conf");
+  rmdir(folder_of_run);
+}
+
+int machine_hold_lease(uint16_t port) {
+  struct stat space;
+  if (stat("/proc/self/ns/net", &space) != 0) abort();
+  mkdir("/run/aml-dist", 0755);
+  mkdir("/run/aml-dist/ports", 0700);
+  char* const path = text_format("/run/aml-dist/ports/%u.%lu", port, (unsigned long)space.st_ino);
+  const int file = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+  if (file < 0 || flock(file, LOCK_EX | LOCK_NB) != 0) abort();
+  free(path);
+  return file;
+}

@@ -1,0 +1,9 @@
+/* The step that slurmctld knows about. */
+#ifndef AMLDIST_TESTS_ABI_FAKE_SLURM_H
+#define AMLDIST_TESTS_ABI_FAKE_SLURM_H
+
+#include "step.h"
+
+extern const struct step* fake_step;
+
+#endif

@@ -1,0 +1,64 @@
+#include "fault.h"
+
+#include <errno.h>
+#include <stddef.h>
+
+#include "journal.h"
+#include "sanitizers.h"
+
+static struct fault_order current = {NO_FAULT, 0, ANY_CALLBACK, ANY_TASK};
+static unsigned calls;
+static int running_callback = ANY_CALLBACK;
+static int running_task = ANY_TASK;
+static int in_plugin;
+
+void fault_order(struct fault_order order) {
+  current = order;
+  calls = 0;
+}
+
+void fault_cancel(void) { current.kind = NO_FAULT; }
+
+bool fault_is_met(enum fault kind) {
+  if (kind != current.kind || running_callback == ANY_CALLBACK) return false;
+  if (current.callback != ANY_CALLBACK && current.callback != running_callback) return false;
+  if (current.task != ANY_TASK && current.task != running_task) return false;
+  if (++calls != current.call) return false;
+  ++journal->faults;
+  return true;
+}
+
+void fault_enter_callback(int callback, int task) {
+  running_callback = callback;
+  running_task = task;
+  in_plugin = 1;
+}
+
+void fault_leave_callback(void) {
+  in_plugin = 0;
+  running_callback = ANY_CALLBACK;
+  running_task = ANY_TASK;
+}
+
+int fault_pause(void) {
+  const int paused = in_plugin;
+  in_plugin = 0;
+  return paused;
+}
+
+void fault_resume(int paused) { in_plugin = paused; }
+
+#if !HOST_IS_SANITIZED && defined(__GLIBC__)
+/* The executable's malloc comes before libc's for everything in the process, so the plugin's operator new gets this
+ * one. The rest of the family stays glibc's, which owns the memory. */
+void* __libc_malloc(size_t size);
+void* malloc(size_t size);
+
+void* malloc(size_t size) {
+  if (in_plugin && fault_is_met(FAULT_MALLOC)) {
+    errno = ENOMEM;
+    return NULL;
+  }
+  return __libc_malloc(size);
+}
+#endif

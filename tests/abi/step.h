@@ -1,0 +1,68 @@
+/* A step of a job as a scenario describes it, and what Slurm makes of it. */
+#ifndef AMLDIST_TESTS_ABI_STEP_H
+#define AMLDIST_TESTS_ABI_STEP_H
+
+#include <stdint.h>
+
+#include "environment.h"
+
+enum { MOST_NODES = 8, MOST_LOCAL_TASKS = 16 };
+
+/* Ways in which slurmctld's answer can be wrong. */
+enum layout_defect {
+  GOOD_LAYOUT,
+  NO_LAYOUT,
+  NO_NODE_LIST,
+  NO_TASK_IDS,
+  NO_TASK_COUNTS,
+  WRONG_NODE_COUNT,
+  HOSTILE_NODE_LIST,
+  RANK_TOO_HIGH,
+  RANK_TWICE,
+  RANK_MISSING,
+  NO_NODES,
+  LAYOUT_DEFECTS
+};
+
+struct step {
+  const char* ranks;    /* of every node: "0,1/2,3"; the nodes are called n1, n2, ... */
+  const char* nodelist; /* Slurm's short form of their names */
+  const char* distribution;
+  const char* option; /* on srun's command line; NULL: not given */
+
+  uint32_t job_id;  /* 0: 4242 */
+  uint32_t step_id; /* 0 */
+
+  const char* const* user_environment; /* "NAME=VALUE", NULL at the end: what the user's shell exports */
+  const char* const* arguments;        /* of the plugin in plugstack.conf, NULL at the end */
+  const char* node_variables;          /* "NAME=VALUE" lines that slurmd adds on every node */
+
+  enum layout_defect layout_defect;
+  const char* launch_record;    /* replaces what srun sent: the user's environment is not to be trusted */
+  int without_launch_record;    /* or removes it */
+  const char* hostile_nodelist; /* the same for SLURM_STEP_NODELIST */
+  const char* names_of_nodes;   /* what the name service knows: "n1=10.11.0.1", separated by blanks */
+};
+
+/* Where its tasks are. */
+struct layout {
+  uint32_t nodes;
+  uint32_t tasks;
+  uint32_t count[MOST_NODES];
+  uint32_t rank[MOST_NODES][MOST_LOCAL_TASKS];
+};
+
+struct layout layout_of(const struct step* step);
+uint32_t job_of(const struct step* step);
+
+/* 10.11.0.K for node nK, the NodeAddr of slurm.conf. */
+void node_address(char* buffer, unsigned size, const char* node);
+
+/* srun's environment: a user's shell in an sbatch job. */
+void environment_of_user(struct environment* environment, const struct step* step);
+
+/* What slurmstepd adds for a node, and then for one task. */
+void environment_add_node(struct environment* environment, const struct step* step, uint32_t node);
+void environment_add_task(struct environment* environment, const struct step* step, uint32_t node, uint32_t local);
+
+#endif

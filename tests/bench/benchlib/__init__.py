@@ -1,0 +1,1 @@
+"""What the benchmarks share. Python's standard library only."""
