@@ -24,6 +24,9 @@ void open_reports(Session& session);
 /// with the exact task map to the nodes. Begins to listen for failures.
 [[nodiscard]] Result<void> prepare_launch(Session& session, const Handle& handle);
 
+/// srun, for a step that is refused: takes back what the two above have done.
+void withdraw_launch(Session& session) noexcept;
+
 // --------------------------------------------------------------------------------------------------------- slurmstepd
 
 /// Before the fork: reads the record and the step's facts and makes the plan. Failures are kept in the session, because

@@ -136,4 +136,10 @@ Result<void> prepare_launch(Session& session, const Handle& handle) {
   return {};
 }
 
+void withdraw_launch(Session& session) noexcept {
+  ::unsetenv(launch_record_variable);
+  ::unsetenv(report_variable);
+  session.listener.reset();
+}
+
 }  // namespace amldist::spank

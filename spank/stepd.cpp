@@ -1,6 +1,7 @@
 // slurmstepd, and the task that it forks.
 #include <algorithm>
 #include <chrono>
+#include <exception>
 
 #include "core/text.hpp"
 #include "frameworks/advice.hpp"
@@ -93,10 +94,10 @@ Result<void> plan_and_claim(Session& session, const Handle& handle) {
   const auto spec = session.spec_in_partition(handle.variable("SLURM_JOB_PARTITION").value_or(""));
   if (!spec) return spec.error();
   if (spec->kind == Kind::none) return handle.environment_was_read();
+  session.reports = read_report_target(handle.environment());  // first: srun is to hear of a refusal too
+  session.start = std::chrono::steady_clock::now();
   const auto items = read_items(handle);
   if (!items) return items.error();
-  session.reports = read_report_target(handle.environment());
-  session.start = std::chrono::steady_clock::now();
   auto plan = make_plan(*spec, session.policy, *items, handle.environment(), session.notes);
   if (auto whole = handle.environment_was_read(); !whole) return whole.error();
   if (!plan) return plan.error();
@@ -190,6 +191,15 @@ std::optional<FailureReport> report_of_end(const Session& session, const Handle&
   return report;
 }
 
+/// Without memory srun hears nothing; ending a refused step must not depend on it.
+void tell_srun(const Session& session, const Handle& handle) noexcept {
+  if (!session.reports) return;
+  try {
+    if (const auto report = report_of_end(session, handle)) send_report(*session.reports, *report);
+  } catch (const std::exception&) {  // out of memory
+  }
+}
+
 }  // namespace
 
 void plan_step(Session& session, const Handle& handle) {
@@ -210,9 +220,7 @@ Result<void> start_task(const Session& session, const Handle& handle) {
 }
 
 void finish_task(Session& session, const Handle& handle) {
-  if (session.reports) {
-    if (const auto report = report_of_end(session, handle)) send_report(*session.reports, *report);
-  }
+  tell_srun(session, handle);
   if (!session.task_refused.is_set() || session.step_ended) return;
   session.step_ended = true;
   const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");
