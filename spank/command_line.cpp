@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,6 +54,17 @@ bool may_start_components() {
 bool has_component_separator() {
   const std::string text = read_command_line();
   return std::ranges::any_of(arguments_of(text), [](std::string_view word) { return word == ":"; });
+}
+
+std::optional<bool> kills_on_bad_exit() {
+  const std::string text = read_command_line();
+  for (const std::string_view word : arguments_of(text)) {
+    if (word.starts_with("-K")) return word != "-K0";
+    if (word.starts_with("--kill-on")) return !word.ends_with("=0");
+  }
+  const char* const variable = std::getenv("SLURM_KILL_BAD_EXIT");
+  if (variable == nullptr) return std::nullopt;
+  return std::string_view(variable) != "0";
 }
 
 }  // namespace amldist::spank

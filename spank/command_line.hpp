@@ -1,6 +1,8 @@
 // The command line of the program that loaded us.
 #pragma once
 
+#include <optional>
+
 namespace amldist::spank {
 
 /// Whether this process was started with --aml-dist=help and nothing but options. sbatch reads its script, or waits for
@@ -13,5 +15,9 @@ namespace amldist::spank {
 
 /// Whether a ':' of its own stands on the command line, as between components.
 [[nodiscard]] bool has_component_separator();
+
+/// What this srun was told about --kill-on-bad-exit, on its command line or in its environment; nullopt: nothing. A
+/// word of the program's own that looks like the option counts too.
+[[nodiscard]] std::optional<bool> kills_on_bad_exit();
 
 }  // namespace amldist::spank

@@ -15,9 +15,17 @@ namespace amldist::spank {
 /// Refuses a bad option before anything is launched: tells the user and returns an error.
 [[nodiscard]] Result<void> check_option(const Session& session);
 
+/// srun, before anything exists: takes the port where failures are heard, and tells the nodes. Without it the step runs
+/// all the same. Here and not later, because what is put into the environment here reaches every component of a
+/// heterogeneous step.
+void open_reports(Session& session);
+
 /// srun, when the step exists and its tasks do not: checks the counts, chooses the master's address, and sends both
-/// with the exact task map to the nodes.
-[[nodiscard]] Result<void> prepare_launch(const Session& session, const Handle& handle);
+/// with the exact task map to the nodes. Begins to listen for failures.
+[[nodiscard]] Result<void> prepare_launch(Session& session, const Handle& handle);
+
+/// srun, for a step that is refused: takes back what the two above have done.
+void withdraw_launch(Session& session) noexcept;
 
 // --------------------------------------------------------------------------------------------------------- slurmstepd
 
@@ -28,7 +36,8 @@ void plan_step(Session& session, const Handle& handle);
 /// In the task's own process, as the user: writes the environment. The only place where a task may be refused.
 [[nodiscard]] Result<void> start_task(const Session& session, const Handle& handle);
 
-/// In slurmstepd, when a task has gone: ends the step everywhere if this node could not do its work.
+/// In slurmstepd, when a task has gone: tells srun of its failure, or ends the step everywhere if this node could not
+/// do its work.
 void finish_task(Session& session, const Handle& handle);
 
 }  // namespace amldist::spank

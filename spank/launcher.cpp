@@ -95,7 +95,17 @@ Result<void> check_option(const Session& session) {
   return {};
 }
 
-Result<void> prepare_launch(const Session& session, const Handle& handle) {
+void open_reports(Session& session) {
+  ::unsetenv(report_variable);  // an outer step's srun must not hear of this one
+  const auto spec = session.spec();
+  if (!spec || spec->kind == Kind::none || session.policy.disabled) return;
+  auto listener = FailureListener::open();
+  if (!listener) return;
+  if (::setenv(report_variable, (*listener)->channel().to_string().c_str(), 1) != 0) return;
+  session.listener = std::move(*listener);
+}
+
+Result<void> prepare_launch(Session& session, const Handle& handle) {
   ::unsetenv(launch_record_variable);  // an outer step's record says nothing about this one
   if (session.is_idle()) return {};
   const auto spec = session.spec_in_partition(own_variable("SLURM_JOB_PARTITION").value_or(""));
@@ -105,6 +115,9 @@ Result<void> prepare_launch(const Session& session, const Handle& handle) {
   if (!job_id) return job_id.error();
   const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
   if (!step_id) return step_id.error();
+  const auto tasks = handle.number(S_JOB_TOTAL_TASK_COUNT, "S_JOB_TOTAL_TASK_COUNT");
+  const std::uint32_t known_tasks = tasks && !may_start_components() ? *tasks : 0;
+  if (session.listener) session.listener->watch({*job_id, *step_id, known_tasks});
   const auto placement = fetch_step_layout(*job_id, *step_id);
   // Components inside one job have no common layout that could be read here; every node asks for each component's.
   if (!placement && may_start_components()) return {};
@@ -121,6 +134,12 @@ Result<void> prepare_launch(const Session& session, const Handle& handle) {
   }
   if (spec->verbose) tell_placement(*spec, *placement, *record);
   return {};
+}
+
+void withdraw_launch(Session& session) noexcept {
+  ::unsetenv(launch_record_variable);
+  ::unsetenv(report_variable);
+  session.listener.reset();
 }
 
 }  // namespace amldist::spank

@@ -56,6 +56,13 @@ int refuse_if_broken() noexcept {
   return refused;
 }
 
+/// The end of every callback of srun that may refuse. A refused step leaves no port, thread or variable of ours.
+int settle_in_srun(int status) noexcept {
+  const int settled = refuse_if_broken() != 0 ? refused : status;
+  if (settled != 0 && session()) withdraw_launch(*session());
+  return settled;
+}
+
 /// Whether srun sent us a launch record, told without memory.
 bool step_is_ours(spank_t spank) noexcept {
   std::array<char, 8> beginning{};
@@ -156,9 +163,12 @@ int slurm_spank_init_post_opt(spank_t spank, int /*argc*/, char** /*argv*/) {
   const spank_context_t context = spank_context();
   if (context == S_CTX_REMOTE) return amldist::spank::plan_in_slurmstepd(spank);
   if (context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR) return 0;
-  const int status = guarded(amldist::spank::refused, [](Session& state) {
-    return amldist::spank::refuse_user(amldist::spank::check_option(state));
+  const int status = guarded(amldist::spank::refused, [context](Session& state) {
+    const int checked = amldist::spank::refuse_user(amldist::spank::check_option(state));
+    if (checked == 0 && context == S_CTX_LOCAL) amldist::spank::open_reports(state);
+    return checked;
   });
+  if (context == S_CTX_LOCAL) return amldist::spank::settle_in_srun(status);
   return amldist::spank::refuse_if_broken() != 0 ? amldist::spank::refused : status;
 }
 
@@ -166,7 +176,7 @@ int slurm_spank_local_user_init(spank_t spank, int /*argc*/, char** /*argv*/) {
   const int status = guarded(amldist::spank::refused, [spank](Session& state) {
     return amldist::spank::refuse_user(amldist::spank::prepare_launch(state, Handle(spank)));
   });
-  return amldist::spank::refuse_if_broken() != 0 ? amldist::spank::refused : status;
+  return amldist::spank::settle_in_srun(status);
 }
 
 int slurm_spank_task_init(spank_t spank, int /*argc*/, char** /*argv*/) {
@@ -174,6 +184,8 @@ int slurm_spank_task_init(spank_t spank, int /*argc*/, char** /*argv*/) {
     return amldist::spank::start_task(state, Handle(spank)) ? 0 : amldist::spank::refused;
   });
   if (!amldist::spank::broken() || !amldist::spank::step_is_ours(spank)) return status;
+  // The step must not wait for this task, nor srun take its end for the program's.
+  if (const auto& state = amldist::spank::session()) static_cast<void>(state->task_refused.raise());
   amldist::spank::tell_step(amldist::spank::breakdown);
   return amldist::spank::refused;
 }

@@ -1,6 +1,8 @@
 // What one process that loaded the plugin knows: srun, sbatch, salloc, slurmd or slurmstepd.
 #pragma once
 
+#include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +13,8 @@
 #include "core/spec.hpp"
 #include "frameworks/task_environment.hpp"
 #include "rendezvous/port_claim.hpp"
+#include "spank/failure_listener.hpp"
+#include "spank/failure_sender.hpp"
 #include "spank/shared_flag.hpp"
 
 namespace amldist::spank {
@@ -32,8 +36,11 @@ struct Session {
   std::vector<PortClaim> claims;   ///< slurmstepd: ports that this node's ranks will listen on
   std::vector<std::string> notes;  ///< slurmstepd: lines for the user, told by rank 0
   std::optional<Error> failure;    ///< slurmstepd: why its tasks must not start
-  SharedFlag task_refused;  ///< slurmstepd: set by a task that could not be equipped
+  SharedFlag task_refused;         ///< slurmstepd: set by a task that could not be equipped
   bool step_ended = false;
+  std::optional<ReportTarget> reports;          ///< slurmstepd: where failures are told
+  std::chrono::steady_clock::time_point start;  ///< slurmstepd: when the step came to this node
+  std::unique_ptr<FailureListener> listener;    ///< srun: where failures are heard
 
   /// The parsed option; kind none when it was not given.
   [[nodiscard]] Result<Spec> spec() const;

@@ -45,17 +45,49 @@ struct LayoutDeleter {
 };
 using Layout = std::unique_ptr<slurm_step_layout_t, LayoutDeleter>;
 
-/// slurm_kill_job_step takes two numbers up to 24.11 and a step id later; the header at hand says which.
+/// slurm_kill_job_step takes two numbers, from 23.11 on with flags, and from 25.11 on a step id; the header at hand
+/// says which.
 template <typename Kill>
 int kill_step(Kill* kill, std::uint32_t job_id, std::uint32_t step_id) {
   if constexpr (std::is_invocable_v<Kill, std::uint32_t, std::uint32_t, std::uint16_t>) {
     return kill(job_id, step_id, SIGKILL);
+  } else if constexpr (std::is_invocable_v<Kill, std::uint32_t, std::uint32_t, std::uint16_t, std::uint16_t>) {
+    return kill(job_id, step_id, SIGKILL, 0);
   } else {
     slurm_step_id_t id = {};
     id.job_id = job_id;
     id.step_id = step_id;
     id.step_het_comp = NO_VAL;
     return kill(&id, SIGKILL, 0);
+  }
+}
+
+/// slurm_load_job takes a number, or from 26.05 on a step id.
+template <typename Load>
+int load_job(Load* load, job_info_msg_t** jobs, std::uint32_t job_id) {
+  if constexpr (std::is_invocable_v<Load, job_info_msg_t**, std::uint32_t, std::uint16_t>) {
+    return load(jobs, job_id, SHOW_LOCAL);
+  } else {
+    slurm_step_id_t id = {};
+    id.job_id = job_id;
+    id.step_id = NO_VAL;
+    id.step_het_comp = NO_VAL;
+    return load(jobs, id, SHOW_LOCAL);
+  }
+}
+
+/// slurm_get_job_steps takes two numbers, or from 26.05 on a step id.
+template <typename Get>
+int get_steps(Get* get, std::uint32_t job_id, std::uint32_t step_id, job_step_info_response_msg_t** steps) {
+  if constexpr (std::is_invocable_v<Get, time_t, std::uint32_t, std::uint32_t, job_step_info_response_msg_t**,
+                                    std::uint16_t>) {
+    return get(0, job_id, step_id, steps, SHOW_ALL);
+  } else {
+    slurm_step_id_t id = {};
+    id.job_id = job_id;
+    id.step_id = step_id;
+    id.step_het_comp = NO_VAL;
+    return get(&id, steps, SHOW_ALL);
   }
 }
 
@@ -126,6 +158,38 @@ Result<void> join(Components& step, const slurm_step_layout_t& component) {
   return step.join(*hosts, *node_of_rank);
 }
 
+/// A message of slurmctld's and the function that frees it.
+template <typename Message>
+class Owned {
+ public:
+  explicit Owned(const char* name_of_free) : free_(find_function<void(Message*)>(name_of_free)) {}
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  ~Owned() {
+    if (message_ != nullptr && free_ != nullptr) free_(message_);
+  }
+  [[nodiscard]] Message** out() noexcept { return &message_; }
+  [[nodiscard]] const Message* operator->() const noexcept { return message_; }
+
+ private:
+  void (*free_)(Message*);
+  Message* message_ = nullptr;
+};
+
+/// States in which the tasks of a job's steps end only by their own doing.
+bool leaves_its_steps_alone(std::uint32_t job_state) noexcept {
+  switch (job_state & JOB_STATE_BASE) {
+    case JOB_RUNNING:
+    case JOB_SUSPENDED:
+    case JOB_COMPLETE:  // srun's own job, when its step is over
+    case JOB_FAILED:
+    case JOB_OOM:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 Result<Placement> fetch_step_layout(std::uint32_t job_id, std::uint32_t step_id) {
@@ -177,6 +241,42 @@ Result<void> end_step(std::uint32_t job_id, std::uint32_t step_id) {
     return Error{Errc::unavailable, concat({"slurmctld did not end the step: ", slurm_reason()})};
   }
   return {};
+}
+
+bool job_was_ended(std::uint32_t job_id) {
+  auto* const load = find_function<decltype(::slurm_load_job)>("slurm_load_job");
+  Owned<job_info_msg_t> jobs("slurm_free_job_info_msg");
+  if (load == nullptr || load_job(load, jobs.out(), job_id) != SLURM_SUCCESS) return false;
+  const std::span found(jobs->job_array, jobs->record_count);
+  return std::ranges::any_of(
+      found, [job_id](const auto& job) { return job.job_id == job_id && !leaves_its_steps_alone(job.job_state); });
+}
+
+bool step_is_at_its_limit(std::uint32_t job_id, std::uint32_t step_id) {
+  constexpr std::uint32_t seconds_per_minute = 60;
+  auto* const get = find_function<decltype(::slurm_get_job_steps)>("slurm_get_job_steps");
+  Owned<job_step_info_response_msg_t> steps("slurm_free_job_step_info_response_msg");
+  if (get == nullptr || get_steps(get, job_id, step_id, steps.out()) != SLURM_SUCCESS) return false;
+  const std::span found(steps->job_steps, steps->job_step_count);
+  return std::ranges::any_of(found, [step_id](const job_step_info_t& step) {
+    const bool limited = step.time_limit != INFINITE && step.time_limit != NO_VAL;
+    return step.step_id.step_id == step_id && limited && step.run_time / seconds_per_minute >= step.time_limit;
+  });
+}
+
+bool kills_on_bad_exit_by_default() {
+  auto* const load = find_function<decltype(::slurm_load_ctl_conf)>("slurm_load_ctl_conf");
+  Owned<slurm_conf_t> configuration("slurm_free_ctl_conf");  // 26.05 has another name: left to the end of srun
+  return load != nullptr && load(0, configuration.out()) == SLURM_SUCCESS && configuration->kill_on_bad_exit != 0;
+}
+
+std::optional<std::pair<std::uint16_t, std::uint16_t>> srun_port_range() {
+  // uint16_t *slurm_get_srun_port_range(void): not in slurm.h, but what srun itself asks for its ports
+  // (src/common/slurm_protocol_api.h); two numbers that belong to the configuration.
+  auto* const get = find_function<std::uint16_t*()>("slurm_get_srun_port_range");
+  const std::uint16_t* const range = get != nullptr ? get() : nullptr;
+  if (range == nullptr || range[0] == 0 || range[1] < range[0]) return std::nullopt;
+  return std::pair(range[0], range[1]);
 }
 
 }  // namespace amldist::spank

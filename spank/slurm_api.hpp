@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "core/hostlist.hpp"
 #include "core/ipv4.hpp"
@@ -34,5 +36,19 @@ struct HeterogeneousHint {
 
 /// Ends every task of a step on every node. Errors: unavailable.
 [[nodiscard]] Result<void> end_step(std::uint32_t job_id, std::uint32_t step_id);
+
+/// Whether something other than its tasks ended a job: it was cancelled or requeued, ran into its time limit, lost its
+/// resources. False where slurmctld does not tell. One remote call.
+[[nodiscard]] bool job_was_ended(std::uint32_t job_id);
+
+/// Whether a step has used up a time limit of its own. slurmctld forgets a step as soon as its last node is done, so
+/// ask in time; false afterwards. One remote call.
+[[nodiscard]] bool step_is_at_its_limit(std::uint32_t job_id, std::uint32_t step_id);
+
+/// KillOnBadExit of slurm.conf; false where slurmctld does not tell. One remote call.
+[[nodiscard]] bool kills_on_bad_exit_by_default();
+
+/// SrunPortRange of slurm.conf, first and last port; nullopt without one.
+[[nodiscard]] std::optional<std::pair<std::uint16_t, std::uint16_t>> srun_port_range();
 
 }  // namespace amldist::spank

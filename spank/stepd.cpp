@@ -1,6 +1,8 @@
 // slurmstepd, and the task that it forks.
 #include <algorithm>
+#include <chrono>
 #include <ctime>
+#include <exception>
 
 #include "core/text.hpp"
 #include "frameworks/advice.hpp"
@@ -93,6 +95,8 @@ Result<void> plan_and_claim(Session& session, const Handle& handle) {
   const auto spec = session.spec_in_partition(handle.variable("SLURM_JOB_PARTITION").value_or(""));
   if (!spec) return spec.error();
   if (spec->kind == Kind::none) return handle.environment_was_read();
+  session.reports = read_report_target(handle.environment());  // first: srun is to hear of a refusal too
+  session.start = std::chrono::steady_clock::now();
   const auto items = read_items(handle);
   if (!items) return items.error();
   auto plan = make_plan(*spec, session.policy, *items, handle.environment(), session.notes);
@@ -131,6 +135,7 @@ Result<void> write_environment(const Session& session, const Handle& handle, std
   if (auto whole = handle.environment_was_read(); !whole) return whole.error();
   if (!patch) return patch.error();
   patch->unset(launch_record_variable);
+  patch->unset(report_variable);
   return handle.apply(*patch);
 }
 
@@ -153,6 +158,49 @@ Result<void> equip_task(const Session& session, const Handle& handle) {
   return write_environment(session, handle, *rank);
 }
 
+/// The rank of a task that has ended, from slurmstepd itself. In a heterogeneous step only SLURM_PROCID counts over all
+/// components; Slurm sets it for the ended task (for TaskEpilog) before it calls us.
+std::optional<std::uint32_t> rank_of_ended_task(const Session& session, const Handle& handle) {
+  const std::uint32_t size = session.plan->placement.map.size();
+  if (session.whole_step) {
+    const auto rank = handle.number(S_TASK_GLOBAL_ID, "S_TASK_GLOBAL_ID");
+    return rank && *rank < size ? std::optional(*rank) : std::nullopt;
+  }
+  const auto procid = text::to_number(handle.variable("SLURM_PROCID").value_or(""), size - 1);
+  return procid ? std::optional(static_cast<std::uint32_t>(*procid)) : std::nullopt;
+}
+
+/// What srun is to hear when a task has ended: that it failed; or that this node refused the step, and that the deaths
+/// which follow are no failures.
+std::optional<FailureReport> report_of_end(const Session& session, const Handle& handle) {
+  const auto status = handle.number(S_TASK_EXIT_STATUS, "S_TASK_EXIT_STATUS");
+  if (!status || !is_failure(*status)) return std::nullopt;
+  FailureReport report;
+  report.wait_status = *status;
+  report.elapsed_ms = static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - session.start).count());
+  if (session.task_refused.is_set()) {
+    report.kind = FailureReport::Kind::refused;
+    report.host = handle.variable("SLURMD_NODENAME").value_or("unknown");
+    return report;
+  }
+  const auto rank = session.plan ? rank_of_ended_task(session, handle) : std::nullopt;
+  if (!rank) return std::nullopt;
+  report.rank = *rank;
+  report.local_rank = session.plan->placement.map.local_rank_of(*rank);
+  report.host = session.plan->placement.host_of(*rank);
+  return report;
+}
+
+/// Without memory srun hears nothing; ending a refused step must not depend on it.
+void tell_srun(const Session& session, const Handle& handle) noexcept {
+  if (!session.reports) return;
+  try {
+    if (const auto report = report_of_end(session, handle)) send_report(*session.reports, *report);
+  } catch (const std::exception&) {  // out of memory
+  }
+}
+
 }  // namespace
 
 void plan_step(Session& session, const Handle& handle) {
@@ -173,6 +221,7 @@ Result<void> start_task(const Session& session, const Handle& handle) {
 }
 
 void finish_task(Session& session, const Handle& handle) {
+  tell_srun(session, handle);
   if (!session.task_refused.is_set() || session.step_ended) return;
   session.step_ended = true;
   const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");

@@ -14,6 +14,7 @@ struct bystanders {
   sigset_t mask;
   mode_t creation_mask;
   long threads;
+  long listeners; /* threads that the plugin must have besides: srun's, with all signals blocked */
   uid_t uid;
   gid_t gid;
   char directory[WATCHED_PATH];

@@ -1,5 +1,6 @@
 #include "drive.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,10 +56,26 @@ static void finish(struct submission* submission, struct plugin* plugin, const s
   environment_from_process(&submission->environment);
   submission->changes = environment_changes(before, &submission->environment);
   plugin_unload(plugin);
+  machine_cut_off();
   submission->said = output_take(2);
   submission->out = output_take(1);
   environment_to_process(own);
   environment_clear(own);
+}
+
+/* What the network brings to srun while its step runs. */
+static void deliver(const struct step* step) {
+  const char* const channel = getenv(REPORT_VARIABLE);
+  const char* const token = channel != NULL ? strstr(channel, "token=") : NULL;
+  for (const char* const* each = step->datagrams; each != NULL && *each != NULL; ++each) {
+    const char* const place = strstr(*each, "TOKEN");
+    char* const datagram =
+        place == NULL || token == NULL
+            ? text_format("%s", *each)
+            : text_format("%.*s%s%s", (int)(place - *each), *each, token + strlen("token="), place + strlen("TOKEN"));
+    machine_deliver(datagram);
+    free(datagram);
+  }
 }
 
 static void call_submitter(struct submission* submission, struct plugin* plugin, const struct step* step,
@@ -68,6 +85,7 @@ static void call_submitter(struct submission* submission, struct plugin* plugin,
   fake_step = step;
   const struct place place = {step, 0, -1, NULL, 0};
   submission->local_user_init = plugin_call(plugin, HOOK_LOCAL_USER_INIT, place);
+  if (submission->local_user_init == 0) deliver(step);
   fake_step = NULL;
   CHECK(journal->layouts == 0, "%d step layouts were not given back", journal->layouts);
   journal->layouts = 0;
@@ -112,8 +130,15 @@ static void never_drain(struct plugin* plugin, enum hook hook, struct place plac
   CHECK(status == 0, "%s returns %d, which drains the node", hook_name(hook), status);
 }
 
+/* How the step wants this task's program to end. */
+static int end_of(struct place place) {
+  const struct layout layout = layout_of(place.step);
+  return place.step->ends != NULL ? place.step->ends[layout.rank[place.node][place.local]] : 0;
+}
+
 /* The child: Slurm's task variables, task_init, and the environment that the program would see. */
 static _Noreturn void be_task(struct plugin* plugin, struct place place, int pipe_end) {
+  const int end = end_of(place);
   alarm(LONGEST_TASK_SECONDS);
   int status = plugin_call(plugin, HOOK_TASK_INIT_PRIVILEGED, place);
   environment_add_task(place.environment, place.step, place.node, (uint32_t)place.local);
@@ -121,7 +146,8 @@ static _Noreturn void be_task(struct plugin* plugin, struct place place, int pip
   if (status < 0) exit(REFUSED_TASK); /* as Slurm does, destructors included */
   bystanders_check_task(&plugin->before);
   environment_send(place.environment, pipe_end);
-  _exit(0);
+  if (end < 0) kill(getpid(), -end);
+  _exit(end);
 }
 
 static int run_task(struct task* task, struct plugin* plugin, struct place place) {
@@ -142,9 +168,14 @@ static int run_task(struct task* task, struct plugin* plugin, struct place place
   close(ends[0]);
   int status = 0;
   if (waitpid(child, &status, 0) != child) abort();
-  const bool ended = WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == REFUSED_TASK);
+  const int end = end_of(place);
+  const bool as_wanted =
+      end < 0 ? WIFSIGNALED(status) && WTERMSIG(status) == -end : WIFEXITED(status) && WEXITSTATUS(status) == end;
+  const bool refused = WIFEXITED(status) && WEXITSTATUS(status) == REFUSED_TASK;
+  const bool ended = as_wanted || refused;
   CHECK(ended, "the task's process ends with wait status %#x", (unsigned)status);
-  task->status = !ended ? LOST_TASK : WEXITSTATUS(status) == 0 ? 0 : -1;
+  task->status = !ended ? LOST_TASK : as_wanted ? 0 : -1;
+  task->wait_status = status;
   environment_copy(&task->before, place.environment);
   environment_add_task(&task->before, place.step, place.node, (uint32_t)place.local);
   return status;
@@ -165,6 +196,47 @@ static void run_tasks(struct node* node, struct plugin* plugin, struct place pla
     place.exit_status = status[local];
     never_drain(plugin, HOOK_TASK_EXIT, place);
   }
+}
+
+/* Whether a line of the journal is the report of one task's end, word for word but for the time that it ran. */
+static bool is_report_of(const char* line, const struct node* node, uint32_t index, uint32_t local, bool refused,
+                         const struct step* step, const char* channel) {
+  const uint32_t rank = layout_of(step).rank[index][local];
+  char* const start =
+      text_format(ADDRESS_OF_SRUN ":%ld aml-dist;1;%s;%s;%u;%u;%d;", strtol(strstr(channel, "port=") + 5, NULL, 10),
+                  strstr(channel, "token=") + 6, refused ? "refused" : "failed", refused ? 0 : rank,
+                  refused ? 0 : local, node->task[local].wait_status);
+  char* const end = text_format(";n%u\n", index + 1);
+  static const char nameless[] = ";unknown\n"; /* where Slurm did not give the node's name */
+  const char* rest = line + strlen(start);
+  bool same = strncmp(line, start, strlen(start)) == 0;
+  const size_t digits = same ? strspn(rest, "0123456789") : 0;
+  same = same && digits > 0 && digits < 6;
+  const bool nameless_here =
+      same && refused && journal->faults > 0 && strncmp(rest + digits, nameless, strlen(nameless)) == 0;
+  same = same && (nameless_here || strncmp(rest + digits, end, strlen(end)) == 0);
+  free(start);
+  free(end);
+  return same;
+}
+
+/* Of each task that failed srun may be told twice, and of nothing else. */
+static void count_reports(struct node* node, const struct step* step, uint32_t index, const char* channel) {
+  enum { COPIES = 2 };
+  bool refuses = false;
+  for (uint32_t local = 0; local < node->tasks; ++local) refuses = refuses || node->task[local].status < 0;
+  char* const sent = journal_take(TO_SRUN);
+  for (const char* line = sent; *line != '\0'; line = strchr(line, '\n') + 1) {
+    bool known = false;
+    for (uint32_t local = 0; channel != NULL && local < node->tasks && !known; ++local) {
+      struct task* const task = &node->task[local];
+      if (task->wait_status == 0 || task->reports == COPIES) continue;
+      known = is_report_of(line, node, index, local, refuses, step, channel);
+      if (known) ++task->reports;
+    }
+    CHECK(known, "srun is told what it should not be: %s", line);
+  }
+  free(sent);
 }
 
 void drive_node(struct node* node, const struct step* step, uint32_t index, const struct environment* sent,
@@ -199,6 +271,7 @@ void drive_node(struct node* node, const struct step* step, uint32_t index, cons
   fake_step = NULL;
   /* A file that is not locked is no lease any more: without memory for its name it may stay. */
   CHECK(machine_leases() <= leases_before || journal->faults > 0, "a lease is left behind");
+  count_reports(node, step, index, environment_get(sent, REPORT_VARIABLE));
   environment_clear(&environment);
 
   struct environment own_after = {0};

@@ -21,7 +21,9 @@ struct submission {
 
 /* What became of one task. */
 struct task {
-  int status; /* of task_init: 0 or negative */
+  int status;      /* of task_init: 0 or negative */
+  int wait_status; /* of its process */
+  size_t reports;  /* datagrams to srun about its end */
   struct environment before;
   struct environment environment;
 };

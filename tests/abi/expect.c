@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "journal.h"
+#include "plugin.h"
 #include "text.h"
 
 enum { LONGEST_SENTENCE = 600 };
@@ -42,12 +43,38 @@ void expect_nothing(const struct run* run) {
   }
 }
 
+static bool is_channel(const char* text) {
+  unsigned port = 0;
+  int length = 0;
+  const bool start = sscanf(text, "1;port=%5u;token=%n", &port, &length) == 1 && length > 0;
+  const char* const token = start ? text + length : "";
+  char* const whole = text_format("1;port=%u;token=%.16s", port, token);
+  const bool right = port > 0 && port < 65536 && strspn(token, "0123456789abcdef") == 16 && strcmp(whole, text) == 0;
+  free(whole);
+  return right;
+}
+
+void expect_launch(const struct submission* srun, bool listens) {
+  const char* const record = environment_get(&srun->environment, "SLURM_AMLDIST_LAUNCH");
+  const char* const channel = environment_get(&srun->environment, REPORT_VARIABLE);
+  CHECK(!srun->refused, "srun refuses: %s", srun->said);
+  CHECK(record != NULL, "srun sends no launch record");
+  CHECK((channel != NULL) == listens, "srun's report variable is %s", channel != NULL ? channel : "missing");
+  CHECK(channel == NULL || is_channel(channel), "srun's report variable is %s", channel);
+  char* expected = text_format("SLURM_AMLDIST_LAUNCH=%s\n", record != NULL ? record : "");
+  if (channel != NULL) expected = text_append(expected, REPORT_VARIABLE "=%s\n", channel);
+  text_sort_lines(expected);
+  CHECK(strcmp(srun->changes, expected) == 0, "srun's environment changes by %s", srun->changes);
+  free(expected);
+}
+
 void expect_srun_refuses(const struct submission* srun) {
   CHECK(!srun->unknown_option, "the option is not registered");
   CHECK(srun->refused, "srun launches what it should refuse");
   if (srun->refused) expect_sentences(srun->said, 1);
   CHECK(*srun->out == '\0', "on standard output: %s", srun->out);
   CHECK(environment_get(&srun->environment, "SLURM_AMLDIST_LAUNCH") == NULL, "a refused step has a launch record");
+  CHECK(environment_get(&srun->environment, REPORT_VARIABLE) == NULL, "a refused step has a report variable");
 }
 
 void expect_node_refuses(const struct node* node) {
@@ -104,6 +131,9 @@ void expect_pytorch_task(const struct task* task, const struct seating* seating,
   if (environment_get(&task->before, "SLURM_AMLDIST_LAUNCH") != NULL) {
     expected = text_append(expected, "-SLURM_AMLDIST_LAUNCH\n");
   }
+  if (environment_get(&task->before, REPORT_VARIABLE) != NULL) {
+    expected = text_append(expected, "-" REPORT_VARIABLE "\n");
+  }
   if (seating->tasks_per_node != 0) {
     expected = text_append(expected, "SLURM_NTASKS_PER_NODE=%u\n", seating->tasks_per_node);
   }
@@ -120,7 +150,8 @@ void expect_pytorch_node(const struct node* node, const struct seating* seating,
 }
 
 void expect_pytorch(const struct run* run, const struct seating* seating) {
-  CHECK(!run->srun.refused, "srun refuses: %s", run->srun.said);
+  /* Of a partition's default kind srun learns too late to listen. */
+  expect_launch(&run->srun, environment_get(&run->srun.environment, OPTION_OF_JOB) != NULL);
   CHECK(*run->srun.said == '\0', "srun says: %s", run->srun.said);
   CHECK(*run->srun.out == '\0', "srun prints: %s", run->srun.out);
   for (uint32_t node = 0; node < run->nodes; ++node) expect_pytorch_node(&run->node[node], seating, node);

@@ -17,6 +17,10 @@ void expect_sentences(const char* said, size_t count);
 /* Nothing said, nothing set, nothing refused, in srun and on every node. */
 void expect_nothing(const struct run* run);
 
+/* srun launches, and its environment changes by nothing but a launch record and, where `listens`, the report variable.
+ */
+void expect_launch(const struct submission* srun, bool listens);
+
 /* srun refuses with one sentence and leaves no launch record behind. */
 void expect_srun_refuses(const struct submission* srun);
 

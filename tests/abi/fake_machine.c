@@ -12,6 +12,7 @@
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,11 @@
 #include "text.h"
 
 enum { LONGEST_PATH = 4096 };
+
+/* The far end of the listener's socket, away from the descriptors that the checks compare. */
+enum { FAR_END = 310 };
+static int listener = -1;
+static uint16_t port_of_listener;
 
 uint16_t machine_busy_port;
 
@@ -90,16 +96,61 @@ int nanosleep(const struct timespec* wanted, struct timespec* left) {
   return 0;
 }
 
+/* A datagram socket that is bound is the listener's. It becomes one end of a pair whose other end is the network. */
+static int bind_listener(int descriptor, uint16_t port) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) != 0) abort();
+  if (dup2(ends[0], descriptor) < 0 || fcntl(descriptor, F_SETFD, FD_CLOEXEC) != 0) abort();
+  if (dup2(ends[1], FAR_END) < 0 || fcntl(FAR_END, F_SETFD, FD_CLOEXEC) != 0) abort();
+  close(ends[0]);
+  close(ends[1]);
+  listener = descriptor;
+  port_of_listener = port != 0 ? port : PORT_OF_LISTENER;
+  return 0;
+}
+
+static bool is_datagram_socket(int descriptor) {
+  int type = 0;
+  socklen_t length = sizeof type;
+  return getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == SOCK_DGRAM;
+}
+
 int bind(int descriptor, const struct sockaddr* address, socklen_t length) {
-  (void)descriptor;
   (void)length;
   struct sockaddr_in in;
   memcpy(&in, address, sizeof in); /* the port of an IPv6 address is in the same place */
   const bool known = address->sa_family == AF_INET || address->sa_family == AF_INET6;
   CHECK(known, "violation: bind() to a family that this host does not know");
-  if (!known || machine_busy_port == 0 || ntohs(in.sin_port) != machine_busy_port) return 0;
-  errno = EADDRINUSE;
-  return -1;
+  if (known && machine_busy_port != 0 && ntohs(in.sin_port) == machine_busy_port) {
+    errno = EADDRINUSE;
+    return -1;
+  }
+  return known && is_datagram_socket(descriptor) ? bind_listener(descriptor, ntohs(in.sin_port)) : 0;
+}
+
+static void note_datagram(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  journal_say(TO_SRUN, format, arguments);
+  va_end(arguments);
+}
+
+/* Nothing leaves this machine. slurmstepd's nodes have one thing to send, and one moment for it. */
+ssize_t sendto(int descriptor, const void* data, size_t size, int flags, const struct sockaddr* address,
+               socklen_t length) {
+  static const char moment[] = "slurm_spank_task_exit, remote";
+  const int paused = fault_pause();
+  CHECK(strcmp(journal->callback, moment) == 0, "violation: a datagram is sent in %s", journal->callback);
+  CHECK(is_datagram_socket(descriptor), "violation: sendto() on another socket than a datagram's");
+  CHECK((fcntl(descriptor, F_GETFL) & O_NONBLOCK) != 0 || (flags & MSG_DONTWAIT) != 0, "slurmstepd may have to wait");
+  struct sockaddr_in in = {0};
+  CHECK(length == sizeof in && address->sa_family == AF_INET, "violation: sendto() to an unknown family");
+  if (length == sizeof in) memcpy(&in, address, sizeof in);
+  char text[INET_ADDRSTRLEN];
+  if (inet_ntop(AF_INET, &in.sin_addr, text, sizeof text) == NULL) abort();
+  note_datagram("%s:%u %.*s", text, (unsigned)ntohs(in.sin_port), (int)size, (const char*)data);
+  fault_resume(paused);
+  return (ssize_t)size;
 }
 
 int listen(int descriptor, int backlog) {
@@ -130,8 +181,8 @@ int connect(int descriptor, const struct sockaddr* address, socklen_t length) {
 }
 
 int getsockname(int descriptor, struct sockaddr* restrict address, socklen_t* restrict length) {
-  (void)descriptor;
-  const struct sockaddr_in own = own_address();
+  struct sockaddr_in own = own_address();
+  if (descriptor == listener) own.sin_port = htons(port_of_listener);
   memcpy(address, &own, *length < sizeof own ? *length : sizeof own);
   *length = sizeof own;
   return 0;
@@ -171,6 +222,16 @@ void machine_open(void) {
   machine_says("/proc/sys/net/ipv4/ip_local_port_range", "32768\t60999\n");
   machine_says("/proc/sys/net/ipv4/ip_local_reserved_ports", "\n");
   machine_says("/proc/self/cmdline", "srun");
+}
+
+void machine_deliver(const char* datagram) {
+  CHECK(listener >= 0, "nobody listens");
+  if (listener >= 0 && write(FAR_END, datagram, strlen(datagram)) < 0) CHECK(false, "the listener takes no datagram");
+}
+
+void machine_cut_off(void) {
+  if (listener >= 0) close(FAR_END);
+  listener = -1;
 }
 
 static DIR* open_leases(void) {

@@ -24,6 +24,13 @@ void machine_says(const char* path, const char* content);
 void machine_open(void);
 void machine_close(void);
 
+/* The port that bind() gives to whom any is right. */
+enum { PORT_OF_LISTENER = 40123 };
+
+/* Brings a datagram to the listener in srun; and ends the way to it. */
+void machine_deliver(const char* datagram);
+void machine_cut_off(void);
+
 /* Files in the folder of leases. */
 size_t machine_leases(void);
 

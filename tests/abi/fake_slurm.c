@@ -19,6 +19,7 @@
 #include "text.h"
 
 const struct step* fake_step;
+uint16_t fake_srun_ports[2];
 
 /* ----------------------------------------------------------------------------------------------------------- logging
  */
@@ -219,6 +220,13 @@ int getaddrinfo(const char* node, const char* service, const struct addrinfo* hi
 }
 
 void freeaddrinfo(struct addrinfo* answer) { free(answer); }
+
+uint16_t* slurm_get_srun_port_range(void);
+
+uint16_t* slurm_get_srun_port_range(void) {
+  CHECK(spank_context() == S_CTX_LOCAL, "violation: SrunPortRange is asked for outside srun");
+  return fake_srun_ports[0] != 0 ? fake_srun_ports : NULL;
+}
 
 static int end_step(uint32_t job_id, uint32_t step_id, uint16_t signal) {
   const int paused = fault_pause();

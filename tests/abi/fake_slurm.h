@@ -6,4 +6,7 @@
 
 extern const struct step* fake_step;
 
+/* SrunPortRange of slurm.conf: first and last port; zeros without one. */
+extern uint16_t fake_srun_ports[2];
+
 #endif

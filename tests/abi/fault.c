@@ -10,9 +10,12 @@ static struct fault_order current = {NO_FAULT, 0, ANY_CALLBACK, ANY_TASK};
 static unsigned calls;
 static int running_callback = ANY_CALLBACK;
 static int running_task = ANY_TASK;
-static int in_plugin;
+/* Of each thread for itself: only the host's own runs callbacks. */
+static _Thread_local int in_plugin;
+static _Thread_local bool is_host;
 
 void fault_order(struct fault_order order) {
+  is_host = true;
   current = order;
   calls = 0;
 }
@@ -49,13 +52,20 @@ int fault_pause(void) {
 void fault_resume(int paused) { in_plugin = paused; }
 
 #if !HOST_IS_SANITIZED && defined(__GLIBC__)
+/* The plugin's thread begins after fault_order() and ends before fault_cancel(). */
+static bool listener_fault_is_met(void) {
+  if (current.kind != FAULT_LISTENER_MALLOC || is_host || ++calls != current.call) return false;
+  ++journal->faults;
+  return true;
+}
+
 /* The executable's malloc comes before libc's for everything in the process, so the plugin's operator new gets this
  * one. The rest of the family stays glibc's, which owns the memory. */
 void* __libc_malloc(size_t size);
 void* malloc(size_t size);
 
 void* malloc(size_t size) {
-  if (in_plugin && fault_is_met(FAULT_MALLOC)) {
+  if ((in_plugin && fault_is_met(FAULT_MALLOC)) || listener_fault_is_met()) {
     errno = ENOMEM;
     return NULL;
   }

@@ -12,7 +12,8 @@ enum fault {
   FAULT_UNSETENV,
   FAULT_LAYOUT,
   FAULT_ADDRESS,
-  FAULT_MALLOC
+  FAULT_MALLOC,
+  FAULT_LISTENER_MALLOC /* in the plugin's own thread, whatever callback runs */
 };
 
 enum { ANY_CALLBACK = -1, ANY_TASK = -1 };

@@ -12,6 +12,7 @@ enum audience {
   TO_USER,          /* slurm_spank_log: the step's standard error */
   TO_ADMINISTRATOR, /* slurm_error: the daemon's log */
   TO_DEBUGGER,      /* slurm_info and below */
+  TO_SRUN,          /* a datagram: address, port, text */
   AUDIENCES
 };
 

@@ -83,6 +83,14 @@ static void enter(struct plugin* plugin, enum hook hook, int local) {
   fault_enter_callback((int)hook, local);
 }
 
+/* The one thread that the plugin may have: srun's, once it has promised the nodes to listen, until it ends. */
+static void expect_listener(struct plugin* plugin, enum hook hook, int status) {
+  if (plugin->context != S_CTX_LOCAL) return;
+  const bool promised = getenv(REPORT_VARIABLE) != NULL;
+  if (hook == HOOK_LOCAL_USER_INIT) plugin->before.listeners = status == 0 && promised ? 1 : 0;
+  if (hook == HOOK_EXIT) plugin->before.listeners = 0;
+}
+
 int plugin_call(struct plugin* plugin, enum hook hook, struct place place) {
   if (plugin->hook[hook] == NULL) return 0;
   /* On the heap and spoilt afterwards: a plugin that keeps the handle is caught. */
@@ -94,6 +102,7 @@ int plugin_call(struct plugin* plugin, enum hook hook, struct place place) {
   fault_leave_callback();
   handle->magic = HANDLE_DEAD;
   free(handle);
+  expect_listener(plugin, hook, status);
   CHECK(status <= 0, "the callback returns %d: Slurm takes a positive value for success", status);
   bystanders_check_during(&plugin->before);
   return status;

@@ -11,6 +11,9 @@
 #include "environment.h"
 #include "step.h"
 
+/* What srun tells the nodes about its listener. */
+#define REPORT_VARIABLE "SLURM_AMLDIST_REPORT"
+
 enum hook {
   HOOK_INIT,
   HOOK_JOB_PROLOG,

@@ -81,6 +81,7 @@ void environment_add_node(struct environment* environment, const struct step* st
   environment_format(environment, "SLURMD_NODENAME", "n%u", node + 1);
   environment_set(environment, "SLURM_DISTRIBUTION", step->distribution != NULL ? step->distribution : "block");
   environment_set(environment, "SLURM_LAUNCH_NODE_IPADDR", "10.11.0.1");
+  environment_set(environment, "SLURM_SRUN_COMM_HOST", ADDRESS_OF_SRUN);
   environment_set(environment, "SLURM_MPI_TYPE", "pmix");
   if (step->node_variables == NULL) return;
   char* const lines = text_format("%s", step->node_variables);

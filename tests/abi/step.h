@@ -37,6 +37,9 @@ struct step {
   const char* const* arguments;        /* of the plugin in plugstack.conf, NULL at the end */
   const char* node_variables;          /* "NAME=VALUE" lines that slurmd adds on every node */
 
+  const int* ends;              /* of the program by rank: exit status, or -N for signal N; NULL: all succeed */
+  const char* const* datagrams; /* that reach srun, NULL at the end; TOKEN stands for its token */
+
   enum layout_defect layout_defect;
   const char* launch_record;    /* replaces what srun sent: the user's environment is not to be trusted */
   int without_launch_record;    /* or removes it */
@@ -54,6 +57,9 @@ struct layout {
 
 struct layout layout_of(const struct step* step);
 uint32_t job_of(const struct step* step);
+
+/* Where srun runs, as slurmd tells slurmstepd in SLURM_SRUN_COMM_HOST. */
+#define ADDRESS_OF_SRUN "10.11.0.200"
 
 /* 10.11.0.K for node nK, the NodeAddr of slurm.conf. */
 void node_address(char* buffer, unsigned size, const char* node);

@@ -1,0 +1,169 @@
+#include "spank/failure_listener.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "core/text.hpp"
+#include "spank/command_line.hpp"
+#include "spank/report.hpp"
+#include "spank/slurm_api.hpp"
+
+namespace amldist::spank {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// From the first report to the line: time for the reports of tasks that died with it, and for the job's state.
+constexpr auto settling = std::chrono::seconds(1);
+
+Error failed(const char* what) {
+  return {Errc::unavailable, text::concat({"no failure reports: ", what, ": ", std::strerror(errno)})};
+}
+
+bool bind_to(int socket, std::uint16_t port) noexcept {
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  return ::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+}
+
+/// A port that the site's firewalls leave open for srun, or one that the kernel chooses.
+bool bind_somewhere(int socket) noexcept {
+  const auto range = srun_port_range();
+  if (!range) return bind_to(socket, 0);
+  for (std::uint32_t port = range->first; port <= range->second; ++port) {
+    if (bind_to(socket, static_cast<std::uint16_t>(port))) return true;
+  }
+  return false;
+}
+
+Result<ReportChannel> channel_of(int socket) {
+  ReportChannel channel;
+  sockaddr_in own = {};
+  socklen_t length = sizeof own;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &length) != 0) return failed("no port");
+  channel.port = ntohs(own.sin_port);
+  if (::getrandom(&channel.token, sizeof channel.token, 0) != sizeof channel.token) return failed("no random number");
+  return channel;
+}
+
+/// The thread's work, with everything it owns.
+class Watch {
+ public:
+  Watch(int socket, int stop, std::uint64_t token, const FailureListener::Step& step)
+      : socket_(socket), stop_(stop), token_(token), step_(step), failure_(step.tasks) {}
+
+  void run() {
+    bool srun_ends = false;
+    while (!srun_ends && !settled()) {
+      srun_ends = wait();
+      receive();
+      if (failure_.stands() && !first_at_) note_first();
+    }
+    if (failure_.stands() && !at_limit_ && !job_was_ended(step_.job_id)) tell_user(line(!srun_ends));
+  }
+
+ private:
+  void note_first() {
+    first_at_ = Clock::now();
+    at_limit_ = step_is_at_its_limit(step_.job_id, step_.step_id);
+  }
+
+  [[nodiscard]] bool settled() const { return first_at_ && Clock::now() - *first_at_ >= settling; }
+
+  /// Until something arrives or the line is due. Returns whether srun ends.
+  [[nodiscard]] bool wait() const {
+    std::array<pollfd, 2> files = {{{socket_, POLLIN, 0}, {stop_, POLLIN, 0}}};
+    int timeout = -1;
+    if (first_at_) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*first_at_ + settling - Clock::now());
+      timeout = static_cast<int>(std::max<std::int64_t>(0, left.count()));
+    }
+    static_cast<void>(::poll(files.data(), files.size(), timeout));
+    return files[1].revents != 0;
+  }
+
+  /// Takes what has arrived. Bounded, so that a flood cannot keep srun from ending.
+  void receive() {
+    constexpr int most_at_once = 4096;
+    std::array<char, longest_report + 1> datagram;
+    for (int i = 0; i < most_at_once; ++i) {
+      const ssize_t got = ::recv(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT);
+      if (got < 0) return;
+      const auto report = FailureReport::parse({datagram.data(), static_cast<std::size_t>(got)}, token_);
+      if (report) failure_.take(*report);
+    }
+  }
+
+  [[nodiscard]] std::string line(bool others_run) const {
+    const auto told = kills_on_bad_exit();
+    return failure_.sentence({others_run, told ? *told : kills_on_bad_exit_by_default()});
+  }
+
+  int socket_;
+  int stop_;
+  std::uint64_t token_;
+  FailureListener::Step step_;
+  FirstFailure failure_;
+  std::optional<Clock::time_point> first_at_;
+  bool at_limit_ = false;
+};
+
+void watch_until_srun_ends(int socket, int stop, std::uint64_t token, const FailureListener::Step& step) noexcept {
+  try {
+    Watch(socket, stop, token, step).run();
+  } catch (const std::exception&) {  // out of memory: srun goes on without the line
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<FailureListener>> FailureListener::open() {
+  FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket || !bind_somewhere(socket.get())) return failed("no socket");
+  FileDescriptor stop(::eventfd(0, EFD_CLOEXEC));
+  if (!stop) return failed("no eventfd");
+  const auto channel = channel_of(socket.get());
+  if (!channel) return channel.error();
+  return std::unique_ptr<FailureListener>(new FailureListener(std::move(socket), std::move(stop), *channel));
+}
+
+FailureListener::FailureListener(FileDescriptor socket, FileDescriptor stop, ReportChannel channel) noexcept
+    : socket_(std::move(socket)), stop_(std::move(stop)), channel_(channel) {}
+
+FailureListener::~FailureListener() {
+  if (!thread_.joinable()) return;
+  static_cast<void>(::eventfd_write(stop_.get(), 1));
+  thread_.join();
+}
+
+void FailureListener::watch(const Step& step) noexcept {
+  if (thread_.joinable()) return;
+  // srun has a thread that waits for its signals; ours must take none of them.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = std::thread(watch_until_srun_ends, socket_.get(), stop_.get(), channel_.token, step);
+  } catch (const std::exception&) {  // no thread to be had: the feature is absent
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+}  // namespace amldist::spank
