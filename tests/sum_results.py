@@ -29,6 +29,9 @@ class Suite:
             self.failed.append(label)
         elif skipped is not None or case.get("status") in ("notrun", "disabled"):
             reason = skipped.get("message", "") if skipped is not None else "not run"
+            if reason.startswith("SKIP_"):  # CTest tells how it knew; the test itself has said why
+                reason = (case.findtext("system-out") or "").strip().splitlines()[-1:] or [reason]
+                reason = reason[0]
             self.skipped.append(f"{label}: {reason or 'no reason given'}")
         else:
             self.passed += 1

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import json
 import os
 import pathlib
 import shlex
+import shutil
 import subprocess
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEVCLUSTER = ROOT / "contrib/devcluster/devcluster"
-PROBE = pathlib.Path(__file__).resolve().parent / "probe.py"
+# Users of the cluster cannot read a checkout in /root: what they run lies in a folder that they can.
+READABLE = pathlib.Path(tempfile.mkdtemp(prefix="aml-dist-suite-", dir="/var/tmp"))
+READABLE.chmod(0o755)
+atexit.register(shutil.rmtree, READABLE, ignore_errors=True)
+
+
+def readable_copy(path: pathlib.Path) -> pathlib.Path:
+    """A copy of a file that every user of the cluster can read and run, on every node."""
+    copy = READABLE / path.name
+    shutil.copyfile(path, copy)
+    copy.chmod(0o755)
+    return copy
+
+
+PROBE = readable_copy(pathlib.Path(__file__).resolve().parent / "probe.py")
 
 
 @dataclasses.dataclass

@@ -9,9 +9,11 @@ import shutil
 import tempfile
 
 import pytest
-from cluster import Cluster
+from cluster import Cluster, readable_copy
 
 PLUGIN = os.environ.get("AMLDIST_PLUGIN", "")
+if pathlib.Path(PLUGIN).is_file():
+    PLUGIN = os.environ["AMLDIST_PLUGIN"] = str(readable_copy(pathlib.Path(PLUGIN)))
 NAME = os.environ.get("AMLDIST_TEST_CLUSTER", "test")
 
 

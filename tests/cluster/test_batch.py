@@ -132,10 +132,13 @@ def test_a_requeued_job_gets_another_port(cluster, workdir):
     ports.touch()
     wait_until(lambda: len(ports.read_text().split()) == 1)
     assert cluster.run(f"scontrol requeue {identifier}").status == 0
-    # Slurm holds a requeued job back for two minutes, and sets that time only when the old run has been cleaned up.
-    wait_until(lambda: "Reason=BeginTime" in cluster.run(f"scontrol show job {identifier}").out)
-    assert cluster.run(f"scontrol update jobid={identifier} StartTime=now").status == 0
-    wait_until(lambda: len(ports.read_text().split()) == 2)
+
+    def ran_again() -> bool:
+        # Slurm holds a requeued job back for two minutes, and sets that time only when the old run has been cleaned up.
+        cluster.run(f"scontrol update jobid={identifier} StartTime=now")
+        return len(ports.read_text().split()) == 2
+
+    wait_until(ran_again, seconds=150)
     first, second = ports.read_text().split()
     assert first != second
 
