@@ -48,13 +48,13 @@ void plugin_load(struct plugin* plugin, enum spank_context context, const char* 
   memset(plugin, 0, sizeof *plugin);
   plugin->context = context;
   bystanders_note(&plugin->before);
-  plugin->library = dlopen(plugin_path, RTLD_NOW);
-  if (plugin->library == NULL) {
+  plugin->object = dlopen(plugin_path, RTLD_NOW);
+  if (plugin->object == NULL) {
     output_print("dlopen: %s\n", dlerror());
     exit(1);
   }
   for (int hook = 0; hook < HOOKS; ++hook) {
-    void* const symbol = dlsym(plugin->library, hook_names[hook]);
+    void* const symbol = dlsym(plugin->object, hook_names[hook]);
     memcpy(&plugin->hook[hook], &symbol, sizeof symbol);
   }
   copy_arguments(plugin, arguments);
@@ -69,7 +69,7 @@ static void forget_option(struct plugin* plugin) {
 }
 
 void plugin_unload(struct plugin* plugin) {
-  CHECK(dlclose(plugin->library) == 0, "dlclose: %s", dlerror());
+  CHECK(dlclose(plugin->object) == 0, "dlclose: %s", dlerror());
   bystanders_check_after(&plugin->before);
   for (int i = 0; i < plugin->argc; ++i) free(plugin->argv[i]);
   free(plugin->argv);

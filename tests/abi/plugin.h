@@ -35,7 +35,7 @@ enum hook {
 const char* hook_name(enum hook hook);
 
 struct plugin {
-  void* library;
+  void* object;
   spank_f* hook[HOOKS];
   enum spank_context context;
   int argc;

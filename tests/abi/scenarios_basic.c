@@ -36,18 +36,18 @@ void scenario_symbols(void) {
   struct plugin plugin;
   plugin_load(&plugin, S_CTX_LOCAL, NULL);
   /* The name is part of how sbatch hands the option on to an srun in its script. */
-  check_text(plugin.library, "plugin_name", "aml_dist");
-  check_text(plugin.library, "plugin_type", "spank");
-  check_number(plugin.library, "plugin_version", SLURM_VERSION_NUMBER);
-  check_number(plugin.library, "spank_plugin_version", 1);
+  check_text(plugin.object, "plugin_name", "aml_dist");
+  check_text(plugin.object, "plugin_type", "spank");
+  check_number(plugin.object, "plugin_version", SLURM_VERSION_NUMBER);
+  check_number(plugin.object, "spank_plugin_version", 1);
   static const enum hook needed[] = {HOOK_INIT,      HOOK_INIT_POST_OPT, HOOK_LOCAL_USER_INIT,
                                      HOOK_TASK_INIT, HOOK_TASK_EXIT,     HOOK_EXIT};
   for (size_t i = 0; i < sizeof needed / sizeof *needed; ++i) {
     CHECK(plugin.hook[needed[i]] != NULL, "no %s", hook_name(needed[i]));
   }
   /* Slurm calls whatever dlsym finds by these names, in the plugin and in everything it is linked with. */
-  CHECK(dlsym(plugin.library, "init") == NULL, "a function 'init' would be called by Slurm's loader");
-  CHECK(dlsym(plugin.library, "fini") == NULL, "a function 'fini' would be called by Slurm's loader");
+  CHECK(dlsym(plugin.object, "init") == NULL, "a function 'init' would be called by Slurm's loader");
+  CHECK(dlsym(plugin.object, "fini") == NULL, "a function 'fini' would be called by Slurm's loader");
   plugin_unload(&plugin);
 }
 
