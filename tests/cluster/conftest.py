@@ -11,9 +11,10 @@ import tempfile
 import pytest
 from cluster import Cluster, readable_copy
 
+for variable in ("AMLDIST_PLUGIN", "AMLDIST_TOOL"):
+    if pathlib.Path(os.environ.get(variable, "")).is_file():
+        os.environ[variable] = str(readable_copy(pathlib.Path(os.environ[variable])))
 PLUGIN = os.environ.get("AMLDIST_PLUGIN", "")
-if pathlib.Path(PLUGIN).is_file():
-    PLUGIN = os.environ["AMLDIST_PLUGIN"] = str(readable_copy(pathlib.Path(PLUGIN)))
 NAME = os.environ.get("AMLDIST_TEST_CLUSTER", "test")
 
 

@@ -126,25 +126,27 @@ def test_job_arrays_have_different_ports(cluster, workdir):
 def test_a_requeued_job_gets_another_port(cluster, workdir):
     job = script(workdir, "srun --aml-dist=pytorch bash -c 'echo $MASTER_PORT' >> ports.out",
                  "[ ${SLURM_RESTART_COUNT:-0} -gt 0 ] || sleep 60")
-    submitted = cluster.run(f"cd {workdir} && sbatch --parsable --requeue --output=/dev/null -N1 -n1 {job}")
+    submitted = cluster.run(f"cd {workdir} && sbatch --parsable --requeue --output=log.out --open-mode=append -N1 -n1 {job}")
     identifier = submitted.out.strip()
-    ports = workdir / "ports.out"
+    ports, log = workdir / "ports.out", workdir / "log.out"
     ports.touch()
     wait_until(lambda: len(ports.read_text().split()) == 1)
     assert cluster.run(f"scontrol requeue {identifier}").status == 0
 
-    def ran_again() -> bool:
-        # Slurm holds a requeued job back for two minutes, and sets that time only when the old run has been cleaned up.
-        cluster.run(f"scontrol update jobid={identifier} StartTime=now")
-        return len(ports.read_text().split()) == 2
+    def state() -> str:
+        return cluster.run(f"scontrol show job {identifier}").out
 
-    wait_until(ran_again, seconds=150)
+    # Slurm holds a requeued job back for two minutes, and sets that time only when the old run has been cleaned up.
+    wait_until(lambda: "JobState=PENDING" in state(), explain=state)
+    cluster.run(f"scontrol update jobid={identifier} StartTime=now")
+    wait_until(lambda: len(ports.read_text().split()) == 2, seconds=180,
+               explain=lambda: state() + (log.read_text() if log.exists() else ""))
     first, second = ports.read_text().split()
     assert first != second
 
 
-def wait_until(condition, seconds: float = 60) -> None:
+def wait_until(condition, seconds: float = 60, explain=lambda: "") -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, "waited in vain: " + explain()
         time.sleep(0.2)
