@@ -18,6 +18,8 @@
 #include <utility>
 
 #include "core/text.hpp"
+#include "rendezvous/datagram.hpp"
+#include "rendezvous/server_release.hpp"
 #include "spank/command_line.hpp"
 #include "spank/report.hpp"
 #include "spank/slurm_api.hpp"
@@ -70,12 +72,12 @@ class Watch {
 
   void run() {
     bool srun_ends = false;
-    while (!srun_ends && !settled()) {
+    while (!srun_ends) {
       srun_ends = wait();
       receive();
       if (failure_.stands() && !first_at_) note_first();
+      if (first_at_ && !decided_ && (srun_ends || settled())) decide(!srun_ends);
     }
-    if (failure_.stands() && !at_limit_ && !job_was_ended(step_.job_id)) tell_user(line(!srun_ends));
   }
 
  private:
@@ -84,13 +86,19 @@ class Watch {
     at_limit_ = step_is_at_its_limit(step_.job_id, step_.step_id);
   }
 
-  [[nodiscard]] bool settled() const { return first_at_ && Clock::now() - *first_at_ >= settling; }
+  [[nodiscard]] bool settled() const { return Clock::now() - *first_at_ >= settling; }
+
+  /// The line, or silence for good.
+  void decide(bool others_run) {
+    decided_ = true;
+    if (failure_.stands() && !at_limit_ && !job_was_ended(step_.job_id)) tell_user(line(others_run));
+  }
 
   /// Until something arrives or the line is due. Returns whether srun ends.
   [[nodiscard]] bool wait() const {
     std::array<pollfd, 2> files = {{{socket_, POLLIN, 0}, {stop_, POLLIN, 0}}};
     int timeout = -1;
-    if (first_at_) {
+    if (first_at_ && !decided_) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(*first_at_ + settling - Clock::now());
       timeout = static_cast<int>(std::max<std::int64_t>(0, left.count()));
     }
@@ -101,32 +109,57 @@ class Watch {
   /// Takes what has arrived. Bounded, so that a flood cannot keep srun from ending.
   void receive() {
     constexpr int most_at_once = 4096;
-    std::array<char, longest_report + 1> datagram;
+    std::array<char, longest_datagram + 1> datagram;
     for (int i = 0; i < most_at_once; ++i) {
-      const ssize_t got = ::recv(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT);
+      sockaddr_in sender = {};
+      socklen_t length = sizeof sender;
+      const ssize_t got = ::recvfrom(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT,
+                                     reinterpret_cast<sockaddr*>(&sender), &length);
       if (got < 0) return;
-      const auto report = FailureReport::parse({datagram.data(), static_cast<std::size_t>(got)}, token_);
-      if (report) failure_.take(*report);
+      const auto answer = take({datagram.data(), static_cast<std::size_t>(got)});
+      if (answer) reply(*answer, sender);
     }
   }
 
+  /// What is to be said to the sender.
+  std::optional<Word> take(std::string_view datagram) {
+    if (const auto report = FailureReport::parse(datagram, token_)) {
+      failure_.take(*report);
+      return std::nullopt;
+    }
+    if (const auto end = WorkerEnd::parse(datagram, token_)) {
+      release_.take(*end, Clock::now());
+      return Word::heard;
+    }
+    if (parse_word(datagram, token_) != Word::may_i_end) return std::nullopt;
+    return release_.due(Clock::now()) ? Word::end : Word::not_yet;
+  }
+
+  void reply(Word word, const sockaddr_in& to) const {
+    const std::string datagram = to_datagram(word, token_);
+    static_cast<void>(::sendto(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
+                               reinterpret_cast<const sockaddr*>(&to), sizeof to));
+  }
+
   [[nodiscard]] std::string line(bool others_run) const {
-    const auto told = kills_on_bad_exit();
-    return failure_.sentence({others_run, told ? *told : kills_on_bad_exit_by_default()});
+    return failure_.sentence({others_run, told_to_kill_ ? *told_to_kill_ : kills_on_bad_exit_by_default()});
   }
 
   int socket_;
   int stop_;
   std::uint64_t token_;
   FailureListener::Step step_;
+  std::optional<bool> told_to_kill_ = kills_on_bad_exit();  ///< read here, before srun changes its environment
   FirstFailure failure_;
   std::optional<Clock::time_point> first_at_;
   bool at_limit_ = false;
+  bool decided_ = false;
+  ServerRelease release_;
 };
 
-void watch_until_srun_ends(int socket, int stop, std::uint64_t token, const FailureListener::Step& step) noexcept {
+void run_to_the_end(Watch watch) noexcept {
   try {
-    Watch(socket, stop, token, step).run();
+    watch.run();
   } catch (const std::exception&) {  // out of memory: srun goes on without the line
   }
 }
@@ -160,7 +193,7 @@ void FailureListener::watch(const Step& step) noexcept {
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    thread_ = std::thread(watch_until_srun_ends, socket_.get(), stop_.get(), channel_.token, step);
+    thread_ = std::thread(run_to_the_end, Watch(socket_.get(), stop_.get(), channel_.token, step));
   } catch (const std::exception&) {  // no thread to be had: the feature is absent
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -1,4 +1,5 @@
-// srun's side of the first failure: a socket, and a thread that waits for what the nodes report.
+// srun's side of what its nodes report: a socket, and a thread that says who failed first and tells servers when the
+// step is over.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 namespace amldist::spank {
 
 /// Opened before the launch, so that the nodes can be told where; watches once the step exists. Says one line, when a
-/// task has failed, and then nothing more.
+/// task has failed. Answers the guardians of a parameter-server step (rendezvous/server_release.hpp).
 ///
 /// The line is said as soon as it is certain, about a second after the first report, because a step without
 /// --kill-on-bad-exit may hang for hours afterwards; or when srun ends, if that comes earlier. A step that somebody or

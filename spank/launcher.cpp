@@ -99,6 +99,7 @@ void open_reports(Session& session) {
   ::unsetenv(report_variable);  // an outer step's srun must not hear of this one
   const auto spec = session.spec();
   if (!spec || spec->kind == Kind::none || session.policy.disabled) return;
+  if (is_being_debugged()) return;  // a guardian would come between slurmstepd and the program that it traces
   auto listener = FailureListener::open();
   if (!listener) return;
   if (::setenv(report_variable, (*listener)->channel().to_string().c_str(), 1) != 0) return;

@@ -39,6 +39,7 @@ struct Session {
   SharedFlag task_refused;         ///< slurmstepd: set by a task that could not be equipped
   bool step_ended = false;
   std::optional<ReportTarget> reports;          ///< slurmstepd: where failures are told
+  bool unheard = false;                         ///< slurmstepd: srun does not answer
   std::chrono::steady_clock::time_point start;  ///< slurmstepd: when the step came to this node
   std::unique_ptr<FailureListener> listener;    ///< srun: where failures are heard
 

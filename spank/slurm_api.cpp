@@ -270,6 +270,11 @@ bool kills_on_bad_exit_by_default() {
   return load != nullptr && load(0, configuration.out()) == SLURM_SUCCESS && configuration->kill_on_bad_exit != 0;
 }
 
+bool is_being_debugged() noexcept {
+  const auto* const flag = static_cast<const int*>(::dlsym(RTLD_DEFAULT, "MPIR_being_debugged"));
+  return flag != nullptr && *flag != 0;
+}
+
 std::optional<std::pair<std::uint16_t, std::uint16_t>> srun_port_range() {
   // uint16_t *slurm_get_srun_port_range(void): not in slurm.h, but what srun itself asks for its ports
   // (src/common/slurm_protocol_api.h); two numbers that belong to the configuration.

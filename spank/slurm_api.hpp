@@ -48,6 +48,9 @@ struct HeterogeneousHint {
 /// KillOnBadExit of slurm.conf; false where slurmctld does not tell. One remote call.
 [[nodiscard]] bool kills_on_bad_exit_by_default();
 
+/// Whether a parallel debugger runs this srun (MPIR): then slurmstepd traces the processes that it has started.
+[[nodiscard]] bool is_being_debugged() noexcept;
+
 /// SrunPortRange of slurm.conf, first and last port; nullopt without one.
 [[nodiscard]] std::optional<std::pair<std::uint16_t, std::uint16_t>> srun_port_range();
 

@@ -1,4 +1,6 @@
 // slurmstepd, and the task that it forks.
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <ctime>
@@ -6,10 +8,12 @@
 
 #include "core/text.hpp"
 #include "frameworks/advice.hpp"
+#include "frameworks/tensorflow_roles.hpp"
 #include "placement/identity.hpp"
 #include "rendezvous/launch_record.hpp"
 #include "rendezvous/own_network.hpp"
 #include "spank/contexts.hpp"
+#include "spank/guardian.hpp"
 #include "spank/report.hpp"
 #include "spank/slurm_api.hpp"
 #include "spank/step_reader.hpp"
@@ -146,6 +150,33 @@ void advise(const StepPlan& plan, const EnvironmentReader& environment) {
   if (const auto advice = mpi_advice(plan.spec, identity, environment)) tell_step(*advice);
 }
 
+TensorflowRoles roles_of(const StepPlan& plan) { return {plan.spec.counts, plan.placement.map.size()}; }
+
+/// Whether the step has servers, which do not return, and somebody who does.
+bool has_servers(const StepPlan& plan) {
+  if (plan.spec.kind != Kind::tensorflow || plan.spec.counts.parameter_servers.value_or(0) == 0) return false;
+  const TensorflowRoles roles = roles_of(plan);
+  return roles.count(TensorflowRole::chief) + roles.count(TensorflowRole::worker) > 0;
+}
+
+/// Tasks that somebody else has to end: servers; and beside a chief the workers, which in TensorFlow 2 serve it and
+/// never return.
+bool needs_guardian(const StepPlan& plan, std::uint32_t rank) {
+  if (!has_servers(plan)) return false;
+  const TensorflowRoles roles = roles_of(plan);
+  const TensorflowRole role = roles.role_of(rank);
+  const bool has_chief = roles.count(TensorflowRole::chief) > 0;
+  return role == TensorflowRole::server || (role == TensorflowRole::worker && has_chief);
+}
+
+/// From here on the program is a child of the process that Slurm knows.
+Result<void> put_under_guard(const Session& session, const Handle& handle) {
+  if (!leave_guardian(*session.reports)) return {};
+  EnvironmentPatch patch;
+  patch.set("SLURM_TASK_PID", static_cast<std::uint64_t>(::getpid()));
+  return handle.apply(patch);
+}
+
 Result<void> equip_task(const Session& session, const Handle& handle) {
   if (session.failure) return *session.failure;
   if (!session.plan) return {};
@@ -155,7 +186,9 @@ Result<void> equip_task(const Session& session, const Handle& handle) {
     for (const std::string& note : session.notes) tell_step(note);
     advise(*session.plan, handle.environment());
   }
-  return write_environment(session, handle, *rank);
+  if (auto written = write_environment(session, handle, *rank); !written) return written;
+  if (session.reports && needs_guardian(*session.plan, *rank)) return put_under_guard(session, handle);
+  return {};
 }
 
 /// The rank of a task that has ended, from slurmstepd itself. In a heterogeneous step only SLURM_PROCID counts over all
@@ -192,11 +225,27 @@ std::optional<FailureReport> report_of_end(const Session& session, const Handle&
   return report;
 }
 
+/// Tells srun, in a parameter-server step, that a chief or worker has ended. A srun that does not answer is not waited
+/// for again.
+void report_worker(Session& session, const Handle& handle) {
+  if (!session.plan || !has_servers(*session.plan) || session.unheard) return;
+  const auto rank = rank_of_ended_task(session, handle);
+  const auto status = handle.number(S_TASK_EXIT_STATUS, "S_TASK_EXIT_STATUS");
+  if (!rank || !status) return;
+  const TensorflowRoles roles = roles_of(*session.plan);
+  const TensorflowRole role = roles.role_of(*rank);
+  if (role != TensorflowRole::chief && role != TensorflowRole::worker) return;
+  const WorkerEnd end{role == TensorflowRole::chief, *rank, *status, roles.count(TensorflowRole::chief),
+                      roles.count(TensorflowRole::worker)};
+  session.unheard = !tell_end(*session.reports, end);
+}
+
 /// Without memory srun hears nothing; ending a refused step must not depend on it.
-void tell_srun(const Session& session, const Handle& handle) noexcept {
+void tell_srun(Session& session, const Handle& handle) noexcept {
   if (!session.reports) return;
   try {
     if (const auto report = report_of_end(session, handle)) send_report(*session.reports, *report);
+    report_worker(session, handle);
   } catch (const std::exception&) {  // out of memory
   }
 }
