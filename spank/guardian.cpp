@@ -81,7 +81,6 @@ class Guardian {
  private:
   void settle() {
     ::prctl(PR_SET_NAME, "aml-dist-guard");
-    ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // what the program leaves behind stays below us, and can be ended
     ::signal(SIGCHLD, SIG_DFL);
     sigset_t ends;
     sigemptyset(&ends);
@@ -173,12 +172,17 @@ bool leave_guardian(const ReportTarget& target) {
   sigset_t before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // what the program leaves behind stays below the guardian, and can be ended
   const pid_t own_id = ::getpid();
   const pid_t child = ::fork();
   if (child > 0) guardian.stand(child);
-  if (child == 0) become_the_program(own_id, before);
-  else ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return child == 0;
+  if (child == 0) {
+    become_the_program(own_id, before);
+    return true;
+  }
+  ::prctl(PR_SET_CHILD_SUBREAPER, 0);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return false;
 }
 
 }  // namespace amldist::spank
