@@ -21,8 +21,8 @@
 
 #include "core/file_descriptor.hpp"
 #include "core/process_tree.hpp"
+#include "rendezvous/conversation.hpp"
 #include "rendezvous/datagram.hpp"
-#include "rendezvous/server_release.hpp"
 
 namespace amldist::spank {
 namespace {
@@ -60,7 +60,7 @@ void close_all_but(int one, int other) {
 /// What the guardian does for the rest of its life. Made before the fork, so that only the release asks for memory.
 class Guardian {
  public:
-  Guardian(const ReportTarget& target, int socket)
+  Guardian(const SrunLink& target, int socket)
       : socket_(socket),
         target_(target),
         question_(to_datagram(Word::may_i_end, target.channel.token)),
@@ -80,7 +80,6 @@ class Guardian {
 
  private:
   void settle() {
-    ::prctl(PR_SET_NAME, "aml-dist-guard");
     ::signal(SIGCHLD, SIG_DFL);
     sigset_t ends;
     sigemptyset(&ends);
@@ -148,7 +147,7 @@ class Guardian {
   pid_t child_ = nobody;
   int socket_;
   int signals_ = -1;
-  ReportTarget target_;
+  SrunLink target_;
   std::string question_;
   std::string release_;
   Clock::time_point asked_at_{};
@@ -164,7 +163,7 @@ void become_the_program(pid_t guardian, const sigset_t& mask) {
 
 }  // namespace
 
-bool leave_guardian(const ReportTarget& target) {
+bool leave_guardian(const SrunLink& target) {
   const FileDescriptor socket = open_socket();
   if (!socket) return false;
   Guardian guardian(target, socket.get());
@@ -172,7 +171,8 @@ bool leave_guardian(const ReportTarget& target) {
   sigset_t before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // what the program leaves behind stays below the guardian, and can be ended
+  ::prctl(PR_SET_NAME, "aml-dist-guard");  // the program gets its own name from exec
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);      // what the program leaves behind stays below the guardian, and can be ended
   const pid_t own_id = ::getpid();
   const pid_t child = ::fork();
   if (child > 0) guardian.stand(child);

@@ -1,7 +1,7 @@
 // The guardian of a server: a process between slurmstepd and a task that never returns by itself.
 #pragma once
 
-#include "spank/failure_sender.hpp"
+#include "spank/srun_link.hpp"
 
 namespace amldist::spank {
 
@@ -14,6 +14,6 @@ namespace amldist::spank {
 /// Signals for the step reach the program directly, since Slurm signals every process of a step; the guardian takes
 /// none but SIGKILL, and when it dies, so does its child. Without a process or a socket to be had there is no guardian.
 /// Returns whether there is one.
-[[nodiscard]] bool leave_guardian(const ReportTarget& target);
+[[nodiscard]] bool leave_guardian(const SrunLink& target);
 
 }  // namespace amldist::spank

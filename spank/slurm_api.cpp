@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "core/text.hpp"
-#include "placement/components.hpp"
 
 namespace amldist::spank {
 namespace {
@@ -118,25 +117,33 @@ Result<Layout> get_layout(std::uint32_t job_id, std::uint32_t step_id, std::uint
   return layout;
 }
 
+struct Component {
+  std::uint32_t job_id;
+  Layout layout;
+};
+
 /// The layouts of a heterogeneous step in the order of its ranks. Inside one job the components are numbered; those of
 /// a heterogeneous job are jobs of their own with the same step id, some of which may not take part.
-std::vector<Layout> find_components(std::uint32_t job_id, std::uint32_t step_id, std::uint32_t tasks,
-                                    const HeterogeneousHint& hint) {
+std::vector<Component> find_components(std::uint32_t job_id, std::uint32_t step_id, const HeterogeneousHint& hint) {
   constexpr std::uint32_t most_components = 128;  // MAX_HET_JOB_COMPS in Slurm
-  std::vector<Layout> found;
+  std::vector<Component> found;
   std::uint64_t placed = 0;
-  const auto keep = [&](Result<Layout> layout) {
+  const auto complete = [&] { return hint.tasks != 0 && placed >= hint.tasks; };
+  const auto keep = [&](std::uint32_t job, Result<Layout> layout) {
     if (!layout) return false;
     placed += (*layout)->task_cnt;
-    found.push_back(std::move(*layout));
+    found.push_back({job, std::move(*layout)});
     return true;
   };
-  for (std::uint32_t component = 0; component < most_components && placed < tasks; ++component) {
-    if (!keep(get_layout(job_id, step_id, component))) break;
+  const std::size_t most =
+      hint.tasks != 0 ? most_components : std::min<std::size_t>(hint.groups.size(), most_components);
+  for (std::uint32_t component = 0; component < most && !complete(); ++component) {
+    if (!keep(job_id, get_layout(job_id, step_id, component))) break;
   }
   if (!found.empty()) return found;
-  for (std::uint32_t i = 0; i < std::min(hint.components, most_components) && placed < tasks; ++i) {
-    static_cast<void>(keep(get_layout(hint.leader_job + i, step_id, NO_VAL)));
+  for (const std::uint32_t group : hint.groups) {
+    if (group >= most_components || complete()) break;
+    static_cast<void>(keep(hint.leader_job + group, get_layout(hint.leader_job + group, step_id, NO_VAL)));
   }
   return found;
 }
@@ -204,20 +211,24 @@ Result<Placement> fetch_step_layout(std::uint32_t job_id, std::uint32_t step_id)
   return Placement{std::move(*hosts), std::move(*map), Provenance::exact, "slurmctld's step layout"};
 }
 
-Result<Placement> fetch_heterogeneous_layout(std::uint32_t job_id, std::uint32_t step_id, std::uint32_t tasks,
-                                             const HeterogeneousHint& hint) {
-  const auto components = find_components(job_id, step_id, tasks, hint);
+Result<HeterogeneousLayout> fetch_heterogeneous_layout(std::uint32_t job_id, std::uint32_t step_id,
+                                                       const HeterogeneousHint& hint) {
   Components step;
-  for (const Layout& component : components) {
-    if (auto joined = join(step, *component); !joined) return joined.error();
+  std::string hosts;
+  std::vector<ComponentSize> sizes;
+  for (const Component& component : find_components(job_id, step_id, hint)) {
+    if (auto joined = join(step, *component.layout); !joined) return joined.error();
+    hosts += concat({hosts.empty() ? "" : ",", component.layout->node_list});
+    sizes.push_back({component.job_id, component.layout->task_cnt});
   }
-  if (step.tasks() != tasks) {
-    return Error{
-        Errc::mismatch,
-        concat({"the step has ", text::count(tasks, "task"), " but slurmctld knows ", std::to_string(step.tasks()),
-                " of them in ", text::count(components.size(), "component"), ": start the components one by one"})};
+  if (hint.tasks != 0 && step.tasks() != hint.tasks) {
+    return Error{Errc::mismatch, concat({"the step has ", text::count(hint.tasks, "task"), " but slurmctld knows ",
+                                         std::to_string(step.tasks()), " of them in ",
+                                         text::count(sizes.size(), "component"), ": start the components one by one"})};
   }
-  return std::move(step).placement(Provenance::exact, "slurmctld's layouts of the components");
+  auto placement = std::move(step).placement(Provenance::exact, "slurmctld's layouts of the components");
+  if (!placement) return placement.error();
+  return HeterogeneousLayout{std::move(*placement), std::move(hosts), std::move(sizes)};
 }
 
 Result<Ipv4> slurm_node_address(const std::string& node) {

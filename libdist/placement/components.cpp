@@ -1,5 +1,6 @@
 #include "placement/components.hpp"
 
+#include <unordered_set>
 #include <utility>
 
 #include "core/text.hpp"
@@ -7,6 +8,19 @@
 namespace amldist {
 
 using text::concat;
+
+Result<Hostlist> distinct_hosts(std::string_view lists) {
+  auto all = Hostlist::parse(lists);
+  if (!all) return all;
+  std::vector<std::string> names = all->expand();
+  std::unordered_set<std::string_view> seen;
+  std::vector<std::string> distinct;
+  for (const std::string& name : names) {
+    if (seen.insert(name).second) distinct.push_back(name);
+  }
+  if (distinct.size() == names.size()) return all;
+  return Hostlist::from_names(distinct);
+}
 
 Result<void> Components::join(const Hostlist& hosts, std::span<const std::uint32_t> node_of_rank) {
   if (names_.size() + hosts.size() > Hostlist::most_hosts || tasks() + node_of_rank.size() > most_tasks) {

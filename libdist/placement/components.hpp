@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -19,6 +20,18 @@
 #include "placement/task_map.hpp"
 
 namespace amldist {
+
+/// What tells the ranks of one component from another's: they follow each other.
+struct ComponentSize {
+  std::uint32_t job_id = 0;  ///< the components of a heterogeneous job are jobs; those inside one job all have its id
+  std::uint32_t tasks = 0;
+
+  friend bool operator==(const ComponentSize&, const ComponentSize&) = default;
+};
+
+/// The hosts of several components' lists, one behind the other: each host once, in the order of first mention, as
+/// Components numbers them. Errors: as of Hostlist::parse().
+[[nodiscard]] Result<Hostlist> distinct_hosts(std::string_view lists);
 
 /// Gathers components in the order of their ranks.
 class Components {

@@ -10,8 +10,10 @@
 
 namespace amldist {
 
-/// Longest datagram that can be ours.
+/// Longest datagram that srun takes.
 inline constexpr std::size_t longest_datagram = 512;
+/// Longest that it sends: what one UDP datagram can carry.
+inline constexpr std::size_t longest_answer = 65507;
 
 [[nodiscard]] std::string seal(std::uint64_t token, std::initializer_list<std::string_view> fields);
 

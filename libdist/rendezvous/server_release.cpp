@@ -1,34 +1,10 @@
 #include "rendezvous/server_release.hpp"
 
-#include <algorithm>
-#include <array>
-
 #include "core/text.hpp"
 #include "placement/task_map.hpp"
 #include "rendezvous/datagram.hpp"
 
 namespace amldist {
-namespace {
-
-struct Spelling {
-  Word word;
-  std::string_view text;
-};
-constexpr std::array<Spelling, 4> spellings = {
-    {{Word::may_i_end, "may-i-end"}, {Word::not_yet, "not-yet"}, {Word::end, "end"}, {Word::heard, "heard"}}};
-
-}  // namespace
-
-std::string to_datagram(Word word, std::uint64_t token) {
-  return seal(token, {std::ranges::find(spellings, word, &Spelling::word)->text});
-}
-
-std::optional<Word> parse_word(std::string_view datagram, std::uint64_t token) {
-  const auto fields = unseal(datagram, token);
-  if (!fields || fields->size() != 1) return std::nullopt;
-  const auto* const found = std::ranges::find(spellings, fields->front(), &Spelling::text);
-  return found != spellings.end() ? std::optional(found->word) : std::nullopt;
-}
 
 std::string WorkerEnd::to_datagram(std::uint64_t token) const {
   return seal(token, {"ended", chief ? "chief" : "worker", std::to_string(rank), std::to_string(wait_status),

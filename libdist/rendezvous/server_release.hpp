@@ -10,6 +10,8 @@
 //
 //   aml-dist;1;00c0ffee00c0ffee;ended;worker;1;0;0;2        role, rank, wait status, chiefs, workers of the step
 //   aml-dist;1;00c0ffee00c0ffee;heard
+//
+// The words are those of conversation.hpp.
 #pragma once
 
 #include <chrono>
@@ -20,13 +22,6 @@
 #include <string_view>
 
 namespace amldist {
-
-/// The messages that carry nothing but the token.
-enum class Word { may_i_end, not_yet, end, heard };
-
-[[nodiscard]] std::string to_datagram(Word word, std::uint64_t token);
-/// nullopt for a datagram that to_datagram(..., token) cannot have written.
-[[nodiscard]] std::optional<Word> parse_word(std::string_view datagram, std::uint64_t token);
 
 /// The end of a chief or a worker, and how many of them the step has.
 struct WorkerEnd {

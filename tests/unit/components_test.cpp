@@ -106,5 +106,13 @@ TEST(Components, NameMoreNodesThanOneTextHolds) {
   EXPECT_EQ(placement->host_of(10239), "a-cluster-with-rather-long-names-10240");
 }
 
+TEST(DistinctHosts, AreInTheOrderOfFirstMention) {
+  const auto names = [](std::string_view lists) { return distinct_hosts(lists).value().expand(); };
+  EXPECT_EQ(names("node[1-2],node3"), (Names{"node1", "node2", "node3"}));
+  EXPECT_EQ(names("node1,node[1-2]"), (Names{"node1", "node2"}));
+  EXPECT_EQ(names("node3,node[1-2],node[2-3]"), (Names{"node3", "node1", "node2"}));
+  EXPECT_FALSE(distinct_hosts("node[1-"));
+}
+
 }  // namespace
 }  // namespace amldist

@@ -1,4 +1,4 @@
-#include "spank/failure_listener.hpp"
+#include "spank/listener.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -17,7 +17,9 @@
 #include <exception>
 #include <utility>
 
+#include "core/ipv4.hpp"
 #include "core/text.hpp"
+#include "rendezvous/conversation.hpp"
 #include "rendezvous/datagram.hpp"
 #include "rendezvous/server_release.hpp"
 #include "spank/command_line.hpp"
@@ -67,8 +69,8 @@ Result<ReportChannel> channel_of(int socket) {
 /// The thread's work, with everything it owns.
 class Watch {
  public:
-  Watch(int socket, int stop, std::uint64_t token, const FailureListener::Step& step)
-      : socket_(socket), stop_(stop), token_(token), step_(step), failure_(step.tasks) {}
+  Watch(int socket, int stop, std::uint64_t token, Listener::Step step)
+      : socket_(socket), stop_(stop), token_(token), step_(std::move(step)), failure_(step_.tasks) {}
 
   void run() {
     bool srun_ends = false;
@@ -116,27 +118,47 @@ class Watch {
       const ssize_t got = ::recvfrom(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT,
                                      reinterpret_cast<sockaddr*>(&sender), &length);
       if (got < 0) return;
-      const auto answer = take({datagram.data(), static_cast<std::size_t>(got)});
-      if (answer) reply(*answer, sender);
+      const std::string answer = take({datagram.data(), static_cast<std::size_t>(got)});
+      if (!answer.empty()) reply(answer, sender);
     }
   }
 
-  /// What is to be said to the sender.
-  std::optional<Word> take(std::string_view datagram) {
+  /// What is to be said to the sender; empty: nothing.
+  std::string take(std::string_view datagram) {
     if (const auto report = FailureReport::parse(datagram, token_)) {
       failure_.take(*report);
-      return std::nullopt;
+      return {};
     }
     if (const auto end = WorkerEnd::parse(datagram, token_)) {
       release_.take(*end, Clock::now());
-      return Word::heard;
+      return to_datagram(Word::heard, token_);
     }
-    if (parse_word(datagram, token_) != Word::may_i_end) return std::nullopt;
-    return release_.due(Clock::now()) ? Word::end : Word::not_yet;
+    if (const auto address = parse_text(Subject::address, datagram, token_); address && Ipv4::parse(*address)) {
+      if (address_.empty()) address_ = *address;
+      return to_datagram(Word::heard, token_);
+    }
+    const auto question = parse_word(datagram, token_);
+    return question ? answer(*question) : std::string();
   }
 
-  void reply(Word word, const sockaddr_in& to) const {
-    const std::string datagram = to_datagram(word, token_);
+  [[nodiscard]] std::string answer(Word question) const {
+    switch (question) {
+      case Word::may_i_end:
+        return to_datagram(release_.due(Clock::now()) ? Word::end : Word::not_yet, token_);
+      case Word::which_record:
+        return text_or_not_yet(Subject::record, step_.record);
+      case Word::which_address:
+        return text_or_not_yet(Subject::address, address_);
+      default:
+        return {};  // what only srun says
+    }
+  }
+
+  [[nodiscard]] std::string text_or_not_yet(Subject subject, const std::string& text) const {
+    return text.empty() ? to_datagram(Word::not_yet, token_) : to_datagram(subject, text, token_);
+  }
+
+  void reply(const std::string& datagram, const sockaddr_in& to) const {
     static_cast<void>(::sendto(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
                                reinterpret_cast<const sockaddr*>(&to), sizeof to));
   }
@@ -148,13 +170,14 @@ class Watch {
   int socket_;
   int stop_;
   std::uint64_t token_;
-  FailureListener::Step step_;
+  Listener::Step step_;
   std::optional<bool> told_to_kill_ = kills_on_bad_exit();  ///< read here, before srun changes its environment
   FirstFailure failure_;
   std::optional<Clock::time_point> first_at_;
   bool at_limit_ = false;
   bool decided_ = false;
   ServerRelease release_;
+  std::string address_;  ///< what rank 0's node has told
 };
 
 void run_to_the_end(Watch watch) noexcept {
@@ -166,26 +189,26 @@ void run_to_the_end(Watch watch) noexcept {
 
 }  // namespace
 
-Result<std::unique_ptr<FailureListener>> FailureListener::open() {
+Result<std::unique_ptr<Listener>> Listener::open() {
   FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket || !bind_somewhere(socket.get())) return failed("no socket");
   FileDescriptor stop(::eventfd(0, EFD_CLOEXEC));
   if (!stop) return failed("no eventfd");
   const auto channel = channel_of(socket.get());
   if (!channel) return channel.error();
-  return std::unique_ptr<FailureListener>(new FailureListener(std::move(socket), std::move(stop), *channel));
+  return std::unique_ptr<Listener>(new Listener(std::move(socket), std::move(stop), *channel));
 }
 
-FailureListener::FailureListener(FileDescriptor socket, FileDescriptor stop, ReportChannel channel) noexcept
+Listener::Listener(FileDescriptor socket, FileDescriptor stop, ReportChannel channel) noexcept
     : socket_(std::move(socket)), stop_(std::move(stop)), channel_(channel) {}
 
-FailureListener::~FailureListener() {
+Listener::~Listener() {
   if (!thread_.joinable()) return;
   static_cast<void>(::eventfd_write(stop_.get(), 1));
   thread_.join();
 }
 
-void FailureListener::watch(const Step& step) noexcept {
+void Listener::watch(Step step) noexcept {
   if (thread_.joinable()) return;
   // srun has a thread that waits for its signals; ours must take none of them.
   sigset_t all;
@@ -193,7 +216,7 @@ void FailureListener::watch(const Step& step) noexcept {
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    thread_ = std::thread(run_to_the_end, Watch(socket_.get(), stop_.get(), channel_.token, step));
+    thread_ = std::thread(run_to_the_end, Watch(socket_.get(), stop_.get(), channel_.token, std::move(step)));
   } catch (const std::exception&) {  // no thread to be had: the feature is absent
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
