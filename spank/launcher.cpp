@@ -35,8 +35,7 @@ struct Launch {
   std::uint32_t job_id = 0;
   std::uint32_t step_id = 0;
   Placement placement;
-  std::string hosts = {};                      ///< of a heterogeneous step, for its record
-  std::vector<ComponentSize> components = {};  ///< the same
+  std::vector<Component> components = {};  ///< of a heterogeneous step, for its record
 };
 
 std::optional<std::string> own_variable(std::string_view name) {
@@ -64,8 +63,7 @@ Result<std::optional<Launch>> fetch_launch(std::uint32_t job_id, std::uint32_t s
   auto layout = fetch_heterogeneous_layout(job_id, step_id, {leader_job().value_or(job_id), std::move(groups), 0});
   if (!layout) return std::optional<Launch>();
   const std::uint32_t first_job = layout->components.front().job_id;
-  return std::optional(Launch{first_job, step_id, std::move(layout->placement), std::move(layout->hosts),
-                              std::move(layout->components)});
+  return std::optional(Launch{first_job, step_id, std::move(layout->placement), std::move(layout->components)});
 }
 
 Result<LaunchRecord> make_record(const Session& session, const Spec& spec, const Launch& launch) {
@@ -75,8 +73,8 @@ Result<LaunchRecord> make_record(const Session& session, const Spec& spec, const
   auto ports = usable_ports(session.policy);
   if (!ports) return ports.error();
   return LaunchRecord{
-      launch.job_id, launch.step_id,   std::move(*address), std::move(*ports), launch.placement.map.to_string(),
-      launch.hosts,  launch.components};
+      launch.job_id,    launch.step_id, std::move(*address), std::move(*ports), launch.placement.map.to_string(),
+      launch.components};
 }
 
 /// Computes rank 0's environment as its node will, so that what cannot be right is refused before anything starts: a

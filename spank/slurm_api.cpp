@@ -117,16 +117,17 @@ Result<Layout> get_layout(std::uint32_t job_id, std::uint32_t step_id, std::uint
   return layout;
 }
 
-struct Component {
+struct FoundComponent {
   std::uint32_t job_id;
   Layout layout;
 };
 
 /// The layouts of a heterogeneous step in the order of its ranks. Inside one job the components are numbered; those of
 /// a heterogeneous job are jobs of their own with the same step id, some of which may not take part.
-std::vector<Component> find_components(std::uint32_t job_id, std::uint32_t step_id, const HeterogeneousHint& hint) {
+std::vector<FoundComponent> find_components(std::uint32_t job_id, std::uint32_t step_id,
+                                            const HeterogeneousHint& hint) {
   constexpr std::uint32_t most_components = 128;  // MAX_HET_JOB_COMPS in Slurm
-  std::vector<Component> found;
+  std::vector<FoundComponent> found;
   std::uint64_t placed = 0;
   const auto complete = [&] { return hint.tasks != 0 && placed >= hint.tasks; };
   const auto keep = [&](std::uint32_t job, Result<Layout> layout) {
@@ -214,21 +215,20 @@ Result<Placement> fetch_step_layout(std::uint32_t job_id, std::uint32_t step_id)
 Result<HeterogeneousLayout> fetch_heterogeneous_layout(std::uint32_t job_id, std::uint32_t step_id,
                                                        const HeterogeneousHint& hint) {
   Components step;
-  std::string hosts;
-  std::vector<ComponentSize> sizes;
-  for (const Component& component : find_components(job_id, step_id, hint)) {
-    if (auto joined = join(step, *component.layout); !joined) return joined.error();
-    hosts += concat({hosts.empty() ? "" : ",", component.layout->node_list});
-    sizes.push_back({component.job_id, component.layout->task_cnt});
+  std::vector<Component> components;
+  for (const FoundComponent& found : find_components(job_id, step_id, hint)) {
+    if (auto joined = join(step, *found.layout); !joined) return joined.error();
+    components.push_back({found.job_id, found.layout->task_cnt, found.layout->node_list});
   }
   if (hint.tasks != 0 && step.tasks() != hint.tasks) {
-    return Error{Errc::mismatch, concat({"the step has ", text::count(hint.tasks, "task"), " but slurmctld knows ",
-                                         std::to_string(step.tasks()), " of them in ",
-                                         text::count(sizes.size(), "component"), ": start the components one by one"})};
+    return Error{
+        Errc::mismatch,
+        concat({"the step has ", text::count(hint.tasks, "task"), " but slurmctld knows ", std::to_string(step.tasks()),
+                " of them in ", text::count(components.size(), "component"), ": start the components one by one"})};
   }
   auto placement = std::move(step).placement(Provenance::exact, "slurmctld's layouts of the components");
   if (!placement) return placement.error();
-  return HeterogeneousLayout{std::move(*placement), std::move(hosts), std::move(sizes)};
+  return HeterogeneousLayout{std::move(*placement), std::move(components)};
 }
 
 Result<Ipv4> slurm_node_address(const std::string& node) {

@@ -30,8 +30,7 @@ struct HeterogeneousHint {
 /// A heterogeneous step (srun A : B). A node that two components share is one node.
 struct HeterogeneousLayout {
   Placement placement;
-  std::string hosts;                      ///< the components' node lists, one behind the other
-  std::vector<ComponentSize> components;  ///< in the order of their ranks
+  std::vector<Component> components;  ///< in the order of their ranks
 };
 
 /// Nodes and exact task map of a heterogeneous step: one remote call for each component. Errors: unavailable, mismatch

@@ -7,6 +7,7 @@
 #include "core/text.hpp"
 #include "rendezvous/launch_record.hpp"
 #include "rendezvous/master_address.hpp"
+#include "rendezvous/own_network.hpp"
 #include "spank/slurm_api.hpp"
 
 namespace amldist::spank {
@@ -37,53 +38,55 @@ Result<StepReading> read_from_record(const NodeItems& items, const EnvironmentRe
                      items.ranks};
 }
 
-/// Whether this slurmstepd's tasks can belong to the step of that record.
-bool is_about(const LaunchRecord& record, const NodeItems& items, std::uint32_t tasks) {
-  std::uint64_t sum = 0;
-  for (const ComponentSize& each : record.components) sum += each.tasks;
-  const bool has_us =
-      std::ranges::find(record.components, items.job_id, &ComponentSize::job_id) != record.components.end();
-  return record.is_heterogeneous() && record.step_id == items.step_id && has_us && sum == tasks;
-}
+/// A place in a heterogeneous step that this slurmstepd may have.
+struct Seat {
+  std::vector<std::uint32_t> ranks;  ///< over the whole step, of its tasks
+  std::string host;
+};
 
-/// The global ranks of this slurmstepd's tasks; empty when the record does not tell. Components of a heterogeneous job
-/// have ids of their own. Those inside one job share its id, and then no node, so that the host has no other tasks.
-std::vector<std::uint32_t> own_ranks(const LaunchRecord& record, const NodeItems& items, const Placement& placement,
-                                     std::string_view host) {
-  std::vector<std::uint32_t> ranks = items.ranks;
-  if (std::ranges::count(record.components, items.job_id, &ComponentSize::job_id) == 1) {
-    std::uint32_t first = 0;
-    for (const ComponentSize& each : record.components) {
-      if (each.job_id == items.job_id) break;
-      first += each.tasks;
+/// The seats that fit what Slurm says about this component: one, if the components are jobs of their own.
+std::vector<Seat> possible_seats(const LaunchRecord& record, const NodeItems& items) {
+  std::vector<Seat> seats;
+  std::uint32_t first_rank = 0;
+  for (const Component& each : record.components) {
+    const auto hosts = Hostlist::parse(each.hosts);
+    if (each.job_id == items.job_id && each.tasks == items.tasks && hosts && hosts->size() == items.nodes) {
+      Seat seat{items.ranks, hosts->at(items.node)};
+      for (std::uint32_t& rank : seat.ranks) rank += first_rank;
+      seats.push_back(std::move(seat));
     }
-    for (std::uint32_t& rank : ranks) rank += first;
-  } else {
-    const std::vector<std::string> hosts = placement.hosts.expand();
-    const auto node = static_cast<std::uint32_t>(std::ranges::find(hosts, host) - hosts.begin());
-    ranks = node < hosts.size() ? placement.map.ranks_on(node) : std::vector<std::uint32_t>{};
+    first_rank += each.tasks;
   }
-  const auto is_here = [&](std::uint32_t rank) {
-    return rank < placement.map.size() && placement.host_of(rank) == host;
-  };
-  const bool right = ranks.size() == items.ranks.size() && std::ranges::all_of(ranks, is_here);
-  return right ? ranks : std::vector<std::uint32_t>{};
+  return seats;
 }
 
-/// From the record of a heterogeneous step. nullopt for one that is not about this node's tasks: it comes from a
-/// process of the user's.
-std::optional<StepReading> read_from_components(const LaunchRecord& record, const NodeItems& items, std::uint32_t tasks,
-                                                const EnvironmentReader& environment) {
-  if (!is_about(record, items, tasks)) return std::nullopt;
-  auto hosts = distinct_hosts(record.hosts);
+/// The seat that this slurmstepd has; nullopt when the record does not tell.
+std::optional<Seat> find_seat(const LaunchRecord& record, const NodeItems& items, const Placement& placement) {
+  std::vector<Seat> seats = possible_seats(record, items);
+  if (seats.size() > 1) {  // components inside one job never share a node, so the node's name tells them apart
+    std::erase_if(seats, [own = own_host_name()](const Seat& seat) { return seat.host != own; });
+  }
+  if (seats.size() != 1) return std::nullopt;
+  const bool agrees = std::ranges::all_of(seats.front().ranks, [&](std::uint32_t rank) {
+    return rank < placement.map.size() && placement.host_of(rank) == seats.front().host;
+  });
+  return agrees ? std::optional(std::move(seats.front())) : std::nullopt;
+}
+
+/// From the record of a heterogeneous step. nullopt for one that is not about this step: it comes from a process of the
+/// user's.
+std::optional<StepReading> read_from_components(const LaunchRecord& record, const NodeItems& items,
+                                                std::uint32_t tasks) {
+  const auto has_us = std::ranges::find(record.components, items.job_id, &Component::job_id) != record.components.end();
+  if (record.step_id != items.step_id || !has_us) return std::nullopt;
+  auto hosts = distinct_hosts(record.components);
   if (!hosts) return std::nullopt;
   auto map = TaskMap::parse(record.map, tasks, static_cast<std::uint32_t>(hosts->size()));
   if (!map) return std::nullopt;
   Placement placement{std::move(*hosts), std::move(*map), Provenance::exact, "srun's record of the components", false};
-  auto ranks = own_ranks(record, items, placement, environment("SLURMD_NODENAME").value_or(""));
-  if (ranks.empty()) return std::nullopt;
+  auto seat = find_seat(record, items, placement);
   return StepReading{std::move(placement), record.address, record.ports, record.components.front().job_id,
-                     std::move(ranks)};
+                     seat ? std::move(seat->ranks) : std::vector<std::uint32_t>{}};
 }
 
 /// srun's record of all components reaches one of them in its environment; the others ask for it.
@@ -92,7 +95,7 @@ std::optional<StepReading> read_from_srun(const NodeItems& items, std::uint32_t 
   constexpr int attempts = 20;
   const auto read = [&](const std::optional<std::string>& text) -> std::optional<StepReading> {
     const auto record = text ? LaunchRecord::parse(*text) : Result<LaunchRecord>(Error{Errc::unavailable, ""});
-    return record ? read_from_components(*record, items, tasks, environment) : std::nullopt;
+    return record ? read_from_components(*record, items, tasks) : std::nullopt;
   };
   if (auto found = read(environment(launch_record_variable))) return found;
   if (!srun) return std::nullopt;

@@ -9,16 +9,19 @@ namespace amldist {
 
 using text::concat;
 
-Result<Hostlist> distinct_hosts(std::string_view lists) {
-  auto all = Hostlist::parse(lists);
-  if (!all) return all;
-  std::vector<std::string> names = all->expand();
-  std::unordered_set<std::string_view> seen;
+Result<Hostlist> distinct_hosts(std::span<const Component> components) {
   std::vector<std::string> distinct;
-  for (const std::string& name : names) {
-    if (seen.insert(name).second) distinct.push_back(name);
+  std::unordered_set<std::string> seen;
+  std::size_t mentions = 0;
+  for (const Component& component : components) {
+    const auto hosts = Hostlist::parse(component.hosts);
+    if (!hosts) return hosts;
+    mentions += hosts->size();
+    if (mentions > Hostlist::most_hosts) return Error{Errc::limit, "the components have too many nodes"};
+    for (std::string& name : hosts->expand()) {
+      if (seen.insert(name).second) distinct.push_back(std::move(name));
+    }
   }
-  if (distinct.size() == names.size()) return all;
   return Hostlist::from_names(distinct);
 }
 

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -21,17 +20,18 @@
 
 namespace amldist {
 
-/// What tells the ranks of one component from another's: they follow each other.
-struct ComponentSize {
+/// A component as slurmctld describes it. Its ranks follow those of the component before it.
+struct Component {
   std::uint32_t job_id = 0;  ///< the components of a heterogeneous job are jobs; those inside one job all have its id
   std::uint32_t tasks = 0;
+  std::string hosts;  ///< its node list, in the order of its own node numbers
 
-  friend bool operator==(const ComponentSize&, const ComponentSize&) = default;
+  friend bool operator==(const Component&, const Component&) = default;
 };
 
-/// The hosts of several components' lists, one behind the other: each host once, in the order of first mention, as
-/// Components numbers them. Errors: as of Hostlist::parse().
-[[nodiscard]] Result<Hostlist> distinct_hosts(std::string_view lists);
+/// The hosts of all components, each once, in the order of first mention, as Components numbers them. Errors: as of
+/// Hostlist::parse(); limit for more mentions than Hostlist::most_hosts.
+[[nodiscard]] Result<Hostlist> distinct_hosts(std::span<const Component> components);
 
 /// Gathers components in the order of their ranks.
 class Components {

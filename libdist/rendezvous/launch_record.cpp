@@ -30,16 +30,17 @@ bool parse_step(LaunchRecord& record, std::string_view value) {
   return true;
 }
 
-/// "12:4,13:2"
+/// "12:1:n1+13:2:n[1,3]"
 bool parse_components(LaunchRecord& record, std::string_view value) {
   constexpr std::uint64_t any = std::numeric_limits<std::uint32_t>::max();
-  for (const std::string_view each : text::split(value, ',')) {
-    const auto colon = each.find(':');
-    if (colon == std::string_view::npos) return false;
-    const auto job = text::to_number(each.substr(0, colon), any);
-    const auto tasks = text::to_number(each.substr(colon + 1), most_tasks);
+  for (const std::string_view each : text::split(value, '+')) {
+    const auto fields = text::split(each, ':');
+    if (fields.size() != 3 || fields[2].empty()) return false;
+    const auto job = text::to_number(fields[0], any);
+    const auto tasks = text::to_number(fields[1], most_tasks);
     if (!job || !tasks) return false;
-    record.components.push_back({static_cast<std::uint32_t>(*job), static_cast<std::uint32_t>(*tasks)});
+    record.components.push_back(
+        {static_cast<std::uint32_t>(*job), static_cast<std::uint32_t>(*tasks), std::string(fields[2])});
   }
   return true;
 }
@@ -60,10 +61,6 @@ bool parse_field(LaunchRecord& record, std::string_view name, std::string_view v
     record.map = value;
     return true;  // TaskMap::parse judges it, with the step's size
   }
-  if (name == "hosts") {
-    record.hosts = value;
-    return !value.empty();  // Hostlist::parse judges it
-  }
   return name == "components" && parse_components(record, value);
 }
 
@@ -73,10 +70,10 @@ std::string LaunchRecord::to_string() const {
   std::string text = concat({"1;step=", std::to_string(job_id), ".", std::to_string(step_id), ";addr=", address,
                              ";ports=", ports.to_string(), ";map=", map});
   if (!is_heterogeneous()) return text;
-  text += concat({";hosts=", hosts, ";components="});
-  for (const ComponentSize& each : components) {
-    text +=
-        concat({&each == components.data() ? "" : ",", std::to_string(each.job_id), ":", std::to_string(each.tasks)});
+  text += ";components=";
+  for (const Component& each : components) {
+    const bool first = &each == components.data();
+    text += concat({first ? "" : "+", std::to_string(each.job_id), ":", std::to_string(each.tasks), ":", each.hosts});
   }
   return text;
 }
@@ -86,10 +83,10 @@ Result<LaunchRecord> LaunchRecord::parse(std::string_view text) {
   const auto fields = text::split(text, ';');
   if (fields.front() != "1") return malformed("unknown version: srun and this node have different releases");
   constexpr std::size_t ordinary = 5;
-  constexpr std::size_t heterogeneous = 7;
+  constexpr std::size_t heterogeneous = 6;
   if (fields.size() != ordinary && fields.size() != heterogeneous) return malformed("wrong number of fields");
   LaunchRecord record;
-  constexpr std::string_view names[] = {"step", "addr", "ports", "map", "hosts", "components"};
+  constexpr std::string_view names[] = {"step", "addr", "ports", "map", "components"};
   for (std::size_t i = 1; i < fields.size(); ++i) {
     const auto equals = fields[i].find('=');
     const bool right_name = equals != std::string_view::npos && fields[i].substr(0, equals) == names[i - 1];

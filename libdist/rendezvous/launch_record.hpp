@@ -2,9 +2,9 @@
 //
 //   SLURM_AMLDIST_LAUNCH=1;step=12.0;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,4,2))
 //
-// That of a heterogeneous step also has the components' node lists, one behind the other, and job and tasks of each:
+// That of a heterogeneous step also has job, tasks and nodes of each component:
 //
-//   1;step=12.0;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,1,2),(1,1,1));hosts=n1,n[1,3];components=12:1,13:2
+//   1;step=12.0;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,1,2),(1,1,1));components=12:1:n1+13:2:n[1,3]
 //
 // The name begins with SLURM because only such variables pass --export=NONE. It travels through the user's environment,
 // so slurmstepd takes it for hostile: bounded, checked against the step, and its map against what the node knows
@@ -32,10 +32,8 @@ struct LaunchRecord {
   std::string address;  ///< MASTER_ADDR as srun chose it, or "@IFACE" where rank 0's node is to say it
   PortRanges ports;     ///< ports to hash into: the site's, less the kernel's where srun runs
   std::string map;      ///< PMI's process mapping
-  /// Of a heterogeneous step, else empty; distinct_hosts() of it are the nodes of the map.
-  std::string hosts = {};
-  /// Of a heterogeneous step, in the order of their ranks; else empty.
-  std::vector<ComponentSize> components = {};
+  /// Of a heterogeneous step, else empty; distinct_hosts() of them are the nodes of the map.
+  std::vector<Component> components = {};
 
   [[nodiscard]] bool is_heterogeneous() const noexcept { return !components.empty(); }
 

@@ -14,10 +14,9 @@ TEST(LaunchRecord, ReadsBackWhatItWrites) {
 
 TEST(LaunchRecord, ReadsBackComponents) {
   LaunchRecord written = record();
-  written.hosts = "n1,n[1,3]";
-  written.components = {{12, 1}, {13, 2}};
+  written.components = {{12, 1, "n1"}, {13, 2, "n[1,3]"}};
   EXPECT_EQ(written.to_string(),
-            "1;step=12.3;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,4,2));hosts=n1,n[1,3];components=12:1,13:2");
+            "1;step=12.3;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,4,2));components=12:1:n1+13:2:n[1,3]");
   const auto read = LaunchRecord::parse(written.to_string());
   ASSERT_TRUE(read);
   EXPECT_EQ(*read, written);
