@@ -111,7 +111,8 @@ Result<void> send_record(Session& session, const Spec& spec, const Launch& launc
     return Error{Errc::internal, "srun's environment takes no more variables"};
   }
   if (session.listener) {
-    session.listener->watch({launch.job_id, launch.step_id, launch.placement.map.size(), text});
+    session.listener->watch(
+        {launch.job_id, launch.step_id, launch.placement.map.size(), launch.components.empty() ? std::string() : text});
   }
   if (spec.verbose) tell_placement(spec, launch.placement, *record);
   return {};
