@@ -3,11 +3,13 @@
 #include <cstdio>
 #include <exception>
 
+#include "aml_dist/check.hpp"
 #include "aml_dist/exit_status.hpp"
 #include "aml_dist/explain.hpp"
 
 namespace {
 
+using amldist::tools::CheckOptions;
 using amldist::tools::ExplainOptions;
 
 constexpr const char* examples =
@@ -49,6 +51,8 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   ExplainOptions explain;
   const CLI::App* const explain_command = add_explain(app, explain);
+  CheckOptions check;
+  const CLI::App* const check_command = add_check(app, check);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {
@@ -60,6 +64,7 @@ int run(int argc, char** argv) {
     return amldist::tools::exit_usage;
   }
   if (explain_command->parsed()) return amldist::tools::explain(explain);
+  if (check_command->parsed()) return amldist::tools::check(check);
   return amldist::tools::exit_usage;
 }
 
