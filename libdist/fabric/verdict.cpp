@@ -39,11 +39,9 @@ void append_once(std::string& joined, std::string_view piece) {
 Verdict Report::verdict() const noexcept {
   Verdict worst = Verdict::skip;
   for (const Check& check : checks) {
-    // The policy itself verifies nothing: alone it is no pass.
-    if (check.id == "ib.policy" && check.verdict == Verdict::pass) continue;
     if (severity(check.verdict) > severity(worst)) worst = check.verdict;
   }
-  return worst;
+  return worst == Verdict::pass && !verified ? Verdict::skip : worst;
 }
 
 const Check* Report::find(std::string_view id) const noexcept {

@@ -32,6 +32,7 @@ struct Finding {
 struct Report {
   RdmaPolicy policy = RdmaPolicy::prefer;
   std::vector<Check> checks;
+  bool verified = false;  ///< there was a port to judge: without one, passing side checks are no pass
 
   /// The worst verdict; warnings do not fail. skip when nothing was verified.
   [[nodiscard]] Verdict verdict() const noexcept;

@@ -27,6 +27,7 @@ Report verify_node(const NodeFacts& node, const Question& question, const Eviden
   report.policy = question.policy;
   report.checks.push_back(check_policy(node, question));
   if (question.policy == RdmaPolicy::off) return report;
+  report.verified = !judged_ports(node, question).empty();
   report.checks.push_back(check_sysfs(node, question));
   report.checks.push_back(check_count(node, question));
   report.checks.push_back(check_link_layer(node, question));

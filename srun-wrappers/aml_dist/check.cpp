@@ -12,6 +12,7 @@
 #include "fabric/checks.hpp"
 #include "fabric/kernel_log.hpp"
 #include "fabric/report_json.hpp"
+#include "fabric/verbs_probe.hpp"
 #include "fabric/whole_file.hpp"
 
 namespace amldist::tools {
@@ -131,12 +132,14 @@ NodeFacts read_settled_node(const CheckOptions& options, const Question& questio
   return node;
 }
 
-fabric::ProcessFacts read_own_process(const CheckOptions& options, const NodeFacts& node) {
+fabric::ProcessFacts read_own_process(const CheckOptions& options, const NodeFacts& node, const Question& question) {
   fabric::ProcessFacts process = fabric::read_process(node);
   if (!options.sysfs_root.empty()) {
     process.verbs.reason = "the devices come from --sysfs-root: verbs would speak of this machine's";
   } else if (options.no_verbs) {
     process.verbs.reason = "--no-verbs";
+  } else if (!judged_ports(node, question).empty()) {
+    process.verbs = fabric::probe_verbs(node, question, std::chrono::seconds(options.timeout_s));
   }
   return process;
 }
@@ -182,7 +185,7 @@ int check(const CheckOptions& options) {
   const NodeFacts node = read_settled_node(options, *question);
   Evidence evidence;
   evidence.counters = keep_baseline(options, node);
-  evidence.process = read_own_process(options, node);
+  evidence.process = read_own_process(options, node, *question);
   read_log(options, evidence);
   const NodeVerification verification{node.host, verify_node(node, *question, evidence), settings_of(node, *question)};
   if (options.json) std::printf("%s\n", to_json(verification).c_str());
