@@ -35,8 +35,7 @@ std::vector<std::string> devices_with(const NodeFacts& node, LinkLayer layer) {
 }
 
 constexpr std::string_view no_device_remedy =
-    "load the driver (mlx5_ib) or install OFED; on Azure choose a size with SR-IOV InfiniBand (NC24r and H16r have "
-    "none)";
+    "load the driver (mlx5_ib), choose nodes with SR-IOV InfiniBand (NC24r and H16r have none), or use rdma=off";
 
 std::string_view text_or(const Attribute& attribute, std::string_view otherwise) {
   return attribute.present() ? std::string_view(attribute.text) : otherwise;
@@ -162,6 +161,7 @@ Check check_count(const NodeFacts& node, const Question& question) {
     return {"ib.count", Verdict::fail, evidence,
             "a card is lost or in the wrong mode: see lspci and the kernel's log, replace the node"};
   }
+  if (node.devices.empty()) return {"ib.count", Verdict::skip, "no device", ""};
   if (!infiniband.empty()) return {"ib.count", Verdict::pass, evidence, ""};
   const bool has_roce =
       std::ranges::any_of(ethernet, [](const auto& name) { return !is_accelerated_networking(name); });

@@ -178,6 +178,30 @@ std::uint32_t nccl_gid_index(const EnvironmentReader& environment, const PortFac
   return chosen.index;
 }
 
+EnvironmentReader snapshot(const EnvironmentReader& environment) {
+  constexpr std::array<std::string_view, 13> names = {"NCCL_IB_HCA",
+                                                      "NCCL_IB_GID_INDEX",
+                                                      "NCCL_IB_PKEY",
+                                                      "NCCL_IB_ADDR_FAMILY",
+                                                      "NCCL_IB_ADDR_RANGE",
+                                                      "NCCL_IB_ROUTABLE_FLID_GID_INDEX",
+                                                      "NCCL_IB_DISABLE",
+                                                      "NCCL_IB_ROCE_VERSION_NUM",
+                                                      "NCCL_NET",
+                                                      "UCX_NET_DEVICES",
+                                                      "UCX_TLS",
+                                                      "UCX_IB_PKEY",
+                                                      "UCX_IB_GID_INDEX"};
+  std::map<std::string, std::string, std::less<>> values;
+  for (const std::string_view name : names) {
+    if (auto value = environment(name)) values.emplace(name, std::move(*value));
+  }
+  return [values = std::move(values)](std::string_view name) -> std::optional<std::string> {
+    const auto found = values.find(name);
+    return found == values.end() ? std::nullopt : std::optional(found->second);
+  };
+}
+
 std::string exact_selection(const std::vector<PortName>& ports) {
   std::string out = "=";
   for (const PortName& port : ports) {

@@ -67,6 +67,9 @@ class UcxSelection {
 /// the user's, else a scan for family (NCCL_IB_ADDR_FAMILY), network (NCCL_IB_ADDR_RANGE, IPv4 here) and version.
 [[nodiscard]] std::uint32_t nccl_gid_index(const EnvironmentReader& environment, const PortFacts& port);
 
+/// The variables that checks read, copied: a reader that needs the environment no longer.
+[[nodiscard]] EnvironmentReader snapshot(const EnvironmentReader& environment);
+
 /// "=mlx5_ib0:1,mlx5_ib1:1": the exact form of a set of ports, for NCCL_IB_HCA.
 struct PortName {
   std::string device;

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -197,6 +198,7 @@ VerbsFacts probe_verbs(const NodeFacts& node, const Question& question, std::chr
     return facts;
   }
   if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // whoever kills us at a deadline of his own means the probe too
     probe(targets, *shared.get());
     ::_exit(0);  // no destructors of the parent's objects, no flushing of its buffers
   }

@@ -149,6 +149,18 @@ int exit_status_of(Verdict verdict) {
   return verdict == Verdict::skip ? exit_skipped : exit_fine;
 }
 
+/// What the plugin asks for: the checks that only the task's own context can make, as lines.
+int print_task_part(const CheckOptions& options, const Question& question) {
+  const NodeFacts node = fabric::read_node(fabric::Roots::from_options(options.sysfs_root, options.dev_root));
+  const fabric::ProcessFacts process = read_own_process(options, node, question);
+  const std::string lines =
+      fabric::to_lines({check_device_nodes(node, question, process), check_provider(node, question, process),
+                        check_memlock(node, question, process), check_gpudirect(node, question, process),
+                        check_environment(node, question), check_loopback(node, question, process)});
+  std::fputs(lines.c_str(), stdout);
+  return exit_fine;
+}
+
 }  // namespace
 
 CLI::App* add_check(CLI::App& app, CheckOptions& options) {
@@ -182,6 +194,7 @@ int check(const CheckOptions& options) {
   if (auto roots = check_roots(options); !roots) return fail(roots.error());
   const auto question = make_question(options);
   if (!question) return fail(question.error());
+  if (options.task_part) return print_task_part(options, *question);
   const NodeFacts node = read_settled_node(options, *question);
   Evidence evidence;
   evidence.counters = keep_baseline(options, node);
