@@ -149,12 +149,6 @@ Result<void> check_option(const Session& session) {
         "plugstack.conf loads this plugin as optional, so Slurm would run the step even if it has to be refused: "
         "ask the administrator for 'required'");
   }
-  if (spec->rdma == RdmaPolicy::require) {
-    return Error{Errc::unavailable,
-                 "rdma=require: this release cannot verify InfiniBand yet, so it must not promise to: "
-                 "use rdma=off"};
-  }
-  if (spec->rdma == RdmaPolicy::prefer) tell_user("rdma=prefer: this release does not verify InfiniBand yet");
   if (spec->verbose) {
     for (const std::string& complaint : session.complaints) tell_user(complaint);
   }
@@ -180,6 +174,8 @@ Result<void> prepare_launch(Session& session, const Handle& handle) {
     withdraw_launch(session);
     return {};
   }
+  const auto lowered = lowered_requirement(session.policy, *spec, own_variable("SLURM_JOB_PARTITION").value_or(""));
+  if (lowered) tell_user(*lowered);
   const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");
   if (!job_id) return job_id.error();
   const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");

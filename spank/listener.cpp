@@ -21,6 +21,7 @@
 #include "core/text.hpp"
 #include "rendezvous/conversation.hpp"
 #include "rendezvous/datagram.hpp"
+#include "rendezvous/fabric_vote.hpp"
 #include "rendezvous/server_release.hpp"
 #include "spank/command_line.hpp"
 #include "spank/report.hpp"
@@ -137,6 +138,11 @@ class Watch {
       if (address_.empty()) address_ = *address;
       return to_datagram(Word::heard, token_);
     }
+    if (const auto vote = FabricVote::parse(datagram, token_)) {
+      fabric_.take(*vote);
+      if (const auto line = fabric_.line()) tell_user(*line);
+      return to_datagram(fabric_.answer(), token_);
+    }
     const auto question = parse_word(datagram, token_);
     return question ? answer(*question) : std::string();
   }
@@ -177,6 +183,7 @@ class Watch {
   bool at_limit_ = false;
   bool decided_ = false;
   ServerRelease release_;
+  FabricTally fabric_;
   std::string address_;  ///< what rank 0's node has told
 };
 

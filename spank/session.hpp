@@ -13,6 +13,7 @@
 #include "core/spec.hpp"
 #include "frameworks/task_environment.hpp"
 #include "rendezvous/port_claim.hpp"
+#include "spank/fabric_plan.hpp"
 #include "spank/listener.hpp"
 #include "spank/shared_flag.hpp"
 #include "spank/srun_link.hpp"
@@ -35,6 +36,7 @@ struct Session {
   bool whole_step = true;          ///< slurmstepd: the plan's step is this component, not a heterogeneous one
   std::vector<PortClaim> claims;   ///< slurmstepd: ports that this node's ranks will listen on
   std::vector<std::string> notes;  ///< slurmstepd: lines for the user, told by rank 0
+  std::optional<FabricPlan> fabric;  ///< slurmstepd: unless the policy is off
   std::optional<Error> failure;    ///< slurmstepd: why its tasks must not start
   SharedFlag task_refused;         ///< slurmstepd: set by a task that could not be equipped
   bool step_ended = false;

@@ -142,6 +142,17 @@ Result<void> forget_srun(const Handle& handle) {
   return handle.apply(patch);
 }
 
+/// The fabric, where somebody wants it verified.
+void plan_verification(Session& session, const StepPlan& plan, std::uint32_t node, const Handle& handle) {
+  const std::string partition = handle.variable("SLURM_JOB_PARTITION").value_or("");
+  const RdmaPolicy policy = rdma_policy(session.policy, plan.spec, partition);
+  if (policy == RdmaPolicy::off) return;
+  session.fabric = plan_fabric(session.policy, policy, rdma_sku(session.policy, partition), handle);
+  session.fabric->host = plan.placement.hosts.at(node);
+  session.fabric->node = node;
+  session.fabric->nodes = plan.placement.map.nodes();
+}
+
 Result<void> plan_and_claim(Session& session, const Handle& handle) {
   const auto spec = session.spec_in_partition(handle.variable("SLURM_JOB_PARTITION").value_or(""));
   if (!spec) return spec.error();
@@ -163,6 +174,7 @@ Result<void> plan_and_claim(Session& session, const Handle& handle) {
     if (auto minded = mind_own_name(plan, node, handle.environment(), session.notes); !minded) return minded;
     if (auto claimed = claim_ports(session, plan, ranks); !claimed) return claimed;
   }
+  plan_verification(session, plan, ranks.empty() ? items->node : plan.placement.map.node_of(ranks.front()), handle);
   session.plan = std::move(plan);
   return {};
 }
@@ -186,7 +198,14 @@ Result<std::uint32_t> rank_of_task(const Session& session, const Handle& handle)
 }
 
 Result<void> write_environment(const Session& session, const Handle& handle, std::uint32_t rank) {
-  auto patch = task_environment(*session.plan, rank, handle.environment());
+  std::optional<StepPlan> with_fabric;
+  if (session.fabric) {
+    auto settings = verified_settings(*session.fabric, session.srun, handle);
+    if (!settings) return settings.error();
+    with_fabric = session.plan;
+    with_fabric->fabric_settings = std::move(*settings);
+  }
+  auto patch = task_environment(with_fabric ? *with_fabric : *session.plan, rank, handle.environment());
   if (auto whole = handle.environment_was_read(); !whole) return whole.error();
   if (!patch) return patch.error();
   patch->unset(launch_record_variable);
@@ -316,7 +335,8 @@ Result<void> start_task(const Session& session, const Handle& handle) {
   auto equipped = equip_task(session, handle);
   if (equipped) return equipped;
   const bool first = session.task_refused.raise();
-  if (first) tell_step(equipped.error().message);  // one line per node, not one per task
+  const std::string& why = equipped.error().message;  // empty: the user has read it
+  if (first && !why.empty()) tell_step(why);          // one line per node, not one per task
   return equipped;
 }
 

@@ -18,14 +18,22 @@ namespace {
 using text::concat;
 using text::quote;
 
-constexpr std::array<std::string_view, 10> argument_names = {
-    "port_range", "master_addr", "interface", "network", "suffix", "rdma", "config", "disabled", "default.", "rdma."};
+constexpr std::array<std::string_view, 13> argument_names = {
+    "port_range", "master_addr", "interface", "network",  "suffix",    "rdma",       "config",
+    "disabled",   "default.",    "rdma.",     "rdma_sku", "rdma_sku.", "rdma_helper"};
 
 std::optional<RdmaPolicy> rdma_from_name(std::string_view name) {
   if (name == "require") return RdmaPolicy::require;
   if (name == "prefer") return RdmaPolicy::prefer;
   if (name == "off") return RdmaPolicy::off;
   return std::nullopt;
+}
+
+/// A name as in the table of SKUs: what the table does not have is found out on the node.
+bool is_sku_name(std::string_view name) {
+  constexpr std::size_t longest_name = 64;
+  return !name.empty() && name.size() <= longest_name &&
+         std::ranges::all_of(name, [](char c) { return c > ' ' && c < 0x7f; });
 }
 
 /// Applies name=value; false when the value is not possible.
@@ -51,6 +59,13 @@ bool apply_value(SitePolicy& policy, std::string_view name, std::string_view val
     if (!rdma || name == "rdma.") return false;
     if (name == "rdma") policy.rdma = *rdma;
     else policy.rdma_of_partition[std::string(name.substr(5))] = *rdma;
+  } else if (name == "rdma_sku" || name.starts_with("rdma_sku.")) {
+    if (!is_sku_name(value) || name == "rdma_sku.") return false;
+    if (name == "rdma_sku") policy.rdma_sku = value;
+    else policy.rdma_sku_of_partition[std::string(name.substr(9))] = value;
+  } else if (name == "rdma_helper") {
+    if (!value.starts_with('/')) return false;
+    policy.rdma_helper = value;
   } else if (name.starts_with("default.")) {
     const auto kind = kind_from_name(value);
     if (!kind || name == "default.") return false;
@@ -81,6 +96,27 @@ SitePolicy SitePolicy::defaults() {
   SitePolicy policy;
   policy.ports = PortRanges::parse("20000-29999").value();
   return policy;
+}
+
+RdmaPolicy rdma_policy(const SitePolicy& policy, const Spec& spec, std::string_view partition) {
+  if (spec.rdma) return *spec.rdma;
+  const auto found = policy.rdma_of_partition.find(partition);
+  return found != policy.rdma_of_partition.end() ? found->second : policy.rdma;
+}
+
+std::optional<std::string> lowered_requirement(const SitePolicy& policy, const Spec& spec, std::string_view partition) {
+  Spec without_key = spec;
+  without_key.rdma.reset();
+  const bool lowers = spec.rdma && *spec.rdma != RdmaPolicy::require &&
+                      rdma_policy(policy, without_key, partition) == RdmaPolicy::require;
+  if (!lowers) return std::nullopt;
+  return concat({"rdma=", *spec.rdma == RdmaPolicy::prefer ? "prefer" : "off",
+                 " lowers the site's rdma=require: drop the key to have the fabric verified"});
+}
+
+std::string rdma_sku(const SitePolicy& policy, std::string_view partition) {
+  const auto found = policy.rdma_sku_of_partition.find(partition);
+  return found != policy.rdma_sku_of_partition.end() ? found->second : policy.rdma_sku;
 }
 
 std::vector<std::string> apply_arguments(SitePolicy& policy, std::span<const std::string_view> arguments) {

@@ -21,22 +21,35 @@ namespace amldist {
 
 /// What the site wants, for every step on its nodes.
 struct SitePolicy {
-  PortRanges ports;                                                  ///< port_range=LO-HI, default 20000-29999
-  MasterAddress::Form master_addr = MasterAddress::Form::ip;         ///< master_addr=name|ip
-  std::string interface;                                             ///< interface=IFACE
-  std::optional<Ipv4Network> network;                                ///< network=CIDR
-  std::string suffix;                                                ///< suffix=.DOMAIN, appended to host names
-  RdmaPolicy rdma = RdmaPolicy::off;                                 ///< rdma=
-  std::map<std::string, RdmaPolicy, std::less<>> rdma_of_partition;  ///< rdma.PARTITION=
-  std::map<std::string, Kind, std::less<>> default_kind;             ///< default.PARTITION=KIND|none
-  bool disabled = false;                                             ///< disabled: the plugin does nothing
-  std::string config_file;                                           ///< config=FILE, absolute
+  PortRanges ports;                                                       ///< port_range=LO-HI, default 20000-29999
+  MasterAddress::Form master_addr = MasterAddress::Form::ip;              ///< master_addr=name|ip
+  std::string interface;                                                  ///< interface=IFACE
+  std::optional<Ipv4Network> network;                                     ///< network=CIDR
+  std::string suffix;                                                     ///< suffix=.DOMAIN, appended to host names
+  RdmaPolicy rdma = RdmaPolicy::off;                                      ///< rdma=
+  std::map<std::string, RdmaPolicy, std::less<>> rdma_of_partition;       ///< rdma.PARTITION=
+  std::string rdma_sku;                                                   ///< rdma_sku=NAME: what the nodes should have
+  std::map<std::string, std::string, std::less<>> rdma_sku_of_partition;  ///< rdma_sku.PARTITION=NAME
+  std::string rdma_helper;                                                ///< rdma_helper=/path/of/aml-dist
+  std::map<std::string, Kind, std::less<>> default_kind;                  ///< default.PARTITION=KIND|none
+  bool disabled = false;                                                  ///< disabled: the plugin does nothing
+  std::string config_file;                                                ///< config=FILE, absolute
 
   [[nodiscard]] static SitePolicy defaults();
 };
 
 /// Whether a network interface may have this name, as Linux sees it; without the characters of our own texts.
 [[nodiscard]] bool is_interface_name(std::string_view name) noexcept;
+
+/// The policy for a step in a partition: the user's key, else the partition's, else the site's.
+[[nodiscard]] RdmaPolicy rdma_policy(const SitePolicy& policy, const Spec& spec, std::string_view partition);
+
+/// The line that says that the user's key lowers what the site requires; nullopt when it does not.
+[[nodiscard]] std::optional<std::string> lowered_requirement(const SitePolicy& policy, const Spec& spec,
+                                                             std::string_view partition);
+
+/// The kind of node that the site says a partition has; empty: it says nothing.
+[[nodiscard]] std::string rdma_sku(const SitePolicy& policy, std::string_view partition);
 
 /// Longest configuration file that is read, in bytes.
 inline constexpr std::size_t longest_config = 64 * 1024;

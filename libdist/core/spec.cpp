@@ -162,7 +162,7 @@ constexpr std::array keys = {
     Key{"master_addr", "name|ip|HOST", "how MASTER_ADDR is written, or a host of your own", any_kind,
         plain<set_master_addr>},
     Key{"master_port", "N", "MASTER_PORT, 1 to 65535", any_kind, plain<set_master_port>},
-    Key{"rdma", "require|prefer|off", "InfiniBand policy (not verified by this release)", any_kind, plain<set_rdma>},
+    Key{"rdma", "require|prefer|off", "verify RDMA on every node before the tasks start", any_kind, plain<set_rdma>},
     Key{"verbose", "", "say what was computed, and from what", any_kind, nullptr},
     Key{"node_count", "N", "assert: nodes of the step", any_kind, set_count<&C::nodes, 1, max_count>},
     Key{"process_count", "N", "assert: tasks of the step", any_kind, set_count<&C::processes, 1, max_count>},

@@ -112,6 +112,22 @@ void set_gloo_interface(const StepPlan& plan, const EnvironmentReader& inherited
   if (free && !plan.gloo_interface.empty()) patch.set("GLOO_SOCKET_IFNAME", plan.gloo_interface);
 }
 
+/// Names that StepPlan::fabric_settings may speak of.
+constexpr std::array<std::string_view, 4> fabric_names = {"NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_DISABLE",
+                                                          "UCX_TLS"};
+
+/// Removes what an outer step left behind, and sets what the user has not.
+void set_fabric(const StepPlan& plan, const EnvironmentReader& inherited, EnvironmentPatch& patch) {
+  if (inherited(stamp_variable)) {
+    for (const std::string_view name : fabric_names) {
+      if (inherited(name) && !users_own(inherited, name)) patch.unset(name);
+    }
+  }
+  for (const auto& [name, value] : plan.fabric_settings) {
+    if (!inherited(name) || patch.mentions(name)) patch.set(name, value);
+  }
+}
+
 /// Blocks of the longest task map that goes into the stamp: a few hundred bytes, written in microseconds.
 constexpr std::size_t most_stamped_blocks = 64;
 
@@ -125,6 +141,9 @@ void set_own_names(const StepPlan& plan, EnvironmentPatch& patch) {
   if (placement.in_node_order && short_map) stamp.add("map", placement.map.to_string());
   for (const std::string_view name : {"MASTER_ADDR", "MASTER_PORT", "GLOO_SOCKET_IFNAME"}) {
     if (const auto value = patch.value_of(name)) stamp.add(name, *value);
+  }
+  for (const auto& [name, value] : plan.fabric_settings) {
+    if (const auto set = patch.value_of(name)) stamp.add(name, *set);
   }
   patch.set(stamp_variable, stamp.to_string());
 }
@@ -220,6 +239,7 @@ Result<EnvironmentPatch> task_environment(const StepPlan& plan, std::uint32_t ra
   set_tasks_per_node(task, patch);
   hide_rank_clues(task, patch);
   set_gloo_interface(plan, inherited, patch);
+  set_fabric(plan, inherited, patch);
   set_own_names(plan, patch);
   if (auto fits = check_lengths(patch); !fits) return fits.error();
   return patch;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/environment.hpp"
@@ -20,6 +21,8 @@ struct StepPlan {
   Rendezvous rendezvous;
   std::string step_name;            ///< "JOB.STEP"
   std::string gloo_interface = {};  ///< for GLOO_SOCKET_IFNAME where the node's own name is loopback; else empty
+  /// What makes NCCL and UCX use the ports that were verified, or agree on sockets. What the user has set wins.
+  std::vector<std::pair<std::string, std::string>> fabric_settings = {};
 };
 
 /// The patch for the task with this rank, below the map's size. `inherited` reads the task's environment as it would be

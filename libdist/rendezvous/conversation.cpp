@@ -12,12 +12,14 @@ struct Spelling {
   Word word;
   std::string_view text;
 };
-constexpr std::array<Spelling, 6> spellings = {{{Word::may_i_end, "may-i-end"},
+constexpr std::array<Spelling, 8> spellings = {{{Word::may_i_end, "may-i-end"},
                                                 {Word::not_yet, "not-yet"},
                                                 {Word::end, "end"},
                                                 {Word::heard, "heard"},
                                                 {Word::which_record, "which-record"},
-                                                {Word::which_address, "which-address"}}};
+                                                {Word::which_address, "which-address"},
+                                                {Word::use_fabric, "use-fabric"},
+                                                {Word::use_sockets, "use-sockets"}}};
 
 constexpr std::string_view name_of(Subject subject) noexcept {
   return subject == Subject::record ? "record" : "address";

@@ -21,7 +21,7 @@
 namespace amldist {
 
 /// The messages that carry nothing but the token.
-enum class Word { may_i_end, not_yet, end, heard, which_record, which_address };
+enum class Word { may_i_end, not_yet, end, heard, which_record, which_address, use_fabric, use_sockets };
 
 [[nodiscard]] std::string to_datagram(Word word, std::uint64_t token);
 /// nullopt for a datagram that to_datagram(..., token) cannot have written.

@@ -4,12 +4,14 @@
 #include <exception>
 #include <string_view>
 
+#include "aml_dist/check.hpp"
 #include "aml_dist/exec.hpp"
 #include "aml_dist/exit_status.hpp"
 #include "aml_dist/explain.hpp"
 
 namespace {
 
+using amldist::tools::CheckOptions;
 using amldist::tools::ExplainOptions;
 
 constexpr const char* examples =
@@ -51,6 +53,8 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   ExplainOptions explain;
   const CLI::App* const explain_command = add_explain(app, explain);
+  CheckOptions check;
+  const CLI::App* const check_command = add_check(app, check);
   // Only for the list in --help: what follows `exec` is somebody's command and must not be parsed.
   app.add_subcommand("exec", "Expand $RANK and its like in a command's arguments, then start it");
   try {
@@ -64,6 +68,7 @@ int run(int argc, char** argv) {
     return amldist::tools::exit_usage;
   }
   if (explain_command->parsed()) return amldist::tools::explain(explain);
+  if (check_command->parsed()) return amldist::tools::check(check);
   return amldist::tools::exit_usage;
 }
 

@@ -86,12 +86,6 @@ def test_counts_are_assertions(cluster, option, says):
     assert len(lines) == 1 and all(word in lines[0] for word in says), str(done)
 
 
-def test_what_this_release_cannot_verify_is_not_promised(cluster):
-    done = cluster.run("srun -N1 -n1 --aml-dist=pytorch,rdma=require true")
-    assert done.status != 0 and len(done.own_lines()) == 1 and "rdma=off" in done.own_lines()[0], str(done)
-    assert cluster.run("srun -N1 -n1 --aml-dist=pytorch,rdma=off true").own_lines() == []
-
-
 def test_counts_that_are_right_pass(cluster):
     option = "pytorch,node_count=2,process_count=4,process_count_per_instance=2"
     assert len(cluster.tasks(f"-N2 --ntasks-per-node=2 --aml-dist={option}")) == 4

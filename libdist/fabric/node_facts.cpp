@@ -1,0 +1,217 @@
+#include "fabric/node_facts.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/text.hpp"
+
+namespace amldist::fabric {
+namespace {
+
+using text::concat;
+
+constexpr std::size_t most_table_entries = 256;  // GIDs and P_Keys of a port; mlx5 has up to 256 and 128
+constexpr std::size_t most_pci_devices = 8192;
+
+/// Counters that checks ask for (Documentation/ABI/stable/sysfs-class-infiniband).
+constexpr std::array<std::string_view, 6> counter_names = {"symbol_error",       "link_error_recovery",
+                                                           "link_downed",        "port_rcv_errors",
+                                                           "port_xmit_discards", "local_link_integrity_errors"};
+
+std::optional<std::uint32_t> number_of(std::string_view name, std::uint32_t most) {
+  const auto number = text::to_number(name, most);
+  return number ? std::optional(static_cast<std::uint32_t>(*number)) : std::nullopt;
+}
+
+void read_pkeys(const std::string& folder, PortFacts& port) {
+  const auto names = list_folder(folder + "/pkeys", most_table_entries, &port.pkeys_problem);
+  if (names.empty() && port.pkeys_problem.empty()) port.pkeys_problem = "there is no pkeys table";
+  for (const std::string& name : names) {
+    const auto index = number_of(name, 65535);
+    if (!index) continue;
+    const Attribute entry = read_attribute(concat({folder, "/pkeys/", name}));
+    const auto value = entry.present() ? parse_hex16(entry.text) : std::nullopt;
+    if (!value) port.pkeys_problem = concat({"pkeys/", name, " is ", entry.shown()});
+    else if (*value != 0) port.pkeys.push_back({*index, *value});
+  }
+}
+
+void read_gids(const std::string& folder, PortFacts& port) {
+  const auto names = list_folder(folder + "/gids", most_table_entries, &port.gids_problem);
+  if (names.empty() && port.gids_problem.empty()) port.gids_problem = "there is no gids table";
+  for (const std::string& name : names) {
+    const auto index = number_of(name, 65535);
+    if (!index) continue;
+    const Attribute entry = read_attribute(concat({folder, "/gids/", name}));
+    const auto value = entry.present() ? Gid::parse(entry.text) : std::nullopt;
+    if (!value) {
+      port.gids_problem = concat({"gids/", name, " is ", entry.shown()});
+      continue;
+    }
+    if (value->is_zero()) continue;
+    const Attribute type = read_attribute(concat({folder, "/gid_attrs/types/", name}));
+    const Attribute netdev = read_attribute(concat({folder, "/gid_attrs/ndevs/", name}));
+    port.gids.push_back({*index, *value, type.present() ? type.text : "", netdev.present() ? netdev.text : ""});
+  }
+}
+
+PortFacts read_port(const std::string& folder, std::uint32_t number) {
+  PortFacts port;
+  port.number = number;
+  port.state = read_attribute(folder + "/state");
+  port.phys_state = read_attribute(folder + "/phys_state");
+  port.link_layer = read_attribute(folder + "/link_layer");
+  port.rate = read_attribute(folder + "/rate");
+  port.lid = read_attribute(folder + "/lid");
+  port.sm_lid = read_attribute(folder + "/sm_lid");
+  read_pkeys(folder, port);
+  read_gids(folder, port);
+  for (const std::string_view name : counter_names) {
+    Attribute counter = read_attribute(concat({folder, "/counters/", name}));
+    if (counter.absent()) counter = read_attribute(concat({folder, "/hw_counters/", name}));
+    if (!counter.absent()) port.counters.emplace(name, std::move(counter));
+  }
+  return port;
+}
+
+PciFacts read_pci(const std::string& folder) {
+  PciFacts pci;
+  pci.path = resolved(folder);
+  pci.vendor = read_attribute(folder + "/vendor");
+  pci.device = read_attribute(folder + "/device");
+  pci.numa_node = read_attribute(folder + "/numa_node");
+  pci.current_speed = read_attribute(folder + "/current_link_speed");
+  pci.max_speed = read_attribute(folder + "/max_link_speed");
+  pci.current_width = read_attribute(folder + "/current_link_width");
+  pci.max_width = read_attribute(folder + "/max_link_width");
+  struct stat status = {};
+  pci.has_physfn = ::lstat((folder + "/physfn").c_str(), &status) == 0;
+  return pci;
+}
+
+DeviceFacts read_device(const std::string& folder, const std::string& name) {
+  DeviceFacts device;
+  device.name = name;
+  for (const std::string& port : list_folder(folder + "/ports", most_ports, &device.ports_problem)) {
+    if (const auto number = number_of(port, 255)) {
+      device.ports.push_back(read_port(concat({folder, "/ports/", port}), *number));
+    }
+  }
+  if (device.ports.empty() && device.ports_problem.empty()) device.ports_problem = "it has no ports";
+  device.fw_ver = read_attribute(folder + "/fw_ver");
+  device.board_id = read_attribute(folder + "/board_id");
+  device.hca_type = read_attribute(folder + "/hca_type");
+  device.node_guid = read_attribute(folder + "/node_guid");
+  device.pci = read_pci(folder + "/device");
+  device.netdevs = list_folder(folder + "/device/net", most_ports, nullptr);
+  for (const std::string& each : list_folder(folder + "/device/infiniband_verbs", most_ports, nullptr)) {
+    if (each.starts_with("uverbs")) device.uverbs = each;
+  }
+  return device;
+}
+
+/// class/infiniband_verbs/uverbsN/ibdev names the device; older trees have it below the PCI device only.
+void name_uverbs(const std::string& sys, std::vector<DeviceFacts>& devices) {
+  const std::string folder = sys + "/class/infiniband_verbs";
+  for (const std::string& name : list_folder(folder, most_devices, nullptr)) {
+    const Attribute device = read_attribute(concat({folder, "/", name, "/ibdev"}));
+    const auto found = std::ranges::find(devices, device.text, &DeviceFacts::name);
+    if (device.present() && found != devices.end()) found->uverbs = name;
+  }
+}
+
+void read_netdevs(const std::string& sys, NodeFacts& node) {
+  for (const DeviceFacts& device : node.devices) {
+    for (const std::string& name : device.netdevs) {
+      const std::string folder = concat({sys, "/class/net/", name});
+      node.netdevs[name] = {read_attribute(folder + "/operstate"), read_attribute(folder + "/carrier_down_count")};
+    }
+  }
+}
+
+/// PCI class 0x03xxxx (display, 3D controller) of the two vendors whose GPUs do collectives over RDMA.
+void read_gpus(const std::string& sys, NodeFacts& node) {
+  const std::string folder = sys + "/bus/pci/devices";
+  for (const std::string& address : list_folder(folder, most_pci_devices, nullptr)) {
+    const std::string own = concat({folder, "/", address});
+    const Attribute pci_class = read_attribute(own + "/class");
+    if (!pci_class.text.starts_with("0x03")) continue;
+    const Attribute vendor = read_attribute(own + "/vendor");
+    if (vendor.text != "0x10de" && vendor.text != "0x1002") continue;
+    node.gpus.push_back({address, resolved(own), read_attribute(own + "/numa_node"), vendor.text == "0x10de"});
+  }
+}
+
+/// NCCL takes GPUDirect for given by either of these (ncclIbGdrSupport), or by DMA-BUF, which only verbs can tell.
+std::string read_peer_memory(const std::string& sys) {
+  for (const std::string_view module : {"nvidia_peermem", "nv_peer_mem"}) {
+    const std::string folder = concat({sys, "/module/", module});
+    if (!is_folder(folder)) continue;
+    const Attribute version = read_attribute(folder + "/version");
+    return concat({module, version.present() ? " " : "", version.present() ? version.text : ""});
+  }
+  const std::string peers = sys + "/kernel/mm/memory_peers";
+  for (const std::string& name : list_folder(peers, 64, nullptr)) {
+    const Attribute version = read_attribute(concat({peers, "/", name, "/version"}));
+    if (name.starts_with("nv_mem") && version.present()) return concat({"memory_peers/", name, " ", version.text});
+  }
+  return {};
+}
+
+std::string own_host() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string("unknown");
+}
+
+std::string without_trailing_slashes(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+}  // namespace
+
+Roots Roots::from_options(const std::string& sysfs_root, const std::string& dev_root) {
+  Roots roots;
+  if (!sysfs_root.empty()) {
+    roots.sys_injected = true;
+    roots.sys = without_trailing_slashes(sysfs_root);
+    if (!is_folder(roots.sys + "/class") && is_folder(roots.sys + "/sys/class")) roots.sys += "/sys";
+  }
+  if (!dev_root.empty()) {
+    roots.dev_injected = true;
+    roots.dev = without_trailing_slashes(dev_root);
+    if (!is_folder(roots.dev + "/infiniband") && is_folder(roots.dev + "/dev/infiniband")) roots.dev += "/dev";
+  }
+  return roots;
+}
+
+NodeFacts read_node(const Roots& roots) {
+  NodeFacts node;
+  node.roots = roots;
+  node.host = own_host();
+  const std::string folder = roots.sys + "/class/infiniband";
+  node.has_class = is_folder(folder);
+  for (const std::string& name : list_folder(folder, most_devices, &node.class_problem)) {
+    const std::string own = concat({folder, "/", name});
+    if (is_folder(own)) node.devices.push_back(read_device(own, name));
+    else node.class_problem = concat({name, " is not a folder that can be entered"});
+  }
+  name_uverbs(roots.sys, node.devices);
+  read_netdevs(roots.sys, node);
+  read_gpus(roots.sys, node);
+  node.nvidia_driver = is_folder(roots.sys + "/module/nvidia");
+  node.amd_driver = is_folder(roots.sys + "/module/amdgpu");
+  node.mlx5_version = read_attribute(roots.sys + "/module/mlx5_core/version");
+  node.peer_memory = read_peer_memory(roots.sys);
+  return node;
+}
+
+bool has_devices(const Roots& roots) {
+  std::string problem;
+  return !list_folder(roots.sys + "/class/infiniband", 1, &problem).empty() || !problem.empty();
+}
+
+}  // namespace amldist::fabric

@@ -1,0 +1,119 @@
+// What one node's sysfs says about its fabric, as read, before anything is judged.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fabric/attribute.hpp"
+#include "fabric/port_values.hpp"
+
+namespace amldist::fabric {
+
+/// Where the facts come from. Another folder than /sys or /dev is a fabricated or a remote machine's: what this
+/// process could try on devices says nothing about it.
+struct Roots {
+  std::string sys = "/sys";
+  std::string dev = "/dev";
+  bool sys_injected = false;
+  bool dev_injected = false;
+
+  /// --sysfs-root and --dev-root; empty: this machine's. A folder that holds a whole root (DIR/sys, DIR/dev) will do.
+  [[nodiscard]] static Roots from_options(const std::string& sysfs_root, const std::string& dev_root);
+};
+
+struct GidEntry {
+  std::uint32_t index = 0;
+  Gid value;
+  std::string type;    ///< "RoCE v2", "IB/RoCE v1"; empty: unknown
+  std::string netdev;  ///< gid_attrs/ndevs
+};
+
+struct PkeyEntry {
+  std::uint32_t index = 0;
+  std::uint16_t value = 0;
+};
+
+struct PortFacts {
+  std::uint32_t number = 1;
+  Attribute state;
+  Attribute phys_state;
+  Attribute link_layer;
+  Attribute rate;
+  Attribute lid;
+  Attribute sm_lid;
+  std::vector<PkeyEntry> pkeys;  ///< those that are used (not 0x0000)
+  std::string pkeys_problem;     ///< why the table cannot be judged; empty: it can
+  std::vector<GidEntry> gids;    ///< those that are not zero
+  std::string gids_problem;
+  std::map<std::string, Attribute, std::less<>> counters;
+
+  [[nodiscard]] LinkLayer layer() const noexcept {
+    return link_layer.present() ? parse_link_layer(link_layer.text) : LinkLayer::other;
+  }
+  [[nodiscard]] bool is_active() const noexcept {
+    return state.present() && parse_state(state.text) == PortState::active;
+  }
+};
+
+struct PciFacts {
+  std::string path;  ///< resolved, "/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0"; empty: not on a PCI bus
+  Attribute vendor;
+  Attribute device;
+  Attribute numa_node;
+  Attribute current_speed, max_speed, current_width, max_width;
+  bool has_physfn = false;
+};
+
+struct DeviceFacts {
+  std::string name;
+  std::vector<PortFacts> ports;
+  std::string ports_problem;
+  Attribute fw_ver;
+  Attribute board_id;
+  Attribute hca_type;
+  Attribute node_guid;
+  PciFacts pci;
+  std::vector<std::string> netdevs;
+  std::string uverbs;  ///< "uverbs0"; empty: sysfs does not say
+};
+
+struct NetFacts {
+  Attribute operstate;
+  Attribute carrier_down_count;
+};
+
+struct GpuFacts {
+  std::string address;  ///< "0000:01:00.0"
+  std::string path;     ///< as PciFacts::path
+  Attribute numa_node;
+  bool nvidia = true;
+};
+
+struct NodeFacts {
+  Roots roots;
+  std::string host;
+  bool has_class = false;     ///< /sys/class/infiniband is there
+  std::string class_problem;  ///< it is there and cannot be read, or holds too much
+  std::vector<DeviceFacts> devices;
+  std::map<std::string, NetFacts, std::less<>> netdevs;
+  std::vector<GpuFacts> gpus;
+  bool nvidia_driver = false;
+  bool amd_driver = false;
+  Attribute mlx5_version;   ///< module/mlx5_core/version: present with MLNX_OFED only
+  std::string peer_memory;  ///< what gives GPUDirect by a module: "nvidia_peermem 535.1"; empty: none
+};
+
+/// Most devices and ports that are looked at; real nodes have up to 32.
+inline constexpr std::size_t most_devices = 256;
+inline constexpr std::size_t most_ports = 16;
+
+/// Reads everything above. Reads files only, never opens a device; bounded in time by the number of devices.
+[[nodiscard]] NodeFacts read_node(const Roots& roots);
+
+/// Whether there is no device at all: cheaper than read_node().
+[[nodiscard]] bool has_devices(const Roots& roots);
+
+}  // namespace amldist::fabric

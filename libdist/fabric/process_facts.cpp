@@ -1,0 +1,76 @@
+#include "fabric/process_facts.hpp"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+
+#include "core/file_descriptor.hpp"
+#include "core/text.hpp"
+
+namespace amldist::fabric {
+namespace {
+
+using text::concat;
+
+/// CapEff of /proc/self/status, without linking libcap.
+bool has_ipc_lock() {
+  constexpr int cap_ipc_lock = 14;  // linux/capability.h
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    constexpr std::string_view key = "CapEff:";
+    if (!line.starts_with(key)) continue;
+    const unsigned long long set = std::strtoull(line.c_str() + key.size(), nullptr, 16);
+    return (set >> cap_ipc_lock & 1) != 0;
+  }
+  return false;
+}
+
+MemlockFacts read_memlock() {
+  MemlockFacts facts;
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return facts;
+  facts.unlimited = limit.rlim_cur == RLIM_INFINITY;
+  facts.soft = limit.rlim_cur;
+  facts.hard = limit.rlim_max;
+  facts.exempt = has_ipc_lock();
+  return facts;
+}
+
+/// Opens without waiting (a FIFO in its place) and closes at once; opening a device node changes nothing.
+DeviceNodeFacts try_node(const std::string& device, std::string path, bool injected) {
+  DeviceNodeFacts facts{device, std::move(path), 0, true};
+  const FileDescriptor file(::open(facts.path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file) {
+    facts.error = errno;
+    return facts;
+  }
+  struct stat status = {};
+  facts.is_device = injected || (::fstat(file.get(), &status) == 0 && S_ISCHR(status.st_mode));
+  return facts;
+}
+
+}  // namespace
+
+ProcessFacts read_process(const NodeFacts& node) {
+  ProcessFacts facts;
+  facts.memlock = read_memlock();
+  if (node.roots.sys_injected && !node.roots.dev_injected) {
+    facts.not_device_nodes = "the devices come from --sysfs-root, this machine's /dev says nothing about them";
+    return facts;
+  }
+  std::size_t position = 0;
+  for (const DeviceFacts& device : node.devices) {
+    // Where sysfs does not name the node, the kernel numbers them in the order of devices.
+    const std::string name = device.uverbs.empty() ? concat({"uverbs", std::to_string(position)}) : device.uverbs;
+    facts.nodes.push_back(
+        try_node(device.name, concat({node.roots.dev, "/infiniband/", name}), node.roots.dev_injected));
+    ++position;
+  }
+  return facts;
+}
+
+}  // namespace amldist::fabric

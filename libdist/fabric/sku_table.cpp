@@ -1,0 +1,203 @@
+#include "fabric/sku_table.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "core/site_policy.hpp"
+#include "core/text.hpp"
+#include "fabric/built_in_skus.hpp"
+
+namespace amldist::fabric {
+namespace {
+
+using text::concat;
+using text::quote;
+
+constexpr const char* site_table = "/etc/aml-dist/skus.conf";
+constexpr std::size_t longest_name = 64;
+
+bool is_small(char c) noexcept { return c >= 'a' && c <= 'z'; }
+bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+bool is_capital(char c) noexcept { return c >= 'A' && c <= 'Z'; }
+
+/// Removes and returns the leading characters that satisfy `wanted`.
+template <typename Wanted>
+std::string_view take_while(std::string_view& text, Wanted wanted) {
+  std::size_t end = 0;
+  while (end < text.size() && wanted(text[end])) ++end;
+  const std::string_view taken = text.substr(0, end);
+  text.remove_prefix(end);
+  return taken;
+}
+
+constexpr std::string_view prefix = "standard_";
+
+std::string_view without_prefix(std::string_view name) {
+  return text::to_lower(name.substr(0, prefix.size())) == prefix ? name.substr(prefix.size()) : name;
+}
+
+/// A name of Azure's form, in pieces: "HB120-96rs_v3" is HB, 120, -96, rs, _v3.
+struct SizeName {
+  std::string_view family;
+  std::string_view cores;
+  std::string_view letters;
+  std::string_view rest;
+};
+
+std::optional<SizeName> parse_size(std::string_view name) {
+  SizeName size;
+  size.family = take_while(name, is_capital);
+  size.cores = take_while(name, is_digit);
+  if (size.family.empty() || size.cores.empty()) return std::nullopt;
+  if (name.starts_with('-')) {
+    name.remove_prefix(1);
+    if (take_while(name, is_digit).empty()) return std::nullopt;
+  }
+  size.letters = take_while(name, is_small);
+  size.rest = name;
+  if (!size.rest.empty() && !size.rest.starts_with('_')) return std::nullopt;
+  return size;
+}
+
+/// Lower case, without the prefix and without constrained cores.
+std::string canonical(std::string_view name) {
+  name = without_prefix(name);
+  const auto size = parse_size(name);
+  return text::to_lower(size ? concat({size->family, size->cores, size->letters, size->rest}) : std::string(name));
+}
+
+/// Glob with '*' only.
+bool fits(std::string_view pattern, std::string_view name) noexcept {
+  const auto star = pattern.find('*');
+  if (star == std::string_view::npos) return pattern == name;
+  const std::string_view head = pattern.substr(0, star);
+  if (!name.starts_with(head)) return false;
+  const std::string_view tail = pattern.substr(star + 1);
+  for (std::size_t from = head.size(); from <= name.size(); ++from) {
+    if (fits(tail, name.substr(from))) return true;
+  }
+  return false;
+}
+
+bool set_fabric(Sku& sku, std::string_view value) {
+  if (value == "infiniband") sku.fabric = Sku::Fabric::infiniband;
+  else if (value == "roce") sku.fabric = Sku::Fabric::roce;
+  else if (value == "none") sku.fabric = Sku::Fabric::none;
+  else if (value == "no-verbs") sku.fabric = Sku::Fabric::no_verbs;
+  else return false;
+  return true;
+}
+
+bool set_key(Sku& sku, std::string_view key, std::string_view value) {
+  const auto number = text::to_number(value, 100'000);
+  if (key == "fabric") return set_fabric(sku, value);
+  if (key == "hca") {
+    sku.hca = value;
+    return !value.empty();
+  }
+  if (key == "gpudirect") {
+    sku.needs_gpudirect = value == "require";
+    return value == "require" || value == "prefer";
+  }
+  if (!number || *number == 0) return false;
+  if (key == "devices") sku.devices = static_cast<std::uint32_t>(*number);
+  else if (key == "rate") sku.rate = static_cast<std::uint32_t>(*number);
+  else return false;
+  return true;
+}
+
+std::vector<std::string_view> words_of(std::string_view line) {
+  std::vector<std::string_view> words;
+  while (!line.empty()) {
+    const auto end = std::min(line.find_first_of(" \t"), line.size());
+    if (end > 0) words.push_back(line.substr(0, end));
+    line.remove_prefix(std::min(end + 1, line.size()));
+  }
+  return words;
+}
+
+/// Applies the words behind the name; the first that is wrong, or nullopt.
+std::optional<std::string> apply_words(Sku& sku, const std::vector<std::string_view>& words) {
+  bool has_fabric = false;
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const auto equals = words[i].find('=');
+    const std::string_view key = words[i].substr(0, equals);
+    if (equals == std::string_view::npos || !set_key(sku, key, words[i].substr(equals + 1))) {
+      return concat({quote(words[i]), " is none of fabric=infiniband|roce|none|no-verbs, devices=N, rate=N, ",
+                     "hca=SELECTION, gpudirect=require|prefer"});
+    }
+    has_fabric = has_fabric || key == "fabric";
+  }
+  return has_fabric ? std::nullopt : std::optional<std::string>("fabric= is missing");
+}
+
+}  // namespace
+
+SkuTable SkuTable::built_in() {
+  SkuTable table;
+  static_cast<void>(table.add(built_in_skus, "built-in table"));
+  return table;
+}
+
+std::vector<std::string> SkuTable::add(std::string_view content, const std::string& source) {
+  std::vector<std::string> complaints;
+  std::size_t number = 0;
+  for (std::string_view line : text::split(content, '\n')) {
+    ++number;
+    line = line.substr(0, line.find('#'));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    const auto words = words_of(line);
+    if (words.empty()) continue;
+    const std::string place = concat({source, ":", std::to_string(number)});
+    Sku sku;
+    sku.source = place;
+    if (const auto wrong = apply_words(sku, words)) {
+      complaints.push_back(concat({place, " was skipped: ", *wrong}));
+    } else {
+      lines_.push_back({canonical(words.front()), std::move(sku)});
+    }
+  }
+  return complaints;
+}
+
+Result<Sku> SkuTable::find(std::string_view name) const {
+  const bool printable = std::ranges::all_of(name, [](char c) { return c > ' ' && c < 0x7f && c != '*'; });
+  if (!name.empty() && name.size() <= longest_name && printable) {
+    const std::string wanted = canonical(name);
+    for (const Line& line : lines_) {
+      if (!fits(line.pattern, wanted)) continue;
+      Sku sku = line.sku;
+      sku.name = name;
+      return sku;
+    }
+    if (const auto size = parse_size(without_prefix(name))) {
+      Sku sku;
+      sku.name = name;
+      const bool rdma = size->letters.find('r') != std::string_view::npos;
+      sku.fabric = rdma ? Sku::Fabric::infiniband : Sku::Fabric::none;
+      sku.source =
+          rdma ? "not in the table; the 'r' in its name means RDMA" : "not in the table; its name has no 'r' for RDMA";
+      return sku;
+    }
+  }
+  return Error{Errc::invalid_argument,
+               concat({"SKU ", quote(name), " is unknown: use a name such as Standard_ND96isr_H100_v5, or add it to ",
+                       site_table})};
+}
+
+Result<SkuTable> load_sku_table(const std::string& explicit_file, std::vector<std::string>& complaints) {
+  SkuTable table;
+  const std::string path = explicit_file.empty() ? site_table : explicit_file;
+  const auto content = read_config_file(path);
+  if (content) {
+    complaints = table.add(*content, path);
+  } else if (!explicit_file.empty()) {
+    return Error{content.error().code, concat({"SKU table ", quote(path), " cannot be read"})};
+  } else if (content.error().code != Errc::not_found) {
+    complaints.push_back(concat({"SKU table ", path, " cannot be read and was ignored"}));
+  }
+  static_cast<void>(table.add(built_in_skus, "built-in table"));
+  return table;
+}
+
+}  // namespace amldist::fabric

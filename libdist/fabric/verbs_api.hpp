@@ -1,0 +1,40 @@
+// libibverbs, opened at run time: programs that never verify do not need it, and a fake can stand in for it.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/result.hpp"
+
+namespace amldist::fabric {
+
+/// The functions that are used, by their exported names without "ibv_". Posting and polling are inline in the header
+/// and go through the context.
+struct VerbsApi {
+  ibv_device** (*get_device_list)(int*) = nullptr;
+  void (*free_device_list)(ibv_device**) = nullptr;
+  const char* (*get_device_name)(ibv_device*) = nullptr;
+  ibv_context* (*open_device)(ibv_device*) = nullptr;
+  int (*close_device)(ibv_context*) = nullptr;
+  int (*query_port)(ibv_context*, std::uint8_t, _compat_ibv_port_attr*) = nullptr;
+  int (*query_gid)(ibv_context*, std::uint8_t, int, ibv_gid*) = nullptr;
+  ibv_pd* (*alloc_pd)(ibv_context*) = nullptr;
+  int (*dealloc_pd)(ibv_pd*) = nullptr;
+  ibv_mr* (*reg_mr)(ibv_pd*, void*, std::size_t, int) = nullptr;
+  ibv_mr* (*reg_dmabuf_mr)(ibv_pd*, std::uint64_t, std::size_t, std::uint64_t, int, int) = nullptr;  ///< since 1.12
+  int (*dereg_mr)(ibv_mr*) = nullptr;
+  ibv_cq* (*create_cq)(ibv_context*, int, void*, ibv_comp_channel*, int) = nullptr;
+  int (*destroy_cq)(ibv_cq*) = nullptr;
+  ibv_qp* (*create_qp)(ibv_pd*, ibv_qp_init_attr*) = nullptr;
+  int (*modify_qp)(ibv_qp*, ibv_qp_attr*, int) = nullptr;
+  int (*destroy_qp)(ibv_qp*) = nullptr;
+};
+
+/// Loads $AMLDIST_LIBIBVERBS, else libibverbs.so.1, for the rest of the process. Errors: unavailable, with dlerror()'s
+/// reason or the missing function.
+[[nodiscard]] Result<VerbsApi> load_verbs();
+
+}  // namespace amldist::fabric

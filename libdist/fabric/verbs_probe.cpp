@@ -1,0 +1,218 @@
+#include "fabric/verbs_probe.hpp"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "core/text.hpp"
+#include "fabric/rdma_link.hpp"
+
+namespace amldist::fabric {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::uint32_t loopback_bytes = 64 * 1024;
+constexpr std::chrono::seconds write_timeout{5};
+constexpr std::size_t longest_text = 96;
+constexpr std::size_t most_probed = 64;
+
+using ShortText = std::array<char, longest_text>;
+
+void put(ShortText& target, std::string_view text) {
+  const std::size_t length = std::min(text.size(), target.size() - 1);
+  std::copy_n(text.begin(), length, target.begin());
+  target.at(length) = '\0';
+}
+
+std::string get(const ShortText& source) { return {source.data(), ::strnlen(source.data(), source.size())}; }
+
+/// What the probing process leaves in shared memory; each field is written once, so that a killed one has left what it
+/// had found.
+struct Findings {
+  ShortText stage{};
+  ShortText library_problem{};
+  std::uint32_t listed = 0;
+  std::array<ShortText, most_probed> names{};
+  std::uint32_t probed = 0;
+  struct Device {
+    ShortText name{};
+    ShortText stage{};
+    int error = 0;
+    std::uint32_t wc_status = 0;
+    bool dmabuf = false;
+    bool registered = false;
+    bool wrote = false;
+  };
+  std::array<Device, most_probed> devices{};
+  bool done = false;
+};
+
+/// Shared between us and the child.
+class SharedFindings {
+ public:
+  SharedFindings() {
+    void* const page = ::mmap(nullptr, sizeof(Findings), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page != MAP_FAILED) findings_ = new (page) Findings();
+  }
+  SharedFindings(const SharedFindings&) = delete;
+  SharedFindings& operator=(const SharedFindings&) = delete;
+  ~SharedFindings() {
+    if (findings_ != nullptr) ::munmap(findings_, sizeof(Findings));
+  }
+  [[nodiscard]] Findings* get() const noexcept { return findings_; }
+
+ private:
+  Findings* findings_ = nullptr;
+};
+
+/// The first judged port of each device, as NCCL would address it.
+std::vector<LinkTarget> targets_of(const NodeFacts& node, const Question& question) {
+  std::vector<LinkTarget> targets;
+  const auto pkey = nccl_parameter(question.environment, "NCCL_IB_PKEY").value_or(0);
+  for (const JudgedPort& each : judged_ports(node, question)) {
+    if (!targets.empty() && targets.back().device == each.device->name) continue;
+    targets.push_back({each.device->name, static_cast<std::uint8_t>(each.port->number),
+                       nccl_gid_index(question.environment, *each.port), static_cast<std::uint16_t>(pkey),
+                       each.port->layer() == LinkLayer::ethernet});
+  }
+  if (targets.size() > most_probed) targets.resize(most_probed);
+  return targets;
+}
+
+/// Bytes that differ from place to place and from run to run.
+void fill(std::span<std::byte> memory, std::uint32_t seed) {
+  for (std::size_t i = 0; i < memory.size(); ++i) {
+    memory[i] = static_cast<std::byte>((i * 31 + (i >> 8) + seed) & 0xff);
+  }
+}
+
+VerbsOutcome write_to_self(const RdmaDevice& device) {
+  RdmaLink sender;
+  RdmaLink receiver;
+  if (auto failure = RdmaLink::make(device, sender)) return failure;
+  if (auto failure = RdmaLink::make(device, receiver)) return failure;
+  if (auto failure = receiver.connect(sender.address())) return failure;
+  if (auto failure = sender.connect(receiver.address())) return failure;
+  const auto memory = device.memory();
+  const auto source = memory.first(loopback_bytes);
+  const auto target = memory.subspan(memory.size() / 2, loopback_bytes);
+  fill(source, static_cast<std::uint32_t>(::getpid()));
+  std::ranges::fill(target, std::byte{0});
+  const std::uint64_t to = receiver.address().buffer + memory.size() / 2;
+  if (auto failure = sender.write(0, to, loopback_bytes, steady_clock::now() + write_timeout)) return failure;
+  if (!std::ranges::equal(source, target)) return VerbsFailure{"comparing what arrived", EIO, 0};
+  return {};
+}
+
+void probe_device(const VerbsApi& api, const LinkTarget& target, Findings& findings) {
+  Findings::Device& out = findings.devices.at(findings.probed);
+  put(out.name, target.device);
+  put(findings.stage, text::concat({"opening ", target.device}));
+  RdmaDevice device;
+  VerbsOutcome failure = RdmaDevice::open(api, target, registered_bytes, device);
+  out.registered = device.registered();
+  if (!failure) {
+    out.dmabuf = device.supports_dmabuf();
+    put(findings.stage, text::concat({"writing to itself on ", target.device}));
+    failure = write_to_self(device);
+  }
+  if (failure) {
+    put(out.stage, failure->stage);
+    out.error = failure->error;
+    out.wc_status = failure->wc_status;
+  }
+  out.wrote = !failure;
+  ++findings.probed;
+}
+
+/// In the child: everything that may hang.
+void probe(const std::vector<LinkTarget>& targets, Findings& findings) {
+  put(findings.stage, "loading libibverbs");
+  const auto api = load_verbs();
+  if (!api) {
+    put(findings.library_problem, api.error().message);
+    findings.done = true;
+    return;
+  }
+  put(findings.stage, "ibv_get_device_list");
+  int count = 0;
+  ibv_device** const list = api->get_device_list(&count);
+  for (int i = 0; list != nullptr && i < count && findings.listed < most_probed; ++i) {
+    put(findings.names.at(findings.listed++), api->get_device_name(list[i]));
+  }
+  if (list != nullptr) api->free_device_list(list);
+  for (const LinkTarget& target : targets) probe_device(*api, target, findings);
+  findings.done = true;
+}
+
+/// Waits for the child; kills it at the deadline. True: it ended by itself.
+bool wait_or_kill(pid_t child, steady_clock::time_point deadline) {
+  constexpr timespec pause = {0, 1'000'000};
+  while (steady_clock::now() < deadline) {
+    const pid_t ended = ::waitpid(child, nullptr, WNOHANG);
+    if (ended == child || (ended < 0 && errno == ECHILD)) return true;
+    static_cast<void>(::nanosleep(&pause, nullptr));
+  }
+  static_cast<void>(::kill(child, SIGKILL));
+  // A child in an uninterruptible call cannot be waited for; init will.
+  static_cast<void>(::nanosleep(&pause, nullptr));
+  static_cast<void>(::waitpid(child, nullptr, WNOHANG));
+  return false;
+}
+
+VerbsFacts facts_of(const Findings& findings) {
+  VerbsFacts facts;
+  facts.tried = true;
+  for (std::uint32_t i = 0; i < findings.listed; ++i) facts.listed.push_back(get(findings.names.at(i)));
+  for (std::uint32_t i = 0; i < findings.probed; ++i) {
+    const Findings::Device& each = findings.devices.at(i);
+    facts.devices.push_back(
+        {get(each.name), each.error, get(each.stage), each.dmabuf, each.registered, each.wrote, each.wc_status});
+  }
+  return facts;
+}
+
+}  // namespace
+
+VerbsFacts probe_verbs(const NodeFacts& node, const Question& question, std::chrono::milliseconds timeout) {
+  const auto targets = targets_of(node, question);
+  VerbsFacts facts;
+  const SharedFindings shared;
+  if (shared.get() == nullptr) {
+    facts.reason = "no memory for the probe";
+    return facts;
+  }
+  const pid_t child = ::fork();
+  if (child < 0) {
+    facts.reason = text::concat({"fork: ", std::strerror(errno)});
+    return facts;
+  }
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // whoever kills us at a deadline of his own means the probe too
+    probe(targets, *shared.get());
+    ::_exit(0);  // no destructors of the parent's objects, no flushing of its buffers
+  }
+  const bool ended = wait_or_kill(child, steady_clock::now() + timeout);
+  const Findings& findings = *shared.get();
+  if (const std::string problem = get(findings.library_problem); !problem.empty()) {
+    facts.library_missing = true;
+    facts.reason = problem;
+    return facts;
+  }
+  facts = facts_of(findings);
+  facts.timed_out = !findings.done;
+  facts.stage_at_timeout = text::concat({get(findings.stage), ended ? " (the probe died)" : ""});
+  return facts;
+}
+
+}  // namespace amldist::fabric

@@ -1,0 +1,70 @@
+#include "core/text.hpp"
+#include "fabric/checks.hpp"
+
+namespace amldist::fabric {
+namespace {
+
+/// Without the process's own view its checks are somebody else's: skipped, with that as the reason.
+void add_process_checks(const NodeFacts& node, const Question& question, const Evidence& evidence, Report& report) {
+  if (!evidence.process) {
+    for (const char* const id : {"ib.devnode", "ib.provider", "ib.memlock", "ib.gdr", "ib.env", "ib.loopback"}) {
+      report.checks.push_back({id, Verdict::skip, "left to the task's own process", ""});
+    }
+    return;
+  }
+  report.checks.push_back(check_device_nodes(node, question, *evidence.process));
+  report.checks.push_back(check_provider(node, question, *evidence.process));
+  report.checks.push_back(check_memlock(node, question, *evidence.process));
+  report.checks.push_back(check_gpudirect(node, question, *evidence.process));
+  report.checks.push_back(check_environment(node, question));
+  report.checks.push_back(check_loopback(node, question, *evidence.process));
+}
+
+}  // namespace
+
+Report verify_node(const NodeFacts& node, const Question& question, const Evidence& evidence) {
+  Report report;
+  report.policy = question.policy;
+  report.checks.push_back(check_policy(node, question));
+  if (question.policy == RdmaPolicy::off) return report;
+  report.verified = !judged_ports(node, question).empty();
+  report.checks.push_back(check_sysfs(node, question));
+  report.checks.push_back(check_count(node, question));
+  report.checks.push_back(check_link_layer(node, question));
+  report.checks.push_back(check_state(node, question));
+  report.checks.push_back(check_rate(node, question));
+  report.checks.push_back(check_lid(node, question));
+  report.checks.push_back(check_pkey(node, question));
+  report.checks.push_back(check_gid(node, question));
+  report.checks.push_back(check_netdev(node, question));
+  report.checks.push_back(check_flaps(node, question, evidence.counters));
+  report.checks.push_back(check_errors(node, question, evidence.counters));
+  report.checks.push_back(check_firmware(node, question));
+  report.checks.push_back(check_virtual_functions(node));
+  report.checks.push_back(check_pcie(node, question));
+  report.checks.push_back(check_affinity(node, question));
+  add_process_checks(node, question, evidence, report);
+  report.checks.push_back(check_kernel_log(evidence.kernel_log, evidence.no_kernel_log));
+  return report;
+}
+
+FabricSettings settings_of(const NodeFacts& node, const Question& question) {
+  FabricSettings settings;
+  bool same_index = true;
+  for (const JudgedPort& each : judged_ports(node, question)) {
+    const LinkLayer layer = each.port->layer();
+    if (!each.port->is_active() || layer == LinkLayer::other) continue;
+    settings.ports.push_back(each.name());
+    if (layer != LinkLayer::ethernet) {
+      same_index = false;
+      continue;
+    }
+    const std::uint32_t index = nccl_gid_index(question.environment, *each.port);
+    same_index = same_index && settings.gid_index.value_or(index) == index;
+    settings.gid_index = index;
+  }
+  if (!same_index) settings.gid_index.reset();
+  return settings;
+}
+
+}  // namespace amldist::fabric

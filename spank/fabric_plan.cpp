@@ -1,0 +1,180 @@
+#include "spank/fabric_plan.hpp"
+
+#include <dlfcn.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "core/text.hpp"
+#include "fabric/report_json.hpp"
+#include "rendezvous/datagram.hpp"
+#include "rendezvous/fabric_vote.hpp"
+#include "spank/helper_process.hpp"
+#include "spank/report.hpp"
+
+namespace amldist::spank {
+namespace {
+
+using fabric::Check;
+using fabric::Verdict;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+using text::concat;
+
+constexpr seconds node_timeout{5};
+constexpr seconds verbs_timeout{15};    ///< told to the helper, which kills what hangs below it
+constexpr seconds helper_timeout{20};   ///< for the helper itself
+constexpr seconds voting_timeout{40};   ///< nodes verify at the same time, but not at the same speed
+constexpr seconds waiting_timeout{65};  ///< of a node's other tasks: all of the above
+
+bool is_program(const std::string& path) {
+  struct stat status = {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & S_IXUSR) != 0;
+}
+
+/// The tool of the same installation: PREFIX/bin/aml-dist for PREFIX/lib*/slurm/spank_aml_dist.so (also below a
+/// multiarch folder), or beside the plugin.
+std::string find_helper(const std::string& configured) {
+  if (!configured.empty()) return configured;
+  Dl_info own = {};
+  static const char anchor = 0;
+  if (::dladdr(&anchor, &own) == 0 || own.dli_fname == nullptr) return {};
+  const std::string path = own.dli_fname;
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  if (!folder.starts_with('/')) return {};
+  for (const char* const relative : {"../../bin/aml-dist", "../../../bin/aml-dist", "aml-dist"}) {
+    if (is_program(folder + relative)) return folder + relative;
+  }
+  return {};
+}
+
+/// Device nodes, limits and verbs, tried by the installed tool as the user.
+std::vector<Check> task_part(const FabricPlan& plan, const Handle& handle) {
+  const std::string remedy = "install aml-dist's tools on the nodes, or name them with rdma_helper= in plugstack.conf";
+  if (plan.helper.empty()) {
+    return {{"ib.helper", Verdict::fail, "bin/aml-dist is not installed beside the plugin", remedy}};
+  }
+  std::vector<std::string> arguments = {plan.helper,
+                                        "check",
+                                        "--task-part",
+                                        "--policy",
+                                        concat({fabric::to_string(plan.policy)}),
+                                        "--timeout",
+                                        std::to_string(verbs_timeout.count())};
+  if (!plan.sku.empty()) arguments.insert(arguments.end(), {"--sku", plan.sku});
+  char** environment = nullptr;
+  if (::spank_get_item(handle.raw(), S_JOB_ENV, &environment) != ESPANK_SUCCESS) environment = nullptr;
+  std::array<char*, 1> nothing = {nullptr};
+  const auto output = run_helper(arguments, environment != nullptr ? environment : nothing.data(), helper_timeout);
+  if (!output) return {{"ib.helper", Verdict::fail, output.error().message, remedy}};
+  auto checks = fabric::checks_from_lines(*output);
+  if (!checks || checks->empty()) {
+    return {{"ib.helper", Verdict::fail, concat({plan.helper, " gave no verdict"}), remedy}};
+  }
+  return std::move(*checks);
+}
+
+std::vector<Check> failures_among(const std::vector<Check>& checks) {
+  std::vector<Check> out;
+  std::ranges::copy_if(checks, std::back_inserter(out),
+                       [](const Check& each) { return each.verdict == Verdict::fail; });
+  return out;
+}
+
+/// Everything that is wrong with this node. Nothing to verify is a failure too: neither policy can be kept by silence.
+std::vector<Check> verify(const FabricPlan& plan, const Handle& handle) {
+  auto failures = failures_among(plan.node_part.checks);
+  if (failures.empty() && !plan.node_part.verified) {
+    failures.push_back(
+        {"ib.sysfs", Verdict::fail, "no InfiniBand or RoCE port", "choose nodes with RDMA, or rdma=off"});
+  }
+  if (failures.empty()) failures = failures_among(task_part(plan, handle));
+  return failures;
+}
+
+std::string sentence(const Check& check) {
+  return concat({check.id, ": ", check.evidence, check.remedy.empty() ? "" : ": ", check.remedy});
+}
+
+/// Votes ten times a second until srun has an answer for all.
+Word vote(const SrunLink& srun, const std::string& datagram) {
+  constexpr int pause_ms = 100;
+  const FileDescriptor socket = open_socket();
+  std::array<char, longest_datagram> buffer{};
+  const auto deadline = steady_clock::now() + voting_timeout;
+  while (socket && steady_clock::now() < deadline) {
+    send_to(srun, socket.get(), datagram);
+    pollfd answer = {socket.get(), POLLIN, 0};
+    if (::poll(&answer, 1, pause_ms) <= 0) continue;
+    const ssize_t got = ::recv(socket.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    const auto word = got > 0 ? parse_word({buffer.data(), static_cast<std::size_t>(got)}, srun.channel.token)
+                              : std::optional<Word>();
+    if (word == Word::use_fabric || word == Word::use_sockets) return *word;
+    constexpr timespec pause = {0, 20'000'000};
+    static_cast<void>(::nanosleep(&pause, nullptr));  // "not yet" comes at once
+  }
+  return Word::not_yet;
+}
+
+/// What all nodes agree on; a node that hears nothing of the others goes by itself, and says so.
+Word agree(const FabricPlan& plan, const std::optional<SrunLink>& srun, const std::vector<Check>& failures) {
+  const bool good = failures.empty();
+  if (plan.nodes == 1 && (good || !srun)) return good ? Word::use_fabric : Word::use_sockets;
+  FabricVote own{plan.node, plan.nodes, plan.policy, good, plan.node_part.traits, plan.host};
+  if (!good) own.text = concat({plan.host, ": ", sentence(failures.front())});
+  const Word answer = srun ? vote(*srun, own.to_datagram(srun->channel.token)) : Word::not_yet;
+  if (answer != Word::not_yet) return answer;
+  tell_step(concat({"rdma=", fabric::to_string(plan.policy), ": ", plan.host,
+                    " hears nothing of the other nodes' fabric from srun: it uses sockets"}));
+  return Word::use_sockets;
+}
+
+/// The leader's work, to the verdict of the whole step.
+SharedVerdict::Value lead(const FabricPlan& plan, const std::optional<SrunLink>& srun, const Handle& handle) {
+  const auto failures = verify(plan, handle);
+  const bool required = plan.policy == RdmaPolicy::require;
+  if (required) {
+    for (const Check& each : failures) tell_step(concat({"rdma=require failed on ", plan.host, ": ", sentence(each)}));
+  } else if (!failures.empty() && !srun) {
+    tell_step(concat({"rdma=prefer: ", plan.host, " uses sockets instead of RDMA: ", sentence(failures.front())}));
+  }
+  const Word answer = agree(plan, srun, failures);
+  if (answer == Word::use_fabric) return SharedVerdict::Value::use_fabric;
+  return required ? SharedVerdict::Value::refused : SharedVerdict::Value::use_sockets;
+}
+
+}  // namespace
+
+FabricPlan plan_fabric(const SitePolicy& site, RdmaPolicy policy, const std::string& sku, const Handle& handle) {
+  FabricPlan plan;
+  plan.policy = policy;
+  plan.sku = sku;
+  plan.helper = find_helper(site.rdma_helper);
+  plan.node_part = fabric::verify_node_apart(policy, sku, handle.environment(), node_timeout);
+  plan.has_leader = SharedFlag::make();
+  plan.verdict = SharedVerdict::make();
+  return plan;
+}
+
+Result<std::vector<std::pair<std::string, std::string>>> verified_settings(const FabricPlan& plan,
+                                                                           const std::optional<SrunLink>& srun,
+                                                                           const Handle& handle) {
+  SharedVerdict::Value value = SharedVerdict::Value::open;
+  if (plan.has_leader.raise()) {
+    value = lead(plan, srun, handle);
+    plan.verdict.set(value);
+  } else {
+    value = plan.verdict.wait(waiting_timeout);
+  }
+  if (value == SharedVerdict::Value::use_fabric) return fabric::fabric_settings(plan.node_part);
+  if (value == SharedVerdict::Value::use_sockets) return fabric::socket_settings();
+  if (value == SharedVerdict::Value::refused) return Error{Errc::unavailable, ""};
+  return Error{Errc::unavailable, "the verification of this node's fabric did not end in time"};
+}
+
+}  // namespace amldist::spank

@@ -1,0 +1,209 @@
+#include "aml_dist/check.hpp"
+
+#include <time.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+
+#include "aml_dist/check_output.hpp"
+#include "aml_dist/exit_status.hpp"
+#include "core/text.hpp"
+#include "fabric/checks.hpp"
+#include "fabric/kernel_log.hpp"
+#include "fabric/report_json.hpp"
+#include "fabric/verbs_probe.hpp"
+#include "fabric/whole_file.hpp"
+
+namespace amldist::tools {
+namespace {
+
+using fabric::Evidence;
+using fabric::NodeFacts;
+using fabric::Question;
+using fabric::Verdict;
+using text::concat;
+
+constexpr const char* footer =
+    "Examples:\n"
+    "  aml-dist check                                          (this node, as far as it goes)\n"
+    "  aml-dist check --policy require --sku Standard_ND96isr_H100_v5\n"
+    "  srun -N4 --ntasks-per-node=1 aml-dist check             (all nodes of a step, and between them)\n"
+    "  aml-dist check --sysfs-root tree --dev-root dev --json  (another machine's files)\n\n"
+    "Exit status: 0 verified, warnings included; 1 failed; 2 asked wrongly; 3 nothing to verify.";
+
+std::optional<std::string> own_variable(std::string_view name) {
+  const char* const value = std::getenv(std::string(name).c_str());
+  return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+}
+
+int fail(const Error& error) {
+  std::fprintf(stderr, "aml-dist: %s\n", error.message.c_str());
+  return error.code == Errc::invalid_argument ? exit_usage : exit_failed;
+}
+
+/// Explicit before guessed: the option, then what the SKU promises; else what is there is verified.
+void choose_policy(const CheckOptions& options, Question& question) {
+  if (const auto named = fabric::policy_from_name(options.policy)) {
+    question.policy = *named;
+    question.policy_source = "--policy";
+  } else if (question.sku && question.sku->has_verbs()) {
+    question.policy = RdmaPolicy::require;
+    question.policy_source = "the SKU";
+  }
+}
+
+Result<Question> make_question(const CheckOptions& options) {
+  Question question;
+  question.environment = own_variable;
+  if (!options.sku.empty()) {
+    std::vector<std::string> complaints;
+    const auto table = fabric::load_sku_table(options.sku_table, complaints);
+    if (!table) return Error{Errc::invalid_argument, table.error().message};
+    for (const std::string& complaint : complaints) std::fprintf(stderr, "aml-dist: %s\n", complaint.c_str());
+    auto sku = table->find(options.sku);
+    if (!sku) return sku.error();
+    question.sku = std::move(*sku);
+  }
+  choose_policy(options, question);
+  return question;
+}
+
+Result<void> check_roots(const CheckOptions& options) {
+  for (const auto& [name, path] :
+       {std::pair("--sysfs-root", options.sysfs_root), std::pair("--dev-root", options.dev_root)}) {
+    if (path.empty() || fabric::is_folder(path)) continue;
+    return Error{Errc::invalid_argument, concat({name, " ", text::quote(path), " is not a folder"})};
+  }
+  return {};
+}
+
+/// The history of the counters, brought up to date. A file that cannot be used is a warning, and is replaced.
+fabric::CounterHistory keep_baseline(const CheckOptions& options, const NodeFacts& node) {
+  fabric::CounterHistory history;
+  history.now = static_cast<std::uint64_t>(::time(nullptr));
+  if (options.baseline.empty()) return history;
+  fabric::Baseline baseline;
+  if (const auto content = fabric::read_whole_file(options.baseline, fabric::longest_baseline)) {
+    auto parsed = fabric::Baseline::parse(*content);
+    if (parsed) baseline = std::move(*parsed);
+    else
+      history.problem =
+          concat({"baseline ", text::quote(options.baseline), ": ", parsed.error().message, ", begun anew"});
+  } else if (content.error().code != Errc::not_found) {
+    history.problem = concat({"baseline ", text::quote(options.baseline), ": ", content.error().message});
+  }
+  history.baseline = baseline;
+  baseline.record(node, history.now);
+  if (!fabric::write_whole_file(options.baseline, baseline.to_string())) {
+    history.problem = concat({"baseline ", text::quote(options.baseline), " cannot be written"});
+  }
+  return history;
+}
+
+void read_log(const CheckOptions& options, Evidence& evidence) {
+  if (options.kernel_log.empty() && !options.sysfs_root.empty()) {
+    evidence.no_kernel_log = "this machine's says nothing about --sysfs-root";
+    return;
+  }
+  auto lines = fabric::read_kernel_log(options.kernel_log.empty() ? "/dev/kmsg" : options.kernel_log);
+  if (lines) evidence.kernel_log = std::move(*lines);
+  else evidence.no_kernel_log = lines.error().message;
+}
+
+/// Whether a judged port is on its way up: waiting may help.
+bool is_coming_up(const NodeFacts& node, const Question& question) {
+  for (const fabric::JudgedPort& each : judged_ports(node, question)) {
+    const auto state = each.port->state.present() ? fabric::parse_state(each.port->state.text) : std::nullopt;
+    if (state == fabric::PortState::init || state == fabric::PortState::armed) return true;
+  }
+  return false;
+}
+
+NodeFacts read_settled_node(const CheckOptions& options, const Question& question) {
+  const auto roots = fabric::Roots::from_options(options.sysfs_root, options.dev_root);
+  NodeFacts node = fabric::read_node(roots);
+  constexpr timespec pause = {0, 250'000'000};
+  for (std::uint32_t i = 0; i < options.wait_s * 4 && is_coming_up(node, question); ++i) {
+    if (i == 0) std::fprintf(stderr, "aml-dist: waiting up to %u s for ports to become active\n", options.wait_s);
+    static_cast<void>(::nanosleep(&pause, nullptr));
+    node = fabric::read_node(roots);
+  }
+  return node;
+}
+
+fabric::ProcessFacts read_own_process(const CheckOptions& options, const NodeFacts& node, const Question& question) {
+  fabric::ProcessFacts process = fabric::read_process(node);
+  if (!options.sysfs_root.empty()) {
+    process.verbs.reason = "the devices come from --sysfs-root: verbs would speak of this machine's";
+  } else if (options.no_verbs) {
+    process.verbs.reason = "--no-verbs";
+  } else if (!judged_ports(node, question).empty()) {
+    process.verbs = fabric::probe_verbs(node, question, std::chrono::seconds(options.timeout_s));
+  }
+  return process;
+}
+
+int exit_status_of(Verdict verdict) {
+  if (verdict == Verdict::fail) return exit_failed;
+  return verdict == Verdict::skip ? exit_skipped : exit_fine;
+}
+
+/// What the plugin asks for: the checks that only the task's own context can make, as lines.
+int print_task_part(const CheckOptions& options, const Question& question) {
+  const NodeFacts node = fabric::read_node(fabric::Roots::from_options(options.sysfs_root, options.dev_root));
+  const fabric::ProcessFacts process = read_own_process(options, node, question);
+  const std::string lines =
+      fabric::to_lines({check_device_nodes(node, question, process), check_provider(node, question, process),
+                        check_memlock(node, question, process), check_gpudirect(node, question, process),
+                        check_environment(node, question), check_loopback(node, question, process)});
+  std::fputs(lines.c_str(), stdout);
+  return exit_fine;
+}
+
+}  // namespace
+
+CLI::App* add_check(CLI::App& app, CheckOptions& options) {
+  CLI::App* const command = app.add_subcommand("check", "Verify that this node, or a step's nodes, can do RDMA");
+  command->footer(footer);
+  command->add_option("--policy", options.policy, "require: no device is a failure; prefer: verify what is there; off")
+      ->check(CLI::IsMember({"require", "prefer", "off"}));
+  command->add_option("--sku", options.sku, "What the node should have: a VM size such as Standard_ND96isr_H100_v5");
+  command->add_option("--sku-table", options.sku_table, "Table of SKUs (default: /etc/aml-dist/skus.conf)")
+      ->type_name("FILE");
+  command->add_option("--sysfs-root", options.sysfs_root, "Read this folder instead of /sys")->type_name("DIR");
+  command->add_option("--dev-root", options.dev_root, "Look here for infiniband/uverbsN instead of /dev")
+      ->type_name("DIR");
+  command->add_option("--baseline", options.baseline, "Keep error counters in this file and judge what was added")
+      ->type_name("FILE");
+  command->add_option("--kernel-log", options.kernel_log, "Read this instead of /dev/kmsg")->type_name("FILE");
+  command->add_option("--svg", options.svg, "Draw nodes, devices and links into this file too")->type_name("FILE");
+  command->add_option("--wait", options.wait_s, "Wait so many seconds for ports that are coming up")
+      ->check(CLI::Range(0U, 600U));
+  command->add_option("--timeout", options.timeout_s, "Seconds for everything that may hang")
+      ->capture_default_str()
+      ->check(CLI::Range(1U, 3600U));
+  command->add_flag("--no-verbs", options.no_verbs, "Files and limits only: open no device");
+  command->add_flag("--quiet,-q", options.quiet, "Only what is not well");
+  command->add_flag("--json", options.json, "An object with node, policy, verdict and checks");
+  command->add_flag("--task-part", options.task_part)->group("");
+  return command;
+}
+
+int check(const CheckOptions& options) {
+  if (auto roots = check_roots(options); !roots) return fail(roots.error());
+  const auto question = make_question(options);
+  if (!question) return fail(question.error());
+  if (options.task_part) return print_task_part(options, *question);
+  const NodeFacts node = read_settled_node(options, *question);
+  Evidence evidence;
+  evidence.counters = keep_baseline(options, node);
+  evidence.process = read_own_process(options, node, *question);
+  read_log(options, evidence);
+  const NodeVerification verification{node.host, verify_node(node, *question, evidence), settings_of(node, *question)};
+  if (options.json) std::printf("%s\n", to_json(verification).c_str());
+  else std::fputs(to_table(verification, wants_colour(), options.quiet).c_str(), stdout);
+  return exit_status_of(verification.report.verdict());
+}
+
+}  // namespace amldist::tools

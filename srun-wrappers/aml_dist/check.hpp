@@ -1,0 +1,36 @@
+// `aml-dist check`: whether this node, or all nodes of a step, can really do RDMA.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace amldist::tools {
+
+struct CheckOptions {
+  std::string policy;            ///< --policy require|prefer|off; empty: from the SKU, else prefer
+  std::string sku;               ///< --sku NAME
+  std::string sku_table;         ///< --sku-table FILE
+  std::string sysfs_root;        ///< --sysfs-root DIR instead of /sys
+  std::string dev_root;          ///< --dev-root DIR instead of /dev
+  std::string baseline;          ///< --baseline FILE: counters over time
+  std::string kernel_log;        ///< --kernel-log FILE instead of /dev/kmsg
+  std::string svg;               ///< --svg FILE
+  std::uint32_t wait_s = 0;      ///< --wait SECONDS: for ports that are coming up
+  std::uint32_t timeout_s = 20;  ///< --timeout SECONDS: for everything that may hang
+  bool json = false;
+  bool quiet = false;      ///< --quiet: only what is not well
+  bool no_verbs = false;   ///< --no-verbs: sysfs and limits only
+  bool task_part = false;  ///< --task-part: what the plugin asks for, as lines
+};
+
+/// Adds the subcommand with its options to the program.
+CLI::App* add_check(CLI::App& app, CheckOptions& options);
+
+/// Prints to standard output; returns an ExitStatus. Errors go to standard error, one line.
+int check(const CheckOptions& options);
+
+}  // namespace amldist::tools

@@ -1,0 +1,27 @@
+// How a verification looks: a table with colours for people, JSON for programs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fabric/checks.hpp"
+
+namespace amldist::tools {
+
+/// One node's verification, with what it is about.
+struct NodeVerification {
+  std::string host;
+  fabric::Report report;
+  fabric::FabricSettings settings;
+};
+
+/// Whether colours are wanted: standard output is a terminal that can, and NO_COLOR is not set.
+[[nodiscard]] bool wants_colour();
+
+/// A line for the whole, then a line for each check and what to do about it. `quiet`: only warnings and failures.
+[[nodiscard]] std::string to_table(const NodeVerification& node, bool colour, bool quiet);
+
+/// An object: node, policy, verdict, checks (id, verdict, evidence, remedy), nccl_ib_hca, gid_index.
+[[nodiscard]] std::string to_json(const NodeVerification& node);
+
+}  // namespace amldist::tools

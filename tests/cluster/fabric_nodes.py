@@ -1,0 +1,56 @@
+"""Fabricated InfiniBand on the nodes of the live cluster: trees laid over /sys/class, device nodes in /dev/infiniband.
+
+Each node has its own mounts, so each can be sick in its own way. What the kernel cannot give without devices, the verbs,
+comes from the libibverbs in memory (tests/fabric/fake_verbs.c), which the user's environment names.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import sys
+import tempfile
+
+from cluster import Cluster, readable_copy
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "fabric"))
+import trees  # noqa: E402
+
+DEV = pathlib.Path("/dev/infiniband")
+
+
+class FabricatedNodes:
+    """Trees on some nodes of a cluster, until close()."""
+
+    def __init__(self, cluster: Cluster, library: pathlib.Path) -> None:
+        self.cluster = cluster
+        self.library = readable_copy(library)
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="aml-dist-trees-", dir="/var/tmp"))
+        self.folder.chmod(0o755)
+        self.made_dev = not DEV.exists()
+        DEV.mkdir(exist_ok=True)  # shared by all machines: only a place to mount on
+        self.nodes: dict[str, trees.Node] = {}
+
+    def lay(self, node: str, tree: trees.Node, devices: bool = True) -> None:
+        """Gives the node this tree, and a device node for each device (the kernel's null device under another name)."""
+        own = self.folder / node
+        sys_folder, _ = tree.build(own)
+        names = [device.uverbs or f"uverbs{index}" for index, device in enumerate(tree.devices)] if devices else []
+        made = " && ".join([f"mknod -m 666 {DEV}/{name} c 1 3" for name in names] or ["true"])
+        done = self.cluster.run(
+            f"mount -t overlay -o lowerdir={sys_folder}/class:/sys/class overlay /sys/class && "
+            f"mount -t tmpfs -o mode=755,dev tmpfs {DEV} && {made}", on=node)
+        assert done.status == 0, str(done)
+        self.nodes[node] = tree
+
+    def environment(self, **more: str) -> dict[str, str]:
+        names = {device.name for tree in self.nodes.values() for device in tree.devices}
+        return {"AMLDIST_LIBIBVERBS": str(self.library), "FAKE_VERBS_DEVICES": ",".join(sorted(names)), **more}
+
+    def close(self) -> None:
+        for node in self.nodes:
+            done = self.cluster.run(f"umount {DEV}; umount /sys/class", on=node)
+            assert done.status == 0, str(done)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.made_dev:
+            DEV.rmdir()

@@ -1,0 +1,179 @@
+"""rdma=require|prefer|off on a live cluster: what a sick node does to its step, and what the tasks are told."""
+
+import os
+import pathlib
+import time
+
+import pytest
+from fabric_nodes import FabricatedNodes, trees
+
+PLUGIN = os.environ.get("AMLDIST_PLUGIN", "")
+LIBRARY = pathlib.Path(__file__).resolve().parents[2] / "build-development/lib/tests/libfake_verbs.so"
+ALL = ["node1", "node2", "node3", "node4"]
+EXACT = "=mlx5_ib0:1,mlx5_ib1:1"
+pytestmark = pytest.mark.skipif(not LIBRARY.is_file(), reason="no libibverbs headers at build time: no fake library")
+
+
+def healthy():
+    return trees.azure(2, "400 Gb/sec (4X NDR)", 0)
+
+
+def cable_out():
+    tree = healthy()
+    tree.port(1).state, tree.port(1).phys_state = "1: DOWN", "2: Polling"
+    return tree
+
+
+@pytest.fixture
+def fabric(cluster):
+    nodes = FabricatedNodes(cluster, LIBRARY)
+    yield nodes
+    nodes.close()
+
+
+@pytest.fixture
+def four_healthy(fabric):
+    for node in ALL:
+        fabric.lay(node, healthy())
+    return fabric
+
+
+@pytest.fixture
+def one_sick(fabric):
+    """node3's second cable is out."""
+    for node in ALL:
+        fabric.lay(node, cable_out() if node == "node3" else healthy())
+    return fabric
+
+
+def site(cluster, arguments=""):
+    done = cluster.devcluster("plugin", PLUGIN, arguments)
+    assert done.status == 0, str(done)
+
+
+def test_require_on_healthy_nodes_starts_the_step_and_names_the_ports(cluster, four_healthy):
+    tasks = cluster.tasks("-N4 -n8 --aml-dist=pytorch,rdma=require", env=four_healthy.environment())
+    assert len(tasks) == 8
+    for task in tasks:
+        assert task.env["NCCL_IB_HCA"] == EXACT
+        assert "NCCL_IB_DISABLE" not in task.env and "NCCL_IB_GID_INDEX" not in task.env
+
+
+def test_what_the_user_has_set_stays(cluster, four_healthy):
+    tasks = cluster.tasks("-N2 -n2 --aml-dist=pytorch,rdma=require",
+                          env=four_healthy.environment(NCCL_IB_HCA="mlx5_ib1"))
+    assert [task.env["NCCL_IB_HCA"] for task in tasks] == ["mlx5_ib1"] * 2
+
+
+def test_require_with_one_sick_node_ends_the_step_before_a_program_starts(cluster, one_sick, workdir):
+    began = time.monotonic()
+    done = cluster.run(f"srun -N4 -n8 --aml-dist=pytorch,rdma=require bash -c 'touch {workdir}/$SLURM_PROCID; sleep 60'",
+                       env=one_sick.environment())
+    assert done.status != 0, str(done)
+    assert time.monotonic() - began < 30
+    lines = done.own_lines()
+    assert len(lines) == 1, str(done)
+    for word in ("rdma=require", "node3", "ib.state", "mlx5_ib1:1", "1: DOWN", "cable"):
+        assert word in lines[0], lines[0]
+    assert list(workdir.iterdir()) == []
+
+
+def test_prefer_with_one_sick_node_moves_the_whole_step_to_sockets_and_says_so_once(cluster, one_sick):
+    done = cluster.run("srun -N4 -n8 --aml-dist=pytorch,rdma=prefer bash -c "
+                       "'echo $SLURM_PROCID ${NCCL_IB_DISABLE:-unset} ${UCX_TLS:-unset} ${NCCL_IB_HCA:-unset}'",
+                       env=one_sick.environment())
+    assert done.status == 0, str(done)
+    told = sorted(line.split(" ", 1) for line in done.out.splitlines())
+    assert [rank for rank, _ in told] == [str(rank) for rank in range(8)]
+    assert {rest for _, rest in told} == {"1 tcp,sm,self unset"}, str(done)
+    lines = done.own_lines()
+    assert len(lines) == 1 and "rdma=prefer" in lines[0] and "node3" in lines[0] and "ib.state" in lines[0], str(done)
+
+
+def test_prefer_on_healthy_nodes_says_nothing(cluster, four_healthy):
+    done = cluster.run("srun -N4 -n4 --aml-dist=pytorch,rdma=prefer bash -c 'echo ${NCCL_IB_HCA:-unset}'",
+                       env=four_healthy.environment())
+    assert done.status == 0 and done.out.split() == [EXACT] * 4 and not done.own_lines(), str(done)
+
+
+def test_off_looks_at_nothing(cluster, one_sick):
+    done = cluster.run("srun -N4 -n4 --aml-dist=pytorch,rdma=off bash -c 'env | grep -c -e NCCL_ -e UCX_ || true'",
+                       env=one_sick.environment())
+    assert done.status == 0 and done.out.split() == ["0"] * 4 and not done.own_lines(), str(done)
+
+
+def test_without_any_device_require_fails_and_prefer_falls_back(cluster):
+    done = cluster.run("srun -N1 -n1 --aml-dist=pytorch,rdma=require true")
+    lines = done.own_lines()
+    assert done.status != 0 and len(lines) == 1, str(done)
+    for word in ("node1", "ib.sysfs", "no device", "rdma=off"):
+        assert word in lines[0], lines[0]
+    done = cluster.run("srun -N2 -n2 --aml-dist=pytorch,rdma=prefer bash -c 'echo $NCCL_IB_DISABLE'")
+    assert done.status == 0 and done.out.split() == ["1", "1"] and len(done.own_lines()) == 1, str(done)
+
+
+def test_the_task_part_judges_in_the_users_context(cluster, fabric):
+    """root may open and lock what alice may not."""
+    for node in ALL[:2]:
+        fabric.lay(node, healthy())
+    assert cluster.run("chmod 600 /dev/infiniband/uverbs1", on="node2").status == 0
+    done = cluster.run("srun -N2 -n2 --aml-dist=pytorch,rdma=require true", user="alice", env=fabric.environment())
+    lines = done.own_lines()
+    assert done.status != 0 and len(lines) == 1, str(done)
+    assert any("node2" in line and "ib.devnode" in line and "Permission denied" in line for line in lines), str(done)
+
+
+def test_verbs_that_hang_or_fail_are_named(cluster, four_healthy):
+    done = cluster.run("srun -N1 -n1 --aml-dist=pytorch,rdma=require true",
+                       env=four_healthy.environment(FAKE_VERBS_FAIL="rtr:110"))
+    assert done.status != 0 and any("ib.loopback" in line and "RTR" in line for line in done.own_lines()), str(done)
+    done = cluster.run("srun -N1 -n1 --aml-dist=pytorch,rdma=require true",
+                       env=four_healthy.environment(FAKE_VERBS_FAIL="reg_mr:12"))
+    assert done.status != 0 and any("ib.memlock" in line and "MEMLOCK" in line for line in done.own_lines()), str(done)
+
+
+def test_nodes_of_two_partition_keys_are_told_apart(cluster, fabric):
+    fabric.lay("node1", healthy())
+    other = healthy()
+    for index in range(3):
+        other.port(index).pkeys = {0: "0x8022", 1: "0x7fff"}
+    fabric.lay("node2", other)
+    done = cluster.run("srun -w node[1-2] -N2 -n2 --aml-dist=pytorch,rdma=require true", env=fabric.environment())
+    lines = done.own_lines()
+    assert done.status != 0 and len(lines) == 1, str(done)
+    for word in ("0x0018", "0x0022", "node1", "node2"):
+        assert word in lines[0], lines[0]
+
+
+def test_the_sites_policy_counts_and_lowering_it_is_told(cluster, one_sick):
+    site(cluster, "rdma=require")
+    try:
+        done = cluster.run("srun -N4 -n4 --aml-dist=pytorch true", env=one_sick.environment())
+        assert done.status != 0 and any("node3" in line for line in done.own_lines()), str(done)
+        done = cluster.run("srun -N4 -n4 --aml-dist=pytorch,rdma=off true", env=one_sick.environment())
+        assert done.status == 0 and len(done.own_lines()) == 1 and "lowers" in done.own_lines()[0], str(done)
+        assert not cluster.run("srun -N4 -n4 true").own_lines()
+        partition = cluster.run("sinfo -h -o %R").out.split()[0]
+        site(cluster, f"rdma=require rdma.{partition}=off")
+        assert not cluster.run("srun -N4 -n4 --aml-dist=pytorch true", env=one_sick.environment()).own_lines()
+    finally:
+        site(cluster)
+
+
+def test_without_the_helper_require_is_refused(cluster, four_healthy):
+    site(cluster, "rdma_helper=/nonexistent/aml-dist")
+    try:
+        done = cluster.run("srun -N1 -n1 --aml-dist=pytorch,rdma=require true", env=four_healthy.environment())
+        assert done.status != 0 and len(done.own_lines()) == 1, str(done)
+        assert "/nonexistent/aml-dist" in done.own_lines()[0] and "rdma_helper" in done.own_lines()[0], str(done)
+    finally:
+        site(cluster)
+
+
+def test_the_sites_sku_is_expected(cluster, four_healthy):
+    site(cluster, "rdma=require rdma_sku=Standard_ND96isr_H100_v5")
+    try:
+        done = cluster.run("srun -N1 -n1 --aml-dist=pytorch true", env=four_healthy.environment())
+        assert done.status != 0 and any("ib.count" in line and "has 8" in line for line in done.own_lines()), str(done)
+    finally:
+        site(cluster)
