@@ -15,7 +15,7 @@
 #include "collective/recorder_format.hpp"
 #include "core/text.hpp"
 
-namespace amldist {
+namespace amldist::collective {
 namespace {
 
 using namespace recorder_format;
@@ -197,12 +197,12 @@ FlightRecorder::Ticket FlightRecorder::write(const RecordedCall& call, State sta
   entry.peer = call.peer;
   entry.status = 0;
   entry.operation = static_cast<std::uint8_t>(call.operation);
-  entry.type = call.type;
-  entry.reduction = call.reduction;
+  entry.type = static_cast<std::uint8_t>(call.type);
+  entry.reduction = static_cast<std::uint8_t>(call.reduction);
   entry.flags = 0;
   entry.state.store(static_cast<std::uint8_t>(state), relaxed);
   entry.ticket.store(ticket, std::memory_order_release);
-  if (call.sequence != 0) communicators_[slot].entered.store(call.sequence, relaxed);
+  if (is_collective(call.operation)) communicators_[slot].entered.store(call.sequence, relaxed);
   if (ticket % calls_between_ticks == 0) tick();
   return ticket;
 }
@@ -235,7 +235,7 @@ void FlightRecorder::finish(Ticket ticket, State state, int status) noexcept {
   if (state == State::failed) entry->status = static_cast<std::int16_t>(status);
   entry->state.store(static_cast<std::uint8_t>(state), std::memory_order_release);
   const std::uint64_t sequence = entry->sequence.load(relaxed);
-  if (state == State::completed && sequence != 0) {
+  if (state == State::completed && is_collective(Operation{entry->operation})) {
     communicators_[entry->communicator.load(relaxed)].completed.store(sequence, relaxed);
   }
 }
@@ -275,4 +275,4 @@ void FlightRecorder::close(Ending ending) noexcept {
   unmap();
 }
 
-}  // namespace amldist
+}  // namespace amldist::collective

@@ -2,7 +2,7 @@
 //
 //   auto recorder = FlightRecorder::create(place, {"42.0", rank, size, local_rank, host});
 //   const auto world = recorder->add_communicator(0, rank, size);
-//   const auto ticket = recorder->begin({Operation::all_reduce, type, op, world, sequence, bytes});
+//   const auto ticket = recorder->begin({Operation::allreduce, type, op, world, sequence, bytes});
 //   ... the work ...
 //   recorder->complete(ticket);
 //
@@ -15,12 +15,12 @@
 #include <string>
 #include <string_view>
 
-#include "collective/operation.hpp"
+#include "collective/data_type.hpp"
 #include "collective/tick_clock.hpp"
 #include "core/file_descriptor.hpp"
 #include "core/result.hpp"
 
-namespace amldist {
+namespace amldist::collective {
 
 namespace recorder_format {
 struct RecorderHeader;
@@ -41,10 +41,10 @@ struct RecorderOwner {
 /// One call, as its caller knows it when it begins.
 struct RecordedCall {
   Operation operation = Operation::none;
-  std::uint8_t type = 0;           ///< amldist_type
-  std::uint8_t reduction = 0;      ///< amldist_op
+  DataType type = DataType::uint8;
+  ReduceOp reduction = ReduceOp::sum;
   std::uint32_t communicator = 0;  ///< as add_communicator() gave it
-  std::uint64_t sequence = 0;      ///< of this call on its communicator, from 1, collective calls only; else 0
+  std::uint64_t sequence = 0;      ///< of this call on its communicator, from 1; 0: not counted
   std::uint64_t bytes = 0;         ///< of this rank's contribution or, where it has none, of what it gets
   std::int32_t peer = -1;          ///< root or partner in the communicator
 };
@@ -117,4 +117,4 @@ class FlightRecorder {
   std::string path_;
 };
 
-}  // namespace amldist
+}  // namespace amldist::collective

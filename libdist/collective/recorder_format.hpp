@@ -13,7 +13,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace amldist::recorder_format {
+#include "collective/data_type.hpp"
+
+namespace amldist::collective::recorder_format {
 
 inline constexpr std::uint64_t magic = 0x3130'5246'444c'4d41;  ///< "AMLDFR01" where the smallest byte is first
 inline constexpr std::uint32_t version = 1;
@@ -70,6 +72,11 @@ struct CommunicatorSlot {
   std::array<char, 24> name;             ///< for people; may be empty
 };
 
+/// Whether all members make this call; sends and receives concern two of them.
+[[nodiscard]] constexpr bool is_collective(Operation operation) noexcept {
+  return operation != Operation::none && operation != Operation::send && operation != Operation::recv;
+}
+
 enum class State : std::uint8_t { empty = 0, enqueued = 1, started = 2, completed = 3, failed = 4 };
 
 struct RecordedEntry {
@@ -84,8 +91,8 @@ struct RecordedEntry {
   std::int16_t status;                      ///< amldist_status of a call that failed
   std::atomic<std::uint8_t> state;          ///< State
   std::uint8_t operation;                   ///< Operation
-  std::uint8_t type;                        ///< amldist_type
-  std::uint8_t reduction;                   ///< amldist_op
+  std::uint8_t type;                        ///< DataType
+  std::uint8_t reduction;                   ///< ReduceOp
   std::uint16_t flags;                      ///< none yet
 };
 
@@ -97,4 +104,4 @@ static_assert(sizeof(CommunicatorSlot) == 64 && offsetof(CommunicatorSlot, enter
 static_assert(sizeof(RecorderHeader) <= communicators_offset && offsetof(RecorderHeader, job) == 96);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint8_t>::is_always_lock_free);
 
-}  // namespace amldist::recorder_format
+}  // namespace amldist::collective::recorder_format

@@ -14,7 +14,7 @@
 #include "core/file_descriptor.hpp"
 #include "core/text.hpp"
 
-namespace amldist {
+namespace amldist::collective {
 namespace {
 
 using text::concat;
@@ -156,4 +156,4 @@ Result<std::optional<std::string>> make_trace_folder(const EnvironmentReader& en
   return std::optional<std::string>();
 }
 
-}  // namespace amldist
+}  // namespace amldist::collective

@@ -16,7 +16,7 @@
 #include "core/environment.hpp"
 #include "core/result.hpp"
 
-namespace amldist {
+namespace amldist::collective {
 
 inline constexpr const char* trace_variable = "AMLDIST_TRACE_DIR";
 
@@ -38,4 +38,4 @@ inline constexpr const char* trace_variable = "AMLDIST_TRACE_DIR";
 /// Dead steps that stay readable in a user's folder.
 inline constexpr std::size_t kept_steps = 16;
 
-}  // namespace amldist
+}  // namespace amldist::collective

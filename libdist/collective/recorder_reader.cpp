@@ -18,7 +18,7 @@
 #include "core/tasks_per_node.hpp"
 #include "core/text.hpp"
 
-namespace amldist {
+namespace amldist::collective {
 namespace {
 
 using namespace recorder_format;
@@ -134,8 +134,8 @@ CallRecord call_of(const RecordedEntry& entry, std::uint64_t ticket, const Calen
   call.status = entry.status;
   call.state = state <= static_cast<std::uint8_t>(State::failed) ? State{state} : State::empty;
   call.operation = Operation{entry.operation};
-  call.type = entry.type;
-  call.reduction = entry.reduction;
+  call.type = DataType{entry.type};
+  call.reduction = ReduceOp{entry.reduction};
   return call;
 }
 
@@ -244,4 +244,4 @@ Result<StepRecordings> read_step_recordings(const std::string& folder, std::size
   return step;
 }
 
-}  // namespace amldist
+}  // namespace amldist::collective

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "collective/operation.hpp"
+#include "collective/data_type.hpp"
 #include "collective/recorder_format.hpp"
 #include "core/result.hpp"
 
-namespace amldist {
+namespace amldist::collective {
 
 /// One call as its file tells it. Times are nanoseconds since 1970 on the clock of the writer's host; 0: not yet.
 struct CallRecord {
@@ -28,8 +28,8 @@ struct CallRecord {
   std::int32_t status = 0;
   recorder_format::State state = recorder_format::State::empty;
   Operation operation = Operation::none;
-  std::uint8_t type = 0;
-  std::uint8_t reduction = 0;
+  DataType type = DataType::uint8;  ///< may be no enumerator, as operation and reduction
+  ReduceOp reduction = ReduceOp::sum;
 
   [[nodiscard]] bool pending() const noexcept {
     return state == recorder_format::State::enqueued || state == recorder_format::State::started;
@@ -89,4 +89,4 @@ struct StepRecordings {
 [[nodiscard]] Result<StepRecordings> read_step_recordings(const std::string& folder,
                                                           std::size_t newest = recorder_format::largest_ring);
 
-}  // namespace amldist
+}  // namespace amldist::collective

@@ -6,9 +6,10 @@
 
 #include "core/text.hpp"
 
-namespace amldist {
+namespace amldist::collective {
 namespace {
 
+using recorder_format::is_collective;
 using recorder_format::State;
 using text::concat;
 
@@ -82,10 +83,11 @@ void add_unrecorded(const Group& group, Stall& stall) {
 
 /// What members must agree on for a call to match.
 std::array<std::uint64_t, 4> signature(const CallRecord& call) {
-  const bool same_bytes = call.operation == Operation::all_reduce || call.operation == Operation::reduce ||
+  const bool same_bytes = call.operation == Operation::allreduce || call.operation == Operation::reduce ||
                           call.operation == Operation::broadcast || call.operation == Operation::reduce_scatter ||
-                          call.operation == Operation::all_gather || call.operation == Operation::all_to_all;
-  return {static_cast<std::uint64_t>(call.operation), same_bytes ? call.bytes : 0, call.type, call.reduction};
+                          call.operation == Operation::allgather || call.operation == Operation::alltoall;
+  return {static_cast<std::uint64_t>(call.operation), same_bytes ? call.bytes : 0,
+          static_cast<std::uint64_t>(call.type), static_cast<std::uint64_t>(call.reduction)};
 }
 
 /// Members that made another call than most did. With a tie the call of the lowest rank is taken for the right one.
@@ -198,11 +200,11 @@ std::string describe_bytes(std::uint64_t bytes) {
 
 std::string describe_call(const CallRecord& call) {
   std::string words(to_string(call.operation));
-  if (call.sequence != 0) words += concat({" ", std::to_string(call.sequence)});
+  if (call.sequence != 0) words += concat({" #", std::to_string(call.sequence)});
   if (!is_collective(call.operation) && call.peer >= 0) {
     words += concat({call.operation == Operation::send ? " to rank " : " from rank ", std::to_string(call.peer)});
   }
-  if (call.bytes != 0) words += concat({" (", describe_bytes(call.bytes), ")"});
+  if (call.bytes != 0) words += concat({" (", describe_bytes(call.bytes), " of ", to_string(call.type), ")"});
   return words;
 }
 
@@ -258,4 +260,4 @@ std::string sentence(const Stall& stall) {
   return words;
 }
 
-}  // namespace amldist
+}  // namespace amldist::collective

@@ -9,7 +9,7 @@
 
 #include "collective/recorder_reader.hpp"
 
-namespace amldist {
+namespace amldist::collective {
 
 /// A rank that others wait for.
 struct Straggler {
@@ -42,13 +42,14 @@ struct Stall {
 /// and alike, is work and no stall. Where no collective call is stalled, a pending send or receive counts.
 [[nodiscard]] std::vector<Stall> find_stalls(std::span<const Recording> recordings);
 
-/// "all-reduce 42 (4 MiB): rank 2 on node3 has not called it (its last was all-reduce 41); ranks 0-1,3 wait".
+/// "allreduce #42 (4 MiB of float32): rank 2 on node3 has not called it (its last was allreduce #41 (4 MiB of
+/// float32)); ranks 0-1,3 wait".
 [[nodiscard]] std::string sentence(const Stall& stall);
 
-/// "rank 2 on node3 has not called it (its last was all-reduce 41)".
+/// "rank 2 on node3 has not called it (its last was allreduce #41 (4 MiB of float32))".
 [[nodiscard]] std::string sentence(const Straggler& straggler);
 
-/// "all-reduce 42 (4 MiB)".
+/// "allreduce #42 (4 MiB of float32)".
 [[nodiscard]] std::string describe_call(const CallRecord& call);
 
 /// "0-2,5" of ascending numbers.
@@ -57,4 +58,4 @@ struct Stall {
 /// "640 KiB", "1 MiB", "300 bytes": exact, in the largest unit that divides.
 [[nodiscard]] std::string describe_bytes(std::uint64_t bytes);
 
-}  // namespace amldist
+}  // namespace amldist::collective

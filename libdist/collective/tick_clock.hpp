@@ -9,7 +9,7 @@
 #include <x86intrin.h>
 #endif
 
-namespace amldist {
+namespace amldist::collective {
 
 /// Ticks of unknown length that all processes of a node share. Reading costs about 10 ns, the kernel's clock about 20.
 class TickClock {
@@ -47,4 +47,4 @@ class TickClock {
 #endif
 };
 
-}  // namespace amldist
+}  // namespace amldist::collective
