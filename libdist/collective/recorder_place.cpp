@@ -86,31 +86,10 @@ void remove_if_dead(int root, const std::string& step) {
   ::unlinkat(root, step.c_str(), AT_REMOVEDIR);
 }
 
-/// Old dead steps go, so that failed jobs cannot fill the node's memory.
-void prune(int root, std::string_view own_step) {
-  const Folder folder = open_folder(root, ".");
-  if (folder == nullptr) return;
-  struct Step {
-    timespec changed;
-    std::string name;
-  };
-  std::vector<Step> steps;
-  for (std::string& name : names_in(folder.get())) {
-    struct stat status = {};
-    if (name == own_step || ::fstatat(root, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
-    if (S_ISDIR(status.st_mode)) steps.push_back({status.st_mtim, std::move(name)});
-  }
-  if (steps.size() < kept_steps) return;
-  std::ranges::sort(steps, [](const Step& a, const Step& b) {
-    return std::pair(a.changed.tv_sec, a.changed.tv_nsec) > std::pair(b.changed.tv_sec, b.changed.tv_nsec);
-  });
-  for (std::size_t i = kept_steps - 1; i < steps.size(); ++i) remove_if_dead(root, steps[i].name);
-}
-
 Result<std::string> make_in(const std::string& root, std::string_view step, bool given) {
   auto folder = own_folder(AT_FDCWD, root, root, given);
   if (!folder) return folder.error();
-  if (!given) prune(folder->get(), step);
+  if (!given) prune_steps(root, step);
   std::string path = concat({root, "/", step});
   auto inner = own_folder(folder->get(), std::string(step), path, false);
   if (!inner) return inner.error();
@@ -118,6 +97,27 @@ Result<std::string> make_in(const std::string& root, std::string_view step, bool
 }
 
 }  // namespace
+
+void prune_steps(const std::string& root, std::string_view own_step) {
+  const Folder folder = open_folder(AT_FDCWD, root.c_str());
+  if (folder == nullptr) return;
+  const int descriptor = ::dirfd(folder.get());
+  struct Step {
+    timespec changed;
+    std::string name;
+  };
+  std::vector<Step> steps;
+  for (std::string& name : names_in(folder.get())) {
+    struct stat status = {};
+    if (name == own_step || ::fstatat(descriptor, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    if (S_ISDIR(status.st_mode)) steps.push_back({status.st_mtim, std::move(name)});
+  }
+  if (steps.size() < kept_steps) return;
+  std::ranges::sort(steps, [](const Step& a, const Step& b) {
+    return std::pair(a.changed.tv_sec, a.changed.tv_nsec) > std::pair(b.changed.tv_sec, b.changed.tv_nsec);
+  });
+  for (std::size_t i = kept_steps - 1; i < steps.size(); ++i) remove_if_dead(descriptor, steps[i].name);
+}
 
 std::vector<std::string> trace_roots(const EnvironmentReader& environment, unsigned user) {
   const std::string given = environment(trace_variable).value_or("");

@@ -30,12 +30,16 @@ inline constexpr const char* trace_variable = "AMLDIST_TRACE_DIR";
 /// (a PMIx namespace). Never empty.
 [[nodiscard]] std::string trace_name(std::string_view text);
 
-/// The step's folder under the first root that can be had, made if need be; the oldest of the user's dead steps beyond
-/// `kept_steps` are removed on the way. nullopt: recording is switched off.
+/// The step's folder under the first root that can be had, made if need be; and prune_steps() is called on the way
+/// where no variable names the root. nullopt: recording is switched off.
 [[nodiscard]] Result<std::optional<std::string>> make_trace_folder(const EnvironmentReader& environment,
                                                                    std::string_view step);
 
 /// Dead steps that stay readable in a user's folder.
 inline constexpr std::size_t kept_steps = 16;
+
+/// Removes the user's oldest steps in `root` beyond the newest kept_steps, with `own_step` counted; never one of which
+/// a process still writes a file.
+void prune_steps(const std::string& root, std::string_view own_step);
 
 }  // namespace amldist::collective
