@@ -186,8 +186,7 @@ FlightRecorder::Ticket FlightRecorder::write(const RecordedCall& call, State sta
   const std::uint64_t now = clock_.now();
   RecordedEntry& entry = entries_[(ticket - 1) & mask_];
   const std::uint32_t slot = std::min(call.communicator, communicator_slots - 1);
-  entry.ticket.store(0, relaxed);
-  std::atomic_thread_fence(std::memory_order_release);  // nobody sees a new field under the old ticket
+  static_cast<void>(entry.ticket.exchange(0, std::memory_order_acq_rel));  // no new field under the old ticket
   entry.sequence.store(call.sequence, relaxed);
   entry.bytes = call.bytes;
   entry.enqueued = now;
