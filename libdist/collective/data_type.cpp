@@ -5,32 +5,29 @@
 namespace amldist::collective {
 namespace {
 
-template <std::size_t N, typename Enumerator>
-std::string_view name_of(const std::array<std::string_view, N>& names, Enumerator enumerator) noexcept {
-  const auto number = static_cast<std::size_t>(enumerator);
-  return number < N ? names[number] : "unknown";
+using namespace std::string_view_literals;
+
+constexpr std::array type_names = {"int8"sv,    "uint8"sv,   "int32"sv,   "uint32"sv,   "int64"sv, "uint64"sv,
+                                   "float16"sv, "float32"sv, "float64"sv, "bfloat16"sv, "int16"sv, "uint16"sv};
+constexpr std::array op_names = {"sum"sv, "prod"sv, "max"sv, "min"sv, "avg"sv};
+constexpr std::array operation_names = {"none"sv,      "allreduce"sv, "reduce"sv,         "broadcast"sv,
+                                        "allgather"sv, "allgatherv"sv, "reduce_scatter"sv, "alltoall"sv,
+                                        "alltoallv"sv, "gather"sv,    "scatter"sv,        "send"sv,
+                                        "recv"sv,      "barrier"sv,   "split"sv,          "finalize"sv,
+                                        "init"sv};
+static_assert(type_names.size() == data_types && op_names.size() == reduce_ops);
+
+template <typename Names, typename Number>
+std::string_view name_in(const Names& names, Number number) noexcept {
+  const auto index = static_cast<std::size_t>(number);
+  return index < names.size() ? names[index] : "unknown"sv;
 }
 
 }  // namespace
 
-std::string_view to_string(DataType type) noexcept {
-  static constexpr std::array<std::string_view, data_types> names = {"int8",    "uint8",    "int32",   "uint32",
-                                                                     "int64",   "uint64",   "float16", "float32",
-                                                                     "float64", "bfloat16", "int16",   "uint16"};
-  return name_of(names, type);
-}
-
-std::string_view to_string(ReduceOp op) noexcept {
-  static constexpr std::array<std::string_view, reduce_ops> names = {"sum", "prod", "max", "min", "avg"};
-  return name_of(names, op);
-}
-
-std::string_view to_string(Operation operation) noexcept {
-  static constexpr std::array<std::string_view, 16> names = {
-      "none",      "allreduce", "reduce",  "broadcast", "allgather", "allgatherv", "reduce_scatter", "alltoall",
-      "alltoallv", "gather",    "scatter", "send",      "recv",      "barrier",    "split",          "finalize"};
-  return name_of(names, operation);
-}
+std::string_view to_string(DataType type) noexcept { return name_in(type_names, type); }
+std::string_view to_string(ReduceOp op) noexcept { return name_in(op_names, op); }
+std::string_view to_string(Operation operation) noexcept { return name_in(operation_names, operation); }
 
 std::optional<DataType> to_data_type(int number) noexcept {
   if (number < 0 || number >= data_types) return std::nullopt;

@@ -47,6 +47,7 @@ enum class Operation : std::uint8_t {
   barrier = 13,
   split = 14,
   finalize = 15,
+  init = 16,
 };
 
 [[nodiscard]] constexpr std::size_t size_of(DataType type) noexcept {
