@@ -34,7 +34,7 @@ _aml_dist() {
     COMPREPLY=()
     ((COMP_CWORD == 0)) || previous=${COMP_WORDS[COMP_CWORD - 1]}
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W 'explain --help --version' -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W 'explain trace --help --version' -- "$current")
         return
     fi
 
@@ -49,6 +49,15 @@ _aml_dist() {
         [[ $current == = ]] && kept=$option
         COMPREPLY=("${COMPREPLY[@]#"$kept"}")
         compopt -o nospace 2>/dev/null
+        return
+    fi
+
+    if [[ ${COMP_WORDS[1]} == trace ]]; then
+        case $previous in
+        --last) ;;
+        --svg) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+        *) mapfile -t COMPREPLY < <(compgen -W '--last --svg --json --help' -- "$current"; compgen -d -- "$current") ;;
+        esac
         return
     fi
 

@@ -22,6 +22,12 @@ int status_of(Errc code) noexcept {
       return AMLDIST_EUNAVAILABLE;
     case Errc::limit:
       return AMLDIST_ELIMIT;
+    case Errc::timeout:
+      return AMLDIST_ETIMEOUT;
+    case Errc::peer:
+      return AMLDIST_EPEER;
+    case Errc::aborted:
+      return AMLDIST_EABORTED;
     case Errc::internal:
       break;
   }

@@ -19,6 +19,9 @@ enum class Errc {
   unavailable,       ///< a service or a library is missing or does not answer
   limit,             ///< input or output would pass a documented limit
   internal,          ///< a bug or an exhausted resource
+  timeout,           ///< a deadline passed
+  peer,              ///< another process has died, left, or contradicts this one
+  aborted,           ///< given up on purpose, here or elsewhere, or lost before
 };
 
 /// A failure: its class and one sentence that says what was asked, what is, and what to do.

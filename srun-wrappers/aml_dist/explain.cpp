@@ -1,11 +1,8 @@
 #include "aml_dist/explain.hpp"
 
-#include <cerrno>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <fstream>
 
+#include "aml_dist/common.hpp"
 #include "aml_dist/exit_status.hpp"
 #include "aml_dist/explain_output.hpp"
 #include "aml_dist/explanation.hpp"
@@ -18,16 +15,6 @@ namespace amldist::tools {
 namespace {
 
 using text::concat;
-
-std::optional<std::string> own_variable(std::string_view name) {
-  const char* const value = std::getenv(std::string(name).c_str());
-  return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
-}
-
-int fail(const Error& error) {
-  std::fprintf(stderr, "aml-dist: %s\n", error.message.c_str());
-  return error.code == Errc::invalid_argument ? exit_usage : exit_failed;
-}
 
 /// A task's environment before the patch: the GPUs that the options speak of, and what srun itself would set and a
 /// launcher per node must not see.
@@ -65,19 +52,12 @@ Result<std::vector<ExplainedTask>> chosen_tasks(const Explanation& step, const E
   return tasks;
 }
 
-Result<void> write_svg(const StepPlan& plan, const std::string& path) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << draw_layout(plan);
-  file.close();
-  if (file) return {};
-  return Error{Errc::unavailable, concat({"--svg ", text::quote(path), " cannot be written: ", std::strerror(errno)})};
-}
-
 int print_step(const Explanation& step, const ExplainOptions& options) {
   const auto tasks = chosen_tasks(step, options);
   if (!tasks) return fail(tasks.error());
   if (!options.svg.empty()) {
-    if (auto written = write_svg(step.plan, options.svg); !written) return fail(written.error());
+    const auto written = write_file(options.svg, draw_layout(step.plan));
+    if (!written) return fail(written.error());
   }
   if (options.json) {
     std::fputs(to_json(*tasks).c_str(), stdout);

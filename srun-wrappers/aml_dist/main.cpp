@@ -9,12 +9,14 @@
 #include "aml_dist/exec.hpp"
 #include "aml_dist/exit_status.hpp"
 #include "aml_dist/explain.hpp"
+#include "aml_dist/trace.hpp"
 
 namespace {
 
 using amldist::tools::CheckOptions;
 using amldist::tools::DoctorOptions;
 using amldist::tools::ExplainOptions;
+using amldist::tools::TraceOptions;
 
 constexpr const char* examples =
     "Examples:\n"
@@ -80,6 +82,29 @@ CLI::App* add_doctor(CLI::App& app, DoctorOptions& options) {
   return command;
 }
 
+constexpr const char* trace_examples =
+    "Examples:\n"
+    "  aml-dist trace                          (the steps that left recorders on this node)\n"
+    "  aml-dist trace 1234.0                   (who waits for whom in this step, running or dead)\n"
+    "  aml-dist trace /scratch/traces/1234.0 --svg timeline.svg\n\n"
+    "Every program that uses libamldist records its calls, by default in /dev/shm/aml-dist-UID/JOBID.STEP of its "
+    "node;\n"
+    "AMLDIST_TRACE_DIR names another folder, 'off' switches recording off. A step that ends well leaves nothing.\n"
+    "Exit status: 0 read, whatever it says; 1 nothing to read; 2 asked wrongly.";
+
+CLI::App* add_trace(CLI::App& app, TraceOptions& options) {
+  CLI::App* const command = app.add_subcommand("trace", "Say which rank of a step is behind, and on what");
+  command->footer(trace_examples);
+  command->add_option("step", options.step, "JOBID.STEP, JOBID, or a folder with recorders")
+      ->type_name("DIR|JOBID.STEP");
+  command->add_option("--last", options.last, "Calls of each rank in JSON and picture")
+      ->check(CLI::Range(1U, 65536U))
+      ->capture_default_str();
+  command->add_option("--svg", options.svg, "Draw the timeline into this file too")->type_name("FILE");
+  command->add_flag("--json", options.json, "An object with stalls, recorders and their calls");
+  return command;
+}
+
 int run(int argc, char** argv) {
   CLI::App app("aml-dist: see what --aml-dist gives the tasks of a Slurm step, and what frameworks make of it");
   app.set_version_flag("--version", std::string("aml-dist ") + AMLDIST_VERSION);
@@ -92,6 +117,8 @@ int run(int argc, char** argv) {
   app.add_subcommand("exec", "Expand $RANK and its like in a command's arguments, then start it");
   DoctorOptions doctor;
   const CLI::App* const doctor_command = add_doctor(app, doctor);
+  TraceOptions trace;
+  const CLI::App* const trace_command = add_trace(app, trace);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {
@@ -105,6 +132,7 @@ int run(int argc, char** argv) {
   if (explain_command->parsed()) return amldist::tools::explain(explain);
   if (check_command->parsed()) return amldist::tools::check(check);
   if (doctor_command->parsed()) return amldist::tools::run_doctor(doctor);
+  if (trace_command->parsed()) return amldist::tools::trace(trace);
   return amldist::tools::exit_usage;
 }
 

@@ -1,5 +1,9 @@
 #include "aml_dist/svg.hpp"
 
+#include <array>
+#include <cmath>
+#include <cstdio>
+
 #include "core/text.hpp"
 
 namespace amldist::tools {
@@ -28,6 +32,22 @@ std::string attribute(std::string_view name, std::string_view value) {
   return concat({" ", name, "=\"", escaped(value), "\""});
 }
 
+/// Two decimals, a dot whatever the locale; a number that is none becomes 0.
+std::string decimal(double value) {
+  constexpr double most = 1e6;
+  const auto hundredths = std::isfinite(value) ? std::llround(std::fmin(std::fmax(value, -most), most) * 100) : 0;
+  std::array<char, 32> digits{};
+  std::snprintf(digits.data(), digits.size(), "%s%lld.%02lld", hundredths < 0 ? "-" : "", std::llabs(hundredths) / 100,
+                std::llabs(hundredths) % 100);
+  return digits.data();
+}
+std::string attribute(std::string_view name, double value) { return concat({" ", name, "=\"", decimal(value), "\""}); }
+
+std::string attributes_of(const LineStyle& style) {
+  return concat({attribute("fill", "none"), attribute("stroke", style.colour), attribute("stroke-width", style.width),
+                 style.dashed ? attribute("stroke-dasharray", "5 4") : std::string()});
+}
+
 std::string_view word_for(TextStyle::Anchor anchor) { return anchor == TextStyle::Anchor::middle ? "middle" : "end"; }
 
 }  // namespace
@@ -45,6 +65,27 @@ void Svg::text(int x, int y, std::string_view words, const TextStyle& style) {
   if (style.bold) body_ += attribute("font-weight", "bold");
   if (style.anchor != TextStyle::Anchor::start) body_ += attribute("text-anchor", word_for(style.anchor));
   body_ += concat({">", escaped(words), "</text>\n"});
+}
+
+void Svg::bar(Point corner, double width, double height, std::string_view fill) {
+  body_ += concat({"<rect", attribute("x", corner.x), attribute("y", corner.y), attribute("width", width),
+                   attribute("height", height), attribute("fill", fill), "/>\n"});
+}
+
+void Svg::frame(Point corner, double width, double height, const LineStyle& style) {
+  body_ += concat({"<rect", attribute("x", corner.x), attribute("y", corner.y), attribute("width", width),
+                   attribute("height", height), attributes_of(style), "/>\n"});
+}
+
+void Svg::line(std::span<const Point> points, const LineStyle& style) {
+  std::string path;
+  for (const Point& point : points) path += concat({path.empty() ? "" : " ", decimal(point.x), ",", decimal(point.y)});
+  body_ += concat({"<polyline", attribute("points", path), attributes_of(style), "/>\n"});
+}
+
+void Svg::dot(Point centre, double radius, std::string_view fill) {
+  body_ += concat({"<circle", attribute("cx", centre.x), attribute("cy", centre.y), attribute("r", radius),
+                   attribute("fill", fill), "/>\n"});
 }
 
 void Svg::open_group(std::string_view tooltip) { body_ += concat({"<g><title>", escaped(tooltip), "</title>\n"}); }

@@ -1,6 +1,7 @@
-// Just enough SVG for boxes with text in them.
+// Just enough SVG for boxes with text in them, bars and curves.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -11,6 +12,17 @@ struct Box {
   int y;
   int width;
   int height;
+};
+
+struct Point {
+  double x;
+  double y;
+};
+
+struct LineStyle {
+  std::string_view colour = "#1f2933";
+  double width = 1;
+  bool dashed = false;
 };
 
 struct TextStyle {
@@ -25,6 +37,13 @@ class Svg {
  public:
   /// A rectangle with round corners; `stroke` empty: without a border.
   void rectangle(const Box& box, std::string_view fill, std::string_view stroke = {});
+  /// A rectangle to a fraction of a unit, with sharp corners.
+  void bar(Point corner, double width, double height, std::string_view fill);
+  /// The same with a border only.
+  void frame(Point corner, double width, double height, const LineStyle& style);
+  /// A line through points, in their order.
+  void line(std::span<const Point> points, const LineStyle& style);
+  void dot(Point centre, double radius, std::string_view fill);
   /// One line of text with its base line at `y`.
   void text(int x, int y, std::string_view words, const TextStyle& style = {});
   /// What viewers show when the mouse rests on the shapes between open_group() and close_group().

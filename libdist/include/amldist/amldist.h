@@ -4,8 +4,9 @@
  * carry their size, so a newer library fills what an older caller knows.
  *
  * Thread safety: functions without a handle are safe from any thread; amldist_last_error() speaks of the calling thread.
- * Functions return 0 or a negative amldist_status, unless they say otherwise. Nothing here writes to standard output or
- * standard error.
+ * Functions return 0 or a negative amldist_status, unless they say otherwise. Nothing here writes to standard output.
+ * To standard error goes one line per communicator that was lost, from the lowest surviving rank (amldist_set_log
+ * takes it elsewhere).
  */
 #ifndef AMLDIST_AMLDIST_H
 #define AMLDIST_AMLDIST_H
@@ -31,7 +32,10 @@ typedef enum amldist_status {
   AMLDIST_ENOTFOUND = -3,    /* what was named does not exist */
   AMLDIST_EUNAVAILABLE = -4, /* a service, library or variable is missing */
   AMLDIST_ELIMIT = -5,       /* a documented limit would be passed */
-  AMLDIST_EINTERNAL = -6     /* a bug, or no memory */
+  AMLDIST_EINTERNAL = -6,    /* a bug, or no memory */
+  AMLDIST_ETIMEOUT = -7,     /* the deadline passed; the sentence names the ranks that are missing */
+  AMLDIST_EPEER = -8,        /* a rank has died, left, or called something else; the sentence names it */
+  AMLDIST_EABORTED = -9      /* amldist_abort() was called on some rank, or the communicator had failed before */
 } amldist_status;
 
 /* Release of the library, "MAJOR.MINOR.PATCH"; static. Since 0.1. */
@@ -62,6 +66,193 @@ AMLDIST_API int amldist_get_identity(amldist_identity *identity);
 /* Checks an option text as srun does: "pytorch,master_port=6105". 0, or AMLDIST_EINVAL or AMLDIST_ELIMIT with the
  * sentence in amldist_last_error(). Since 0.1. */
 AMLDIST_API int amldist_check_option(const char *text);
+
+/* ------------------------------------------------------------------------------------------------ communicators
+ *
+ * A communicator joins the processes of a step. Ranks, roots and peers are 0..size-1. Counts and offsets are in
+ * elements, never bytes; any size_t is allowed. Every rank calls the same collectives in the same order with the same
+ * count, type, operator and root; a rank that does not is named in the error that the others get.
+ *
+ * Buffers are the caller's until the call (or its request) is complete. A collective may run in place where it says so.
+ * A count of 0 is allowed everywhere, and then the pointers may be NULL.
+ *
+ * Failure: no call waits for longer than the communicator's deadline (amldist_set_timeout). When a rank has died, hangs,
+ * is late or calls something else, every other rank's call returns AMLDIST_EPEER or AMLDIST_ETIMEOUT, and the sentence of
+ * amldist_last_error() names rank, host, operation and its number:
+ *   rank 3 (node2) is missing in allreduce #17 (1048576 float32): ...
+ * The communicator is then lost: every further call returns AMLDIST_EABORTED at once with the same sentence.
+ *
+ * Thread safety: one call at a time on a communicator; different communicators may be used from different threads.
+ * amldist_abort(), amldist_health() and the questions about rank, size and place are safe from any thread at any time.
+ *
+ * Environment: AMLDIST_BOOTSTRAP=tcp|pmix|pmi2|mpi|slurm says how the ranks find rank 0 (default: the first that is there
+ * of mpi, if the program has initialised it, MASTER_ADDR with MASTER_PORT, pmix, pmi2, slurm), AMLDIST_BACKEND=tcp|mpi
+ * what carries data between nodes, AMLDIST_TIMEOUT_MS the deadline where the program gives 0. Since 0.1. */
+
+/* A communicator. Its layout is private. */
+typedef struct amldist_comm amldist_comm;
+/* A call in progress. Its layout is private. */
+typedef struct amldist_request amldist_request;
+
+/* Element types. The values never change. */
+typedef enum amldist_type {
+  AMLDIST_INT8 = 0,
+  AMLDIST_UINT8 = 1,
+  AMLDIST_INT32 = 2,
+  AMLDIST_UINT32 = 3,
+  AMLDIST_INT64 = 4,
+  AMLDIST_UINT64 = 5,
+  AMLDIST_FLOAT16 = 6, /* IEEE 754 binary16 */
+  AMLDIST_FLOAT32 = 7,
+  AMLDIST_FLOAT64 = 8,
+  AMLDIST_BFLOAT16 = 9, /* the upper half of a float32 */
+  AMLDIST_INT16 = 10,
+  AMLDIST_UINT16 = 11
+} amldist_type;
+
+/* Reduction operators. Integers wrap around. AVG is the sum divided by the number of ranks (integers: towards zero).
+ * FLOAT16 and BFLOAT16 are combined in float32 and rounded once per level (node, network). Where an input of MIN or MAX
+ * is not a number, the result is unspecified. The values never change. */
+typedef enum amldist_op {
+  AMLDIST_SUM = 0,
+  AMLDIST_PROD = 1,
+  AMLDIST_MAX = 2,
+  AMLDIST_MIN = 3,
+  AMLDIST_AVG = 4
+} amldist_op;
+
+/* Joins all processes of the step; collective. Finds the others by itself: see "Environment" above. Outside any step the
+ * world is the calling process alone. timeout_ms bounds this call and becomes the deadline of every later one; 0:
+ * AMLDIST_TIMEOUT_MS, else 300000. Errors: AMLDIST_EINVAL (world is NULL, timeout_ms negative), AMLDIST_EMISMATCH (two
+ * sources disagree about who this process is: both are named), AMLDIST_ETIMEOUT (the ranks that did not come are named),
+ * AMLDIST_EUNAVAILABLE (nothing tells where rank 0 is). *world is NULL after an error. Once per process at a time. */
+AMLDIST_API int amldist_init(amldist_comm **world, int timeout_ms);
+
+/* Ends a communicator and frees it. Collective in a healthy communicator (it waits for the others to get here, at most
+ * until the deadline); local in a lost one. Requests in progress are completed first. Communicators made by
+ * amldist_split() are finalized before their parent. NULL is allowed. */
+AMLDIST_API int amldist_finalize(amldist_comm *comm);
+
+/* Place in the step; the node numbers are those of amldist_identity. A negative status for NULL. */
+AMLDIST_API int amldist_rank(const amldist_comm *comm);
+AMLDIST_API int amldist_size(const amldist_comm *comm);
+AMLDIST_API int amldist_local_rank(const amldist_comm *comm);
+AMLDIST_API int amldist_local_size(const amldist_comm *comm);
+AMLDIST_API int amldist_node_rank(const amldist_comm *comm);
+AMLDIST_API int amldist_nodes(const amldist_comm *comm);
+
+/* Host name of a rank; NULL for a bad argument. Lives as long as the communicator, as do the next two. */
+AMLDIST_API const char *amldist_host(const amldist_comm *comm, int rank);
+/* The map of ranks to nodes in PMI's notation, "(vector,(0,2,4))"; NULL for NULL. */
+AMLDIST_API const char *amldist_task_map(const amldist_comm *comm);
+/* Where identity and map came from, and what carries the data, for people; NULL for NULL. */
+AMLDIST_API const char *amldist_provenance(const amldist_comm *comm);
+
+/* Every rank gets the combination of all ranks' `count` elements. send == recv: in place. */
+AMLDIST_API int amldist_allreduce(amldist_comm *comm, const void *send, void *recv, size_t count, amldist_type type,
+                                  amldist_op op);
+/* The same, and only `root` gets it; recv is ignored elsewhere. send == recv on the root: in place. */
+AMLDIST_API int amldist_reduce(amldist_comm *comm, const void *send, void *recv, size_t count, amldist_type type,
+                               amldist_op op, int root);
+/* Every rank's buffer becomes the root's. */
+AMLDIST_API int amldist_broadcast(amldist_comm *comm, void *buffer, size_t count, amldist_type type, int root);
+/* recv[size][count]: every rank's `count` elements in rank order. send == recv + rank * count: in place. */
+AMLDIST_API int amldist_allgather(amldist_comm *comm, const void *send, void *recv, size_t count, amldist_type type);
+/* The same with counts[rank] elements of each rank, put at recv + offsets[rank]; both arrays of `size`, equal on all
+ * ranks; `count` is counts[own rank]. send == recv + offsets[own rank]: in place. */
+AMLDIST_API int amldist_allgatherv(amldist_comm *comm, const void *send, size_t count, void *recv,
+                                   const size_t *counts, const size_t *offsets, amldist_type type);
+/* send[size][count]; rank r gets the combination of all ranks' send[r]. recv == send + rank * count: in place. */
+AMLDIST_API int amldist_reduce_scatter(amldist_comm *comm, const void *send, void *recv, size_t count,
+                                       amldist_type type, amldist_op op);
+/* send[size][count], recv[size][count]: send[r] goes to rank r, recv[r] comes from rank r. send == recv: in place. */
+AMLDIST_API int amldist_alltoall(amldist_comm *comm, const void *send, void *recv, size_t count, amldist_type type);
+/* The same with counts and offsets per rank. What rank a sends to b must be what b expects of a. Not in place. */
+AMLDIST_API int amldist_alltoallv(amldist_comm *comm, const void *send, const size_t *send_counts,
+                                  const size_t *send_offsets, void *recv, const size_t *recv_counts,
+                                  const size_t *recv_offsets, amldist_type type);
+/* recv[size][count] on the root only. send == recv + root * count on the root: in place. */
+AMLDIST_API int amldist_gather(amldist_comm *comm, const void *send, void *recv, size_t count, amldist_type type,
+                               int root);
+/* send[size][count] on the root only; rank r gets send[r]. recv == send + root * count on the root: in place. */
+AMLDIST_API int amldist_scatter(amldist_comm *comm, const void *send, void *recv, size_t count, amldist_type type,
+                                int root);
+/* One message to a peer, received in the order of sending. The receiver's count and type must be the sender's. A send
+ * may wait for the receiver: put the two directions of an exchange into a group. */
+AMLDIST_API int amldist_send(amldist_comm *comm, const void *buffer, size_t count, amldist_type type, int peer);
+AMLDIST_API int amldist_recv(amldist_comm *comm, void *buffer, size_t count, amldist_type type, int peer);
+/* Returns when every rank has called it. */
+AMLDIST_API int amldist_barrier(amldist_comm *comm);
+
+/* A new communicator of the ranks that gave the same colour, ordered by key, then by rank; collective. A negative colour:
+ * none, *out becomes NULL. The deadline and the deterministic mode are inherited. */
+AMLDIST_API int amldist_split(amldist_comm *comm, int color, int key, amldist_comm **out);
+
+/* The same without waiting. Calls on one communicator run in the order they were made, blocking ones included. Every
+ * request must be given to amldist_wait(), or to amldist_test() until it is done. */
+AMLDIST_API int amldist_iallreduce(amldist_comm *comm, const void *send, void *recv, size_t count, amldist_type type,
+                                   amldist_op op, amldist_request **request);
+AMLDIST_API int amldist_ireduce(amldist_comm *comm, const void *send, void *recv, size_t count, amldist_type type,
+                                amldist_op op, int root, amldist_request **request);
+AMLDIST_API int amldist_ibroadcast(amldist_comm *comm, void *buffer, size_t count, amldist_type type, int root,
+                                   amldist_request **request);
+AMLDIST_API int amldist_iallgather(amldist_comm *comm, const void *send, void *recv, size_t count, amldist_type type,
+                                   amldist_request **request);
+AMLDIST_API int amldist_iallgatherv(amldist_comm *comm, const void *send, size_t count, void *recv,
+                                    const size_t *counts, const size_t *offsets, amldist_type type,
+                                    amldist_request **request); /* the arrays are copied */
+AMLDIST_API int amldist_ireduce_scatter(amldist_comm *comm, const void *send, void *recv, size_t count,
+                                        amldist_type type, amldist_op op, amldist_request **request);
+AMLDIST_API int amldist_ialltoall(amldist_comm *comm, const void *send, void *recv, size_t count, amldist_type type,
+                                  amldist_request **request);
+AMLDIST_API int amldist_ialltoallv(amldist_comm *comm, const void *send, const size_t *send_counts,
+                                   const size_t *send_offsets, void *recv, const size_t *recv_counts,
+                                   const size_t *recv_offsets, amldist_type type, amldist_request **request);
+AMLDIST_API int amldist_igather(amldist_comm *comm, const void *send, void *recv, size_t count, amldist_type type,
+                                int root, amldist_request **request);
+AMLDIST_API int amldist_iscatter(amldist_comm *comm, const void *send, void *recv, size_t count, amldist_type type,
+                                 int root, amldist_request **request);
+AMLDIST_API int amldist_isend(amldist_comm *comm, const void *buffer, size_t count, amldist_type type, int peer,
+                              amldist_request **request);
+AMLDIST_API int amldist_irecv(amldist_comm *comm, void *buffer, size_t count, amldist_type type, int peer,
+                              amldist_request **request);
+AMLDIST_API int amldist_ibarrier(amldist_comm *comm, amldist_request **request);
+/* Waits for a call, returns what it came to, frees the request and sets *request to NULL. *request == NULL is done. */
+AMLDIST_API int amldist_wait(amldist_request **request);
+/* *done becomes 1 when the call is complete, and then this is amldist_wait(); else 0 and AMLDIST_OK. */
+AMLDIST_API int amldist_test(amldist_request **request, int *done);
+
+/* Between these two, calls on the communicator are only collected; amldist_group_end() runs them: the collectives in
+ * order, then all sends and receives at once, so that they may cross. Groups nest. Errors of a collected call come from
+ * amldist_group_end(). Asynchronous calls and amldist_split() are refused inside a group. */
+AMLDIST_API int amldist_group_begin(amldist_comm *comm);
+AMLDIST_API int amldist_group_end(amldist_comm *comm);
+
+/* Memory that collectives use without copying: shared with the other ranks of the node. Local; aligned to a page, zeroed.
+ * Errors: AMLDIST_ELIMIT where the machine has none left. amldist_free() takes only what amldist_alloc() of the same
+ * communicator gave (or NULL); no rank may still be in a call on it. amldist_finalize() frees the rest. */
+AMLDIST_API int amldist_alloc(amldist_comm *comm, size_t bytes, void **memory);
+AMLDIST_API int amldist_free(amldist_comm *comm, void *memory);
+
+/* Deadline of every later call in milliseconds, at least 1; 0: the default. Local: give it on every rank. */
+AMLDIST_API int amldist_set_timeout(amldist_comm *comm, int timeout_ms);
+/* on != 0: the result of a reduction depends only on the inputs and the layout of ranks on nodes, bit for bit. Collective
+ * in effect: give it on every rank. (Only the MPI and NCCL back ends need it; the others are always so.) */
+AMLDIST_API int amldist_set_deterministic(amldist_comm *comm, int on);
+/* CUDA stream (cudaStream_t) for calls on device buffers; NULL: the default stream. Such a call returns when it is
+ * enqueued; its request is done when the stream has come past it. */
+AMLDIST_API int amldist_set_stream(amldist_comm *comm, void *stream);
+
+/* Gives the communicator up: every call in progress or to come, on every rank, returns AMLDIST_EABORTED. Safe from any
+ * thread. The handle is still to be finalized. */
+AMLDIST_API int amldist_abort(amldist_comm *comm);
+/* AMLDIST_OK, or the status that the communicator was lost with; does not wait. */
+AMLDIST_API int amldist_health(const amldist_comm *comm);
+
+/* Takes the lines that would go to standard error, without a newline. Called from a
+ * thread of the library, never after amldist_finalize(). NULL: standard error again. Since 0.1. */
+typedef void (*amldist_log_function)(const char *line, void *context);
+AMLDIST_API int amldist_set_log(amldist_comm *comm, amldist_log_function function, void *context);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,393 @@
+// The C functions on communicators: arguments into calls, results into status codes. No logic.
+#include "collective/communicator.hpp"
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "amldist/amldist.h"
+#include "capi/guard.hpp"
+
+struct amldist_comm {
+  std::unique_ptr<amldist::collective::Communicator> impl;
+};
+struct amldist_request {
+  std::shared_ptr<amldist::collective::Request> impl;
+};
+
+namespace {
+
+using amldist::Errc;
+using amldist::Error;
+using amldist::Result;
+using amldist::capi::guarded;
+using amldist::collective::Call;
+using amldist::collective::Communicator;
+using amldist::collective::Operation;
+
+std::optional<std::string> read_variable(std::string_view name) {
+  const char* const value = std::getenv(std::string(name).c_str());
+  return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+}
+
+Error null_argument(std::string_view what) {
+  return {Errc::invalid_argument, std::string(what) + " is NULL"};
+}
+
+/// The caller's arguments as they came; types and operators are still numbers.
+struct Arguments {
+  Operation operation;
+  const void* send = nullptr;
+  void* recv = nullptr;
+  std::size_t count = 0;
+  int type = AMLDIST_UINT8;
+  int op = AMLDIST_SUM;
+  int root = 0;
+  const std::size_t* send_counts = nullptr;
+  const std::size_t* send_offsets = nullptr;
+  const std::size_t* recv_counts = nullptr;
+  const std::size_t* recv_offsets = nullptr;
+};
+
+Result<Call> to_call(const Communicator& comm, const Arguments& from) {
+  const auto type = amldist::collective::to_data_type(from.type);
+  const auto op = amldist::collective::to_reduce_op(from.op);
+  const std::string name(amldist::collective::to_string(from.operation));
+  if (!type) return Error{Errc::invalid_argument, name + ": " + std::to_string(from.type) + " is no amldist_type"};
+  if (!op) return Error{Errc::invalid_argument, name + ": " + std::to_string(from.op) + " is no amldist_op"};
+  Call call;
+  call.operation = from.operation;
+  call.type = *type;
+  call.redop = *op;
+  call.root = from.root;
+  call.count = from.count;
+  call.send = from.send;
+  call.recv = from.recv;
+  const std::size_t size = comm.identity().size;
+  const bool sends_lists = from.operation == Operation::alltoallv;
+  const bool gets_lists = sends_lists || from.operation == Operation::allgatherv;
+  if ((sends_lists && (from.send_counts == nullptr || from.send_offsets == nullptr)) ||
+      (gets_lists && (from.recv_counts == nullptr || from.recv_offsets == nullptr))) {
+    return Error{Errc::invalid_argument, name + ": a list of counts or offsets is NULL"};
+  }
+  if (sends_lists) {
+    call.send_counts = {from.send_counts, size};
+    call.send_offsets = {from.send_offsets, size};
+  }
+  if (gets_lists) {
+    call.recv_counts = {from.recv_counts, size};
+    call.recv_offsets = {from.recv_offsets, size};
+  }
+  return call;
+}
+
+int run(amldist_comm* comm, const Arguments& arguments) {
+  return guarded([&]() -> Result<void> {
+    if (comm == nullptr) return null_argument("the communicator");
+    const auto call = to_call(*comm->impl, arguments);
+    if (!call) return call.error();
+    return comm->impl->run(*call);
+  });
+}
+
+int begin(amldist_comm* comm, const Arguments& arguments, amldist_request** request) {
+  return guarded([&]() -> Result<void> {
+    if (request == nullptr) return null_argument("the request");
+    *request = nullptr;
+    if (comm == nullptr) return null_argument("the communicator");
+    const auto call = to_call(*comm->impl, arguments);
+    if (!call) return call.error();
+    auto begun = comm->impl->begin(*call);
+    if (!begun) return begun.error();
+    *request = new amldist_request{std::move(*begun)};
+    return {};
+  });
+}
+
+/// What a finished request came to; frees it.
+Result<void> take_result(amldist_request** request) {
+  const std::unique_ptr<amldist_request> owned(std::exchange(*request, nullptr));
+  return owned->impl->result();
+}
+
+template <typename Number>
+int number_of(const amldist_comm* comm, Number number) noexcept {
+  if (comm == nullptr) return amldist::capi::fail(null_argument("the communicator"));
+  return static_cast<int>(number(comm->impl->identity()));
+}
+
+}  // namespace
+
+int amldist_init(amldist_comm** world, int timeout_ms) {
+  return guarded([&]() -> Result<void> {
+    if (world == nullptr) return null_argument("amldist_init: the place for the communicator");
+    *world = nullptr;
+    if (timeout_ms < 0) {
+      return Error{Errc::invalid_argument, "amldist_init: timeout_ms=" + std::to_string(timeout_ms) + " is negative"};
+    }
+    auto made = Communicator::init(read_variable, std::chrono::milliseconds(timeout_ms));
+    if (!made) return made.error();
+    *world = new amldist_comm{std::move(*made)};
+    return {};
+  });
+}
+
+int amldist_finalize(amldist_comm* comm) {
+  return guarded([&]() -> Result<void> {
+    if (comm == nullptr) return {};
+    const std::unique_ptr<amldist_comm> owned(comm);
+    return owned->impl->finalize();
+  });
+}
+
+int amldist_rank(const amldist_comm* comm) {
+  return number_of(comm, [](const auto& id) { return id.rank; });
+}
+int amldist_size(const amldist_comm* comm) {
+  return number_of(comm, [](const auto& id) { return id.size; });
+}
+int amldist_local_rank(const amldist_comm* comm) {
+  return number_of(comm, [](const auto& id) { return id.local_rank; });
+}
+int amldist_local_size(const amldist_comm* comm) {
+  return number_of(comm, [](const auto& id) { return id.local_size; });
+}
+int amldist_node_rank(const amldist_comm* comm) {
+  return number_of(comm, [](const auto& id) { return id.node_rank; });
+}
+int amldist_nodes(const amldist_comm* comm) {
+  return number_of(comm, [](const auto& id) { return id.nodes; });
+}
+
+const char* amldist_host(const amldist_comm* comm, int rank) {
+  if (comm == nullptr || rank < 0 || rank >= static_cast<int>(comm->impl->identity().size)) return nullptr;
+  return comm->impl->host(static_cast<std::uint32_t>(rank)).c_str();
+}
+const char* amldist_task_map(const amldist_comm* comm) {
+  return comm == nullptr ? nullptr : comm->impl->task_map().c_str();
+}
+const char* amldist_provenance(const amldist_comm* comm) {
+  return comm == nullptr ? nullptr : comm->impl->provenance().c_str();
+}
+
+// ---------------------------------------------------------------------------------------------------------- collectives
+namespace {
+
+Arguments reduction(Operation operation, const void* send, void* recv, size_t count, amldist_type type, amldist_op op,
+                    int root = 0) {
+  return {.operation = operation, .send = send, .recv = recv, .count = count, .type = type, .op = op, .root = root};
+}
+Arguments movement(Operation operation, const void* send, void* recv, size_t count, amldist_type type, int root = 0) {
+  return {.operation = operation, .send = send, .recv = recv, .count = count, .type = type, .root = root};
+}
+Arguments gathering(const void* send, size_t count, void* recv, const size_t* counts, const size_t* offsets,
+                    amldist_type type) {
+  return {.operation = Operation::allgatherv, .send = send, .recv = recv, .count = count, .type = type,
+          .recv_counts = counts, .recv_offsets = offsets};
+}
+Arguments crossing(const void* send, const size_t* send_counts, const size_t* send_offsets, void* recv,
+                   const size_t* recv_counts, const size_t* recv_offsets, amldist_type type) {
+  return {.operation = Operation::alltoallv, .send = send, .recv = recv, .type = type, .send_counts = send_counts,
+          .send_offsets = send_offsets, .recv_counts = recv_counts, .recv_offsets = recv_offsets};
+}
+
+}  // namespace
+
+int amldist_allreduce(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, amldist_op op) {
+  return run(comm, reduction(Operation::allreduce, send, recv, count, type, op));
+}
+int amldist_reduce(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, amldist_op op,
+                   int root) {
+  return run(comm, reduction(Operation::reduce, send, recv, count, type, op, root));
+}
+int amldist_broadcast(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int root) {
+  return run(comm, movement(Operation::broadcast, buffer, buffer, count, type, root));
+}
+int amldist_allgather(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type) {
+  return run(comm, movement(Operation::allgather, send, recv, count, type));
+}
+int amldist_allgatherv(amldist_comm* comm, const void* send, size_t count, void* recv, const size_t* counts,
+                       const size_t* offsets, amldist_type type) {
+  return run(comm, gathering(send, count, recv, counts, offsets, type));
+}
+int amldist_reduce_scatter(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
+                           amldist_op op) {
+  return run(comm, reduction(Operation::reduce_scatter, send, recv, count, type, op));
+}
+int amldist_alltoall(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type) {
+  return run(comm, movement(Operation::alltoall, send, recv, count, type));
+}
+int amldist_alltoallv(amldist_comm* comm, const void* send, const size_t* send_counts, const size_t* send_offsets,
+                      void* recv, const size_t* recv_counts, const size_t* recv_offsets, amldist_type type) {
+  return run(comm, crossing(send, send_counts, send_offsets, recv, recv_counts, recv_offsets, type));
+}
+int amldist_gather(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, int root) {
+  return run(comm, movement(Operation::gather, send, recv, count, type, root));
+}
+int amldist_scatter(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, int root) {
+  return run(comm, movement(Operation::scatter, send, recv, count, type, root));
+}
+int amldist_send(amldist_comm* comm, const void* buffer, size_t count, amldist_type type, int peer) {
+  return run(comm, movement(Operation::send, buffer, nullptr, count, type, peer));
+}
+int amldist_recv(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int peer) {
+  return run(comm, movement(Operation::recv, nullptr, buffer, count, type, peer));
+}
+int amldist_barrier(amldist_comm* comm) { return run(comm, {.operation = Operation::barrier}); }
+
+int amldist_iallreduce(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, amldist_op op,
+                       amldist_request** request) {
+  return begin(comm, reduction(Operation::allreduce, send, recv, count, type, op), request);
+}
+int amldist_ireduce(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, amldist_op op,
+                    int root, amldist_request** request) {
+  return begin(comm, reduction(Operation::reduce, send, recv, count, type, op, root), request);
+}
+int amldist_ibroadcast(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int root,
+                       amldist_request** request) {
+  return begin(comm, movement(Operation::broadcast, buffer, buffer, count, type, root), request);
+}
+int amldist_iallgather(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
+                       amldist_request** request) {
+  return begin(comm, movement(Operation::allgather, send, recv, count, type), request);
+}
+int amldist_iallgatherv(amldist_comm* comm, const void* send, size_t count, void* recv, const size_t* counts,
+                        const size_t* offsets, amldist_type type, amldist_request** request) {
+  return begin(comm, gathering(send, count, recv, counts, offsets, type), request);
+}
+int amldist_ireduce_scatter(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
+                            amldist_op op, amldist_request** request) {
+  return begin(comm, reduction(Operation::reduce_scatter, send, recv, count, type, op), request);
+}
+int amldist_ialltoall(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
+                      amldist_request** request) {
+  return begin(comm, movement(Operation::alltoall, send, recv, count, type), request);
+}
+int amldist_ialltoallv(amldist_comm* comm, const void* send, const size_t* send_counts, const size_t* send_offsets,
+                       void* recv, const size_t* recv_counts, const size_t* recv_offsets, amldist_type type,
+                       amldist_request** request) {
+  return begin(comm, crossing(send, send_counts, send_offsets, recv, recv_counts, recv_offsets, type), request);
+}
+int amldist_igather(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, int root,
+                    amldist_request** request) {
+  return begin(comm, movement(Operation::gather, send, recv, count, type, root), request);
+}
+int amldist_iscatter(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, int root,
+                     amldist_request** request) {
+  return begin(comm, movement(Operation::scatter, send, recv, count, type, root), request);
+}
+int amldist_isend(amldist_comm* comm, const void* buffer, size_t count, amldist_type type, int peer,
+                  amldist_request** request) {
+  return begin(comm, movement(Operation::send, buffer, nullptr, count, type, peer), request);
+}
+int amldist_irecv(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int peer,
+                  amldist_request** request) {
+  return begin(comm, movement(Operation::recv, nullptr, buffer, count, type, peer), request);
+}
+int amldist_ibarrier(amldist_comm* comm, amldist_request** request) {
+  return begin(comm, {.operation = Operation::barrier}, request);
+}
+
+int amldist_wait(amldist_request** request) {
+  return guarded([&]() -> Result<void> {
+    if (request == nullptr) return null_argument("the request");
+    if (*request == nullptr) return {};
+    (*request)->impl->wait();
+    return take_result(request);
+  });
+}
+
+int amldist_test(amldist_request** request, int* done) {
+  return guarded([&]() -> Result<void> {
+    if (request == nullptr || done == nullptr) return null_argument("amldist_test: an argument");
+    *done = *request == nullptr || (*request)->impl->is_done() ? 1 : 0;
+    if (*done == 0 || *request == nullptr) return {};
+    return take_result(request);
+  });
+}
+
+// ---------------------------------------------------------------------------------------------------------------- others
+int amldist_split(amldist_comm* comm, int color, int key, amldist_comm** out) {
+  return guarded([&]() -> Result<void> {
+    if (comm == nullptr || out == nullptr) return null_argument("amldist_split: an argument");
+    *out = nullptr;
+    auto made = comm->impl->split(color, key);
+    if (!made) return made.error();
+    if (*made) *out = new amldist_comm{std::move(*made)};
+    return {};
+  });
+}
+
+int amldist_group_begin(amldist_comm* comm) {
+  return guarded([&]() -> Result<void> {
+    return comm == nullptr ? Result<void>(null_argument("the communicator")) : comm->impl->group_begin();
+  });
+}
+int amldist_group_end(amldist_comm* comm) {
+  return guarded([&]() -> Result<void> {
+    return comm == nullptr ? Result<void>(null_argument("the communicator")) : comm->impl->group_end();
+  });
+}
+
+int amldist_alloc(amldist_comm* comm, size_t bytes, void** memory) {
+  return guarded([&]() -> Result<void> {
+    if (comm == nullptr || memory == nullptr) return null_argument("amldist_alloc: an argument");
+    *memory = nullptr;
+    const auto got = comm->impl->allocate(bytes);
+    if (!got) return got.error();
+    *memory = *got;
+    return {};
+  });
+}
+int amldist_free(amldist_comm* comm, void* memory) {
+  return guarded([&]() -> Result<void> {
+    if (comm == nullptr) return null_argument("the communicator");
+    return memory == nullptr ? Result<void>() : comm->impl->release(memory);
+  });
+}
+
+int amldist_set_timeout(amldist_comm* comm, int timeout_ms) {
+  return guarded([&]() -> Result<void> {
+    if (comm == nullptr) return null_argument("the communicator");
+    return comm->impl->set_timeout(std::chrono::milliseconds(timeout_ms));
+  });
+}
+int amldist_set_deterministic(amldist_comm* comm, int on) {
+  return guarded([&]() -> Result<void> {
+    if (comm == nullptr) return null_argument("the communicator");
+    comm->impl->set_deterministic(on != 0);
+    return {};
+  });
+}
+int amldist_set_stream(amldist_comm* comm, void* stream) {
+  return guarded([&]() -> Result<void> {
+    if (comm == nullptr) return null_argument("the communicator");
+    comm->impl->set_stream(stream);
+    return {};
+  });
+}
+
+int amldist_abort(amldist_comm* comm) {
+  return guarded([&]() -> Result<void> {
+    if (comm == nullptr) return null_argument("the communicator");
+    comm->impl->abort();
+    return {};
+  });
+}
+
+int amldist_health(const amldist_comm* comm) {
+  return guarded([&]() -> Result<void> {
+    if (comm == nullptr) return null_argument("the communicator");
+    const auto verdict = comm->impl->health();
+    return verdict ? Result<void>(*verdict) : Result<void>();
+  });
+}
+
+int amldist_set_log(amldist_comm* comm, amldist_log_function function, void* context) {
+  return guarded([&]() -> Result<void> {
+    if (comm == nullptr) return null_argument("the communicator");
+    if (function == nullptr) comm->impl->set_log(nullptr);
+    else comm->impl->set_log([function, context](const std::string& line) { function(line.c_str(), context); });
+    return {};
+  });
+}

@@ -1,0 +1,51 @@
+// One call on a communicator as a value: back ends run it, queues hold it, the recorder and error messages describe it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "collective/data_type.hpp"
+
+namespace amldist::collective {
+
+/// What is asked of a back end. Counts and offsets are in elements; pointers are the caller's and stay valid until the
+/// call is complete. Meaning of `count` by operation:
+///   allreduce, reduce, broadcast   elements of the buffer
+///   allgather, gather              elements that each rank gives
+///   reduce_scatter, scatter        elements that each rank gets
+///   alltoall                       elements from each rank to each rank
+///   allgatherv                     elements that this rank gives (= recv_counts[rank])
+///   send, recv                     elements of the message
+struct Call {
+  Operation operation = Operation::none;
+  DataType type = DataType::uint8;
+  ReduceOp redop = ReduceOp::sum;  ///< reductions only
+  int root = 0;                    ///< root of a rooted operation, peer of send and recv
+  std::size_t count = 0;
+  const void* send = nullptr;  ///< broadcast: the buffer, on every rank (also in `recv`)
+  void* recv = nullptr;
+  std::span<const std::size_t> send_counts;   ///< alltoallv
+  std::span<const std::size_t> send_offsets;  ///< alltoallv
+  std::span<const std::size_t> recv_counts;   ///< alltoallv, allgatherv
+  std::span<const std::size_t> recv_offsets;  ///< alltoallv, allgatherv
+  void* stream = nullptr;                     ///< CUDA stream, for device buffers
+  std::uint64_t sequence = 0;                 ///< 1, 2, ... in the order of the communicator's calls, set by it
+};
+
+[[nodiscard]] constexpr bool is_reduction(Operation operation) noexcept {
+  return operation == Operation::allreduce || operation == Operation::reduce || operation == Operation::reduce_scatter;
+}
+[[nodiscard]] constexpr bool is_point_to_point(Operation operation) noexcept {
+  return operation == Operation::send || operation == Operation::recv;
+}
+
+/// Digest of everything that must be equal on all ranks (operation, type, operator, root, count; not pointers, nor the
+/// counts of send, recv and the v-operations). Ranks compare it to notice that they are in different calls.
+[[nodiscard]] std::uint32_t signature_of(const Call& call) noexcept;
+
+/// "allreduce #17 (1048576 float32)", "barrier #3".
+[[nodiscard]] std::string describe(const Call& call);
+
+}  // namespace amldist::collective

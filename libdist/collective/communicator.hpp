@@ -1,0 +1,116 @@
+// A communicator: checks what it is asked, gives calls to its back end in order, keeps watch while they wait, and is lost
+// as a whole when one of its ranks is.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collective/control_channel.hpp"
+#include "collective/host_backend.hpp"
+#include "core/environment.hpp"
+#include "placement/identity.hpp"
+
+namespace amldist::collective {
+
+using std::chrono::milliseconds;
+
+/// A call made without waiting. Shared by the caller's handle and the thread that runs it.
+class Request {
+ public:
+  /// Takes the call with copies of the lists of counts that it points to.
+  explicit Request(const Call& call);
+
+  [[nodiscard]] const Call& call() const noexcept { return call_; }
+  [[nodiscard]] bool is_done() const noexcept { return done_.load(std::memory_order_acquire); }
+  void wait();
+  void complete(Result<void> result);
+  /// What the call came to; only when is_done().
+  [[nodiscard]] const Result<void>& result() const noexcept { return result_; }
+
+ private:
+  Call call_;
+  std::vector<std::size_t> lists_[4];
+  Result<void> result_;
+  std::atomic<bool> done_ = false;
+  std::mutex mutex_;
+  std::condition_variable came_;
+};
+
+class Communicator {
+ public:
+  /// The world of this step. `timeout` zero: the default.
+  [[nodiscard]] static Result<std::unique_ptr<Communicator>> init(const EnvironmentReader& environment,
+                                                                  milliseconds timeout);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  [[nodiscard]] const Identity& identity() const noexcept { return identity_; }
+  [[nodiscard]] const std::string& host(std::uint32_t rank) const { return channel_->member(watch_->members()[rank]).host; }
+  [[nodiscard]] const std::string& task_map() const noexcept { return task_map_; }
+  [[nodiscard]] const std::string& provenance() const noexcept { return provenance_; }
+
+  /// Runs a call to its end, after those begun before; inside a group only keeps it.
+  [[nodiscard]] Result<void> run(Call call);
+  /// Begins a call. Errors: invalid_argument inside a group, and those of check().
+  [[nodiscard]] Result<std::shared_ptr<Request>> begin(Call call);
+  [[nodiscard]] Result<void> group_begin();
+  [[nodiscard]] Result<void> group_end();
+  /// nullptr for a negative colour.
+  [[nodiscard]] Result<std::unique_ptr<Communicator>> split(int color, int key);
+  /// Waits for the others in a healthy communicator; the object is then only to be destroyed.
+  [[nodiscard]] Result<void> finalize();
+
+  [[nodiscard]] Result<void*> allocate(std::size_t bytes);
+  [[nodiscard]] Result<void> release(void* memory);
+  [[nodiscard]] Result<void> set_timeout(milliseconds timeout);
+  void set_deterministic(bool on) { backend_->set_deterministic(on); }
+  void set_stream(void* stream) noexcept { stream_ = stream; }
+  void set_log(LogFunction log) { channel_->set_log(std::move(log)); }
+  void abort();
+  /// The reason for which the communicator is lost; nullopt while it is not.
+  [[nodiscard]] std::optional<Error> health() const { return watch_->verdict(); }
+
+ private:
+  class CallVigil;
+
+  Communicator(std::shared_ptr<ControlChannel> channel, std::shared_ptr<CommWatch> watch, milliseconds timeout);
+  [[nodiscard]] Result<void> build(const Call& occasion);
+  void describe_place();
+  [[nodiscard]] Result<void> check(const Call& call) const;
+  [[nodiscard]] Result<void> perform(Call& call);
+  [[nodiscard]] Result<void> refuse_if_lost() const;
+  [[nodiscard]] Result<std::vector<std::string>> gather_all(std::string piece, Vigil& vigil);
+  void drain();
+  void work();
+
+  std::shared_ptr<ControlChannel> channel_;
+  std::shared_ptr<CommWatch> watch_;
+  std::atomic<milliseconds::rep> timeout_;
+  Identity identity_;
+  std::string task_map_;
+  std::string provenance_;
+  std::unique_ptr<HostBackend> backend_;
+  void* stream_ = nullptr;
+  std::uint64_t collectives_ = 0;  ///< calls begun; sends and receives count on their own
+  std::uint64_t messages_ = 0;
+  std::uint64_t gathers_ = 0;
+  std::uint64_t splits_ = 0;
+  int group_depth_ = 0;
+  std::vector<Call> group_;
+
+  std::mutex mutex_;  // guards the rest
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Request>> queue_;
+  bool working_ = false;
+  bool stopping_ = false;
+  std::thread worker_;  ///< started by the first call that does not wait
+};
+
+}  // namespace amldist::collective

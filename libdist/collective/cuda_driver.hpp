@@ -1,0 +1,80 @@
+// The few functions of the CUDA driver that a communicator needs, found at run time: the library loads, and host
+// buffers work, where there is no CUDA at all.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/result.hpp"
+
+namespace amldist::collective {
+
+/// Table of driver functions, by the driver's own signatures (CUresult and CUdevice are int, handles are pointers).
+/// Tests fill it with functions of their own.
+struct CudaDriver {
+  int (*pointer_get_attribute)(void* data, int attribute, unsigned long long pointer) = nullptr;
+  int (*stream_query)(void* stream) = nullptr;
+  int (*primary_context_retain)(void** context, int device) = nullptr;
+  int (*primary_context_release)(int device) = nullptr;
+  int (*context_push)(void* context) = nullptr;
+  int (*context_pop)(void** context) = nullptr;
+  int (*error_string)(int error, const char** words) = nullptr;
+
+  /// From a library that the process has loaded (or that load() opens). Errors: a function is missing.
+  [[nodiscard]] static Result<CudaDriver> bind(void* library);
+
+  /// "out of memory", or the number.
+  [[nodiscard]] std::string describe(int error) const;
+};
+
+/// The device that a pointer belongs to; nullopt for host memory, also where CUDA was never initialised.
+[[nodiscard]] std::optional<int> device_of(const CudaDriver& driver, const void* pointer) noexcept;
+
+/// The driver, once the process has loaded it. Until then nobody can own a device pointer, so this library never loads
+/// it by itself. Looking costs a system-wide lookup, therefore it is done at most every 10 ms: from dlopen of the
+/// driver to its first device pointer it takes longer than that (cuInit and a context). Safe from any thread.
+class CudaProbe {
+ public:
+  /// nullptr: not loaded. `now_ns`: any steady clock. Costs a few nanoseconds.
+  [[nodiscard]] const CudaDriver* look(std::uint64_t now_ns) noexcept;
+
+ private:
+  std::atomic<const CudaDriver*> found_ = nullptr;
+  std::atomic<std::uint64_t> next_look_ns_ = 0;
+};
+
+/// Keeps a device's primary context, the one that the runtime API and every framework uses.
+class DeviceContext {
+ public:
+  [[nodiscard]] static Result<DeviceContext> retain(const CudaDriver& driver, int device);
+
+  DeviceContext(DeviceContext&& other) noexcept;
+  DeviceContext& operator=(DeviceContext&& other) noexcept;
+  DeviceContext(const DeviceContext&) = delete;
+  DeviceContext& operator=(const DeviceContext&) = delete;
+  ~DeviceContext();
+
+  [[nodiscard]] int device() const noexcept { return device_; }
+
+  /// Makes the context current for this thread while it lives.
+  class Current {
+   public:
+    explicit Current(const DeviceContext& context) noexcept;
+    Current(const Current&) = delete;
+    Current& operator=(const Current&) = delete;
+    ~Current();
+
+   private:
+    const CudaDriver* driver_ = nullptr;  ///< nullptr: nothing to undo
+  };
+
+ private:
+  DeviceContext() = default;
+  const CudaDriver* driver_ = nullptr;
+  void* context_ = nullptr;
+  int device_ = -1;
+};
+
+}  // namespace amldist::collective

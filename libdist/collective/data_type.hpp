@@ -1,0 +1,84 @@
+// Element types, reduction operators and operations: their numbers (those of the C ABI), sizes and names.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace amldist::collective {
+
+/// Element types, numbered as amldist_type.
+enum class DataType : std::uint8_t {
+  int8 = 0,
+  uint8 = 1,
+  int32 = 2,
+  uint32 = 3,
+  int64 = 4,
+  uint64 = 5,
+  float16 = 6,
+  float32 = 7,
+  float64 = 8,
+  bfloat16 = 9,
+  int16 = 10,
+  uint16 = 11,
+};
+inline constexpr int data_types = 12;
+
+/// Reduction operators, numbered as amldist_op.
+enum class ReduceOp : std::uint8_t { sum = 0, prod = 1, max = 2, min = 3, avg = 4 };
+inline constexpr int reduce_ops = 5;
+
+/// What a call does. The numbers are written into flight recorders: only add.
+enum class Operation : std::uint8_t {
+  none = 0,
+  allreduce = 1,
+  reduce = 2,
+  broadcast = 3,
+  allgather = 4,
+  allgatherv = 5,
+  reduce_scatter = 6,
+  alltoall = 7,
+  alltoallv = 8,
+  gather = 9,
+  scatter = 10,
+  send = 11,
+  recv = 12,
+  barrier = 13,
+  split = 14,
+  finalize = 15,
+  init = 16,
+};
+
+[[nodiscard]] constexpr std::size_t size_of(DataType type) noexcept {
+  switch (type) {
+    case DataType::int8:
+    case DataType::uint8:
+      return 1;
+    case DataType::int16:
+    case DataType::uint16:
+    case DataType::float16:
+    case DataType::bfloat16:
+      return 2;
+    case DataType::int32:
+    case DataType::uint32:
+    case DataType::float32:
+      return 4;
+    case DataType::int64:
+    case DataType::uint64:
+    case DataType::float64:
+      return 8;
+  }
+  return 0;
+}
+
+/// "float32", "sum", "allreduce"; "unknown" for a number that is none.
+[[nodiscard]] std::string_view to_string(DataType type) noexcept;
+[[nodiscard]] std::string_view to_string(ReduceOp op) noexcept;
+[[nodiscard]] std::string_view to_string(Operation operation) noexcept;
+
+/// From the numbers of the C ABI; nullopt for one that is none.
+[[nodiscard]] std::optional<DataType> to_data_type(int number) noexcept;
+[[nodiscard]] std::optional<ReduceOp> to_reduce_op(int number) noexcept;
+
+}  // namespace amldist::collective

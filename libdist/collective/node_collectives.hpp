@@ -1,0 +1,79 @@
+// Collectives among the ranks of one node, over rounds in shared memory. No call allocates; no buffer grows with the
+// message: larger ones go through in pieces, the next piece being staged while the last one is read.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "collective/call.hpp"
+#include "collective/reductions.hpp"
+#include "collective/rounds.hpp"
+
+namespace amldist::collective {
+
+/// A part of a buffer for each rank of a group: equal parts one behind the other, or by explicit lists. In elements.
+class Blocks {
+ public:
+  explicit Blocks(std::size_t each) : each_(each) {}
+  Blocks(std::span<const std::size_t> counts, std::span<const std::size_t> offsets) : counts_(counts), offsets_(offsets) {}
+  [[nodiscard]] std::size_t count(std::size_t rank) const { return counts_.empty() ? each_ : counts_[rank]; }
+  [[nodiscard]] std::size_t offset(std::size_t rank) const { return offsets_.empty() ? each_ * rank : offsets_[rank]; }
+
+ private:
+  std::size_t each_ = 0;
+  std::span<const std::size_t> counts_;
+  std::span<const std::size_t> offsets_;
+};
+
+/// What is reduced and how. `divisor` is for ReduceOp::avg.
+struct Reduction {
+  const std::byte* send = nullptr;
+  std::byte* recv = nullptr;
+  std::size_t count = 0;
+  DataType type = DataType::uint8;
+  ReduceOp op = ReduceOp::sum;
+  std::size_t divisor = 1;
+};
+
+/// Ranks and roots here are those within the node. begin_call() of the rounds comes before every call.
+class NodeCollectives {
+ public:
+  NodeCollectives(Rounds& rounds, const Reductions& kernels);
+
+  [[nodiscard]] Result<void> barrier();
+  [[nodiscard]] Result<void> allreduce(const Reduction& what);
+  /// `recv` counts on the root only.
+  [[nodiscard]] Result<void> reduce(const Reduction& what, std::uint32_t root);
+  /// Rank r's recv becomes the combination of everybody's block r of send.
+  [[nodiscard]] Result<void> reduce_scatter(const Reduction& what, const Blocks& blocks);
+  [[nodiscard]] Result<void> broadcast(std::byte* buffer, std::size_t bytes, std::uint32_t root);
+  /// `blocks` of recv, in units of `unit` bytes, equal on all ranks; own block comes from send.
+  [[nodiscard]] Result<void> allgather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit);
+  [[nodiscard]] Result<void> gather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
+                                    std::uint32_t root);
+  [[nodiscard]] Result<void> scatter(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
+                                     std::uint32_t root);
+  /// Block r of send goes to rank r, block r of recv comes from it.
+  [[nodiscard]] Result<void> alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
+                                      const Blocks& recv_blocks, std::size_t unit);
+
+ private:
+  [[nodiscard]] Result<void> allreduce_in_line(const Reduction& what, int root);
+  [[nodiscard]] Result<void> allreduce_whole(const Reduction& what, int root);
+  [[nodiscard]] Result<void> allreduce_sliced(const Reduction& what, int root);
+  [[nodiscard]] Result<void> reduce_any(const Reduction& what, int root);
+  [[nodiscard]] Store store_for(std::size_t bytes) const noexcept;
+  void copy(void* to, const void* from, std::size_t bytes, Store store = Store::cached) const {
+    if (bytes != 0 && to != from) kernels_.copy(to, from, bytes, store);
+  }
+  /// One pipeline: `stage(i)` fills the own slot or line, `consume(i, back)` reads the others' round.
+  template <typename Stage, typename Consume>
+  [[nodiscard]] Result<void> pipeline(std::size_t pieces, Stage stage, Consume consume);
+
+  Rounds& rounds_;
+  const Reductions& kernels_;
+  std::size_t streaming_from_;          ///< results of this many bytes and more go past the caches
+  std::vector<const void*> sources_;    ///< of a fold, by rank
+};
+
+}  // namespace amldist::collective

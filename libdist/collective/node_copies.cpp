@@ -1,0 +1,141 @@
+#include <algorithm>
+#include <cstring>
+
+#include "collective/node_pipeline.hpp"
+
+namespace amldist::collective {
+namespace {
+
+std::size_t pieces_of(std::size_t bytes, std::size_t piece) noexcept {
+  return std::max<std::size_t>(1, (bytes + piece - 1) / piece);
+}
+/// Bytes of piece `i` of `bytes`.
+std::size_t part_of(std::size_t bytes, std::size_t i, std::size_t piece) noexcept {
+  return std::min(piece, bytes - std::min(bytes, i * piece));
+}
+std::size_t longest_of(const Blocks& blocks, std::uint32_t ranks) {
+  std::size_t longest = 0;
+  for (std::uint32_t r = 0; r < ranks; ++r) longest = std::max(longest, blocks.count(r));
+  return longest;
+}
+
+}  // namespace
+
+Result<void> NodeCollectives::broadcast(std::byte* buffer, std::size_t bytes, std::uint32_t root) {
+  const bool sends = rounds_.rank() == root;
+  const std::size_t piece = bytes <= Rounds::line_data ? Rounds::line_data : rounds_.slot_bytes() / 4;
+  const bool in_line = piece == Rounds::line_data;
+  const Store store = store_for(bytes);
+  return pipeline(
+      pieces_of(bytes, piece),
+      [&](std::size_t i) {
+        if (sends) copy(in_line ? rounds_.own_line() : rounds_.own_slot(), buffer + i * piece, part_of(bytes, i, piece));
+      },
+      [&](std::size_t i, std::uint32_t back) -> Result<void> {
+        if (sends) return {};
+        if (auto came = rounds_.await(root, back); !came) return came;
+        copy(buffer + i * piece, in_line ? rounds_.line_of(root, back) : rounds_.slot_of(root, back),
+             part_of(bytes, i, piece), store);
+        return {};
+      });
+}
+
+Result<void> NodeCollectives::allgather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit) {
+  const std::uint32_t own = rounds_.rank();
+  const std::size_t piece = rounds_.slot_bytes() / 4;
+  copy(recv + blocks.offset(own) * unit, send, blocks.count(own) * unit);
+  return pipeline(
+      pieces_of(longest_of(blocks, rounds_.size()) * unit, piece),
+      [&](std::size_t i) { copy(rounds_.own_slot(), send + i * piece, part_of(blocks.count(own) * unit, i, piece)); },
+      [&](std::size_t i, std::uint32_t back) -> Result<void> {
+        for (std::uint32_t k = 1; k < rounds_.size(); ++k) {
+          const std::uint32_t r = (own + k) % rounds_.size();
+          if (auto came = rounds_.await(r, back); !came) return came;
+          copy(recv + blocks.offset(r) * unit + i * piece, rounds_.slot_of(r, back),
+               part_of(blocks.count(r) * unit, i, piece));
+        }
+        return {};
+      });
+}
+
+Result<void> NodeCollectives::gather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
+                                     std::uint32_t root) {
+  const std::uint32_t own = rounds_.rank();
+  const std::size_t piece = rounds_.slot_bytes() / 4;
+  if (own == root) copy(recv + blocks.offset(own) * unit, send, blocks.count(own) * unit);
+  return pipeline(
+      pieces_of(longest_of(blocks, rounds_.size()) * unit, piece),
+      [&](std::size_t i) {
+        if (own != root) copy(rounds_.own_slot(), send + i * piece, part_of(blocks.count(own) * unit, i, piece));
+      },
+      [&](std::size_t i, std::uint32_t back) -> Result<void> {
+        for (std::uint32_t r = 0; own == root && r < rounds_.size(); ++r) {
+          if (r == own) continue;
+          if (auto came = rounds_.await(r, back); !came) return came;
+          copy(recv + blocks.offset(r) * unit + i * piece, rounds_.slot_of(r, back),
+               part_of(blocks.count(r) * unit, i, piece));
+        }
+        return {};
+      });
+}
+
+Result<void> NodeCollectives::scatter(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
+                                      std::uint32_t root) {
+  const std::uint32_t own = rounds_.rank();
+  const std::size_t piece = rounds_.slot_bytes() / rounds_.size() / 64 * 64;
+  if (own == root) copy(recv, send + blocks.offset(own) * unit, blocks.count(own) * unit);
+  return pipeline(
+      pieces_of(longest_of(blocks, rounds_.size()) * unit, piece),
+      [&](std::size_t i) {
+        for (std::uint32_t r = 0; own == root && r < rounds_.size(); ++r) {
+          if (r == own) continue;
+          copy(rounds_.own_slot() + r * piece, send + blocks.offset(r) * unit + i * piece,
+               part_of(blocks.count(r) * unit, i, piece));
+        }
+      },
+      [&](std::size_t i, std::uint32_t back) -> Result<void> {
+        if (own == root) return {};
+        if (auto came = rounds_.await(root, back); !came) return came;
+        copy(recv + i * piece, rounds_.slot_of(root, back) + own * piece, part_of(blocks.count(own) * unit, i, piece));
+        return {};
+      });
+}
+
+/// Only the two ranks of a pair know what they exchange: a first round agrees on the number of pieces.
+Result<void> NodeCollectives::alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
+                                       const Blocks& recv_blocks, std::size_t unit) {
+  const std::uint32_t own = rounds_.rank();
+  const std::uint32_t ranks = rounds_.size();
+  const std::size_t piece = rounds_.slot_bytes() / ranks / 64 * 64;
+  std::uint64_t longest = longest_of(send_blocks, ranks) * unit;
+  if (auto begun = rounds_.begin(); !begun) return begun;
+  std::memcpy(rounds_.own_line(), &longest, sizeof longest);
+  rounds_.publish();
+  if (auto came = rounds_.await_all(); !came) return came;
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    std::uint64_t theirs = 0;
+    std::memcpy(&theirs, rounds_.line_of(r), sizeof theirs);
+    longest = std::max(longest, theirs);
+  }
+  copy(recv + recv_blocks.offset(own) * unit, send + send_blocks.offset(own) * unit, send_blocks.count(own) * unit);
+  return pipeline(
+      pieces_of(longest, piece),
+      [&](std::size_t i) {
+        for (std::uint32_t r = 0; r < ranks; ++r) {
+          if (r == own) continue;
+          copy(rounds_.own_slot() + r * piece, send + send_blocks.offset(r) * unit + i * piece,
+               part_of(send_blocks.count(r) * unit, i, piece));
+        }
+      },
+      [&](std::size_t i, std::uint32_t back) -> Result<void> {
+        for (std::uint32_t k = 1; k < ranks; ++k) {
+          const std::uint32_t r = (own + k) % ranks;
+          if (auto came = rounds_.await(r, back); !came) return came;
+          copy(recv + recv_blocks.offset(r) * unit + i * piece, rounds_.slot_of(r, back) + own * piece,
+               part_of(recv_blocks.count(r) * unit, i, piece));
+        }
+        return {};
+      });
+}
+
+}  // namespace amldist::collective

@@ -1,0 +1,202 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "collective/node_pipeline.hpp"
+
+namespace amldist::collective {
+namespace {
+
+constexpr int everybody = -1;  // instead of a root: all ranks get the result
+constexpr std::size_t cache_line = 64;
+
+std::size_t last_level_cache() noexcept {
+  const long bytes = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
+  constexpr std::size_t usual = 16UL << 20;
+  return bytes > 0 ? static_cast<std::size_t>(bytes) : usual;
+}
+
+}  // namespace
+
+NodeCollectives::NodeCollectives(Rounds& rounds, const Reductions& kernels)
+    : rounds_(rounds), kernels_(kernels), streaming_from_(last_level_cache() / 2 / rounds.size()),
+      sources_(rounds.size()) {}
+
+Store NodeCollectives::store_for(std::size_t bytes) const noexcept {
+  return bytes >= streaming_from_ ? Store::streaming : Store::cached;
+}
+
+Result<void> NodeCollectives::barrier() {
+  if (auto begun = rounds_.begin(); !begun) return begun;
+  rounds_.publish();
+  return rounds_.await_all();
+}
+
+Result<void> NodeCollectives::allreduce(const Reduction& what) { return reduce_any(what, everybody); }
+
+Result<void> NodeCollectives::reduce(const Reduction& what, std::uint32_t root) {
+  return reduce_any(what, static_cast<int>(root));
+}
+
+Result<void> NodeCollectives::reduce_any(const Reduction& what, int root) {
+  const std::size_t bytes = what.count * size_of(what.type);
+  if (bytes <= Rounds::line_data) return allreduce_in_line(what, root);
+  // With two ranks both fold everything: as much is read from the other as with halves, with one wait less.
+  constexpr std::size_t small = 8192;
+  if (rounds_.size() <= 2 || bytes <= small) return allreduce_whole(what, root);
+  return allreduce_sliced(what, root);
+}
+
+/// Data and flag in one cache line.
+Result<void> NodeCollectives::allreduce_in_line(const Reduction& what, int root) {
+  if (auto begun = rounds_.begin(); !begun) return begun;
+  if (what.count != 0) std::memcpy(rounds_.own_line(), what.send, what.count * size_of(what.type));
+  rounds_.publish();
+  if (root != everybody && static_cast<std::uint32_t>(root) != rounds_.rank()) return {};
+  if (auto came = rounds_.await_all(); !came) return came;
+  for (std::uint32_t i = 0; i < rounds_.size(); ++i) sources_[i] = rounds_.line_of(i);
+  if (what.count == 0) return {};
+  kernels_.fold({what.recv, nullptr, sources_.data(), sources_.size(), what.count, what.divisor, Store::cached},
+                what.type, what.op);
+  return {};
+}
+
+/// Everybody stages everything and folds everything, piece by piece.
+Result<void> NodeCollectives::allreduce_whole(const Reduction& what, int root) {
+  constexpr std::size_t best_piece = 32768;
+  const std::size_t unit = size_of(what.type);
+  const std::size_t most = rounds_.is_crowded() ? rounds_.slot_bytes() : best_piece;
+  const std::size_t piece = std::min(most, rounds_.slot_bytes()) / unit;
+  const bool folds = root == everybody || static_cast<std::uint32_t>(root) == rounds_.rank();
+  const Store store = what.send == what.recv ? Store::cached : store_for(what.count * unit);
+  const auto part = [&](std::size_t i) { return std::min(piece, what.count - i * piece); };
+  return pipeline(
+      (what.count + piece - 1) / piece,
+      [&](std::size_t i) { copy(rounds_.own_slot(), what.send + i * piece * unit, part(i) * unit); },
+      [&](std::size_t i, std::uint32_t back) -> Result<void> {
+        if (!folds) return {};
+        if (auto came = rounds_.await_all(back); !came) return came;
+        for (std::uint32_t r = 0; r < rounds_.size(); ++r) {
+          sources_[r] = r == rounds_.rank() ? what.send + i * piece * unit : rounds_.slot_of(r, back);
+        }
+        kernels_.fold({what.recv + i * piece * unit, nullptr, sources_.data(), sources_.size(), part(i), what.divisor,
+                       store}, what.type, what.op);
+        return {};
+      });
+}
+
+namespace {
+
+/// The parts of one piece that the ranks fold: as equal as whole cache lines allow.
+struct Slices {
+  std::size_t count;  ///< elements of the piece
+  std::size_t each;   ///< elements of a full slice
+  [[nodiscard]] std::size_t begin(std::size_t rank) const noexcept { return std::min(count, rank * each); }
+  [[nodiscard]] std::size_t size(std::size_t rank) const noexcept { return begin(rank + 1) - begin(rank); }
+};
+
+Slices slices_of(std::size_t count, std::size_t ranks, std::size_t unit) noexcept {
+  const std::size_t grain = cache_line / unit;
+  const std::size_t each = ((count + ranks - 1) / ranks + grain - 1) / grain * grain;
+  return {count, each};
+}
+
+}  // namespace
+
+/// Everybody stages everything, folds one slice of it, and stages that result with the next piece.
+Result<void> NodeCollectives::allreduce_sliced(const Reduction& what, int root) {
+  const std::size_t unit = size_of(what.type);
+  const std::uint32_t ranks = rounds_.size();
+  const std::uint32_t own = rounds_.rank();
+  const bool receives = root == everybody || static_cast<std::uint32_t>(root) == own;
+  // A slot holds a piece and one slice of results.
+  const std::size_t room = rounds_.slot_bytes() - 2 * cache_line;
+  const std::size_t most = room / (ranks + 1) * ranks;
+  constexpr std::size_t best_slice = 32768;
+  const std::size_t wish = rounds_.is_crowded() ? most : std::min(most, best_slice * ranks);
+  const std::size_t piece = wish / (cache_line * ranks) * (cache_line * ranks) / unit;
+  const std::size_t pieces = (what.count + piece - 1) / piece;
+  const std::size_t results = piece * unit;  // where they lie in a slot
+  const Store store = what.send == what.recv ? Store::cached : store_for(what.count * unit);
+  const auto slices = [&](std::size_t i) { return slices_of(std::min(piece, what.count - i * piece), ranks, unit); };
+
+  const auto stage = [&](std::size_t i) {  // all but the own slice, which nobody else reads
+    const Slices cut = slices(i);
+    const std::byte* const from = what.send + i * piece * unit;
+    const std::size_t before = cut.begin(own) * unit;
+    const std::size_t after = cut.begin(own + 1) * unit;
+    copy(rounds_.own_slot(), from, before);
+    copy(rounds_.own_slot() + after, from + after, cut.count * unit - after);
+  };
+  const auto fold = [&](std::size_t i) {
+    const Slices cut = slices(i);
+    const std::size_t at = cut.begin(own) * unit;
+    for (std::uint32_t r = 0; r < ranks; ++r) {
+      sources_[r] = r == own ? what.send + i * piece * unit + at : rounds_.slot_of(r, 1) + at;
+    }
+    std::byte* const staged = rounds_.own_slot() + results;
+    std::byte* const kept = receives ? what.recv + i * piece * unit + at : nullptr;
+    if (cut.size(own) == 0) return;
+    kernels_.fold({kept != nullptr ? kept : staged, kept != nullptr ? staged : nullptr, sources_.data(), ranks,
+                   cut.size(own), what.divisor, kept != nullptr ? store : Store::cached}, what.type, what.op);
+  };
+  const auto take_results = [&](std::size_t i, std::uint32_t back) -> Result<void> {
+    const Slices cut = slices(i);
+    for (std::uint32_t k = 1; receives && k < ranks; ++k) {
+      const std::uint32_t r = (own + k) % ranks;
+      if (auto came = rounds_.await(r, back); !came) return came;
+      copy(what.recv + (i * piece + cut.begin(r)) * unit, rounds_.slot_of(r, back) + results, cut.size(r) * unit, store);
+    }
+    return {};
+  };
+
+  if (auto begun = rounds_.begin(); !begun) return begun;
+  stage(0);
+  rounds_.publish();
+  for (std::size_t i = 0; i < pieces; ++i) {
+    if (auto begun = rounds_.begin(); !begun) return begun;
+    if (auto came = rounds_.await_all(1); !came) return came;
+    fold(i);
+    if (i + 1 < pieces) stage(i + 1);
+    if (i > 0) {
+      if (auto taken = take_results(i - 1, 1); !taken) return taken;
+    }
+    rounds_.publish();
+  }
+  return take_results(pieces - 1, 0);
+}
+
+Result<void> NodeCollectives::reduce_scatter(const Reduction& what, const Blocks& blocks) {
+  const std::size_t unit = size_of(what.type);
+  const std::uint32_t ranks = rounds_.size();
+  const std::uint32_t own = rounds_.rank();
+  const std::size_t piece = rounds_.slot_bytes() / ranks / cache_line * cache_line / unit;
+  std::size_t longest = 0;
+  for (std::uint32_t r = 0; r < ranks; ++r) longest = std::max(longest, blocks.count(r));
+  const auto part = [&](std::size_t i, std::uint32_t r) {
+    return std::min(piece, blocks.count(r) - std::min(blocks.count(r), i * piece));
+  };
+  return pipeline(
+      std::max<std::size_t>(1, (longest + piece - 1) / piece),
+      [&](std::size_t i) {
+        for (std::uint32_t r = 0; r < ranks; ++r) {
+          if (r == own) continue;
+          copy(rounds_.own_slot() + r * piece * unit, what.send + (blocks.offset(r) + i * piece) * unit,
+               part(i, r) * unit);
+        }
+      },
+      [&](std::size_t i, std::uint32_t back) -> Result<void> {
+        if (auto came = rounds_.await_all(back); !came) return came;
+        for (std::uint32_t r = 0; r < ranks; ++r) {
+          sources_[r] = r == own ? what.send + (blocks.offset(own) + i * piece) * unit
+                                 : rounds_.slot_of(r, back) + own * piece * unit;
+        }
+        if (part(i, own) == 0) return {};
+        kernels_.fold({what.recv + i * piece * unit, nullptr, sources_.data(), ranks, part(i, own), what.divisor,
+                       Store::cached}, what.type, what.op);
+        return {};
+      });
+}
+
+}  // namespace amldist::collective

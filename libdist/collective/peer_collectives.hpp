@@ -1,0 +1,67 @@
+// Collectives among ranks that only have messages: between the nodes, and where nothing better is there.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "collective/node_collectives.hpp"
+#include "collective/transport.hpp"
+
+namespace amldist::collective {
+
+/// Some ranks of a communicator, this one among them. Ranks and roots below are indices into `ranks`.
+struct PeerGroup {
+  std::vector<int> ranks;  ///< of the communicator, ascending
+  std::size_t own = 0;     ///< index of this rank
+
+  [[nodiscard]] std::size_t size() const noexcept { return ranks.size(); }
+};
+
+class PeerCollectives {
+ public:
+  PeerCollectives(Transport& transport, PeerGroup group, const Reductions& kernels)
+      : transport_(transport), group_(std::move(group)), kernels_(kernels) {}
+
+  [[nodiscard]] const PeerGroup& group() const noexcept { return group_; }
+
+  /// As those of the rounds: messages carry this signature, and waiting is under this vigil.
+  void begin_call(std::uint32_t signature, Vigil& vigil) noexcept {
+    signature_ = signature;
+    vigil_ = &vigil;
+  }
+
+  [[nodiscard]] Result<void> barrier();
+  /// Sums, never averages: whoever composes levels divides at the end.
+  [[nodiscard]] Result<void> allreduce(const Reduction& what);
+  [[nodiscard]] Result<void> reduce(const Reduction& what, std::size_t root);
+  [[nodiscard]] Result<void> reduce_scatter(const Reduction& what, const Blocks& blocks);
+  [[nodiscard]] Result<void> broadcast(std::byte* buffer, std::size_t bytes, std::size_t root);
+  [[nodiscard]] Result<void> allgather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit);
+  [[nodiscard]] Result<void> gather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
+                                    std::size_t root);
+  [[nodiscard]] Result<void> scatter(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
+                                     std::size_t root);
+  [[nodiscard]] Result<void> alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
+                                      const Blocks& recv_blocks, std::size_t unit);
+
+ private:
+  [[nodiscard]] Result<void> allreduce_by_doubling(std::byte* data, const Reduction& what);
+  [[nodiscard]] Result<void> allreduce_by_ring(std::byte* data, const Reduction& what);
+  [[nodiscard]] Result<void> swap(std::size_t to, const std::byte* out, std::size_t out_bytes, std::size_t from,
+                                  std::byte* in, std::size_t in_bytes);
+  [[nodiscard]] Message message(std::size_t peer, const std::byte* data, std::size_t bytes) const;
+  [[nodiscard]] Result<void> send(std::size_t to, const std::byte* data, std::size_t bytes);
+  [[nodiscard]] Result<void> receive(std::size_t from, std::byte* data, std::size_t bytes);
+  /// into = into op other; `other_first`: other op into.
+  void combine(std::byte* into, const std::byte* other, std::size_t count, const Reduction& what, bool other_first) const;
+  [[nodiscard]] std::byte* scratch(std::size_t bytes);
+
+  Transport& transport_;
+  PeerGroup group_;
+  const Reductions& kernels_;
+  std::uint32_t signature_ = 0;
+  Vigil* vigil_ = nullptr;
+  std::vector<std::byte> scratch_;  ///< at most a few MiB, whatever the message
+};
+
+}  // namespace amldist::collective

@@ -1,0 +1,88 @@
+#include "collective/rounds.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <thread>
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
+
+namespace amldist::collective {
+namespace {
+
+constexpr std::size_t page = 4096;
+
+std::size_t lines_bytes(std::uint32_t ranks) noexcept {
+  const std::size_t bytes = static_cast<std::size_t>(ranks) * Rounds::slots * 64;
+  return (bytes + page - 1) / page * page;
+}
+
+void relax() noexcept {
+#ifdef __SSE2__
+  _mm_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+}  // namespace
+
+std::size_t Rounds::memory_bytes(std::uint32_t ranks, std::size_t slot_bytes) noexcept {
+  return lines_bytes(ranks) + static_cast<std::size_t>(ranks) * slots * slot_bytes;
+}
+
+Rounds::Rounds(std::byte* memory, NodePlace place, std::size_t slot_bytes, bool crowded)
+    : place_(std::move(place)), lines_(reinterpret_cast<Line*>(memory)), stages_(memory + lines_bytes(place_.size)),
+      slot_bytes_(slot_bytes), crowded_(crowded), seen_(place_.size, 0) {}
+
+bool Rounds::has_come(std::uint32_t peer, std::uint32_t round, bool& differs) noexcept {
+  const std::uint64_t word = line(peer, round).word.load(std::memory_order_acquire);
+  const auto shown = static_cast<std::uint32_t>(word >> 32);
+  if (static_cast<std::int32_t>(shown - round) < 0) return false;
+  const bool of_this_call = static_cast<std::int32_t>(round - first_of_call_) >= 0;
+  differs = of_this_call && word != word_of(round);
+  seen_[peer] = round;
+  return true;
+}
+
+Result<void> Rounds::wait_until(std::uint32_t peer, std::uint32_t round) {
+  bool differs = false;
+  const int spins = crowded_ ? 4 : 64;
+  for (int spin = 0; spin < spins; ++spin) {
+    if (has_come(peer, round, differs)) {
+      if (differs) return vigil_->differs(place_.communicator_ranks[peer]);
+      return {};
+    }
+    relax();
+  }
+  return wait_slowly(peer, round);
+}
+
+/// Hands the processor to whoever wants it; after about a millisecond sleeps in growing naps. Nobody has to be woken, so
+/// the publisher pays nothing.
+Result<void> Rounds::wait_slowly(std::uint32_t peer, std::uint32_t round) {
+  constexpr int yields_between_looks = 64;
+  constexpr int patient_looks = 64;
+  constexpr auto longest_nap = std::chrono::microseconds(500);
+  auto nap = std::chrono::microseconds(20);
+  for (int look = 0;; ++look) {
+    for (int i = 0; i < yields_between_looks; ++i) {
+      bool differs = false;
+      if (has_come(peer, round, differs)) {
+        if (differs) return vigil_->differs(place_.communicator_ranks[peer]);
+        return {};
+      }
+      if (look < patient_looks) {
+        static_cast<void>(::sched_yield());
+      } else {
+        std::this_thread::sleep_for(nap);
+        nap = std::min(nap * 2, longest_nap);
+        break;
+      }
+    }
+    if (auto going_on = vigil_->keep_waiting(place_.communicator_ranks[peer]); !going_on) return going_on;
+  }
+}
+
+}  // namespace amldist::collective

@@ -1,0 +1,39 @@
+#include "aml_dist/trace.hpp"
+
+#include <cstdio>
+
+#include "aml_dist/common.hpp"
+#include "aml_dist/exit_status.hpp"
+#include "aml_dist/timeline_svg.hpp"
+#include "aml_dist/trace_output.hpp"
+#include "aml_dist/trace_step.hpp"
+
+namespace amldist::tools {
+namespace {
+
+int list_steps() {
+  const auto folders = list_step_folders();
+  for (const std::string& folder : folders) std::printf("%s\n", folder.c_str());
+  if (folders.empty())
+    std::fprintf(stderr, "aml-dist: no flight recorder on this node: all steps ended well, or none used libamldist\n");
+  return exit_fine;
+}
+
+}  // namespace
+
+int trace(const TraceOptions& options) {
+  if (options.step.empty()) return list_steps();
+  const auto folder = find_step_folder(options.step);
+  if (!folder) return fail(folder.error());
+  const auto step = read_traced_step(*folder);
+  if (!step) return fail(step.error());
+  for (const std::string& problem : step->problems) std::fprintf(stderr, "aml-dist: %s\n", problem.c_str());
+  if (!options.svg.empty()) {
+    const auto written = write_file(options.svg, draw_timeline(*step, options.last));
+    if (!written) return fail(written.error());
+  }
+  std::fputs(options.json ? to_json(*step, options.last).c_str() : to_table(*step).c_str(), stdout);
+  return exit_fine;
+}
+
+}  // namespace amldist::tools

@@ -1,0 +1,113 @@
+"""Starts N processes as the ranks of one step, without Slurm, and waits for them.
+
+    launch.py --ranks 4 --nodes 2 [--env NAME=VALUE]... -- PROGRAM ARGUMENT...
+
+Each gets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. With several nodes, ranks are dealt in blocks, and every node
+has a name of its own (AMLDIST_NODE_NAME): its ranks do not share memory with the others. Standard output and error
+of all ranks appear with their number in front. Exit status: 0 if every rank's was 0, else the first other one. No
+process outlives this one; whatever is left after --limit seconds is killed and reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def node_of(rank: int, ranks: int, nodes: int) -> int:
+    """Blocks; where they do not come out even, the first nodes have one more."""
+    share, more = divmod(ranks, nodes)
+    for node in range(nodes):
+        own = share + (1 if node < more else 0)
+        if rank < own:
+            return node
+        rank -= own
+    raise ValueError(rank)
+
+
+class Step:
+    """The ranks of one step, with what they have printed so far."""
+
+    def __init__(self, command: list[str], ranks: int, nodes: int = 1, environment: dict[str, str] | None = None):
+        self.lines: list[tuple[int, str]] = []
+        self.processes: list[subprocess.Popen] = []
+        self._readers: list[threading.Thread] = []
+        base = {name: value for name, value in os.environ.items()
+                if not name.startswith(("SLURM_", "PMI", "OMPI_", "AMLDIST_NODE", "LOCAL_", "RANK", "WORLD_SIZE"))}
+        base |= {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        base |= environment or {}
+        for rank in range(ranks):
+            own = base | {"RANK": str(rank)}
+            if nodes > 1:
+                own["AMLDIST_NODE_NAME"] = f"node{node_of(rank, ranks, nodes)}"
+            process = subprocess.Popen(command, env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                       errors="replace")
+            self.processes.append(process)
+            reader = threading.Thread(target=self._read, args=(rank, process.stdout), daemon=True)
+            reader.start()
+            self._readers.append(reader)
+
+    def _read(self, rank: int, stream) -> None:
+        for line in stream:
+            self.lines.append((rank, line.rstrip("\n")))
+
+    def wait_for_line(self, text: str, limit: float, ranks: int = 1) -> None:
+        """Until `ranks` different ranks have printed a line with `text`."""
+        end = time.monotonic() + limit
+        while len({rank for rank, line in list(self.lines) if text in line}) < ranks:
+            if time.monotonic() > end:
+                raise TimeoutError(f"no {text!r} from {ranks} ranks within {limit} s: {self.lines}")
+            time.sleep(0.002)
+
+    def wait(self, limit: float) -> list[int]:
+        """Exit status of every rank (negative: a signal); kills what is still there after `limit` seconds."""
+        end = time.monotonic() + limit
+        for process in self.processes:
+            try:
+                process.wait(max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                self.lines.append((self.processes.index(process), "launch.py: still there at the limit, killed"))
+                self.kill()
+        for reader in self._readers:
+            reader.join(5)
+        return [process.returncode for process in self.processes]
+
+    def kill(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ranks", type=int, required=True)
+    parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=110)
+    parser.add_argument("--env", action="append", default=[])
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    options = parser.parse_args()
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    step = Step(command, options.ranks, options.nodes, dict(each.split("=", 1) for each in options.env))
+    statuses = step.wait(options.limit)
+    for rank, line in step.lines:
+        print(f"{rank}: {line}")
+    bad = [status for status in statuses if status != 0]
+    if bad:
+        print(f"exit statuses: {statuses}")
+    return bad[0] if bad and bad[0] > 0 else int(bool(bad))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,25 @@
+/* One program for all tests with real ranks: it runs the case that its first argument names. */
+#ifndef PROGRAM_H
+#define PROGRAM_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "amldist/amldist.h"
+
+extern amldist_comm *world;
+extern int rank, size;
+
+#define CHECK(condition)                                                                                        \
+  do {                                                                                                          \
+    if (!(condition)) {                                                                                         \
+      fprintf(stderr, "%s:%d: %s is false; last error: %s\n", __FILE__, __LINE__, #condition, amldist_last_error()); \
+      exit(1);                                                                                                  \
+    }                                                                                                           \
+  } while (0)
+#define OK(call) CHECK((call) == AMLDIST_OK)
+
+void run_operations(void);
+void run_victim(int argc, char **argv); /* HOW WHO DEADLINE_MS */
+
+#endif

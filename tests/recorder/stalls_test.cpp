@@ -1,0 +1,195 @@
+// Who keeps whom waiting, on recordings made up by hand.
+#include "collective/stalls.hpp"
+
+#include "support.hpp"
+
+namespace amldist::collective {
+namespace {
+
+using amldist::testing::expect_sentence;
+using recorder_format::State;
+using Why = Straggler::Why;
+
+constexpr std::int64_t start = 1'700'000'000'000'000'000;
+
+/// A rank that has ended `completed` allreduces on one communicator.
+Recording rank_with(std::uint32_t rank, std::uint32_t size, std::uint64_t completed) {
+  Recording recording;
+  recording.rank = rank;
+  recording.size = size;
+  recording.host = "node" + std::to_string(rank / 2);
+  recording.writer = Writer::runs;
+  recording.communicators.push_back({0, 1, rank, size, completed, completed, false, ""});
+  for (std::uint64_t i = 1; i <= completed; ++i) {
+    CallRecord call;
+    call.ticket = call.sequence = i;
+    call.bytes = 4096;
+    call.type = DataType::float32;
+    call.operation = Operation::allreduce;
+    call.state = State::completed;
+    call.enqueued_ns = call.started_ns = start + static_cast<std::int64_t>(i) * 1000;
+    call.ended_ns = call.started_ns + 500;
+    recording.calls.push_back(call);
+  }
+  return recording;
+}
+
+/// Lets it begin the next call.
+Recording in_call(Recording recording, Operation operation = Operation::allreduce, std::uint64_t bytes = 4096) {
+  CallRecord call;
+  call.ticket = recording.calls.size() + 1;
+  call.sequence = ++recording.communicators[0].entered;
+  call.bytes = bytes;
+  call.type = DataType::float32;
+  call.operation = operation;
+  call.state = State::started;
+  call.enqueued_ns = call.started_ns = start + 1'000'000;
+  recording.calls.push_back(call);
+  return recording;
+}
+
+Recording with(Recording recording, Writer writer) {
+  recording.writer = writer;
+  return recording;
+}
+
+TEST(Stalls, NamesTheRankThatNeverCalled) {
+  const std::vector<Recording> step = {in_call(rank_with(0, 3, 4)), rank_with(1, 3, 4), in_call(rank_with(2, 3, 4))};
+  const auto stalls = find_stalls(step);
+  ASSERT_EQ(stalls.size(), 1U);
+  EXPECT_EQ(stalls[0].call.sequence, 5U);
+  EXPECT_EQ(stalls[0].waiting, (std::vector<std::uint32_t>{0, 2}));
+  ASSERT_EQ(stalls[0].stragglers.size(), 1U);
+  EXPECT_EQ(stalls[0].stragglers[0].rank, 1U);
+  EXPECT_EQ(stalls[0].stragglers[0].why, Why::never_called);
+  EXPECT_EQ(stalls[0].since_ns, start + 1'000'000);
+  EXPECT_EQ(sentence(stalls[0]),
+            "allreduce #5 (4 KiB of float32): rank 1 on node0 has not called it (its last was allreduce #4 (4 KiB of "
+            "float32)); ranks 0,2 wait");
+}
+
+TEST(Stalls, NamesTheDeadAndTheStopped) {
+  const auto waiting = in_call(rank_with(0, 2, 4));
+  for (const auto& [writer, why] : {std::pair{Writer::gone, Why::gone}, std::pair{Writer::stopped, Why::stopped}}) {
+    for (const Recording& culprit : {rank_with(1, 2, 4), in_call(rank_with(1, 2, 4))}) {
+      const std::vector<Recording> step = {waiting, with(culprit, writer)};
+      const auto stalls = find_stalls(step);
+      ASSERT_EQ(stalls.size(), 1U);
+      ASSERT_EQ(stalls[0].stragglers.size(), 1U);
+      EXPECT_EQ(stalls[0].stragglers[0].rank, 1U);
+      EXPECT_EQ(stalls[0].stragglers[0].why, why);
+      expect_sentence(sentence(stalls[0]));
+    }
+  }
+}
+
+TEST(Stalls, NamesTheLateOneInTheOldestCall) {
+  const std::vector<Recording> step = {in_call(rank_with(0, 3, 5)), in_call(rank_with(1, 3, 5)),
+                                       in_call(rank_with(2, 3, 4))};
+  const auto stalls = find_stalls(step);
+  ASSERT_EQ(stalls.size(), 1U);
+  EXPECT_EQ(stalls[0].call.sequence, 5U);
+  EXPECT_EQ(stalls[0].stragglers.at(0).rank, 2U);
+  EXPECT_EQ(stalls[0].stragglers.at(0).why, Why::slow);
+}
+
+TEST(Stalls, NamesTheMinorityThatCalledSomethingElse) {
+  const std::vector<Recording> operations = {
+      in_call(rank_with(0, 3, 4)), in_call(rank_with(1, 3, 4), Operation::barrier, 0), in_call(rank_with(2, 3, 4))};
+  const std::vector<Recording> sizes = {in_call(rank_with(0, 3, 4), Operation::allreduce, 8192),
+                                        in_call(rank_with(1, 3, 4)), in_call(rank_with(2, 3, 4))};
+  EXPECT_EQ(sentence(find_stalls(operations).at(0)),
+            "allreduce #5 (4 KiB of float32): rank 1 on node0 called barrier #5 instead; ranks 0,2 wait");
+  EXPECT_EQ(sentence(find_stalls(sizes).at(0)),
+            "allreduce #5 (4 KiB of float32): rank 0 on node0 called allreduce #5 (8 KiB of float32) instead; ranks "
+            "1,2 wait");
+}
+
+TEST(Stalls, NamesRanksWithoutARecorder) {
+  const std::vector<Recording> step = {in_call(rank_with(0, 4, 4)), in_call(rank_with(3, 4, 4))};
+  const auto stalls = find_stalls(step);
+  ASSERT_EQ(stalls.size(), 1U);
+  ASSERT_EQ(stalls[0].stragglers.size(), 2U);
+  EXPECT_EQ(stalls[0].stragglers[0].rank, 1U);
+  EXPECT_EQ(stalls[0].stragglers[1].rank, 2U);
+  EXPECT_EQ(stalls[0].stragglers[1].why, Why::no_recorder);
+}
+
+TEST(Stalls, FindsNoneWhileAllWorkTogether) {
+  EXPECT_TRUE(find_stalls({}).empty());
+  const std::vector<Recording> idle = {rank_with(0, 2, 4), rank_with(1, 2, 4)};
+  const std::vector<Recording> busy = {in_call(rank_with(0, 2, 4)), in_call(rank_with(1, 2, 4))};
+  EXPECT_TRUE(find_stalls(idle).empty());
+  EXPECT_TRUE(find_stalls(busy).empty());
+}
+
+TEST(Stalls, NamesNobodyWhenAllDiedTogether) {
+  const std::vector<Recording> step = {with(in_call(rank_with(0, 2, 4)), Writer::gone),
+                                       with(in_call(rank_with(1, 2, 4)), Writer::gone)};
+  EXPECT_TRUE(find_stalls(step).empty());
+}
+
+TEST(Stalls, NamesTheMissingOneAfterAllDied) {
+  const std::vector<Recording> step = {with(in_call(rank_with(0, 2, 4)), Writer::gone),
+                                       with(rank_with(1, 2, 4), Writer::gone)};
+  const auto stalls = find_stalls(step);
+  ASSERT_EQ(stalls.size(), 1U);
+  EXPECT_EQ(stalls[0].stragglers.at(0).rank, 1U);
+}
+
+TEST(Stalls, NamesThePartnerOfAMessage) {
+  auto receiver = rank_with(0, 2, 4);
+  CallRecord receive;
+  receive.ticket = 5;
+  receive.operation = Operation::recv;
+  receive.peer = 1;
+  receive.bytes = 100;
+  receive.state = State::started;
+  receive.enqueued_ns = start;
+  receiver.calls.push_back(receive);
+  const std::vector<Recording> step = {receiver, rank_with(1, 2, 4)};
+  const auto stalls = find_stalls(step);
+  ASSERT_EQ(stalls.size(), 1U);
+  EXPECT_EQ(stalls[0].waiting, (std::vector<std::uint32_t>{0}));
+  EXPECT_EQ(stalls[0].stragglers.at(0).rank, 1U);
+  EXPECT_EQ(sentence(stalls[0]).substr(0, 21), "recv from rank 1 (100");
+}
+
+TEST(Stalls, JudgesEachCommunicatorByItself) {
+  std::vector<Recording> step;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    Recording recording = rank_with(rank, 4, 3);
+    recording.communicators.push_back({1, 100 + rank / 2, rank % 2, 2, 0, 0, false, "pair"});
+    if (rank == 2) {
+      recording.communicators[1].entered = 1;
+      CallRecord call;
+      call.ticket = 4;
+      call.sequence = 1;
+      call.communicator = 1;
+      call.operation = Operation::barrier;
+      call.state = State::started;
+      call.started_ns = start;
+      recording.calls.push_back(call);
+    }
+    step.push_back(std::move(recording));
+  }
+  const auto stalls = find_stalls(step);
+  ASSERT_EQ(stalls.size(), 1U);
+  EXPECT_EQ(stalls[0].communicator, 101U);
+  EXPECT_EQ(stalls[0].communicator_name, "pair");
+  EXPECT_EQ(stalls[0].stragglers.at(0).rank, 3U);
+  EXPECT_EQ(stalls[0].waiting, (std::vector<std::uint32_t>{2}));
+}
+
+TEST(Stalls, SaysBytesAndRanksShortly) {
+  EXPECT_EQ(describe_bytes(0), "0 bytes");
+  EXPECT_EQ(describe_bytes(300), "300 bytes");
+  EXPECT_EQ(describe_bytes(640 << 10), "640 KiB");
+  EXPECT_EQ(describe_bytes(std::uint64_t{3} << 30), "3 GiB");
+  EXPECT_EQ(compress_ranks(std::vector<std::uint32_t>{}), "");
+  EXPECT_EQ(compress_ranks(std::vector<std::uint32_t>{4}), "4");
+  EXPECT_EQ(compress_ranks(std::vector<std::uint32_t>{0, 1, 3, 4, 5, 9}), "0,1,3-5,9");
+}
+
+}  // namespace
+}  // namespace amldist::collective

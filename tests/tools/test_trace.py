@@ -1,0 +1,158 @@
+"""`aml-dist trace` on recorders that a program in another language wrote, by the description of the format."""
+
+import fcntl
+import json
+import os
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from recorder_files import Call, Recorder, waiting, working
+
+SVG = "{http://www.w3.org/2000/svg}"
+FINE, FAILED, USAGE = 0, 1, 2
+
+
+def step_without(folder, missing=2, size=4):
+    """All ranks but one wait in the sixth allreduce."""
+    for rank in range(size):
+        recorder = working(rank, size, 5)
+        (recorder if rank == missing else waiting(recorder)).write(folder)
+    return folder
+
+
+def read_json(tool, *arguments, env=None):
+    done = tool.run("trace", "--json", *arguments, env=env)
+    assert (done.returncode, done.stderr) == (FINE, ""), done
+    return json.loads(done.stdout)
+
+
+def test_the_rank_that_is_behind_is_named_with_operation_and_number(tool, tmp_path):
+    done = tool.run("trace", str(step_without(tmp_path / "42.0")))
+    assert (done.returncode, done.stderr) == (FINE, "")
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("step 42.0: 4 ranks, recorders of 4 on 2 nodes")
+    assert lines[2].split() == ["RANK", "HOST", "PROCESS", "CALLS", "CALL", "STATE", "SINCE"]
+    assert lines[-1] == ("allreduce #6 (4 MiB of float32): rank 2 on node2 is gone after allreduce #5 (4 MiB of float32); "
+                         "ranks 0,1,3 wait since 10.0 s")
+
+
+def test_json_has_stalls_and_recorders(tool, tmp_path):
+    step = read_json(tool, str(step_without(tmp_path / "42.0")), "--last", "3")
+    assert (step["job"], step["size"], step["problems"]) == ("42.0", 4, [])
+    (stall,) = step["stalls"]
+    assert (stall["operation"], stall["sequence"], stall["bytes"], stall["type"]) == ("allreduce", 6, 4 << 20, "float32")
+    assert stall["waiting"] == [0, 1, 3]
+    (straggler,) = stall["stragglers"]
+    assert (straggler["rank"], straggler["host"], straggler["why"]) == (2, "node2", "dead")
+    assert straggler["last"]["sequence"] == 5
+    assert [recorder["rank"] for recorder in step["recorders"]] == [0, 1, 2, 3]
+    first = step["recorders"][0]
+    assert [call["sequence"] for call in first["calls"]] == [4, 5, 6]
+    assert [call["state"] for call in first["calls"]] == ["completed", "completed", "started"]
+    created = Recorder(0, 1).created
+    assert abs(first["calls"][0]["started_ns"] - (created + 4_000_000)) < 1000
+    assert abs(first["calls"][0]["ended_ns"] - (created + 4_400_000)) < 1000
+
+
+def test_a_living_writer_is_told_from_a_dead_one(tool, tmp_path):
+    folder = step_without(tmp_path / "42.0", size=2, missing=1)
+    with open(folder / "1.trace", "r+b") as held:
+        fcntl.lockf(held, fcntl.LOCK_EX)
+        step = read_json(tool, str(folder))
+    assert [recorder["process"] for recorder in step["recorders"]] == ["dead", "runs"]
+    assert step["stalls"][0]["stragglers"][0]["why"] == "never-called"
+
+
+def test_a_working_step_has_no_stall(tool, tmp_path):
+    for rank in range(3):
+        working(rank, 3, 5).write(tmp_path)
+    assert read_json(tool, str(tmp_path))["stalls"] == []
+
+
+def test_other_operations_and_missing_recorders_are_told(tool, tmp_path):
+    for rank in (0, 1, 2):
+        waiting(working(rank, 4, 5), "barrier" if rank == 1 else "allreduce").write(tmp_path)
+    (stall,) = read_json(tool, str(tmp_path))["stalls"]
+    assert {s["rank"]: s["why"] for s in stall["stragglers"]} == {1: "differs", 3: "no-recorder"}
+
+
+def test_a_message_that_never_comes(tool, tmp_path):
+    receiver = working(0, 2, 1)
+    receiver.calls.append(Call("recv", 0, 100, "started", 2_000_000, peer=1))
+    receiver.write(tmp_path)
+    working(1, 2, 1).write(tmp_path)
+    (stall,) = read_json(tool, str(tmp_path))["stalls"]
+    assert (stall["operation"], stall["waiting"], stall["stragglers"][0]["rank"]) == ("recv", [0], 1)
+
+
+def test_what_the_watchdog_found_is_repeated(tool, tmp_path):
+    recorder = working(0, 1, 1)
+    recorder.note = "rank 1 (node2) is missing in allreduce #2"
+    recorder.write(tmp_path)
+    assert "rank 0 found: rank 1 (node2) is missing in allreduce #2" in tool.run("trace", str(tmp_path)).stdout
+
+
+def test_steps_are_found_by_name_where_programs_put_them(tool, tmp_path):
+    step_without(tmp_path / "42.0")
+    working(0, 1, 1).write(tmp_path / "43.0")
+    working(0, 1, 1).write(tmp_path / "43.1")
+    env = {"AMLDIST_TRACE_DIR": str(tmp_path)}
+    assert read_json(tool, "42.0", env=env)["folder"] == str(tmp_path / "42.0")
+    assert read_json(tool, "42", env=env)["folder"] == str(tmp_path / "42.0")
+    ambiguous = tool.run("trace", "43", env=env)
+    assert ambiguous.returncode == USAGE and "fits 2 steps" in ambiguous.stderr
+    listed = tool.run("trace", env=env).stdout.splitlines()
+    assert {str(tmp_path / name) for name in ("42.0", "43.0", "43.1")} <= set(listed)
+
+
+@pytest.mark.parametrize("status, words, argument", [
+    (FAILED, "no flight recorder of '77777.7'", "77777.7"),
+    (FAILED, "neither a folder nor a step", "/nonexistent/folder"),
+    (FAILED, "holds no flight recorder", "."),
+    (USAGE, "--last", "--last=0"),
+])
+def test_bad_input_is_one_sentence_and_a_status(tool, status, words, argument, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = tool.run("trace", argument)
+    assert (done.returncode, done.stdout) == (status, ""), done
+    assert done.stderr.startswith("aml-dist: ") and done.stderr.count("\n") == 1 and words in done.stderr
+
+
+def test_files_that_are_none_are_named_and_the_rest_is_read(tool, tmp_path):
+    working(0, 2, 1).write(tmp_path)
+    (tmp_path / "1.trace").write_bytes(b"rubbish" * 10000)
+    os.mkfifo(tmp_path / "2.trace")
+    done = tool.run("trace", str(tmp_path))
+    assert done.returncode == FINE and done.stdout.startswith("step 42.0")
+    assert all(line.startswith("aml-dist: ") for line in done.stderr.splitlines()) and "'1.trace'" in done.stderr
+
+
+def test_only_rubbish_is_an_error(tool, tmp_path):
+    (tmp_path / "1.trace").write_bytes(os.urandom(20000))
+    done = tool.run("trace", str(tmp_path))
+    assert done.returncode in (FAILED, USAGE) and done.stdout == "" and done.stderr.count("\n") == 1
+
+
+def test_the_picture_has_a_lane_for_each_rank_and_the_missing_in_red(tool, tmp_path):
+    picture = tmp_path / "timeline.svg"
+    done = tool.run("trace", str(step_without(tmp_path / "42.0")), "--svg", str(picture))
+    assert done.returncode == FINE
+    words = [text.text for text in ElementTree.parse(picture).iter(f"{SVG}text")]
+    assert [f"rank {rank}" for rank in range(4)] == [word for word in words if word.startswith("rank") and len(word) < 9]
+    assert "dead: allreduce #6" in words
+    red = [shape for shape in ElementTree.parse(picture).iter(f"{SVG}rect") if shape.get("stroke") == "#b3261e"]
+    assert len(red) == 1
+
+
+def test_the_picture_of_many_ranks_stays_bounded(tool, tmp_path):
+    step_without(tmp_path / "42.0", missing=190, size=200)
+    picture = tmp_path / "timeline.svg"
+    assert tool.run("trace", str(tmp_path / "42.0"), "--svg", str(picture)).returncode == FINE
+    words = [text.text for text in ElementTree.parse(picture).iter(f"{SVG}text")]
+    assert "rank 190" in words and "at most 64 of 200 ranks are shown" in words
+
+
+def test_a_picture_that_cannot_be_written_is_said(tool, tmp_path):
+    done = tool.run("trace", str(step_without(tmp_path / "42.0")), "--svg", "/nonexistent/x.svg")
+    assert (done.returncode, done.stdout) == (FAILED, "") and "cannot be written" in done.stderr
