@@ -34,9 +34,16 @@ cmd_root() {
     root=$(root_of "$release")
     if [[ -n $root ]]; then make_root "$release" "$root"; fi
     if [[ ${#command[@]} -eq 0 ]]; then echo "${root:-/}"; return; fi
-    if [[ -z $root ]]; then exec "${command[@]}"; fi
-    exec unshare --mount "$LIB/root-init.sh" "$root" \
-        env PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "${command[@]}"
+    run_in_root "$root" "${command[@]}"
+}
+
+# run_in_root ROOT COMMAND...: with little of our environment, which may name programs that ROOT lacks
+run_in_root() {
+    local root=$1 proxies; shift
+    mapfile -t proxies < <(env | grep -iE '^(http|https|no)_proxy=')
+    local -a clean=(env -i PATH="$DAEMON_PATH" HOME="$HOME" LANG=C.UTF-8 TERM="${TERM:-dumb}" "${proxies[@]}")
+    if [[ -z $root ]]; then exec "${clean[@]}" "$@"; fi
+    exec unshare --mount "$LIB/root-init.sh" "$root" "${clean[@]}" "$@"
 }
 
 check_release() {
