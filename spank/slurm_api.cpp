@@ -170,7 +170,10 @@ Result<void> join(Components& step, const slurm_step_layout_t& component) {
 template <typename Message>
 class Owned {
  public:
-  explicit Owned(const char* name_of_free) : free_(find_function<void(Message*)>(name_of_free)) {}
+  explicit Owned(const char* name_of_free, const char* newer_name = nullptr)
+      : free_(find_function<void(Message*)>(name_of_free)) {
+    if (free_ == nullptr && newer_name != nullptr) free_ = find_function<void(Message*)>(newer_name);
+  }
   Owned(const Owned&) = delete;
   Owned& operator=(const Owned&) = delete;
   ~Owned() {
@@ -277,7 +280,7 @@ bool step_is_at_its_limit(std::uint32_t job_id, std::uint32_t step_id) {
 
 bool kills_on_bad_exit_by_default() {
   auto* const load = find_function<decltype(::slurm_load_ctl_conf)>("slurm_load_ctl_conf");
-  Owned<slurm_conf_t> configuration("slurm_free_ctl_conf");  // 26.05 has another name: left to the end of srun
+  Owned<slurm_conf_t> configuration("slurm_free_ctl_conf", "slurm_free_conf");  // renamed by 26.05
   return load != nullptr && load(0, configuration.out()) == SLURM_SUCCESS && configuration->kill_on_bad_exit != 0;
 }
 

@@ -247,6 +247,11 @@ int slurm_kill_job_step(slurm_step_id_t* id, uint16_t signal, uint16_t flags) {
   (void)flags;
   return end_step(id->job_id, id->step_id, signal);
 }
+#elif SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
+int slurm_kill_job_step(uint32_t job_id, uint32_t step_id, uint16_t signal, uint16_t flags) {
+  (void)flags;
+  return end_step(job_id, step_id, signal);
+}
 #else
 int slurm_kill_job_step(uint32_t job_id, uint32_t step_id, uint16_t signal) {
   return end_step(job_id, step_id, signal);

@@ -19,6 +19,9 @@ READABLE = pathlib.Path(tempfile.mkdtemp(prefix="aml-dist-suite-", dir="/var/tmp
 READABLE.chmod(0o755)
 atexit.register(shutil.rmtree, READABLE, ignore_errors=True)
 
+# Debian 13's PyTorch is built without libuv, and its init_process_group fails unless told so.
+TORCH_ENVIRONMENT = {"USE_LIBUV": "0"}
+
 
 def readable_copy(path: pathlib.Path) -> pathlib.Path:
     """A copy of a file that every user of the cluster can read and run, on every node."""

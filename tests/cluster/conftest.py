@@ -18,6 +18,8 @@ for variable in ("AMLDIST_PLUGIN", "AMLDIST_TOOL"):
         os.environ[variable] = str(readable_copy(pathlib.Path(os.environ[variable])))
 PLUGIN = os.environ.get("AMLDIST_PLUGIN", "")
 NAME = os.environ.get("AMLDIST_TEST_CLUSTER", "test")
+# A release of Debian for another Slurm than this machine's; PLUGIN and AMLDIST_TOOL must have been built there.
+RELEASE = os.environ.get("AMLDIST_TEST_RELEASE", "")
 
 
 def pytest_collection_modifyitems(config, items):
@@ -33,7 +35,8 @@ def pytest_collection_modifyitems(config, items):
 def cluster():
     assert PLUGIN and pathlib.Path(PLUGIN).is_file(), "AMLDIST_PLUGIN must name the built spank_aml_dist.so"
     cluster = Cluster(NAME, 4)
-    started = cluster.devcluster("start", "--nodes", "4", "--restart", "--plugin", PLUGIN)
+    started = cluster.devcluster("start", "--nodes", "4", "--restart", "--plugin", PLUGIN,
+                                 *(["--release", RELEASE] if RELEASE else []))
     assert started.status == 0, str(started)
     yield cluster
     stopped = cluster.devcluster("stop")

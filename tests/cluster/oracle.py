@@ -50,7 +50,7 @@ def check_master_is_on_host_of_rank_zero(tasks: list[Task], address_of_host: dic
 
 
 def own_names(task: Task) -> set[str]:
-    """Variables that only aml-dist sets."""
-    ours = ("MASTER_", "PET_", "AMLDIST_", "OMPI_", "TF_CONFIG", "JAX_", "AZ", "GROUP_")
+    """Variables that only aml-dist sets. (OMPI_MCA_plm_slurm_args is Slurm's own, from 23.11 on.)"""
+    ours = ("MASTER_", "PET_", "AMLDIST_", "OMPI_COMM_", "TF_CONFIG", "JAX_", "AZ", "GROUP_")
     exact = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "SLURM_AMLDIST_LAUNCH"}
     return {name for name in task.env if name.startswith(ours) or name in exact}

@@ -3,7 +3,7 @@
 import contextlib
 import os
 
-from cluster import PROBE, read_reports
+from cluster import PROBE, TORCH_ENVIRONMENT, read_reports
 from oracle import check_pytorch, own_names
 
 PLUGIN = os.environ.get("AMLDIST_PLUGIN", "")
@@ -44,7 +44,8 @@ def test_training_works_where_own_names_are_loopback(cluster):
     program = ("import os, torch, torch.distributed as d; d.init_process_group('gloo'); t = torch.ones(1);"
                "d.all_reduce(t); print('sum', int(t)); d.destroy_process_group()")
     with loopback_names(cluster, "node1", "node2"):
-        done = cluster.run(f'srun -N2 -n2 --aml-dist=pytorch /usr/bin/python3 -c "{program}"', timeout=60)
+        done = cluster.run(f'srun -N2 -n2 --aml-dist=pytorch /usr/bin/python3 -c "{program}"', timeout=60,
+                           env=TORCH_ENVIRONMENT)
     assert done.status == 0 and done.out.split() == ["sum", "2"] * 2, str(done)
 
 
@@ -132,7 +133,7 @@ def test_the_sites_interface_has_the_masters_address(cluster, workdir):
             assert {task.env["MASTER_ADDR"] for task in tasks} == {f"192.168.77.{first}"}, layout
         hosts = workdir / "hosts"
         hosts.write_text("node3\nnode1\nnode3\n")
-        tasks = cluster.tasks("-N2 -n3 -m arbitrary --aml-dist=pytorch", env={"SLURM_HOSTFILE": str(hosts)})
+        tasks = cluster.tasks("-n3 -m arbitrary --aml-dist=pytorch", env={"SLURM_HOSTFILE": str(hosts)})
         assert {task.env["MASTER_ADDR"] for task in tasks} == {"192.168.77.3"}
         done = cluster.run(f"srun -w node2 -N1 -n1 --aml-dist=pytorch {PROBE} : -w node[1,3] -N2 -n2 {PROBE}")
         assert {task.env["MASTER_ADDR"] for task in read_reports(done.out)} == {"192.168.77.2"}, str(done)

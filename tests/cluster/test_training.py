@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from cluster import ROOT
+from cluster import ROOT, TORCH_ENVIRONMENT
 
 EXAMPLE = ROOT / "contrib/examples/pytorch"
 
@@ -17,7 +17,8 @@ def test_distributed_data_parallel(cluster, workdir, user, shape):
     for name in ("train_ddp.py", "train_ddp.sbatch"):
         shutil.copy(EXAMPLE / name, workdir / name)
     report_path = workdir / "report.json"
-    done, out = cluster.job_output(f"{shape} train_ddp.sbatch --report {report_path}", workdir, user, timeout=180)
+    done, out = cluster.job_output(f"{shape} train_ddp.sbatch --report {report_path}", workdir, user, timeout=180,
+                                   env=TORCH_ENVIRONMENT)
     assert done.status == 0, str(done) + out
     report = json.loads(report_path.read_text())
     processes = report["processes"]

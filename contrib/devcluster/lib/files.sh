@@ -36,11 +36,12 @@ write_nsswitch() {
 }
 
 write_users() {
-    local pair user id
+    local pair user id file
     mkdir -p "$STATE/etc" "$STATE/home"
-    cp /etc/passwd /etc/group "$STATE/etc/"
-    if [[ -f /etc/shadow ]]; then cp -p /etc/shadow "$STATE/etc/"; fi
-    if [[ -f /etc/gshadow ]]; then cp -p /etc/gshadow "$STATE/etc/"; fi
+    cp "${P[root]-}"/etc/{passwd,group} "$STATE/etc/"
+    for file in shadow gshadow; do
+        if [[ -f ${P[root]-}/etc/$file ]]; then cp -p "${P[root]-}/etc/$file" "$STATE/etc/"; fi
+    done
     for pair in $CLUSTER_USERS; do
         user=${pair%:*} id=${pair#*:}
         echo "$user:x:$id:$id:$user:$STATE/home/$user:/bin/bash" >>"$STATE/etc/passwd"

@@ -3,7 +3,9 @@
 # its own name, /tmp, /dev/shm, /proc, /sys and /etc files, then only waits: the kernel kills
 # everything in the machine with it.
 set -eu
-state=$1 name=$2
+# shellcheck source=SCRIPTDIR/enter-root.sh
+. "${BASH_SOURCE[0]%/*}/enter-root.sh"
+state=$1 name=$2 root=$3
 me=$state/machines/$name
 
 # Here /proc is still the outside's, so this is our process id out there.
@@ -11,6 +13,7 @@ read -r outside_pid _ </proc/self/stat
 
 printf '%s\n' "$name" >/proc/sys/kernel/hostname
 mount --make-rprivate / 2>/dev/null || mount --make-rprivate /proc
+[[ -z $root ]] || enter_root "$root"
 
 mount -t proc proc /proc
 mount -t tmpfs -o mode=1777 tmp /tmp

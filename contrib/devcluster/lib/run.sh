@@ -82,7 +82,7 @@ choose_environment() {
 inner_folder() {
     local -a look=("${into[@]}")
     if [[ ${#as[@]} -gt 0 ]]; then look+=(setpriv "${as[@]}"); fi
-    if { single_host || [[ /proc/$pid/root$PWD -ef $PWD ]]; } &&
+    if { single_host || [[ $PWD == / || /proc/$pid/root$PWD -ef $PWD ]]; } &&
         { [[ ${#as[@]} -eq 0 ]] || "${look[@]}" test -x "$PWD"; }; then echo "$PWD"; return
     fi
     say "$PWD cannot be used on '$machine' by $user: starting in ${home:-/}"

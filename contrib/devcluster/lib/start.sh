@@ -15,6 +15,8 @@ devcluster start [options]
   --cpus N              CPUs that each node claims to have (8)
   --memory MB           memory that each node claims to have (8192)
   --gres gpu:N          make-believe GPUs per node
+  --release NAME        Slurm of another Debian: bookworm, trixie or forky (that of this machine);
+                        'devcluster root --help' has more
   --subnet A.B.C.D/P    addresses (derived from the name)
   --ports BASE          slurmctld's port; slurmd's is the next (6817)
   --plugin FILE         SPANK plugin, with --plugin-args 'ARGS', --plugin-mode required|optional
@@ -28,7 +30,7 @@ HELP
 }
 
 readonly START_OPTIONS='name= nodes= node-list= cpus= memory= subnet= ports= plugin= plugin-args=
- plugin-mode= plugstack= conf=* gres= single-host restart'
+ plugin-mode= plugstack= conf=* gres= release= single-host restart'
 
 cmd_start() {
     parse_options "${START_OPTIONS//$'\n'/}" "$@"
@@ -36,8 +38,8 @@ cmd_start() {
     [[ ${#REST[@]} -eq 0 ]] || usage_error "start: unexpected '${REST[0]}'"
     use_cluster "${OPT[name]-}"
     refuse_inside
-    check_prerequisites
     check_start_options
+    prepare_release
     lock_cluster
     trap '[[ -d $STATE ]] || remove_lock' EXIT
     if [[ -f $STATE/params && -z ${OPT[restart]-} ]]; then start_again; return; fi
@@ -53,9 +55,20 @@ check_start_options() {
     [[ ${OPT[plugin-mode]-required} =~ ^(required|optional)$ ]] || usage_error '--plugin-mode is required or optional'
     [[ ${OPT[gres]-gpu:1} =~ ^[a-z]+:[1-9][0-9]?$ ]] || usage_error '--gres is gpu:N'
     [[ -z ${OPT[plugin]-} ]] || OPT[plugin]=$(plugin_path "${OPT[plugin]}") || exit 1
+    if [[ -n ${OPT[release]-} ]]; then check_release "${OPT[release]}"; fi
     check_plugstack_option
     for node in $(asked_names); do check_node_name "$node"; done
     check_conf_option
+}
+
+# Sets OPT[root] to the folder of the other release, empty for this machine itself.
+prepare_release() {
+    OPT[root]=''
+    if [[ -n ${OPT[release]-} ]]; then OPT[root]=$(root_of "${OPT[release]}"); fi
+    check_prerequisites "${OPT[root]}"
+    if [[ -z ${OPT[root]} ]]; then return; fi
+    if [[ -n ${OPT[single-host]-} ]] || ! namespaces_allowed; then fail '--release needs namespaces'; fi
+    make_root "${OPT[release]}" "${OPT[root]}"
 }
 
 is_count() {
@@ -91,7 +104,7 @@ choose_params() {
     [[ -z $(sort <<<"$names" | uniq -d) ]] || usage_error "--node-list names a node twice"
     P=([names]=${names//$'\n'/ } [cpus]=${OPT[cpus]:-8} [memory]=${OPT[memory]:-8192}
        [plugin]=${OPT[plugin]-} [plugin_args]=${OPT[plugin-args]-} [plugin_mode]=${OPT[plugin-mode]:-required}
-       [plugstack]=${OPT[plugstack]-} [conf]=${OPT[conf]-} [gres]=${OPT[gres]-} [mode]=namespaces [subnet]='')
+       [plugstack]=${OPT[plugstack]-} [conf]=${OPT[conf]-} [gres]=${OPT[gres]-} [release]=${OPT[release]-} [root]=${OPT[root]} [mode]=namespaces [subnet]='')
     choose_mode
     if single_host; then choose_ports; else P[ports]=${OPT[ports]:-6817}; choose_subnet; fi
 }
@@ -215,7 +228,7 @@ start_again() {
 # Only what was asked for on this command line can differ.
 refuse_difference() {
     local key differ=''
-    for key in cpus memory subnet ports plugin plugin-args plugin-mode plugstack conf gres; do
+    for key in cpus memory subnet ports plugin plugin-args plugin-mode plugstack conf gres release; do
         if [[ -n ${OPT[$key]+x} && ${OPT[$key]} != "${P[${key//-/_}]}" ]]; then differ+=" --$key"; fi
     done
     if [[ -n ${OPT[nodes]-}${OPT[node-list]-} && $(asked_names | tr '\n' ' ') != "${P[names]} " ]]; then
