@@ -16,6 +16,7 @@ endfunction()
 option(AMLDIST_PLUGIN "Build the SPANK plugin (needs Slurm's headers)" ON)
 option(AMLDIST_TOOLS "Build the command line tools (need CLI11 and nlohmann-json)" ON)
 option(AMLDIST_TESTS "Build the tests (need GoogleTest)" ON)
+option(AMLDIST_FUZZ "Build the fuzz targets too (need clang; preset fuzz)" OFF)
 
 set(AMLDIST_WITH_PLUGIN OFF)
 set(AMLDIST_WITH_TOOLS OFF)

@@ -19,6 +19,11 @@ Error bad(std::string_view what, std::string_view piece) {
   return {Errc::invalid_argument, concat({"host list: ", what, " in ", quote(piece)})};
 }
 
+Error too_long(std::string_view entry) {
+  return {Errc::limit, concat({"host list: a name of more than ", std::to_string(Hostlist::longest_name),
+                               " characters in ", quote(entry)})};
+}
+
 bool is_name_character(char c) {
   // What Slurm and DNS allow; anything else would break some reader of the result (JSON, shells, lists).
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
@@ -54,7 +59,7 @@ void increment(std::string& text, std::size_t start) {
 }  // namespace
 
 Result<Hostlist::Part> Hostlist::parse_bracket(std::string_view literal, std::string_view inside) {
-  Part part{std::string(literal), {}, 0};
+  Part part{std::string(literal), {}, 0, 0};
   for (const std::string_view piece : text::split(inside, ',')) {
     const auto dash = piece.find('-');
     const std::string_view low_text = piece.substr(0, dash);
@@ -70,6 +75,7 @@ Result<Hostlist::Part> Hostlist::parse_bracket(std::string_view literal, std::st
     part.count += count;
     if (part.count > most_hosts)
       return Error{Errc::limit, concat({"host list: more than 2^20 hosts in ", quote(inside)})};
+    part.digits = std::max({part.digits, low_text.size(), high_text.size()});
     part.ranges.push_back({*low, count, first, static_cast<std::uint8_t>(low_text.size())});
   }
   return part;
@@ -77,13 +83,16 @@ Result<Hostlist::Part> Hostlist::parse_bracket(std::string_view literal, std::st
 
 Result<Hostlist::Entry> Hostlist::parse_entry(std::string_view entry) {
   Entry out{{}, 0, 1};
+  std::size_t longest = 0;
   std::string_view rest = entry;
   while (!rest.empty()) {
     const auto open = rest.find('[');
     const std::string_view literal = rest.substr(0, open);
+    longest += literal.size();
+    if (longest > longest_name) return too_long(entry);
     if (!std::ranges::all_of(literal, is_name_character)) return bad("character that no node name has", entry);
     if (open == std::string_view::npos) {
-      out.parts.push_back({std::string(literal), {}, 1});
+      out.parts.push_back({std::string(literal), {}, 1, 0});
       break;
     }
     const auto close = rest.find(']', open);
@@ -93,6 +102,8 @@ Result<Hostlist::Entry> Hostlist::parse_entry(std::string_view entry) {
     if (out.count > most_hosts / part->count) {
       return Error{Errc::limit, concat({"host list: more than 2^20 hosts in ", quote(entry)})};
     }
+    longest += part->digits;
+    if (longest > longest_name) return too_long(entry);
     out.count *= part->count;
     out.parts.push_back(std::move(*part));
     rest.remove_prefix(close + 1);

@@ -28,6 +28,9 @@ class Hostlist {
   static constexpr std::uint64_t most_hosts = 1ULL << 20;
   /// Longest text that is read, in bytes: the kernel's limit for one environment string.
   static constexpr std::size_t longest_text = 128 * 1024;
+  /// Longest name that an entry may make, in bytes, as DNS has it. Without this, a text within the limit above could
+  /// stand for 2^20 names of 100 kB, or for brackets 40,000 deep.
+  static constexpr std::size_t longest_name = 253;
 
   /// Errors: limit, or invalid_argument with the offending entry and its column.
   [[nodiscard]] static Result<Hostlist> parse(std::string_view text);
@@ -57,6 +60,7 @@ class Hostlist {
     std::string literal;        ///< in front of the bracket
     std::vector<Range> ranges;  ///< empty in the last part, which has only a literal
     std::uint64_t count;        ///< numbers in the bracket; 1 without
+    std::size_t digits;         ///< of the longest number in it
   };
   struct Entry {
     std::vector<Part> parts;

@@ -22,19 +22,12 @@ struct Process {
   pid_t parent;
 };
 
-/// From /proc/ID/stat: "ID (COMMAND) STATE PARENT ...". The command may hold anything, parentheses too.
 std::optional<pid_t> parent_of(std::string_view id) {
   const FileDescriptor file(::open(text::concat({"/proc/", id, "/stat"}).c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, 512> content;
   const ssize_t got = file ? ::read(file.get(), content.data(), content.size()) : 0;
   if (got <= 0) return std::nullopt;
-  std::string_view stat(content.data(), static_cast<std::size_t>(got));
-  stat.remove_prefix(std::min(stat.rfind(')') + 1, stat.size()));
-  const auto fields = text::split(stat, ' ');
-  constexpr std::size_t parent_field = 2;  // behind an empty one and the state
-  if (fields.size() <= parent_field) return std::nullopt;
-  const auto parent = text::to_number(fields[parent_field], std::numeric_limits<pid_t>::max());
-  return parent ? std::optional(static_cast<pid_t>(*parent)) : std::nullopt;
+  return parent_in_stat({content.data(), static_cast<std::size_t>(got)});
 }
 
 std::vector<Process> all_processes() {
@@ -49,6 +42,15 @@ std::vector<Process> all_processes() {
 }
 
 }  // namespace
+
+std::optional<pid_t> parent_in_stat(std::string_view stat) {
+  stat.remove_prefix(std::min(stat.rfind(')') + 1, stat.size()));
+  const auto fields = text::split(stat, ' ');
+  constexpr std::size_t parent_field = 2;  // behind an empty one and the state
+  if (fields.size() <= parent_field) return std::nullopt;
+  const auto parent = text::to_number(fields[parent_field], std::numeric_limits<pid_t>::max());
+  return parent ? std::optional(static_cast<pid_t>(*parent)) : std::nullopt;
+}
 
 std::vector<pid_t> descendants() {
   const std::vector<Process> processes = all_processes();

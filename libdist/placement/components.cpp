@@ -17,7 +17,7 @@ Result<Hostlist> distinct_hosts(std::span<const Component> components) {
     const auto hosts = Hostlist::parse(component.hosts);
     if (!hosts) return hosts;
     mentions += hosts->size();
-    if (mentions > Hostlist::most_hosts) return Error{Errc::limit, "the components have too many nodes"};
+    if (mentions > most_component_hosts) return Error{Errc::limit, "the components have too many nodes"};
     for (std::string& name : hosts->expand()) {
       if (seen.insert(name).second) distinct.push_back(std::move(name));
     }

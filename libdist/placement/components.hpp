@@ -29,8 +29,12 @@ struct Component {
   friend bool operator==(const Component&, const Component&) = default;
 };
 
+/// Most hosts that components may mention in all: as many nodes as Slurm itself can have. Their names are written out,
+/// by root, from a text of the user's.
+inline constexpr std::size_t most_component_hosts = 65536;
+
 /// The hosts of all components, each once, in the order of first mention, as Components numbers them. Errors: as of
-/// Hostlist::parse(); limit for more mentions than Hostlist::most_hosts.
+/// Hostlist::parse(); limit for more mentions than most_component_hosts.
 [[nodiscard]] Result<Hostlist> distinct_hosts(std::span<const Component> components);
 
 /// Gathers components in the order of their ranks.

@@ -173,6 +173,9 @@ Result<TaskMap> TaskMap::parse(std::string_view vector, std::uint32_t size, std:
                                              text::count(size, "task"), " on ", text::count(nodes, "node")})};
       }
       map.append(triple.first_node, triple.nodes, triple.tasks);
+      if (map.blocks_.size() > most_blocks) {
+        return Error{Errc::limit, concat({"process mapping: ", quote(vector), " stands for more than 2^20 blocks"})};
+      }
       if (map.size_ == size) break;
     }
   }

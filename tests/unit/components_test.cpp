@@ -119,5 +119,14 @@ TEST(DistinctHosts, AreInTheOrderOfFirstMention) {
   EXPECT_FALSE(distinct_hosts(std::vector<Component>(5000, {1, 1, "n[1-1048576]"}))) << "in no time";
 }
 
+TEST(Components, TogetherHaveNoMoreHostsThanSlurm) {
+  const std::vector<Component> most = {{1, 1, "n[0-65535]"}};
+  EXPECT_TRUE(distinct_hosts(most));
+  const std::vector<Component> more = {{1, 1, "n[0-65535]"}, {2, 1, "n0"}};
+  const auto refused = distinct_hosts(more);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::limit);
+}
+
 }  // namespace
 }  // namespace amldist

@@ -88,5 +88,21 @@ TEST(Hostlist, LimitsTheSumOverEntries) {
   EXPECT_FALSE(Hostlist::parse("a[0-1048575],b"));
 }
 
+TEST(Hostlist, RefusesNamesThatNoHostHas) {
+  const std::string longest(Hostlist::longest_name - 1, 'a');
+  EXPECT_TRUE(Hostlist::parse(longest + "[0-9]"));
+  const std::string deep = [] {
+    std::string brackets;
+    for (int i = 0; i < 40'000; ++i) brackets += "[0]";
+    return brackets;
+  }();
+  for (const std::string& text : {longest + "[0-10]", longest + "aa", longest + "[0]a", deep}) {
+    const auto list = Hostlist::parse(text);
+    ASSERT_FALSE(list) << text.size();
+    EXPECT_EQ(list.error().code, Errc::limit);
+    testing::expect_sentence(list.error().message);
+  }
+}
+
 }  // namespace
 }  // namespace amldist

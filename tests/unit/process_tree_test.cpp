@@ -38,5 +38,12 @@ TEST(ProcessTree, FindsChildrenAndTheirChildrenWhateverTheyAreCalled) {
   ::close(ready[1]);
 }
 
+TEST(ProcessTree, AProgramsNameCannotForgeItsParent) {
+  EXPECT_EQ(parent_in_stat("12 (sh) S 1 12 12 0 -1\n"), 1);
+  EXPECT_EQ(parent_in_stat("12 (a) S 7 () S 815 12 12\n"), 815);
+  EXPECT_EQ(parent_in_stat("12 (sh) S"), std::nullopt);
+  EXPECT_EQ(parent_in_stat(""), std::nullopt);
+}
+
 }  // namespace
 }  // namespace amldist

@@ -180,5 +180,13 @@ TEST(Distribution, IsReadAsSrunTakesIt) {
   }
 }
 
+TEST(TaskMap, AShortTextCannotStandForMillionsOfBlocks) {
+  const auto map = TaskMap::parse("(vector,(0,1,1),(1,1,1),(0,1,2),(1,1,2))", most_tasks, 2);
+  ASSERT_FALSE(map);
+  EXPECT_EQ(map.error().code, Errc::limit);
+  testing::expect_sentence(map.error().message);
+  EXPECT_TRUE(TaskMap::parse("(vector,(0,2,1))", 1U << 20, 2)) << "the longest honest one: half a million tasks a node";
+}
+
 }  // namespace
 }  // namespace amldist

@@ -1,0 +1,90 @@
+// --aml-dist=..., as srun parses it and, as root, slurmstepd.
+#include "core/spec.hpp"
+
+#include "core/text.hpp"
+#include "fuzz.hpp"
+
+namespace amldist::fuzz {
+namespace {
+
+using text::concat;
+
+std::string written(const ProcessesPerNode& processes) {
+  using Source = ProcessesPerNode::Source;
+  switch (processes.source) {
+    case Source::node_default:
+      return "";
+    case Source::number:
+      return std::to_string(processes.number);
+    case Source::automatic:
+      return "auto";
+    case Source::gpu:
+      return "gpu";
+    case Source::cpu:
+      return "cpu";
+  }
+  return "";
+}
+
+std::string written(const MasterAddress& address) {
+  using Form = MasterAddress::Form;
+  if (address.form == Form::site_default) return "";
+  if (address.form == Form::host) return address.host;
+  return address.form == Form::ip ? "ip" : "name";
+}
+
+template <typename Number>
+std::string written(const std::optional<Number>& number) {
+  return number ? std::to_string(*number) : "";
+}
+
+std::string written(RdmaPolicy policy) {
+  constexpr std::string_view names[] = {"require", "prefer", "off"};
+  return std::string(names[static_cast<std::size_t>(policy)]);
+}
+
+/// An option that means the same.
+std::string written(const Spec& spec) {
+  std::string out(to_string(spec.kind));
+  const auto add = [&out](std::string_view key, const std::string& value) {
+    if (!value.empty()) out += concat({",", key, "=", value});
+  };
+  add("launch", spec.launch == Launch::per_node ? "per-node" : "");
+  add("slurm_env", spec.slurm_env == SlurmEnv::keep ? "keep" : "");
+  add("nproc_per_node", written(spec.nproc_per_node));
+  add("backend", spec.backend);
+  add("master_addr", written(spec.master_addr));
+  add("master_port", written(spec.master_port));
+  add("rdma", spec.rdma ? written(*spec.rdma) : "");
+  add("node_count", written(spec.counts.nodes));
+  add("process_count", written(spec.counts.processes));
+  add("process_count_per_node", written(spec.counts.processes_per_node));
+  add("worker_count", written(spec.counts.workers));
+  add("parameter_server_count", written(spec.counts.parameter_servers));
+  add("chief_count", written(spec.counts.chiefs));
+  add("evaluator_count", written(spec.counts.evaluators));
+  if (spec.verbose) out += ",verbose";
+  return out;
+}
+
+}  // namespace
+
+const std::string_view separator = ",";
+
+void try_input(std::string_view input) {
+  constexpr std::size_t most_bytes = 512UL << 10;
+  const auto spec = within(most_bytes, [input] { return parse_spec(input); });
+  if (!spec) {
+    require_sentence(spec.error().message);
+    return;
+  }
+  require(input.size() <= longest_option, "a longer option is refused");
+  require(!is_help(input), "help is no kind");
+  require(spec->kind != Kind::none || *spec == Spec{}, "none has no keys");
+  require(spec->master_addr.form != MasterAddress::Form::host || is_host(spec->master_addr.host), "a host is one");
+  require(!spec->master_port || *spec->master_port > 0, "port 0 is none");
+  const auto again = parse_spec(written(*spec));
+  require(again && *again == *spec, "an option that is written out means the same");
+}
+
+}  // namespace amldist::fuzz
