@@ -1,0 +1,61 @@
+// The command line of `aml-dist bench`.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "aml_dist/bench.hpp"
+#include "aml_dist/command.hpp"
+
+namespace amldist::tools {
+namespace {
+
+constexpr const char* bench_examples =
+    "Examples:\n"
+    "  srun -N2 -n8 aml-dist bench --op allreduce --min 4 --max 256M\n"
+    "  aml-dist bench --ranks 2 --peer openmpi --svg bandwidth.svg      (starts its own ranks on this node)\n"
+    "  aml-dist bench --ranks 4 --op alltoall --type float64 --json\n"
+    "  aml-dist bench --ranks 2 --peer mpich=/opt/mpich/bin/mpicc\n\n"
+    "Sizes and bandwidths are those of nccl-tests: the whole array, and busbw with its factors. Every result is "
+    "checked.\n"
+    "Exit status: 0 measured, 1 a library failed or a result is wrong, 2 asked wrongly.";
+
+void add_bench_choices(CLI::App& command, BenchOptions& options) {
+  command
+      .add_option("--op", options.op,
+                  "allreduce, reduce, broadcast, allgather, reduce_scatter, alltoall, gather, scatter, "
+                  "sendrecv or barrier")
+      ->capture_default_str();
+  command.add_option("--min", options.min, "Smallest array: 4, 64K, 16M, 1G")->capture_default_str();
+  command.add_option("--max", options.max, "Largest array")->capture_default_str();
+  command.add_option("--factor", options.factor, "From one size to the next")
+      ->check(CLI::Range(2U, 1024U))
+      ->capture_default_str();
+  command.add_option("--type", options.type, "Element type: float32, float16, bfloat16, float64, int32, ...")
+      ->capture_default_str();
+  command.add_option("--redop", options.redop, "sum, prod, max, min or avg")->capture_default_str();
+  command.add_option("--rounds", options.rounds, "Samples of each size; the median counts")
+      ->check(CLI::Range(1U, 1000U))
+      ->capture_default_str();
+  command.add_flag("--in-place", options.in_place, "Input and output are one buffer");
+  command.add_flag("--off-cache", options.off_cache, "Every call takes a buffer that no cache holds");
+  command.add_flag("--rewrite", options.rewrite, "Inputs are written anew before every call, outside the time");
+  command.add_flag("--library-memory", options.library_memory, "Buffers from amldist_alloc()");
+}
+
+}  // namespace
+
+Command add_bench(CLI::App& app) {
+  const auto shared = std::make_shared<BenchOptions>();
+  BenchOptions& options = *shared;
+  CLI::App* const command = app.add_subcommand("bench", "Measure collectives, checked, beside other libraries");
+  command->footer(bench_examples);
+  add_bench_choices(*command, options);
+  command->add_option("--ranks", options.ranks, "Start so many ranks on this node")->check(CLI::Range(1, 1024));
+  command->add_option("--peer", options.peers, "Another library in the same run, interleaved: openmpi, or NAME=MPICC")
+      ->type_name("NAME[=MPICC]");
+  command->add_option("--svg", options.svg, "Draw the bandwidths into this file too")->type_name("FILE");
+  command->add_flag("--json", options.json, "An array with an object for each size and library");
+  command->add_option("--worker", options.worker)->group("");  // how this program starts its own ranks
+  return {command, [shared] { return bench(*shared); }};
+}
+
+}  // namespace amldist::tools

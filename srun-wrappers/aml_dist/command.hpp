@@ -1,0 +1,30 @@
+// The subcommands of aml-dist. To add one: write its command line into a file of its own, declare it here, and name it
+// in main.cpp.
+#pragma once
+
+#include <functional>
+
+namespace CLI {
+class App;
+}
+
+namespace amldist::tools {
+
+struct ExplainOptions;
+
+/// A subcommand: `app` has been parsed when the user asks for it; `run` does the work and returns the exit status.
+struct Command {
+  const CLI::App* app;
+  std::function<int()> run;
+};
+
+[[nodiscard]] Command add_bench(CLI::App& app);
+[[nodiscard]] Command add_check(CLI::App& app);
+[[nodiscard]] Command add_doctor(CLI::App& app);
+[[nodiscard]] Command add_explain(CLI::App& app);
+[[nodiscard]] Command add_trace(CLI::App& app);
+
+/// The options that describe a step that does not run, common to explain and doctor.
+void add_layout(CLI::App& command, ExplainOptions& options);
+
+}  // namespace amldist::tools
