@@ -42,27 +42,6 @@ EnvironmentReader imagined_environment(const ExplainOptions& options, std::uint3
   };
 }
 
-Result<Explanation> explain_layout(const ExplainOptions& options) {
-  auto spec = parse_spec(options.option.empty() ? "pytorch" : options.option);
-  if (!spec) return spec.error();
-  auto placement = make_placement(options.layout);
-  if (!placement) return placement.error();
-  if (auto counts = check_counts(*spec, placement->map); !counts) return counts.error();
-  auto ports = PortRanges::parse(options.port_range);
-  if (!ports) return ports.error();
-  // Offline nothing can be resolved, so the master's name stands where srun would write its address.
-  const RendezvousFacts facts{placement->master_host(), std::move(*ports),
-                              JobName{options.cluster, options.job, options.restart}, options.step};
-  std::vector<std::string> notes;
-  const EnvironmentReader nothing = [](std::string_view) { return std::nullopt; };
-  auto rendezvous = settle(*spec, facts, nothing, notes);
-  if (!rendezvous) return rendezvous.error();
-  const EnvironmentReader inherited = imagined_environment(options, placement->map.size());
-  return Explanation{StepPlan{std::move(*spec), std::move(*placement), std::move(*rendezvous),
-                              concat({std::to_string(options.job), ".", std::to_string(options.step)})},
-                     [inherited](std::uint32_t) { return inherited; }};
-}
-
 /// Tasks to print. A table needs no environment: the first and the last task, which have the longest values, show
 /// whether one would be refused, and the rest is left out, as megabytes of host lists would come to gigabytes.
 Result<std::vector<ExplainedTask>> chosen_tasks(const Explanation& step, const ExplainOptions& options) {
@@ -128,12 +107,28 @@ int print_own(const RunningStep& running, const ExplainOptions& options) {
   return exit_fine;
 }
 
-bool describes_a_layout(const LayoutOptions& layout) {
-  return !(layout.nodelist.empty() && layout.tasks_per_node.empty() && layout.distribution.empty() &&
-           layout.mapping.empty() && layout.hostfile.empty());
-}
-
 }  // namespace
+
+Result<Explanation> explain_layout(const ExplainOptions& options) {
+  auto spec = parse_spec(options.option.empty() ? "pytorch" : options.option);
+  if (!spec) return spec.error();
+  auto placement = make_placement(options.layout);
+  if (!placement) return placement.error();
+  if (auto counts = check_counts(*spec, placement->map); !counts) return counts.error();
+  auto ports = PortRanges::parse(options.port_range);
+  if (!ports) return ports.error();
+  // Offline nothing can be resolved, so the master's name stands where srun would write its address.
+  const RendezvousFacts facts{placement->master_host(), std::move(*ports),
+                              JobName{options.cluster, options.job, options.restart}, options.step};
+  std::vector<std::string> notes;
+  const EnvironmentReader nothing = [](std::string_view) { return std::nullopt; };
+  auto rendezvous = settle(*spec, facts, nothing, notes);
+  if (!rendezvous) return rendezvous.error();
+  const EnvironmentReader inherited = imagined_environment(options, placement->map.size());
+  return Explanation{StepPlan{std::move(*spec), std::move(*placement), std::move(*rendezvous),
+                              concat({std::to_string(options.job), ".", std::to_string(options.step)})},
+                     [inherited](std::uint32_t) { return inherited; }};
+}
 
 int explain(const ExplainOptions& options) {
   if (is_help(options.option)) {

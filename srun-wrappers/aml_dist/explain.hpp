@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "aml_dist/explanation.hpp"
 #include "aml_dist/layout.hpp"
 
 namespace amldist::tools {
@@ -22,6 +23,9 @@ struct ExplainOptions {
   bool json = false;
   std::string svg;  ///< --svg FILE: the layout as a picture, beside what is printed
 };
+
+/// The step that the options describe. Errors: as of the grammars, make_placement() and check_counts().
+[[nodiscard]] Result<Explanation> explain_layout(const ExplainOptions& options);
 
 /// Prints to standard output; returns an ExitStatus. Errors go to standard error, one line.
 int explain(const ExplainOptions& options);

@@ -200,6 +200,11 @@ Result<std::vector<LayoutOptions>> components_of(const LayoutOptions& options) {
 
 }  // namespace
 
+bool describes_a_layout(const LayoutOptions& layout) {
+  return !(layout.nodelist.empty() && layout.tasks_per_node.empty() && layout.distribution.empty() &&
+           layout.mapping.empty() && layout.hostfile.empty());
+}
+
 Result<Placement> make_placement(const LayoutOptions& options) {
   const auto components = components_of(options);
   if (!components) return components.error();

@@ -18,6 +18,9 @@ struct LayoutOptions {
   std::string hostfile;        ///< --hostfile FILE, one host per rank, as srun's SLURM_HOSTFILE
 };
 
+/// Whether any of the options is given.
+[[nodiscard]] bool describes_a_layout(const LayoutOptions& layout);
+
 /// The placement that the options describe, components joined as Slurm joins them. Errors: invalid_argument or mismatch
 /// with the option's name; not_found for the file.
 [[nodiscard]] Result<Placement> make_placement(const LayoutOptions& options);

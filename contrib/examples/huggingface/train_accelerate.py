@@ -19,6 +19,11 @@ def main() -> int:
     torch.set_num_threads(1)
     # On CPUs accelerate sees the other processes only with cpu=True; otherwise each would train alone.
     accelerator = accelerate.Accelerator(cpu=not torch.cuda.is_available())
+
+    def say(text: str) -> None:  # accelerator.print would say it once on each node
+        if accelerator.is_main_process:
+            print(text, flush=True)
+
     generator = torch.Generator().manual_seed(7)
     points = torch.randn(1024, 3, generator=generator)
     heights = points @ torch.tensor([[2.0], [-3.0], [0.5]])
@@ -38,15 +43,15 @@ def main() -> int:
             optimizer.step()
             losses.append(loss.detach())
         history.append(accelerator.gather(torch.stack(losses).mean()).mean().item())
-        accelerator.print(f"epoch {epoch}/{EPOCHS}   loss {history[-1]:.6f}", flush=True)
+        say(f"epoch {epoch}/{EPOCHS}   loss {history[-1]:.6f}")
 
     own = sum(each.detach().double().sum() for each in model.parameters())
     weights = accelerator.gather(own.reshape(1)).tolist()
     good = len(weights) == accelerator.num_processes and len(set(weights)) == 1 and history[-1] < history[0] / 10
-    accelerator.print("result: " + json.dumps({
+    say("result: " + json.dumps({
         "framework": "accelerate", "version": accelerate.__version__, "world_size": accelerator.num_processes,
         "environment": accelerator.distributed_type.value, "loss": [history[0], history[-1]], "weights": weights,
-        "good": good}), flush=True)
+        "good": good}))
     accelerator.wait_for_everyone()
     accelerator.end_training()
     return 0 if good else 1

@@ -53,7 +53,7 @@ class Progress(TrainerCallback):
 def main() -> int:
     parser = HfArgumentParser(TrainingArguments)
     parser.set_defaults(
-        output_dir=tempfile.gettempdir(), max_steps=40, per_device_train_batch_size=16, learning_rate=2e-3,
+        output_dir=tempfile.gettempdir(), max_steps=40, per_device_train_batch_size=16, learning_rate=1e-2,
         logging_steps=10, logging_strategy="steps", save_strategy="no", report_to="none", disable_tqdm=True,
         use_cpu=not torch.cuda.is_available())  # on CPUs each process would train alone without it
     arguments, = parser.parse_args_into_dataclasses()

@@ -1,0 +1,105 @@
+#include "aml_dist/doctor.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "aml_dist/doctor/imagined_task.hpp"
+#include "aml_dist/doctor/machine.hpp"
+#include "aml_dist/doctor/report.hpp"
+#include "aml_dist/doctor/saved_environment.hpp"
+#include "aml_dist/exit_status.hpp"
+#include "core/text.hpp"
+
+namespace amldist::tools {
+namespace {
+
+using doctor::Surroundings;
+using text::concat;
+
+int fail(const Error& error) {
+  std::fprintf(stderr, "aml-dist: %s\n", error.message.c_str());
+  return exit_usage;
+}
+
+std::optional<std::string> own_variable(std::string_view name) {
+  const char* const value = std::getenv(std::string(name).c_str());
+  return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+}
+
+/// --env NAME=VALUE and --env NAME.
+Result<std::vector<EnvironmentPatch::Change>> changes_of(const std::vector<std::string>& variables) {
+  std::vector<EnvironmentPatch::Change> changes;
+  for (const std::string& text : variables) {
+    const std::size_t equals = text.find('=');
+    if (text.empty() || equals == 0) {
+      return Error{Errc::invalid_argument, concat({"--env ", text::quote(text), ": give NAME=VALUE, or NAME to remove it"})};
+    }
+    if (equals == std::string::npos) changes.push_back({text, std::nullopt});
+    else changes.push_back({text.substr(0, equals), text.substr(equals + 1)});
+  }
+  return changes;
+}
+
+Result<Surroundings> imagine(const DoctorOptions& options) {
+  auto step = explain_layout(options.step);
+  if (!step) return step.error();
+  auto environment = doctor::imagined_task(*step, options.step.task.value_or(0), options.mpi, options.step.job);
+  if (!environment) return environment.error();
+  return Surroundings(std::move(*environment), doctor::look_at_python(own_variable));
+}
+
+/// The task that runs this, unless it is nobody's task.
+Result<Surroundings> look_around() {
+  if (!own_variable("SLURM_PROCID") && !own_variable("RANK") && !own_variable("TF_CONFIG")) {
+    return Error{Errc::invalid_argument,
+                 "this is no task of a step: run it with srun, or give --nodelist and --tasks-per-node, or --env-file"};
+  }
+  return Surroundings(own_variable, doctor::look_at_machine(own_variable));
+}
+
+Result<Surroundings> surroundings_of(const DoctorOptions& options) {
+  const bool imagined = describes_a_layout(options.step.layout);
+  if (imagined && !options.env_file.empty()) {
+    return Error{Errc::invalid_argument, "--env-file and a layout exclude each other"};
+  }
+  if (imagined) return imagine(options);
+  if (!options.step.option.empty() || options.step.task || !options.mpi.empty()) {
+    return Error{Errc::invalid_argument,
+                 "--aml-dist, --task and --mpi are about an imagined step: give --nodelist and --tasks-per-node too"};
+  }
+  if (options.env_file.empty()) return look_around();
+  auto environment = doctor::read_saved_environment(options.env_file);
+  if (!environment) return environment.error();
+  doctor::Machine machine = doctor::look_at_python(*environment);
+  return Surroundings(std::move(*environment), std::move(machine));
+}
+
+/// srun would not even start such a step.
+doctor::Finding refusal(const Error& error) {
+  return {.framework = "aml-dist", .launcher = "srun", .verdict = doctor::Verdict::fails, .reason = error.message};
+}
+
+int print(const std::vector<doctor::Finding>& findings, bool json) {
+  const std::string text = json ? doctor::to_json(findings) : doctor::to_text(findings);
+  std::fputs(text.c_str(), stdout);
+  const bool sick = std::ranges::any_of(findings, [](const auto& finding) { return doctor::is_bad(finding.verdict); });
+  return sick ? exit_failed : exit_fine;
+}
+
+}  // namespace
+
+int run_doctor(const DoctorOptions& options) {
+  const auto changes = changes_of(options.variables);
+  if (!changes) return fail(changes.error());
+  const auto found = surroundings_of(options);
+  if (!found) {
+    if (found.error().code != Errc::mismatch) return fail(found.error());
+    return print(std::vector{refusal(found.error())}, options.step.json);
+  }
+  const auto findings = doctor::examine(found->changed(*changes), options.selection);
+  if (!findings) return fail(findings.error());
+  return print(*findings, options.step.json);
+}
+
+}  // namespace amldist::tools

@@ -1,0 +1,48 @@
+// GPUs that a task sees against LOCAL_RANK, and memory that a process may pin for RDMA.
+#include <limits>
+
+#include "aml_dist/doctor/rules.hpp"
+#include "core/text.hpp"
+#include "frameworks/advice.hpp"
+
+namespace amldist::doctor {
+namespace {
+using text::concat;
+}
+
+Finding examine_gpus(const Surroundings& here) {
+  const std::uint32_t gpus = here.gpus();
+  const auto tasks = static_cast<std::uint32_t>(here.tasks_here());
+  Finding finding{.environment = gpus == 0 ? "no GPU" : text::count(gpus, "GPU")};
+  if (gpus == 0 || here.start() == Start::per_node) return finding;
+  Spec spec;
+  spec.kind = here.kind().value_or(Kind::pytorch);
+  Identity identity;
+  identity.local_size = tasks;
+  const auto advice = gpu_advice(spec, identity, [&](std::string_view name) -> std::optional<std::string> {
+    if (name != "CUDA_VISIBLE_DEVICES") return std::nullopt;
+    std::string list;
+    for (std::uint32_t i = 0; i < gpus; ++i) list += concat({i == 0 ? "" : ",", std::to_string(i)});
+    return list;
+  });
+  if (!advice) return finding;
+  // One GPU may be each task's own, bound to it; a few for more tasks are shared, which NCCL refuses.
+  const bool shared = gpus > 1 && gpus < tasks;
+  const std::size_t remedy = advice->find(": ");
+  return with(finding, {shared ? Verdict::fails : Verdict::warns, advice->substr(0, remedy), advice->substr(remedy + 2)});
+}
+
+Finding examine_locked_memory(const Surroundings& here) {
+  const auto limit = here.machine().locked_memory;
+  if (!limit || here.machine().has_rdma != true) {
+    return with({}, {Verdict::skip, here.machine().has_rdma ? "no RDMA device here" : "the limits are a running task's", {}});
+  }
+  if (*limit == std::numeric_limits<std::uint64_t>::max()) return {.environment = "unlimited"};
+  Finding finding{.environment = concat({std::to_string(*limit / 1024), " KiB"})};
+  constexpr std::uint64_t too_little = 64ULL << 20;  // NCCL and UCX pin tens of MiB for each connection
+  return with(finding, {*limit < too_little ? Verdict::fails : Verdict::warns,
+                        "ulimit -l is finite, and RDMA pins the memory that it sends: ibv_reg_mr: Cannot allocate memory",
+                        "LimitMEMLOCK=infinity for slurmd, PropagateResourceLimitsExcept=MEMLOCK in slurm.conf"});
+}
+
+}  // namespace amldist::doctor

@@ -1,0 +1,150 @@
+#include "aml_dist/doctor/examination.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "aml_dist/doctor/rules.hpp"
+#include "core/text.hpp"
+
+namespace amldist::doctor {
+namespace {
+
+using text::concat;
+using Launcher = Launch (*)(const Surroundings& here);
+
+/// Kinds of step that a framework is started in, as bits.
+enum Kinds : unsigned {
+  for_pytorch = 1,
+  for_mpi = 2,
+  for_tensorflow = 4,
+  for_jax = 8,
+  for_torch = for_pytorch | for_mpi,
+  for_any = 15,
+};
+
+struct Row {
+  std::string_view framework;
+  std::string_view launcher;
+  unsigned kinds;
+  Rule rule;
+  Launcher start;  ///< nullptr: srun starts the process itself
+};
+
+/// Checks of the machine: they belong to no launcher.
+constexpr std::string_view no_launcher = "-";
+
+constexpr std::array<Row, 23> rows = {{
+    {"torch", "srun", for_torch, examine_torch, nullptr},
+    {"torch", "torchrun", for_pytorch, examine_torch, start_torchrun},
+    {"torch", "torch.distributed.launch", for_pytorch, examine_torch, start_torch_launch},
+    {"lightning", "srun", for_torch, examine_lightning, nullptr},
+    {"lightning", "torchrun", for_pytorch, examine_lightning, start_torchrun},
+    {"transformers", "srun", for_torch, examine_transformers, nullptr},
+    {"transformers", "torchrun", for_pytorch, examine_transformers, start_torchrun},
+    {"accelerate", "srun", for_torch, examine_accelerate, nullptr},
+    {"accelerate", "torchrun", for_pytorch, examine_accelerate, start_torchrun},
+    {"accelerate", "accelerate launch", for_pytorch, examine_accelerate, start_accelerate_launch},
+    {"deepspeed", "srun", for_torch, examine_deepspeed, nullptr},
+    {"deepspeed", "torchrun", for_pytorch, examine_deepspeed, start_torchrun},
+    {"ignite", "srun", for_torch, examine_ignite, nullptr},
+    {"ignite", "torchrun", for_pytorch, examine_ignite, start_torchrun},
+    {"horovod", "srun", for_mpi, examine_horovod, nullptr},
+    {"mpi", "srun", for_mpi, examine_mpi, nullptr},
+    {"mpi4py", "srun", for_mpi, examine_mpi4py, nullptr},
+    {"tensorflow", "srun", for_tensorflow, examine_tensorflow, nullptr},
+    {"keras", "srun", for_tensorflow, examine_keras, nullptr},
+    {"jax", "srun", for_jax, examine_jax, nullptr},
+    {"gloo", no_launcher, for_torch, examine_gloo, nullptr},
+    {"nccl", no_launcher, for_torch, examine_nccl, nullptr},
+    {"gpus", no_launcher, for_any, examine_gpus, nullptr},
+}};
+constexpr Row locked_memory = {"locked memory", no_launcher, for_any, examine_locked_memory, nullptr};
+
+unsigned bit_of(Kind kind) {
+  switch (kind) {
+    case Kind::pytorch:
+      return for_pytorch;
+    case Kind::mpi:
+      return for_mpi;
+    case Kind::tensorflow:
+      return for_tensorflow;
+    case Kind::jax:
+      return for_jax;
+    case Kind::none:
+      break;
+  }
+  return for_any;
+}
+
+std::string kinds_in_words(unsigned kinds) {
+  if (kinds == for_torch) return "pytorch or mpi";
+  for (const Kind kind : {Kind::pytorch, Kind::mpi, Kind::tensorflow, Kind::jax}) {
+    if (kinds == bit_of(kind)) return std::string(to_string(kind));
+  }
+  return "any kind";
+}
+
+/// Why a row does not belong to this step; empty: it does.
+std::string why_not(const Row& row, const Surroundings& here) {
+  if (here.kind() && (row.kinds & bit_of(*here.kind())) == 0) {
+    return concat({"this step is of --aml-dist=", to_string(*here.kind()), ", it wants ", kinds_in_words(row.kinds)});
+  }
+  if (row.launcher == no_launcher) return {};
+  if (here.start() == Start::per_process && row.start != nullptr) {
+    return "srun starts every process here, and a launcher in each would start another set: launch=per-node is for it";
+  }
+  // Lightning starts the processes of its node itself; what else is started without a launcher lacks its ranks.
+  if (here.start() == Start::per_node && row.start == nullptr && row.framework != "lightning") {
+    return "with launch=per-node the processes get their ranks from a launcher";
+  }
+  return {};
+}
+
+/// A launcher's own trouble comes first; without any, the verdict is that of the processes that it starts, whose ranks
+/// differ.
+Finding run_rule(const Row& row, const Surroundings& here) {
+  if (row.start == nullptr) return row.rule(here);
+  Launch launch = row.start(here);
+  if (launch.itself.verdict != Verdict::fine) return std::move(launch.itself);
+  Finding finding = row.rule(launch.child);
+  finding.rank.reset();
+  if (!launch.itself.size) finding.size.reset();
+  return finding;
+}
+
+Finding examine_row(const Row& row, const Surroundings& here, bool asked_for) {
+  const std::string reason = asked_for ? std::string() : why_not(row, here);
+  Finding finding = reason.empty() ? run_rule(row, here) : with({}, {Verdict::skip, reason, {}});
+  finding.framework = row.framework;
+  finding.launcher = here.start() == Start::torchrun && row.launcher == "srun" ? "torchrun" : row.launcher;
+  return finding;
+}
+
+bool is_wanted(const Row& row, const Surroundings& here, const Selection& selection) {
+  // In a process that torchrun has started only those that it can have started are of interest.
+  if (here.start() == Start::torchrun && (row.start != nullptr || (row.kinds & for_pytorch) == 0)) return false;
+  const bool launcher_fits = selection.launcher.empty() || selection.launcher == row.launcher;
+  return launcher_fits && (selection.framework.empty() || selection.framework == row.framework);
+}
+
+}  // namespace
+
+Result<std::vector<Finding>> examine(const Surroundings& here, const Selection& selection) {
+  const bool asked_for = !selection.framework.empty() || !selection.launcher.empty();
+  std::vector<Finding> findings;
+  for (const Row& row : rows) {
+    if (is_wanted(row, here, selection)) findings.push_back(examine_row(row, here, asked_for));
+  }
+  if (is_wanted(locked_memory, here, selection)) findings.push_back(examine_row(locked_memory, here, asked_for));
+  if (!findings.empty()) return findings;
+  std::string names;
+  for (const Row& row : rows) {
+    if (names.find(row.framework) == std::string::npos) names += concat({names.empty() ? "" : ", ", row.framework});
+  }
+  return Error{Errc::invalid_argument,
+               concat({"the doctor has no row for ", text::quote(concat({selection.framework, " ", selection.launcher})),
+                       " here: frameworks are ", names,
+                       ", launchers srun, torchrun, torch.distributed.launch, accelerate launch"})};
+}
+
+}  // namespace amldist::doctor

@@ -1,0 +1,23 @@
+// All the doctor's rows for one task.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "aml_dist/doctor/finding.hpp"
+#include "aml_dist/doctor/surroundings.hpp"
+#include "core/result.hpp"
+
+namespace amldist::doctor {
+
+/// Which rows: empty means all, and those that the step is not for are skipped with the reason. A row that is asked for
+/// by name is examined in any case.
+struct Selection {
+  std::string framework = {};
+  std::string launcher = {};
+};
+
+/// One row for each framework and launcher. Errors: invalid_argument for a name that no row has.
+[[nodiscard]] Result<std::vector<Finding>> examine(const Surroundings& here, const Selection& selection);
+
+}  // namespace amldist::doctor

@@ -1,0 +1,166 @@
+// PyTorch Lightning's choice of a cluster environment (lightning/fabric/plugins/environments, 2.6): TorchElastic, Slurm,
+// LSF, MPI, Lightning, the first that recognises its surroundings. A script is taken to ask for what the step has:
+// num_nodes = nodes, devices = processes of a node.
+#include <array>
+
+#include "aml_dist/doctor/rules.hpp"
+#include "core/text.hpp"
+
+namespace amldist::doctor {
+namespace {
+
+using text::concat;
+
+/// Processes of a node that a script would ask for.
+std::uint64_t devices_wanted(const Surroundings& here) {
+  if (here.start() == Start::per_node) return here.number("PET_NPROC_PER_NODE").value_or(std::max(1U, here.gpus()));
+  return here.tasks_here();
+}
+
+bool slurm_is_interactive(const Surroundings& here) {
+  const std::string name = here.text("SLURM_JOB_NAME");
+  return name == "bash" || name == "interactive";
+}
+
+std::string slurm_master(const Surroundings& here) {
+  const std::string job = here.text("SLURM_JOB_ID");
+  const std::string last_four = job.substr(job.size() < 4 ? 0 : job.size() - 4);
+  const std::string port = here.has("MASTER_PORT")
+                               ? here.text("MASTER_PORT")
+                               : std::to_string(text::to_number(last_four, 9999).value_or(0) + 15000);
+  return concat({here.has("MASTER_ADDR") ? here.text("MASTER_ADDR") : here.text("SLURM_NODELIST"), ":", port});
+}
+
+std::optional<Trouble> slurm_trouble(const Surroundings& here) {
+  const auto ntasks = here.number("SLURM_NTASKS");
+  if (!ntasks) return Trouble{Verdict::fails, "ValueError: SLURM_NTASKS is not a number", "leave SLURM_NTASKS to Slurm"};
+  if (here.is_uneven()) {
+    return Trouble{Verdict::fails,
+                   "the nodes have different numbers of tasks, and Lightning counts devices x num_nodes: IndexError, or the "
+                   "peers close the connection",
+                   "srun --ntasks-per-node=N"};
+  }
+  if (*ntasks > 1 && !here.has("SLURM_NTASKS_PER_NODE")) {
+    return Trouble{Verdict::fails,
+                   concat({"RuntimeError: You set `--ntasks=", std::to_string(*ntasks),
+                           "` in your SLURM bash script, but this variable is not supported"}),
+                   "srun --ntasks-per-node=N, or --aml-dist=pytorch, which fills it in"};
+  }
+  const std::uint64_t devices = devices_wanted(here);
+  if (const auto each = here.number("SLURM_NTASKS_PER_NODE"); each && *each != devices) {
+    return Trouble{Verdict::fails,
+                   concat({"ValueError: You set `devices=", std::to_string(devices),
+                           "` in Lightning, but the number of tasks per node configured in SLURM `--ntasks-per-node=",
+                           std::to_string(*each), "` does not match"}),
+                   here.start() == Start::per_node ? "slurm_env=hide, so that Lightning starts the processes"
+                                                   : "unset SLURM_NTASKS_PER_NODE before srun"};
+  }
+  if (const auto nodes = here.number("SLURM_NNODES"); nodes && *nodes != here.nodes()) {
+    return Trouble{Verdict::fails,
+                   concat({"ValueError: SLURM_NNODES=", std::to_string(*nodes), " but the step has ",
+                           text::count(here.nodes(), "node")}),
+                   "unset SLURM_NNODES before srun"};
+  }
+  if (here.nodes() > 1 && is_loopback(here.text("MASTER_ADDR"))) {
+    return Trouble{Verdict::hangs, "MASTER_ADDR is loopback", "unset MASTER_ADDR"};
+  }
+  return here.gpus() == 0 && *ntasks > 1 ? gloo_trouble(here) : std::nullopt;
+}
+
+Finding under_slurm(const Surroundings& here) {
+  Finding finding{.environment = "SLURMEnvironment",
+                  .rank = here.number("SLURM_PROCID"),
+                  .size = here.number("SLURM_NTASKS"),
+                  .master = slurm_master(here)};
+  if (auto trouble = slurm_trouble(here)) return with(finding, std::move(*trouble));
+  return finding;
+}
+
+Finding under_mpi(const Surroundings& here) {
+  Finding finding{.environment = "MPIEnvironment"};
+  if (auto trouble = mpi_trouble(here)) {
+    trouble->reason = concat({"mpi4py is installed, so Lightning asks MPI: ", trouble->reason});
+    return with(finding, std::move(*trouble));
+  }
+  finding.rank = here.number("PMIX_RANK");
+  finding.size = here.tasks();
+  const std::uint64_t wanted = here.nodes() * devices_wanted(here);
+  if (*finding.size < wanted) {
+    return with(finding, {Verdict::alone,
+                          concat({"mpi4py is installed and each launcher is a rank of MPI: ", std::to_string(*finding.size),
+                                  " processes train instead of ", std::to_string(wanted)}),
+                          "slurm_env=hide, or srun --mpi=none"});
+  }
+  if (here.gpus() == 0) {
+    if (auto trouble = gloo_trouble(here)) return with(finding, std::move(*trouble));
+  }
+  return finding;
+}
+
+/// Lightning starts the other processes of the node itself, unless LOCAL_RANK says that somebody has done so.
+Finding under_lightning(const Surroundings& here) {
+  const std::uint64_t devices = devices_wanted(here);
+  Finding finding{.environment = "LightningEnvironment", .size = here.nodes() * devices, .master = here.master()};
+  const bool started = here.has("LOCAL_RANK");
+  if (started) finding.rank = here.number("NODE_RANK").value_or(0) * devices + here.number("LOCAL_RANK").value_or(0);
+  if (here.is_uneven()) {
+    return with(finding, {Verdict::fails, "the nodes have different numbers of tasks, and Lightning counts devices x num_nodes",
+                          "srun --ntasks-per-node=N"});
+  }
+  if (!started && here.tasks_here() > 1) {
+    return with(finding, {Verdict::alone, "each task takes itself for the first process and starts the others of its node",
+                          "srun --aml-dist=pytorch"});
+  }
+  if (here.nodes() > 1 && (!here.has("MASTER_ADDR") || is_loopback(here.text("MASTER_ADDR")))) {
+    return with(finding, {Verdict::hangs, "without MASTER_ADDR each node waits for the others on 127.0.0.1",
+                          "srun --aml-dist=pytorch,launch=per-node"});
+  }
+  if (here.nodes() > 1 && !here.has("NODE_RANK") && !here.has("GROUP_RANK")) {
+    return with(finding, {Verdict::hangs, "without NODE_RANK every node is the first one",
+                          "srun --aml-dist=pytorch,launch=per-node"});
+  }
+  if (here.gpus() == 0 && *finding.size > 1) {
+    if (auto trouble = gloo_trouble(here)) return with(finding, std::move(*trouble));
+  }
+  return finding;
+}
+
+Finding under_torchrun(const Surroundings& here) {
+  Finding finding{.environment = "TorchElasticEnvironment"};
+  for (const std::string_view name : {"RANK", "WORLD_SIZE", "LOCAL_RANK"}) {
+    if (here.has(name)) continue;
+    return with(finding, {Verdict::fails, concat({"KeyError: '", name, "': TORCHELASTIC_RUN_ID is set without torchrun"}),
+                          "unset TORCHELASTIC_RUN_ID"});
+  }
+  finding.rank = here.number("RANK");
+  finding.size = here.number("WORLD_SIZE");
+  finding.master = here.master();
+  if (auto trouble = meeting_trouble(here)) return with(finding, std::move(*trouble));
+  return finding;
+}
+
+bool lsf_is_there(const Surroundings& here) {
+  return here.has("LSB_JOBID") && here.has("LSB_DJOB_RANKFILE") && here.has("JSM_NAMESPACE_LOCAL_RANK") &&
+         here.has("JSM_NAMESPACE_SIZE");
+}
+
+}  // namespace
+
+Finding examine_lightning(const Surroundings& here) {
+  if (here.has("TORCHELASTIC_RUN_ID")) return under_torchrun(here);
+  if (here.has("SLURM_NTASKS") && !slurm_is_interactive(here)) return under_slurm(here);
+  if (lsf_is_there(here)) {
+    return with({.environment = "LSFEnvironment"},
+                {Verdict::warns, "LSF's variables are set, and Lightning follows them", "unset LSB_DJOB_RANKFILE"});
+  }
+  const bool asks_mpi = here.machine().mpi4py && !here.machine().mpi4py->empty();
+  if (asks_mpi) {
+    const auto trouble = mpi_trouble(here);
+    const bool alone = here.has_pmix() ? here.tasks() == 1 : trouble && trouble->verdict == Verdict::alone;
+    const bool single = !trouble && !here.has_pmix();
+    if (!alone && !single) return under_mpi(here);
+  }
+  return under_lightning(here);
+}
+
+}  // namespace amldist::doctor
