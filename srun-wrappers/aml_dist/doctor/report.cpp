@@ -17,7 +17,17 @@ nlohmann::ordered_json number_or_null(const std::optional<std::uint64_t>& number
 }
 
 std::string cell(const std::optional<std::uint64_t>& number) { return number ? std::to_string(*number) : "-"; }
-std::string cell(const std::string& text) { return text.empty() ? "-" : text; }
+
+/// A user's own text, fit for a line of a terminal.
+std::string printable(std::string_view text) {
+  constexpr std::size_t longest = 60;
+  std::string out(text.substr(0, longest));
+  if (text.size() > longest) out += "...";
+  std::ranges::replace_if(out, [](char c) { return (c >= 0 && c < ' ') || c == 0x7f; }, '?');
+  return out;
+}
+
+std::string cell(const std::string& text) { return text.empty() ? "-" : printable(text); }
 
 std::string name_of(const Finding& finding) {
   return finding.launcher == "-" || finding.launcher == "srun" ? finding.framework

@@ -12,7 +12,8 @@ namespace amldist::doctor {
 namespace {
 
 Start start_of(const EnvironmentReader& environment) {
-  if (environment("TORCHELASTIC_RUN_ID")) return Start::torchrun;
+  // The first of the two alone is a leftover: it takes Lightning in, but there is no agent.
+  if (environment("TORCHELASTIC_RUN_ID") && environment("TORCHELASTIC_RESTART_COUNT")) return Start::torchrun;
   if (environment("AMLDIST_HIDDEN_SLURM_STEP_ID") || environment("PET_NNODES")) return Start::per_node;
   if (environment(stamp_variable) || environment("RANK")) return Start::per_process;
   return Start::unknown;

@@ -19,6 +19,14 @@ std::optional<Trouble> unreadable_number(const Surroundings& here) {
   return std::nullopt;
 }
 
+/// A world of one process in each task: rank 0 of each wants to listen at the master.
+Trouble own_world(const Surroundings& here) {
+  const std::string what = concat({"WORLD_SIZE=1 in each of ", text::count(here.tasks(), "task")});
+  const char* const remedy = "leave WORLD_SIZE to --aml-dist";
+  if (is_loopback(here.text("MASTER_ADDR"))) return {Verdict::alone, what, remedy};
+  return {Verdict::fails, concat({what, ": each wants to listen on the one MASTER_ADDR:MASTER_PORT"}), remedy};
+}
+
 /// Numbers against what Slurm says about the step. Under a launcher the ranks are the launcher's.
 std::optional<Trouble> wrong_numbers(const Surroundings& here) {
   const std::uint64_t size = *here.number("WORLD_SIZE");
@@ -34,10 +42,7 @@ std::optional<Trouble> wrong_numbers(const Surroundings& here) {
                            ": the others never come"}),
                    "leave WORLD_SIZE to --aml-dist"};
   }
-  if (size < here.tasks() && size == 1) {
-    return Trouble{Verdict::alone, concat({"WORLD_SIZE=1 in each of ", text::count(here.tasks(), "task")}),
-                   "leave WORLD_SIZE to --aml-dist"};
-  }
+  if (size == 1 && here.tasks() > 1) return own_world(here);
   if (const auto slurm = here.number("SLURM_PROCID"); slurm && *slurm != rank) {
     return Trouble{Verdict::hangs,
                    concat({"RANK=", std::to_string(rank), " in task ", std::to_string(*slurm),

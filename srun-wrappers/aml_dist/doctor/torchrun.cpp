@@ -40,6 +40,7 @@ Surroundings child_of(const Surroundings& here, const Numbers& numbers) {
                        {"MASTER_ADDR", numbers.address},
                        {"MASTER_PORT", numbers.port},
                        {"TORCHELASTIC_RUN_ID", "none"},
+                       {"TORCHELASTIC_RESTART_COUNT", "0"},
                        {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
 }
 

@@ -1,0 +1,225 @@
+"""`aml-dist doctor` without a cluster: imagined steps, saved environments, and what it refuses.
+
+What the frameworks really do is compared with it in tests/frameworks; here are the rules for which this machine has no
+hardware, and the edges.
+"""
+
+import json
+import subprocess
+
+import pytest
+
+FIELDS = ["framework", "launcher", "environment", "rank", "size", "master", "verdict", "reason", "remedy"]
+TWO_BY_TWO = ["--nodelist", "n[1-2]", "--tasks-per-node", "2"]
+PER_NODE = ["--aml-dist=pytorch,launch=per-node,nproc_per_node=4", "--nodelist", "n[1-2]", "--tasks-per-node", "1"]
+
+
+def doctor(tool, *arguments, status=None, env=None):
+    """Rows by framework and launcher."""
+    done = tool.run("doctor", "--json", *arguments, env=env)
+    assert done.stderr == "", done
+    rows = json.loads(done.stdout)
+    assert all(list(row) == FIELDS for row in rows)
+    sick = any(row["verdict"] in ("fails", "hangs", "alone") for row in rows)
+    assert done.returncode == (1 if sick else 0), done
+    if status is not None:
+        assert done.returncode == status, rows
+    return {(row["framework"], row["launcher"]): row for row in rows}
+
+
+def changed(*pairs):
+    return [word for pair in pairs for word in ("--env", pair)]
+
+
+@pytest.mark.parametrize("kind, framework, environment", [
+    ("pytorch", "torch", "env://"),
+    ("pytorch", "lightning", "SLURMEnvironment"),
+    ("pytorch", "deepspeed", "env://"),
+    ("pytorch", "ignite", "Slurm"),
+    ("mpi", "lightning", "SLURMEnvironment"),
+    ("mpi", "horovod", "PMIx"),
+    ("mpi", "mpi", "PMIx"),
+    ("tensorflow", "tensorflow", "TFConfigClusterResolver"),
+    ("jax", "jax", "SlurmCluster"),
+])
+def test_a_healthy_step_of_each_kind(tool, kind, framework, environment):
+    for rank in range(4):
+        rows = doctor(tool, f"--aml-dist={kind}", *TWO_BY_TWO, "--task", str(rank), status=0)
+        row = rows[framework, "srun"]
+        assert (row["verdict"], row["environment"], row["rank"], row["size"]) == ("fine", environment, rank, 4)
+        if environment != "PMIx":
+            assert row["master"].startswith("n1:")
+
+
+def test_a_healthy_step_per_node(tool):
+    rows = doctor(tool, *PER_NODE, status=0)
+    assert rows["torch", "torchrun"]["size"] == 8 and rows["torch", "torchrun"]["rank"] is None
+    assert rows["lightning", "srun"]["environment"] == "LightningEnvironment"
+    assert rows["lightning", "torchrun"]["environment"] == "TorchElasticEnvironment"
+    assert rows["torch", "srun"]["verdict"] == "skip"
+
+
+def test_a_step_is_examined_for_what_it_is_for(tool):
+    rows = doctor(tool, "--aml-dist=jax", *TWO_BY_TWO, status=0)
+    assert {name for (name, _), row in rows.items() if row["verdict"] != "skip"} == {"jax", "gpus"}
+    assert all(row["reason"] for row in rows.values() if row["verdict"] == "skip")
+    asked = doctor(tool, "--aml-dist=jax", *TWO_BY_TWO, "--framework", "tensorflow", status=1)
+    assert asked["tensorflow", "srun"]["verdict"] == "alone"
+
+
+@pytest.mark.parametrize("kind, changes, framework, verdict, words", [
+    ("pytorch", ["MASTER_PORT=70000"], "torch", "fails", "70000 is no port"),
+    ("pytorch", ["RANK=two"], "torch", "fails", "RANK is 'two', not a number"),
+    ("pytorch", ["LOCAL_SIZE=4"], "deepspeed", "hangs", "LOCAL_SIZE equals WORLD_SIZE"),
+    ("pytorch", ["SLURM_NNODES=1"], "lightning", "fails", "SLURM_NNODES=1 but the step has 2 nodes"),
+    ("pytorch", ["SLURM_NTASKS=many"], "lightning", "fails", "SLURM_NTASKS is not a number"),
+    ("pytorch", ["TORCHELASTIC_RUN_ID=x", "LOCAL_RANK"], "lightning", "fails", "KeyError: 'LOCAL_RANK'"),
+    ("mpi", ["OMPI_COMM_WORLD_RANK=3"], "mpi", "warns", "MPI's rank is 0 but OMPI_COMM_WORLD_RANK is 3"),
+    ("mpi", ["OMPI_COMM_WORLD_SIZE"], "horovod", "warns", "only one of OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE"),
+    ("mpi", ["AZUREML_EXPERIMENT_ID=x", "LOCAL_RANK", "AZ_BATCH_MASTER_NODE"], "deepspeed", "fails",
+     "KeyError: 'AZ_BATCH_MASTER_NODE'"),
+    ("tensorflow", ["TF_CONFIG=[]"], "tensorflow", "fails", "no JSON object"),
+    ("tensorflow", ['TF_CONFIG={"cluster":{"worker":["a:1","a:1","b:1","b:2"]},"task":{"type":"worker","index":0}}'],
+     "tensorflow", "fails", "'a:1' to two tasks"),
+    ("tensorflow", ['TF_CONFIG={"cluster":{"worker":["127.0.0.1:1","b:1"]},"task":{"type":"worker","index":0}}'],
+     "tensorflow", "hangs", "'127.0.0.1:1', another machine on each node"),
+    ("tensorflow", ['TF_CONFIG={"cluster":{"worker":["a:1"]},"task":{"type":"worker"}}'], "tensorflow", "fails",
+     "no task with type and index"),
+    ("jax", ["JAX_COORDINATOR_ADDRESS", "SLURM_STEP_NODELIST=rack[0-1]b[0-1]"], "jax", "hangs", "JAX reads 'rack0'"),
+    ("jax", ["JAX_COORDINATOR_ADDRESS", "SLURM_STEP_NODELIST=n[1-2]", "SLURM_DISTRIBUTION=arbitrary"], "jax", "hangs",
+     "host file"),
+    ("jax", ["JAX_COORDINATOR_ADDRESS=127.0.0.1:9"], "jax", "hangs", "another machine on each node"),
+])
+def test_sick_environments(tool, kind, changes, framework, verdict, words):
+    row = doctor(tool, f"--aml-dist={kind}", *TWO_BY_TWO, *changed(*changes))[framework, "srun"]
+    assert row["verdict"] == verdict and words in row["reason"] and row["remedy"], row
+
+
+def test_uneven_nodes_are_nothing_for_lightning(tool):
+    rows = doctor(tool, "--aml-dist=pytorch", "--nodelist", "n[1-2]", "--tasks-per-node", "2,1", status=1)
+    assert rows["lightning", "srun"]["verdict"] == "fails" and "different numbers of tasks" in rows["lightning", "srun"]["reason"]
+    assert rows["torch", "srun"]["verdict"] == "fine"
+
+
+@pytest.mark.parametrize("gpus, tasks, verdict, words", [
+    (4, 4, "fine", ""),
+    (1, 4, "warns", "LOCAL_RANK goes up to 3"),
+    (2, 4, "fails", "LOCAL_RANK goes up to 3"),
+    (8, 4, "warns", "sees 8 GPUs but a node has 4 tasks"),
+])
+def test_gpus_against_tasks(tool, gpus, tasks, verdict, words):
+    rows = doctor(tool, "--aml-dist=pytorch", "--nodelist", "n[1-2]", "--tasks-per-node", str(tasks), "--gpus-per-node", str(gpus))
+    row = rows["gpus", "-"]
+    assert row["verdict"] == verdict and words in row["reason"], row
+    assert rows["accelerate", "srun"]["environment"] == "MULTI_GPU", "LOCAL_RANK is its trigger"
+
+
+def test_jax_and_a_gpu_that_the_task_does_not_see(tool):
+    arguments = ["--aml-dist=jax", *TWO_BY_TWO, "--task", "3", "--gpus-per-node", "1"]
+    assert doctor(tool, *arguments)["jax", "srun"]["verdict"] == "fine"
+    row = doctor(tool, *arguments, "--env", "JAX_LOCAL_DEVICE_IDS", status=1)["jax", "srun"]
+    assert row["verdict"] == "fails" and "device 1" in row["reason"]
+
+
+@pytest.mark.parametrize("nccl, gloo, verdict", [
+    ("eth", "eth0", "fine"),
+    ("=eth0", "eth0", "fine"),
+    ("^docker,lo", "eth0", "fine"),
+    ("^eth", "eth0", "warns"),
+    ("ib", "eth0", "warns"),
+    ("=eth", "eth0", "warns"),
+])
+def test_interfaces_that_disagree(tool, nccl, gloo, verdict):
+    rows = doctor(tool, "--aml-dist=pytorch", *TWO_BY_TWO, *changed(f"NCCL_SOCKET_IFNAME={nccl}", f"GLOO_SOCKET_IFNAME={gloo}"),
+                  "--gpus-per-node", "2")
+    assert rows["nccl", "-"]["verdict"] == verdict, rows["nccl", "-"]
+
+
+def test_a_refused_step_is_a_row(tool):
+    rows = doctor(tool, "--aml-dist=pytorch,launch=per-node", *TWO_BY_TWO, status=1)
+    assert list(rows) == [("aml-dist", "srun")]
+    assert "launch=per-node starts one launcher per node" in rows["aml-dist", "srun"]["reason"]
+
+
+ENVIRONMENT = {"SLURM_JOB_ID": "9", "SLURM_PROCID": "1", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "2", "SLURM_STEP_NUM_TASKS": "2",
+               "SLURM_STEP_NUM_NODES": "2", "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "n1",
+               "MASTER_PORT": "20000", "NOTE": "two\nlines=of text"}
+
+
+@pytest.mark.parametrize("separator", ["\n", "\0"])
+def test_a_saved_environment(tool, tmp_path, separator):
+    saved = tmp_path / "saved"
+    saved.write_text("".join(f"{name}={value}{separator}" for name, value in ENVIRONMENT.items()))
+    row = doctor(tool, "--env-file", str(saved), "--framework", "torch", "--launcher", "srun", status=0)["torch", "srun"]
+    assert (row["rank"], row["size"], row["master"]) == (1, 2, "n1:20000")
+    done = subprocess.run([str(tool.path), "doctor", "--json", "--env-file", "-", "--framework", "torch", "--launcher", "srun"],
+                          input=saved.read_bytes(), capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0 and json.loads(done.stdout)[0] == row
+
+
+def test_the_environment_that_env_really_writes(tool, tmp_path):
+    for flag in ([], ["-0"]):
+        saved = tmp_path / "saved"
+        saved.write_bytes(subprocess.run(["env", *flag], env=ENVIRONMENT, capture_output=True, check=True).stdout)
+        assert doctor(tool, "--env-file", str(saved), "--framework", "ignite", "--launcher", "srun")["ignite", "srun"]["rank"] == 1
+
+
+def test_in_a_task(tool):
+    rows = doctor(tool, env=ENVIRONMENT)
+    assert rows["torch", "srun"]["rank"] == 1
+    assert rows["locked memory", "-"]["verdict"] in ("skip", "fine", "warns", "fails"), "this machine's own limit"
+
+
+def test_in_a_child_of_torchrun(tool):
+    rows = doctor(tool, env=ENVIRONMENT | {"SLURM_STEP_NUM_NODES": "1", "TORCHELASTIC_RUN_ID": "none",
+                                           "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_USE_AGENT_STORE": "True"})
+    assert {launcher for _, launcher in rows} == {"torchrun", "-"}
+    assert rows["lightning", "torchrun"]["environment"] == "TorchElasticEnvironment"
+    assert rows["torch", "torchrun"]["verdict"] == "fine"
+
+
+@pytest.mark.parametrize("words, arguments", [
+    ("this is no task of a step", []),
+    ("cannot be read", ["--env-file", "/nowhere"]),
+    ("exclude each other", ["--env-file", "/dev/null", *TWO_BY_TWO]),
+    ("no NAME=VALUE in it", ["--env-file", "/dev/null"]),
+    ("does not exist: the step has 4 tasks", [*TWO_BY_TWO, "--task", "4"]),
+    ("no row for 'caffe '", [*TWO_BY_TWO, "--framework", "caffe"]),
+    ("give NAME=VALUE", [*TWO_BY_TWO, "--env", "=x"]),
+    ("about an imagined step", ["--task", "1"]),
+    ("did you mean 'pytorch'", [*TWO_BY_TWO, "--aml-dist=pytroch"]),
+    ("--mpi", [*TWO_BY_TWO, "--mpi", "pmi9"]),
+    ("--verbose", ["--verbose"]),
+])
+def test_bad_input_is_one_sentence_and_status_2(tool, words, arguments):
+    done = tool.run("doctor", *arguments)
+    assert (done.returncode, done.stdout) == (2, ""), done
+    assert done.stderr.startswith("aml-dist: ") and done.stderr.count("\n") == 1 and words in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00\x01", b"=\n=\n", b"x" * 300_000, b"\0" * 1000])
+def test_hostile_files(tool, tmp_path, content):
+    saved = tmp_path / "saved"
+    saved.write_bytes(content)
+    done = tool.run("doctor", "--env-file", str(saved))
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and len(done.stderr) < 300
+
+
+@pytest.mark.parametrize("value", ["", " ", "-1", "99999999999999999999", "1e3", "\x1b[31m", "a" * 5000, "\xff"])
+def test_hostile_values_make_no_noise(tool, value):
+    names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SLURM_NTASKS", "SLURM_STEP_TASKS_PER_NODE", "TF_CONFIG",
+             "SLURM_STEP_NODELIST", "JAX_COORDINATOR_ADDRESS", "SLURM_GTIDS", "PET_NNODES", "NCCL_SOCKET_IFNAME",
+             "AMLDIST_STAMP", "SLURM_JOB_ID")
+    for name in names:
+        rows = doctor(tool, env=ENVIRONMENT | {name: value})
+        assert rows
+        assert "\x1b" not in tool.run("doctor", env=ENVIRONMENT | {name: value}).stdout
+
+
+def test_the_page_for_people(tool):
+    done = tool.run("doctor", "--aml-dist=mpi", *TWO_BY_TWO, "--mpi", "none")
+    assert done.returncode == 1 and done.stderr == ""
+    head, *_ = done.stdout.splitlines()
+    assert head.split() == ["FRAMEWORK", "LAUNCHER", "ENVIRONMENT", "RANK", "SIZE", "MASTER", "VERDICT"]
+    assert "\nfails: horovod, mpi, mpi4py\n" in done.stdout and "  remedy: srun --mpi=pmix\n" in done.stdout
+    assert done.stdout.index("\nfails: ") < done.stdout.index("\nskip: ")
