@@ -31,10 +31,13 @@ _aml_dist() {
     local current=${COMP_WORDS[COMP_CWORD]} previous='' option=''
     local flags='--aml-dist= --nodelist --tasks-per-node --distribution --mapping --hostfile --task --gpus-per-node
         --cluster --job --step --restart --port-range --svg --json --help'
+    local doctor='--mpi --env-file --env --framework --launcher'
+    local frameworks='torch lightning transformers accelerate deepspeed ignite horovod mpi mpi4py tensorflow keras jax gloo nccl gpus'
+    [[ ${COMP_WORDS[1]-} != doctor ]] || flags="${flags/--svg/} $doctor"
     COMPREPLY=()
     ((COMP_CWORD == 0)) || previous=${COMP_WORDS[COMP_CWORD - 1]}
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W 'explain trace --help --version' -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W 'explain doctor trace --help --version' -- "$current")
         return
     fi
 
@@ -62,9 +65,12 @@ _aml_dist() {
     fi
 
     case $previous in
+    --mpi) mapfile -t COMPREPLY < <(compgen -W 'pmix none' -- "$current") ;;
+    --framework) mapfile -t COMPREPLY < <(compgen -W "$frameworks" -- "$current") ;;
+    --launcher) mapfile -t COMPREPLY < <(compgen -W 'srun torchrun torch.distributed.launch' -- "$current") ;;
     --distribution | -m) mapfile -t COMPREPLY < <(compgen -W 'block cyclic plane=' -- "$current") ;;
-    --hostfile | --svg) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
-    --nodelist | --tasks-per-node | --mapping | --task | --gpus-per-node | --cluster | --job | --step | --restart | \
+    --hostfile | --svg | --env-file) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+    --env | --nodelist | --tasks-per-node | --mapping | --task | --gpus-per-node | --cluster | --job | --step | --restart | \
         --port-range) ;;
     *)
         mapfile -t COMPREPLY < <(compgen -W "$flags" -- "$current")

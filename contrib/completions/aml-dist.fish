@@ -28,9 +28,11 @@ function __aml_dist_option
     end
 end
 
-set -l explain '__fish_seen_subcommand_from explain'
+set -l explain '__fish_seen_subcommand_from explain doctor'
+set -l doctor '__fish_seen_subcommand_from doctor'
 complete -c aml-dist -f
 complete -c aml-dist -n __fish_use_subcommand -a explain -d 'Show the environment of each task'
+complete -c aml-dist -n __fish_use_subcommand -a doctor -d 'Say what frameworks make of it'
 complete -c aml-dist -n __fish_use_subcommand -l version -d 'Print the release'
 complete -c aml-dist -s h -l help -d Help
 complete -c aml-dist -n $explain -l aml-dist -x -a '(__aml_dist_option)' -d 'The option as srun takes it'
@@ -48,6 +50,11 @@ complete -c aml-dist -n $explain -l step -x -d 'Step id'
 complete -c aml-dist -n $explain -l restart -x -d 'How often the job was requeued'
 complete -c aml-dist -n $explain -l port-range -x -d 'Ports to choose from: LO-HI'
 complete -c aml-dist -n $explain -l json -d 'An array for programs'
+complete -c aml-dist -n $doctor -l mpi -x -a 'pmix none' -d 'MPI type of an imagined step'
+complete -c aml-dist -n $doctor -l env-file -r -F -d 'A saved environment'
+complete -c aml-dist -n $doctor -l env -x -d 'Set NAME=VALUE or remove NAME'
+complete -c aml-dist -n $doctor -l framework -x -a 'torch lightning transformers accelerate deepspeed ignite horovod mpi mpi4py tensorflow keras jax gloo nccl gpus' -d 'Only this one'
+complete -c aml-dist -n $doctor -l launcher -x -a 'srun torchrun torch.distributed.launch "accelerate launch"' -d 'Only this one'
 
 set -l trace '__fish_seen_subcommand_from trace'
 complete -c aml-dist -n __fish_use_subcommand -a trace -d 'Say which rank of a step is behind'
