@@ -34,6 +34,8 @@ using Clock = std::chrono::steady_clock;
 
 /// From the first report to the line: time for the reports of tasks that died with it, and for the job's state.
 constexpr auto settling = std::chrono::seconds(1);
+/// Limits are whole minutes: a shorter step needs no request to slurmctld.
+constexpr auto before_any_limit = std::chrono::seconds(50);
 
 Error failed(const char* what) {
   return {Errc::unavailable, text::concat({"no failure reports: ", what, ": ", std::strerror(errno)})};
@@ -78,6 +80,7 @@ class Watch {
     while (!srun_ends) {
       srun_ends = wait();
       receive();
+      if (!asked_for_limit_ && Clock::now() >= began_ + before_any_limit) ask_for_limit();
       if (failure_.stands() && !first_at_) note_first();
       if (first_at_ && !decided_ && (srun_ends || settled())) decide(!srun_ends);
     }
@@ -86,7 +89,15 @@ class Watch {
  private:
   void note_first() {
     first_at_ = Clock::now();
-    at_limit_ = step_is_at_its_limit(step_.job_id, step_.step_id);
+    ask_for_limit();
+    constexpr auto rounding = std::chrono::seconds(1);
+    at_limit_ = limit_at_ && *first_at_ >= *limit_at_ - rounding;
+  }
+
+  /// Asked for early too, since slurmctld may have forgotten a step whose tasks it ended.
+  void ask_for_limit() {
+    asked_for_limit_ = true;
+    if (const auto left = time_left_of_step(step_.job_id, step_.step_id)) limit_at_ = Clock::now() + *left;
   }
 
   [[nodiscard]] bool settled() const { return Clock::now() - *first_at_ >= settling; }
@@ -97,12 +108,17 @@ class Watch {
     if (failure_.stands() && !at_limit_ && !job_was_ended(step_.job_id)) tell_user(line(others_run));
   }
 
-  /// Until something arrives or the line is due. Returns whether srun ends.
+  [[nodiscard]] std::optional<Clock::time_point> next_due() const {
+    if (first_at_) return decided_ ? std::nullopt : std::optional(*first_at_ + settling);
+    return asked_for_limit_ ? std::nullopt : std::optional(began_ + before_any_limit);
+  }
+
+  /// Until something arrives or is due. Returns whether srun ends.
   [[nodiscard]] bool wait() const {
     std::array<pollfd, 2> files = {{{socket_, POLLIN, 0}, {stop_, POLLIN, 0}}};
     int timeout = -1;
-    if (first_at_ && !decided_) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*first_at_ + settling - Clock::now());
+    if (const auto due = next_due()) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*due - Clock::now());
       timeout = static_cast<int>(std::max<std::int64_t>(0, left.count()));
     }
     static_cast<void>(::poll(files.data(), files.size(), timeout));
@@ -179,6 +195,9 @@ class Watch {
   Listener::Step step_;
   std::optional<bool> told_to_kill_ = kills_on_bad_exit();  ///< read here, before srun changes its environment
   FirstFailure failure_;
+  Clock::time_point began_ = Clock::now();
+  bool asked_for_limit_ = false;
+  std::optional<Clock::time_point> limit_at_;  ///< the end of the step's own time limit
   std::optional<Clock::time_point> first_at_;
   bool at_limit_ = false;
   bool decided_ = false;

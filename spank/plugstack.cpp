@@ -24,10 +24,16 @@ std::string_view take_word(std::string_view& line) {
 
 std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
 
+/// Where srun finds its configuration; the last one is slurmd's copy on a configless node.
+std::string slurm_conf_path() {
+  constexpr const char* ordinary = "/etc/slurm/slurm.conf";
+  if (const char* const variable = std::getenv("SLURM_CONF")) return variable;
+  return std::ifstream(ordinary).good() ? ordinary : "/run/slurm/conf/slurm.conf";
+}
+
 /// slurm.conf's PlugStackConfig, else plugstack.conf in the same folder.
 std::string plugstack_path() {
-  const char* const variable = std::getenv("SLURM_CONF");
-  const std::string slurm_conf = variable != nullptr ? variable : "/etc/slurm/slurm.conf";
+  const std::string slurm_conf = slurm_conf_path();
   std::ifstream file(slurm_conf);
   for (std::string line; std::getline(file, line);) {
     constexpr std::string_view key = "plugstackconfig=";

@@ -266,16 +266,16 @@ bool job_was_ended(std::uint32_t job_id) {
       found, [job_id](const auto& job) { return job.job_id == job_id && !leaves_its_steps_alone(job.job_state); });
 }
 
-bool step_is_at_its_limit(std::uint32_t job_id, std::uint32_t step_id) {
-  constexpr std::uint32_t seconds_per_minute = 60;
+std::optional<std::chrono::seconds> time_left_of_step(std::uint32_t job_id, std::uint32_t step_id) {
   auto* const get = find_function<decltype(::slurm_get_job_steps)>("slurm_get_job_steps");
   Owned<job_step_info_response_msg_t> steps("slurm_free_job_step_info_response_msg");
-  if (get == nullptr || get_steps(get, job_id, step_id, steps.out()) != SLURM_SUCCESS) return false;
-  const std::span found(steps->job_steps, steps->job_step_count);
-  return std::ranges::any_of(found, [step_id](const job_step_info_t& step) {
+  if (get == nullptr || get_steps(get, job_id, step_id, steps.out()) != SLURM_SUCCESS) return std::nullopt;
+  for (const job_step_info_t& step : std::span(steps->job_steps, steps->job_step_count)) {
     const bool limited = step.time_limit != INFINITE && step.time_limit != NO_VAL;
-    return step.step_id.step_id == step_id && limited && step.run_time / seconds_per_minute >= step.time_limit;
-  });
+    if (step.step_id.step_id != step_id || !limited) continue;
+    return std::chrono::minutes(step.time_limit) - std::chrono::seconds(step.run_time);
+  }
+  return std::nullopt;
 }
 
 bool kills_on_bad_exit_by_default() {

@@ -2,6 +2,7 @@
 // loaded us: a symbol that a release lacks must not keep the plugin from loading.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -49,9 +50,9 @@ struct HeterogeneousLayout {
 /// resources. False where slurmctld does not tell. One remote call.
 [[nodiscard]] bool job_was_ended(std::uint32_t job_id);
 
-/// Whether a step has used up a time limit of its own. slurmctld forgets a step as soon as its last node is done, so
-/// ask in time; false afterwards. One remote call.
-[[nodiscard]] bool step_is_at_its_limit(std::uint32_t job_id, std::uint32_t step_id);
+/// What is left of a step's own time limit, below zero where it is used up; nullopt without one. slurmctld forgets a
+/// step as soon as its last node is done (26.05: as soon as it has ended the step), so ask in time. One remote call.
+[[nodiscard]] std::optional<std::chrono::seconds> time_left_of_step(std::uint32_t job_id, std::uint32_t step_id);
 
 /// KillOnBadExit of slurm.conf; false where slurmctld does not tell. One remote call.
 [[nodiscard]] bool kills_on_bad_exit_by_default();

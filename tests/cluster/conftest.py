@@ -44,6 +44,14 @@ def cluster():
 
 
 @pytest.fixture(scope="session")
+def pmix(cluster) -> None:
+    """For tests of srun --mpi=pmix: Debian's Slurm 26.05 is built without it."""
+    offered = cluster.run("srun --mpi=list")
+    if "pmix" not in (offered.out + offered.err).split():
+        pytest.skip("this Slurm has no PMIx plugin (srun --mpi=list)")
+
+
+@pytest.fixture(scope="session")
 def addresses(cluster) -> dict[str, str]:
     """IPv4 address of each node, from the kernel of the node itself."""
     out = {}

@@ -77,6 +77,9 @@ def test_a_partitions_default_kind(cluster, workdir):
 def test_mpi_without_pmix_is_told_once(cluster):
     done = cluster.run("srun -N4 -n8 --mpi=none --aml-dist=mpi true")
     assert done.status == 0 and len(done.own_lines()) == 1 and "--mpi=pmix" in done.own_lines()[0], str(done)
+
+
+def test_mpi_with_pmix_is_silent(cluster, pmix):
     well = cluster.run("srun -N4 -n8 --mpi=pmix --aml-dist=mpi true")
     assert well.status == 0 and not well.own_lines(), str(well)
 
@@ -91,7 +94,7 @@ def test_double_launch_is_refused(cluster):
     assert done.status != 0 and len(done.own_lines()) == 1 and "one launcher per node" in done.own_lines()[0], str(done)
 
 
-def test_per_node_hides_what_makes_a_launcher_look_like_a_rank(cluster):
+def test_per_node_hides_what_makes_a_launcher_look_like_a_rank(cluster, pmix):
     for task in cluster.tasks("-N2 --ntasks-per-node=1 --mpi=pmix --aml-dist=pytorch,launch=per-node,nproc_per_node=3"):
         hidden = {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_STEP_ID", "PMIX_RANK", "PMIX_NAMESPACE"}
         assert not hidden & set(task.env)

@@ -26,7 +26,8 @@ LAYOUTS = [
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_environment_matches_what_tasks_observe(cluster, addresses, layout):
+def test_environment_matches_what_tasks_observe(cluster, addresses, layout, request):
+    if "--mpi=pmix" in layout: request.getfixturevalue("pmix")
     tasks = cluster.tasks(f"--aml-dist=pytorch {layout}")
     check_pytorch(tasks)
     check_master_is_on_host_of_rank_zero(tasks, addresses)

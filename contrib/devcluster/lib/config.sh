@@ -35,7 +35,6 @@ SlurmctldLogFile=$STATE/log/slurmctld.log
 SlurmdSpoolDir=$STATE/spool/%n
 SlurmdPidFile=$STATE/spool/%n/slurmd.pid
 SlurmdLogFile=$STATE/log/%n.log
-PlugStackConfig=$STATE/slurm/plugstack.conf
 SlurmdParameters=config_overrides
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
@@ -51,6 +50,9 @@ KillWait=2
 SchedulerParameters=batch_sched_delay=0,bf_interval=1,sched_min_interval=100000
 CONF
     if single_host; then echo "TmpFS=$STATE/tmp/%n"; fi
+    if configless; then echo 'SlurmctldParameters=enable_configless'
+    else echo "PlugStackConfig=$STATE/slurm/plugstack.conf"
+    fi
     if [[ -n ${P[gres]} ]]; then echo "GresTypes=${P[gres]%%:*}"; fi
 }
 

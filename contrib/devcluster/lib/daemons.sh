@@ -53,9 +53,11 @@ start_slurmctld() {
 # Returns at once; wait_for_nodes tells whether it worked.
 start_slurmd() {
     local node=$1
+    local -a where=(-f "$STATE/slurm/slurm.conf")
+    if configless; then where=(--conf-server "login:${P[ports]}"); fi
     mkdir -p "$STATE/spool/$node" "$STATE/tmp/$node"
     rm -f "$STATE/spool/$node/slurmd.pid"
-    (detached_in "$node" slurmd -N "$node" -f "$STATE/slurm/slurm.conf" >"$STATE/log/$node.out" 2>&1) &
+    (detached_in "$node" slurmd -N "$node" "${where[@]}" >"$STATE/log/$node.out" 2>&1) &
 }
 
 # detached_in MACHINE COMMAND...: replaces the (sub)shell

@@ -12,10 +12,7 @@ enter_root() {
         mount --rbind "$folder" "$root$folder"
     done < <(shared_folders)
     mkdir -p "$root/.outside"
-    cd "$root"
-    pivot_root . .outside
-    cd /
-    umount -l /.outside
+    cd "$root" && pivot_root . .outside && cd / && umount -l /.outside
 }
 
 shared_folders() {

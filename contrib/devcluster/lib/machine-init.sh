@@ -5,7 +5,7 @@
 set -eu
 # shellcheck source=SCRIPTDIR/enter-root.sh
 . "${BASH_SOURCE[0]%/*}/enter-root.sh"
-state=$1 name=$2 root=$3
+state=$1 name=$2 root=$3 configless=$4
 me=$state/machines/$name
 
 # Here /proc is still the outside's, so this is our process id out there.
@@ -43,7 +43,17 @@ for file in "${own[@]}" "${shared[@]}"; do [[ -e /etc/$file ]] || missing+=("$fi
 [[ ${#missing[@]} -eq 0 ]] || private_etc "${missing[@]}"
 for file in "${own[@]}"; do mount --bind "$me/$file" "/etc/$file"; done
 for file in "${shared[@]}"; do mount --bind "$state/etc/$file" "/etc/$file"; done
-[[ ! -d /etc/slurm ]] || mount --bind "$state/slurm" /etc/slurm
+
+# The nodes of a configless cluster have no configuration but what slurmd fetches into /run/slurm. It does not yet
+# know then where munged listens.
+if [[ -n $configless && $name != login ]]; then
+    mkdir -p /run/slurm /run/munge
+    mount -t tmpfs -o mode=0755 slurm /run/slurm
+    mount -t tmpfs -o mode=0755 munge /run/munge
+    ln -s "$state/munge/socket" /run/munge/munge.socket.2
+    [[ ! -d /etc/slurm ]] || mount -t tmpfs -o mode=0755 none /etc/slurm
+elif [[ -d /etc/slurm ]]; then mount --bind "$state/slurm" /etc/slurm
+fi
 
 printf '%s\n' "$outside_pid" >"$me/pid.new"
 mv "$me/pid.new" "$me/pid"

@@ -37,7 +37,7 @@ create_machines() {
         switch "$STATE/machines/switch" >"$STATE/log/switch.init.log" 2>&1) &
     for machine in $(machine_names); do
         (detached setsid unshare --net --uts --mount --ipc --pid --fork --kill-child=KILL \
-            "$LIB/machine-init.sh" "$STATE" "$machine" "${P[root]-}" >"$STATE/log/$machine.init.log" 2>&1) &
+            "$LIB/machine-init.sh" "$STATE" "$machine" "${P[root]-}" "${P[configless]-}" >"$STATE/log/$machine.init.log" 2>&1) &
     done
     for machine in switch $(machine_names); do
         wait_until 20 test -s "$STATE/machines/$machine/pid" && continue

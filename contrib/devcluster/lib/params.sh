@@ -18,6 +18,8 @@ load_params() {
 # stored_param CLUSTER KEY: of another cluster, for values without special characters
 stored_param() { sed -n "s/^P\[$2\]=//p" "$STATE_ROOT/$1/params" 2>/dev/null | tr -d "'" || true; }
 
+configless() { [[ -n ${P[configless]-} ]]; }
+
 single_host() { [[ ${P[mode]} == single-host ]]; }
 
 is_node() { [[ " ${P[names]} " == *" $1 "* ]]; }

@@ -76,6 +76,7 @@ make_root() {
 
 # Where this machine's own packages come from.
 own_archive() {
+    # shellcheck disable=SC2016  # apt's own notation
     apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' 2>/dev/null |
         sort -u | head -n 1
 }

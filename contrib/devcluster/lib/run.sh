@@ -45,7 +45,7 @@ run_in() {
         into=(nsenter -t "$pid" -m -u -i -n -p --root --)
     fi
     if [[ $uid != "$EUID" ]]; then as=(--reuid="$uid" --regid="$gid" --init-groups); fi
-    choose_environment
+    choose_environment "$machine"
     # Should the outer process be killed, the inner one is told: nsenter hands no signal on.
     pass_signals setpriv --pdeathsig TERM "${into[@]}" setpriv --pdeathsig TERM "${as[@]}" \
         env -C "$(inner_folder)" "${environment[@]}" "$@"
@@ -65,8 +65,9 @@ read_user() {
     IFS=: read -r _ _ uid gid _ home _ <<<"$line"
 }
 
-choose_environment() {
-    environment=(SLURM_CONF="$STATE/slurm/slurm.conf" DEVCLUSTER="$TAG")
+choose_environment() { # choose_environment MACHINE
+    environment=(DEVCLUSTER="$TAG")
+    if ! configless || [[ $1 == login ]]; then environment+=(SLURM_CONF="$STATE/slurm/slurm.conf"); fi
     # Open MPI takes ranks of one host for neighbours and looks for their shared memory under its
     # own node's folder; between slurmds of one host only TCP works.
     if single_host; then environment+=(OMPI_MCA_btl="${OMPI_MCA_btl:-self,tcp}"); fi

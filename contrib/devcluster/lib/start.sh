@@ -22,6 +22,7 @@ devcluster start [options]
   --plugin FILE         SPANK plugin, with --plugin-args 'ARGS', --plugin-mode required|optional
   --plugstack FILE      more lines for plugstack.conf
   --conf KEY=VALUE      slurm.conf: replaces the default, or adds a line (repeatable)
+  --configless          the nodes have no slurm.conf: each slurmd asks slurmctld for the files
   --single-host         no namespaces: all slurmds on this host, under its name
   --restart             replace a running cluster of that name
 
@@ -30,7 +31,7 @@ HELP
 }
 
 readonly START_OPTIONS='name= nodes= node-list= cpus= memory= subnet= ports= plugin= plugin-args=
- plugin-mode= plugstack= conf=* gres= release= single-host restart'
+ plugin-mode= plugstack= conf=* gres= release= configless single-host restart'
 
 cmd_start() {
     parse_options "${START_OPTIONS//$'\n'/}" "$@"
@@ -57,6 +58,7 @@ check_start_options() {
     [[ -z ${OPT[plugin]-} ]] || OPT[plugin]=$(plugin_path "${OPT[plugin]}") || exit 1
     if [[ -n ${OPT[release]-} ]]; then check_release "${OPT[release]}"; fi
     check_plugstack_option
+    [[ -z ${OPT[configless]-} || -z ${OPT[single-host]-} ]] || usage_error '--configless needs namespaces'
     for node in $(asked_names); do check_node_name "$node"; done
     check_conf_option
 }
@@ -104,7 +106,7 @@ choose_params() {
     [[ -z $(sort <<<"$names" | uniq -d) ]] || usage_error "--node-list names a node twice"
     P=([names]=${names//$'\n'/ } [cpus]=${OPT[cpus]:-8} [memory]=${OPT[memory]:-8192}
        [plugin]=${OPT[plugin]-} [plugin_args]=${OPT[plugin-args]-} [plugin_mode]=${OPT[plugin-mode]:-required}
-       [plugstack]=${OPT[plugstack]-} [conf]=${OPT[conf]-} [gres]=${OPT[gres]-} [release]=${OPT[release]-} [root]=${OPT[root]} [mode]=namespaces [subnet]='')
+       [plugstack]=${OPT[plugstack]-} [conf]=${OPT[conf]-} [gres]=${OPT[gres]-} [release]=${OPT[release]-} [configless]=${OPT[configless]-} [root]=${OPT[root]} [mode]=namespaces [subnet]='')
     choose_mode
     if single_host; then choose_ports; else P[ports]=${OPT[ports]:-6817}; choose_subnet; fi
 }
@@ -228,7 +230,7 @@ start_again() {
 # Only what was asked for on this command line can differ.
 refuse_difference() {
     local key differ=''
-    for key in cpus memory subnet ports plugin plugin-args plugin-mode plugstack conf gres release; do
+    for key in cpus memory subnet ports plugin plugin-args plugin-mode plugstack conf gres release configless; do
         if [[ -n ${OPT[$key]+x} && ${OPT[$key]} != "${P[${key//-/_}]}" ]]; then differ+=" --$key"; fi
     done
     if [[ -n ${OPT[nodes]-}${OPT[node-list]-} && $(asked_names | tr '\n' ' ') != "${P[names]} " ]]; then
