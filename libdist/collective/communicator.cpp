@@ -83,7 +83,7 @@ class Communicator::CallVigil final : public Vigil {
 
   [[nodiscard]] Result<void> keep_waiting(int rank) override {
     if (owner_.watch_->is_lost()) return *owner_.watch_->verdict();
-    if (owner_.channel_->is_anyone_gone() && is_gone(rank)) return find_out({own(), rank, false, {}});
+    if (owner_.channel_->is_anyone_gone() && is_gone_for_good(rank)) return find_out({own(), rank, false, {}});
     if (Clock::now() >= deadline()) return find_out({own(), rank, false, {}});
     return {};
   }
@@ -110,6 +110,16 @@ class Communicator::CallVigil final : public Vigil {
   [[nodiscard]] Error find_out(const Occasion& occasion) {
     return owner_.channel_->find_out(owner_.watch_, occasion, timeout());
   }
+  /// What a rank sent before it went may still be on its way: the news of its end travels by another road.
+  [[nodiscard]] bool is_gone_for_good(int rank) {
+    constexpr auto underway = milliseconds(100);
+    if (!is_gone(rank)) return false;
+    if (suspect_ != rank || suspected_at_ == Clock::time_point()) {
+      suspect_ = rank;
+      suspected_at_ = Clock::now();
+    }
+    return Clock::now() - suspected_at_ >= underway;
+  }
   [[nodiscard]] bool is_gone(int rank) const {
     const auto& members = owner_.watch_->members();
     if (rank != anyone) return owner_.channel_->is_gone(members[static_cast<std::size_t>(rank)]);
@@ -118,6 +128,8 @@ class Communicator::CallVigil final : public Vigil {
 
   Communicator& owner_;
   mutable Clock::time_point deadline_;
+  int suspect_ = anyone;
+  Clock::time_point suspected_at_;
 };
 
 // ------------------------------------------------------------------------------------------------------------ building

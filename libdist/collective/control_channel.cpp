@@ -172,8 +172,8 @@ void ControlChannel::write_to(Link& link) {
       link.to_send.erase(0, static_cast<std::size_t>(sent));
     } else if (errno == EAGAIN || errno == EINTR) {
       return;
-    } else {
-      drop(link);
+    } else {  // the end shows on the reading side, behind what the peer said before it went
+      link.to_send.clear();
     }
   }
 }

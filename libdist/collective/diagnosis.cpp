@@ -63,8 +63,9 @@ std::vector<std::size_t> missing_ranks(std::span<const RankState> ranks, const A
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (i == occasion.reporter) continue;
     if (direct && i != static_cast<std::size_t>(occasion.waits_for)) continue;
+    const bool through = ranks[i].standing == Standing::left && stuck.call.operation == Operation::finalize;
     const bool absent = direct || !is_present(ranks[i]) || ranks[i].activity.sequence < stuck.sequence;
-    if (absent) missing.push_back(i);
+    if (absent && !through) missing.push_back(i);
   }
   // A dead rank explains the others' absence: they may be waiting for it elsewhere.
   const auto is_gone = [&](std::size_t i) {

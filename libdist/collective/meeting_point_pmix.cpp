@@ -1,7 +1,11 @@
 // Rank 0's address over PMIx. libpmix is opened at run time: the library loads without it.
 //
-// No fence is needed: PMIx_Get waits until rank 0's server has the key. Under Slurm the client is left initialised to the
-// end of the process: after PMIx_Finalize a later MPI_Init of the same process fails (PMIx 4.2, Slurm 22.05).
+// All ranks take part in a fence, which brings the address to every node; rank 0 does not wait for it, so that it can
+// say who is missing when the fence never ends. The others then ask for the address directly, but not at once: a question
+// that comes before rank 0 has published is answered "not found" for good (PMIx 4.2, Slurm 22.05).
+//
+// The client is left initialised to the end of the process: after PMIx_Finalize a later MPI_Init of the same process
+// fails.
 #include "collective/meeting_point.hpp"
 #include "core/text.hpp"
 
@@ -9,9 +13,10 @@
 #include <dlfcn.h>
 #include <pmix.h>
 
-#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #endif
 
 namespace amldist::collective {
@@ -29,6 +34,7 @@ struct Pmix {
   decltype(&PMIx_Put) put = nullptr;
   decltype(&PMIx_Commit) commit = nullptr;
   decltype(&PMIx_Get) get = nullptr;
+  decltype(&PMIx_Fence_nb) fence = nullptr;
   decltype(&PMIx_Error_string) error_string = nullptr;
 
   [[nodiscard]] static Result<Pmix> load() {
@@ -41,7 +47,7 @@ struct Pmix {
       return symbol != nullptr;
     };
     const bool complete = find(out.init, "PMIx_Init") && find(out.put, "PMIx_Put") &&
-                          find(out.commit, "PMIx_Commit") && find(out.get, "PMIx_Get") &&
+                          find(out.commit, "PMIx_Commit") && find(out.get, "PMIx_Get") && find(out.fence, "PMIx_Fence_nb") &&
                           find(out.error_string, "PMIx_Error_string");
     if (!complete) return Error{Errc::unavailable, "libpmix lacks a function that PMIx 3 has"};
     return out;
@@ -67,6 +73,7 @@ class PmixPoint final : public MeetingPoint {
     address_key.copy(key, sizeof key - 1);
     int status = pmix_.put(PMIX_GLOBAL, key, &value);
     if (status == PMIX_SUCCESS) status = pmix_.commit();
+    if (status == PMIX_SUCCESS) status = begin_fence();
     if (status == PMIX_SUCCESS) return listener;
     return Error{Errc::unavailable, concat({"PMIx cannot publish rank 0's address: ", pmix_.error_string(status)})};
   }
@@ -86,19 +93,36 @@ class PmixPoint final : public MeetingPoint {
   }
 
  private:
-  [[nodiscard]] Result<std::string> look_up(Clock::time_point deadline) const {
+  /// `fence_` becomes true when every rank's data is everywhere. It is never freed: the fence may end at any time.
+  [[nodiscard]] int begin_fence() {
+    fence_ = new std::atomic<bool>(false);
+    pmix_proc_t everybody = self_;
+    everybody.rank = PMIX_RANK_WILDCARD;
+    pmix_info_t collect = {};
+    std::strncpy(collect.key, PMIX_COLLECT_DATA, sizeof collect.key - 1);
+    collect.value.type = PMIX_BOOL;
+    collect.value.data.flag = true;
+    const auto ended = [](pmix_status_t /*status*/, void* flag) { static_cast<std::atomic<bool>*>(flag)->store(true); };
+    return pmix_.fence(&everybody, 1, &collect, 1, ended, fence_);
+  }
+
+  [[nodiscard]] Result<std::string> look_up(Clock::time_point deadline) {
+    if (fence_ == nullptr && begin_fence() != PMIX_SUCCESS) *fence_ = true;
+    const auto direct = Clock::now() + (deadline - Clock::now()) / 2;
     pmix_proc_t root = self_;
     root.rank = 0;
-    auto seconds = std::chrono::duration_cast<std::chrono::seconds>(deadline - Clock::now()).count();
-    int timeout = static_cast<int>(std::clamp<long long>(seconds, 1, 3600));
     pmix_info_t info = {};
     std::strncpy(info.key, PMIX_TIMEOUT, sizeof info.key - 1);
     info.value.type = PMIX_INT;
-    info.value.data.integer = timeout;
-    pmix_value_t* value = nullptr;
+    info.value.data.integer = 1;  // seconds
     pmix_key_t key = {};
     address_key.copy(key, sizeof key - 1);
-    const int status = pmix_.get(&root, key, &info, 1, &value);
+    pmix_value_t* value = nullptr;
+    int status = PMIX_ERR_TIMEOUT;
+    while (status != PMIX_SUCCESS && Clock::now() < deadline) {
+      if (*fence_ || Clock::now() > direct) status = pmix_.get(&root, key, &info, 1, &value);
+      if (status != PMIX_SUCCESS) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     if (status == PMIX_SUCCESS && value != nullptr && value->type == PMIX_STRING) {
       std::string text = value->data.string;
       std::free(value->data.string);  // what PMIX_VALUE_RELEASE does
@@ -111,6 +135,7 @@ class PmixPoint final : public MeetingPoint {
 
   Pmix pmix_;
   pmix_proc_t self_;
+  std::atomic<bool>* fence_ = nullptr;
   std::vector<Endpoint> places_;
 };
 

@@ -6,16 +6,22 @@ amldist_comm *world;
 int rank, size;
 
 /* Says who this rank is, for tests of the bootstrap. */
-void run_place(void) {
+static void place(int argc, char **argv) {
+  (void)argc, (void)argv;
   printf("rank %d of %d, local %d of %d, node %d of %d, host %s, map %s, %s\n", rank, size, amldist_local_rank(world),
          amldist_local_size(world), amldist_node_rank(world), amldist_nodes(world), amldist_host(world, rank),
          amldist_task_map(world), amldist_provenance(world));
 }
 
+static void operations(int argc, char **argv) {
+  (void)argc, (void)argv;
+  run_operations();
+}
+
 static const struct {
   const char *name;
-  void (*run)(void);
-} cases[] = {{"operations", run_operations}, {"place", run_place}};
+  void (*run)(int argc, char **argv);
+} cases[] = {{"operations", operations}, {"place", place}, {"victim", run_victim}};
 
 int main(int argc, char **argv) {
   for (size_t i = 0; argc >= 2 && i < sizeof cases / sizeof *cases; ++i) {
@@ -26,7 +32,7 @@ int main(int argc, char **argv) {
     }
     rank = amldist_rank(world);
     size = amldist_size(world);
-    cases[i].run();
+    cases[i].run(argc, argv);
     OK(amldist_finalize(world));
     return 0;
   }

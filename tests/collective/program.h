@@ -20,6 +20,6 @@ extern int rank, size;
 #define OK(call) CHECK((call) == AMLDIST_OK)
 
 void run_operations(void);
-void run_place(void);
+void run_victim(int argc, char **argv); /* HOW WHO DEADLINE_MS */
 
 #endif

@@ -1,0 +1,54 @@
+/* A rank that fails in a given way among others that only call collectives. The others leave with status 7 after printing
+ * the error that they got; the test looks at who was named. */
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "program.h"
+
+enum { ROUNDS_BEFORE = 5, COUNT = 1000 };
+static float data[100000];
+
+static void nap(long milliseconds) {
+  const struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
+  nanosleep(&time, NULL);
+}
+
+static int survivor(int status) {
+  if (status == AMLDIST_OK) return 0;
+  printf("error %d: %s\n", status, amldist_last_error());
+  CHECK(amldist_health(world) < 0);
+  /* A lost communicator refuses at once, with the same sentence, and can be finalized. */
+  CHECK(amldist_barrier(world) == AMLDIST_EABORTED);
+  OK(amldist_finalize(world));
+  exit(7);
+}
+
+/* Calls collectives until something happens. */
+static void go_on(void) {
+  for (int i = 0; i < 1000000; ++i) survivor(amldist_allreduce(world, data, data, COUNT, AMLDIST_FLOAT32, AMLDIST_MAX));
+}
+
+void run_victim(int argc, char **argv) {
+  CHECK(argc == 5);
+  const char *how = argv[2];
+  const int who = atoi(argv[3]), deadline = atoi(argv[4]);
+  OK(amldist_set_timeout(world, deadline));
+  for (int i = 0; i < ROUNDS_BEFORE; ++i) OK(amldist_allreduce(world, data, data, COUNT, AMLDIST_FLOAT32, AMLDIST_MAX));
+  printf("ready\n");
+  fflush(stdout);
+  if (rank == who) {
+    if (strcmp(how, "late") == 0) nap(2L * deadline + 500);
+    if (strcmp(how, "exit") == 0) _exit(0);
+    if (strcmp(how, "operation") == 0) survivor(amldist_broadcast(world, data, COUNT, AMLDIST_FLOAT32, 0));
+    if (strcmp(how, "size") == 0) survivor(amldist_allreduce(world, data, data, COUNT + 1, AMLDIST_FLOAT32, AMLDIST_MAX));
+    if (strcmp(how, "type") == 0) survivor(amldist_allreduce(world, data, data, COUNT, AMLDIST_INT32, AMLDIST_MAX));
+    if (strcmp(how, "redop") == 0) survivor(amldist_allreduce(world, data, data, COUNT, AMLDIST_FLOAT32, AMLDIST_MIN));
+    if (strcmp(how, "abort") == 0) {
+      nap(20);
+      OK(amldist_abort(world));
+    }
+  }
+  go_on();
+  exit(1);
+}
