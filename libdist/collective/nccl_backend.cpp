@@ -315,6 +315,7 @@ int NcclBackend::enqueue(const Call& call) {
     case Operation::none:
     case Operation::split:
     case Operation::finalize:
+    case Operation::init:
       break;
   }
   return nccl_success;  // not a matter of data
