@@ -39,6 +39,11 @@ void Svg::rectangle(const Box& box, std::string_view fill, std::string_view stro
   body_ += "/>\n";
 }
 
+void Svg::line(int x1, int y1, int x2, int y2, std::string_view colour, int width) {
+  body_ += concat({"<line", attribute("x1", x1), attribute("y1", y1), attribute("x2", x2), attribute("y2", y2),
+                   attribute("stroke", colour), attribute("stroke-width", width), "/>\n"});
+}
+
 void Svg::text(int x, int y, std::string_view words, const TextStyle& style) {
   body_ += concat({"<text", attribute("x", x), attribute("y", y), attribute("font-size", style.size),
                    attribute("fill", style.colour)});

@@ -25,6 +25,8 @@ class Svg {
  public:
   /// A rectangle with round corners; `stroke` empty: without a border.
   void rectangle(const Box& box, std::string_view fill, std::string_view stroke = {});
+  /// A straight line, `width` pixels wide.
+  void line(int x1, int y1, int x2, int y2, std::string_view colour, int width = 2);
   /// One line of text with its base line at `y`.
   void text(int x, int y, std::string_view words, const TextStyle& style = {});
   /// What viewers show when the mouse rests on the shapes between open_group() and close_group().
