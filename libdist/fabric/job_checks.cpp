@@ -92,7 +92,14 @@ std::vector<Finding> findings_of(const std::vector<NodeSummary>& nodes, std::str
   return findings;
 }
 
-std::string number_text(double value) { return std::to_string(static_cast<std::uint64_t>(value + 0.5)); }
+constexpr double megabits = 1000;  // in a gigabit: the unit on the wire
+
+/// "397", "2.4".
+std::string number_text(double value) {
+  const auto tenths = static_cast<std::uint64_t>(value * 10 + 0.5);
+  if (tenths >= 100) return std::to_string((tenths + 5) / 10);
+  return concat({std::to_string(tenths / 10), ".", std::to_string(tenths % 10)});
+}
 
 std::string host_at(const std::vector<NodeSummary>& nodes, std::uint32_t index) {
   return index < nodes.size() ? nodes[index].host : concat({"node ", std::to_string(index)});
@@ -200,7 +207,8 @@ Result<NodeSummary> summary_from_text(std::string_view text) {
 
 std::string to_line(const PairResult& result) {
   return concat({std::to_string(result.from), "\t", std::to_string(result.to), "\t", result.device, "\t",
-                 number_text(result.gbps), "\t", printable(result.problem, 200), "\n"});
+                 std::to_string(static_cast<std::uint64_t>(result.gbps * megabits + 0.5)), "\t",
+                 printable(result.problem, 200), "\n"});
 }
 
 Result<std::vector<PairResult>> pairs_from_lines(std::string_view text) {
@@ -208,13 +216,13 @@ Result<std::vector<PairResult>> pairs_from_lines(std::string_view text) {
   for (const std::string_view line : text::split(text, '\n')) {
     if (line.empty()) continue;
     const auto fields = text::split(line, '\t');
-    constexpr std::uint64_t most = 1'000'000;
+    constexpr std::uint64_t most = 1'000'000'000;
     const auto from = text::to_number(fields.front(), most);
     const auto to = fields.size() == 5 ? text::to_number(fields[1], most) : std::nullopt;
     const auto gbps = fields.size() == 5 ? text::to_number(fields[3], most) : std::nullopt;
     if (!from || !to || !gbps) return Error{Errc::invalid_argument, "a line about a pair of nodes is malformed"};
     out.push_back({static_cast<std::uint32_t>(*from), static_cast<std::uint32_t>(*to), printable(fields[2], 64),
-                   printable(fields[4], 256), static_cast<double>(*gbps)});
+                   printable(fields[4], 256), static_cast<double>(*gbps) / megabits});
   }
   return out;
 }

@@ -227,7 +227,7 @@ def alone() -> dict[str, tuple[Node, dict[str, str]]]:
 
 
 # Facts of two devices that hang together: what one fault does is undone by the other.
-COUPLED = {"old firmware", "firmware not text"}
+COUPLED = {"old firmware", "firmware not text", "counters without a PMA"}
 
 
 def pairs() -> dict[str, tuple[Node, dict[str, str]]]:

@@ -6,6 +6,7 @@ mount -t tmpfs tmpfs /tmp
 mount -t tmpfs run /run
 mkdir -p /dev/shm
 ip link set lo up
+echo guest >/proc/sys/kernel/hostname
 
 # add_rxe INTERFACE ADDRESS: a soft-RoCE device, and time for its IPv4 GID
 add_rxe() {
