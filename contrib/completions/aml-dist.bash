@@ -31,10 +31,12 @@ _aml_dist() {
     local current=${COMP_WORDS[COMP_CWORD]} previous='' option=''
     local flags='--aml-dist= --nodelist --tasks-per-node --distribution --mapping --hostfile --task --gpus-per-node
         --cluster --job --step --restart --port-range --svg --json --help'
+    local check_flags='--policy --sku --sku-table --sysfs-root --dev-root --baseline --kernel-log --svg --wait --timeout --port
+        --pairs --bandwidth --no-verbs --json --quiet --verbose --help'
     COMPREPLY=()
     ((COMP_CWORD == 0)) || previous=${COMP_WORDS[COMP_CWORD - 1]}
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W 'explain --help --version' -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W 'explain check --help --version' -- "$current")
         return
     fi
 
@@ -52,9 +54,13 @@ _aml_dist() {
         return
     fi
 
+    if [[ ${COMP_WORDS[1]} == check ]]; then flags=$check_flags; fi
     case $previous in
+    --policy) mapfile -t COMPREPLY < <(compgen -W 'require prefer off' -- "$current") ;;
+    --sysfs-root | --dev-root) mapfile -t COMPREPLY < <(compgen -d -- "$current") ;;
+    --sku | --wait | --timeout | --port) ;;
     --distribution | -m) mapfile -t COMPREPLY < <(compgen -W 'block cyclic plane=' -- "$current") ;;
-    --hostfile | --svg) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+    --hostfile | --svg | --sku-table | --baseline | --kernel-log) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
     --nodelist | --tasks-per-node | --mapping | --task | --gpus-per-node | --cluster | --job | --step | --restart | \
         --port-range) ;;
     *)

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -65,10 +66,17 @@ FrameReader::State FrameReader::state() const {
   return bytes_.size() >= head_size + length ? State::complete : State::incomplete;
 }
 
+std::size_t FrameReader::missing() const {
+  if (bytes_.size() < head_size) return head_size - bytes_.size();
+  return head_size + length_of(bytes_) - bytes_.size();
+}
+
 FrameReader::State FrameReader::read(int socket) {
   std::array<char, 16384> buffer{};
   while (state() == State::incomplete) {
-    const ssize_t got = ::recv(socket, buffer.data(), buffer.size(), MSG_DONTWAIT);
+    // Never beyond this frame: what follows may be for another reader.
+    const std::size_t wanted = std::min(buffer.size(), missing());
+    const ssize_t got = ::recv(socket, buffer.data(), wanted, MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return State::incomplete;
     if (got <= 0) return State::closed;

@@ -34,6 +34,7 @@ class FrameReader {
 
  private:
   [[nodiscard]] State state() const;
+  [[nodiscard]] std::size_t missing() const;
   std::size_t most_;
   std::string bytes_;
 };

@@ -72,14 +72,7 @@ std::string to_table(const NodeVerification& node, bool colour, bool quiet) {
 }
 
 std::string to_json(const NodeVerification& node) {
-  const fabric::FabricSettings& settings = node.settings;
-  const std::string hca = settings.ports.empty() ? "null" : fabric::json_text(fabric::exact_selection(settings.ports));
-  const std::string index = settings.gid_index ? std::to_string(*settings.gid_index) : "null";
-  return concat({"{\n  \"node\": ", fabric::json_text(node.host),
-                 ",\n  \"policy\": ", fabric::json_text(fabric::to_string(node.report.policy)),
-                 ",\n  \"verdict\": ", fabric::json_text(to_string(node.report.verdict())),
-                 ",\n  \"checks\": ", fabric::to_json(node.report.checks, 4), ",\n  \"nccl_ib_hca\": ", hca,
-                 ",\n  \"nccl_ib_gid_index\": ", index, "\n}"});
+  return fabric::to_json(node.host, node.report, node.settings);
 }
 
 std::string to_table(const StepReport& step, bool colour, bool quiet) {

@@ -205,6 +205,13 @@ def test_a_step_of_healthy_nodes_is_verified_with_writes_between_them(cluster, f
     assert pair["verdict"] == "pass" and "node1 -> node2 over mlx5_ib0:1" in pair["evidence"], pair
 
 
+def test_bandwidth_is_measured_on_request_and_compared_with_the_rate(cluster, four_healthy, workdir):
+    done, report = check_step(cluster, four_healthy, workdir, "--bandwidth")
+    pair = by_id(report)["ib.pair"]
+    assert done.status == 1, "files are no 400 Gb/s: " + str(done)
+    assert pair["verdict"] == "fail" and "Gb/s, expected 360" in pair["evidence"], pair
+
+
 def test_a_write_that_does_not_arrive_names_both_ends(cluster, four_healthy, workdir):
     wrap = workdir / "wrap"
     wrap.write_text("#!/bin/bash\n[[ $SLURMD_NODENAME != node2 ]] || export FAKE_VERBS_LOSE=1\nexec \"$@\"\n")

@@ -66,7 +66,7 @@ TEST_F(Tree, AHealthyOnePasses) {
 
 TEST_F(Tree, RandomBytesInEveryFileNeverPassAndNeverCrash) {
   std::mt19937 random(20261121);
-  for (int turn = 0; turn < 200; ++turn) {
+  for (int turn = 0; turn < 100; ++turn) {
     write_device(0);
     write_device(1);
     std::vector<fs::path> files;
@@ -102,7 +102,7 @@ TEST_F(Tree, DevicesThatVanishBetweenTwoReads) {
       write_device(2);
     }
   });
-  for (int i = 0; i < 300; ++i) EXPECT_FALSE(verify().checks.empty());
+  for (int i = 0; i < 60; ++i) EXPECT_FALSE(verify().checks.empty());
   stop = true;
   remover.join();
 }

@@ -31,7 +31,7 @@ expect() {
     "$@" >/tmp/out 2>&1
     got=$?
     local verdict=ok
-    [[ $got == $status ]] || verdict='not ok'
+    [[ $got == "$status" ]] || verdict='not ok'
     for line in "${lines[@]}"; do grep -Eq -- "$line" /tmp/out || verdict='not ok'; done
     printf '%s - %s\n' "$verdict" "$name" >&3
     [[ $verdict == ok ]] || { printf '# status %s, expected %s; wanted: %s\n' "$got" "$status" "${lines[*]}"; sed 's/^/# /' /tmp/out; } >&3

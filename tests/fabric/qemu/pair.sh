@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# One of two machines on one cable: NODE is 0 or 1.
+# One of two machines on one cable: NODE is 0 or 1. No bandwidth: it means nothing here, and a flood can make QEMU's
+# socket network stand still.
 add_rxe eth0 "10.9.0.$((NODE + 1))"
 
 step() { # step NUMBER ARGUMENT...: as srun would start it on both
@@ -11,11 +12,9 @@ step() { # step NUMBER ARGUMENT...: as srun would start it on both
 
 if ((NODE == 0)); then
     expect 'two nodes write to each other' 0 'pass +ib.pair' 'pass +ib.loopback' '2 nodes: pass' -- step 0 --policy require
-    expect 'bandwidth is measured' '[01]' 'ib.pair .*Gb/s' -- step 1 --policy require --bandwidth
     expect 'a node with a wrong GID index cannot be written to: both ends are named' 1 'fail +ib.pair' -- step 2 --policy require
 else
     expect 'the second node hears the same verdict' 0 -- step 0 --policy require
-    step 1 --policy require --bandwidth >/dev/null 2>&1
     NCCL_IB_GID_INDEX=9 expect 'and so where it is the cause' 1 -- step 2 --policy require
 fi
 finish
