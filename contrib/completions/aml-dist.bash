@@ -34,10 +34,12 @@ _aml_dist() {
     local doctor='--mpi --env-file --env --framework --launcher'
     local frameworks='torch lightning transformers accelerate deepspeed ignite horovod mpi mpi4py tensorflow keras jax gloo nccl gpus'
     [[ ${COMP_WORDS[1]-} != doctor ]] || flags="${flags/--svg/} $doctor"
+    local check_flags='--policy --sku --sku-table --sysfs-root --dev-root --baseline --kernel-log --svg --wait --timeout --port
+        --pairs --bandwidth --no-verbs --json --quiet --verbose --help'
     COMPREPLY=()
     ((COMP_CWORD == 0)) || previous=${COMP_WORDS[COMP_CWORD - 1]}
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W 'explain doctor trace --help --version' -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W 'explain doctor check trace --help --version' -- "$current")
         return
     fi
 
@@ -64,12 +66,16 @@ _aml_dist() {
         return
     fi
 
+    if [[ ${COMP_WORDS[1]} == check ]]; then flags=$check_flags; fi
     case $previous in
+    --policy) mapfile -t COMPREPLY < <(compgen -W 'require prefer off' -- "$current") ;;
+    --sysfs-root | --dev-root) mapfile -t COMPREPLY < <(compgen -d -- "$current") ;;
+    --sku | --wait | --timeout | --port) ;;
     --mpi) mapfile -t COMPREPLY < <(compgen -W 'pmix none' -- "$current") ;;
     --framework) mapfile -t COMPREPLY < <(compgen -W "$frameworks" -- "$current") ;;
     --launcher) mapfile -t COMPREPLY < <(compgen -W 'srun torchrun torch.distributed.launch' -- "$current") ;;
     --distribution | -m) mapfile -t COMPREPLY < <(compgen -W 'block cyclic plane=' -- "$current") ;;
-    --hostfile | --svg | --env-file) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+    --hostfile | --svg | --env-file | --sku-table | --baseline | --kernel-log) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
     --env | --nodelist | --tasks-per-node | --mapping | --task | --gpus-per-node | --cluster | --job | --step | --restart | \
         --port-range) ;;
     *)

@@ -251,6 +251,12 @@ Check check_pcie(const NodeFacts& node, const Question& question) {
 
 Check check_affinity(const NodeFacts& node, const Question& question) {
   const auto devices = judged_devices(node, question);
+  std::set<std::string> gpu_nodes;
+  for (const GpuFacts& gpu : node.gpus) gpu_nodes.insert(gpu.numa_node.text);
+  if (!devices.empty() && devices.size() < gpu_nodes.size()) {
+    return {"ib.affinity", Verdict::pass, "fewer devices than NUMA nodes with GPUs: some GPUs cannot have one near",
+            ""};
+  }
   std::vector<Finding> findings;
   for (const GpuFacts& gpu : node.gpus) {
     bool unknown = false;

@@ -13,7 +13,6 @@ namespace {
 
 using text::concat;
 
-constexpr std::size_t most_table_entries = 256;  // GIDs and P_Keys of a port; mlx5 has up to 256 and 128
 constexpr std::size_t most_pci_devices = 8192;
 
 /// Counters that checks ask for (Documentation/ABI/stable/sysfs-class-infiniband).
@@ -26,36 +25,46 @@ std::optional<std::uint32_t> number_of(std::string_view name, std::uint32_t most
   return number ? std::optional(static_cast<std::uint32_t>(*number)) : std::nullopt;
 }
 
-void read_pkeys(const std::string& folder, PortFacts& port) {
-  const auto names = list_folder(folder + "/pkeys", most_table_entries, &port.pkeys_problem);
-  if (names.empty() && port.pkeys_problem.empty()) port.pkeys_problem = "there is no pkeys table";
-  for (const std::string& name : names) {
-    const auto index = number_of(name, 65535);
-    if (!index) continue;
-    const Attribute entry = read_attribute(concat({folder, "/pkeys/", name}));
-    const auto value = entry.present() ? parse_hex16(entry.text) : std::nullopt;
-    if (!value) port.pkeys_problem = concat({"pkeys/", name, " is ", entry.shown()});
-    else if (*value != 0) port.pkeys.push_back({*index, *value});
+/// Reads the entries 0, 1, 2, ... of a table, to its end or until a run of unused ones says that no more will come: the
+/// kernel fills tables from below, and soft-RoCE has 1,024 GIDs of which four are used.
+template <typename Value, typename Parse, typename Take>
+void read_table(const std::string& folder, std::string_view table, Parse parse, Take take, std::string& problem) {
+  constexpr std::uint32_t longest_gap = 64;
+  std::uint32_t unused = 0;
+  for (std::uint32_t index = 0; unused < longest_gap; ++index) {
+    const Attribute entry = read_attribute(concat({folder, "/", table, "/", std::to_string(index)}));
+    if (entry.absent()) {
+      if (index == 0) problem = concat({"there is no ", table, " table"});
+      return;
+    }
+    const std::optional<Value> value = entry.present() ? parse(entry.text) : std::nullopt;
+    if (!value) problem = concat({table, "/", std::to_string(index), " is ", entry.shown()});
+    unused = value && take(index, *value) ? 0 : unused + 1;
   }
 }
 
+void read_pkeys(const std::string& folder, PortFacts& port) {
+  read_table<std::uint16_t>(
+      folder, "pkeys", parse_hex16,
+      [&port](std::uint32_t index, std::uint16_t value) {
+        if (value != 0) port.pkeys.push_back({index, value});
+        return value != 0;
+      },
+      port.pkeys_problem);
+}
+
 void read_gids(const std::string& folder, PortFacts& port) {
-  const auto names = list_folder(folder + "/gids", most_table_entries, &port.gids_problem);
-  if (names.empty() && port.gids_problem.empty()) port.gids_problem = "there is no gids table";
-  for (const std::string& name : names) {
-    const auto index = number_of(name, 65535);
-    if (!index) continue;
-    const Attribute entry = read_attribute(concat({folder, "/gids/", name}));
-    const auto value = entry.present() ? Gid::parse(entry.text) : std::nullopt;
-    if (!value) {
-      port.gids_problem = concat({"gids/", name, " is ", entry.shown()});
-      continue;
-    }
-    if (value->is_zero()) continue;
-    const Attribute type = read_attribute(concat({folder, "/gid_attrs/types/", name}));
-    const Attribute netdev = read_attribute(concat({folder, "/gid_attrs/ndevs/", name}));
-    port.gids.push_back({*index, *value, type.present() ? type.text : "", netdev.present() ? netdev.text : ""});
-  }
+  read_table<Gid>(
+      folder, "gids", Gid::parse,
+      [&](std::uint32_t index, const Gid& value) {
+        if (value.is_zero()) return false;
+        const std::string number = std::to_string(index);
+        const Attribute type = read_attribute(concat({folder, "/gid_attrs/types/", number}));
+        const Attribute netdev = read_attribute(concat({folder, "/gid_attrs/ndevs/", number}));
+        port.gids.push_back({index, value, type.present() ? type.text : "", netdev.present() ? netdev.text : ""});
+        return true;
+      },
+      port.gids_problem);
 }
 
 PortFacts read_port(const std::string& folder, std::uint32_t number) {

@@ -164,7 +164,11 @@ VerbsOutcome RdmaLink::to_ready_to_send() {
 
 VerbsOutcome RdmaLink::connect(const LinkAddress& peer) {
   peer_ = peer;
-  if (auto failure = to_ready_to_receive(peer)) return failure;
+  VerbsOutcome failure = to_ready_to_receive(peer);
+  // Over RoCE the kernel asks for the peer's MAC here, and on a link that has just come up the first answer is late.
+  constexpr int more_attempts = 2;
+  for (int i = 0; failure && failure->error == ETIMEDOUT && i < more_attempts; ++i) failure = to_ready_to_receive(peer);
+  if (failure) return failure;
   return to_ready_to_send();
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/result.hpp"
+#include "fabric/checks.hpp"
 #include "fabric/verdict.hpp"
 
 namespace amldist::fabric {
@@ -18,6 +19,9 @@ namespace amldist::fabric {
 
 /// The array of checks, one per line, each line indented by `indent` blanks.
 [[nodiscard]] std::string to_json(const std::vector<Check>& checks, std::size_t indent);
+
+/// A node as an object: node, policy, verdict, checks, nccl_ib_hca, nccl_ib_gid_index.
+[[nodiscard]] std::string to_json(std::string_view host, const Report& report, const FabricSettings& settings);
 
 /// VERDICT<TAB>ID<TAB>EVIDENCE<TAB>REMEDY lines, by which the task's process tells the plugin.
 [[nodiscard]] std::string to_lines(const std::vector<Check>& checks);

@@ -7,7 +7,9 @@
 #include <cstdlib>
 
 #include "aml_dist/check_output.hpp"
+#include "aml_dist/check_step.hpp"
 #include "aml_dist/exit_status.hpp"
+#include "aml_dist/fabric_svg.hpp"
 #include "core/text.hpp"
 #include "fabric/checks.hpp"
 #include "fabric/kernel_log.hpp"
@@ -111,6 +113,12 @@ void read_log(const CheckOptions& options, Evidence& evidence) {
   else evidence.no_kernel_log = lines.error().message;
 }
 
+/// In a step one process of each node is enough; the others neither look nor speak.
+bool is_silent_task(const CheckOptions& options) {
+  const auto place = read_step_place(own_variable, options.port);
+  return place && *place && !(*place)->speaks;
+}
+
 /// Whether a judged port is on its way up: waiting may help.
 bool is_coming_up(const NodeFacts& node, const Question& question) {
   for (const fabric::JudgedPort& each : judged_ports(node, question)) {
@@ -149,6 +157,17 @@ int exit_status_of(Verdict verdict) {
   return verdict == Verdict::skip ? exit_skipped : exit_fine;
 }
 
+/// Prints, draws, and says it with the exit status; for a node and for a step.
+template <typename Verification>
+int finish(const CheckOptions& options, const Verification& verification) {
+  if (options.json) std::printf("%s\n", to_json(verification).c_str());
+  else std::fputs(to_table(verification, wants_colour(), options.quiet).c_str(), stdout);
+  if (!options.svg.empty() && !fabric::write_whole_file(options.svg, draw_fabric(verification))) {
+    return fail({Errc::unavailable, concat({"--svg ", text::quote(options.svg), " cannot be written"})});
+  }
+  return exit_status_of(verification.report.verdict());
+}
+
 /// What the plugin asks for: the checks that only the task's own context can make, as lines.
 int print_task_part(const CheckOptions& options, const Question& question) {
   const NodeFacts node = fabric::read_node(fabric::Roots::from_options(options.sysfs_root, options.dev_root));
@@ -183,6 +202,14 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
   command->add_option("--timeout", options.timeout_s, "Seconds for everything that may hang")
       ->capture_default_str()
       ->check(CLI::Range(1U, 3600U));
+  command
+      ->add_option("--port", options.port,
+                   "In a step: port where its nodes meet (default: reserved, or from job and step)")
+      ->check(CLI::Range(1U, 65535U));
+  command->add_flag("--pairs", options.pairs,
+                    "In a step: write to the nodes 1, 2, 4, ... further, not only to the next");
+  command->add_flag("--bandwidth", options.bandwidth, "In a step: measure the writes, and expect 90 % of the rate");
+  command->add_flag("--verbose,-v", options.verbose, "Say what is being done");
   command->add_flag("--no-verbs", options.no_verbs, "Files and limits only: open no device");
   command->add_flag("--quiet,-q", options.quiet, "Only what is not well");
   command->add_flag("--json", options.json, "An object with node, policy, verdict and checks");
@@ -195,15 +222,22 @@ int check(const CheckOptions& options) {
   const auto question = make_question(options);
   if (!question) return fail(question.error());
   if (options.task_part) return print_task_part(options, *question);
+  if (is_silent_task(options)) return exit_fine;
   const NodeFacts node = read_settled_node(options, *question);
   Evidence evidence;
   evidence.counters = keep_baseline(options, node);
   evidence.process = read_own_process(options, node, *question);
   read_log(options, evidence);
-  const NodeVerification verification{node.host, verify_node(node, *question, evidence), settings_of(node, *question)};
-  if (options.json) std::printf("%s\n", to_json(verification).c_str());
-  else std::fputs(to_table(verification, wants_colour(), options.quiet).c_str(), stdout);
-  return exit_status_of(verification.report.verdict());
+  const fabric::Report report = verify_node(node, *question, evidence);
+  const NodeVerification verification{node.host, report, settings_of(node, *question),
+                                      summarise(node, *question, report)};
+  const auto place = read_step_place(own_variable, options.port);
+  if (!place) return fail(place.error());
+  if (!*place || question->policy == RdmaPolicy::off) return finish(options, verification);
+  const auto outcome = verify_step(**place, options, node, *question, verification.report);
+  if (!outcome) return fail(outcome.error());
+  if (outcome->whole) return finish(options, *outcome->whole);
+  return exit_status_of(outcome->verdict);
 }
 
 }  // namespace amldist::tools

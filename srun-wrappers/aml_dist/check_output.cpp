@@ -39,6 +39,23 @@ std::string padded(std::string text, std::size_t width) {
   return text;
 }
 
+/// A line for each check, and what to do about it.
+std::string lines_of(const std::vector<fabric::Check>& checks, bool colour, bool quiet) {
+  std::string out;
+  for (const fabric::Check& check : checks) {
+    const bool well = check.verdict == Verdict::pass || check.verdict == Verdict::skip;
+    if (quiet && well) continue;
+    out += concat({"  ", word_for(check.verdict, colour), "  ", padded(check.id, id_width), " ", check.evidence, "\n"});
+    if (!well && !check.remedy.empty()) out += concat({"        ", padded("", id_width), " -> ", check.remedy, "\n"});
+  }
+  return out;
+}
+
+/// A node's own verdict, from its checks.
+fabric::Report report_of(const fabric::NodeSummary& node, RdmaPolicy policy) {
+  return {policy, node.checks, node.verified};
+}
+
 }  // namespace
 
 bool wants_colour() {
@@ -51,24 +68,35 @@ bool wants_colour() {
 std::string to_table(const NodeVerification& node, bool colour, bool quiet) {
   std::string out = concat({node.host, ": ", word_for(node.report.verdict(), colour), " (policy ",
                             fabric::to_string(node.report.policy), ")\n"});
-  for (const fabric::Check& check : node.report.checks) {
-    const bool well = check.verdict == Verdict::pass || check.verdict == Verdict::skip;
-    if (quiet && well) continue;
-    out += concat({"  ", word_for(check.verdict, colour), "  ", padded(check.id, id_width), " ", check.evidence, "\n"});
-    if (!well && !check.remedy.empty()) out += concat({"        ", padded("", id_width), " -> ", check.remedy, "\n"});
+  return out + lines_of(node.report.checks, colour, quiet);
+}
+
+std::string to_json(const NodeVerification& node) {
+  return fabric::to_json(node.host, node.report, node.settings);
+}
+
+std::string to_table(const StepReport& step, bool colour, bool quiet) {
+  std::string out =
+      concat({text::count(step.nodes.size(), "node"), ": ", word_for(step.report.verdict(), colour), " (policy ",
+              fabric::to_string(step.report.policy), ")\n", lines_of(step.report.checks, colour, quiet)});
+  for (const fabric::NodeSummary& node : step.nodes) {
+    const Verdict verdict = report_of(node, step.report.policy).verdict();
+    if (quiet && verdict == Verdict::pass) continue;
+    out += concat({"  ", word_for(verdict, colour), "  ", node.host, "\n"});
   }
   return out;
 }
 
-std::string to_json(const NodeVerification& node) {
-  const fabric::FabricSettings& settings = node.settings;
-  const std::string hca = settings.ports.empty() ? "null" : fabric::json_text(fabric::exact_selection(settings.ports));
-  const std::string index = settings.gid_index ? std::to_string(*settings.gid_index) : "null";
-  return concat({"{\n  \"node\": ", fabric::json_text(node.host),
-                 ",\n  \"policy\": ", fabric::json_text(fabric::to_string(node.report.policy)),
-                 ",\n  \"verdict\": ", fabric::json_text(to_string(node.report.verdict())),
-                 ",\n  \"checks\": ", fabric::to_json(node.report.checks, 4), ",\n  \"nccl_ib_hca\": ", hca,
-                 ",\n  \"nccl_ib_gid_index\": ", index, "\n}"});
+std::string to_json(const StepReport& step) {
+  std::string nodes;
+  for (const fabric::NodeSummary& node : step.nodes) {
+    nodes += concat({nodes.empty() ? "\n    " : ",\n    ", "{\"node\": ", fabric::json_text(node.host),
+                     ", \"verdict\": ", fabric::json_text(to_string(report_of(node, step.report.policy).verdict())),
+                     ", \"checks\": ", fabric::to_json(node.checks, 6), "}"});
+  }
+  return concat({"{\n  \"policy\": ", fabric::json_text(fabric::to_string(step.report.policy)),
+                 ",\n  \"verdict\": ", fabric::json_text(to_string(step.report.verdict())),
+                 ",\n  \"checks\": ", fabric::to_json(step.report.checks, 4), ",\n  \"nodes\": [", nodes, "\n  ]\n}"});
 }
 
 }  // namespace amldist::tools

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fabric/checks.hpp"
+#include "fabric/job_checks.hpp"
 
 namespace amldist::tools {
 
@@ -13,6 +14,14 @@ struct NodeVerification {
   std::string host;
   fabric::Report report;
   fabric::FabricSettings settings;
+  fabric::NodeSummary summary;
+};
+
+/// A step as a whole: its own checks, and each node's.
+struct StepReport {
+  std::vector<fabric::NodeSummary> nodes;
+  fabric::Report report;
+  std::vector<fabric::PairResult> pairs;
 };
 
 /// Whether colours are wanted: standard output is a terminal that can, and NO_COLOR is not set.
@@ -23,5 +32,11 @@ struct NodeVerification {
 
 /// An object: node, policy, verdict, checks (id, verdict, evidence, remedy), nccl_ib_hca, gid_index.
 [[nodiscard]] std::string to_json(const NodeVerification& node);
+
+/// The checks over all nodes, and a line for each node.
+[[nodiscard]] std::string to_table(const StepReport& step, bool colour, bool quiet);
+
+/// An object: policy, verdict, checks, and nodes: an array of node, verdict, checks.
+[[nodiscard]] std::string to_json(const StepReport& step);
 
 }  // namespace amldist::tools

@@ -1,5 +1,6 @@
 """rdma=require|prefer|off on a live cluster: what a sick node does to its step, and what the tasks are told."""
 
+import json
 import os
 import pathlib
 import time
@@ -177,3 +178,82 @@ def test_the_sites_sku_is_expected(cluster, four_healthy):
         assert done.status != 0 and any("ib.count" in line and "has 8" in line for line in done.own_lines()), str(done)
     finally:
         site(cluster)
+
+
+# ------------------------------------------------------------------------------------------------- srun aml-dist check
+
+TOOL = os.environ.get("AMLDIST_TOOL", "")
+
+
+def check_step(cluster, fabric, workdir, arguments="", srun="", **more):
+    """`srun aml-dist check --json` over four nodes; registered memory lies in files that all nodes see."""
+    done = cluster.run(f"srun -N4 --ntasks-per-node=1 {srun} {TOOL} check --json --policy require --timeout 8 {arguments}",
+                       env=fabric.environment(FAKE_VERBS_SHARED=str(workdir), **more))
+    start = done.out.find("{")
+    return done, json.JSONDecoder().raw_decode(done.out[start:])[0] if start >= 0 else {}
+
+
+def by_id(report):
+    return {check["id"]: check for check in report["checks"]}
+
+
+def test_a_step_of_healthy_nodes_is_verified_with_writes_between_them(cluster, four_healthy, workdir):
+    done, report = check_step(cluster, four_healthy, workdir, "--pairs")
+    assert done.status == 0, str(done)
+    assert report["verdict"] == "pass" and [node["node"] for node in report["nodes"]] == ALL
+    pair = by_id(report)["ib.pair"]
+    assert pair["verdict"] == "pass" and "node1 -> node2 over mlx5_ib0:1" in pair["evidence"], pair
+
+
+def test_bandwidth_is_measured_on_request_and_compared_with_the_rate(cluster, four_healthy, workdir):
+    done, report = check_step(cluster, four_healthy, workdir, "--bandwidth")
+    pair = by_id(report)["ib.pair"]
+    assert done.status == 1, "files are no 400 Gb/s: " + str(done)
+    assert pair["verdict"] == "fail" and "Gb/s, expected 360" in pair["evidence"], pair
+
+
+def test_a_write_that_does_not_arrive_names_both_ends(cluster, four_healthy, workdir):
+    wrap = workdir / "wrap"
+    wrap.write_text("#!/bin/bash\n[[ $SLURMD_NODENAME != node2 ]] || export FAKE_VERBS_LOSE=1\nexec \"$@\"\n")
+    wrap.chmod(0o755)
+    done, report = check_step(cluster, four_healthy, workdir, srun=str(wrap))
+    assert done.status == 1, str(done)
+    pair = by_id(report)["ib.pair"]
+    assert pair["verdict"] == "fail" and "node2 -> node3" in pair["evidence"], pair
+    assert "node1 -> node2" not in pair["evidence"]
+
+
+def test_what_differs_between_nodes_is_named(cluster, fabric, workdir):
+    for node in ALL:
+        tree = healthy()
+        if node == "node2":
+            for index in range(2):
+                tree.port(index).pkeys = {0: "0x8022", 1: "0x7fff"}
+        if node == "node4":
+            for index in range(2):
+                tree.devices[index].fw_ver = "28.37.1014"
+        fabric.lay(node, tree)
+    done, report = check_step(cluster, fabric, workdir)
+    checks = by_id(report)
+    assert done.status == 1, str(done)
+    assert checks["ib.pkey"]["verdict"] == "fail" and "node2 has P_Key 0x0022" in checks["ib.pkey"]["evidence"]
+    assert checks["ib.fw"]["verdict"] == "warn" and "node4" in checks["ib.fw"]["evidence"]
+    verdicts = {node["node"]: node["verdict"] for node in report["nodes"]}
+    assert verdicts == {node: "pass" for node in ALL}, "no node is wrong by itself"
+
+
+def test_a_sick_node_among_four_fails_the_step(cluster, one_sick, workdir):
+    done, report = check_step(cluster, one_sick, workdir)
+    assert done.status == 1 and {node["node"]: node["verdict"] for node in report["nodes"]}["node3"] == "fail"
+    assert "node3: mlx5_ib1:1 1: DOWN" in by_id(report)["ib.state"]["evidence"], report
+
+
+def test_a_node_that_never_comes_is_named_in_time(cluster, four_healthy, workdir):
+    wrap = workdir / "wrap"
+    wrap.write_text("#!/bin/bash\n[[ $SLURMD_NODENAME != node4 ]] || exec sleep 40\nexec \"$@\"\n")
+    wrap.chmod(0o755)
+    began = time.monotonic()
+    done = cluster.run(f"srun -N4 --ntasks-per-node=1 {wrap} {TOOL} check --policy require --timeout 3",
+                       env=four_healthy.environment(FAKE_VERBS_SHARED=str(workdir)))
+    assert done.status != 0 and time.monotonic() - began < 60
+    assert any("nothing from node 3" in line for line in done.own_lines()), str(done)

@@ -5,14 +5,19 @@
  * FAKE_VERBS_WC=STATUS               the status of every completion
  * FAKE_VERBS_LOSE=1                  a write completes and its bytes do not arrive
  * FAKE_VERBS_HANG=CALL               a call that never returns
+ * FAKE_VERBS_SHARED=DIR              registered memory becomes a file there, so that a write reaches other processes and nodes
  * FAKE_VERBS_DMABUF=1                ibv_reg_dmabuf_mr() knows what it is asked
  *
- * A write goes to any address of this process, so a loopback works as on a device. */
+ * Without DIR a write goes to an address of this process: a loopback works as on a device. */
+#define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #undef ibv_reg_mr
@@ -70,11 +75,50 @@ struct ibv_device **ibv_get_device_list(int *count) {
 void ibv_free_device_list(struct ibv_device **list) { free(list); }
 const char *ibv_get_device_name(struct ibv_device *device) { return device->name; }
 
+/* The file behind a key: registered memory, with its address at the end. */
+static int open_shared(uint32_t key, int flags) {
+  char path[4096];
+  const char *const folder = getenv("FAKE_VERBS_SHARED");
+  snprintf(path, sizeof path, "%s/%08x", folder != NULL ? folder : "/nonexistent", key);
+  return open(path, flags | O_CLOEXEC, 0666);
+}
+
+/* Puts a file in the place of the memory. */
+static int share(struct ibv_mr *mr) {
+  const uint64_t address = (uint64_t)(uintptr_t)mr->addr;
+  if (getrandom(&mr->rkey, sizeof mr->rkey, 0) != (ssize_t)sizeof mr->rkey) return -1;
+  const int file = open_shared(mr->rkey, O_RDWR | O_CREAT | O_EXCL);
+  if (file < 0) return -1;
+  fchmod(file, 0666);
+  const int done = pwrite(file, &address, sizeof address, (off_t)mr->length) == (ssize_t)sizeof address &&
+                   mmap(mr->addr, mr->length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED;
+  close(file);
+  return done ? 0 : -1;
+}
+
+static int write_shared(const struct ibv_send_wr *wr) {
+  uint64_t address = 0;
+  const int file = open_shared(wr->wr.rdma.rkey, O_RDWR);
+  if (file < 0) return ENXIO;
+  const off_t end = lseek(file, 0, SEEK_END);
+  int status = EIO;
+  if (pread(file, &address, sizeof address, end - (off_t)sizeof address) == (ssize_t)sizeof address &&
+      pwrite(file, (const void *)(uintptr_t)wr->sg_list->addr, wr->sg_list->length,
+             (off_t)(wr->wr.rdma.remote_addr - address)) == (ssize_t)wr->sg_list->length) {
+    status = 0;
+  }
+  close(file);
+  return status;
+}
+
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad) {
   (void)bad;
   const int error = fault("post");
   if (error != 0) return error;
-  if (getenv("FAKE_VERBS_LOSE") == NULL) {
+  if (getenv("FAKE_VERBS_LOSE") == NULL && getenv("FAKE_VERBS_SHARED") != NULL) {
+    const int written = write_shared(wr);
+    if (written != 0) return written;
+  } else if (getenv("FAKE_VERBS_LOSE") == NULL) {
     memcpy((void *)(uintptr_t)wr->wr.rdma.remote_addr, (const void *)(uintptr_t)wr->sg_list->addr, wr->sg_list->length);
   }
   last_posted = (struct fake_qp *)qp;
@@ -137,6 +181,10 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int a
   mr->pd = pd;
   mr->addr = address;
   mr->length = length;
+  if (getenv("FAKE_VERBS_SHARED") != NULL && share(mr) != 0) {
+    free(mr);
+    return NULL;
+  }
   return mr;
 }
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access) {
@@ -150,6 +198,12 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
   return NULL;
 }
 int ibv_dereg_mr(struct ibv_mr *mr) {
+  char path[4096];
+  const char *const folder = getenv("FAKE_VERBS_SHARED");
+  if (folder != NULL) {
+    snprintf(path, sizeof path, "%s/%08x", folder, mr->rkey);
+    unlink(path);
+  }
   free(mr);
   return 0;
 }

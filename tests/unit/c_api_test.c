@@ -63,6 +63,20 @@ static void null_and_size(void) {
   CHECK(amldist_check_option(NULL) == AMLDIST_EINVAL);
 }
 
+static void verify_node(void) {
+  static char json[65536];
+  CHECK(amldist_verify_node("off", NULL, json, sizeof json) == AMLDIST_VERDICT_SKIP);
+  CHECK(strstr(json, "\"verdict\": \"skip\"") != NULL && strstr(json, "ib.policy") != NULL);
+  const int found = amldist_verify_node("require", "Standard_ND96isr_H100_v5", json, sizeof json);
+  CHECK(found >= AMLDIST_VERDICT_PASS && found <= AMLDIST_VERDICT_SKIP && found != AMLDIST_VERDICT_SKIP);
+  CHECK(strstr(json, "ib.count") != NULL);
+  CHECK(amldist_verify_node("off", NULL, NULL, 0) == AMLDIST_VERDICT_SKIP);
+  CHECK(amldist_verify_node("off", NULL, json, 10) == AMLDIST_ELIMIT);
+  CHECK(amldist_verify_node("maybe", NULL, json, sizeof json) == AMLDIST_EINVAL);
+  CHECK(amldist_verify_node(NULL, NULL, json, sizeof json) == AMLDIST_EINVAL);
+  CHECK(amldist_verify_node("require", "no such size", json, sizeof json) == AMLDIST_EINVAL);
+}
+
 int main(int argc, char** argv) {
   static const struct {
     const char* name;
@@ -72,7 +86,8 @@ int main(int argc, char** argv) {
                {"identity_in_a_step", identity_in_a_step},
                {"identity_that_contradicts", identity_that_contradicts},
                {"options", options},
-               {"null_and_size", null_and_size}};
+               {"null_and_size", null_and_size},
+               {"verify_node", verify_node}};
   for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; ++i) {
     if (strcmp(argv[1], cases[i].name) != 0) continue;
     cases[i].run();

@@ -67,6 +67,23 @@ AMLDIST_API int amldist_get_identity(amldist_identity *identity);
  * sentence in amldist_last_error(). Since 0.1. */
 AMLDIST_API int amldist_check_option(const char *text);
 
+/* ------------------------------------------------------------------------------------------------------------ fabric */
+
+/* What a verification came to. Since 0.2. */
+typedef enum amldist_verdict {
+  AMLDIST_VERDICT_PASS = 0,
+  AMLDIST_VERDICT_WARN = 1, /* verified, with warnings */
+  AMLDIST_VERDICT_FAIL = 2,
+  AMLDIST_VERDICT_SKIP = 3  /* nothing to verify */
+} amldist_verdict;
+
+/* Verifies the RDMA devices of this node as `aml-dist check` does, from sysfs, the device nodes and this process's
+ * limits and environment; no device is used and no process started. `policy` is "require", "prefer" or "off", `sku` a
+ * name of aml-dist-skus(5) or NULL. Writes the JSON object of aml-dist-check(1) into `json` (up to `size` bytes with the
+ * terminating zero; NULL and 0: not wanted). Returns an amldist_verdict, AMLDIST_EINVAL for a wrong policy or SKU, or
+ * AMLDIST_ELIMIT when the object does not fit (64 KiB are always enough). Reads the environment with getenv().
+ * Since 0.2. */
+AMLDIST_API int amldist_verify_node(const char *policy, const char *sku, char *json, size_t size);
 /* ------------------------------------------------------------------------------------------------ communicators
  *
  * A communicator joins the processes of a step. Ranks, roots and peers are 0..size-1. Counts and offsets are in

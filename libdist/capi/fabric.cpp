@@ -1,0 +1,81 @@
+// The C interface of the fabric's verification.
+#include <cstdlib>
+#include <cstring>
+
+#include "amldist/amldist.h"
+#include "capi/guard.hpp"
+#include "core/text.hpp"
+#include "fabric/checks.hpp"
+#include "fabric/report_json.hpp"
+
+namespace {
+
+using amldist::Errc;
+using amldist::Error;
+using amldist::Result;
+namespace fabric = amldist::fabric;
+
+std::optional<std::string> own_variable(std::string_view name) {
+  const char* const value = std::getenv(std::string(name).c_str());
+  return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+}
+
+Result<fabric::Question> make_question(const char* policy, const char* sku) {
+  const auto named = policy != nullptr ? fabric::policy_from_name(policy) : std::nullopt;
+  if (!named) return Error{Errc::invalid_argument, "amldist_verify_node: the policy is require, prefer or off"};
+  fabric::Question question;
+  question.policy = *named;
+  question.policy_source = "the caller";
+  question.environment = own_variable;
+  if (sku == nullptr) return question;
+  std::vector<std::string> complaints;
+  const auto table = fabric::load_sku_table("", complaints);
+  if (!table) return table.error();
+  auto found = table->find(sku);
+  if (!found) return found.error();
+  question.sku = std::move(*found);
+  return question;
+}
+
+amldist_verdict verdict_of(fabric::Verdict verdict) {
+  switch (verdict) {
+    case fabric::Verdict::pass:
+      return AMLDIST_VERDICT_PASS;
+    case fabric::Verdict::warn:
+      return AMLDIST_VERDICT_WARN;
+    case fabric::Verdict::fail:
+      return AMLDIST_VERDICT_FAIL;
+    case fabric::Verdict::skip:
+      break;
+  }
+  return AMLDIST_VERDICT_SKIP;
+}
+
+Result<void> hand_out(const std::string& text, char* json, std::size_t size) {
+  if (json == nullptr) return {};
+  if (text.size() >= size) {
+    return Error{Errc::limit, amldist::text::concat({"amldist_verify_node: the object needs ",
+                                                     std::to_string(text.size() + 1), " bytes, the buffer has ",
+                                                     std::to_string(size)})};
+  }
+  std::memcpy(json, text.c_str(), text.size() + 1);
+  return {};
+}
+
+}  // namespace
+
+int amldist_verify_node(const char* policy, const char* sku, char* json, size_t size) {
+  amldist_verdict verdict = AMLDIST_VERDICT_SKIP;
+  const int status = amldist::capi::guarded([&]() -> Result<void> {
+    const auto question = make_question(policy, sku);
+    if (!question) return question.error();
+    const fabric::NodeFacts node = fabric::read_node(fabric::Roots());
+    fabric::Evidence evidence;
+    evidence.process = fabric::read_process(node);
+    evidence.process->verbs.reason = "no device is used by a library call: aml-dist check does it";
+    const fabric::Report report = verify_node(node, *question, evidence);
+    verdict = verdict_of(report.verdict());
+    return hand_out(to_json(node.host, report, settings_of(node, *question)), json, size);
+  });
+  return status == AMLDIST_OK ? verdict : status;
+}

@@ -1,0 +1,247 @@
+#include "fabric/job_checks.hpp"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "core/text.hpp"
+#include "fabric/report_json.hpp"
+
+namespace amldist::fabric {
+namespace {
+
+using text::concat;
+
+constexpr std::string_view digits = "0123456789abcdef";
+
+/// The partition of the port's first key, without the membership bit.
+std::string partition_of(const PortFacts& port) {
+  if (port.pkeys.empty()) return "none";
+  std::string out = "0x";
+  for (int shift = 12; shift >= 0; shift -= 4) out += digits[(port.pkeys.front().value & 0x7fffU) >> shift & 15U];
+  return out;
+}
+
+/// "A, B" of a set; what differs within a node is a trait of its own.
+std::string joined(const std::set<std::string>& values) {
+  std::string out;
+  for (const std::string& each : values) out += concat({out.empty() ? "" : ", ", printable(each, 60)});
+  return out.empty() ? "none" : out;
+}
+
+/// The largest group of equal values is taken for right; the others are named.
+void compare_trait(const std::vector<NodeSummary>& nodes, std::string_view trait, Verdict severity,
+                   std::string_view what, std::string_view remedy, std::vector<Finding>& findings) {
+  std::map<std::string, std::vector<std::string>> hosts_of_value;
+  for (const NodeSummary& node : nodes) {
+    const auto found = node.traits.find(trait);
+    if (found != node.traits.end()) hosts_of_value[found->second].push_back(node.host);
+  }
+  if (hosts_of_value.size() < 2) return;
+  const auto most = std::ranges::max_element(hosts_of_value, {}, [](const auto& each) { return each.second.size(); });
+  for (const auto& [value, hosts] : hosts_of_value) {
+    if (value == most->first) continue;
+    const std::string others = hosts.size() > 1 ? concat({" and ", std::to_string(hosts.size() - 1), " more"}) : "";
+    findings.push_back(
+        {severity,
+         concat({hosts.front(), others, " has ", what, " ", value, ", ", text::count(most->second.size(), "node"),
+                 " have ", most->first, " (", most->second.front(), ")"}),
+         std::string(remedy)});
+  }
+}
+
+/// Which trait belongs to which check, and how much it weighs when it differs.
+struct TraitRule {
+  std::string_view check;
+  std::string_view trait;
+  Verdict severity;
+  std::string_view what;
+  std::string_view remedy;
+};
+constexpr std::array<TraitRule, 5> trait_rules = {{
+    {"ib.pkey", "pkey", Verdict::fail, "P_Key",
+     "the nodes are in different partitions: ask for nodes of one scale set"},
+    {"ib.gid", "gid_index", Verdict::fail, "GID index",
+     "give all nodes' interfaces the same addresses, or unset NCCL_IB_GID_INDEX"},
+    {"ib.rate", "rate", Verdict::warn, "rate", "the slowest node sets the pace: leave it out"},
+    {"ib.count", "ports", Verdict::fail, "ports", "NCCL needs equal numbers of ports: leave the node out"},
+    {"ib.fw", "firmware", Verdict::warn, "firmware", "align the firmware of equal cards"},
+}};
+
+/// A node without a port among others that have some: NCCL would take another way there, and wait for ever.
+void name_empty_nodes(const std::vector<NodeSummary>& nodes, std::vector<Finding>& findings) {
+  if (std::ranges::none_of(nodes, &NodeSummary::verified)) return;
+  for (const NodeSummary& node : nodes) {
+    if (node.verified) continue;
+    findings.push_back(
+        {Verdict::fail, concat({node.host, " has no port to verify, other nodes have"}), "leave the node out"});
+  }
+}
+
+std::vector<Finding> findings_of(const std::vector<NodeSummary>& nodes, std::string_view id) {
+  std::vector<Finding> findings;
+  for (const NodeSummary& node : nodes) {
+    const auto found = std::ranges::find(node.checks, id, &Check::id);
+    if (found == node.checks.end() || found->verdict == Verdict::skip) continue;
+    findings.push_back({found->verdict, concat({node.host, ": ", found->evidence}), found->remedy});
+  }
+  if (id == "ib.sysfs") name_empty_nodes(nodes, findings);
+  for (const TraitRule& rule : trait_rules) {
+    if (rule.check == id) compare_trait(nodes, rule.trait, rule.severity, rule.what, rule.remedy, findings);
+  }
+  return findings;
+}
+
+constexpr double megabits = 1000;  // in a gigabit: the unit on the wire
+
+/// "397", "2.4".
+std::string number_text(double value) {
+  const auto tenths = static_cast<std::uint64_t>(value * 10 + 0.5);
+  if (tenths >= 100) return std::to_string((tenths + 5) / 10);
+  return concat({std::to_string(tenths / 10), ".", std::to_string(tenths % 10)});
+}
+
+std::string host_at(const std::vector<NodeSummary>& nodes, std::uint32_t index) {
+  return index < nodes.size() ? nodes[index].host : concat({"node ", std::to_string(index)});
+}
+
+Check check_pairs(const std::vector<NodeSummary>& nodes, const PairResults& results) {
+  std::vector<Finding> findings;
+  for (const PairResult& each : results.pairs) {
+    const std::string way = concat({host_at(nodes, each.from), " -> ", host_at(nodes, each.to), " over ", each.device});
+    const std::string speed = each.gbps > 0 ? concat({", ", number_text(each.gbps), " Gb/s"}) : "";
+    if (!each.problem.empty()) {
+      findings.push_back({Verdict::fail, concat({way, ": ", each.problem}),
+                          "check the switch between the two, and their GIDs and P_Keys"});
+    } else if (results.least_gbps > 0 && each.gbps < results.least_gbps) {
+      findings.push_back({Verdict::fail, concat({way, speed, ", expected ", number_text(results.least_gbps)}),
+                          "see ib.rate, ib.pcie and ib.err of both"});
+    } else {
+      findings.push_back({Verdict::pass, concat({way, speed}), ""});
+    }
+  }
+  return join_findings("ib.pair", findings, results.reason.empty() ? "no pair" : results.reason);
+}
+
+/// Whether a failing check's evidence names the port.
+bool is_blamed(const Report& report, const JudgedPort& each) {
+  return std::ranges::any_of(report.checks, [&](const Check& check) {
+    const bool named = check.evidence.find(each.name().to_string() + " ") != std::string::npos ||
+                       check.evidence.find(each.device->name + ":") != std::string::npos ||
+                       check.evidence.find(each.device->name + " ") != std::string::npos;
+    return check.verdict == Verdict::fail && named;
+  });
+}
+
+std::vector<PortSummary> port_summaries(const NodeFacts& node, const Question& question, const Report& report) {
+  std::vector<PortSummary> out;
+  for (const JudgedPort& each : judged_ports(node, question)) {
+    const bool active = each.port->is_active();
+    out.push_back({each.name().to_string(), active ? each.port->rate.shown() : each.port->state.shown(),
+                   !active || is_blamed(report, each)});
+  }
+  return out;
+}
+
+}  // namespace
+
+NodeSummary summarise(const NodeFacts& node, const Question& question, const Report& report) {
+  NodeSummary out{node.host, report.verified, report.checks, port_summaries(node, question, report), {}};
+  std::set<std::string> partitions;
+  std::set<std::string> rates;
+  std::set<std::string> firmware;
+  std::size_t ports = 0;
+  for (const JudgedPort& each : judged_ports(node, question)) {
+    if (!each.port->is_active()) continue;
+    ++ports;
+    if (each.port->layer() == LinkLayer::infiniband) partitions.insert(partition_of(*each.port));
+    rates.insert(each.port->rate.shown());
+    if (each.device->fw_ver.present()) firmware.insert(each.device->fw_ver.text);
+  }
+  if (ports == 0) return out;
+  const FabricSettings settings = settings_of(node, question);
+  out.traits["ports"] = std::to_string(ports);
+  out.traits["rate"] = joined(rates);
+  if (!partitions.empty()) out.traits["pkey"] = joined(partitions);
+  if (!firmware.empty()) out.traits["firmware"] = joined(firmware);
+  if (settings.gid_index) out.traits["gid_index"] = std::to_string(*settings.gid_index);
+  return out;
+}
+
+std::string to_text(const NodeSummary& summary) {
+  std::string out = concat({summary.host, "\t", summary.verified ? "1" : "0", "\n"});
+  for (const auto& [name, value] : summary.traits) out += concat({name, "=", value, "\n"});
+  for (const PortSummary& port : summary.ports) {
+    out += concat({port.sick ? "sick" : "good", " ", port.name, " ", port.text, "\n"});
+  }
+  return out + "\n" + to_lines(summary.checks);
+}
+
+Result<NodeSummary> summary_from_text(std::string_view text) {
+  const auto end = text.find("\n\n");
+  if (end == std::string_view::npos) return Error{Errc::invalid_argument, "a node's summary is cut off"};
+  NodeSummary out;
+  const auto lines = text::split(text.substr(0, end), '\n');
+  const auto head = text::split(lines.front(), '\t');
+  if (head.size() != 2) return Error{Errc::invalid_argument, "a node's summary has no head"};
+  out.host = printable(head[0], 64);
+  out.verified = head[1] == "1";
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    if (lines[i].starts_with("sick ") || lines[i].starts_with("good ")) {
+      const std::string_view rest = lines[i].substr(5);
+      const auto blank = std::min(rest.find(' '), rest.size() - 1);
+      out.ports.push_back(
+          {printable(rest.substr(0, blank), 64), printable(rest.substr(blank + 1), 80), lines[i].starts_with("sick ")});
+      continue;
+    }
+    const auto equals = lines[i].find('=');
+    if (equals == std::string_view::npos)
+      return Error{Errc::invalid_argument, "a node's summary has a trait without value"};
+    out.traits[std::string(lines[i].substr(0, equals))] = printable(lines[i].substr(equals + 1), 200);
+  }
+  auto checks = checks_from_lines(text.substr(end + 2));
+  if (!checks) return checks.error();
+  out.checks = std::move(*checks);
+  return out;
+}
+
+std::string to_line(const PairResult& result) {
+  return concat({std::to_string(result.from), "\t", std::to_string(result.to), "\t", result.device, "\t",
+                 std::to_string(static_cast<std::uint64_t>(result.gbps * megabits + 0.5)), "\t",
+                 printable(result.problem, 200), "\n"});
+}
+
+Result<std::vector<PairResult>> pairs_from_lines(std::string_view text) {
+  std::vector<PairResult> out;
+  for (const std::string_view line : text::split(text, '\n')) {
+    if (line.empty()) continue;
+    const auto fields = text::split(line, '\t');
+    constexpr std::uint64_t most = 1'000'000'000;
+    const auto from = text::to_number(fields.front(), most);
+    const auto to = fields.size() == 5 ? text::to_number(fields[1], most) : std::nullopt;
+    const auto gbps = fields.size() == 5 ? text::to_number(fields[3], most) : std::nullopt;
+    if (!from || !to || !gbps) return Error{Errc::invalid_argument, "a line about a pair of nodes is malformed"};
+    out.push_back({static_cast<std::uint32_t>(*from), static_cast<std::uint32_t>(*to), printable(fields[2], 64),
+                   printable(fields[4], 256), static_cast<double>(*gbps) / megabits});
+  }
+  return out;
+}
+
+Report verify_job(const std::vector<NodeSummary>& nodes, const PairResults& pairs, RdmaPolicy policy) {
+  Report report;
+  report.policy = policy;
+  std::vector<std::string> ids;
+  for (const NodeSummary& node : nodes) {
+    report.verified = report.verified || node.verified;
+    for (const Check& check : node.checks) {
+      if (std::ranges::find(ids, check.id) == ids.end()) ids.push_back(check.id);
+    }
+  }
+  for (const std::string& id : ids) {
+    report.checks.push_back(join_findings(id, findings_of(nodes, id), "skipped on every node"));
+  }
+  report.checks.push_back(check_pairs(nodes, pairs));
+  return report;
+}
+
+}  // namespace amldist::fabric

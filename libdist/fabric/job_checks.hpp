@@ -1,0 +1,59 @@
+// What only shows when the facts of all nodes of a step lie side by side.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.hpp"
+#include "fabric/checks.hpp"
+
+namespace amldist::fabric {
+
+/// A judged port, for pictures.
+struct PortSummary {
+  std::string name;   ///< "mlx5_ib0:1"
+  std::string text;   ///< "400 Gb/sec (4X NDR)", or its state when it is not active
+  bool sick = false;  ///< not active, or named by a failing check
+};
+
+/// What a node tells of itself.
+struct NodeSummary {
+  std::string host;
+  bool verified = false;
+  std::vector<Check> checks;
+  std::vector<PortSummary> ports;
+  std::map<std::string, std::string, std::less<>> traits;  ///< "pkey", "gid_index", "rate", "ports", "firmware"
+};
+
+[[nodiscard]] NodeSummary summarise(const NodeFacts& node, const Question& question, const Report& report);
+
+/// As text for the wire, and back. Errors: invalid_argument.
+[[nodiscard]] std::string to_text(const NodeSummary& summary);
+[[nodiscard]] Result<NodeSummary> summary_from_text(std::string_view text);
+
+/// One write of a pair of nodes.
+struct PairResult {
+  std::uint32_t from = 0;
+  std::uint32_t to = 0;
+  std::string device;   ///< of the writer, "mlx5_ib0:1"
+  std::string problem;  ///< empty: the bytes arrived
+  double gbps = 0;      ///< 0: not measured
+};
+[[nodiscard]] std::string to_line(const PairResult& result);
+[[nodiscard]] Result<std::vector<PairResult>> pairs_from_lines(std::string_view text);
+
+/// What was tried between the nodes; `reason`: why nothing was.
+struct PairResults {
+  std::vector<PairResult> pairs;
+  std::string reason;
+  double least_gbps = 0;  ///< a measured pair below this is slow; 0: not asked for
+};
+
+/// The checks of the whole step: each node's, with the nodes named that deviate, and those between nodes (equal
+/// partition keys, GID indices, rates, ports and firmware; ib.pair).
+[[nodiscard]] Report verify_job(const std::vector<NodeSummary>& nodes, const PairResults& pairs, RdmaPolicy policy);
+
+}  // namespace amldist::fabric

@@ -1,0 +1,217 @@
+#include "fabric/ring_test.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "core/text.hpp"
+#include "fabric/rdma_link.hpp"
+
+namespace amldist::fabric {
+namespace {
+
+using std::chrono::steady_clock;
+using text::concat;
+
+constexpr std::uint32_t test_bytes = 64 * 1024;
+constexpr std::size_t buffer_bytes = std::size_t{16} << 20;
+constexpr std::uint32_t measured_bytes = 8 << 20;
+constexpr std::chrono::milliseconds measuring_time{300};
+
+std::string describe(const VerbsFailure& failure) {
+  if (failure.wc_status != 0) return concat({failure.stage, ": completion status ", std::to_string(failure.wc_status)});
+  return concat({failure.stage, ": ", failure.error == 0 ? "failed" : std::strerror(failure.error)});
+}
+
+/// What node `seed` writes.
+std::byte byte_at(std::size_t i, std::uint32_t seed) {
+  return static_cast<std::byte>((i * 37 + (i >> 8) + seed * 101 + 1) & 0xff);
+}
+
+std::string to_text(const LinkAddress& address) {
+  std::string out;
+  for (const std::uint64_t number :
+       {std::uint64_t{address.qp_number}, std::uint64_t{address.first_packet}, std::uint64_t{address.remote_key},
+        std::uint64_t{address.mtu}, address.buffer, std::uint64_t{address.lid}}) {
+    out += concat({std::to_string(number), " "});
+  }
+  Gid gid;
+  gid.bytes = address.gid;
+  return out + gid.to_string();
+}
+
+std::optional<LinkAddress> address_from(std::string_view text) {
+  const auto words = text::split(text, ' ');
+  if (words.size() != 7) return std::nullopt;
+  constexpr std::uint64_t word32 = 0xffffffff;
+  const auto pair = text::to_number(words[0], word32);
+  const auto packet = text::to_number(words[1], word32);
+  const auto key = text::to_number(words[2], word32);
+  const auto mtu = text::to_number(words[3], 16);
+  const auto buffer = text::to_number(words[4], ~std::uint64_t{0});
+  const auto lid = text::to_number(words[5], 0xffff);
+  const auto gid = Gid::parse(words[6]);
+  if (!pair || !packet || !key || !mtu || !buffer || !lid || !gid) return std::nullopt;
+  return LinkAddress{static_cast<std::uint32_t>(*pair),
+                     static_cast<std::uint32_t>(*packet),
+                     static_cast<std::uint32_t>(*key),
+                     static_cast<std::uint32_t>(*mtu),
+                     *buffer,
+                     static_cast<std::uint16_t>(*lid),
+                     gid->bytes};
+}
+
+/// Two ends on one device: the writer goes to the right, the reader hears from the left.
+struct Ends {
+  std::string name;
+  RdmaDevice device;
+  RdmaLink writer;
+  RdmaLink reader;
+  std::string problem;  ///< of this node's own
+  std::string write_problem;
+  std::string read_problem;
+  double gbps = 0;
+};
+
+class VerbsRing final : public RingTest {
+ public:
+  VerbsRing(VerbsApi api, RingPlan plan) : api_(api), plan_(plan) {}
+
+  void add(const LinkTarget& target) {
+    auto ends = std::make_unique<Ends>();
+    ends->name = PortName{target.device, target.port}.to_string();
+    VerbsOutcome failure = RdmaDevice::open(api_, target, buffer_bytes, ends->device);
+    if (!failure) failure = RdmaLink::make(ends->device, ends->writer);
+    if (!failure) failure = RdmaLink::make(ends->device, ends->reader);
+    if (failure) ends->problem = describe(*failure);
+    else fill(*ends);
+    ends_.push_back(std::move(ends));
+  }
+
+  void add_broken(std::string name, std::string problem) {
+    auto ends = std::make_unique<Ends>();
+    ends->name = std::move(name);
+    ends->problem = std::move(problem);
+    ends_.push_back(std::move(ends));
+  }
+
+  [[nodiscard]] std::string endpoints() const override {
+    std::string out;
+    for (const auto& each : ends_) {
+      out += each->problem.empty()
+                 ? concat({"ok\t", to_text(each->writer.address()), "\t", to_text(each->reader.address()), "\n"})
+                 : concat({"no\t", printable(each->problem, 150), "\t\n"});
+    }
+    return out;
+  }
+
+  void connect(std::string_view left, std::string_view right) override {
+    const auto from_left = text::split(left, '\n');
+    const auto from_right = text::split(right, '\n');
+    for (std::size_t i = 0; i < ends_.size(); ++i) {
+      Ends& own = *ends_[i];
+      if (!own.problem.empty()) continue;
+      own.read_problem = connect_end(own.reader, i < from_left.size() ? from_left[i] : "", 1);
+      own.write_problem = connect_end(own.writer, i < from_right.size() ? from_right[i] : "", 2);
+      const auto peer = peer_of(i < from_right.size() ? from_right[i] : "", 2);
+      if (peer) right_buffers_[i] = peer->buffer;
+    }
+  }
+
+  void write() override {
+    for (std::size_t i = 0; i < ends_.size(); ++i) {
+      Ends& own = *ends_[i];
+      if (!own.problem.empty() || !own.write_problem.empty()) continue;
+      const auto deadline = steady_clock::now() + plan_.timeout;
+      const std::uint64_t to = right_buffers_[i] + buffer_bytes / 2;
+      if (auto failure = own.writer.write(0, to, test_bytes, deadline)) own.write_problem = describe(*failure);
+      else if (plan_.measure) measure(own, to, deadline);
+    }
+  }
+
+  void compare() override {
+    for (const auto& each : ends_) {
+      if (!each->problem.empty() || !each->read_problem.empty()) continue;
+      const auto memory = each->device.memory().subspan(buffer_bytes / 2, test_bytes);
+      for (std::size_t i = 0; i < memory.size(); ++i) {
+        if (memory[i] == byte_at(i, plan_.left())) continue;
+        each->read_problem = concat({"byte ", std::to_string(i), " did not arrive"});
+        break;
+      }
+    }
+  }
+
+  [[nodiscard]] std::vector<PairResult> results() const override {
+    std::vector<PairResult> out;
+    for (const auto& each : ends_) {
+      const std::string& write = each->problem.empty() ? each->write_problem : each->problem;
+      out.push_back({plan_.node, plan_.right(), each->name, write, each->gbps});
+      if (each->problem.empty() && !each->read_problem.empty()) {
+        out.push_back({plan_.left(), plan_.node, each->name, each->read_problem, 0});
+      }
+    }
+    return out;
+  }
+
+ private:
+  void fill(Ends& ends) const {
+    const auto memory = ends.device.memory();
+    for (std::size_t i = 0; i < measured_bytes; ++i) memory[i] = byte_at(i, plan_.node);
+    std::ranges::fill(memory.subspan(buffer_bytes / 2), std::byte{0});
+  }
+
+  static std::optional<LinkAddress> peer_of(std::string_view line, std::size_t field) {
+    const auto fields = text::split(line, '\t');
+    if (fields.size() != 3 || fields[0] != "ok") return std::nullopt;
+    return address_from(fields[field]);
+  }
+
+  static std::string connect_end(RdmaLink& link, std::string_view line, std::size_t field) {
+    const auto fields = text::split(line, '\t');
+    if (fields.size() == 3 && fields[0] == "no") return concat({"the other end: ", printable(fields[1], 150)});
+    const auto peer = peer_of(line, field);
+    if (!peer) return "the other end has no such device";
+    const auto failure = link.connect(*peer);
+    return failure ? describe(*failure) : std::string();
+  }
+
+  void measure(Ends& own, std::uint64_t to, steady_clock::time_point deadline) const {
+    const auto began = steady_clock::now();
+    std::uint64_t bytes = 0;
+    while (steady_clock::now() - began < measuring_time) {
+      if (auto failure = own.writer.write(0, to, measured_bytes, deadline)) {
+        own.write_problem = describe(*failure);
+        return;
+      }
+      bytes += measured_bytes;
+    }
+    const std::chrono::duration<double> taken = steady_clock::now() - began;
+    own.gbps = static_cast<double>(bytes) * 8e-9 / taken.count();
+  }
+
+  VerbsApi api_;
+  RingPlan plan_;
+  std::vector<std::unique_ptr<Ends>> ends_;
+  std::map<std::size_t, std::uint64_t> right_buffers_;
+};
+
+}  // namespace
+
+std::unique_ptr<RingTest> RingTest::open(const NodeFacts& node, const Question& question, const RingPlan& plan) {
+  const auto api = load_verbs();
+  auto ring = std::make_unique<VerbsRing>(api ? *api : VerbsApi(), plan);
+  const auto pkey = nccl_parameter(question.environment, "NCCL_IB_PKEY").value_or(0);
+  for (const JudgedPort& each : judged_ports(node, question)) {
+    if (!api) {
+      ring->add_broken(each.name().to_string(), api.error().message);
+      continue;
+    }
+    ring->add({each.device->name, static_cast<std::uint8_t>(each.port->number),
+               nccl_gid_index(question.environment, *each.port), static_cast<std::uint16_t>(pkey),
+               each.port->layer() == LinkLayer::ethernet});
+  }
+  return ring;
+}
+
+}  // namespace amldist::fabric

@@ -1,0 +1,169 @@
+#include "aml_dist/check_step.hpp"
+
+#include <chrono>
+#include <cstdio>
+
+#include "core/hostlist.hpp"
+#include "core/text.hpp"
+#include "fabric/report_json.hpp"
+#include "fabric/ring_test.hpp"
+
+namespace amldist::tools {
+namespace {
+
+using fabric::Meeting;
+using fabric::MeetingHost;
+using fabric::PairResult;
+using fabric::PairResults;
+using text::concat;
+
+constexpr std::uint32_t most_nodes = 65536;
+
+std::optional<std::uint32_t> number(const EnvironmentReader& environment, std::string_view name, std::uint32_t most) {
+  const auto value = text::to_number(environment(name).value_or(""), most);
+  return value ? std::optional(static_cast<std::uint32_t>(*value)) : std::nullopt;
+}
+
+/// A port reserved for the step, else one that follows from job and step: all nodes come to the same.
+std::uint16_t meeting_port(const EnvironmentReader& environment, std::uint32_t job, std::uint32_t step) {
+  const std::string reserved = environment("SLURM_STEP_RESV_PORTS").value_or("");
+  const auto first = text::to_number(reserved.substr(0, reserved.find_first_of("-,")), 65535);
+  if (first && *first > 0) return static_cast<std::uint16_t>(*first);
+  constexpr std::uint32_t low = 20000;
+  constexpr std::uint32_t count = 10000;
+  return static_cast<std::uint16_t>(low + (job * 7919U + step * 104729U) % count);
+}
+
+/// 1, then powers of two below the number of nodes: log2(n) rounds reach every distance class.
+std::vector<std::uint32_t> shifts_of(std::uint32_t nodes, bool pairs) {
+  std::vector<std::uint32_t> shifts = {1};
+  for (std::uint32_t shift = 2; pairs && shift < nodes; shift *= 2) shifts.push_back(shift);
+  return shifts;
+}
+
+/// One ring of writes: three rounds of the meeting.
+Result<void> run_ring(Meeting& meeting, fabric::RingTest& ring, const fabric::RingPlan& plan) {
+  auto neighbours = meeting.round({false, {plan.left(), plan.right()}}, ring.endpoints());
+  if (!neighbours) return neighbours.error();
+  ring.connect((*neighbours)[plan.left()], (*neighbours)[plan.right()]);
+  if (auto connected = meeting.round({}, ""); !connected) return connected.error();
+  ring.write();
+  if (auto written = meeting.round({}, ""); !written) return written.error();
+  ring.compare();
+  return {};
+}
+
+/// Why no writes are made, or empty.
+std::string no_pairs_reason(const CheckOptions& options) {
+  if (!options.sysfs_root.empty()) return "the devices come from --sysfs-root";
+  return options.no_verbs ? "--no-verbs" : "";
+}
+
+/// All rings; this node's results as lines. Nodes without ports take part, so that the others need not know.
+Result<std::string> write_to_neighbours(Meeting& meeting, const StepPlace& place, const CheckOptions& options,
+                                        const fabric::NodeFacts& node, const fabric::Question& question) {
+  std::string lines;
+  for (const std::uint32_t shift : shifts_of(place.meeting.nodes, options.pairs)) {
+    if (place.meeting.node == 0 && options.verbose) {
+      std::fprintf(stderr, "aml-dist: every node writes to the one %u further\n", shift);
+    }
+    const fabric::RingPlan plan{place.meeting.node, place.meeting.nodes, shift, options.bandwidth,
+                                std::chrono::seconds(options.timeout_s)};
+    const auto ring = fabric::RingTest::open(node, question, plan);
+    if (ring == nullptr) return Error{Errc::unavailable, "this build has no verbs"};
+    if (auto done = run_ring(meeting, *ring, plan); !done) return done.error();
+    for (const PairResult& each : ring->results()) lines += to_line(each);
+  }
+  return lines;
+}
+
+/// Node 0's view of all, from what each has said.
+Result<StepReport> assemble(const std::map<std::uint32_t, std::string>& texts, PairResults pairs, RdmaPolicy policy) {
+  StepReport out;
+  for (const auto& [index, text] : texts) {
+    const auto mark = text.find('\f');
+    auto summary = fabric::summary_from_text(std::string_view(text).substr(0, mark));
+    if (!summary) return summary.error();
+    out.nodes.push_back(std::move(*summary));
+    if (mark == std::string::npos) continue;
+    auto results = fabric::pairs_from_lines(std::string_view(text).substr(mark + 1));
+    if (!results) return results.error();
+    pairs.pairs.insert(pairs.pairs.end(), results->begin(), results->end());
+  }
+  out.report = verify_job(out.nodes, pairs, policy);
+  out.pairs = std::move(pairs.pairs);
+  return out;
+}
+
+/// 90 % of the slowest judged port's rate.
+double least_bandwidth(const fabric::NodeFacts& node, const fabric::Question& question) {
+  double least = 0;
+  for (const fabric::JudgedPort& each : judged_ports(node, question)) {
+    const auto rate = each.port->rate.present() ? fabric::parse_rate(each.port->rate.text) : std::nullopt;
+    if (rate && (least == 0 || rate->gbps < least)) least = rate->gbps;
+  }
+  constexpr double share = 0.9;
+  return least * share;
+}
+
+}  // namespace
+
+Result<std::optional<StepPlace>> read_step_place(const EnvironmentReader& environment, std::uint32_t port) {
+  const auto job = number(environment, "SLURM_JOB_ID", 0xffffffff);
+  const auto step = number(environment, "SLURM_STEP_ID", 0xffffffff);
+  const auto nodes = number(environment, "SLURM_STEP_NUM_NODES", most_nodes);
+  const auto node = number(environment, "SLURM_NODEID", most_nodes);
+  const auto local = number(environment, "SLURM_LOCALID", most_nodes);
+  if (!job || !step || !nodes || !node || !local || *nodes < 2) return std::optional<StepPlace>();
+  const auto hosts = Hostlist::parse(environment("SLURM_STEP_NODELIST").value_or(""));
+  if (!hosts) return hosts.error();
+  const auto names = hosts->expand();
+  if (names.size() != *nodes || *node >= *nodes) {
+    return Error{Errc::invalid_argument, "Slurm's variables contradict each other about the nodes of this step"};
+  }
+  StepPlace place;
+  place.meeting.host = names.front();
+  place.meeting.port = port != 0 ? static_cast<std::uint16_t>(port) : meeting_port(environment, *job, *step);
+  place.meeting.step = concat({std::to_string(*job), ".", std::to_string(*step)});
+  place.meeting.node = *node;
+  place.meeting.nodes = *nodes;
+  place.speaks = *local == 0;
+  return std::optional(place);
+}
+
+Result<StepOutcome> verify_step(const StepPlace& place, const CheckOptions& options, const fabric::NodeFacts& node,
+                                const fabric::Question& question, const fabric::Report& own) {
+  const auto patience = std::chrono::seconds(2 * options.timeout_s);
+  std::unique_ptr<MeetingHost> host;
+  if (place.meeting.node == 0) {
+    auto opened = MeetingHost::open(place.meeting, patience);
+    if (!opened) return opened.error();
+    host = std::move(*opened);
+  }
+  auto meeting = Meeting::join(place.meeting, patience);
+  if (!meeting) return meeting.error();
+  PairResults pairs;
+  pairs.reason = no_pairs_reason(options);
+  if (options.bandwidth) pairs.least_gbps = least_bandwidth(node, question);
+  std::string text = to_text(summarise(node, question, own));
+  if (pairs.reason.empty()) {
+    const auto lines = write_to_neighbours(*meeting, place, options, node, question);
+    if (!lines) return lines.error();
+    text += "\f" + *lines;
+  }
+  auto said = meeting->round({place.meeting.node == 0, {}}, text);
+  if (!said) return said.error();
+  StepOutcome out;
+  if (place.meeting.node == 0) {
+    auto whole = assemble(*said, std::move(pairs), question.policy);
+    if (!whole) return whole.error();
+    out.whole = std::move(*whole);
+    out.verdict = out.whole->report.verdict();
+  }
+  const auto verdict = meeting->round({false, {0}}, to_string(out.verdict));
+  if (!verdict) return verdict.error();
+  out.verdict = fabric::verdict_from_name(verdict->at(0)).value_or(fabric::Verdict::fail);
+  return out;
+}
+
+}  // namespace amldist::tools

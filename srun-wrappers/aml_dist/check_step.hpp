@@ -1,0 +1,39 @@
+// `srun aml-dist check`: all nodes of the running step, and what lies between them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "aml_dist/check.hpp"
+#include "aml_dist/check_output.hpp"
+#include "core/environment.hpp"
+#include "core/result.hpp"
+#include "fabric/job_checks.hpp"
+#include "fabric/meeting.hpp"
+
+namespace amldist::tools {
+
+/// This process's place in its step.
+struct StepPlace {
+  fabric::MeetingPlace meeting;
+  bool speaks = false;  ///< one process of each node takes part; the others have nothing to do
+};
+
+/// The place, from Slurm's variables; nullopt outside a step of several nodes. Errors: invalid_argument when they
+/// contradict each other.
+[[nodiscard]] Result<std::optional<StepPlace>> read_step_place(const EnvironmentReader& environment,
+                                                               std::uint32_t port);
+
+/// Meets the other nodes, writes to the neighbours, and gathers everything at node 0. The verdict of the whole step on
+/// every node; what to print on node 0 only.
+struct StepOutcome {
+  fabric::Verdict verdict = fabric::Verdict::fail;
+  std::optional<StepReport> whole;
+};
+[[nodiscard]] Result<StepOutcome> verify_step(const StepPlace& place, const CheckOptions& options,
+                                              const fabric::NodeFacts& node, const fabric::Question& question,
+                                              const fabric::Report& own);
+
+}  // namespace amldist::tools

@@ -1,0 +1,177 @@
+#include "aml_dist/fabric_svg.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "aml_dist/svg.hpp"
+#include "core/text.hpp"
+
+namespace amldist::tools {
+namespace {
+
+using fabric::NodeSummary;
+using fabric::PairResult;
+using fabric::PortSummary;
+using fabric::Verdict;
+using text::concat;
+
+constexpr std::size_t most_nodes = 16;
+constexpr std::size_t most_ports = 16;
+constexpr int margin = 20;
+constexpr int title_height = 56;
+constexpr int port_height = 24;
+constexpr int head_height = 30;
+constexpr int gap = 14;
+constexpr int node_width = 330;
+constexpr int fabric_left = margin + node_width + 200;
+constexpr int fabric_width = 90;
+constexpr int width = fabric_left + fabric_width + 230;
+
+constexpr std::string_view red = "#c81e1e";
+constexpr std::string_view green = "#2f855a";
+constexpr std::string_view grey = "#64748b";
+
+std::string_view colour_of(Verdict verdict) {
+  if (verdict == Verdict::fail) return red;
+  if (verdict == Verdict::warn) return "#b7791f";
+  return verdict == Verdict::pass ? green : grey;
+}
+
+/// What is drawn, for a node and for a step alike.
+struct Picture {
+  std::string title;
+  Verdict verdict = Verdict::skip;
+  std::vector<NodeSummary> nodes;
+  std::vector<PairResult> pairs;
+  RdmaPolicy policy = RdmaPolicy::prefer;
+};
+
+bool is_sick(const NodeSummary& node) {
+  return !node.verified ||
+         std::ranges::any_of(node.checks, [](const auto& each) { return each.verdict == Verdict::fail; });
+}
+
+int height_of(const NodeSummary& node) {
+  return head_height +
+         port_height * static_cast<int>(std::max<std::size_t>(1, std::min(node.ports.size(), most_ports))) + 8;
+}
+
+/// The first failing check, as a caption.
+std::string caption_of(const NodeSummary& node) {
+  for (const fabric::Check& check : node.checks) {
+    if (check.verdict == Verdict::fail) return concat({check.id, ": ", check.evidence});
+  }
+  return node.verified ? "verified" : "nothing to verify";
+}
+
+std::string shortened(std::string_view text, std::size_t most) {
+  return text.size() <= most ? std::string(text) : concat({text.substr(0, most - 3), "..."});
+}
+
+class Drawing {
+ public:
+  explicit Drawing(Picture picture) : picture_(std::move(picture)) {
+    if (picture_.nodes.size() > most_nodes) {
+      std::ranges::stable_partition(picture_.nodes, is_sick);
+      left_out_ = picture_.nodes.size() - most_nodes;
+      picture_.nodes.resize(most_nodes);
+    }
+  }
+
+  std::string draw() {
+    int y = title_height;
+    for (const NodeSummary& node : picture_.nodes) y += height_of(node) + gap;
+    const int bottom = y;
+    draw_title();
+    y = title_height;
+    const int middle = (title_height + bottom - gap) / 2;
+    for (const NodeSummary& node : picture_.nodes) {
+      draw_node(node, y, middle);
+      y += height_of(node) + gap;
+    }
+    draw_fabric_box(bottom - gap);
+    const int end = draw_pairs(bottom + 8);
+    return svg_.finish(width, end + margin, picture_.title);
+  }
+
+ private:
+  void draw_title() {
+    svg_.text(margin, 26, picture_.title, {16, "#1f2933", true});
+    svg_.text(margin, 46,
+              concat({to_string(picture_.verdict), ", policy ", fabric::to_string(picture_.policy),
+                      left_out_ > 0 ? concat({"; ", std::to_string(left_out_), " more nodes are not drawn"}) : ""}),
+              {13, colour_of(picture_.verdict), true});
+  }
+
+  void draw_node(const NodeSummary& node, int top, int middle) {
+    const bool sick = is_sick(node);
+    svg_.open_group(caption_of(node));
+    svg_.rectangle({margin, top, node_width, height_of(node)}, sick ? "#fdf2f2" : "#f5f7fa", sick ? red : "#cbd5e0");
+    svg_.text(margin + 12, top + 20, node.host, {14, sick ? red : "#1f2933", true});
+    if (node.ports.empty()) svg_.text(margin + 20, top + head_height + 16, "no port", {12, grey});
+    int y = top + head_height;
+    for (std::size_t i = 0; i < std::min(node.ports.size(), most_ports); ++i) {
+      draw_port(node.ports[i], y, middle);
+      y += port_height;
+    }
+    if (sick) svg_.text(fabric_left + fabric_width + 14, top + 20, shortened(caption_of(node), 34), {11, red});
+    svg_.close_group();
+  }
+
+  void draw_port(const PortSummary& port, int y, int middle) {
+    svg_.rectangle({margin + 12, y, node_width - 24, port_height - 4}, port.sick ? "#fbd5d5" : "#e6f4ec");
+    svg_.text(margin + 20, y + 15, port.name, {12, port.sick ? red : "#1f2933"});
+    svg_.text(margin + node_width - 20, y + 15, port.text, {12, port.sick ? red : grey, false, TextStyle::Anchor::end});
+    const int target = middle + (y - middle) / 3;
+    const std::array<Point, 2> link = {{{margin + node_width - 12.0, y + 10.0}, {fabric_left, static_cast<double>(target)}}};
+    svg_.line(link, {port.sick ? red : green, port.sick ? 3.0 : 1.0});
+  }
+
+  void draw_fabric_box(int bottom) {
+    const int top = title_height + (bottom - title_height) / 4;
+    const int height = std::max(40, (bottom - title_height) / 2);
+    svg_.rectangle({fabric_left, top, fabric_width, height}, "#e2e8f0", grey);
+    svg_.text(fabric_left + fabric_width / 2, top + height / 2 + 5, "fabric",
+              {14, "#1f2933", true, TextStyle::Anchor::middle});
+  }
+
+  /// The pairs that failed, as lines of text below: between which nodes nothing arrives.
+  int draw_pairs(int y) {
+    std::size_t shown = 0;
+    for (const PairResult& each : picture_.pairs) {
+      if (each.problem.empty() || shown == 8) continue;
+      ++shown;
+      y += 18;
+      svg_.text(
+          margin, y,
+          shortened(concat({name_of(each.from), " -> ", name_of(each.to), " over ", each.device, ": ", each.problem}),
+                    110),
+          {12, red});
+    }
+    return y;
+  }
+
+  [[nodiscard]] std::string name_of(std::uint32_t node) const {
+    return node < picture_.nodes.size() && left_out_ == 0 ? picture_.nodes[node].host
+                                                          : concat({"node ", std::to_string(node)});
+  }
+
+  Picture picture_;
+  std::size_t left_out_ = 0;
+  Svg svg_;
+};
+
+}  // namespace
+
+std::string draw_fabric(const NodeVerification& node) {
+  return Drawing({concat({"RDMA of ", node.host}), node.report.verdict(), {node.summary}, {}, node.report.policy})
+      .draw();
+}
+
+std::string draw_fabric(const StepReport& step) {
+  return Drawing({concat({"RDMA of ", text::count(step.nodes.size(), "node")}), step.report.verdict(), step.nodes,
+                  step.pairs, step.report.policy})
+      .draw();
+}
+
+}  // namespace amldist::tools

@@ -1,0 +1,200 @@
+// Files that no kernel writes, and devices that vanish while they are read: a verdict, never a crash.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "fabric/checks.hpp"
+#include "fabric/meeting.hpp"
+
+namespace amldist::fabric {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Tree : public ::testing::Test {
+ protected:
+  Tree() {
+    std::string pattern = (fs::temp_directory_path() / "aml-dist-fabric-XXXXXX").string();
+    root_ = ::mkdtemp(pattern.data());
+  }
+  ~Tree() override { fs::remove_all(root_); }
+
+  [[nodiscard]] fs::path port(int device) const {
+    return root_ / "class/infiniband" / ("mlx5_" + std::to_string(device)) / "ports/1";
+  }
+
+  void write(const fs::path& path, std::string_view text) const {
+    fs::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary) << text;
+  }
+
+  void write_device(int device) const {
+    write(port(device) / "state", "4: ACTIVE\n");
+    write(port(device) / "phys_state", "5: LinkUp\n");
+    write(port(device) / "link_layer", "InfiniBand\n");
+    write(port(device) / "rate", "400 Gb/sec (4X NDR)\n");
+    write(port(device) / "lid", "0x1\n");
+    write(port(device) / "sm_lid", "0x2\n");
+    write(port(device) / "pkeys/0", "0xffff\n");
+    write(port(device) / "gids/0", "fe80:0000:0000:0000:0000:0000:0000:0001\n");
+  }
+
+  [[nodiscard]] Report verify() const {
+    Question question;
+    question.policy = RdmaPolicy::require;
+    const NodeFacts node = read_node(Roots::from_options(root_.string(), ""));
+    Evidence evidence;
+    evidence.process = read_process(node);
+    return verify_node(node, question, evidence);
+  }
+
+  fs::path root_;
+};
+
+TEST_F(Tree, AHealthyOnePasses) {
+  write_device(0);
+  const Report report = verify();
+  EXPECT_EQ(report.verdict(), Verdict::pass);
+}
+
+TEST_F(Tree, RandomBytesInEveryFileNeverPassAndNeverCrash) {
+  std::mt19937 random(20261121);
+  for (int turn = 0; turn < 100; ++turn) {
+    write_device(0);
+    write_device(1);
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::recursive_directory_iterator(root_)) {
+      if (entry.is_regular_file()) files.push_back(entry.path());
+    }
+    const fs::path victim = port(1) / (turn % 2 == 0 ? "state" : "lid");
+    std::string bytes(random() % 6000, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random());
+    write(files.at(random() % files.size()), bytes);
+    write(victim, bytes.empty() ? "\xff" : bytes);
+    EXPECT_EQ(verify().verdict(), Verdict::fail) << turn;
+  }
+}
+
+TEST_F(Tree, EvidenceIsPrintableWhateverTheFilesHold) {
+  write_device(0);
+  write(port(0) / "state", "4: ACTIVE \x1b[31m\x07");
+  write(port(0) / "rate", std::string(4000, 'x'));
+  for (const Check& check : verify().checks) {
+    for (const char c : check.evidence + check.remedy) EXPECT_TRUE(c >= ' ' && c < 0x7f) << check.id;
+    EXPECT_LT(check.evidence.size(), 1000U) << check.id;
+  }
+}
+
+TEST_F(Tree, DevicesThatVanishBetweenTwoReads) {
+  for (int device = 0; device < 4; ++device) write_device(device);
+  std::atomic<bool> stop = false;
+  std::thread remover([&] {
+    while (!stop) {
+      std::error_code ignored;
+      fs::remove_all(root_ / "class/infiniband/mlx5_2", ignored);
+      write_device(2);
+    }
+  });
+  for (int i = 0; i < 60; ++i) EXPECT_FALSE(verify().checks.empty());
+  stop = true;
+  remover.join();
+}
+
+TEST_F(Tree, LoopsPipesAndFoldersInTheWay) {
+  write_device(0);
+  write_device(1);
+  fs::remove(port(1) / "state");
+  fs::create_symlink("state", port(1) / "state");
+  fs::remove(port(1) / "rate");
+  ASSERT_EQ(::mkfifo((port(1) / "rate").c_str(), 0644), 0);
+  fs::remove(port(1) / "lid");
+  fs::create_directory(port(1) / "lid");
+  fs::create_symlink("mlx5_9", root_ / "class/infiniband/mlx5_9");
+  const Report report = verify();
+  EXPECT_EQ(report.verdict(), Verdict::fail);
+  EXPECT_EQ(report.find("ib.state")->verdict, Verdict::fail);
+  EXPECT_EQ(report.find("ib.sysfs")->verdict, Verdict::fail);
+}
+
+TEST_F(Tree, TooManyDevicesAreAFailureNotALongWait) {
+  for (int device = 0; device < 300; ++device) fs::create_directories(port(device));
+  EXPECT_EQ(verify().find("ib.sysfs")->verdict, Verdict::fail);
+}
+
+TEST_F(Tree, ATableOfAThousandUnusedEntriesIsFine) {
+  write_device(0);
+  for (int i = 1; i < 1024; ++i)
+    write(port(0) / "gids" / std::to_string(i), "0000:0000:0000:0000:0000:0000:0000:0000\n");
+  EXPECT_EQ(verify().find("ib.gid")->verdict, Verdict::pass);
+}
+
+// ---------------------------------------------------------------------------------------------------------- meetings
+
+MeetingPlace place(std::uint16_t port, std::uint32_t node, std::uint32_t nodes) {
+  return {"127.0.0.1", port, "1.0", node, nodes};
+}
+
+/// A port that nobody has at the moment.
+std::uint16_t free_port() { return static_cast<std::uint16_t>(20000 + static_cast<unsigned>(::getpid()) % 20000); }
+
+TEST(Meeting, EverybodyHearsWhomItAskedFor) {
+  constexpr std::uint32_t nodes = 16;
+  const std::uint16_t port = free_port();
+  const auto host = MeetingHost::open(place(port, 0, nodes), std::chrono::seconds(20));
+  ASSERT_TRUE(host) << host.error().message;
+  std::vector<std::thread> threads;
+  std::atomic<int> right = 0;
+  for (std::uint32_t node = 0; node < nodes; ++node) {
+    threads.emplace_back([&, node] {
+      auto meeting = Meeting::join(place(port, node, nodes), std::chrono::seconds(20));
+      if (!meeting) return;
+      for (int turn = 0; turn < 3; ++turn) {
+        const std::uint32_t next = (node + 1) % nodes;
+        auto heard = meeting->round({false, {next}}, "I am " + std::to_string(node));
+        if (heard && heard->size() == 1 && heard->at(next) == "I am " + std::to_string(next)) ++right;
+      }
+      auto all = meeting->round({node == 0, {}}, "end");
+      if (all && all->size() == (node == 0 ? nodes : 0)) ++right;
+    });
+  }
+  for (std::thread& each : threads) each.join();
+  EXPECT_EQ(right, static_cast<int>(nodes) * 4);
+}
+
+TEST(Meeting, WhoDoesNotComeIsNamed) {
+  const auto port = static_cast<std::uint16_t>(free_port() + 1);
+  const auto host = MeetingHost::open(place(port, 0, 3), std::chrono::milliseconds(300));
+  ASSERT_TRUE(host) << host.error().message;
+  auto zero = Meeting::join(place(port, 0, 3), std::chrono::seconds(5));
+  auto one = Meeting::join(place(port, 1, 3), std::chrono::seconds(5));
+  ASSERT_TRUE(zero && one);
+  std::thread other([&] { EXPECT_FALSE(one->round({}, "")); });
+  const auto heard = zero->round({}, "");
+  other.join();
+  ASSERT_FALSE(heard);
+  EXPECT_NE(heard.error().message.find("node 2"), std::string::npos) << heard.error().message;
+}
+
+TEST(Meeting, StrangersAreShownOut) {
+  const auto port = static_cast<std::uint16_t>(free_port() + 2);
+  const auto host = MeetingHost::open(place(port, 0, 1), std::chrono::seconds(20));
+  ASSERT_TRUE(host) << host.error().message;
+  MeetingPlace stranger = place(port, 0, 1);
+  stranger.step = "2.0";
+  auto wrong = Meeting::join(stranger, std::chrono::milliseconds(500));
+  ASSERT_TRUE(wrong);
+  EXPECT_FALSE(wrong->round({}, "hello"));
+  auto right = Meeting::join(place(port, 0, 1), std::chrono::seconds(20));
+  ASSERT_TRUE(right);
+  EXPECT_TRUE(right->round({}, "hello"));
+}
+
+}  // namespace
+}  // namespace amldist::fabric

@@ -1,0 +1,272 @@
+"""The command itself: usage, table, colours, picture, baseline, verbs from a library in memory, and hostile arguments."""
+
+import os
+import pathlib
+import pty
+import subprocess
+import xml.etree.ElementTree
+
+import cases
+import conftest
+import pytest
+import trees
+
+LIBRARY = conftest.TOOL.resolve().parent.parent / "lib/tests/libfake_verbs.so"
+
+
+@pytest.mark.parametrize("arguments", [["--policy", "maybe"], ["--sku", "no such size"], ["--sysfs-root", "/nonexistent"],
+                                       ["--dev-root", "/nonexistent"], ["--timeout", "0"], ["--port", "70000"],
+                                       ["--unknown"], ["stray"], ["--sku-table", "/nonexistent", "--sku", "HC44rs"]])
+def test_wrong_usage(checker, arguments):
+    outcome = checker.run(*arguments)
+    assert outcome.status == 2 and outcome.out == "", outcome
+    assert outcome.err.startswith("aml-dist: ") and outcome.err.count("\n") == 1, outcome
+
+
+def test_help_and_version():
+    for arguments in (["check", "--help"], ["--version"]):
+        done = subprocess.run([conftest.TOOL, *arguments], capture_output=True, text=True, check=True)
+        assert done.stdout
+
+
+def test_the_table_has_a_line_for_each_check_and_a_remedy_for_what_is_wrong(checker):
+    node = cases.base()
+    node.port(1).state = "1: DOWN"
+    sys_folder, _ = node.build(checker.folder / "tree")
+    outcome = checker.run("--sysfs-root", sys_folder, "--policy", "require")
+    assert outcome.status == 1 and "\033" not in outcome.out
+    lines = outcome.out.splitlines()
+    assert lines[0].endswith("fail (policy require)")
+    state = next(index for index, line in enumerate(lines) if "ib.state" in line)
+    assert lines[state].split()[:2] == ["fail", "ib.state"] and lines[state + 1].strip().startswith("-> ")
+    quiet = checker.run("--sysfs-root", sys_folder, "--policy", "require", "--quiet").out
+    assert "ib.state" in quiet and "ib.rate" not in quiet
+
+
+@pytest.mark.parametrize("env, coloured", [({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False),
+                                           ({"TERM": "dumb"}, False)])
+def test_colours_on_a_terminal_only(checker, env, coloured):
+    sys_folder, _ = cases.base().build(checker.folder / "tree")
+    ours, theirs = pty.openpty()
+    subprocess.run([conftest.TOOL, "check", "--sysfs-root", sys_folder], stdout=theirs, env=env, check=True)
+    os.close(theirs)
+    out = os.read(ours, 65536)
+    os.close(ours)
+    assert (b"\033[" in out) == coloured
+
+
+def test_a_root_may_be_the_whole_file_system(checker):
+    node = cases.base()
+    sys_folder, dev_folder = node.build(checker.folder / "tree")
+    outcome = checker.run("--sysfs-root", sys_folder.parent, "--dev-root", dev_folder.parent, "--json")
+    assert outcome.verdicts["ib.sysfs"] == outcome.verdicts["ib.devnode"] == "pass"
+
+
+def test_without_dev_root_a_fabricated_nodes_devices_are_not_this_machines(checker):
+    sys_folder, _ = cases.base().build(checker.folder / "tree")
+    outcome = checker.run("--sysfs-root", sys_folder, "--json")
+    assert outcome.status == 0 and outcome.verdicts["ib.devnode"] == "skip"
+
+
+def test_device_nodes_are_opened_as_the_user(checker):
+    """The memory limit is lifted, or it would fail for its own reason."""
+    node = cases.base()
+    node.dev_nodes = {"uverbs0": 0o666, "uverbs1": 0o600, "uverbs2": 0o666}
+    checker.folder.chmod(0o755)
+    for parent in checker.folder.parents:
+        if parent.stat().st_mode & 0o005 != 0o005 or not os.access(conftest.TOOL, os.X_OK):
+            break
+    sys_folder, dev_folder = node.build(pathlib.Path("/var/tmp") / f"aml-dist-fabric-{os.getpid()}")
+    tool = pathlib.Path("/var/tmp") / f"aml-dist-fabric-{os.getpid()}" / "aml-dist"
+    try:
+        tool.write_bytes(conftest.TOOL.read_bytes())
+        tool.chmod(0o755)
+        done = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--", tool, "check",
+                               "--sysfs-root", sys_folder, "--dev-root", dev_folder, "--json"], capture_output=True,
+                              text=True, cwd="/")
+        checks = conftest.Outcome(done.returncode, done.stdout, done.stderr).checks
+        assert done.returncode == 1 and checks["ib.devnode"]["verdict"] == "fail", done
+        assert "uverbs1" in checks["ib.devnode"]["evidence"] and "Permission denied" in checks["ib.devnode"]["evidence"]
+        assert "uverbs0" not in checks["ib.devnode"]["evidence"]
+    finally:
+        subprocess.run(["rm", "-rf", tool.parent], check=True)
+
+
+def limited(checker, limit, *, capable):
+    """The verdict on the memory limit for a process with or without CAP_IPC_LOCK."""
+    sys_folder, _ = cases.base().build(checker.folder / f"tree{limit}{capable}")
+    drop = [] if capable else ["setpriv", "--bounding-set", "-ipc_lock", "--inh-caps", "-ipc_lock", "--"]
+    done = subprocess.run([*drop, "prlimit", f"--memlock={limit}:{limit}", conftest.TOOL, "check", "--sysfs-root", sys_folder,
+                           "--json"], capture_output=True, text=True)
+    return conftest.Outcome(done.returncode, done.stdout, done.stderr).verdicts["ib.memlock"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give up a capability")
+def test_a_small_memory_limit_fails_where_it_binds(checker):
+    assert limited(checker, 65536, capable=False) == "fail"
+    assert limited(checker, 8 << 20, capable=False) == "fail"
+    assert limited(checker, 65536, capable=True) == "pass"
+
+
+def test_the_picture_is_a_whole_document_with_the_sick_port_in_red(checker, tmp_path):
+    node = cases.base()
+    node.port(1).state = "1: DOWN"
+    picture = tmp_path / "fabric.svg"
+    checker.node(node, "--svg", picture)
+    root = xml.etree.ElementTree.parse(picture).getroot()
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    text = picture.read_text()
+    assert text.count("<line") == 2 and "mlx5_ib1:1" in text and "#c81e1e" in text
+    checker.node(cases.base(), "--svg", picture)
+    assert "#c81e1e" not in picture.read_text()
+    outcome = checker.node(cases.base(), "--svg", "/nonexistent/fabric.svg")
+    assert outcome.status == 1 and outcome.err.count("\n") == 1
+
+
+def test_hostile_names_do_not_break_picture_or_json(checker, tmp_path):
+    node = cases.base()
+    node.devices[0].name = "<&\"'>"
+    picture = tmp_path / "fabric.svg"
+    outcome = checker.node(node, "--svg", picture)
+    xml.etree.ElementTree.parse(picture)
+    assert outcome.checks
+
+
+# ------------------------------------------------------------------------------------------------------------- counters
+
+def with_counters(**values) -> trees.Node:
+    node = cases.base()
+    node.port(0).counters.update({name: str(value) for name, value in values.items()})
+    return node
+
+
+def test_a_baseline_forgives_the_past_and_counts_what_is_added(checker, tmp_path):
+    baseline = tmp_path / "counters"
+    old = {"symbol_error": 40, "link_downed": 9}
+    assert checker.node(with_counters(**old)).verdicts["ib.err"] == "warn"
+    first = checker.node(with_counters(**old), "--baseline", baseline)
+    assert baseline.is_file() and first.status == 0
+    verdicts = checker.node(with_counters(**old), "--baseline", baseline).verdicts
+    assert verdicts["ib.err"] == verdicts["ib.flap"] == "pass"
+    verdicts = checker.node(with_counters(symbol_error=41, link_downed=12), "--baseline", baseline).verdicts
+    assert verdicts["ib.err"] == verdicts["ib.flap"] == "warn"
+
+
+def test_a_baseline_survives_a_reboot_and_its_own_loss(checker, tmp_path):
+    baseline = tmp_path / "counters"
+    checker.node(with_counters(link_downed=100), "--baseline", baseline)
+    assert checker.node(with_counters(link_downed=1), "--baseline", baseline).verdicts["ib.flap"] == "pass"
+    baseline.unlink()
+    assert checker.node(with_counters(link_downed=1), "--baseline", baseline).verdicts["ib.flap"] == "pass"
+    assert baseline.is_file()
+
+
+@pytest.mark.parametrize("content", [b"junk\n", b"\xff" * 100, b"1 2 3 4", b"x" * (5 << 20)])
+def test_a_broken_baseline_is_a_warning_and_is_begun_anew(checker, tmp_path, content):
+    baseline = tmp_path / "counters"
+    baseline.write_bytes(content)
+    outcome = checker.node(cases.base(), "--baseline", baseline)
+    assert outcome.verdicts["ib.flap"] == "warn" and str(baseline)[:30] in outcome.checks["ib.flap"]["evidence"]
+    assert checker.node(cases.base(), "--baseline", baseline).verdicts["ib.flap"] == "pass"
+
+
+def test_a_table_with_mistakes_still_counts(checker, tmp_path):
+    table = tmp_path / "skus.conf"
+    table.write_text("ours fabric=infiniband devices=2 rate=400\nbroken line\n")
+    outcome = checker.node(cases.base(), "--sku-table", table, "--sku", "ours")
+    assert outcome.status == 0 and outcome.err.count("aml-dist: ") == 1 and "skus.conf:2" in outcome.err
+    assert checker.node(cases.base(), "--sku-table", table, "--sku", "HC44rs").status == 0, "the built-in lines stay"
+
+
+# ---------------------------------------------------------------------------------------------- verbs, without hardware
+
+NAMESPACE = ["unshare", "--mount", "--"]
+
+
+def in_namespace(tree: pathlib.Path, *arguments, env=None, timeout=30):
+    """aml-dist check where the tree is this machine's /sys/class, with character devices for its device nodes."""
+    script = ('mount -t overlay -o "lowerdir=$1/sys/class:/sys/class" overlay /sys/class && mkdir -p /dev/infiniband && '
+              'mount -t tmpfs tmpfs /dev/infiniband && for n in 0 1 2; do mknod -m 666 /dev/infiniband/uverbs$n c 1 3; done && '
+              'shift && exec "$@"')
+    done = subprocess.run([*NAMESPACE, "bash", "-c", script, "-", tree, conftest.TOOL, "check", "--json", *arguments],
+                          capture_output=True, timeout=timeout, env={"PATH": os.environ["PATH"], **(env or {})})
+    return conftest.Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def can_mount() -> bool:
+    return os.geteuid() == 0 and subprocess.run(
+        [*NAMESPACE, "mount", "-t", "overlay", "-o", "lowerdir=/var:/sys/class", "overlay", "/sys/class"],
+        capture_output=True).returncode == 0
+
+
+needs_mounts = pytest.mark.skipif(not (LIBRARY.is_file() and can_mount()),
+                                  reason="needs root, a mount namespace and the library in memory")
+
+
+@pytest.fixture
+def live(tmp_path):
+    made = not pathlib.Path("/dev/infiniband").exists()
+    cases.base().build(tmp_path / "live")
+    yield tmp_path / "live"
+    if made:
+        pathlib.Path("/dev/infiniband").rmdir()
+
+
+def fake(**more) -> dict[str, str]:
+    return {"AMLDIST_LIBIBVERBS": str(LIBRARY), "FAKE_VERBS_DEVICES": "mlx5_an0,mlx5_ib0,mlx5_ib1", **more}
+
+
+@needs_mounts
+@pytest.mark.parametrize("env, expected", [
+    ({}, {"ib.provider": "pass", "ib.memlock": "pass", "ib.loopback": "pass", "ib.devnode": "pass"}),
+    ({"FAKE_VERBS_DEVICES": "mlx5_ib0"}, {"ib.provider": "fail", "ib.loopback": "fail"}),
+    ({"FAKE_VERBS_DEVICES": ""}, {"ib.provider": "fail"}),
+    ({"FAKE_VERBS_FAIL": "reg_mr:12"}, {"ib.memlock": "fail", "ib.loopback": "fail", "ib.provider": "pass"}),
+    ({"FAKE_VERBS_FAIL": "open:13"}, {"ib.loopback": "fail"}),
+    ({"FAKE_VERBS_FAIL": "alloc_pd:12"}, {"ib.loopback": "fail"}),
+    ({"FAKE_VERBS_FAIL": "create_qp:12"}, {"ib.loopback": "fail", "ib.memlock": "pass"}),
+    ({"FAKE_VERBS_FAIL": "rtr:101"}, {"ib.loopback": "fail"}),
+    ({"FAKE_VERBS_FAIL": "rts:22"}, {"ib.loopback": "fail"}),
+    ({"FAKE_VERBS_FAIL": "post:12"}, {"ib.loopback": "fail"}),
+    ({"FAKE_VERBS_WC": "12"}, {"ib.loopback": "fail"}),
+    ({"FAKE_VERBS_LOSE": "1"}, {"ib.loopback": "fail"}),
+    ({"AMLDIST_LIBIBVERBS": "/nonexistent.so"}, {"ib.provider": "fail", "ib.loopback": "skip"}),
+    ({"AMLDIST_LIBIBVERBS": "/lib/x86_64-linux-gnu/libc.so.6"}, {"ib.provider": "fail"}),
+])
+def test_verbs_that_fail_are_named(live, env, expected):
+    outcome = in_namespace(live, "--policy", "require", env=fake(**env))
+    got = {name: outcome.verdicts[name] for name in expected}
+    assert got == expected, outcome.out
+    assert outcome.status == (1 if "fail" in expected.values() else 0)
+
+
+@needs_mounts
+def test_verbs_that_hang_are_given_up(live):
+    outcome = in_namespace(live, "--policy", "require", "--timeout", "1", env=fake(FAKE_VERBS_HANG="reg_mr"))
+    assert outcome.status == 1 and "no answer in time, in opening mlx5_ib0" in outcome.checks["ib.loopback"]["evidence"]
+
+
+@needs_mounts
+def test_dmabuf_is_one_way_to_gpudirect(live, tmp_path):
+    plain = in_namespace(live, env=fake(FAKE_VERBS_DMABUF="1")).verdicts
+    assert plain["ib.gdr"] == "skip", "no GPU"
+
+
+@needs_mounts
+def test_the_task_part_speaks_in_lines(live):
+    outcome = in_namespace(live, "--task-part", "--policy", "require", env=fake())
+    lines = [line.split("\t") for line in outcome.out.splitlines()]
+    assert outcome.status == 0 and [line[1] for line in lines] == [
+        "ib.devnode", "ib.provider", "ib.memlock", "ib.gdr", "ib.env", "ib.loopback"]
+    assert all(len(line) == 4 for line in lines)
+
+
+@needs_mounts
+def test_ibstat_agrees_where_it_is_installed(live):
+    """An oracle of another hand, over the same mounted tree."""
+    program = next((path for path in ("/usr/sbin/ibstat", "/usr/bin/ibstat") if os.access(path, os.X_OK)), None)
+    if program is None:
+        pytest.skip("ibstat (infiniband-diags) is not installed")
+    script = 'mount -t overlay -o "lowerdir=$1/sys/class:/sys/class" overlay /sys/class && exec "$2" mlx5_ib0'
+    done = subprocess.run([*NAMESPACE, "bash", "-c", script, "-", live, program], capture_output=True, text=True)
+    assert "State: Active" in done.stdout and "Physical state: LinkUp" in done.stdout and "Rate: 400" in done.stdout, done
