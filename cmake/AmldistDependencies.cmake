@@ -88,6 +88,21 @@ else()
   amldist_note("tools" "aml-dist (CLI11 ${CLI11_VERSION}, nlohmann-json ${nlohmann_json_VERSION})")
 endif()
 
+# Of the tools, aml-run alone reads YAML.
+find_package(yaml-cpp QUIET CONFIG)
+set(AMLDIST_WITH_AML_RUN OFF)
+if(AMLDIST_WITH_TOOLS AND yaml-cpp_FOUND)
+  set(AMLDIST_WITH_AML_RUN ON)
+  if(TARGET yaml-cpp::yaml-cpp)
+    set(AMLDIST_YAML_CPP yaml-cpp::yaml-cpp)
+  else()
+    set(AMLDIST_YAML_CPP yaml-cpp)  # before 0.8
+  endif()
+  amldist_note("  aml-run" "yaml-cpp ${yaml-cpp_VERSION}")
+elseif(AMLDIST_WITH_TOOLS)
+  amldist_note("  aml-run" "left out: no yaml-cpp (Debian: libyaml-cpp-dev)")
+endif()
+
 # ----------------------------------------------------------------------------------------------------------------- tests
 find_package(GTest QUIET)
 find_package(Python3 QUIET COMPONENTS Interpreter)

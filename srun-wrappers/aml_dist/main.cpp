@@ -2,7 +2,9 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <string_view>
 
+#include "aml_dist/exec.hpp"
 #include "aml_dist/exit_status.hpp"
 #include "aml_dist/explain.hpp"
 
@@ -49,6 +51,8 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   ExplainOptions explain;
   const CLI::App* const explain_command = add_explain(app, explain);
+  // Only for the list in --help: what follows `exec` is somebody's command and must not be parsed.
+  app.add_subcommand("exec", "Expand $RANK and its like in a command's arguments, then start it");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {
@@ -67,6 +71,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    if (argc > 1 && std::string_view(argv[1]) == "exec") return amldist::tools::exec_command({argv + 2, argv + argc});
     return run(argc, argv);
   } catch (const std::exception& problem) {
     std::fprintf(stderr, "aml-dist: internal error: %s\n", problem.what());

@@ -1,0 +1,156 @@
+#include "aml_run/batch_script.hpp"
+
+#include <algorithm>
+
+#include "core/environment.hpp"
+#include "core/text.hpp"
+#include "shared/programs.hpp"
+#include "shared/shell.hpp"
+#include "shared/task_variables.hpp"
+
+namespace amldist::run {
+namespace {
+
+using commands::GivenOption;
+using text::concat;
+
+constexpr std::size_t widest_line = 110;
+
+/// Comment lines of at most widest_line characters; one word stays whole.
+std::string comment(std::string_view sentence, std::string_view indent = "") {
+  std::string out;
+  std::string line;
+  std::string clean(sentence);
+  std::ranges::replace_if(clean, [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
+  for (const std::string_view word : text::split(clean, ' ')) {
+    if (word.empty()) continue;
+    if (!line.empty() && line.size() + word.size() + indent.size() + 3 > widest_line) {
+      out += concat({"# ", indent, line, "\n"});
+      line.clear();
+    }
+    line += concat({line.empty() ? "" : " ", word});
+  }
+  return line.empty() ? out : out + concat({"# ", indent, line, "\n"});
+}
+
+std::string directives(const commands::SlurmOptions& options) {
+  std::string out;
+  for (const GivenOption& option : options.all()) {
+    out += concat({"#SBATCH --", option.name, option.value ? "=" : "",
+                   option.value ? shell::quote_directive(*option.value) : "", "\n"});
+  }
+  return out;
+}
+
+std::string heading(const Plan& plan) {
+  std::string out;
+  for (const std::string& sentence : plan.heading) out += comment(sentence);
+  out += comment(concat({"Written by aml-run ", AMLDIST_VERSION,
+                         plan.source.empty() ? " from a command line." : concat({" from ", plan.source, "."})}));
+  if (plan.ignored.empty()) return out;
+  out += "#\n# Without effect here:\n";
+  for (const Ignored& each : plan.ignored) {
+    out += comment(concat({each.path, ": ", each.why, "."}), "  ");
+  }
+  return out;
+}
+
+std::string exports(const Plan& plan) {
+  std::string out;
+  for (const Variable& variable : plan.environment) {
+    if (shell::keeps_dollar(variable.value)) out += "# shellcheck disable=SC2016  # meant as it is\n";
+    out += concat({"export ", variable.name, "=", shell::quote(variable.value), "\n"});
+  }
+  return out.empty() ? out : out + "\n";
+}
+
+std::string output_folders(const Plan& plan) {
+  std::string out;
+  for (const OutputFolder& folder : plan.outputs) {
+    out += concat({"# ${{outputs.", folder.name, "}}\n"});
+    if (folder.path.empty()) {
+      out += concat({folder.variable, "=\"$PWD/outputs/$SLURM_JOB_ID/", folder.name, "\"\n"});
+    } else {
+      out += concat({folder.variable, "=", shell::quote(folder.path), "\n"});
+    }
+    out += concat({"export ", folder.variable, "\nmkdir -p -- \"", folder.is_file ? "$(dirname -- \"$" : "$",
+                   folder.variable, folder.is_file ? "\")" : "", "\" || exit\n"});
+  }
+  return out.empty() ? out : out + "\n";
+}
+
+std::string setup(const Plan& plan) {
+  std::string out;
+  for (const std::string& line : plan.setup) out += concat({line, "\n"});
+  return out.empty() ? out : out + "\n";
+}
+
+/// The options of srun, as words.
+std::vector<std::string> step_options(const Plan& plan) {
+  std::vector<std::string> words;
+  // A job with --export passes less than its environment on to its steps, unless they ask for it.
+  const bool own_environment = !plan.environment.empty() || !plan.outputs.empty();
+  if (own_environment && plan.job.has("export") && !plan.step.has("export")) words.emplace_back("--export=ALL");
+  for (const GivenOption& option : plan.step.all()) words.push_back(option.to_word());
+  if (!plan.option.empty()) words.push_back(concat({"--aml-dist=", plan.option}));
+  return words;
+}
+
+std::string shell_step(const Plan& plan, const std::vector<std::string>& options) {
+  std::string out = "# Each task gives this to bash, so that $RANK and its like are its own.\n";
+  if (shell::keeps_dollar(plan.shell_line)) out += "# shellcheck disable=SC2016\n";
+  out += concat({"command=", shell::quote(plan.shell_line), "\n\nsrun "});
+  for (const std::string& option : options) out += shell::quote(option) + " ";
+  return out + "bash -c \"$command\"\n";
+}
+
+/// Which words belong on the line of srun's options, and which are the program's.
+std::string words_step(const Plan& plan, const std::vector<std::string>& options) {
+  std::vector<std::string> program;
+  const bool expand = plan.expand && !plan.option.empty() &&
+                      std::ranges::any_of(plan.words, commands::mentions_task_variable);
+  if (expand) program = {commands::sibling_program("aml-dist"), "exec", "--"};
+  program.insert(program.end(), plan.words.begin(), plan.words.end());
+  const bool doubtful = std::ranges::any_of(program, shell::keeps_dollar);
+  const std::string left = concat({"srun", options.empty() ? "" : " ", shell::join(options)});
+  const std::string right = shell::join(program);
+  const bool wide = left.size() + right.size() + 1 > widest_line;
+  return concat({expand ? "# Each task expands $RANK and its like in its arguments.\n" : "",
+                 doubtful ? "# shellcheck disable=SC2016\n" : "", left, wide ? " \\\n    " : " ", right, "\n"});
+}
+
+Result<void> check_length(const Plan& plan) {
+  std::size_t longest = plan.shell_line.size();
+  for (const std::string& word : plan.words) longest = std::max(longest, word.size());
+  if (longest < longest_environment_string) return {};
+  return Error{Errc::limit, concat({"an argument of the command is ", std::to_string(longest / 1024),
+                                    " KiB long, and Linux takes less than 128 KiB: put it into a file"})};
+}
+
+std::string body(const Plan& plan, const std::vector<std::string>& options) {
+  return concat({exports(plan), output_folders(plan), setup(plan),
+                 plan.shell_line.empty() ? words_step(plan, options) : shell_step(plan, options)});
+}
+
+}  // namespace
+
+Result<std::string> write_batch_script(const Plan& plan) {
+  if (auto checked = check_length(plan); !checked) return checked.error();
+  return concat({"#!/bin/bash\n", directives(plan.job), "\n", heading(plan), "\n", body(plan, step_options(plan))});
+}
+
+Result<std::string> write_step_script(const Plan& plan, std::vector<std::string>& dropped) {
+  if (auto checked = check_length(plan); !checked) return checked.error();
+  std::vector<std::string> options;
+  for (const GivenOption& option : plan.job.all()) {
+    const auto* const known = commands::find_slurm_option(option.name);
+    const bool job_only = known != nullptr && known->scope == commands::Scope::job;
+    if (job_only) dropped.push_back(concat({"--", option.name}));
+    else if (!plan.step.has(option.name)) options.push_back(option.to_word());
+  }
+  const auto own = step_options(plan);
+  options.insert(options.end(), own.begin(), own.end());
+  return concat({"#!/bin/bash\n", heading(plan), "\n", body(plan, options)});
+}
+
+}  // namespace amldist::run

@@ -1,0 +1,20 @@
+// A plan as a script that a person would keep.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "aml_run/plan.hpp"
+#include "core/result.hpp"
+
+namespace amldist::run {
+
+/// The script for sbatch: #SBATCH lines, what the job sets up, one srun.
+/// Errors: limit, if a task's command is longer than Linux takes.
+[[nodiscard]] Result<std::string> write_batch_script(const Plan& plan);
+
+/// The same for a step of the allocation that we are in: the shape is on the srun line. `dropped` gets the options that
+/// only a job can have.
+[[nodiscard]] Result<std::string> write_step_script(const Plan& plan, std::vector<std::string>& dropped);
+
+}  // namespace amldist::run

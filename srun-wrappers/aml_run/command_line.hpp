@@ -1,0 +1,39 @@
+// What `aml-run` was asked.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/result.hpp"
+#include "shared/slurm_options.hpp"
+
+namespace amldist::run {
+
+struct CommandLine {
+  std::string job_file;            ///< empty: `words` is the command
+  std::vector<std::string> words;  ///< behind "--"
+  std::string kind;                ///< --kind, as given; checked
+  std::vector<std::pair<std::string, std::string>> set;
+  std::vector<std::string> setup;
+  std::string mpi;
+  std::string instance_types;  ///< empty: the default file
+  commands::SlurmOptions slurm;
+  bool dry_run = false;
+  bool wait = false;
+  bool json = false;
+  bool expand = true;
+  bool new_job = false;
+  bool help = false;
+  bool kind_help = false;  ///< --kind=help
+  bool version = false;
+  bool list_keys = false;
+};
+
+/// Reads the words behind the program's name. Errors: invalid_argument, in one sentence.
+[[nodiscard]] Result<CommandLine> read_command_line(std::vector<std::string> words);
+
+/// What --help prints.
+[[nodiscard]] std::string help_text();
+
+}  // namespace amldist::run

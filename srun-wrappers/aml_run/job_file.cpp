@@ -1,0 +1,287 @@
+#include "aml_run/job_file.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+
+#include "aml_run/job_inputs.hpp"
+#include "aml_run/launch_style.hpp"
+#include "core/text.hpp"
+#include "shared/programs.hpp"
+
+namespace amldist::run {
+namespace {
+
+using text::concat;
+using text::quote;
+using Kind = YamlValue::Kind;
+
+std::string folder_of(const std::string& file) {
+  std::error_code ignored;
+  auto whole = std::filesystem::absolute(file, ignored);
+  return whole.parent_path().lexically_normal().string();
+}
+
+/// Seconds as Slurm writes a time: H:MM:SS.
+std::string slurm_time(std::uint64_t seconds) {
+  const auto two = [](std::uint64_t number) { return concat({number < 10 ? "0" : "", std::to_string(number)}); };
+  return concat({two(seconds / 3600), ":", two(seconds / 60 % 60), ":", two(seconds % 60)});
+}
+
+bool is_variable_name(std::string_view name) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  return !name.empty() && is_letter(name.front()) && std::ranges::all_of(name, [&](char c) {
+    return is_letter(c) || (c >= '0' && c <= '9');
+  });
+}
+
+/// Makes the plan of one job file, section by section.
+class Translator {
+ public:
+  Translator(const std::string& file, const YamlValue& job, const JobFileOptions& options, const SiteTable& table)
+      : file_(file), job_(job), options_(options), table_(table), bindings_(file, folder_of(file)) {}
+
+  Result<Plan> translate() {
+    plan_.source = file_;
+    auto ignored = check_job(file_, job_);
+    if (!ignored) return ignored.error();
+    plan_.ignored = std::move(*ignored);
+    using Step = Result<void> (Translator::*)();
+    for (const Step step : {&Translator::about, &Translator::hardware, &Translator::code, &Translator::bindings,
+                            &Translator::environment, &Translator::distribution, &Translator::limits}) {
+      if (auto done = (this->*step)(); !done) return done.error();
+    }
+    for (Ignored& each : bindings_.ignored()) plan_.ignored.push_back(std::move(each));
+    std::ranges::stable_sort(plan_.ignored, {}, [](const Ignored& each) { return each.place.line; });
+    plan_.outputs = bindings_.outputs();
+    plan_.job.merge(options_.job);
+    return std::move(plan_);
+  }
+
+ private:
+  [[nodiscard]] const YamlValue* find(std::string_view section, std::string_view key) const {
+    const YamlValue* const map = job_.find(section);
+    return map != nullptr ? map->find(key) : nullptr;
+  }
+  [[nodiscard]] std::string text_of(std::string_view key) const {
+    const YamlValue* const value = job_.find(key);
+    return value != nullptr ? value->text : std::string();
+  }
+  /// The number of a key that the table has checked.
+  [[nodiscard]] std::uint32_t number_of(std::string_view section, std::string_view key, std::uint32_t otherwise) const {
+    const YamlValue* const value = find(section, key);
+    if (value == nullptr) return otherwise;
+    return static_cast<std::uint32_t>(text::to_number(value->text, UINT32_MAX).value_or(otherwise));
+  }
+  [[nodiscard]] Error wrong(const YamlValue* value, std::string_view sentence, Errc code = Errc::invalid_argument) const {
+    return error_at(file_, value != nullptr ? value->place : Place{1, 1}, sentence, code);
+  }
+  void ignore(std::string_view path, const YamlValue& value, std::string_view why) {
+    plan_.ignored.push_back({std::string(path), value.place, std::string(why)});
+  }
+
+  Result<void> about() {
+    std::string name = text_of("display_name");
+    if (name.empty()) name = text_of("name");
+    if (name.empty()) name = std::filesystem::path(file_).stem().string();
+    plan_.job.set("job-name", name);
+    std::string comment;
+    if (const auto experiment = text_of("experiment_name"); !experiment.empty()) {
+      comment = concat({"experiment: ", experiment});
+    }
+    if (const YamlValue* const tags = job_.find("tags")) {
+      for (const YamlEntry& tag : tags->entries) {
+        comment += concat({comment.empty() ? "" : "; ", tag.key, "=", tag.value.text});
+      }
+    }
+    if (!comment.empty()) plan_.job.set("comment", comment);
+    if (const auto description = text_of("description"); !description.empty()) plan_.heading.push_back(description);
+    return {};
+  }
+
+  Result<void> hardware() {
+    if (const YamlValue* const compute = job_.find("compute")) {
+      if (const auto line = find_compute(table_, compute->text)) use(*line);
+      else ignore("compute", *compute, "no table says what it is here: choose with --partition and --constraint");
+    }
+    const YamlValue* const type = find("resources", "instance_type");
+    if (type == nullptr) return {};
+    const auto line = find_instance_type(table_, type->text);
+    if (!line) return wrong(type, line.error().message, line.error().code);
+    if (*line) use(**line);
+    else ignore("resources.instance_type", *type, "this machine has no table of instance types: choose with --partition, "
+                                                  "--constraint and --gpus-per-node");
+    return {};
+  }
+  void use(const Hardware& line) {
+    plan_.job.merge(line.options);
+    if (!line.infiniband.empty()) infiniband_ = line.infiniband;
+  }
+
+  Result<void> code() {
+    const YamlValue* const code = job_.find("code");
+    if (code == nullptr) return {};
+    if (is_remote(code->text)) {
+      return wrong(code, concat({"code is ", quote(code->text), ", which is out of reach: copy it to a folder that the nodes "
+                                 "share, and add --set code=FOLDER"}),
+                   Errc::not_found);
+    }
+    const std::string folder = local_path(folder_of(file_), code->text);
+    struct stat info{};
+    if (::stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
+      return wrong(code, concat({"code is ", quote(folder), ", which is ", ::stat(folder.c_str(), &info) == 0
+                                                                              ? "no folder" : "not there"}),
+                   Errc::not_found);
+    }
+    plan_.job.set("chdir", folder);
+    return {};
+  }
+
+  Result<void> bindings() {
+    if (auto read = bindings_.read(job_); !read) return read.error();
+    const YamlValue* const command = job_.find("command");
+    if (command == nullptr || text::trim(command->text).empty()) {
+      return wrong(command, "there is no command: add a line 'command: python train.py'");
+    }
+    if (command->text.find("$[[") != std::string::npos) {
+      return wrong(command, "$[[...]] belongs to components: a command job writes the argument itself");
+    }
+    auto line = bindings_.in_command(command->text, command->place);
+    if (!line) return line.error();
+    while (line->ends_with('\n')) line->pop_back();
+    plan_.shell_line = std::move(*line);
+    return {};
+  }
+
+  Result<void> environment() {
+    const YamlValue* const variables = job_.find("environment_variables");
+    if (variables == nullptr) return {};
+    for (const YamlEntry& entry : variables->entries) {
+      if (!is_variable_name(entry.key)) {
+        return error_at(file_, entry.place, concat({quote(entry.key), " is no name of a variable: use letters, digits "
+                                                    "and _"}));
+      }
+      auto value = bindings_.in_text(entry.value.text, entry.value.place);
+      if (!value) return value.error();
+      plan_.environment.push_back({entry.key, std::move(*value)});
+    }
+    return {};
+  }
+
+  Result<void> distribution() {
+    const std::uint32_t nodes = number_of("resources", "instance_count", 1);
+    plan_.job.set("nodes", std::to_string(nodes));
+    const YamlValue* const type = find("distribution", "type");
+    if (job_.find("distribution") != nullptr && type == nullptr) {
+      return wrong(job_.find("distribution"), "distribution has no type: add 'type: pytorch', mpi or tensorflow");
+    }
+    if (!options_.option.empty()) {
+      plan_.option = options_.option;
+      plan_.job.set("ntasks-per-node", std::to_string(number_of("distribution", "process_count_per_instance", 1)));
+      return finish_option();
+    }
+    if (type == nullptr) return alone(nodes);
+    const std::string kind = text::to_lower(type->text);
+    if (kind == "ray") return wrong(type, "distribution.type cannot be ray here: aml-dist starts no Ray");
+    if (auto checked = check_distribution_keys(kind); !checked) return checked.error();
+    plan_.option = kind;
+    if (kind == "tensorflow") return roles(nodes);
+    const std::uint32_t processes = number_of("distribution", "process_count_per_instance", 1);
+    plan_.job.set("ntasks-per-node", std::to_string(processes));
+    if (kind == "mpi") plan_.step.set("mpi", "pmix");
+    if (kind == "pytorch") {
+      if (auto style = per_node(processes); !style) return style.error();
+    }
+    return finish_option();
+  }
+
+  /// No distribution: one process.
+  Result<void> alone(std::uint32_t nodes) {
+    plan_.job.set("ntasks", "1");
+    if (nodes == 1) return {};
+    return wrong(find("resources", "instance_count"),
+                 concat({"instance_count is ", std::to_string(nodes), " but there is no distribution, so one process would "
+                         "run and the other nodes would idle: add distribution, or --kind"}));
+  }
+
+  Result<void> check_distribution_keys(std::string_view kind) {
+    for (const YamlEntry& entry : job_.find("distribution")->entries) {
+      const bool is_role = entry.key == "worker_count" || entry.key == "parameter_server_count";
+      const bool is_process = entry.key == "process_count_per_instance";
+      if ((is_role && kind != "tensorflow") || (is_process && kind == "tensorflow")) {
+        return error_at(file_, entry.place, concat({"distribution.", entry.key, " does not exist for type ", kind,
+                                                    ": it takes ", kind == "tensorflow"
+                                                        ? "worker_count and parameter_server_count"
+                                                        : "process_count_per_instance"}));
+      }
+    }
+    return {};
+  }
+
+  Result<void> roles(std::uint32_t nodes) {
+    const std::uint32_t workers = number_of("distribution", "worker_count", nodes);
+    const std::uint32_t servers = number_of("distribution", "parameter_server_count", 0);
+    const std::uint64_t tasks = std::uint64_t{workers} + servers;
+    if (workers == 0) return wrong(find("distribution", "worker_count"), "worker_count is 0: there is nobody to train");
+    if (tasks < nodes) {
+      return wrong(find("resources", "instance_count"),
+                   concat({"instance_count is ", std::to_string(nodes), " but there are ", text::count(tasks, "process"),
+                           tasks == 1 ? "" : "es", " (worker_count and parameter_server_count): use at most ",
+                           text::count(tasks, "node")}));
+    }
+    plan_.job.set("ntasks", std::to_string(tasks));
+    plan_.option += concat({",worker_count=", std::to_string(workers)});
+    if (servers > 0) plan_.option += concat({",parameter_server_count=", std::to_string(servers)});
+    // As Azure ML does: workers on different nodes first, and the servers go round again.
+    if (tasks > nodes) plan_.step.set("distribution", "cyclic");
+    return finish_option();
+  }
+
+  /// A command that begins torchrun or its like on each node, as Azure ML's "per-node launch" does.
+  Result<void> per_node(std::uint32_t processes) {
+    const auto launcher = launcher_in(plan_.shell_line);
+    if (!launcher) return {};
+    if (processes > 1) {
+      return wrong(find("distribution", "process_count_per_instance"),
+                   concat({"process_count_per_instance is ", std::to_string(processes), " and the command starts ", *launcher,
+                           ", which starts the processes of a node itself: leave process_count_per_instance out"}));
+    }
+    if (!reads_rank_variables(plan_.shell_line)) plan_.option += ",launch=per-node";
+    return {};
+  }
+
+  Result<void> finish_option() {
+    if (!infiniband_.empty()) plan_.option += concat({",rdma=", infiniband_});
+    return {};
+  }
+
+  Result<void> limits() {
+    if (find("limits", "timeout") != nullptr) plan_.job.set("time", slurm_time(number_of("limits", "timeout", 0)));
+    return {};
+  }
+
+  const std::string& file_;
+  const YamlValue& job_;
+  const JobFileOptions& options_;
+  const SiteTable& table_;
+  Bindings bindings_;
+  Plan plan_;
+  std::string infiniband_;
+};
+
+}  // namespace
+
+Result<Plan> plan_job_file(const std::string& file, const JobFileOptions& options, const SiteTable& table) {
+  const auto content = commands::read_file(file, longest_yaml);
+  if (!content) return content.error();
+  auto job = parse_yaml(file, *content);
+  if (!job) return job.error();
+  for (const auto& [path, value] : options.set) {
+    if (auto done = set_yaml(*job, path, value); !done) return done.error();
+  }
+  return Translator(file, *job, options, table).translate();
+}
+
+}  // namespace amldist::run

@@ -1,0 +1,190 @@
+#include "aml_run/job_inputs.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/text.hpp"
+
+namespace amldist::run {
+namespace {
+
+using text::concat;
+using text::quote;
+using Form = Replacement::Form;
+using Kind = YamlValue::Kind;
+
+bool is_name(std::string_view name) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  return !name.empty() && is_letter(name.front()) && std::ranges::all_of(name, [&](char c) {
+    return is_letter(c) || (c >= '0' && c <= '9');
+  });
+}
+
+/// As the SDK writes a literal into the command: true and false are Python's words.
+std::string literal_text(const YamlValue& value) {
+  if (value.plain && (value.text == "true" || value.text == "True" || value.text == "TRUE")) return "True";
+  if (value.plain && (value.text == "false" || value.text == "False" || value.text == "FALSE")) return "False";
+  return value.text;
+}
+
+Error out_of_reach(const YamlEntry& entry, std::string_view path) {
+  return {Errc::not_found, concat({"inputs.", entry.key, " is ", quote(path), ", which the nodes cannot read: copy it to a "
+                                   "folder that they share, and add --set inputs.", entry.key, ".path=FOLDER"})};
+}
+
+}  // namespace
+
+bool is_remote(std::string_view path) {
+  const auto colon = path.find(':');
+  if (colon == std::string_view::npos || colon < 2) return false;
+  const std::string_view scheme = path.substr(0, colon);
+  return scheme != "file" && std::ranges::all_of(scheme, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '+';
+  });
+}
+
+std::string local_path(const std::string& folder, std::string_view path) {
+  if (path.starts_with("file://")) path.remove_prefix(7);
+  else if (path.starts_with("file:")) path.remove_prefix(5);
+  auto whole = (std::filesystem::path(folder) / path).lexically_normal().string();
+  while (whole.size() > 1 && whole.ends_with('/')) whole.pop_back();
+  return whole;
+}
+
+Result<void> Bindings::read(const YamlValue& job) {
+  if (const YamlValue* const inputs = job.find("inputs")) {
+    for (const YamlEntry& entry : inputs->entries) {
+      if (!is_name(entry.key)) return wrong_name(entry);
+      inputs_.emplace(entry.key, read_input(entry));
+    }
+  }
+  if (const YamlValue* const outputs = job.find("outputs")) {
+    for (const YamlEntry& entry : outputs->entries) {
+      if (!is_name(entry.key)) return wrong_name(entry);
+      if (auto read = read_output(entry); !read) return read.error();
+    }
+  }
+  return {};
+}
+
+Error Bindings::wrong_name(const YamlEntry& entry) const {
+  return error_at(file_, entry.place, concat({quote(entry.key), " is no name: use letters, digits and _"}));
+}
+
+Bindings::Input Bindings::read_input(const YamlEntry& entry) const {
+  const YamlValue& value = entry.value;
+  if (value.is_null()) return {entry.place, Error{Errc::invalid_argument, concat({"inputs.", entry.key, " is empty"})}};
+  if (value.kind == Kind::scalar) {
+    if (value.text.starts_with("azureml:")) return {entry.place, out_of_reach(entry, value.text)};
+    return {entry.place, Replacement{Form::text, literal_text(value)}};
+  }
+  if (const YamlValue* const literal = value.find("value")) {
+    return {entry.place, Replacement{Form::text, literal_text(*literal)}};
+  }
+  const YamlValue* const path = value.find("path");
+  if (path == nullptr) {
+    return {entry.place, Error{Errc::invalid_argument, concat({"inputs.", entry.key, " has no path and no value"})}};
+  }
+  return {path->place, read_path(entry, *path)};
+}
+
+Result<Replacement> Bindings::read_path(const YamlEntry& entry, const YamlValue& path) const {
+  const YamlValue* const mode = entry.value.find("mode");
+  if (is_remote(path.text)) {
+    const bool direct = mode != nullptr && text::to_lower(mode->text) == "direct";
+    if (direct) return Replacement{Form::word, path.text};
+    return out_of_reach(entry, path.text);
+  }
+  const std::string whole = local_path(folder_, path.text);
+  struct stat info{};
+  if (::stat(whole.c_str(), &info) != 0) {
+    return Error{Errc::not_found, concat({"inputs.", entry.key, " is ", quote(whole), ", which is not there"})};
+  }
+  const YamlValue* const type = entry.value.find("type");
+  const std::string kind = type != nullptr ? text::to_lower(type->text) : std::string();
+  if ((kind == "uri_file" && S_ISDIR(info.st_mode)) || (kind == "uri_folder" && !S_ISDIR(info.st_mode))) {
+    return Error{Errc::mismatch, concat({"inputs.", entry.key, " is a ", kind, ", but ", quote(whole), " is a ",
+                                         S_ISDIR(info.st_mode) ? "folder" : "file"})};
+  }
+  return Replacement{Form::word, whole};
+}
+
+Result<void> Bindings::read_output(const YamlEntry& entry) {
+  OutputFolder out{entry.key, concat({"AML_OUTPUT_", entry.key}), {}, false};
+  const YamlValue* const path = entry.value.find("path");
+  const YamlValue* const type = entry.value.find("type");
+  if (entry.value.kind == Kind::scalar) {
+    return error_at(file_, entry.value.place,
+                    concat({"outputs.", entry.key, " is ", quote(entry.value.text), ": leave it empty, or give type, path "
+                            "and mode below it"}));
+  }
+  if (path != nullptr && is_remote(path->text)) {
+    ignored_.push_back({concat({"outputs.", entry.key, ".path"}), path->place,
+                        "it is in a cloud, and the nodes' own folder outputs/JOBID/NAME is used instead"});
+  } else if (path != nullptr) {
+    out.path = local_path(folder_, path->text);
+    out.is_file = type != nullptr && text::to_lower(type->text) == "uri_file";
+  }
+  outputs_.push_back(std::move(out));
+  return {};
+}
+
+Result<Replacement> Bindings::look_up(std::string_view expression) {
+  const auto wrong = [&](std::string_view sentence) {
+    return Error{Errc::invalid_argument, concat({"${{", expression, "}} ", sentence})};
+  };
+  if (expression.starts_with("outputs.")) {
+    const std::string_view name = expression.substr(8);
+    const auto found = std::ranges::find(outputs_, name, &OutputFolder::name);
+    if (found == outputs_.end()) return wrong("is not among the job's outputs");
+    return Replacement{Form::variable, found->variable};
+  }
+  if (!expression.starts_with("inputs.")) {
+    return wrong("is no input or output: a command job has ${{inputs.NAME}} and ${{outputs.NAME}}");
+  }
+  std::string_view name = expression.substr(7);
+  if (name.ends_with(".path")) name.remove_suffix(5);
+  const auto found = inputs_.find(name);
+  if (found == inputs_.end()) {
+    std::vector<std::string_view> names;
+    for (const auto& [known, input] : inputs_) names.emplace_back(known);
+    const auto near = text::nearest(name, names);
+    return wrong(near ? concat({"is not among the job's inputs: did you mean inputs.", *near, "?"})
+                      : std::string("is not among the job's inputs"));
+  }
+  used_.emplace(name);
+  if (found->second.replacement) return *found->second.replacement;
+  const Error& why = found->second.replacement.error();
+  return error_at(file_, found->second.place, why.message, why.code);
+}
+
+namespace {
+
+/// Gives an error its place, unless it has the better one of the input that it speaks of.
+Error placed(std::string_view file, const Place& place, const Error& error) {
+  return error.message.starts_with(file) ? error : error_at(file, place, error.message, error.code);
+}
+
+}  // namespace
+
+Result<std::string> Bindings::in_command(std::string_view text, const Place& place) {
+  auto done = replace_in_command(text, [this](std::string_view expression) { return look_up(expression); });
+  return done ? std::move(done) : Result<std::string>(placed(file_, place, done.error()));
+}
+
+Result<std::string> Bindings::in_text(std::string_view text, const Place& place) {
+  auto done = replace_in_text(text, [this](std::string_view expression) { return look_up(expression); });
+  return done ? std::move(done) : Result<std::string>(placed(file_, place, done.error()));
+}
+
+std::vector<Ignored> Bindings::ignored() const {
+  std::vector<Ignored> out = ignored_;
+  for (const auto& [name, input] : inputs_) {
+    if (!used_.contains(name)) out.push_back({concat({"inputs.", name}), input.place, "the command does not use it"});
+  }
+  return out;
+}
+
+}  // namespace amldist::run

@@ -1,0 +1,17 @@
+// Does a command start the processes of a node by itself?
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace amldist::run {
+
+/// The launcher that a shell line starts ("torchrun", "torch.distributed.launch", ...). nullopt: none that is known.
+[[nodiscard]] std::optional<std::string_view> launcher_in(std::string_view shell_line);
+
+/// Whether the line reads variables that only a rank has (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE), and which a
+/// launcher per node is therefore not given.
+[[nodiscard]] bool reads_rank_variables(std::string_view shell_line);
+
+}  // namespace amldist::run

@@ -1,0 +1,202 @@
+// aml-run: an Azure ML job file or a command line becomes a Slurm job, or a step of the allocation that we are in.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+
+#include "aml_run/batch_script.hpp"
+#include "aml_run/command_line.hpp"
+#include "aml_run/follow.hpp"
+#include "aml_run/job_file.hpp"
+#include "aml_run/report.hpp"
+#include "aml_run/site_table.hpp"
+#include "aml_run/slurm_job.hpp"
+#include "core/file_descriptor.hpp"
+#include "core/spec.hpp"
+#include "core/text.hpp"
+#include "shared/exit_status.hpp"
+#include "shared/programs.hpp"
+#include "shared/terminal.hpp"
+
+namespace {
+
+using namespace amldist;
+using namespace amldist::run;
+using commands::fail;
+using commands::own_variable;
+using commands::say;
+using text::concat;
+
+int print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return std::fflush(stdout) == 0 ? commands::exit_fine : commands::exit_failed;
+}
+
+/// The name of a job that is a command: that of the program, or of the script it interprets. Never bash or interactive,
+/// which would switch Lightning's recognition of Slurm off.
+std::string job_name(const std::vector<std::string>& words) {
+  std::string name = std::filesystem::path(words.front()).filename().string();
+  const bool is_python = name.starts_with("python");
+  for (std::size_t i = 1; is_python && i < words.size(); ++i) {
+    if (words[i].ends_with(".py")) return std::filesystem::path(words[i]).stem().string();
+  }
+  return name == "bash" || name == "interactive" || name.empty() ? "aml-run" : name;
+}
+
+/// Where only the total or nothing is said, Slurm or one task on one node fill the rest in.
+void complete_shape(commands::SlurmOptions& job) {
+  if (job.has("ntasks")) return;
+  if (!job.has("nodes")) job.set("nodes", "1");
+  if (!job.has("ntasks-per-node")) job.set("ntasks-per-node", "1");
+}
+
+Plan plan_command(const CommandLine& line) {
+  Plan plan;
+  plan.job.set("job-name", job_name(line.words));
+  plan.job.merge(line.slurm);
+  complete_shape(plan.job);
+  plan.option = line.kind.empty() ? "pytorch" : line.kind;
+  plan.words = line.words;
+  return plan;
+}
+
+Result<Plan> plan_job(const CommandLine& line) {
+  const bool named = !line.instance_types.empty();
+  const auto table = read_site_table(named ? line.instance_types : default_site_table(), named);
+  if (!table) return table.error();
+  const JobFileOptions options{line.set, line.kind == "none" ? "" : line.kind, line.slurm};
+  auto plan = plan_job_file(line.job_file, options, *table);
+  if (!plan) return plan;
+  // A total on the command line is meant instead of the file's count per node.
+  if (line.slurm.has("ntasks") && !line.slurm.has("ntasks-per-node")) plan->job.erase("ntasks-per-node");
+  if (line.slurm.has("ntasks-per-node") && !line.slurm.has("ntasks")) plan->job.erase("ntasks");
+  return plan;
+}
+
+/// Directives in the order in which one reads them.
+void sort_options(commands::SlurmOptions& job) {
+  constexpr std::array order = {"job-name", "comment",         "account",       "partition",     "qos",
+                                "nodes",    "ntasks-per-node", "ntasks",        "cpus-per-task", "constraint",
+                                "mem",      "gpus-per-node",   "gres",          "time",          "chdir",
+                                "output",   "error"};
+  commands::SlurmOptions sorted;
+  for (const char* const name : order) {
+    if (const auto* const option = job.find(name)) sorted.set(option->name, option->value);
+  }
+  for (const auto& option : job.all()) {
+    if (!sorted.has(option.name)) sorted.set(option.name, option.value);
+  }
+  job = std::move(sorted);
+}
+
+/// What job files and commands have in common.
+Result<Plan> make_plan(const CommandLine& line, bool as_step) {
+  auto plan = line.job_file.empty() ? Result<Plan>(plan_command(line)) : plan_job(line);
+  if (!plan) return plan;
+  if (plan->option == "none") plan->option.clear();
+  if (!line.mpi.empty()) plan->step.set("mpi", line.mpi);
+  else if (plan->option.starts_with("mpi") && !plan->step.has("mpi")) plan->step.set("mpi", "pmix");
+  plan->step.set("kill-on-bad-exit", "1");
+  plan->setup = line.setup;
+  plan->expand = line.expand;
+  const auto spec = plan->option.empty() ? Result<Spec>(Spec{}) : parse_spec(plan->option);
+  if (!spec) return spec.error();
+  if (spec->launch == Launch::per_node && plan->job.value_of("ntasks-per-node") != "1") {
+    return Error{Errc::invalid_argument,
+                 concat({"launch=per-node starts one launcher on each node, but there are ",
+                         plan->job.value_of("ntasks-per-node"), " tasks per node: use --tasks-per-node=1 and "
+                         "nproc_per_node=N"})};
+  }
+  // With a code folder the log would go there; a person looks where the job was submitted.
+  if (!as_step && plan->job.has("chdir") && !plan->job.has("output")) {
+    std::error_code ignored;
+    plan->job.set("output", (std::filesystem::current_path(ignored) / "slurm-%j.out").string());
+  }
+  sort_options(plan->job);
+  return plan;
+}
+
+/// Becomes bash with the script, so that standard input stays the program's.
+int start_step(const std::string& script) {
+  if (!commands::find_program("srun")) {
+    return fail({Errc::unavailable, "srun is not on this machine (not in PATH): run this where Slurm is"});
+  }
+  FileDescriptor file(::memfd_create("aml-run", 0));
+  if (!file || ::write(file.get(), script.data(), script.size()) != static_cast<ssize_t>(script.size())) {
+    return fail({Errc::internal, "the step's script cannot be kept in memory"});
+  }
+  return fail(commands::become({"bash", concat({"/dev/fd/", std::to_string(file.get())})}));
+}
+
+int run_step(const CommandLine& line, const Plan& plan) {
+  std::vector<std::string> dropped;
+  const auto script = write_step_script(plan, dropped);
+  if (!script) return fail(script.error());
+  if (!dropped.empty()) {
+    const std::vector<std::string_view> names(dropped.begin(), dropped.end());
+    say(concat({"inside the allocation of job ", own_variable("SLURM_JOB_ID").value_or(""),
+                " a step is started, for which ", text::join(names), " cannot be chosen any more (--new-job submits a job)"}));
+  }
+  if (line.dry_run) return print(line.json ? to_json(plan, *script, "", nullptr, nullptr) : *script);
+  if (line.json) {
+    return fail({Errc::invalid_argument, "--json describes a job, and inside an allocation a step is started: use "
+                                         "--new-job, or leave --json out"});
+  }
+  return start_step(*script);
+}
+
+int follow_job(const CommandLine& line, const Plan& plan, const std::string& script, const std::string& id) {
+  const auto followed = follow(id, line.json);
+  if (!followed) return fail(followed.error());
+  if (!followed->detached) say_end(id, *followed);
+  if (line.json) print(to_json(plan, script, id, &followed->state, &*followed));
+  return followed->detached ? static_cast<int>(commands::exit_fine) : exit_status_of(followed->state);
+}
+
+int submit_job(const CommandLine& line, const Plan& plan, const std::string& script) {
+  const auto answer = submit(script);
+  if (const auto* const refusal = std::get_if<Refusal>(&answer)) {
+    say(refusal->message, commands::Tone::bad);
+    return refusal->status;
+  }
+  const auto& submitted = std::get<Submitted>(answer);
+  std::fwrite(submitted.messages.data(), 1, submitted.messages.size(), stderr);
+  const auto state = ask(submitted.id);
+  const std::string where = state && !state->output.empty() ? concat({"; output: ", state->output}) : "";
+  say(concat({"submitted job ", submitted.id, " (", plan.job.value_of("job-name"), ")", where}));
+  if (line.wait) return follow_job(line, plan, script, submitted.id);
+  if (line.json) return print(to_json(plan, script, submitted.id, state ? &*state : nullptr, nullptr));
+  return commands::exit_fine;
+}
+
+int answer(std::vector<std::string> words) {
+  const auto line = read_command_line(std::move(words));
+  if (!line) return fail(line.error());
+  if (line->help) return print(help_text());
+  if (line->version) return print("aml-run " AMLDIST_VERSION "\n");
+  if (line->kind_help) return print(option_help());
+  if (line->list_keys) return print(line->json ? keys_as_json() : keys_as_table());
+  const bool as_step = own_variable("SLURM_JOB_ID") && !line->new_job;
+  const auto plan = make_plan(*line, as_step);
+  if (!plan) return fail(plan.error());
+  if (!(line->dry_run || line->json)) say_ignored(*plan);
+  if (as_step) return run_step(*line, *plan);
+  const auto script = write_batch_script(*plan);
+  if (!script) return fail(script.error());
+  if (line->dry_run) return print(line->json ? to_json(*plan, *script, "", nullptr, nullptr) : *script);
+  return submit_job(*line, *plan, *script);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return answer({argv + 1, argv + argc});
+  } catch (const std::exception& problem) {
+    say(concat({"internal error: ", problem.what()}));
+    return commands::exit_failed;
+  }
+}

@@ -1,0 +1,42 @@
+// What is to run, before anybody has said how: made from a job file or a command line, written as a batch script or
+// started as a step.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "aml_run/job_schema.hpp"
+#include "shared/slurm_options.hpp"
+
+namespace amldist::run {
+
+struct Variable {
+  std::string name;
+  std::string value;
+};
+
+/// A folder for results, made when the job starts; its path is in a variable of the script.
+struct OutputFolder {
+  std::string name;      ///< as ${{outputs.NAME}} says it
+  std::string variable;  ///< AML_OUTPUT_NAME
+  std::string path;      ///< absolute; empty: outputs/JOBID/NAME below the working folder
+  bool is_file = false;  ///< the path is a file's: its folder is made
+};
+
+struct Plan {
+  std::string source;                ///< the job file, as the user named it; empty: a command line
+  std::vector<std::string> heading;  ///< sentences for the top of the script
+  commands::SlurmOptions job;        ///< for #SBATCH lines
+  std::string option;                ///< behind --aml-dist=; empty: a step without it
+  commands::SlurmOptions step;       ///< for the srun line
+  std::vector<Variable> environment;
+  std::vector<OutputFolder> outputs;
+  std::vector<std::string> setup;    ///< lines of bash in front of srun
+  std::string shell_line;            ///< for bash -c in each task; empty: `words`
+  std::vector<std::string> words;    ///< program and arguments, exactly
+  bool expand = true;                ///< $RANK and its like in `words`
+  std::vector<Ignored> ignored;
+};
+
+}  // namespace amldist::run

@@ -1,0 +1,98 @@
+#include "aml_run/report.hpp"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "core/text.hpp"
+#include "shared/terminal.hpp"
+
+namespace amldist::run {
+namespace {
+
+using nlohmann::ordered_json;
+using text::concat;
+
+/// Bytes that are not UTF-8 become U+FFFD.
+std::string dump(const ordered_json& json, int indent) {
+  return json.dump(indent, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+ordered_json ignored_json(const std::vector<Ignored>& ignored) {
+  auto out = ordered_json::array();
+  for (const Ignored& each : ignored) {
+    out.push_back({{"key", each.path}, {"line", each.place.line}, {"column", each.place.column}, {"why", each.why}});
+  }
+  return out;
+}
+
+std::string seconds_text(double seconds) {
+  char out[32];
+  std::snprintf(out, sizeof out, "%.0f s", seconds);
+  return out;
+}
+
+}  // namespace
+
+std::string to_json(const Plan& plan, const std::string& script, const std::string& job_id, const JobState* state,
+                    const Followed* followed) {
+  ordered_json out;
+  if (job_id.empty()) out["job_id"] = nullptr;
+  else out["job_id"] = std::stoull(job_id);
+  out["name"] = plan.job.value_of("job-name");
+  out["aml_dist"] = plan.option;
+  if (state != nullptr) out["output"] = state->output;
+  if (followed != nullptr) {
+    out["state"] = followed->state.state;
+    out["exit_status"] = followed->detached ? ordered_json() : ordered_json(exit_status_of(followed->state));
+    out["nodes"] = followed->state.nodes;
+    out["seconds"] = followed->seconds;
+    out["first_failure"] = followed->first_failure.empty() ? ordered_json() : ordered_json(followed->first_failure);
+  }
+  out["ignored"] = ignored_json(plan.ignored);
+  out["script"] = script;
+  return dump(out, 2);
+}
+
+std::string keys_as_table() {
+  std::size_t width = 0;
+  for (const SchemaKey& key : job_schema()) width = std::max(width, key.path.size());
+  std::string out;
+  for (const SchemaKey& key : job_schema()) {
+    const std::string_view fate = to_string(key.fate);
+    out += concat({key.path, std::string(width + 2 - key.path.size(), ' '), fate, std::string(12 - fate.size(), ' '),
+                   key.becomes, "\n"});
+  }
+  return out;
+}
+
+std::string keys_as_json() {
+  auto out = ordered_json::array();
+  for (const SchemaKey& key : job_schema()) {
+    ordered_json row = {{"key", key.path}, {"fate", to_string(key.fate)}, {"becomes", key.becomes}};
+    if (!key.allowed.empty()) row["allowed"] = text::split(key.allowed, ' ');
+    out.push_back(std::move(row));
+  }
+  return dump(out, 1);
+}
+
+void say_ignored(const Plan& plan) {
+  if (plan.ignored.empty()) return;
+  std::vector<std::string_view> names;
+  for (const Ignored& each : plan.ignored) names.emplace_back(each.path);
+  commands::say(concat({plan.source, ": without effect here: ", text::join(names), " (the script says why)"}),
+                commands::Tone::faint);
+}
+
+void say_end(const std::string& id, const Followed& followed) {
+  const int status = exit_status_of(followed.state);
+  const std::string after = concat({" after ", seconds_text(followed.seconds)});
+  if (status == 0) {
+    commands::say(concat({"job ", id, " completed", after}), commands::Tone::good);
+    return;
+  }
+  commands::say(concat({"job ", id, " ended as ", followed.state.state, after, ", exit status ", std::to_string(status),
+                        followed.first_failure.empty() ? "" : "; first failure: ", followed.first_failure}),
+                commands::Tone::bad);
+}
+
+}  // namespace amldist::run

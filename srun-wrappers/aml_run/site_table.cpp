@@ -1,0 +1,144 @@
+#include "aml_run/site_table.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "aml_run/yaml_tree.hpp"
+#include "core/text.hpp"
+#include "shared/programs.hpp"
+
+namespace amldist::run {
+namespace {
+
+using text::concat;
+using text::quote;
+using Kind = YamlValue::Kind;
+
+constexpr std::array<std::string_view, 2> sections = {"instance_types", "computes"};
+constexpr std::array<std::string_view, 6> line_keys = {"partition", "constraint", "gpus_per_node",
+                                                       "gpu_type",  "infiniband", "options"};
+constexpr std::array<std::string_view, 3> policies = {"require", "prefer", "off"};
+
+Error unknown(std::string_view file, const YamlEntry& entry, std::span<const std::string_view> known) {
+  const auto near = text::nearest(entry.key, known);
+  return error_at(file, entry.place,
+                  concat({"unknown key ", quote(entry.key),
+                          near ? concat({": did you mean '", *near, "'?"}) : concat({": there are ", text::join(known)})}));
+}
+
+/// "--exclusive", "--mem=0": further options of sbatch.
+Result<void> read_options(std::string_view file, const YamlValue& value, Hardware& out) {
+  const bool list = value.kind == Kind::list &&
+                    std::ranges::all_of(value.items, [](const YamlValue& item) { return item.kind == Kind::scalar; });
+  if (!list) return error_at(file, value.place, "options is a list, such as [--exclusive, --mem=0]");
+  for (const YamlValue& item : value.items) {
+    std::vector<std::string> words = {item.text};
+    const auto taken = commands::take_slurm_options(words, {});
+    if (!taken || !words.empty()) {
+      return error_at(file, item.place, concat({quote(item.text), " is no option of sbatch: write --name=value"}));
+    }
+    out.options.merge(*taken);
+  }
+  return {};
+}
+
+Result<void> read_key(std::string_view file, const YamlEntry& entry, Hardware& out) {
+  if (entry.key == "options") return read_options(file, entry.value, out);
+  if (std::ranges::find(line_keys, entry.key) == line_keys.end()) return unknown(file, entry, line_keys);
+  const std::string& value = entry.value.text;
+  if (entry.value.kind != Kind::scalar) return error_at(file, entry.place, concat({entry.key, " needs one value"}));
+  if (entry.key == "gpus_per_node") {
+    const auto number = text::to_number(value, 1024);
+    if (!number) return error_at(file, entry.value.place, "gpus_per_node is a whole number, 0 to 1024");
+    out.gpus_per_node = static_cast<unsigned>(*number);
+  } else if (entry.key == "infiniband") {
+    if (std::ranges::find(policies, value) == policies.end()) {
+      return error_at(file, entry.value.place, "infiniband is require, prefer or off");
+    }
+    out.infiniband = value;
+  } else if (entry.key != "gpu_type") {
+    out.options.set(entry.key, value);
+  }
+  return {};
+}
+
+Result<Hardware> read_line(std::string_view file, const YamlEntry& entry) {
+  Hardware out;
+  out.name = entry.key;
+  if (entry.value.is_null()) return out;
+  if (entry.value.kind != Kind::map) return error_at(file, entry.value.place, "write 'key: value' lines below a name");
+  for (const YamlEntry& key : entry.value.entries) {
+    if (auto read = read_key(file, key, out); !read) return read.error();
+  }
+  const YamlValue* const type = entry.value.find("gpu_type");
+  if (out.gpus_per_node && *out.gpus_per_node > 0) {
+    out.options.set("gpus-per-node", concat({type != nullptr ? concat({type->text, ":"}) : "",
+                                             std::to_string(*out.gpus_per_node)}));
+  } else if (type != nullptr) {
+    return error_at(file, type->place, "gpu_type needs gpus_per_node beside it");
+  }
+  return out;
+}
+
+Result<std::vector<Hardware>> read_section(std::string_view file, const YamlValue* section) {
+  std::vector<Hardware> out;
+  if (section == nullptr) return out;
+  if (section->kind != Kind::map) return error_at(file, section->place, "write 'NAME:' lines below it");
+  for (const YamlEntry& entry : section->entries) {
+    auto line = read_line(file, entry);
+    if (!line) return line.error();
+    out.push_back(std::move(*line));
+  }
+  return out;
+}
+
+const Hardware* find_line(const std::vector<Hardware>& lines, std::string_view name) {
+  const auto found = std::ranges::find_if(
+      lines, [&](const Hardware& line) { return text::to_lower(line.name) == text::to_lower(name); });
+  return found == lines.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+std::string default_site_table() {
+  if (auto own = commands::own_variable("AMLDIST_INSTANCE_TYPES"); own && !own->empty()) return *own;
+  return "/etc/aml-dist/instance-types.yml";
+}
+
+Result<SiteTable> read_site_table(const std::string& file, bool must_exist) {
+  const auto content = commands::read_file(file, longest_yaml);
+  if (!content) {
+    if (content.error().code == Errc::not_found && !must_exist) return SiteTable{};
+    return content.error();
+  }
+  const auto root = parse_yaml(file, *content);
+  if (!root) return root.error();
+  for (const YamlEntry& entry : root->entries) {
+    if (std::ranges::find(sections, entry.key) == sections.end()) return unknown(file, entry, sections);
+  }
+  auto types = read_section(file, root->find(sections[0]));
+  if (!types) return types.error();
+  auto computes = read_section(file, root->find(sections[1]));
+  if (!computes) return computes.error();
+  return SiteTable{file, std::move(*types), std::move(*computes)};
+}
+
+Result<std::optional<Hardware>> find_instance_type(const SiteTable& table, std::string_view name) {
+  if (table.file.empty()) return std::optional<Hardware>();
+  if (const Hardware* const line = find_line(table.instance_types, name)) return std::optional(*line);
+  std::vector<std::string_view> names;
+  for (const Hardware& line : table.instance_types) names.emplace_back(line.name);
+  const auto near = text::nearest(name, names);
+  return Error{Errc::not_found,
+               concat({"instance type ", quote(name), " is not in ", table.file,
+                       near ? concat({": did you mean '", *near, "'?"})
+                            : std::string(": ask the administrator, or choose with --partition and --gpus-per-node")})};
+}
+
+std::optional<Hardware> find_compute(const SiteTable& table, std::string_view name) {
+  if (name.starts_with("azureml:")) name.remove_prefix(8);
+  const Hardware* const line = find_line(table.computes, name);
+  return line != nullptr ? std::optional(*line) : std::nullopt;
+}
+
+}  // namespace amldist::run

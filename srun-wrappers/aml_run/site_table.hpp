@@ -1,0 +1,41 @@
+// The administrator's table: what an instance type or a compute of Azure ML is on this cluster. Its format is in
+// docs/azure-ml.md and contrib/plugstack/instance-types.yml.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.hpp"
+#include "shared/slurm_options.hpp"
+
+namespace amldist::run {
+
+/// One line of the table.
+struct Hardware {
+  std::string name;
+  commands::SlurmOptions options;       ///< partition, constraint, GPUs and whatever else of sbatch
+  std::optional<unsigned> gpus_per_node;
+  std::string infiniband;               ///< require, prefer, off; empty: the site's policy
+};
+
+struct SiteTable {
+  std::string file;  ///< empty: there is no table
+  std::vector<Hardware> instance_types;
+  std::vector<Hardware> computes;
+};
+
+/// Where the table is if nobody says: $AMLDIST_INSTANCE_TYPES, else /etc/aml-dist/instance-types.yml.
+[[nodiscard]] std::string default_site_table();
+
+/// Reads the table. A default file that is not there is an empty table; `must_exist`: one that the user named is not.
+[[nodiscard]] Result<SiteTable> read_site_table(const std::string& file, bool must_exist);
+
+/// A name in the table, without regard to case. nullopt: there is no table. Errors: not_found, with the nearest name.
+[[nodiscard]] Result<std::optional<Hardware>> find_instance_type(const SiteTable& table, std::string_view name);
+
+/// The same for a compute, of which a table need not know.
+[[nodiscard]] std::optional<Hardware> find_compute(const SiteTable& table, std::string_view name);
+
+}  // namespace amldist::run

@@ -1,0 +1,129 @@
+#include "aml_run/slurm_job.hpp"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "core/text.hpp"
+#include "shared/exit_status.hpp"
+#include "shared/programs.hpp"
+
+namespace amldist::run {
+namespace {
+
+using text::concat;
+
+/// What Slurm's programs say when there is no controller to talk to.
+bool is_no_answer(std::string_view messages) {
+  constexpr std::array<std::string_view, 6> phrases = {
+      "Unable to contact slurm controller", "Could not establish a configuration source", "Connection refused",
+      "Socket timed out", "Unable to process configuration", "Zero Bytes were transmitted"};
+  return std::ranges::any_of(
+      phrases, [&](std::string_view phrase) { return messages.find(phrase) != std::string_view::npos; });
+}
+
+/// The sentence that matters: aml-dist's own, else the first error, else the first line.
+std::string first_error(std::string_view messages) {
+  constexpr std::array<std::string_view, 3> marks = {"aml-dist: ", "error: ", ""};
+  for (const std::string_view mark : marks) {
+    for (const std::string_view line : text::split(messages, '\n')) {
+      const auto at = line.find(mark);
+      if (at != std::string_view::npos && at + mark.size() < line.size()) return std::string(line.substr(at + mark.size()));
+    }
+  }
+  return "it gave no reason";
+}
+
+/// The value behind "Key=" in a line: up to the next blank, or to the end of the line.
+std::string value_behind(std::string_view text, std::string_view key, bool whole_line) {
+  for (const std::string_view line : text::split(text, '\n')) {
+    for (auto at = line.find(key); at != std::string_view::npos; at = line.find(key, at + 1)) {
+      if (at != 0 && line[at - 1] != ' ') continue;
+      const std::string_view value = line.substr(at + key.size());
+      std::string out(whole_line ? value : value.substr(0, value.find(' ')));
+      return out == "(null)" ? std::string() : out;
+    }
+  }
+  return {};
+}
+
+/// "3:0" or "0:9".
+void read_exit_code(std::string_view text, JobState& state) {
+  const auto parts = text::split(text, ':');
+  if (parts.size() != 2) return;
+  state.exit_status = static_cast<int>(text::to_number(parts[0], 255).value_or(1));
+  state.signal = static_cast<int>(text::to_number(parts[1], 127).value_or(0));
+}
+
+Result<JobState> ask_accounting(const std::string& id) {
+  const Error unknown{Errc::not_found, concat({"nobody knows job ", id, " any more"})};
+  const auto done =
+      commands::run_program({"sacct", "-X", "-n", "-P", "-o", "State,ExitCode,NodeList", "-j", id});
+  if (!done || done->status != 0) return unknown;
+  const auto fields = text::split(text::split(done->out, '\n').front(), '|');
+  if (fields.size() != 3) return unknown;
+  JobState state;
+  state.state = std::string(fields[0].substr(0, fields[0].find(' ')));  // "CANCELLED by 1000"
+  state.nodes = std::string(fields[2]);
+  read_exit_code(fields[1], state);
+  return state;
+}
+
+}  // namespace
+
+bool JobState::ended() const {
+  constexpr std::array<std::string_view, 10> ends = {"COMPLETED", "FAILED",    "CANCELLED", "TIMEOUT",  "NODE_FAIL",
+                                                     "PREEMPTED", "BOOT_FAIL", "DEADLINE",  "REVOKED", "OUT_OF_MEMORY"};
+  return std::ranges::find(ends, state) != ends.end();
+}
+
+std::variant<Submitted, Refusal> submit(const std::string& script) {
+  const auto done = commands::run_program({"sbatch", "--parsable"}, script);
+  if (!done) {
+    return Refusal{commands::exit_unavailable,
+                   concat({done.error().message, ": run this where Slurm is, or look at the script with --dry-run"})};
+  }
+  const std::string id(done->out.substr(0, done->out.find_first_of(";\n")));
+  if (done->status == 0 && text::to_number(id, UINT32_MAX)) return Submitted{id, done->err};
+  const bool no_answer = is_no_answer(done->err);
+  return Refusal{no_answer ? commands::exit_unavailable : commands::exit_refused,
+                 concat({no_answer ? "Slurm does not answer: " : "Slurm does not take the job: ", first_error(done->err)})};
+}
+
+std::optional<JobState> read_scontrol(std::string_view text) {
+  JobState state;
+  state.state = value_behind(text, "JobState=", false);
+  state.reason = value_behind(text, "Reason=", false);
+  state.nodes = value_behind(text, "NodeList=", false);
+  state.output = value_behind(text, "StdOut=", true);
+  state.error = value_behind(text, "StdErr=", true);
+  read_exit_code(value_behind(text, "ExitCode=", false), state);
+  return state.state.empty() ? std::nullopt : std::optional(std::move(state));
+}
+
+Result<JobState> ask(const std::string& id) {
+  const auto done = commands::run_program({"scontrol", "show", "job", id});
+  if (!done) return done.error();
+  if (auto state = read_scontrol(done->out)) return std::move(*state);
+  if (is_no_answer(done->err)) return Error{Errc::unavailable, concat({"Slurm does not answer: ", first_error(done->err)})};
+  return ask_accounting(id);
+}
+
+Result<void> cancel(const std::string& id) {
+  const auto done = commands::run_program({"scancel", id});
+  if (!done) return done.error();
+  if (done->status == 0) return {};
+  return Error{Errc::unavailable, concat({"job ", id, " cannot be cancelled: ", first_error(done->err)})};
+}
+
+int exit_status_of(const JobState& state) {
+  if (state.state == "COMPLETED") return commands::exit_fine;
+  if (state.state == "TIMEOUT" || state.state == "DEADLINE") return 124;
+  if (state.state == "OUT_OF_MEMORY") return 137;
+  if (state.state == "CANCELLED") return 130;
+  if (state.state != "FAILED") return commands::exit_failed;
+  if (state.exit_status != 0) return state.exit_status;
+  return state.signal != 0 ? 128 + state.signal : commands::exit_failed;
+}
+
+}  // namespace amldist::run

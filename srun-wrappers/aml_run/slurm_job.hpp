@@ -1,0 +1,56 @@
+// A job in Slurm's hands: submitted, asked about, cancelled. Through Slurm's own programs, so that every release of it
+// and every site's plugins are as the user knows them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "core/result.hpp"
+
+namespace amldist::run {
+
+struct Submitted {
+  std::string id;  ///< "17", as sbatch says it
+  std::string messages;  ///< what sbatch wrote besides
+};
+
+/// A submission that did not happen: its exit status and what to say.
+struct Refusal {
+  int status;
+  std::string message;
+};
+
+/// What slurmctld or the accounting says about a job.
+struct JobState {
+  std::string state;   ///< PENDING, RUNNING, COMPLETED, ...
+  std::string reason;  ///< Priority, Resources, ...; None: no reason
+  std::string nodes;   ///< "node[1-2]", or empty
+  std::string output;  ///< file of its standard output
+  std::string error;   ///< file of its standard error, often the same
+  int exit_status = 0; ///< of the batch script
+  int signal = 0;      ///< that ended it
+
+  [[nodiscard]] bool ended() const;
+};
+
+/// Gives the script to sbatch.
+[[nodiscard]] std::variant<Submitted, Refusal> submit(const std::string& script);
+
+/// Asks slurmctld, and the accounting if slurmctld has forgotten the job. Errors: not_found (nobody knows it),
+/// unavailable (no answer).
+[[nodiscard]] Result<JobState> ask(const std::string& id);
+
+/// Reads what `scontrol show job` prints.
+[[nodiscard]] std::optional<JobState> read_scontrol(std::string_view text);
+
+/// scancel.
+[[nodiscard]] Result<void> cancel(const std::string& id);
+
+/// The exit status by which a followed job is handed through: its own; 128 + signal; 124 out of time, 137 out of memory,
+/// 130 cancelled, 1 for what was not its doing.
+[[nodiscard]] int exit_status_of(const JobState& state);
+
+}  // namespace amldist::run

@@ -1,0 +1,272 @@
+#include "aml_run/yaml_tree.hpp"
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <sstream>
+
+#include "core/text.hpp"
+#include "shared/shell.hpp"
+
+namespace amldist::run {
+namespace {
+
+using text::concat;
+using Kind = YamlValue::Kind;
+
+Place place_of(const YAML::Mark& mark) {
+  if (mark.is_null()) return {1, 1};
+  return {static_cast<std::size_t>(mark.line) + 1, static_cast<std::size_t>(mark.column) + 1};
+}
+
+/// What the tree refuses, on its way out of yaml-cpp.
+struct Refusal {
+  Error error;
+};
+
+std::size_t size_of(const YamlValue& value) {
+  std::size_t count = 1;
+  for (const YamlValue& item : value.items) count += size_of(item);
+  for (const YamlEntry& entry : value.entries) count += size_of(entry.value);
+  return count;
+}
+
+bool is_null_word(std::string_view text) {
+  return text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL";
+}
+
+/// Builds the tree from yaml-cpp's events.
+class Builder : public YAML::EventHandler {
+ public:
+  explicit Builder(std::string_view file) : file_(file) {}
+
+  void OnDocumentStart(const YAML::Mark& /*mark*/) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    YamlValue value;
+    value.place = place_of(mark);
+    remember(anchor, value);
+    add(std::move(value));
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& text) override {
+    YamlValue value;
+    value.place = place_of(mark);
+    value.plain = tag != "!";  // yaml-cpp's word for a scalar in quotes
+    value.kind = value.plain && is_null_word(text) ? Kind::null : Kind::scalar;
+    value.text = text;
+    remember(anchor, value);
+    add(std::move(value));
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const auto found = anchors_.find(anchor);
+    if (found == anchors_.end()) refuse(mark, "an alias refers to the value that it stands in");
+    count(mark, size_of(found->second) - 1);
+    add(YamlValue(found->second));
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& /*tag*/, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value /*style*/) override {
+    open(mark, Kind::list, anchor);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string& /*tag*/, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value /*style*/) override {
+    open(mark, Kind::map, anchor);
+  }
+  void OnMapEnd() override { close(); }
+
+  YamlValue root;
+
+ private:
+  /// A list or map that is being filled, and in a map the key that waits for its value.
+  struct Open {
+    YamlValue value;
+    YAML::anchor_t anchor;
+    std::optional<YamlEntry> key;
+  };
+
+  [[noreturn]] void refuse(const YAML::Mark& mark, std::string_view sentence, Errc code = Errc::invalid_argument) {
+    throw Refusal{error_at(file_, place_of(mark), sentence, code)};
+  }
+
+  void count(const YAML::Mark& mark, std::size_t more) {
+    values_ += more;
+    if (values_ > most_yaml_values) {
+      refuse(mark, concat({"the file has more than ", std::to_string(most_yaml_values),
+                           " values when its aliases are written out"}),
+             Errc::limit);
+    }
+  }
+
+  void remember(YAML::anchor_t anchor, const YamlValue& value) {
+    if (anchor != 0) anchors_[anchor] = value;
+  }
+
+  void open(const YAML::Mark& mark, Kind kind, YAML::anchor_t anchor) {
+    if (open_.size() == deepest_yaml) {
+      refuse(mark, concat({"more than ", std::to_string(deepest_yaml), " lists and maps stand in one another"}),
+             Errc::limit);
+    }
+    YamlValue value;
+    value.kind = kind;
+    value.place = place_of(mark);
+    open_.push_back({std::move(value), anchor, std::nullopt});
+  }
+
+  void close() {
+    Open done = std::move(open_.back());
+    open_.pop_back();
+    remember(done.anchor, done.value);
+    add(std::move(done.value));
+  }
+
+  void add(YamlValue value) {
+    YAML::Mark mark;
+    mark.line = static_cast<int>(value.place.line) - 1;
+    mark.column = static_cast<int>(value.place.column) - 1;
+    count(mark, 1);
+    if (open_.empty()) {
+      root = std::move(value);
+      return;
+    }
+    Open& parent = open_.back();
+    if (parent.value.kind == Kind::list) {
+      parent.value.items.push_back(std::move(value));
+    } else if (parent.key) {
+      parent.key->value = std::move(value);
+      parent.value.entries.push_back(std::move(*parent.key));
+      parent.key.reset();
+    } else {
+      take_key(parent, std::move(value), mark);
+    }
+  }
+
+  void take_key(Open& parent, YamlValue value, const YAML::Mark& mark) {
+    if (value.kind != Kind::scalar) refuse(mark, "a key must be a plain word");
+    if (value.text == "<<") refuse(mark, "merge keys (<<) are not read: write the keys out");
+    if (const auto* const first = entry_of(parent.value, value.text)) {
+      refuse(mark, concat({"key ", text::quote(value.text), " is here a second time, after line ",
+                           std::to_string(first->place.line), ": keep one"}));
+    }
+    parent.key = YamlEntry{value.text, value.place, {}};
+  }
+
+  static const YamlEntry* entry_of(const YamlValue& map, std::string_view key) {
+    const auto found = std::ranges::find(map.entries, key, &YamlEntry::key);
+    return found == map.entries.end() ? nullptr : &*found;
+  }
+
+  std::string_view file_;
+  std::vector<Open> open_;
+  std::map<YAML::anchor_t, YamlValue> anchors_;
+  std::size_t values_ = 0;
+};
+
+std::string_view line_at(std::string_view text, std::size_t line) {
+  const auto lines = text::split(text, '\n');
+  return line >= 1 && line <= lines.size() ? lines[line - 1] : std::string_view();
+}
+
+/// yaml-cpp notices a tab on its line or on the next one.
+std::optional<Place> indenting_tab(std::string_view text, const Place& near) {
+  for (std::size_t line = near.line; line + 1 >= near.line && line > 0; --line) {
+    const std::string_view content = line_at(text, line);
+    const auto first = content.find_first_not_of(" \t");
+    const auto tab = content.substr(0, first).find('\t');
+    if (tab != std::string_view::npos) return Place{line, tab + 1};
+  }
+  return std::nullopt;
+}
+
+Error parse_error(std::string_view file, std::string_view text, const YAML::Exception& problem) {
+  const Place place = place_of(problem.mark);
+  if (const auto tab = indenting_tab(text, place)) {
+    return error_at(file, *tab, "a tab indents this line: YAML takes blanks only");
+  }
+  return error_at(file, place, concat({"this is not YAML: ", problem.msg}));
+}
+
+/// What a parser need not look at: too long, or no text.
+Result<void> check_text(std::string_view file, std::string_view text) {
+  if (text.size() > longest_yaml) {
+    return Error{Errc::limit, concat({file, " is ", std::to_string(text.size() / 1024), " KiB long: at most ",
+                                      std::to_string(longest_yaml / 1024), " KiB are read"})};
+  }
+  std::size_t number = 0;
+  for (const std::string_view line : text::split(text, '\n')) {
+    ++number;
+    const auto control = std::ranges::find_if(line, [](char c) {
+      const auto byte = static_cast<unsigned char>(c);
+      return (byte < 0x20 && c != '\t' && c != '\r') || byte == 0x7f;
+    });
+    if (control != line.end() || !shell::is_utf8(line)) {
+      return error_at(file, {number, static_cast<std::size_t>(control - line.begin()) + 1},
+                      "this is no text in UTF-8: save the file as UTF-8");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+const YamlValue* YamlValue::find(std::string_view key) const {
+  const auto found = std::ranges::find(entries, key, &YamlEntry::key);
+  return found == entries.end() || found->value.is_null() ? nullptr : &found->value;
+}
+
+std::string show_place(std::string_view file, const Place& place) {
+  if (place.line == 0) return concat({file, ": "});
+  return concat({file, ":", std::to_string(place.line), ":", std::to_string(place.column), ": "});
+}
+
+Error error_at(std::string_view file, const Place& place, std::string_view sentence, Errc code) {
+  return {code, concat({show_place(file, place), sentence})};
+}
+
+Result<YamlValue> parse_yaml(std::string_view file, std::string_view text) {
+  if (auto checked = check_text(file, text); !checked) return checked.error();
+  try {
+    std::istringstream stream{std::string(text)};
+    YAML::Parser parser(stream);
+    Builder builder(file);
+    if (!parser.HandleNextDocument(builder) || builder.root.is_null()) {
+      return Error{Errc::invalid_argument, concat({file, " is empty"})};
+    }
+    if (builder.root.kind != Kind::map) {
+      return error_at(file, builder.root.place, "this is no map: write lines of the form 'key: value'");
+    }
+    Builder second(file);
+    if (parser.HandleNextDocument(second)) {
+      return error_at(file, second.root.place, "a second document begins: keep one to a file");
+    }
+    return std::move(builder.root);
+  } catch (const Refusal& refusal) {
+    return refusal.error;
+  } catch (const YAML::Exception& problem) {
+    return parse_error(file, text, problem);
+  }
+}
+
+Result<void> set_yaml(YamlValue& root, std::string_view path, std::string_view value) {
+  YamlValue* at = &root;
+  for (const std::string_view key : text::split(path, '.')) {
+    if (key.empty()) {
+      return Error{Errc::invalid_argument, concat({"--set ", text::quote(path), ": write PATH=VALUE, such as "
+                                                   "inputs.epochs=2"})};
+    }
+    if (at->kind != Kind::map) *at = YamlValue{Kind::map, {}, {}, true, {}, {}};
+    auto found = std::ranges::find(at->entries, key, &YamlEntry::key);
+    if (found == at->entries.end()) {
+      at->entries.push_back({std::string(key), {}, {}});
+      found = at->entries.end() - 1;
+    }
+    at = &found->value;
+  }
+  *at = YamlValue{Kind::scalar, {}, std::string(value), true, {}, {}};
+  return {};
+}
+
+}  // namespace amldist::run

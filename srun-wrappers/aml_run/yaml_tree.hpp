@@ -1,0 +1,60 @@
+// A YAML document as a tree of values that know where they stand. Read with limits, since a job file is anybody's text:
+// size, depth, and the number of values after aliases are written out.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.hpp"
+
+namespace amldist::run {
+
+/// A place in a file, counted from 1. line 0: from the command line.
+struct Place {
+  std::size_t line = 0;
+  std::size_t column = 0;
+};
+
+struct YamlEntry;
+
+/// A scalar, a list or a map. Null is a scalar without a text.
+struct YamlValue {
+  enum class Kind { null, scalar, list, map };
+  Kind kind = Kind::null;
+  Place place;
+  std::string text;   ///< of a scalar, as written
+  bool plain = true;  ///< a scalar without quotes: `true` and `4` are then no text
+  std::vector<YamlValue> items;
+  std::vector<YamlEntry> entries;  ///< of a map, in the order of the file; no key twice
+
+  [[nodiscard]] const YamlValue* find(std::string_view key) const;
+  [[nodiscard]] bool is_null() const noexcept { return kind == Kind::null; }
+};
+
+struct YamlEntry {
+  std::string key;
+  Place place;  ///< of the key
+  YamlValue value;
+};
+
+inline constexpr std::size_t longest_yaml = std::size_t{256} * 1024;  ///< bytes
+inline constexpr std::size_t deepest_yaml = 32;                       ///< lists and maps in one another
+inline constexpr std::size_t most_yaml_values = 20000;                ///< with aliases written out
+
+/// "job.yml:7:3: ".
+[[nodiscard]] std::string show_place(std::string_view file, const Place& place);
+
+/// An error at a place of a file.
+[[nodiscard]] Error error_at(std::string_view file, const Place& place, std::string_view sentence,
+                             Errc code = Errc::invalid_argument);
+
+/// Parses `text`, which is `file` in messages. The document must be one map.
+[[nodiscard]] Result<YamlValue> parse_yaml(std::string_view file, std::string_view text);
+
+/// Sets the scalar at `path` ("inputs.data.path"), making maps on the way; a value that was there is replaced.
+[[nodiscard]] Result<void> set_yaml(YamlValue& root, std::string_view path, std::string_view value);
+
+}  // namespace amldist::run

@@ -1,0 +1,34 @@
+// Quoting for the two readers of what the commands write: bash, and sbatch for its #SBATCH lines. Pure, thread-safe.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.hpp"
+
+namespace amldist::shell {
+
+/// One word of bash that is exactly `text`, whatever its bytes (no NUL): bare where that is safe, else in single quotes,
+/// else as $'...' (control characters, as sbatch refuses \r\n; bytes that are not UTF-8; what shellcheck would doubt).
+[[nodiscard]] std::string quote(std::string_view text);
+
+/// Words of one command, quoted, with blanks between.
+[[nodiscard]] std::string join(std::span<const std::string> words);
+
+/// Whether quote() leaves a `$` or a backtick in single quotes, of which shellcheck asks whether it is meant (SC2016).
+[[nodiscard]] bool keeps_dollar(std::string_view text) noexcept;
+
+/// A value as sbatch reads it behind `#SBATCH --name=`: bare or in double quotes. Newlines and other control characters
+/// become blanks, as an #SBATCH line has no way to write them.
+[[nodiscard]] std::string quote_directive(std::string_view value);
+
+/// Splits a line into words as a shell would (blanks, quotes, backslashes) without expanding anything.
+/// Errors: invalid_argument, a quote that is not closed.
+[[nodiscard]] Result<std::vector<std::string>> split_words(std::string_view line);
+
+/// Whether `text` is UTF-8 (no overlong forms, no surrogates).
+[[nodiscard]] bool is_utf8(std::string_view text) noexcept;
+
+}  // namespace amldist::shell

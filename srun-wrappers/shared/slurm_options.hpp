@@ -1,0 +1,69 @@
+// The options of sbatch and srun as the commands pass them through: which take a value, what else they are called, and
+// which a step can have.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/result.hpp"
+
+namespace amldist::commands {
+
+enum class Argument { none, optional, required };
+
+/// Where an option has a meaning.
+enum class Scope {
+  job,   ///< sbatch alone: a step has no partition, account, array
+  step,  ///< sbatch and srun
+};
+
+struct SlurmOption {
+  std::string_view name;  ///< without the dashes
+  char letter = '\0';     ///< short form; none: '\0'
+  Argument argument = Argument::required;
+  Scope scope = Scope::step;
+};
+
+/// An option as given, by its long name.
+struct GivenOption {
+  std::string name;
+  std::optional<std::string> value;
+
+  /// "--name=value" or "--name".
+  [[nodiscard]] std::string to_word() const;
+  friend bool operator==(const GivenOption&, const GivenOption&) = default;
+};
+
+/// A list of options in which each name occurs once; the last word about a name counts.
+class SlurmOptions {
+ public:
+  void set(std::string_view name, std::optional<std::string> value = std::nullopt);
+  void erase(std::string_view name);
+  /// Everything in `others` is set here.
+  void merge(const SlurmOptions& others);
+
+  [[nodiscard]] const GivenOption* find(std::string_view name) const;
+  [[nodiscard]] bool has(std::string_view name) const { return find(name) != nullptr; }
+  /// The value of `name`, "" if it is not given or has none.
+  [[nodiscard]] std::string_view value_of(std::string_view name) const;
+  [[nodiscard]] const std::vector<GivenOption>& all() const noexcept { return options_; }
+
+ private:
+  std::vector<GivenOption> options_;
+};
+
+[[nodiscard]] std::span<const SlurmOption> slurm_options() noexcept;
+/// By its long name; nullptr: not known here (an option of another plugin, say).
+[[nodiscard]] const SlurmOption* find_slurm_option(std::string_view name) noexcept;
+
+/// Takes the options of sbatch out of a command line, as getopt would read them; the words that are none of them stay, in
+/// their order. `own` are long options that are the caller's, whatever sbatch makes of them.
+/// Errors: invalid_argument, a value is missing.
+[[nodiscard]] Result<SlurmOptions> take_slurm_options(std::vector<std::string>& words,
+                                                      std::span<const std::string_view> own);
+
+}  // namespace amldist::commands

@@ -1,0 +1,28 @@
+// $RANK, ${LOCAL_RANK}, $MASTER_ADDR ... in the arguments of a command, expanded where the task runs.
+//
+//   --local_rank=$LOCAL_RANK     expanded: the name is one of those that aml-dist sets
+//   $HOME $RANKS ${RANK:-0} $$   left exactly as they are: this is no shell
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/environment.hpp"
+#include "core/result.hpp"
+
+namespace amldist::commands {
+
+/// The names that are expanded: all that aml-dist sets in a task, but for its own stamp.
+[[nodiscard]] std::span<const std::string_view> task_variables() noexcept;
+
+/// Whether `argument` refers to one of them.
+[[nodiscard]] bool mentions_task_variable(std::string_view argument);
+/// Whether `text` refers to this one, as $NAME or ${NAME}.
+[[nodiscard]] bool mentions(std::string_view text, std::string_view name);
+
+/// `argument` with the references replaced; every other byte stays. Errors: not_found, a variable that this kind of job
+/// does not set.
+[[nodiscard]] Result<std::string> expand_task_variables(std::string_view argument, const EnvironmentReader& environment);
+
+}  // namespace amldist::commands

@@ -1,0 +1,66 @@
+#include "shared/terminal.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "core/text.hpp"
+#include "shared/exit_status.hpp"
+
+namespace amldist::commands {
+namespace {
+
+bool colours() {
+  const char* const no_color = std::getenv("NO_COLOR");  // no-color.org: set and not empty
+  const char* const term = std::getenv("TERM");
+  const bool dumb = term == nullptr || std::string_view(term) == "dumb";
+  return ::isatty(STDERR_FILENO) == 1 && !dumb && (no_color == nullptr || *no_color == '\0');
+}
+
+std::string_view escape_of(Tone tone) {
+  switch (tone) {
+    case Tone::good:
+      return "\033[32m";
+    case Tone::bad:
+      return "\033[31m";
+    case Tone::faint:
+      return "\033[2m";
+    case Tone::plain:
+      break;
+  }
+  return {};
+}
+
+std::string without_controls(std::string_view text) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte != 0x7f) {
+      out += c;
+    } else {
+      out += "\\x";
+      out += digits[byte >> 4];
+      out += digits[byte & 15];
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+void say(std::string_view sentence, Tone tone) {
+  const std::string_view escape = colours() ? escape_of(tone) : std::string_view();
+  const std::string line =
+      text::concat({escape, "aml-dist: ", without_controls(sentence), escape.empty() ? "" : "\033[0m", "\n"});
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+int fail(const Error& error) {
+  say(error.message, Tone::bad);
+  return exit_status_of(error.code);
+}
+
+}  // namespace amldist::commands

@@ -1,0 +1,19 @@
+// What the commands say to people: lines on standard error that begin with "aml-dist: ". Colour only where a terminal
+// reads them and NO_COLOR is not set.
+#pragma once
+
+#include <string_view>
+
+#include "core/result.hpp"
+
+namespace amldist::commands {
+
+enum class Tone { plain, good, bad, faint };
+
+/// One line: the prefix, the sentence, a newline. Control characters in the sentence are written as \xNN.
+void say(std::string_view sentence, Tone tone = Tone::plain);
+
+/// Says the error and returns its exit status.
+int fail(const Error& error);
+
+}  // namespace amldist::commands
