@@ -1,0 +1,68 @@
+// The flags of a launcher that people know, each with what becomes of it on Slurm. A table of them is the one truth: it
+// reads the command line, `--list-flags` prints it, docs/launchers.md and the lists of the real tools' flags are compared
+// with it.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.hpp"
+#include "core/text.hpp"
+
+namespace amldist::launchers {
+
+enum class Fate {
+  translated,  ///< becomes part of the srun line
+  handed,      ///< makes the real launcher run, one on each node, which gets the flag
+  ignored,     ///< has no effect here; said in one line
+  refused,     ///< would be misunderstood; the command ends with the reason
+};
+
+[[nodiscard]] std::string_view to_string(Fate fate) noexcept;
+
+struct Flag {
+  std::string_view names;  ///< all spellings, separated by blanks: "-t --tee"; the last one is shown
+  std::size_t values;      ///< words that follow it
+  Fate fate;
+  std::string_view becomes;  ///< what it turns into, or the reason: a clause without a full stop
+};
+
+/// How a tool reads its command line.
+struct Dialect {
+  std::string_view tool;        ///< "torchrun"
+  bool abbreviations = false;   ///< argparse takes a prefix that only one flag has
+  bool equals = true;           ///< --name=value
+  bool attached = true;         ///< -n4
+};
+
+/// A flag as it was given.
+struct Given {
+  std::size_t flag;  ///< its place in the table
+  std::string name;  ///< as written, without "=value"
+  std::vector<std::string> values;
+
+  [[nodiscard]] const std::string& value() const { return values.front(); }
+};
+
+struct Reading {
+  std::vector<Given> flags;
+  std::vector<std::string> program;  ///< from the first word that is no flag on
+};
+
+/// Reads flags up to the program. Errors: invalid_argument: an unknown flag (with the nearest one), a missing value, an
+/// abbreviation of several.
+[[nodiscard]] Result<Reading> read_flags(const Dialect& dialect, std::span<const Flag> table,
+                                         const std::vector<std::string>& words);
+
+/// Whether `name` is one of the flag's spellings.
+[[nodiscard]] bool has_name(const Flag& flag, std::string_view name);
+/// The spelling that is shown.
+[[nodiscard]] std::string_view shown_name(const Flag& flag);
+
+/// A whole number of a flag. Errors name the flag and the limits.
+[[nodiscard]] Result<std::uint32_t> number_of(const Given& given, std::uint32_t low, std::uint32_t high);
+
+}  // namespace amldist::launchers

@@ -1,0 +1,260 @@
+// aml-horovodrun: horovodrun's command line as one srun line, over MPI.
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "launchers/hosts.hpp"
+#include "launchers/launcher.hpp"
+#include "launchers/mpi_flags.hpp"
+#include "shared/shell.hpp"
+
+namespace {
+
+using namespace amldist;
+using namespace amldist::launchers;
+using text::concat;
+using text::quote;
+
+constexpr const char* help =
+    R"(Examples:
+  aml-horovodrun -np 8 python train.py                   eight processes
+  aml-horovodrun -np 8 -H node1:4,node2:4 python train.py
+  aml-horovodrun -np 8 --fusion-threshold-mb 64 --timeline-filename t.json python train.py
+  aml-horovodrun -np 8 --dry-run python train.py         print the srun line
+
+aml-horovodrun [FLAG]... COMMAND [ARGUMENT]...
+
+horovodrun's command line as a step of Slurm, over MPI: in an allocation in it, else in one of its own.
+  -np N                    processes
+  -H LIST, --hostfile FILE these nodes, with so many slots
+  --fusion-threshold-mb, --cycle-time-ms, --timeline-filename, --log-level, ...   HOROVOD_* variables
+  --network-interfaces LIST, --tcp   which network
+  --mpi-args ARGS          flags of mpirun, translated as aml-mpirun does
+  --check-build            the real horovodrun is started
+  --slurm=OPTION           an option of srun, as often as needed
+  --dry-run                print the line and start nothing
+  --list-flags             every flag of horovodrun and what becomes of it
+  --version, --help
+
+Exit status: that of srun; 2 asked wrongly, 3 something is not there, 4 no Slurm.
+)";
+
+struct State : Base {
+  std::optional<std::uint32_t> processes;
+  std::vector<Host> hosts;
+  std::string interfaces;
+  std::string mpi_args;
+  bool check_build = false;
+};
+
+using Done = Result<void>;
+using F = Fate;
+
+Done set_processes(State& state, const Given& given) {
+  const auto number = number_of(given, 1, 1U << 20U);
+  if (!number) return number.error();
+  state.processes = *number;
+  return {};
+}
+
+Done add_hosts(State& state, const Given& given) {
+  auto hosts = parse_host_list(given.value(), std::nullopt);
+  if (!hosts) return hosts.error();
+  state.hosts = std::move(*hosts);
+  return {};
+}
+
+Done add_hostfile(State& state, const Given& given) {
+  auto hosts = read_hostfile(given.value());
+  if (!hosts) return hosts.error();
+  state.hosts = std::move(*hosts);
+  return {};
+}
+
+Done add_interface(State& state, const Given& given) {
+  state.interfaces += concat({state.interfaces.empty() ? "" : ",", given.value()});
+  return {};
+}
+
+Done set_output(State& state, const Given& given) {
+  state.line.folders.push_back(given.value());
+  state.line.srun.set("output", concat({given.value(), "/rank.%t.stdout"}));
+  state.line.srun.set("error", concat({given.value(), "/rank.%t.stderr"}));
+  return {};
+}
+
+/// Horovod's settings: flag, variable, and the value of a flag that has none.
+struct Setting {
+  std::string_view flag;
+  std::string_view variable;
+  std::string_view value = {};
+};
+
+constexpr std::array settings = {
+    Setting{"--cycle-time-ms", "HOROVOD_CYCLE_TIME"},
+    Setting{"--cache-capacity", "HOROVOD_CACHE_CAPACITY"},
+    Setting{"--hierarchical-allreduce", "HOROVOD_HIERARCHICAL_ALLREDUCE", "1"},
+    Setting{"--no-hierarchical-allreduce", "HOROVOD_HIERARCHICAL_ALLREDUCE", "0"},
+    Setting{"--hierarchical-allgather", "HOROVOD_HIERARCHICAL_ALLGATHER", "1"},
+    Setting{"--no-hierarchical-allgather", "HOROVOD_HIERARCHICAL_ALLGATHER", "0"},
+    Setting{"--torus-allreduce", "HOROVOD_TORUS_ALLREDUCE", "1"},
+    Setting{"--no-torus-allreduce", "HOROVOD_TORUS_ALLREDUCE", "0"},
+    Setting{"--autotune", "HOROVOD_AUTOTUNE", "1"},
+    Setting{"--no-autotune", "HOROVOD_AUTOTUNE", "0"},
+    Setting{"--autotune-log-file", "HOROVOD_AUTOTUNE_LOG"},
+    Setting{"--autotune-warmup-samples", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES"},
+    Setting{"--autotune-steps-per-sample", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE"},
+    Setting{"--autotune-bayes-opt-max-samples", "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES"},
+    Setting{"--autotune-gaussian-process-noise", "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE"},
+    Setting{"--timeline-filename", "HOROVOD_TIMELINE"},
+    Setting{"--timeline-mark-cycles", "HOROVOD_TIMELINE_MARK_CYCLES", "1"},
+    Setting{"--no-timeline-mark-cycles", "HOROVOD_TIMELINE_MARK_CYCLES", "0"},
+    Setting{"--no-stall-check", "HOROVOD_STALL_CHECK_DISABLE", "1"},
+    Setting{"--stall-check", "HOROVOD_STALL_CHECK_DISABLE", "0"},
+    Setting{"--stall-check-warning-time-seconds", "HOROVOD_STALL_CHECK_TIME_SECONDS"},
+    Setting{"--stall-check-shutdown-time-seconds", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"},
+    Setting{"--mpi-threads-disable", "HOROVOD_MPI_THREADS_DISABLE", "1"},
+    Setting{"--no-mpi-threads-disable", "HOROVOD_MPI_THREADS_DISABLE", "0"},
+    Setting{"--num-nccl-streams", "HOROVOD_NUM_NCCL_STREAMS"},
+    Setting{"--thread-affinity", "HOROVOD_THREAD_AFFINITY"},
+    Setting{"--gloo-timeout-seconds", "HOROVOD_GLOO_TIMEOUT_SECONDS"},
+    Setting{"--log-level", "HOROVOD_LOG_LEVEL"},
+    Setting{"--log-with-timestamp", "HOROVOD_LOG_HIDE_TIME", "0"},
+    Setting{"--log-without-timestamp", "HOROVOD_LOG_HIDE_TIME", "1"},
+    Setting{"--log-hide-timestamp", "HOROVOD_LOG_HIDE_TIME", "1"},
+    Setting{"--no-log-hide-timestamp", "HOROVOD_LOG_HIDE_TIME", "0"},
+};
+
+Done set_horovod(State& state, const Given& given) {
+  const auto* const setting = std::ranges::find(settings, given.name, &Setting::flag);
+  const bool has_value = !given.values.empty();
+  state.line.set_variable(std::string(setting->variable), has_value ? given.value() : std::string(setting->value));
+  return {};
+}
+
+/// Megabytes on the command line, bytes in the variable.
+Done set_fusion(State& state, const Given& given) {
+  const auto megabytes = number_of(given, 0, 1U << 20U);
+  if (!megabytes) return megabytes.error();
+  state.line.set_variable("HOROVOD_FUSION_THRESHOLD", std::to_string(std::uint64_t{*megabytes} * 1024 * 1024));
+  return {};
+}
+
+Done set_tcp(State& state, const Given& /*given*/) {
+  state.line.set_variable("OMPI_MCA_pml", "ob1");
+  state.line.set_variable("OMPI_MCA_btl", "^openib");
+  state.line.set_variable("NCCL_IB_DISABLE", "1");
+  return {};
+}
+
+Done add_mpi_args(State& state, const Given& given) {
+  state.mpi_args += concat({" ", given.value()});
+  return {};
+}
+
+Row<State> ignored(std::string_view names, std::size_t values, std::string_view why) {
+  return {{names, values, F::ignored, why}, nullptr};
+}
+Row<State> refused(std::string_view names, std::size_t values, std::string_view why) {
+  return {{names, values, F::refused, why}, nullptr};
+}
+
+std::vector<Row<State>> setting_rows() {
+  std::vector<Row<State>> out;
+  for (const Setting& setting : settings) {
+    out.push_back({{setting.flag, setting.value.empty() ? 1U : 0U, F::translated, setting.variable}, set_horovod});
+  }
+  return out;
+}
+
+std::vector<Row<State>> rows() {
+  constexpr std::string_view no_ssh = "Slurm starts the processes, without ssh";
+  constexpr std::string_view fixed = "a job keeps the nodes that it starts with: elastic training is not possible";
+  std::vector<Row<State>> out = {
+      {{"--num-proc -np", 1, F::translated, "--ntasks=N"}, set_processes},
+      {{"-H --hosts", 1, F::translated, "--nodelist and the tasks on each node"}, add_hosts},
+      {{"-hostfile --hostfile", 1, F::translated, "--nodelist and the tasks on each node"}, add_hostfile},
+      {{"--network-interfaces", 1, F::translated, "OMPI_MCA_btl_tcp_if_include and NCCL_SOCKET_IFNAME"}, add_interface},
+      {{"--network-interface", 1, F::translated, "as --network-interfaces"}, add_interface},
+      {{"--output-filename", 1, F::translated, "--output and --error in that folder, a file for each rank"}, set_output},
+      {{"--fusion-threshold-mb", 1, F::translated, "HOROVOD_FUSION_THRESHOLD, in bytes"}, set_fusion},
+      {{"--mpi-args", 1, F::translated, "flags of mpirun: as aml-mpirun translates them"}, add_mpi_args},
+      {{"--binding-args", 1, F::translated, "flags of mpirun: as aml-mpirun translates them"}, add_mpi_args},
+      {{"--tcp", 0, F::translated, "OMPI_MCA_pml=ob1, OMPI_MCA_btl=^openib, NCCL_IB_DISABLE=1"}, set_tcp},
+      {{"-cb --check-build", 0, F::handed, "the real horovodrun is started instead"}, mark<&State::check_build>},
+      ignored("--start-timeout", 1, "Slurm starts all processes of a step or none; --slurm=--immediate=60 gives up when the "
+                                    "nodes are not free within 60 s"),
+      ignored("--disable-cache", 0, "nothing is checked over ssh, so nothing is cached"),
+      ignored("--verbose", 0, "--slurm=--verbose shows srun's own steps"),
+      ignored("-p --ssh-port", 1, no_ssh),
+      ignored("-i --ssh-identity-file", 1, no_ssh),
+      ignored("-prefix-timestamp --prefix-output-with-timestamp", 0, "srun does not write the time"),
+      ignored("--mpi", 0, "it is what is done here"),
+      refused("--gloo", 0, "Horovod's Gloo needs horovodrun's own server: leave it out, and MPI is used"),
+      refused("--jsrun", 0, "this is a cluster of Slurm"),
+      refused("--config-file", 1, "give what it says as flags"),
+      refused("--min-num-proc --min-np", 1, fixed),
+      refused("--max-num-proc --max-np", 1, fixed),
+      refused("--slots-per-host", 1, fixed),
+      refused("--elastic-timeout", 1, fixed),
+      refused("--reset-limit", 1, fixed),
+      refused("--blacklist-cooldown-range", 2, fixed),
+      refused("--host-discovery-script", 1, fixed),
+      {{"-h --help", 0, F::translated, "examples and the flags that matter"},
+       mark<&State::help>},
+      {{"-v --version", 0, F::translated, "the release of aml-dist"},
+       mark<&State::version>},
+  };
+  for (const auto& more : {setting_rows(), own_rows<State>()}) out.insert(out.end(), more.begin(), more.end());
+  return out;
+}
+
+/// --mpi-args: the same table as aml-mpirun's.
+Done use_mpi_args(State& state) {
+  const auto words = shell::split_words(state.mpi_args);
+  if (!words) return words.error();
+  MpiState mpi;
+  const auto rest = read_into(mpi, Dialect{"mpirun", false, true, true}, mpi_rows(), *words);
+  if (!rest) return rest.error();
+  if (!rest->empty()) return Error{Errc::invalid_argument, concat({quote(rest->front()), " in --mpi-args is no flag"})};
+  state.line.srun.merge(mpi.line.srun);
+  for (auto& [name, value] : mpi.line.environment) state.line.set_variable(name, value);
+  state.line.notes.insert(state.line.notes.end(), mpi.line.notes.begin(), mpi.line.notes.end());
+  if (mpi.per_node) state.line.srun.set("ntasks-per-node", std::to_string(*mpi.per_node));
+  if (mpi.deal_chosen) state.line.srun.set("distribution", mpi.deal == Deal::by_node ? "cyclic" : "block");
+  return {};
+}
+
+Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::string> program,
+               const std::vector<std::string>& /*words*/) {
+  StepLine& line = state.line;
+  if (!state.processes) return Error{Errc::invalid_argument, "how many processes there are is not said: give -np N"};
+  if (state.hosts.empty()) line.srun.set("ntasks", std::to_string(*state.processes));
+  else if (auto placed = place(state.hosts, state.processes, Deal::by_slot, line.srun); !placed) return placed.error();
+  if (auto used = use_mpi_args(state); !used) return used.error();
+  if (!state.interfaces.empty()) {
+    line.set_variable("OMPI_MCA_btl_tcp_if_include", state.interfaces);
+    line.set_variable("NCCL_SOCKET_IFNAME", state.interfaces);
+  }
+  line.srun.set("mpi", "pmix");
+  line.option = "mpi";
+  line.words = std::move(program);
+  return {};
+}
+
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const bool check_build = std::ranges::any_of(words, [](const std::string& word) {
+    return word == "--check-build" || word == "-cb";
+  });
+  if (check_build) {
+    StepLine real;
+    real.instead = {"horovodrun", "--check-build"};
+    return start(real);
+  }
+  return run_tool(Tool<State>{{"horovodrun", true, true, true}, help, rows(), nullptr, translate}, argc, argv);
+}

@@ -1,0 +1,184 @@
+#include "launchers/hosts.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "core/spec.hpp"
+#include "core/text.hpp"
+#include "shared/programs.hpp"
+
+namespace amldist::launchers {
+namespace {
+
+using text::concat;
+using text::quote;
+
+constexpr std::size_t longest_hostfile = std::size_t{1024} * 1024;
+constexpr std::uint32_t most_slots = 65536;
+constexpr std::uint64_t most_ranks = 1U << 20U;
+
+void add_host(std::vector<Host>& hosts, std::string_view name, std::optional<std::uint32_t> slots) {
+  const auto same = std::ranges::find(hosts, name, &Host::name);
+  if (same == hosts.end()) {
+    hosts.push_back({std::string(name), slots});
+  } else if (slots) {
+    same->slots = same->slots.value_or(0) + *slots;
+  }
+}
+
+Result<std::uint32_t> slots_of(std::string_view where, std::string_view digits) {
+  const auto number = text::to_number(digits, most_slots);
+  if (number && *number > 0) return static_cast<std::uint32_t>(*number);
+  return Error{Errc::invalid_argument,
+               concat({where, quote(digits), " is no number of slots: give 1 to ", std::to_string(most_slots)})};
+}
+
+/// One line of a hostfile without its comment.
+Result<void> read_line(std::string_view where, std::string_view line, std::vector<Host>& hosts) {
+  std::vector<std::string_view> words;
+  for (const std::string_view word : text::split(line, ' ')) {
+    if (!text::trim(word).empty()) words.push_back(text::trim(word));
+  }
+  if (words.empty()) return {};
+  if (!is_host(words.front())) {
+    return Error{Errc::invalid_argument, concat({where, quote(words.front()), " is no host name"})};
+  }
+  std::optional<std::uint32_t> slots;
+  for (const std::string_view word : std::span(words).subspan(1)) {
+    if (!word.starts_with("slots=")) {
+      if (word.starts_with("max_slots=") || word.starts_with("max-slots=")) continue;
+      return Error{Errc::invalid_argument, concat({where, quote(word), " is not known: write NAME slots=N"})};
+    }
+    const auto number = slots_of(where, word.substr(6));
+    if (!number) return number.error();
+    slots = *number;
+  }
+  add_host(hosts, words.front(), slots);
+  return {};
+}
+
+/// Whether names stand in the order in which Slurm numbers nodes: as text, with numbers by their value.
+bool precedes(std::string_view a, std::string_view b) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  while (!a.empty() && !b.empty()) {
+    if (is_digit(a.front()) && is_digit(b.front())) {
+      const auto digits = [&](std::string_view& text) {
+        std::size_t end = 0;
+        while (end < text.size() && is_digit(text[end])) ++end;
+        const auto number = text::to_number(text.substr(0, end), UINT32_MAX).value_or(UINT32_MAX);
+        text.remove_prefix(end);
+        return number;
+      };
+      const auto left = digits(a);
+      const auto right = digits(b);
+      if (left != right) return left < right;
+    } else if (a.front() != b.front()) {
+      return a.front() < b.front();
+    } else {
+      a.remove_prefix(1);
+      b.remove_prefix(1);
+    }
+  }
+  return a.size() < b.size();
+}
+
+std::string join_names(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += concat({out.empty() ? "" : ",", name});
+  return out;
+}
+
+}  // namespace
+
+Result<std::vector<Host>> parse_host_list(std::string_view list, std::optional<std::uint32_t> otherwise) {
+  std::vector<Host> hosts;
+  for (const std::string_view entry : text::split(list, ',')) {
+    const auto colon = entry.find(':');
+    const std::string_view name = entry.substr(0, colon);
+    if (!is_host(name)) {
+      return Error{Errc::invalid_argument, concat({quote(entry), " in the list of hosts is no host: write NAME or NAME:SLOTS"})};
+    }
+    std::optional<std::uint32_t> slots = otherwise;
+    if (colon != std::string_view::npos && entry.substr(colon + 1) == "*") {
+      slots.reset();
+    } else if (colon != std::string_view::npos) {
+      const auto number = slots_of(concat({quote(entry), ": "}), entry.substr(colon + 1));
+      if (!number) return number.error();
+      slots = *number;
+    }
+    add_host(hosts, name, slots);
+  }
+  return hosts;
+}
+
+Result<std::vector<Host>> read_hostfile(const std::string& file) {
+  const auto content = commands::read_file(file, longest_hostfile);
+  if (!content) return content.error();
+  std::vector<Host> hosts;
+  std::size_t number = 0;
+  for (std::string_view line : text::split(*content, '\n')) {
+    line = line.substr(0, line.find('#'));
+    std::string clean(line);
+    std::ranges::replace_if(clean, [](char c) { return c == '\t' || c == '\r'; }, ' ');
+    if (auto read = read_line(concat({file, ":", std::to_string(++number), ": "}), clean, hosts); !read) return read.error();
+  }
+  if (hosts.empty()) return Error{Errc::invalid_argument, concat({file, " names no host"})};
+  return hosts;
+}
+
+Result<std::vector<std::string>> deal_ranks(const std::vector<Host>& hosts, std::optional<std::uint32_t> processes,
+                                            Deal deal) {
+  std::uint64_t slots = 0;
+  for (const Host& host : hosts) slots += host.slots.value_or(1);
+  const std::uint64_t wanted = processes.value_or(static_cast<std::uint32_t>(std::min(slots, most_ranks)));
+  if (wanted > slots || wanted > most_ranks) {
+    return Error{Errc::mismatch, concat({text::count(wanted, "process"), wanted == 1 ? "" : "es", " do not fit into the ",
+                                         text::count(slots, "slot"), " of the hosts: name more slots (HOST:N), or ask for "
+                                         "fewer processes"})};
+  }
+  std::vector<std::string> out;
+  std::map<std::string_view, std::uint32_t> dealt;
+  while (out.size() < wanted) {
+    for (const Host& host : hosts) {
+      const std::uint32_t free = host.slots.value_or(1) - dealt[host.name];
+      const std::uint32_t take = deal == Deal::by_node ? std::min(free, 1U) : free;
+      for (std::uint32_t i = 0; i < take && out.size() < wanted; ++i) out.push_back(host.name);
+      dealt[host.name] += take;
+    }
+  }
+  return out;
+}
+
+Result<void> place(const std::vector<Host>& hosts, std::optional<std::uint32_t> processes, Deal deal,
+                   commands::SlurmOptions& srun) {
+  std::vector<std::string> names;
+  for (const Host& host : hosts) names.push_back(host.name);
+  const bool unknown = std::ranges::any_of(hosts, [](const Host& host) { return !host.slots; });
+  if (unknown) {
+    srun.set("nodes", std::to_string(names.size()));
+    if (processes) srun.set("ntasks", std::to_string(*processes));
+    srun.set("nodelist", join_names(names));
+    return {};
+  }
+  const auto ranks = deal_ranks(hosts, processes, deal);
+  if (!ranks) return ranks.error();
+  std::map<std::string_view, std::size_t> counts;
+  for (const std::string& rank : *ranks) ++counts[rank];
+  std::erase_if(names, [&](const std::string& name) { return !counts.contains(name); });
+  const std::size_t each = counts[names.front()];
+  const bool uniform = std::ranges::all_of(counts, [&](const auto& count) { return count.second == each; });
+  const bool in_order = std::is_sorted(names.begin(), names.end(), precedes);
+  if (uniform && in_order) {
+    srun.set("nodes", std::to_string(names.size()));
+    srun.set("ntasks-per-node", std::to_string(each));
+    srun.set("nodelist", join_names(names));
+    if (deal == Deal::by_node && each > 1) srun.set("distribution", "cyclic");
+    return {};
+  }
+  srun.set("ntasks", std::to_string(ranks->size()));
+  srun.set("distribution", "arbitrary");
+  srun.set("nodelist", join_names(*ranks));
+  return {};
+}
+
+}  // namespace amldist::launchers

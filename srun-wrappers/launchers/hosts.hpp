@@ -1,0 +1,42 @@
+// Hosts and their slots, as -H, hostfiles and --include give them, laid out as Slurm can.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.hpp"
+#include "shared/slurm_options.hpp"
+
+namespace amldist::launchers {
+
+struct Host {
+  std::string name;
+  std::optional<std::uint32_t> slots;  ///< nullopt: not said
+};
+
+/// "a:4,b:2,c". A host without a number has `otherwise` slots; one that is named again has more.
+[[nodiscard]] Result<std::vector<Host>> parse_host_list(std::string_view list, std::optional<std::uint32_t> otherwise);
+
+/// Lines "name slots=4 ..."; # begins a comment. Errors name file and line.
+[[nodiscard]] Result<std::vector<Host>> read_hostfile(const std::string& file);
+
+/// How processes are dealt to hosts.
+enum class Deal {
+  by_slot,  ///< fill a host, then the next
+  by_node,  ///< one to each host in turn
+};
+
+/// Sets the shape of a step that has `processes` (nullopt: all slots) on these hosts, in this order: with --nodelist and
+/// --ntasks-per-node where Slurm's own order does it, else task by task (--distribution=arbitrary).
+/// Errors: mismatch, more processes than slots.
+[[nodiscard]] Result<void> place(const std::vector<Host>& hosts, std::optional<std::uint32_t> processes, Deal deal,
+                                 commands::SlurmOptions& srun);
+
+/// The host of each rank, in the order of ranks.
+[[nodiscard]] Result<std::vector<std::string>> deal_ranks(const std::vector<Host>& hosts,
+                                                          std::optional<std::uint32_t> processes, Deal deal);
+
+}  // namespace amldist::launchers

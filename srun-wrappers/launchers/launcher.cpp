@@ -1,0 +1,128 @@
+#include "launchers/launcher.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "shared/exit_status.hpp"
+#include "shared/programs.hpp"
+#include "shared/task_variables.hpp"
+#include "shared/terminal.hpp"
+
+namespace amldist::launchers {
+namespace {
+
+using commands::own_variable;
+using nlohmann::ordered_json;
+using text::concat;
+
+int print(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return std::fflush(stdout) == 0 ? commands::exit_fine : commands::exit_failed;
+}
+
+std::string table_text(std::span<const Flag> table) {
+  std::size_t width = 0;
+  for (const Flag& flag : table) width = std::max(width, flag.names.size());
+  std::string out;
+  for (const Flag& flag : table) {
+    const std::string_view fate = to_string(flag.fate);
+    out += concat({flag.names, std::string(width + 2 - flag.names.size(), ' '), fate, std::string(12 - fate.size(), ' '),
+                   flag.becomes, "\n"});
+  }
+  return out;
+}
+
+std::string table_json(std::span<const Flag> table) {
+  auto out = ordered_json::array();
+  for (const Flag& flag : table) {
+    out.push_back({{"names", text::split(flag.names, ' ')},
+                   {"values", flag.values},
+                   {"fate", to_string(flag.fate)},
+                   {"becomes", flag.becomes}});
+  }
+  return out.dump(1) + "\n";
+}
+
+std::string line_json(const StepLine& line) {
+  auto variables = ordered_json::object();
+  for (const auto& [name, value] : line.environment) variables[name] = value;
+  const ordered_json out = {
+      {"command", line.command()}, {"environment", variables}, {"line", line.to_line()}, {"notes", line.notes}};
+  return out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+/// Steps that Slurm itself makes (batch, interactive) have the highest ids.
+bool in_a_task() {
+  auto step = own_variable("SLURM_STEP_ID");
+  if (!step) step = own_variable("AMLDIST_HIDDEN_SLURM_STEP_ID");
+  return step && text::to_number(*step, 0xfffffff0U).has_value();
+}
+
+/// What is said and done when a flag is not the program's but Slurm's.
+Result<void> merge_slurm(Base& base) {
+  for (const std::string& given : base.slurm) {
+    std::vector<std::string> words = {given};
+    auto taken = commands::take_slurm_options(words, {});
+    if (!taken) return taken.error();
+    const auto equals = given.find('=');
+    if (!words.empty() && (!given.starts_with("--") || given.size() < 3)) {
+      return Error{Errc::invalid_argument, concat({"--slurm ", text::quote(given), ": give one option of srun, such as "
+                                                   "--slurm=--partition=gpu"})};
+    }
+    if (!words.empty()) {  // an option of srun's own, or of a plugin
+      const std::string name = given.substr(2, equals == std::string::npos ? equals : equals - 2);
+      if (equals == std::string::npos) base.line.srun.set(name);
+      else base.line.srun.set(name, given.substr(equals + 1));
+    }
+    base.line.srun.merge(*taken);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> follow_fate(Base& base, const Flag& flag, const Given& given, bool has_function) {
+  switch (flag.fate) {
+    case Fate::refused:
+      return Error{Errc::invalid_argument, concat({given.name, " cannot be had here: ", flag.becomes})};
+    case Fate::ignored:
+      base.line.note(concat({given.name, " is ignored: ", flag.becomes}));
+      break;
+    case Fate::handed:
+      if (!has_function) {
+        base.handed.push_back(given.name);
+        base.handed.insert(base.handed.end(), given.values.begin(), given.values.end());
+      }
+      break;
+    case Fate::translated:
+      break;
+  }
+  return {};
+}
+
+Result<void> finish_line(Base& base) {
+  StepLine& line = base.line;
+  if (in_a_task() && own_variable("SLURM_STEP_NUM_TASKS").value_or("1") != "1") {
+    return Error{Errc::invalid_argument,
+                 concat({"this starts a whole step, and here it would do so in each of ",
+                         *own_variable("SLURM_STEP_NUM_TASKS"), " tasks: start it without srun in front"})};
+  }
+  // The task that we are in holds the CPUs that the new step needs.
+  if (in_a_task()) line.srun.set("overlap");
+  line.srun.set("kill-on-bad-exit", "1");
+  line.expand = line.expand || std::ranges::any_of(line.words, commands::mentions_task_variable);
+  return merge_slurm(base);
+}
+
+int conclude(Base& base, std::string_view tool, std::span<const Flag> table, std::string_view help) {
+  if (base.help) return print(help);
+  if (base.version) return print(concat({"aml-", tool, " " AMLDIST_VERSION "\n"}));
+  if (base.list_flags) return print(base.json ? table_json(table) : table_text(table));
+  if (!base.dry_run) return start(base.line);
+  if (base.json) return print(line_json(base.line));
+  for (const std::string& sentence : base.line.notes) commands::say(sentence);
+  return print(base.line.to_line() + "\n");
+}
+
+}  // namespace amldist::launchers

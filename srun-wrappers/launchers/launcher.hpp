@@ -1,0 +1,140 @@
+// What the four launchers have in common: a table of flags with what each does, --help, --dry-run, --list-flags.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.hpp"
+#include "launchers/flag.hpp"
+#include "launchers/step_line.hpp"
+#include "shared/exit_status.hpp"
+#include "shared/terminal.hpp"
+
+namespace amldist::launchers {
+
+/// What every launcher collects while it reads its flags.
+struct Base {
+  StepLine line;
+  std::vector<std::string> handed;  ///< flags for the real launcher, as written
+  std::vector<std::string> slurm;   ///< --slurm
+  bool help = false;
+  bool version = false;
+  bool dry_run = false;
+  bool list_flags = false;
+  bool json = false;
+};
+
+/// A flag and what it does to a state `S` (a Base). Without a function it is only said (ignored), passed on (handed) or
+/// the end (refused).
+template <typename S>
+struct Row {
+  Flag flag;
+  Result<void> (*apply)(S& state, const Given& given) = nullptr;
+};
+
+/// A flag that says yes, and one whose value is kept.
+template <auto member, typename S>
+Result<void> mark(S& state, const Given& /*given*/) {
+  state.*member = true;
+  return {};
+}
+template <auto member, typename S>
+Result<void> keep(S& state, const Given& given) {
+  state.*member = given.value();
+  return {};
+}
+
+/// Flags that all have and that are not the real tools'.
+template <typename S>
+std::vector<Row<S>> own_rows() {
+  return {
+      {{"--dry-run", 0, Fate::translated, "prints the line instead of starting it"},
+       mark<&S::dry_run>},
+      {{"--slurm", 1, Fate::translated, "the value is an option of srun: --slurm=--partition=gpu"},
+       [](S& state, const Given& given) { return state.slurm.push_back(given.value()), Result<void>(); }},
+      {{"--list-flags", 0, Fate::translated, "prints this table"},
+       mark<&S::list_flags>},
+      {{"--json", 0, Fate::translated, "the table or the line, for programs"},
+       mark<&S::json>},
+  };
+}
+
+/// Does what a flag's fate says. Errors: its own, or that it is refused.
+[[nodiscard]] Result<void> follow_fate(Base& base, const Flag& flag, const Given& given, bool has_function);
+
+/// What every line gets: --slurm, the expansion of $RANK and its like, the end of all with one. Refuses to start a launcher
+/// in each of several tasks. Errors: invalid_argument.
+[[nodiscard]] Result<void> finish_line(Base& base);
+
+/// Starts, prints or describes, as the state says.
+[[nodiscard]] int conclude(Base& base, std::string_view tool, std::span<const Flag> table, std::string_view help);
+
+/// The flags of a table without what they do.
+template <typename S>
+std::vector<Flag> flags_of(const std::vector<Row<S>>& rows) {
+  std::vector<Flag> flags;
+  for (const Row<S>& row : rows) flags.push_back(row.flag);
+  return flags;
+}
+
+/// Reads the flags in front of a program into the state. Returns the program's words.
+template <typename S>
+Result<std::vector<std::string>> read_into(S& state, const Dialect& dialect, const std::vector<Row<S>>& rows,
+                                           const std::vector<std::string>& words) {
+  const auto flags = flags_of(rows);
+  auto reading = read_flags(dialect, flags, words);
+  if (!reading) return reading.error();
+  for (const Given& given : reading->flags) {
+    const Row<S>& row = rows[given.flag];
+    if (auto done = follow_fate(state, row.flag, given, row.apply != nullptr); !done) return done.error();
+    if (row.apply == nullptr) continue;
+    if (auto done = row.apply(state, given); !done) return done.error();
+  }
+  return std::move(reading->program);
+}
+
+/// One of the launchers.
+template <typename S>
+struct Tool {
+  Dialect dialect;
+  const char* help;
+  std::vector<Row<S>> rows;
+  /// Before the flags are read: defaults from the environment. May be null.
+  Result<void> (*prepare)(S& state);
+  /// Makes the line from what the flags have set; `words` is the whole command line.
+  Result<void> (*translate)(S& state, const Tool& tool, std::vector<std::string> program,
+                            const std::vector<std::string>& words);
+};
+
+/// Reads the command line into `state` and makes its line.
+template <typename S>
+Result<void> make_line(const Tool<S>& tool, S& state, const std::vector<std::string>& words) {
+  if (tool.prepare != nullptr) {
+    if (auto done = tool.prepare(state); !done) return done.error();
+  }
+  auto program = read_into(state, tool.dialect, tool.rows, words);
+  if (!program) return program.error();
+  if (state.help || state.version || state.list_flags) return {};
+  if (program->empty()) return Error{Errc::invalid_argument, "there is no program to start (see --help)"};
+  if (auto done = tool.translate(state, tool, std::move(*program), words); !done) return done.error();
+  return state.line.instead.empty() ? finish_line(state) : Result<void>();
+}
+
+/// The whole of a launcher's main().
+template <typename S>
+int run_tool(const Tool<S>& tool, int argc, char** argv) {
+  try {
+    S state;
+    if (auto done = make_line(tool, state, {argv + 1, argv + argc}); !done) {
+      return commands::fail({done.error().code, text::concat({"aml-", tool.dialect.tool, ": ", done.error().message})});
+    }
+    return conclude(state, tool.dialect.tool, flags_of(tool.rows), tool.help);
+  } catch (const std::exception& problem) {
+    commands::say(text::concat({"internal error: ", problem.what()}));
+    return commands::exit_failed;
+  }
+}
+
+}  // namespace amldist::launchers

@@ -1,0 +1,28 @@
+// mpirun's flags (Open MPI 4.1 and 5.0). aml-mpirun reads them from its command line, aml-horovodrun those of --mpi-args.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launchers/hosts.hpp"
+#include "launchers/launcher.hpp"
+
+namespace amldist::launchers {
+
+/// What mpirun's flags ask for. Of several programs (":") each has its own; Base is for all.
+struct MpiState : Base {
+  std::optional<std::uint32_t> processes;
+  std::optional<std::uint32_t> per_node;
+  std::vector<Host> hosts;
+  std::string folder;  ///< -wdir
+  Deal deal = Deal::by_slot;
+  bool deal_chosen = false;
+};
+
+[[nodiscard]] std::vector<Row<MpiState>> mpi_rows();
+
+/// Sets the step's shape from what the flags said. Errors: contradictions; how many processes is not known.
+[[nodiscard]] Result<void> set_mpi_shape(MpiState& state);
+
+}  // namespace amldist::launchers

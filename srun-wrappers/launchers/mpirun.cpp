@@ -1,0 +1,144 @@
+// aml-mpirun: Open MPI's mpirun as one srun line.
+#include <algorithm>
+
+#include "launchers/mpi_flags.hpp"
+#include "shared/shell.hpp"
+
+namespace {
+
+using namespace amldist;
+using namespace amldist::launchers;
+using text::concat;
+
+constexpr const char* help =
+    R"(Examples:
+  aml-mpirun -n 8 ./solver input.dat                  eight processes
+  aml-mpirun -n 8 --map-by ppr:4:node --bind-to core ./solver
+  aml-mpirun -host node1:2,node2:1 ./solver           these nodes
+  aml-mpirun -n 1 ./master : -n 7 ./worker            two programs
+  aml-mpirun -n 8 --dry-run ./solver                  print the srun line
+
+aml-mpirun [FLAG]... PROGRAM [ARGUMENT]... [: [FLAG]... PROGRAM [ARGUMENT]...]...
+
+mpirun's command line as a step of Slurm: in an allocation in it, else in one of its own.
+  -n, -np N                processes
+  -N, -npernode N          processes on each node
+  -host LIST, --hostfile FILE   these nodes, with so many slots
+  --map-by, --rank-by, --bind-to   where processes go and what they are bound to
+  -x NAME[=VALUE]          set a variable
+  --mca NAME VALUE         a parameter of Open MPI
+  --tag-output, --output-filename FOLDER, -wdir FOLDER, --timeout SECONDS
+  --slurm=OPTION           an option of srun, as often as needed
+  --dry-run                print the line and start nothing
+  --list-flags             every flag of mpirun 4.1 and 5.0 and what becomes of it
+  --version, --help
+
+Exit status: that of srun; 2 asked wrongly, 3 something is not there, 4 no Slurm.
+)";
+
+/// One of several programs, with how many processes it has.
+struct Part {
+  std::uint32_t processes;
+  std::string folder;
+  std::vector<std::string> words;
+};
+
+/// Splits at the next ":"; `rest` keeps what follows it.
+std::vector<std::string> take_part(std::vector<std::string>& rest) {
+  const auto colon = std::ranges::find(rest, ":");
+  std::vector<std::string> part(rest.begin(), colon);
+  rest.erase(rest.begin(), colon == rest.end() ? colon : colon + 1);
+  return part;
+}
+
+/// The line by which each task becomes its program: SLURM_PROCID counts through the parts.
+std::string dispatch(const std::vector<Part>& parts) {
+  std::string out;
+  std::uint32_t end = 0;
+  for (const Part& part : parts) {
+    end += part.processes;
+    const std::string folder = part.folder.empty() ? "" : concat({"cd -- ", shell::quote(part.folder), " && "});
+    const std::string program = concat({folder, "exec ", shell::join(part.words)});
+    if (&part == &parts.back()) out += program;
+    else out += concat({"if [ \"$SLURM_PROCID\" -lt ", std::to_string(end), " ]; then ", program, "; fi; "});
+  }
+  return out;
+}
+
+/// What the flags of one program say that the step as a whole needs.
+Result<void> merge_part(MpiState& whole, MpiState& part, std::vector<std::string>& ranks) {
+  if (!part.processes && part.hosts.empty()) {
+    return Error{Errc::invalid_argument, "with several programs each needs its number of processes: give -n N"};
+  }
+  if (!part.hosts.empty()) {
+    auto dealt = deal_ranks(part.hosts, part.processes, part.deal);
+    if (!dealt) return dealt.error();
+    part.processes = static_cast<std::uint32_t>(dealt->size());
+    ranks.insert(ranks.end(), dealt->begin(), dealt->end());
+  }
+  whole.line.srun.merge(part.line.srun);
+  for (auto& [name, value] : part.line.environment) whole.line.set_variable(name, value);
+  whole.line.notes.insert(whole.line.notes.end(), part.line.notes.begin(), part.line.notes.end());
+  whole.line.folders.insert(whole.line.folders.end(), part.line.folders.begin(), part.line.folders.end());
+  whole.slurm.insert(whole.slurm.end(), part.slurm.begin(), part.slurm.end());
+  whole.dry_run = whole.dry_run || part.dry_run;
+  return {};
+}
+
+/// A host for each rank, if all programs name hosts.
+Result<void> set_hosts(MpiState& whole, const std::vector<std::string>& ranks, std::uint32_t total) {
+  whole.line.srun.set("ntasks", std::to_string(total));
+  if (ranks.empty()) return {};
+  if (ranks.size() != total) {
+    return Error{Errc::invalid_argument, "some of the programs name hosts and some do not: name them for all, or for none"};
+  }
+  std::string list;
+  for (const std::string& host : ranks) list += concat({list.empty() ? "" : ",", host});
+  whole.line.srun.set("distribution", "arbitrary");
+  whole.line.srun.set("nodelist", list);
+  return {};
+}
+
+Result<void> translate_parts(MpiState& state, const Tool<MpiState>& tool, std::vector<std::string> rest) {
+  std::vector<Part> parts;
+  std::vector<std::string> ranks;
+  MpiState whole;
+  std::uint32_t total = 0;
+  for (MpiState part = std::move(state);; part = MpiState()) {
+    auto words = take_part(rest);
+    if (!parts.empty()) {
+      auto program = read_into(part, tool.dialect, tool.rows, words);
+      if (!program) return program.error();
+      words = std::move(*program);
+    }
+    if (words.empty()) return Error{Errc::invalid_argument, "a program is missing beside a ':'"};
+    if (auto merged = merge_part(whole, part, ranks); !merged) return merged.error();
+    parts.push_back({*part.processes, part.folder, std::move(words)});
+    total += *part.processes;
+    if (rest.empty()) break;
+  }
+  if (auto set = set_hosts(whole, ranks, total); !set) return set.error();
+  whole.line.words = {"bash", "-c", dispatch(parts)};
+  state = std::move(whole);
+  return {};
+}
+
+Result<void> translate(MpiState& state, const Tool<MpiState>& tool, std::vector<std::string> program,
+                       const std::vector<std::string>& /*words*/) {
+  if (std::ranges::find(program, ":") != program.end()) {
+    if (auto done = translate_parts(state, tool, std::move(program)); !done) return done.error();
+  } else {
+    if (auto shaped = set_mpi_shape(state); !shaped) return shaped.error();
+    if (!state.folder.empty()) state.line.srun.set("chdir", state.folder);
+    state.line.words = std::move(program);
+  }
+  state.line.srun.set("mpi", "pmix");
+  state.line.option = "mpi";
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_tool(Tool<MpiState>{{"mpirun", false, true, true}, help, mpi_rows(), nullptr, translate}, argc, argv);
+}
