@@ -96,7 +96,7 @@ class Follower {
       if (Clock::now() >= next_question_) {
         if (auto asked = question(); !asked) return asked.error();
       }
-      copy_output();
+      if (state_.state != "PENDING") copy_output();
       if (state_.ended()) return finish();
       if (const auto signal = interrupts_.wait(output_interval)) {
         if (answer(*signal)) return Followed{state_, failure_.found(), seconds(), true};
@@ -210,6 +210,19 @@ class Follower {
 };
 
 }  // namespace
+
+int exit_status_of(const Followed& followed) {
+  const int own = exit_status_of(followed.state);
+  if (followed.state.state != "FAILED") return own;
+  for (const auto& [words, base] : {std::pair<std::string_view, int>("exit status ", 0), {"signal ", 128}}) {
+    const auto at = followed.first_failure.find(words);
+    if (at == std::string::npos) continue;
+    const auto digits = std::string_view(followed.first_failure).substr(at + words.size());
+    const auto number = text::to_number(digits.substr(0, digits.find_first_not_of("0123456789")), 255);
+    if (number && *number > 0) return base + static_cast<int>(*number);
+  }
+  return own;
+}
 
 Result<Followed> follow(const std::string& id, bool output_on_stderr) { return Follower(id, output_on_stderr).run(); }
 

@@ -16,6 +16,10 @@ struct Followed {
   bool detached = false;      ///< the user let it go on alone
 };
 
+/// The exit status that a followed job hands through: that of the task that failed first, if srun named one (what Slurm
+/// killed after it would hide it), else the job's.
+[[nodiscard]] int exit_status_of(const Followed& followed);
+
 /// Says state and queue reason as they change, and copies the job's output as it comes: to standard output, or to standard
 /// error if `output_on_stderr`. Ctrl-C asks on a terminal whether to cancel; without one, and for SIGTERM, it cancels.
 /// Errors: the job is unknown.

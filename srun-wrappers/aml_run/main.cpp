@@ -153,7 +153,7 @@ int follow_job(const CommandLine& line, const Plan& plan, const std::string& scr
   if (!followed) return fail(followed.error());
   if (!followed->detached) say_end(id, *followed);
   if (line.json) print(to_json(plan, script, id, &followed->state, &*followed));
-  return followed->detached ? static_cast<int>(commands::exit_fine) : exit_status_of(followed->state);
+  return followed->detached ? static_cast<int>(commands::exit_fine) : exit_status_of(*followed);
 }
 
 int submit_job(const CommandLine& line, const Plan& plan, const std::string& script) {

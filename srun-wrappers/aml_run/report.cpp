@@ -43,7 +43,7 @@ std::string to_json(const Plan& plan, const std::string& script, const std::stri
   if (state != nullptr) out["output"] = state->output;
   if (followed != nullptr) {
     out["state"] = followed->state.state;
-    out["exit_status"] = followed->detached ? ordered_json() : ordered_json(exit_status_of(followed->state));
+    out["exit_status"] = followed->detached ? ordered_json() : ordered_json(exit_status_of(*followed));
     out["nodes"] = followed->state.nodes;
     out["seconds"] = followed->seconds;
     out["first_failure"] = followed->first_failure.empty() ? ordered_json() : ordered_json(followed->first_failure);
@@ -84,7 +84,7 @@ void say_ignored(const Plan& plan) {
 }
 
 void say_end(const std::string& id, const Followed& followed) {
-  const int status = exit_status_of(followed.state);
+  const int status = exit_status_of(followed);
   const std::string after = concat({" after ", seconds_text(followed.seconds)});
   if (status == 0) {
     commands::say(concat({"job ", id, " completed", after}), commands::Tone::good);

@@ -49,8 +49,8 @@ struct JobState {
 /// scancel.
 [[nodiscard]] Result<void> cancel(const std::string& id);
 
-/// The exit status by which a followed job is handed through: its own; 128 + signal; 124 out of time, 137 out of memory,
-/// 130 cancelled, 1 for what was not its doing.
+/// The exit status of an ended job: that of its script; 128 + signal; 124 out of time, 137 out of memory, 130 cancelled,
+/// 1 for what was not its doing.
 [[nodiscard]] int exit_status_of(const JobState& state);
 
 }  // namespace amldist::run
