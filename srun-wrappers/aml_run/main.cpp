@@ -100,6 +100,10 @@ Result<Plan> make_plan(const CommandLine& line, bool as_step) {
   if (!line.mpi.empty()) plan->step.set("mpi", line.mpi);
   else if (plan->option.starts_with("mpi") && !plan->step.has("mpi")) plan->step.set("mpi", "pmix");
   plan->step.set("kill-on-bad-exit", "1");
+  // srun does not take this over from the job (since 22.05).
+  if (const auto* const cpus = plan->job.find("cpus-per-task"); cpus != nullptr && !as_step) {
+    plan->step.set(cpus->name, cpus->value);
+  }
   plan->setup = line.setup;
   plan->expand = line.expand;
   const auto spec = plan->option.empty() ? Result<Spec>(Spec{}) : parse_spec(plan->option);

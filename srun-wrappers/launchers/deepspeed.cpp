@@ -47,6 +47,7 @@ struct State : Base {
   std::string hostfile;
   std::string include;
   std::string exclude;
+  std::string venv_script;
   bool module = false;
   bool program = false;
   bool no_local_rank = false;
@@ -109,6 +110,10 @@ std::vector<Row<State>> rows() {
        [](State& state, const Given& given) { return state.line.srun.set("comment", given.value()), Done(); }},
       {{"--account", 1, F::translated, "--account"},
        [](State& state, const Given& given) { return state.line.srun.set("account", given.value()), Done(); }},
+      {{"--venv_script", 1, F::translated, "each task sources it before it starts SCRIPT"}, keep<&State::venv_script>},
+      ignored("--log_level", 1, "it is of deepspeed's runner, which is not started"),
+      {{"-q --quiet", 0, F::translated, "--quiet"},
+       [](State& state, const Given&) { return state.line.srun.set("quiet"), Done(); }},
       {{"--elastic_training", 0, F::refused, "a job keeps the nodes that it starts with"}},
       {{"--min_elastic_nodes", 1, F::refused, "a job keeps the nodes that it starts with"}},
       {{"--max_elastic_nodes", 1, F::refused, "a job keeps the nodes that it starts with"}},
@@ -261,8 +266,11 @@ Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::strin
   if (auto shaped = set_shape(state); !shaped) return shaped.error();
   line.option = "pytorch";
   if (state.port) line.add_key(concat({"master_port=", std::to_string(*state.port)}));
+  if (!state.venv_script.empty()) {
+    line.words = {"bash", "-c", ". \"$0\" && exec \"$@\"", state.venv_script};
+  }
   if (!state.program) {
-    line.words = {python(), "-u"};
+    line.words.insert(line.words.end(), {state.venv_script.empty() ? python() : "python", "-u"});
     if (state.module) line.words.emplace_back("-m");
   }
   line.words.push_back(program.front());

@@ -11,6 +11,8 @@ import tempfile
 import pytest
 from cluster import Cluster, readable_copy
 
+for command in pathlib.Path(os.environ.get("AMLDIST_TOOL", "/nowhere/aml-dist")).parent.glob("aml-*"):
+    readable_copy(command)  # aml-run and the launchers lie beside the tool
 for variable in ("AMLDIST_PLUGIN", "AMLDIST_TOOL"):
     if pathlib.Path(os.environ.get(variable, "")).is_file():
         os.environ[variable] = str(readable_copy(pathlib.Path(os.environ[variable])))

@@ -1,0 +1,317 @@
+"""aml-torchrun, aml-mpirun, aml-deepspeed and aml-horovodrun: their srun lines, and an account of every flag of the real
+tools. The lists in flags/ are made from those tools' own parsers."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import shlex
+
+import pytest
+from conftest import ROOT, Command
+
+FLAGS = pathlib.Path(__file__).parent / "flags"
+LISTS = [("torchrun", "torchrun-2.15"), ("mpirun", "mpirun-4.1"), ("mpirun", "mpirun-5.0"), ("deepspeed", "deepspeed-0.19"),
+         ("horovodrun", "horovodrun-0.28")]
+FATES = {"translated", "handed on", "ignored", "refused"}
+
+
+def real_flags(name: str) -> list[tuple[int, list[str]]]:
+    lines = [line.split() for line in (FLAGS / f"{name}.txt").read_text().splitlines() if not line.startswith("#")]
+    return [(int(line[0]), line[1:]) for line in lines]
+
+
+def table_of(tool: str) -> list[dict]:
+    return json.loads(Command(f"aml-{tool}").good("--list-flags", "--json").out)
+
+
+@pytest.mark.parametrize("tool, name", LISTS)
+def test_every_flag_of_the_real_tool_is_accounted_for(tool, name):
+    table = {spelling: row for row in table_of(tool) for spelling in row["names"]}
+    for values, spellings in real_flags(name):
+        for spelling in spellings:
+            assert spelling in table, f"{spelling} of {name} is not in the table"
+            row = table[spelling]
+            assert row["fate"] in FATES and row["becomes"]
+            # A refused flag ends the command, so the words behind it do not matter.
+            assert row["values"] == values or row["fate"] == "refused", (spelling, row)
+
+
+@pytest.mark.parametrize("tool", ["torchrun", "mpirun", "deepspeed", "horovodrun"])
+def test_no_spelling_means_two_things(tool):
+    spellings = [spelling for row in table_of(tool) for spelling in row["names"]]
+    assert len(spellings) == len(set(spellings))
+
+
+@pytest.mark.parametrize("tool", ["torchrun", "mpirun", "deepspeed", "horovodrun"])
+def test_the_documentation_has_the_same_table(tool):
+    text = (ROOT / "docs/launchers.md").read_text()
+    section = re.split(r"^## ", text, flags=re.M)
+    section = next(part for part in section if part.startswith(f"aml-{tool}"))
+    rows = re.findall(r"^\| (`[^|]*`) \| ([\w ]+) \| (.*) \|$", section, re.M)
+    documented = [([name.strip("`") for name in names.split(", ")], fate, becomes) for names, fate, becomes in rows]
+    assert documented == [(row["names"], row["fate"], row["becomes"].replace("|", "\\|")) for row in table_of(tool)]
+
+
+def given(row: dict, name: str, tool: str) -> list[str]:
+    """A flag with values that fit it."""
+    special = {"--autotuning": ["tune"], "--mpi-args": ["--bind-to core"], "--binding-args": ["--bind-to core"],
+               "--map-by": ["node"], "-map-by": ["node"], "--rank-by": ["slot"], "-rank-by": ["slot"], "--bind-to": ["core"],
+               "-bind-to": ["core"], "--ppr": ["2:node"], "-ppr": ["2:node"], "-x": ["A=1"], "--x": ["A=1"],
+               "--slurm": ["--partition=x"], "--nnodes": ["2"], "--log-level": ["INFO"]}
+    if any("host" in spelling and "file" in spelling or "machinefile" in spelling for spelling in row["names"]):
+        return [name, "/dev/null"]
+    if name in special:
+        return [name, *special[name]]
+    return [name, *["3"] * row["values"]]
+
+
+@pytest.mark.parametrize("tool, program", [("torchrun", ["t.py"]), ("mpirun", ["-n", "2", "./a"]),
+                                           ("deepspeed", ["--num_gpus", "2", "t.py"]), ("horovodrun", ["-np", "2", "./a"])])
+def test_each_flag_does_what_the_table_says(tool, program):
+    """Refused ones end with the reason, ignored ones are said with it, and the others are taken without a word about it."""
+    command = Command(f"aml-{tool}")
+    for row in table_of(tool):
+        name = row["names"][-1]
+        if name in ("--help", "--version", "--list-flags", "--json", "--check-build", "--dry-run"):
+            continue
+        words = given(row, name, tool)
+        if "/dev/null" in words:  # tested with real files below
+            continue
+        done = command.run("--dry-run", *words, *program)
+        sentence = f"{name} cannot be had here: {row['becomes']}" if row["fate"] == "refused" else f"{name} is ignored: "
+        if row["fate"] == "refused":
+            assert done.status == 2 and sentence in done.said, f"{name}\n{done}"
+        else:
+            assert done.status == 0, f"{name}\n{done}"
+            # What torchrun's agent would do is handed to it, or said where there is none.
+            assert (sentence in done.said) == (row["fate"] == "ignored") or row["fate"] == "handed on", f"{name}\n{done}"
+
+
+def words_of(tool: str, line: str, **options) -> tuple[list[str], str]:
+    """The words of the srun line for a command line, and what was said. The paths of aml-dist are cut off."""
+    done = Command(f"aml-{tool}").good("--dry-run", *shlex.split(line), **options)
+    return [re.sub(r"^/.*/aml-dist$", "aml-dist", word) for word in shlex.split(done.text)], done.said
+
+
+S = "--kill-on-bad-exit=1"
+
+
+@pytest.mark.parametrize("line, expected", [
+    ("train.py", f"srun --nodes=1 --ntasks-per-node=1 {S} --aml-dist=pytorch python3 -u train.py"),
+    ("--nnodes 2 --nproc-per-node 4 train.py --lr 0.1",
+     f"OMP_NUM_THREADS=1 srun --nodes=2 --ntasks-per-node=4 {S} --export=ALL --aml-dist=pytorch python3 -u train.py --lr 0.1"),
+    ("--nnodes=2 --nproc_per_node=4 --rdzv-backend=c10d --rdzv-endpoint=h:29400 -m pkg.mod -x",
+     f"OMP_NUM_THREADS=1 srun --nodes=2 --ntasks-per-node=4 {S} --export=ALL --aml-dist=pytorch,master_port=29400 "
+     "python3 -u -m pkg.mod -x"),
+    ("--standalone --no-python ./prog '$RANK'",
+     f"srun --nodes=1 --ntasks-per-node=1 {S} --aml-dist=pytorch aml-dist exec -- ./prog '$RANK'"),
+    ("--nnodes 2 --nproc-per-node gpu train.py",
+     f"srun --nodes=2 --ntasks-per-node=1 {S} --aml-dist=pytorch,launch=per-node,nproc_per_node=gpu torchrun train.py"),
+    ("--nproc-per-node 8 --max-restarts 3 --tee 3 --log-dir 'my logs' train.py",
+     f"srun --nodes=1 --ntasks-per-node=1 --cpus-per-task=8 {S} --aml-dist=pytorch,launch=per-node,nproc_per_node=8 "
+     "torchrun --max-restarts 3 --tee 3 --log-dir 'my logs' train.py"),
+    ("--nnodes 2 --max-restarts 1 --rdzv-backend c10d --rdzv-id 7 train.py",
+     f"srun --nodes=2 --ntasks-per-node=1 --cpus-per-task=1 {S} --aml-dist=pytorch,launch=per-node,nproc_per_node=1 "
+     "aml-dist exec -- torchrun --rdzv-backend c10d --rdzv-endpoint '$MASTER_ADDR:$MASTER_PORT' --rdzv-id 7 --max-restarts 1 "
+     "train.py"),
+    ("--max-restarts 0 --nproc 2 --slurm=--partition=gpu --slurm=--gpus-per-node=2 train.py",
+     f"OMP_NUM_THREADS=1 srun --nodes=1 --ntasks-per-node=2 {S} --partition=gpu --gpus-per-node=2 --export=ALL "
+     "--aml-dist=pytorch python3 -u train.py"),
+])
+def test_torchrun(line, expected):
+    assert words_of("torchrun", line)[0] == shlex.split(expected)
+
+
+def test_torchrun_takes_its_defaults_from_pet_variables():
+    words, _ = words_of("torchrun", "t.py", env={"PET_NNODES": "3", "PET_NPROC_PER_NODE": "2", "OMP_NUM_THREADS": "5"})
+    assert words == shlex.split(f"srun --nodes=3 --ntasks-per-node=2 {S} --aml-dist=pytorch python3 -u t.py")
+    assert words_of("torchrun", "--nnodes 1 t.py", env={"PET_NNODES": "3"})[0][1] == "--nodes=1"
+    # Those that an outer step of aml-dist has set are nobody's wish.
+    assert words_of("torchrun", "t.py", env={"PET_NNODES": "3", "AMLDIST_STAMP": "x"})[0][1] == "--nodes=1"
+
+
+M = "--mpi=pmix --kill-on-bad-exit=1"
+
+
+@pytest.mark.parametrize("line, expected", [
+    ("-n 4 ./a x", f"srun --ntasks=4 {M} --aml-dist=mpi ./a x"),
+    ("-np 4 -npernode 2 ./a", f"srun --ntasks-per-node=2 --nodes=2 --ntasks=4 {M} --aml-dist=mpi ./a"),
+    ("-n5 --map-by ppr:2:node:pe=3 ./a",
+     f"srun --cpus-per-task=3 --ntasks-per-node=2 --nodes=3 --ntasks=5 {M} --aml-dist=mpi ./a"),
+    ("-c 4 --map-by node --bind-to none ./a",
+     f"srun --cpu-bind=none --ntasks=4 --distribution=cyclic {M} --aml-dist=mpi ./a"),
+    ("-n 4 -report-bindings -bind-to numa ./a", f"srun --cpu-bind=verbose,ldoms --ntasks=4 {M} --aml-dist=mpi ./a"),
+    ("-host a,b,a ./a", f"srun --ntasks=3 --distribution=arbitrary --nodelist=a,a,b {M} --aml-dist=mpi ./a"),
+    ("-host n9:2,n10:2 ./a", f"srun --nodes=2 --ntasks-per-node=2 --nodelist=n9,n10 {M} --aml-dist=mpi ./a"),
+    ("-host n10:2,n9:2 ./a",
+     f"srun --ntasks=4 --distribution=arbitrary --nodelist=n10,n10,n9,n9 {M} --aml-dist=mpi ./a"),
+    ("-host b:2,a:1 --bynode ./a", f"srun --ntasks=3 --distribution=arbitrary --nodelist=b,a,b {M} --aml-dist=mpi ./a"),
+    ("-H a:* -n 3 ./a", f"srun --nodes=1 --ntasks=3 --nodelist=a {M} --aml-dist=mpi ./a"),
+    ("-n 2 -x A='b c' -x HOME --mca btl tcp,self --mca plm rsh ./a",
+     f"A='b c' OMPI_MCA_btl=tcp,self srun --ntasks=2 {M} --export=ALL --aml-dist=mpi ./a"),
+    ("-n 2 --tag-output -timeout 61 -stdin all -wdir /x -q ./a",
+     f"srun --label --time=2 --input=all --quiet --ntasks=2 --chdir=/x {M} --aml-dist=mpi ./a"),
+    ("-n 2 --output-filename out ./a",
+     f"srun --output=out/rank.%t.stdout --error=out/rank.%t.stderr --ntasks=2 {M} --aml-dist=mpi ./a"),
+    ("-n 1 ./a 'x y' : -n 2 ./b",
+     f"srun --ntasks=3 {M} --aml-dist=mpi bash -c "
+     + shlex.quote("""if [ "$SLURM_PROCID" -lt 1 ]; then exec ./a 'x y'; fi; exec ./b""")),
+    ("-host a:1 ./a : -host b:1 -n 1 -wdir '/w d' ./b",
+     f"srun --ntasks=2 --distribution=arbitrary --nodelist=a,b {M} --aml-dist=mpi bash -c "
+     + shlex.quote("""if [ "$SLURM_PROCID" -lt 1 ]; then exec ./a; fi; cd -- '/w d' && exec ./b""")),
+])
+def test_mpirun(line, expected):
+    assert words_of("mpirun", line)[0] == shlex.split(expected)
+
+
+def test_mpirun_in_an_allocation_needs_no_number():
+    assert words_of("mpirun", "./a", env={"SLURM_JOB_ID": "1"})[0] == shlex.split(f"srun {M} --aml-dist=mpi ./a")
+
+
+@pytest.mark.parametrize("line, expected", [
+    ("--num_nodes 2 --num_gpus 4 t.py --deepspeed ds.json",
+     f"srun --nodes=2 --ntasks-per-node=4 --gpus-per-node=4 {S} --aml-dist=pytorch aml-dist exec -- python3 -u t.py "
+     "'--local_rank=$LOCAL_RANK' --deepspeed ds.json"),
+    ("--num_gpus 4 --no_local_rank --module a.b --master_port 2",
+     f"srun --nodes=1 --ntasks-per-node=4 --gpus-per-node=4 {S} --aml-dist=pytorch python3 -u -m a.b --master_port 2"),
+    ("--num_accelerators 2 --master_port 29501 --no_python --no_local_rank ./x",
+     f"srun --nodes=1 --ntasks-per-node=2 --gpus-per-node=2 {S} --aml-dist=pytorch,master_port=29501 ./x"),
+    ("-i n1@n2:0,1 --num_gpus 2 --no_local_rank t.py",
+     f"srun --nodes=2 --ntasks-per-node=2 --nodelist=n1,n2 --gpus-per-node=2 {S} --aml-dist=pytorch python3 -u t.py"),
+    ("-e bad --num_gpus 2 --no_local_rank t.py",
+     f"srun --exclude=bad --nodes=1 --ntasks-per-node=2 --gpus-per-node=2 {S} --aml-dist=pytorch python3 -u t.py"),
+    ("--num_gpus 1 --venv_script 'my env' --enable_each_rank_log logs --bind_cores_to_rank --no_local_rank t.py",
+     f"srun --output=logs/rank%t.log --cpu-bind=cores --nodes=1 --ntasks-per-node=1 --gpus-per-node=1 {S} --aml-dist=pytorch "
+     "bash -c '. \"$0\" && exec \"$@\"' 'my env' python -u t.py"),
+])
+def test_deepspeed(line, expected):
+    assert words_of("deepspeed", line)[0] == shlex.split(expected)
+
+
+def test_deepspeed_reads_a_hostfile(tmp_path):
+    (tmp_path / "hosts").write_text("# comment\nw0 slots=4\n\nw1\tslots=2  # two\nw2 slots=4\n")
+    line = f"-H {tmp_path}/hosts --exclude w2@w0:0,1 --no_local_rank t.py"
+    assert words_of("deepspeed", line)[0] == shlex.split(
+        f"srun --nodes=2 --ntasks-per-node=2 --nodelist=w0,w1 --gpus-per-node=2 {S} --aml-dist=pytorch python3 -u t.py")
+    words, _ = words_of("deepspeed", f"-H {tmp_path}/hosts --num_nodes 1 --num_gpus 3 --no_local_rank t.py")
+    assert words[1:4] == ["--nodes=1", "--ntasks-per-node=3", "--nodelist=w0"]
+
+
+def test_deepspeed_takes_the_gpus_of_the_allocation():
+    env = {"SLURM_JOB_ID": "1", "SLURM_GPUS_ON_NODE": "8"}
+    assert "--ntasks-per-node=8" in words_of("deepspeed", "t.py", env=env)[0]
+    words, said = words_of("deepspeed", "--num_gpus 2 t.py", env={"SLURM_JOB_ID": "1"})
+    assert not any(word.startswith("--gpus") for word in words) and "no GPUs" in said
+
+
+def test_deepspeed_hands_autotuning_to_the_real_one():
+    words, said = words_of("deepspeed", "--autotuning tune t.py --dry-run-of-mine")
+    assert words == ["deepspeed", "--autotuning", "tune", "t.py", "--dry-run-of-mine"] and "real deepspeed" in said
+
+
+@pytest.mark.parametrize("line, expected", [
+    ("-np 4 python t.py", f"srun --ntasks=4 {M} --aml-dist=mpi python t.py"),
+    ("-np 4 -H a:2,b:2 python t.py", f"srun --nodes=2 --ntasks-per-node=2 --nodelist=a,b {M} --aml-dist=mpi python t.py"),
+    ("--num-proc 3 -H a:2,b:2 t", f"srun --ntasks=3 --distribution=arbitrary --nodelist=a,a,b {M} --aml-dist=mpi t"),
+    ("-np 2 --fusion-threshold-mb 64 --cycle-time-ms 2.5 --no-hierarchical-allreduce --timeline-filename t.json t",
+     "HOROVOD_FUSION_THRESHOLD=67108864 HOROVOD_CYCLE_TIME=2.5 HOROVOD_HIERARCHICAL_ALLREDUCE=0 HOROVOD_TIMELINE=t.json "
+     f"srun --ntasks=2 {M} --export=ALL --aml-dist=mpi t"),
+    ("-np 2 --network-interface eth0 --network-interface eth1 t",
+     "OMPI_MCA_btl_tcp_if_include=eth0,eth1 NCCL_SOCKET_IFNAME=eth0,eth1 "
+     f"srun --ntasks=2 {M} --export=ALL --aml-dist=mpi t"),
+    ("-np 4 --mpi-args='--map-by ppr:2:node -x A=1' t",
+     f"A=1 srun --ntasks=4 --ntasks-per-node=2 {M} --export=ALL --aml-dist=mpi t"),
+])
+def test_horovodrun(line, expected):
+    assert words_of("horovodrun", line)[0] == shlex.split(expected)
+
+
+# ------------------------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize("tool, line, said", [
+    ("torchrun", "--nporc-per-node 2 t.py", "did you mean --nproc-per-node?"),
+    ("torchrun", "--nnodes 0 t.py", "--nnodes '0' is not possible"),
+    ("torchrun", "--nnodes 4:2 t.py", "give N or MIN:MAX"),
+    ("torchrun", "--nproc-per-node many t.py", "give a whole number, or auto"),
+    ("torchrun", "--nproc-per-node", "--nproc-per-node needs a value"),
+    ("torchrun", "--rdzv t.py", "'--rdzv' can mean --rdzv-"),
+    ("torchrun", "--standalone=yes t.py", "--standalone takes no value"),
+    ("torchrun", "--nnodes 2", "there is no program to start"),
+    ("torchrun", "--master-port 70000 t.py", "from 1 to 65535"),
+    ("torchrun", "--slurm=partition t.py", "give one option of srun"),
+    ("torchrun", "--partition=x t.py", "--slurm=--partition"),
+    ("mpirun", "./a", "give -n N"),
+    ("mpirun", "-n 0 ./a", "from 1 to"),
+    ("mpirun", "-host a:2 -n 3 ./a", "3 processes do not fit into the 2 slots"),
+    ("mpirun", "-host a:x ./a", "is no number of slots"),
+    ("mpirun", "-host '-bad' ./a", "is no host"),
+    ("mpirun", "-n 1 ./a :", "a program is missing"),
+    ("mpirun", "-n 1 ./a : ./b", "each needs its number of processes"),
+    ("mpirun", "-n 1 -host a ./a : -n 1 ./b", "name them for all, or for none"),
+    ("mpirun", "-n 2 --map-by seq ./a", "--map-by 'seq' is not possible here"),
+    ("mpirun", "-n 2 --bind-to l2cache ./a", "give none, core"),
+    ("mpirun", "-n 2 --mca btl", "--mca needs a value"),
+    ("deepspeed", "t.py", "give --num_gpus N"),
+    ("deepspeed", "--num_gpus 2 -i a -e b t.py", "exclude each other"),
+    ("deepspeed", "--num_gpus 2 -i 'a:x' t.py", "slots are numbers"),
+    ("horovodrun", "python t.py", "give -np N"),
+    ("horovodrun", "-np 2 --mpi-args='\"' t", "has no end"),
+    ("horovodrun", "-np 2 --mpi-args='--nonsense' t", "has no flag '--nonsense'"),
+])
+def test_wrong_command_lines_are_refused_in_one_sentence(tool, line, said):
+    assert said in Command(f"aml-{tool}").refusal(2, *shlex.split(line))
+
+
+@pytest.mark.parametrize("content, said", [
+    ("", "names no host"), ("a slots=0\n", ":1: '0' is no number of slots"), ("a\nb slots\n", ":2: 'slots' is not known"),
+    ("$(id) slots=1\n", "is no host name"), ("a slots=99999999999999999999\n", "is no number of slots"),
+])
+def test_wrong_hostfiles_are_refused_with_their_line(tmp_path, content, said):
+    (tmp_path / "hosts").write_text(content)
+    for tool, flags in (("mpirun", ["-n", "1"]), ("horovodrun", ["-np", "1"]), ("deepspeed", ["--num_gpus", "1"])):
+        assert said in Command(f"aml-{tool}").refusal(2, *flags, "--hostfile", f"{tmp_path}/hosts", "x")
+
+
+def test_hostfiles_that_are_not_there_too_long_or_no_files(tmp_path):
+    mpirun = Command("aml-mpirun")
+    assert "No such file" in mpirun.refusal(3, "--hostfile", f"{tmp_path}/none", "x")
+    assert "no regular file" in mpirun.refusal(3, "--hostfile", "/dev/zero", "x")
+    (tmp_path / "long").write_text("a slots=1\n" * 200_000)
+    assert "longer than 1024 KiB" in mpirun.refusal(2, "--hostfile", f"{tmp_path}/long", "x")
+
+
+def test_without_slurm_it_says_so(launcher):
+    flags = {"aml-mpirun": ["-n", "1"], "aml-deepspeed": ["--num_gpus", "1"], "aml-horovodrun": ["-np", "1"]}
+    said = launcher.refusal(4, *flags.get(launcher.path.name, []), "x.py", env={"PATH": "/nowhere"})
+    assert said == "srun is not on this machine (not in PATH)"
+
+
+def test_variables_and_folders_are_there_when_srun_starts(slurm):
+    slurm.program("srun", 'printf "%s\\n" "$A" "$OMPI_MCA_btl" "$@" >srun.txt; [[ -d $A ]]')
+    folder = slurm.folder / "out put"
+    done = Command("aml-mpirun").good("-n", "1", "-x", f"A={folder}", "--mca", "btl", "self", "--output-filename", str(folder),
+                                      "./p", env=slurm.env)
+    assert done.said == ""
+    assert slurm.written("srun.txt").splitlines()[:3] == [str(folder), "self", f"--output={folder}/rank.%t.stdout"]
+
+
+# ------------------------------------------------------------------------------------------------------------------ help
+
+
+def test_help_begins_with_examples_and_fits_a_screen(launcher):
+    text = launcher.good("--help").text
+    assert text.startswith("Examples:\n") and "Exit status" in text
+    assert len(text.splitlines()) <= 40 and max(map(len, text.splitlines())) <= 100
+
+
+def test_version_is_that_of_the_project(launcher):
+    version = re.search(r"VERSION (\d+\.\d+\.\d+)", (ROOT / "CMakeLists.txt").read_text()).group(1)
+    assert launcher.good("--version").text == f"{launcher.path.name} {version}\n"
+
+
+def test_json_describes_the_line():
+    told = json.loads(Command("aml-mpirun").good("--dry-run", "--json", "-n", "2", "-x", "A=b", "./a").out)
+    assert told["environment"] == {"A": "b"} and told["command"][0] == "srun" and told["line"].startswith("A=b srun ")
