@@ -34,7 +34,7 @@ _aml_dist() {
     COMPREPLY=()
     ((COMP_CWORD == 0)) || previous=${COMP_WORDS[COMP_CWORD - 1]}
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W 'explain --help --version' -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W 'exec explain --help --version' -- "$current")
         return
     fi
 

@@ -48,6 +48,12 @@ Error unknown_option(std::string_view word) {
                             : std::string(": an option of another plugin is written --name=value")}));
 }
 
+/// Whether `name` is rather `near` mistyped than an option of another plugin, such as --container-image.
+bool is_slip(std::string_view name, std::string_view near) {
+  const std::size_t difference = name.size() > near.size() ? name.size() - near.size() : near.size() - name.size();
+  return name.front() == near.front() && difference <= 2 && !name.starts_with("container-");
+}
+
 /// What neither we nor sbatch's table know: options of other plugins pass, everything else is a slip.
 Result<void> take_extras(const std::vector<std::string>& extras, CommandLine& line) {
   for (const std::string& word : extras) {
@@ -57,7 +63,9 @@ Result<void> take_extras(const std::vector<std::string>& extras, CommandLine& li
       const std::string name = word.substr(2, equals - 2);
       std::vector<std::string_view> known(own_names.begin(), own_names.end());
       for (const auto& option : commands::slurm_options()) known.push_back(option.name);
-      if (text::nearest(name, known)) return unknown_option(word.substr(0, equals));
+      if (const auto near = text::nearest(name, known); near && is_slip(name, *near)) {
+        return unknown_option(word.substr(0, equals));
+      }
       line.slurm.set(name, word.substr(equals + 1));
     } else if (word.starts_with('-')) {
       return unknown_option(word);

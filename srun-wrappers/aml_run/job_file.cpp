@@ -227,8 +227,8 @@ class Translator {
     if (workers == 0) return wrong(find("distribution", "worker_count"), "worker_count is 0: there is nobody to train");
     if (tasks < nodes) {
       return wrong(find("resources", "instance_count"),
-                   concat({"instance_count is ", std::to_string(nodes), " but there are ", text::count(tasks, "process"),
-                           tasks == 1 ? "" : "es", " (worker_count and parameter_server_count): use at most ",
+                   concat({"instance_count is ", std::to_string(nodes), " but the roles (worker_count and parameter_server_count) come to ",
+                           text::count(tasks, "task"), ": use at most ",
                            text::count(tasks, "node")}));
     }
     plan_.job.set("ntasks", std::to_string(tasks));

@@ -25,10 +25,10 @@ constexpr const char* help =
 
 aml-horovodrun [FLAG]... COMMAND [ARGUMENT]...
 
-horovodrun's command line as a step of Slurm, over MPI: in an allocation in it, else in one of its own.
+horovodrun's command line as a step of Slurm, over MPI: in an allocation, or in one of its own.
   -np N                    processes
   -H LIST, --hostfile FILE these nodes, with so many slots
-  --fusion-threshold-mb, --cycle-time-ms, --timeline-filename, --log-level, ...   HOROVOD_* variables
+  --fusion-threshold-mb, --cycle-time-ms, --timeline-filename, ...   HOROVOD_* variables
   --network-interfaces LIST, --tcp   which network
   --mpi-args ARGS          flags of mpirun, translated as aml-mpirun does
   --check-build            the real horovodrun is started

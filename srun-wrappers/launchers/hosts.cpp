@@ -132,7 +132,7 @@ Result<std::vector<std::string>> deal_ranks(const std::vector<Host>& hosts, std:
   for (const Host& host : hosts) slots += host.slots.value_or(1);
   const std::uint64_t wanted = processes.value_or(static_cast<std::uint32_t>(std::min(slots, most_ranks)));
   if (wanted > slots || wanted > most_ranks) {
-    return Error{Errc::mismatch, concat({text::count(wanted, "process"), wanted == 1 ? "" : "es", " do not fit into the ",
+    return Error{Errc::mismatch, concat({std::to_string(wanted), " processes do not fit into the ",
                                          text::count(slots, "slot"), " of the hosts: name more slots (HOST:N), or ask for "
                                          "fewer processes"})};
   }

@@ -2,6 +2,7 @@
 //
 // Processes are started by Slurm, one task each, unless a flag needs torchrun's own agent (restarts, logs by rank, ...):
 // then the real torchrun is started, once on each node, and gets those flags.
+#include <algorithm>
 #include <optional>
 
 #include "launchers/launcher.hpp"
@@ -87,19 +88,23 @@ Done set_processes(State& state, const Given& given) {
   return {};
 }
 
-/// torchrun's agent does it; without the agent it means nothing.
-Done hand_on(State& state, const Given& given) {
-  state.agent = true;
-  state.handed.push_back(given.name);
-  state.handed.insert(state.handed.end(), given.values.begin(), given.values.end());
-  return {};
+/// The spelling that every release of torchrun takes: with underscores.
+std::string old_spelling(std::string name) {
+  std::replace(name.begin() + std::min<std::ptrdiff_t>(2, std::ssize(name)), name.end(), '-', '_');
+  return name;
 }
 
 /// Only with an agent that something else asks for.
 Done hand_on_if_needed(State& state, const Given& given) {
-  state.handed.push_back(given.name);
+  state.handed.push_back(old_spelling(given.name));
   state.handed.insert(state.handed.end(), given.values.begin(), given.values.end());
   return {};
+}
+
+/// torchrun's agent does it; without the agent it means nothing.
+Done hand_on(State& state, const Given& given) {
+  state.agent = true;
+  return hand_on_if_needed(state, given);
 }
 
 Done set_restarts(State& state, const Given& given) {
@@ -192,7 +197,7 @@ Done read_defaults(State& state) {
     if (!value) continue;
     Given given{0, name, {*value}};
     if (auto done = apply(state, given); !done) return done.error();
-    if (apply == &set_restarts && !state.handed.empty()) state.handed.front() = "--max-restarts";
+    if (apply == &set_restarts && !state.handed.empty()) state.handed.front() = "--max_restarts";
   }
   return {};
 }
@@ -223,19 +228,19 @@ void per_node(State& state, std::vector<std::string> program) {
   if (number && !own_variable("SLURM_CPUS_PER_TASK")) line.srun.set("cpus-per-task", state.processes);
   line.option = "pytorch,launch=per-node";
   line.words = {"torchrun"};
-  if (state.processes == "xpu") line.words.insert(line.words.end(), {"--nproc-per-node", "xpu"});
+  if (state.processes == "xpu") line.words.insert(line.words.end(), {"--nproc_per_node", "xpu"});
   else line.add_key(concat({"nproc_per_node=", state.processes}));
   if (!state.backend.empty() && state.backend != "static") {
     const bool meets_at_rank_0 = state.backend == "c10d" || state.endpoint.empty();
-    line.words.insert(line.words.end(), {"--rdzv-backend", state.backend, "--rdzv-endpoint",
+    line.words.insert(line.words.end(), {"--rdzv_backend", state.backend, "--rdzv_endpoint",
                                          meets_at_rank_0 ? "$MASTER_ADDR:$MASTER_PORT" : state.endpoint});
     line.expand = meets_at_rank_0;
-    if (!state.id.empty()) line.words.insert(line.words.end(), {"--rdzv-id", state.id});
+    if (!state.id.empty()) line.words.insert(line.words.end(), {"--rdzv_id", state.id});
   }
-  if (!state.conf.empty()) line.words.insert(line.words.end(), {"--rdzv-conf", state.conf});
+  if (!state.conf.empty()) line.words.insert(line.words.end(), {"--rdzv_conf", state.conf});
   line.words.insert(line.words.end(), state.handed.begin(), state.handed.end());
   if (state.module) line.words.emplace_back("--module");
-  if (state.program) line.words.emplace_back("--no-python");
+  if (state.program) line.words.emplace_back("--no_python");
   line.words.insert(line.words.end(), program.begin(), program.end());
 }
 
