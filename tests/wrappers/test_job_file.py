@@ -247,7 +247,7 @@ def bomb() -> str:
     ("command: x\ncommand: y\n", "2:1", "key 'command' is here a second time, after line 1"),
     ("command: [unclosed\n", None, "this is not YAML"),
     ("command: 'x\ncode: src\n", "1:10", "a quote begins here and has no end"),
-    ('command: x\ntags: {a: "b\\"}\n', "2:11", "a quote begins here and has no end"),
+    ('command: "x\\"\ncode: src\n', "1:10", "a quote begins here and has no end"),
     ("command: x\n---\ncommand: y\n", None, "a second document"),
     ("- a\n- b\n", "1:1", "this is no map"),
     ("just text\n", "1:1", "this is no map"),
