@@ -128,7 +128,8 @@ class Follower {
   void tell_state() {
     if (state_.state == "PENDING") {
       const bool no_reason = state_.reason.empty() || state_.reason == "None";
-      say(concat({"job ", id_, " waits", no_reason ? "" : ": ", no_reason ? "" : state_.reason}), commands::Tone::faint);
+      say(concat({"job ", id_, " waits", no_reason ? "" : ": ", no_reason ? "" : state_.reason}),
+          commands::Tone::faint);
     } else if (state_.state == "RUNNING") {
       say(concat({"job ", id_, " runs on ", state_.nodes}), commands::Tone::faint);
       pause_ = shortest_question;
@@ -161,7 +162,8 @@ class Follower {
 
   /// What an interrupt means. true: stop following.
   bool answer(int signal) {
-    const bool ask_first = signal == SIGINT && ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1 && !cancelled_;
+    const bool ask_first =
+        signal == SIGINT && ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1 && !cancelled_;
     const char choice = ask_first ? ask_user() : 'y';
     if (choice == 'd') {
       say(concat({"job ", id_, " goes on alone; scancel ", id_, " ends it"}));

@@ -78,10 +78,10 @@ Result<Plan> plan_job(const CommandLine& line) {
 
 /// Directives in the order in which one reads them.
 void sort_options(commands::SlurmOptions& job) {
-  constexpr std::array order = {"job-name", "comment",         "account",       "partition",     "qos",
-                                "nodes",    "ntasks-per-node", "ntasks",        "cpus-per-task", "constraint",
-                                "mem",      "gpus-per-node",   "gres",          "time",          "chdir",
-                                "output",   "error"};
+  constexpr std::array order = {
+      "job-name", "comment",       "account",    "partition", "qos",           "nodes", "ntasks-per-node",
+      "ntasks",   "cpus-per-task", "constraint", "mem",       "gpus-per-node", "gres",  "time",
+      "chdir",    "output",        "error"};
   commands::SlurmOptions sorted;
   for (const char* const name : order) {
     if (const auto* const option = job.find(name)) sorted.set(option->name, option->value);
@@ -90,6 +90,13 @@ void sort_options(commands::SlurmOptions& job) {
     if (!sorted.has(option.name)) sorted.set(option.name, option.value);
   }
   job = std::move(sorted);
+}
+
+/// A folder in a file name of sbatch, where % begins a pattern.
+std::string escape_pattern(std::string_view folder) {
+  std::string out;
+  for (const char c : folder) out += c == '%' ? std::string("%%") : std::string(1, c);
+  return out == "/" ? "" : out;
 }
 
 /// What job files and commands have in common.
@@ -109,15 +116,15 @@ Result<Plan> make_plan(const CommandLine& line, bool as_step) {
   const auto spec = plan->option.empty() ? Result<Spec>(Spec{}) : parse_spec(plan->option);
   if (!spec) return spec.error();
   if (spec->launch == Launch::per_node && plan->job.value_of("ntasks-per-node") != "1") {
-    return Error{Errc::invalid_argument,
-                 concat({"launch=per-node starts one launcher on each node, but there are ",
-                         plan->job.value_of("ntasks-per-node"), " tasks per node: use --tasks-per-node=1 and "
-                         "nproc_per_node=N"})};
+    return Error{Errc::invalid_argument, concat({"launch=per-node starts one launcher on each node, but there are ",
+                                                 plan->job.value_of("ntasks-per-node"),
+                                                 " tasks per node: use --tasks-per-node=1 and "
+                                                 "nproc_per_node=N"})};
   }
   // With a code folder the log would go there; a person looks where the job was submitted.
   if (!as_step && plan->job.has("chdir") && !plan->job.has("output")) {
     std::error_code ignored;
-    plan->job.set("output", (std::filesystem::current_path(ignored) / "slurm-%j.out").string());
+    plan->job.set("output", concat({escape_pattern(std::filesystem::current_path(ignored).string()), "/slurm-%j.out"}));
   }
   sort_options(plan->job);
   return plan;
@@ -142,12 +149,14 @@ int run_step(const CommandLine& line, const Plan& plan) {
   if (!dropped.empty()) {
     const std::vector<std::string_view> names(dropped.begin(), dropped.end());
     say(concat({"inside the allocation of job ", own_variable("SLURM_JOB_ID").value_or(""),
-                " a step is started, for which ", text::join(names), " cannot be chosen any more (--new-job submits a job)"}));
+                " a step is started, for which ", text::join(names),
+                " cannot be chosen any more (--new-job submits a job)"}));
   }
   if (line.dry_run) return print(line.json ? to_json(plan, *script, "", nullptr, nullptr) : *script);
   if (line.json) {
-    return fail({Errc::invalid_argument, "--json describes a job, and inside an allocation a step is started: use "
-                                         "--new-job, or leave --json out"});
+    return fail({Errc::invalid_argument,
+                 "--json describes a job, and inside an allocation a step is started: use "
+                 "--new-job, or leave --json out"});
   }
   return start_step(*script);
 }

@@ -97,8 +97,9 @@ class Builder : public YAML::EventHandler {
   void count(const YAML::Mark& mark, std::size_t more) {
     values_ += more;
     if (values_ > most_yaml_values) {
-      refuse(mark, concat({"the file has more than ", std::to_string(most_yaml_values),
-                           " values when its aliases are written out"}),
+      refuse(mark,
+             concat({"the file has more than ", std::to_string(most_yaml_values),
+                     " values when its aliases are written out"}),
              Errc::limit);
     }
   }
@@ -274,7 +275,8 @@ Result<void> set_yaml(YamlValue& root, std::string_view path, std::string_view v
   YamlValue* at = &root;
   for (const std::string_view key : text::split(path, '.')) {
     if (key.empty()) {
-      return Error{Errc::invalid_argument, concat({"--set ", text::quote(path), ": write PATH=VALUE, such as "
+      return Error{Errc::invalid_argument, concat({"--set ", text::quote(path),
+                                                   ": write PATH=VALUE, such as "
                                                    "inputs.epochs=2"})};
     }
     if (at->kind != Kind::map) *at = YamlValue{Kind::map, {}, {}, true, {}, {}};

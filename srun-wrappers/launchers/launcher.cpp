@@ -27,8 +27,8 @@ std::string table_text(std::span<const Flag> table) {
   std::string out;
   for (const Flag& flag : table) {
     const std::string_view fate = to_string(flag.fate);
-    out += concat({flag.names, std::string(width + 2 - flag.names.size(), ' '), fate, std::string(12 - fate.size(), ' '),
-                   flag.becomes, "\n"});
+    out += concat({flag.names, std::string(width + 2 - flag.names.size(), ' '), fate,
+                   std::string(12 - fate.size(), ' '), flag.becomes, "\n"});
   }
   return out;
 }
@@ -67,7 +67,8 @@ Result<void> merge_slurm(Base& base) {
     if (!taken) return taken.error();
     const auto equals = given.find('=');
     if (!words.empty() && (!given.starts_with("--") || given.size() < 3)) {
-      return Error{Errc::invalid_argument, concat({"--slurm ", text::quote(given), ": give one option of srun, such as "
+      return Error{Errc::invalid_argument, concat({"--slurm ", text::quote(given),
+                                                   ": give one option of srun, such as "
                                                    "--slurm=--partition=gpu"})};
     }
     if (!words.empty()) {  // an option of srun's own, or of a plugin

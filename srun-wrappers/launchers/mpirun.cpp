@@ -92,7 +92,8 @@ Result<void> set_hosts(MpiState& whole, const std::vector<std::string>& ranks, s
   whole.line.srun.set("ntasks", std::to_string(total));
   if (ranks.empty()) return {};
   if (ranks.size() != total) {
-    return Error{Errc::invalid_argument, "some of the programs name hosts and some do not: name them for all, or for none"};
+    return Error{Errc::invalid_argument,
+                 "some of the programs name hosts and some do not: name them for all, or for none"};
   }
   std::string list;
   for (const std::string& host : ranks) list += concat({list.empty() ? "" : ",", host});

@@ -10,8 +10,9 @@
 
 namespace amldist::shell {
 
-/// One word of bash that is exactly `text`, whatever its bytes (no NUL): bare where that is safe, else in single quotes,
-/// else as $'...' (control characters, as sbatch refuses \r\n; bytes that are not UTF-8; what shellcheck would doubt).
+/// One word of bash that is exactly `text`, whatever its bytes (no NUL): bare where that is safe, else in single
+/// quotes, else as $'...' (control characters, as sbatch refuses \r\n; bytes that are not UTF-8; what shellcheck would
+/// doubt).
 [[nodiscard]] std::string quote(std::string_view text);
 
 /// Words of one command, quoted, with blanks between.

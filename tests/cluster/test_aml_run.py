@@ -46,8 +46,8 @@ def follow(cluster, folder: pathlib.Path, *words: str, **options):
 
 
 def jobs(cluster) -> list[str]:
-    """Jobs in the queue, by id."""
-    return cluster.run("squeue -h -o %i").out.split()
+    """Jobs that wait or run, by id."""
+    return cluster.run("squeue -h -t PENDING,RUNNING -o %i").out.split()
 
 
 # ------------------------------------------------------------------------------------------------- the three distributions

@@ -233,6 +233,20 @@ def test_kind_replaces_the_distribution(aml_run, job):
     assert "--mpi=pmix --kill-on-bad-exit=1 --aml-dist=mpi " in srun_line(script(aml_run, path, "--kind", "mpi"))
 
 
+def test_files_of_other_editors(aml_run, job):
+    """DOS line ends and a byte order mark."""
+    path = job(b"\xef\xbb\xbfcommand: |\r\n  first $RANK\r\n  second\r\ndistribution:\r\n  type: pytorch\r\n")
+    text = script(aml_run, path)
+    assert "command='first $RANK\nsecond'" in text and "\r" not in text
+
+
+def test_a_folder_with_a_percent_sign_is_no_pattern(aml_run, tmp_path):
+    folder = tmp_path / "100%j"
+    folder.mkdir()
+    (folder / "job.yml").write_text("command: x\ncode: .\n")
+    assert directives(script(aml_run, "job.yml", cwd=folder))["output"] == str(tmp_path) + "/100%%j/slurm-%j.out"
+
+
 # ------------------------------------------------------------------------------------------------------------ wrong files
 
 
