@@ -39,7 +39,7 @@ _aml_dist() {
     COMPREPLY=()
     ((COMP_CWORD == 0)) || previous=${COMP_WORDS[COMP_CWORD - 1]}
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W 'explain doctor check trace --help --version' -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W 'bench check doctor exec explain trace --help --version' -- "$current")
         return
     fi
 

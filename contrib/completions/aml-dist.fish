@@ -34,6 +34,7 @@ complete -c aml-dist -f
 complete -c aml-dist -n __fish_use_subcommand -a explain -d 'Show the environment of each task'
 complete -c aml-dist -n __fish_use_subcommand -a doctor -d 'Say what frameworks make of it'
 complete -c aml-dist -n __fish_use_subcommand -a check -d 'Verify that nodes can do RDMA'
+complete -c aml-dist -n __fish_use_subcommand -a exec -d 'Expand $RANK and its like in a command'
 complete -c aml-dist -n __fish_use_subcommand -l version -d 'Print the release'
 complete -c aml-dist -s h -l help -d Help
 complete -c aml-dist -n $explain -l aml-dist -x -a '(__aml_dist_option)' -d 'The option as srun takes it'

@@ -21,7 +21,8 @@ std::string comment(std::string_view sentence, std::string_view indent = "") {
   std::string out;
   std::string line;
   std::string clean(sentence);
-  std::ranges::replace_if(clean, [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
+  std::ranges::replace_if(
+      clean, [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
   for (const std::string_view word : text::split(clean, ' ')) {
     if (word.empty()) continue;
     if (!line.empty() && line.size() + word.size() + indent.size() + 3 > widest_line) {
@@ -107,8 +108,8 @@ std::string shell_step(const Plan& plan, const std::vector<std::string>& options
 /// Which words belong on the line of srun's options, and which are the program's.
 std::string words_step(const Plan& plan, const std::vector<std::string>& options) {
   std::vector<std::string> program;
-  const bool expand = plan.expand && !plan.option.empty() &&
-                      std::ranges::any_of(plan.words, commands::mentions_task_variable);
+  const bool expand =
+      plan.expand && !plan.option.empty() && std::ranges::any_of(plan.words, commands::mentions_task_variable);
   if (expand) program = {commands::sibling_program("aml-dist"), "exec", "--"};
   program.insert(program.end(), plan.words.begin(), plan.words.end());
   const bool doubtful = std::ranges::any_of(program, shell::keeps_dollar);

@@ -13,9 +13,9 @@ namespace {
 using text::concat;
 using text::quote;
 
-constexpr std::array<std::string_view, 15> own_names = {"kind",   "aml-dist", "set",       "setup",   "mpi",
-                                                        "wait",   "json",     "dry-run",   "new-job", "instance-types",
-                                                        "help",   "version",  "list-keys", "no-expand", "launch"};
+constexpr std::array<std::string_view, 15> own_names = {"kind", "aml-dist", "set",       "setup",     "mpi",
+                                                        "wait", "json",     "dry-run",   "new-job",   "instance-types",
+                                                        "help", "version",  "list-keys", "no-expand", "launch"};
 
 Error wrong(std::string sentence) { return {Errc::invalid_argument, concat({sentence, " (see aml-run --help)"})}; }
 
@@ -48,6 +48,12 @@ Error unknown_option(std::string_view word) {
                             : std::string(": an option of another plugin is written --name=value")}));
 }
 
+/// Whether `name` is rather `near` mistyped than an option of another plugin, such as --container-image.
+bool is_slip(std::string_view name, std::string_view near) {
+  const std::size_t difference = name.size() > near.size() ? name.size() - near.size() : near.size() - name.size();
+  return name.front() == near.front() && difference <= 2 && !name.starts_with("container-");
+}
+
 /// What neither we nor sbatch's table know: options of other plugins pass, everything else is a slip.
 Result<void> take_extras(const std::vector<std::string>& extras, CommandLine& line) {
   for (const std::string& word : extras) {
@@ -57,7 +63,9 @@ Result<void> take_extras(const std::vector<std::string>& extras, CommandLine& li
       const std::string name = word.substr(2, equals - 2);
       std::vector<std::string_view> known(own_names.begin(), own_names.end());
       for (const auto& option : commands::slurm_options()) known.push_back(option.name);
-      if (text::nearest(name, known)) return unknown_option(word.substr(0, equals));
+      if (const auto near = text::nearest(name, known); near && is_slip(name, *near)) {
+        return unknown_option(word.substr(0, equals));
+      }
       line.slurm.set(name, word.substr(equals + 1));
     } else if (word.starts_with('-')) {
       return unknown_option(word);
@@ -95,26 +103,27 @@ Result<void> check_count(const commands::SlurmOptions& slurm, std::string_view n
   if (option == nullptr) return {};
   const std::string_view value = slurm.value_of(name);
   const auto parts = text::split(value, '-');
-  const bool good = (parts.size() == 1 || (range && parts.size() == 2)) &&
-                    std::ranges::all_of(parts, [](std::string_view part) {
-                      const auto number = text::to_number(part, 1U << 24U);
-                      return number && *number > 0;
-                    });
+  const bool good =
+      (parts.size() == 1 || (range && parts.size() == 2)) && std::ranges::all_of(parts, [](std::string_view part) {
+        const auto number = text::to_number(part, 1U << 24U);
+        return number && *number > 0;
+      });
   if (good) return {};
   return wrong(concat({"--", name, "=", quote(value), " is not possible: give a whole number, 1 or more"}));
 }
 
 Result<void> check_together(const CommandLine& line) {
   if (line.help || line.version || line.list_keys || line.kind_help) return {};
-  for (const auto& [name, range] : {std::pair("nodes", true), std::pair("ntasks", false),
-                                    std::pair("ntasks-per-node", false)}) {
+  for (const auto& [name, range] :
+       {std::pair("nodes", true), std::pair("ntasks", false), std::pair("ntasks-per-node", false)}) {
     if (auto checked = check_count(line.slurm, name, range); !checked) return checked.error();
   }
   if (line.job_file.empty() && line.words.empty()) {
     return wrong("there is nothing to run: give a job file, or -- and a command");
   }
   if (!line.job_file.empty() && !line.words.empty()) {
-    return wrong(concat({"there is a job file, ", quote(line.job_file), ", and a command behind --: give one of them"}));
+    return wrong(
+        concat({"there is a job file, ", quote(line.job_file), ", and a command behind --: give one of them"}));
   }
   const bool is_file = line.job_file.ends_with(".yml") || line.job_file.ends_with(".yaml") ||
                        line.job_file.find('/') != std::string::npos || line.job_file.empty();

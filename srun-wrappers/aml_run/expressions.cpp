@@ -111,8 +111,8 @@ Result<std::string> replace_in_text(std::string_view text, const Lookup& lookup)
     const auto replacement = lookup(expression->name);
     if (!replacement) return replacement.error();
     if (replacement->form == Replacement::Form::variable) {
-      return Error{Errc::invalid_argument,
-                   concat({text::quote(expression->name), " can stand only in command: the folder is named after the job"})};
+      return Error{Errc::invalid_argument, concat({text::quote(expression->name),
+                                                   " can stand only in command: the folder is named after the job"})};
     }
     out += replacement->text;
     text.remove_prefix(at + expression->length);

@@ -23,8 +23,8 @@ struct Replacement {
 /// Says what stands for an expression such as "inputs.epochs", or why nothing does (the sentence without a place).
 using Lookup = std::function<Result<Replacement>(std::string_view expression)>;
 
-/// Replaces the expressions in a line for bash. Paths and variables are quoted as the place needs it: outside quotes, in
-/// double quotes, in single quotes. Errors: what `lookup` says; an expression without an end.
+/// Replaces the expressions in a line for bash. Paths and variables are quoted as the place needs it: outside quotes,
+/// in double quotes, in single quotes. Errors: what `lookup` says; an expression without an end.
 [[nodiscard]] Result<std::string> replace_in_command(std::string_view command, const Lookup& lookup);
 
 /// The same in a text that no shell reads (an environment variable). Outputs cannot stand there.

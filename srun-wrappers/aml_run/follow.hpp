@@ -20,9 +20,9 @@ struct Followed {
 /// killed after it would hide it), else the job's.
 [[nodiscard]] int exit_status_of(const Followed& followed);
 
-/// Says state and queue reason as they change, and copies the job's output as it comes: to standard output, or to standard
-/// error if `output_on_stderr`. Ctrl-C asks on a terminal whether to cancel; without one, and for SIGTERM, it cancels.
-/// Errors: the job is unknown.
+/// Says state and queue reason as they change, and copies the job's output as it comes: to standard output, or to
+/// standard error if `output_on_stderr`. Ctrl-C asks on a terminal whether to cancel; without one, and for SIGTERM, it
+/// cancels. Errors: the job is unknown.
 [[nodiscard]] Result<Followed> follow(const std::string& id, bool output_on_stderr);
 
 }  // namespace amldist::run

@@ -12,7 +12,7 @@ namespace amldist::run {
 
 void GrowingFile::read_new(const std::function<void(std::string_view)>& sink) {
   const FileDescriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat info{};
+  struct stat info {};
   if (!file || ::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) return;
   if (static_cast<std::uint64_t>(info.st_size) < read_) read_ = 0;
   std::vector<char> buffer(65536);

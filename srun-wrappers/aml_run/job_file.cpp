@@ -10,6 +10,7 @@
 #include "aml_run/launch_style.hpp"
 #include "core/text.hpp"
 #include "shared/programs.hpp"
+#include "shared/shell.hpp"
 
 namespace amldist::run {
 namespace {
@@ -28,13 +29,6 @@ std::string folder_of(const std::string& file) {
 std::string slurm_time(std::uint64_t seconds) {
   const auto two = [](std::uint64_t number) { return concat({number < 10 ? "0" : "", std::to_string(number)}); };
   return concat({two(seconds / 3600), ":", two(seconds / 60 % 60), ":", two(seconds % 60)});
-}
-
-bool is_variable_name(std::string_view name) {
-  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
-  return !name.empty() && is_letter(name.front()) && std::ranges::all_of(name, [&](char c) {
-    return is_letter(c) || (c >= '0' && c <= '9');
-  });
 }
 
 /// Makes the plan of one job file, section by section.
@@ -75,7 +69,8 @@ class Translator {
     if (value == nullptr) return otherwise;
     return static_cast<std::uint32_t>(text::to_number(value->text, UINT32_MAX).value_or(otherwise));
   }
-  [[nodiscard]] Error wrong(const YamlValue* value, std::string_view sentence, Errc code = Errc::invalid_argument) const {
+  [[nodiscard]] Error wrong(const YamlValue* value, std::string_view sentence,
+                            Errc code = Errc::invalid_argument) const {
     return error_at(file_, value != nullptr ? value->place : Place{1, 1}, sentence, code);
   }
   void ignore(std::string_view path, const YamlValue& value, std::string_view why) {
@@ -111,8 +106,10 @@ class Translator {
     const auto line = find_instance_type(table_, type->text);
     if (!line) return wrong(type, line.error().message, line.error().code);
     if (*line) use(**line);
-    else ignore("resources.instance_type", *type, "this machine has no table of instance types: choose with --partition, "
-                                                  "--constraint and --gpus-per-node");
+    else
+      ignore("resources.instance_type", *type,
+             "this machine has no table of instance types: choose with --partition, "
+             "--constraint and --gpus-per-node");
     return {};
   }
   void use(const Hardware& line) {
@@ -124,15 +121,18 @@ class Translator {
     const YamlValue* const code = job_.find("code");
     if (code == nullptr) return {};
     if (is_remote(code->text)) {
-      return wrong(code, concat({"code is ", quote(code->text), ", which is out of reach: copy it to a folder that the nodes "
-                                 "share, and add --set code=FOLDER"}),
+      return wrong(code,
+                   concat({"code is ", quote(code->text),
+                           ", which is out of reach: copy it to a folder that the nodes "
+                           "share, and add --set code=FOLDER"}),
                    Errc::not_found);
     }
     const std::string folder = local_path(folder_of(file_), code->text);
-    struct stat info{};
+    struct stat info {};
     if (::stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
-      return wrong(code, concat({"code is ", quote(folder), ", which is ", ::stat(folder.c_str(), &info) == 0
-                                                                              ? "no folder" : "not there"}),
+      return wrong(code,
+                   concat({"code is ", quote(folder), ", which is ",
+                           ::stat(folder.c_str(), &info) == 0 ? "no folder" : "not there"}),
                    Errc::not_found);
     }
     plan_.job.set("chdir", folder);
@@ -159,9 +159,11 @@ class Translator {
     const YamlValue* const variables = job_.find("environment_variables");
     if (variables == nullptr) return {};
     for (const YamlEntry& entry : variables->entries) {
-      if (!is_variable_name(entry.key)) {
-        return error_at(file_, entry.place, concat({quote(entry.key), " is no name of a variable: use letters, digits "
-                                                    "and _"}));
+      if (!shell::is_name(entry.key)) {
+        return error_at(file_, entry.place,
+                        concat({quote(entry.key),
+                                " is no name of a variable: use letters, digits "
+                                "and _"}));
       }
       auto value = bindings_.in_text(entry.value.text, entry.value.place);
       if (!value) return value.error();
@@ -202,7 +204,8 @@ class Translator {
     plan_.job.set("ntasks", "1");
     if (nodes == 1) return {};
     return wrong(find("resources", "instance_count"),
-                 concat({"instance_count is ", std::to_string(nodes), " but there is no distribution, so one process would "
+                 concat({"instance_count is ", std::to_string(nodes),
+                         " but there is no distribution, so one process would "
                          "run and the other nodes would idle: add distribution, or --kind"}));
   }
 
@@ -211,10 +214,10 @@ class Translator {
       const bool is_role = entry.key == "worker_count" || entry.key == "parameter_server_count";
       const bool is_process = entry.key == "process_count_per_instance";
       if ((is_role && kind != "tensorflow") || (is_process && kind == "tensorflow")) {
-        return error_at(file_, entry.place, concat({"distribution.", entry.key, " does not exist for type ", kind,
-                                                    ": it takes ", kind == "tensorflow"
-                                                        ? "worker_count and parameter_server_count"
-                                                        : "process_count_per_instance"}));
+        return error_at(
+            file_, entry.place,
+            concat({"distribution.", entry.key, " does not exist for type ", kind, ": it takes ",
+                    kind == "tensorflow" ? "worker_count and parameter_server_count" : "process_count_per_instance"}));
       }
     }
     return {};
@@ -227,9 +230,9 @@ class Translator {
     if (workers == 0) return wrong(find("distribution", "worker_count"), "worker_count is 0: there is nobody to train");
     if (tasks < nodes) {
       return wrong(find("resources", "instance_count"),
-                   concat({"instance_count is ", std::to_string(nodes), " but there are ", text::count(tasks, "process"),
-                           tasks == 1 ? "" : "es", " (worker_count and parameter_server_count): use at most ",
-                           text::count(tasks, "node")}));
+                   concat({"instance_count is ", std::to_string(nodes),
+                           " but the roles (worker_count and parameter_server_count) come to ",
+                           text::count(tasks, "task"), ": use at most ", text::count(tasks, "node")}));
     }
     plan_.job.set("ntasks", std::to_string(tasks));
     plan_.option += concat({",worker_count=", std::to_string(workers)});
@@ -244,9 +247,10 @@ class Translator {
     const auto launcher = launcher_in(plan_.shell_line);
     if (!launcher) return {};
     if (processes > 1) {
-      return wrong(find("distribution", "process_count_per_instance"),
-                   concat({"process_count_per_instance is ", std::to_string(processes), " and the command starts ", *launcher,
-                           ", which starts the processes of a node itself: leave process_count_per_instance out"}));
+      return wrong(
+          find("distribution", "process_count_per_instance"),
+          concat({"process_count_per_instance is ", std::to_string(processes), " and the command starts ", *launcher,
+                  ", which starts the processes of a node itself: leave process_count_per_instance out"}));
     }
     if (!reads_rank_variables(plan_.shell_line)) plan_.option += ",launch=per-node";
     return {};

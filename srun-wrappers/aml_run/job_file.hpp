@@ -14,12 +14,13 @@ namespace amldist::run {
 /// What the command line adds to a job file.
 struct JobFileOptions {
   std::vector<std::pair<std::string, std::string>> set;  ///< --set PATH=VALUE, in order
-  std::string option;                                    ///< --kind: replaces what `distribution` says; empty: it does not
-  commands::SlurmOptions job;                            ///< win over the file's
+  std::string option;          ///< --kind: replaces what `distribution` says; empty: it does not
+  commands::SlurmOptions job;  ///< win over the file's
 };
 
 /// Reads, checks and translates a job file. Local paths in it are relative to its folder, and made absolute.
 /// Errors: what is wrong and where; not_found for files and folders that the job names.
-[[nodiscard]] Result<Plan> plan_job_file(const std::string& file, const JobFileOptions& options, const SiteTable& table);
+[[nodiscard]] Result<Plan> plan_job_file(const std::string& file, const JobFileOptions& options,
+                                         const SiteTable& table);
 
 }  // namespace amldist::run

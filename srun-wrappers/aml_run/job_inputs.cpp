@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "core/text.hpp"
+#include "shared/shell.hpp"
 
 namespace amldist::run {
 namespace {
@@ -15,13 +16,6 @@ using text::quote;
 using Form = Replacement::Form;
 using Kind = YamlValue::Kind;
 
-bool is_name(std::string_view name) {
-  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
-  return !name.empty() && is_letter(name.front()) && std::ranges::all_of(name, [&](char c) {
-    return is_letter(c) || (c >= '0' && c <= '9');
-  });
-}
-
 /// As the SDK writes a literal into the command: true and false are Python's words.
 std::string literal_text(const YamlValue& value) {
   if (value.plain && (value.text == "true" || value.text == "True" || value.text == "TRUE")) return "True";
@@ -30,8 +24,10 @@ std::string literal_text(const YamlValue& value) {
 }
 
 Error out_of_reach(const YamlEntry& entry, std::string_view path) {
-  return {Errc::not_found, concat({"inputs.", entry.key, " is ", quote(path), ", which the nodes cannot read: copy it to a "
-                                   "folder that they share, and add --set inputs.", entry.key, ".path=FOLDER"})};
+  return {Errc::not_found, concat({"inputs.", entry.key, " is ", quote(path),
+                                   ", which the nodes cannot read: copy it to a "
+                                   "folder that they share, and add --set inputs.",
+                                   entry.key, ".path=FOLDER"})};
 }
 
 }  // namespace
@@ -41,8 +37,8 @@ bool is_remote(std::string_view path) {
   if (colon == std::string_view::npos || colon < 2) return false;
   const std::string_view scheme = path.substr(0, colon);
   return scheme != "file" && std::ranges::all_of(scheme, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '+';
-  });
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '+';
+         });
 }
 
 std::string local_path(const std::string& folder, std::string_view path) {
@@ -56,13 +52,13 @@ std::string local_path(const std::string& folder, std::string_view path) {
 Result<void> Bindings::read(const YamlValue& job) {
   if (const YamlValue* const inputs = job.find("inputs")) {
     for (const YamlEntry& entry : inputs->entries) {
-      if (!is_name(entry.key)) return wrong_name(entry);
+      if (!shell::is_name(entry.key)) return wrong_name(entry);
       inputs_.emplace(entry.key, read_input(entry));
     }
   }
   if (const YamlValue* const outputs = job.find("outputs")) {
     for (const YamlEntry& entry : outputs->entries) {
-      if (!is_name(entry.key)) return wrong_name(entry);
+      if (!shell::is_name(entry.key)) return wrong_name(entry);
       if (auto read = read_output(entry); !read) return read.error();
     }
   }
@@ -98,7 +94,7 @@ Result<Replacement> Bindings::read_path(const YamlEntry& entry, const YamlValue&
     return out_of_reach(entry, path.text);
   }
   const std::string whole = local_path(folder_, path.text);
-  struct stat info{};
+  struct stat info {};
   if (::stat(whole.c_str(), &info) != 0) {
     return Error{Errc::not_found, concat({"inputs.", entry.key, " is ", quote(whole), ", which is not there"})};
   }
@@ -117,7 +113,8 @@ Result<void> Bindings::read_output(const YamlEntry& entry) {
   const YamlValue* const type = entry.value.find("type");
   if (entry.value.kind == Kind::scalar) {
     return error_at(file_, entry.value.place,
-                    concat({"outputs.", entry.key, " is ", quote(entry.value.text), ": leave it empty, or give type, path "
+                    concat({"outputs.", entry.key, " is ", quote(entry.value.text),
+                            ": leave it empty, or give type, path "
                             "and mode below it"}));
   }
   if (path != nullptr && is_remote(path->text)) {

@@ -15,8 +15,9 @@ using F = Fate;
 using S = Shape;
 using Kind = YamlValue::Kind;
 
-constexpr std::string_view input_types = "uri_file uri_folder mltable mlflow_model custom_model triton_model string integer "
-                                         "number boolean";
+constexpr std::string_view input_types =
+    "uri_file uri_folder mltable mlflow_model custom_model triton_model string integer "
+    "number boolean";
 constexpr std::string_view output_types = "uri_file uri_folder mltable mlflow_model custom_model triton_model";
 constexpr std::string_view by_azure = "Azure ML writes it into its answers, and does not read it either";
 constexpr std::string_view no_cloud = "there is no cloud storage here: the folder is used in place";
@@ -33,8 +34,9 @@ constexpr std::array schema = {
     SchemaKey{"tags.*", S::text, F::translated, "--comment"},
     SchemaKey{"command", S::text, F::translated, "what each task gives to bash -c"},
     SchemaKey{"code", S::text, F::translated, "--chdir: the folder itself, not a copy of it"},
-    SchemaKey{"environment", S::text_or_map, F::ignored,
-              "the software of the nodes is used: prepare it with --setup, or choose a container with your site's option"},
+    SchemaKey{
+        "environment", S::text_or_map, F::ignored,
+        "the software of the nodes is used: prepare it with --setup, or choose a container with your site's option"},
     SchemaKey{"environment.*", S::anything, F::ignored, "part of environment"},
     SchemaKey{"environment_variables", S::map, F::translated, "export lines of the script"},
     SchemaKey{"environment_variables.*", S::text, F::translated, "export NAME=VALUE"},
@@ -74,7 +76,8 @@ constexpr std::array schema = {
     SchemaKey{"resources.instance_count", S::count, F::translated, "--nodes"},
     SchemaKey{"resources.instance_type", S::text, F::translated,
               "partition, constraint, GPUs and InfiniBand, by the administrator's table; without a table ignored"},
-    SchemaKey{"resources.max_instance_count", S::count, F::ignored, "the job has instance_count nodes from start to end"},
+    SchemaKey{"resources.max_instance_count", S::count, F::ignored,
+              "the job has instance_count nodes from start to end"},
     SchemaKey{"resources.shm_size", S::text, F::ignored, "tasks see the node's own /dev/shm"},
     SchemaKey{"resources.docker_args", S::text_or_texts, F::ignored, "no Docker is involved"},
     SchemaKey{"resources.locations", S::texts, F::ignored, "the cluster is where it is"},
@@ -86,8 +89,9 @@ constexpr std::array schema = {
     SchemaKey{"queue_settings.job_tier", S::text, F::ignored, "part of queue_settings",
               "null spot basic standard premium"},
     SchemaKey{"queue_settings.priority", S::text, F::ignored, "part of queue_settings", "low medium high"},
-    SchemaKey{"services", S::map, F::ignored, "no service is started beside the job: srun --jobid=ID --overlap --pty bash "
-                                              "opens a shell in it"},
+    SchemaKey{"services", S::map, F::ignored,
+              "no service is started beside the job: srun --jobid=ID --overlap --pty bash "
+              "opens a shell in it"},
     SchemaKey{"services.*", S::map, F::ignored, "part of services"},
     SchemaKey{"services.*.type", S::text, F::ignored, "part of services"},
     SchemaKey{"services.*.port", S::any_count, F::ignored, "part of services"},
@@ -100,7 +104,8 @@ constexpr std::array schema = {
     SchemaKey{"services.*.properties", S::map, F::ignored, "part of services"},
     SchemaKey{"services.*.properties.*", S::anything, F::ignored, "part of services"},
     SchemaKey{"identity", S::map, F::ignored, "the job runs as you"},
-    SchemaKey{"identity.type", S::text, F::ignored, "part of identity", "user_identity managed managed_identity aml_token"},
+    SchemaKey{"identity.type", S::text, F::ignored, "part of identity",
+              "user_identity managed managed_identity aml_token"},
     SchemaKey{"identity.client_id", S::text, F::ignored, "part of identity"},
     SchemaKey{"identity.object_id", S::text, F::ignored, "part of identity"},
     SchemaKey{"identity.msi_resource_id", S::text, F::ignored, "part of identity"},
@@ -118,9 +123,8 @@ constexpr std::array schema = {
 /// Whether the path of a table row is `path`, whose names may contain dots and are therefore given one by one.
 bool matches(std::string_view row, const std::vector<std::string_view>& path) {
   const auto names = text::split(row, '.');
-  return std::ranges::equal(names, path, [](std::string_view pattern, std::string_view name) {
-    return pattern == "*" || pattern == name;
-  });
+  return std::ranges::equal(
+      names, path, [](std::string_view pattern, std::string_view name) { return pattern == "*" || pattern == name; });
 }
 
 const SchemaKey* find_key(const std::vector<std::string_view>& path) {
@@ -222,8 +226,8 @@ struct Checker {
     if (key == nullptr) return unknown(entry, path);
     if (entry.value.is_null()) return {};  // "key:" without a value, as samples have it for outputs
     if (!fits(key->shape, entry.value)) {
-      return error_at(file, entry.value.place, concat({join_path(path), " is ", describe(entry.value), ": give ",
-                                                       describe(key->shape)}));
+      return error_at(file, entry.value.place,
+                      concat({join_path(path), " is ", describe(entry.value), ": give ", describe(key->shape)}));
     }
     if (auto allowed = check_allowed(*key, entry, path); !allowed) return allowed.error();
     if (key->fate == F::refused) {

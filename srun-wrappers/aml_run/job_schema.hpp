@@ -19,12 +19,12 @@ enum class Fate {
 };
 
 enum class Shape {
-  text,          ///< a scalar
-  count,         ///< a whole number, 1 or more
-  any_count,     ///< a whole number, 0 or more
-  truth,         ///< true or false
-  map,           ///< further keys of the table, or free ones ("*")
-  texts,         ///< a list of scalars
+  text,       ///< a scalar
+  count,      ///< a whole number, 1 or more
+  any_count,  ///< a whole number, 0 or more
+  truth,      ///< true or false
+  map,        ///< further keys of the table, or free ones ("*")
+  texts,      ///< a list of scalars
   text_or_texts,
   text_or_map,
   anything,

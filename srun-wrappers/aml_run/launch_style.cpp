@@ -24,8 +24,8 @@ bool has_word(std::string_view line, std::string_view word) {
 }  // namespace
 
 std::optional<std::string_view> launcher_in(std::string_view shell_line) {
-  constexpr std::array<std::string_view, 4> launchers = {"torchrun", "torch.distributed.launch", "torch.distributed.run",
-                                                         "accelerate launch"};
+  constexpr std::array<std::string_view, 4> launchers = {"torchrun", "torch.distributed.launch",
+                                                         "torch.distributed.run", "accelerate launch"};
   const auto* const found =
       std::ranges::find_if(launchers, [&](std::string_view launcher) { return has_word(shell_line, launcher); });
   return found == launchers.end() ? std::nullopt : std::optional(*found);

@@ -32,10 +32,10 @@ struct Plan {
   commands::SlurmOptions step;       ///< for the srun line
   std::vector<Variable> environment;
   std::vector<OutputFolder> outputs;
-  std::vector<std::string> setup;    ///< lines of bash in front of srun
-  std::string shell_line;            ///< for bash -c in each task; empty: `words`
-  std::vector<std::string> words;    ///< program and arguments, exactly
-  bool expand = true;                ///< $RANK and its like in `words`
+  std::vector<std::string> setup;  ///< lines of bash in front of srun
+  std::string shell_line;          ///< for bash -c in each task; empty: `words`
+  std::vector<std::string> words;  ///< program and arguments, exactly
+  bool expand = true;              ///< $RANK and its like in `words`
   std::vector<Ignored> ignored;
 };
 

@@ -21,9 +21,10 @@ constexpr std::array<std::string_view, 3> policies = {"require", "prefer", "off"
 
 Error unknown(std::string_view file, const YamlEntry& entry, std::span<const std::string_view> known) {
   const auto near = text::nearest(entry.key, known);
-  return error_at(file, entry.place,
-                  concat({"unknown key ", quote(entry.key),
-                          near ? concat({": did you mean '", *near, "'?"}) : concat({": there are ", text::join(known)})}));
+  return error_at(
+      file, entry.place,
+      concat({"unknown key ", quote(entry.key),
+              near ? concat({": did you mean '", *near, "'?"}) : concat({": there are ", text::join(known)})}));
 }
 
 /// "--exclusive", "--mem=0": further options of sbatch.
@@ -72,8 +73,8 @@ Result<Hardware> read_line(std::string_view file, const YamlEntry& entry) {
   }
   const YamlValue* const type = entry.value.find("gpu_type");
   if (out.gpus_per_node && *out.gpus_per_node > 0) {
-    out.options.set("gpus-per-node", concat({type != nullptr ? concat({type->text, ":"}) : "",
-                                             std::to_string(*out.gpus_per_node)}));
+    out.options.set("gpus-per-node",
+                    concat({type != nullptr ? concat({type->text, ":"}) : "", std::to_string(*out.gpus_per_node)}));
   } else if (type != nullptr) {
     return error_at(file, type->place, "gpu_type needs gpus_per_node beside it");
   }

@@ -15,9 +15,9 @@ namespace amldist::run {
 /// One line of the table.
 struct Hardware {
   std::string name;
-  commands::SlurmOptions options;       ///< partition, constraint, GPUs and whatever else of sbatch
+  commands::SlurmOptions options;  ///< partition, constraint, GPUs and whatever else of sbatch
   std::optional<unsigned> gpus_per_node;
-  std::string infiniband;               ///< require, prefer, off; empty: the site's policy
+  std::string infiniband;  ///< require, prefer, off; empty: the site's policy
 };
 
 struct SiteTable {

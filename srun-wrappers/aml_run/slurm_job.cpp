@@ -15,11 +15,14 @@ using text::concat;
 
 /// What Slurm's programs say when there is no controller to talk to.
 bool is_no_answer(std::string_view messages) {
-  constexpr std::array<std::string_view, 6> phrases = {
-      "Unable to contact slurm controller", "Could not establish a configuration source", "Connection refused",
-      "Socket timed out", "Unable to process configuration", "Zero Bytes were transmitted"};
-  return std::ranges::any_of(
-      phrases, [&](std::string_view phrase) { return messages.find(phrase) != std::string_view::npos; });
+  constexpr std::array<std::string_view, 6> phrases = {"Unable to contact slurm controller",
+                                                       "Could not establish a configuration source",
+                                                       "Connection refused",
+                                                       "Socket timed out",
+                                                       "Unable to process configuration",
+                                                       "Zero Bytes were transmitted"};
+  return std::ranges::any_of(phrases,
+                             [&](std::string_view phrase) { return messages.find(phrase) != std::string_view::npos; });
 }
 
 /// The sentence that matters: aml-dist's own, else the first error, else the first line.
@@ -28,7 +31,8 @@ std::string first_error(std::string_view messages) {
   for (const std::string_view mark : marks) {
     for (const std::string_view line : text::split(messages, '\n')) {
       const auto at = line.find(mark);
-      if (at != std::string_view::npos && at + mark.size() < line.size()) return std::string(line.substr(at + mark.size()));
+      if (at != std::string_view::npos && at + mark.size() < line.size())
+        return std::string(line.substr(at + mark.size()));
     }
   }
   return "it gave no reason";
@@ -57,8 +61,7 @@ void read_exit_code(std::string_view text, JobState& state) {
 
 Result<JobState> ask_accounting(const std::string& id) {
   const Error unknown{Errc::not_found, concat({"nobody knows job ", id, " any more"})};
-  const auto done =
-      commands::run_program({"sacct", "-X", "-n", "-P", "-o", "State,ExitCode,NodeList", "-j", id});
+  const auto done = commands::run_program({"sacct", "-X", "-n", "-P", "-o", "State,ExitCode,NodeList", "-j", id});
   if (!done || done->status != 0) return unknown;
   const auto fields = text::split(text::split(done->out, '\n').front(), '|');
   if (fields.size() != 3) return unknown;
@@ -72,7 +75,7 @@ Result<JobState> ask_accounting(const std::string& id) {
 }  // namespace
 
 bool JobState::ended() const {
-  constexpr std::array<std::string_view, 10> ends = {"COMPLETED", "FAILED",    "CANCELLED", "TIMEOUT",  "NODE_FAIL",
+  constexpr std::array<std::string_view, 10> ends = {"COMPLETED", "FAILED",    "CANCELLED", "TIMEOUT", "NODE_FAIL",
                                                      "PREEMPTED", "BOOT_FAIL", "DEADLINE",  "REVOKED", "OUT_OF_MEMORY"};
   return std::ranges::find(ends, state) != ends.end();
 }
@@ -86,8 +89,9 @@ std::variant<Submitted, Refusal> submit(const std::string& script) {
   const std::string id(done->out.substr(0, done->out.find_first_of(";\n")));
   if (done->status == 0 && text::to_number(id, UINT32_MAX)) return Submitted{id, done->err};
   const bool no_answer = is_no_answer(done->err);
-  return Refusal{no_answer ? commands::exit_unavailable : commands::exit_refused,
-                 concat({no_answer ? "Slurm does not answer: " : "Slurm does not take the job: ", first_error(done->err)})};
+  return Refusal{
+      no_answer ? commands::exit_unavailable : commands::exit_refused,
+      concat({no_answer ? "Slurm does not answer: " : "Slurm does not take the job: ", first_error(done->err)})};
 }
 
 std::optional<JobState> read_scontrol(std::string_view text) {
@@ -105,7 +109,8 @@ Result<JobState> ask(const std::string& id) {
   const auto done = commands::run_program({"scontrol", "show", "job", id});
   if (!done) return done.error();
   if (auto state = read_scontrol(done->out)) return std::move(*state);
-  if (is_no_answer(done->err)) return Error{Errc::unavailable, concat({"Slurm does not answer: ", first_error(done->err)})};
+  if (is_no_answer(done->err))
+    return Error{Errc::unavailable, concat({"Slurm does not answer: ", first_error(done->err)})};
   return ask_accounting(id);
 }
 

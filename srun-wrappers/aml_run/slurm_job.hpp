@@ -13,7 +13,7 @@
 namespace amldist::run {
 
 struct Submitted {
-  std::string id;  ///< "17", as sbatch says it
+  std::string id;        ///< "17", as sbatch says it
   std::string messages;  ///< what sbatch wrote besides
 };
 
@@ -25,13 +25,13 @@ struct Refusal {
 
 /// What slurmctld or the accounting says about a job.
 struct JobState {
-  std::string state;   ///< PENDING, RUNNING, COMPLETED, ...
-  std::string reason;  ///< Priority, Resources, ...; None: no reason
-  std::string nodes;   ///< "node[1-2]", or empty
-  std::string output;  ///< file of its standard output
-  std::string error;   ///< file of its standard error, often the same
-  int exit_status = 0; ///< of the batch script
-  int signal = 0;      ///< that ended it
+  std::string state;    ///< PENDING, RUNNING, COMPLETED, ...
+  std::string reason;   ///< Priority, Resources, ...; None: no reason
+  std::string nodes;    ///< "node[1-2]", or empty
+  std::string output;   ///< file of its standard output
+  std::string error;    ///< file of its standard error, often the same
+  int exit_status = 0;  ///< of the batch script
+  int signal = 0;       ///< that ended it
 
   [[nodiscard]] bool ended() const;
 };
@@ -49,8 +49,8 @@ struct JobState {
 /// scancel.
 [[nodiscard]] Result<void> cancel(const std::string& id);
 
-/// The exit status of an ended job: that of its script; 128 + signal; 124 out of time, 137 out of memory, 130 cancelled,
-/// 1 for what was not its doing.
+/// The exit status of an ended job: that of its script; 128 + signal; 124 out of time, 137 out of memory, 130
+/// cancelled, 1 for what was not its doing.
 [[nodiscard]] int exit_status_of(const JobState& state);
 
 }  // namespace amldist::run

@@ -55,7 +55,8 @@ class Builder : public YAML::EventHandler {
                 const std::string& text) override {
     YamlValue value;
     value.place = place_of(mark);
-    value.plain = tag != "!";  // yaml-cpp's word for a scalar in quotes
+    value.plain = tag != "!";  // yaml-cpp's word for a scalar in quotes, or behind | and >
+    if (!value.plain) last_quoted = value.place;
     value.kind = value.plain && is_null_word(text) ? Kind::null : Kind::scalar;
     value.text = text;
     remember(anchor, value);
@@ -79,6 +80,7 @@ class Builder : public YAML::EventHandler {
   void OnMapEnd() override { close(); }
 
   YamlValue root;
+  std::optional<Place> last_quoted;  ///< where the last scalar in quotes begins
 
  private:
   /// A list or map that is being filled, and in a map the key that waits for its value.
@@ -95,8 +97,9 @@ class Builder : public YAML::EventHandler {
   void count(const YAML::Mark& mark, std::size_t more) {
     values_ += more;
     if (values_ > most_yaml_values) {
-      refuse(mark, concat({"the file has more than ", std::to_string(most_yaml_values),
-                           " values when its aliases are written out"}),
+      refuse(mark,
+             concat({"the file has more than ", std::to_string(most_yaml_values),
+                     " values when its aliases are written out"}),
              Errc::limit);
     }
   }
@@ -181,6 +184,21 @@ std::optional<Place> indenting_tab(std::string_view text, const Place& near) {
   return std::nullopt;
 }
 
+/// yaml-cpp takes the end of the file for the quote that is missing, which then swallows the keys behind it.
+bool closes_quote(std::string_view text, const Place& place) {
+  std::size_t at = 0;
+  for (std::size_t line = 1; line < place.line && at != std::string_view::npos; ++line) at = text.find('\n', at) + 1;
+  at += place.column - 1;
+  if (at >= text.size() || (text[at] != '"' && text[at] != '\'')) return true;  // behind | or >
+  const char quote = text[at];
+  for (++at; at < text.size(); ++at) {
+    if (quote == '"' && text[at] == '\\') ++at;
+    else if (text[at] == quote && quote == '\'' && at + 1 < text.size() && text[at + 1] == quote) ++at;
+    else if (text[at] == quote) return true;
+  }
+  return false;
+}
+
 Error parse_error(std::string_view file, std::string_view text, const YAML::Exception& problem) {
   const Place place = place_of(problem.mark);
   if (const auto tab = indenting_tab(text, place)) {
@@ -202,9 +220,9 @@ Result<void> check_text(std::string_view file, std::string_view text) {
       const auto byte = static_cast<unsigned char>(c);
       return (byte < 0x20 && c != '\t' && c != '\r') || byte == 0x7f;
     });
-    if (control != line.end() || !shell::is_utf8(line)) {
-      return error_at(file, {number, static_cast<std::size_t>(control - line.begin()) + 1},
-                      "this is no text in UTF-8: save the file as UTF-8");
+    const auto good = std::min(shell::utf8_length(line), static_cast<std::size_t>(control - line.begin()));
+    if (good < line.size()) {
+      return error_at(file, {number, good + 1}, "this is no text in UTF-8: save the file as UTF-8");
     }
   }
   return {};
@@ -238,6 +256,9 @@ Result<YamlValue> parse_yaml(std::string_view file, std::string_view text) {
     if (builder.root.kind != Kind::map) {
       return error_at(file, builder.root.place, "this is no map: write lines of the form 'key: value'");
     }
+    if (builder.last_quoted && !closes_quote(text, *builder.last_quoted)) {
+      return error_at(file, *builder.last_quoted, "this is not YAML: a quote begins here and has no end");
+    }
     Builder second(file);
     if (parser.HandleNextDocument(second)) {
       return error_at(file, second.root.place, "a second document begins: keep one to a file");
@@ -254,7 +275,8 @@ Result<void> set_yaml(YamlValue& root, std::string_view path, std::string_view v
   YamlValue* at = &root;
   for (const std::string_view key : text::split(path, '.')) {
     if (key.empty()) {
-      return Error{Errc::invalid_argument, concat({"--set ", text::quote(path), ": write PATH=VALUE, such as "
+      return Error{Errc::invalid_argument, concat({"--set ", text::quote(path),
+                                                   ": write PATH=VALUE, such as "
                                                    "inputs.epochs=2"})};
     }
     if (at->kind != Kind::map) *at = YamlValue{Kind::map, {}, {}, true, {}, {}};

@@ -55,6 +55,7 @@ struct State : Base {
 };
 
 using Done = Result<void>;
+using F = Fate;
 
 /// -1 is deepspeed's word for "all".
 template <std::optional<std::uint32_t> State::*member, std::uint32_t high>
@@ -77,10 +78,8 @@ Row<State> ignored(std::string_view names, std::size_t values, std::string_view 
   return {{names, values, Fate::ignored, why}, nullptr};
 }
 
-std::vector<Row<State>> rows() {
-  using F = Fate;
-  constexpr std::string_view no_ssh = "Slurm starts the processes, without ssh";
-  std::vector<Row<State>> out = {
+std::vector<Row<State>> shape_rows() {
+  return {
       {{"-H --hostfile", 1, F::translated, "--nodelist and the tasks on each node; /job/hostfile is not looked for"},
        keep<&State::hostfile>},
       {{"-i --include", 1, F::translated, "--nodelist; of slots only the number counts, as Slurm chooses the GPUs"},
@@ -95,6 +94,13 @@ std::vector<Row<State>> rows() {
       ignored("--node_rank", 1, "each node is told its own"),
       ignored("--launcher", 1, "Slurm is the launcher"),
       ignored("--launcher_args", 1, "Slurm is the launcher: give its options with --slurm"),
+  };
+}
+
+std::vector<Row<State>> start_rows() {
+  constexpr std::string_view no_ssh = "Slurm starts the processes, without ssh";
+  constexpr std::string_view fixed = "a job keeps the nodes that it starts with";
+  return {
       {{"--module", 0, F::translated, "python -m SCRIPT"}, mark<&State::module>},
       {{"--no_python", 0, F::translated, "SCRIPT is started as it is"}, mark<&State::program>},
       {{"--no_local_rank", 0, F::translated, "SCRIPT gets no --local_rank=N"}, mark<&State::no_local_rank>},
@@ -114,18 +120,19 @@ std::vector<Row<State>> rows() {
       ignored("--log_level", 1, "it is of deepspeed's runner, which is not started"),
       {{"-q --quiet", 0, F::translated, "--quiet"},
        [](State& state, const Given&) { return state.line.srun.set("quiet"), Done(); }},
-      {{"--elastic_training", 0, F::refused, "a job keeps the nodes that it starts with"}},
-      {{"--min_elastic_nodes", 1, F::refused, "a job keeps the nodes that it starts with"}},
-      {{"--max_elastic_nodes", 1, F::refused, "a job keeps the nodes that it starts with"}},
+      {{"--elastic_training", 0, F::refused, fixed}},
+      {{"--min_elastic_nodes", 1, F::refused, fixed}},
+      {{"--max_elastic_nodes", 1, F::refused, fixed}},
       {{"--bind_cores_to_rank", 0, F::translated, "--cpu-bind=cores"},
        [](State& state, const Given&) { return state.line.srun.set("cpu-bind", "cores"), Done(); }},
-      {{"--bind_core_list", 1, F::refused, "the cores of a job are Slurm's choice: use --slurm=--cpu-bind=map_cpu:LIST"}},
+      {{"--bind_core_list", 1, F::refused,
+        "the cores of a job are Slurm's choice: use --slurm=--cpu-bind=map_cpu:LIST"}},
       {{"-h --help", 0, F::translated, "examples and the flags that matter"}, mark<&State::help>},
       {{"--version", 0, F::translated, "the release of aml-dist"}, mark<&State::version>},
   };
-  for (auto& row : own_rows<State>()) out.push_back(row);
-  return out;
 }
+
+std::vector<Row<State>> rows() { return join_rows({shape_rows(), start_rows(), own_rows<State>()}); }
 
 /// "NAME@NAME:0,2": hosts, with the number of slots where some are named.
 Result<std::vector<Host>> parse_selection(std::string_view text) {
@@ -141,7 +148,8 @@ Result<std::vector<Host>> parse_selection(std::string_view text) {
       const auto slots = text::split(node.substr(colon + 1), ',');
       const bool numbers =
           std::ranges::all_of(slots, [](std::string_view slot) { return text::to_number(slot, 1023).has_value(); });
-      if (!numbers) return Error{Errc::invalid_argument, concat({quote(node), ": slots are numbers, such as NAME:0,2"})};
+      if (!numbers)
+        return Error{Errc::invalid_argument, concat({quote(node), ": slots are numbers, such as NAME:0,2"})};
       host.slots = static_cast<std::uint32_t>(slots.size());
     }
     out.push_back(std::move(host));
@@ -234,10 +242,12 @@ Done set_shape(State& state) {
   for (Host& host : *hosts) {
     if (!host.slots) host.slots = gpus;
   }
-  const bool known = !hosts->empty() && std::ranges::all_of(*hosts, [](const Host& host) { return host.slots.has_value(); });
+  const bool known =
+      !hosts->empty() && std::ranges::all_of(*hosts, [](const Host& host) { return host.slots.has_value(); });
   if (!known && !gpus) {
-    return Error{Errc::invalid_argument, "how many processes run on a node is not known before it is allocated: give "
-                                         "--num_gpus N"};
+    return Error{Errc::invalid_argument,
+                 "how many processes run on a node is not known before it is allocated: give "
+                 "--num_gpus N"};
   }
   if (hosts->empty()) {
     state.line.srun.set("nodes", std::to_string(state.nodes.value_or(1)));

@@ -34,9 +34,9 @@ Error unknown_flag(const Dialect& dialect, std::span<const Flag> table, std::str
     for (const std::string_view each : text::split(flag.names, ' ')) names.push_back(each);
   }
   const auto near = text::nearest(name, names);
-  return wrong(concat({dialect.tool, " has no flag ", quote(name),
-                                near ? concat({": did you mean ", *near, "?"})
-                                     : concat({"; options of Slurm are given as --slurm=", name})}));
+  return wrong(concat(
+      {dialect.tool, " has no flag ", quote(name),
+       near ? concat({": did you mean ", *near, "?"}) : concat({"; options of Slurm are given as --slurm=", name})}));
 }
 
 /// One flag of a command line: its place in the table, and the value that stands in the same word.
@@ -61,8 +61,8 @@ Result<Match> match_word(const Dialect& dialect, std::span<const Flag> table, co
                    equals == std::string::npos ? std::nullopt : std::optional(word.substr(equals + 1))};
     }
     if (flags.size() > 1) {
-      return wrong(concat({quote(name), " can mean ", shown_name(table[flags[0]]), " or ",
-                                    shown_name(table[flags[1]]), ": write it out"}));
+      return wrong(concat({quote(name), " can mean ", shown_name(table[flags[0]]), " or ", shown_name(table[flags[1]]),
+                           ": write it out"}));
     }
   }
   if (dialect.attached && word.size() > 2 && word[1] != '-') {
@@ -122,8 +122,10 @@ Result<Reading> read_flags(const Dialect& dialect, std::span<const Flag> table, 
 Result<std::uint32_t> number_of(const Given& given, std::uint32_t low, std::uint32_t high) {
   const auto number = text::to_number(given.value(), high);
   if (number && *number >= low) return static_cast<std::uint32_t>(*number);
-  return Error{Errc::invalid_argument, concat({given.name, " ", quote(given.value()), " is not possible: give a whole number "
-                                               "from ", std::to_string(low), " to ", std::to_string(high)})};
+  return Error{Errc::invalid_argument, concat({given.name, " ", quote(given.value()),
+                                               " is not possible: give a whole number "
+                                               "from ",
+                                               std::to_string(low), " to ", std::to_string(high)})};
 }
 
 }  // namespace amldist::launchers

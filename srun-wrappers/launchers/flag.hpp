@@ -1,6 +1,6 @@
 // The flags of a launcher that people know, each with what becomes of it on Slurm. A table of them is the one truth: it
-// reads the command line, `--list-flags` prints it, docs/launchers.md and the lists of the real tools' flags are compared
-// with it.
+// reads the command line, `--list-flags` prints it, docs/launchers.md and the lists of the real tools' flags are
+// compared with it.
 #pragma once
 
 #include <cstddef>
@@ -32,10 +32,10 @@ struct Flag {
 
 /// How a tool reads its command line.
 struct Dialect {
-  std::string_view tool;        ///< "torchrun"
-  bool abbreviations = false;   ///< argparse takes a prefix that only one flag has
-  bool equals = true;           ///< --name=value
-  bool attached = true;         ///< -n4
+  std::string_view tool;       ///< "torchrun"
+  bool abbreviations = false;  ///< argparse takes a prefix that only one flag has
+  bool equals = true;          ///< --name=value
+  bool attached = true;        ///< -n4
 };
 
 /// A flag as it was given.

@@ -25,10 +25,10 @@ constexpr const char* help =
 
 aml-horovodrun [FLAG]... COMMAND [ARGUMENT]...
 
-horovodrun's command line as a step of Slurm, over MPI: in an allocation in it, else in one of its own.
+horovodrun's command line as a step of Slurm, over MPI: in an allocation, or in one of its own.
   -np N                    processes
   -H LIST, --hostfile FILE these nodes, with so many slots
-  --fusion-threshold-mb, --cycle-time-ms, --timeline-filename, --log-level, ...   HOROVOD_* variables
+  --fusion-threshold-mb, --cycle-time-ms, --timeline-filename, ...   HOROVOD_* variables
   --network-interfaces LIST, --tcp   which network
   --mpi-args ARGS          flags of mpirun, translated as aml-mpirun does
   --check-build            the real horovodrun is started
@@ -177,14 +177,16 @@ std::vector<Row<State>> rows() {
       {{"-hostfile --hostfile", 1, F::translated, "--nodelist and the tasks on each node"}, add_hostfile},
       {{"--network-interfaces", 1, F::translated, "OMPI_MCA_btl_tcp_if_include and NCCL_SOCKET_IFNAME"}, add_interface},
       {{"--network-interface", 1, F::translated, "as --network-interfaces"}, add_interface},
-      {{"--output-filename", 1, F::translated, "--output and --error in that folder, a file for each rank"}, set_output},
+      {{"--output-filename", 1, F::translated, "--output and --error in that folder, a file for each rank"},
+       set_output},
       {{"--fusion-threshold-mb", 1, F::translated, "HOROVOD_FUSION_THRESHOLD, in bytes"}, set_fusion},
       {{"--mpi-args", 1, F::translated, "flags of mpirun: as aml-mpirun translates them"}, add_mpi_args},
       {{"--binding-args", 1, F::translated, "flags of mpirun: as aml-mpirun translates them"}, add_mpi_args},
       {{"--tcp", 0, F::translated, "OMPI_MCA_pml=ob1, OMPI_MCA_btl=^openib, NCCL_IB_DISABLE=1"}, set_tcp},
       {{"-cb --check-build", 0, F::handed, "the real horovodrun is started instead"}, mark<&State::check_build>},
-      ignored("--start-timeout", 1, "Slurm starts all processes of a step or none; --slurm=--immediate=60 gives up when the "
-                                    "nodes are not free within 60 s"),
+      ignored("--start-timeout", 1,
+              "Slurm starts all processes of a step or none; --slurm=--immediate=60 gives up when the "
+              "nodes are not free within 60 s"),
       ignored("--disable-cache", 0, "nothing is checked over ssh, so nothing is cached"),
       ignored("--verbose", 0, "--slurm=--verbose shows srun's own steps"),
       ignored("-p --ssh-port", 1, no_ssh),
@@ -201,13 +203,10 @@ std::vector<Row<State>> rows() {
       refused("--reset-limit", 1, fixed),
       refused("--blacklist-cooldown-range", 2, fixed),
       refused("--host-discovery-script", 1, fixed),
-      {{"-h --help", 0, F::translated, "examples and the flags that matter"},
-       mark<&State::help>},
-      {{"-v --version", 0, F::translated, "the release of aml-dist"},
-       mark<&State::version>},
+      {{"-h --help", 0, F::translated, "examples and the flags that matter"}, mark<&State::help>},
+      {{"-v --version", 0, F::translated, "the release of aml-dist"}, mark<&State::version>},
   };
-  for (const auto& more : {setting_rows(), own_rows<State>()}) out.insert(out.end(), more.begin(), more.end());
-  return out;
+  return join_rows({out, setting_rows(), own_rows<State>()});
 }
 
 /// --mpi-args: the same table as aml-mpirun's.
@@ -243,14 +242,12 @@ Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::strin
   return {};
 }
 
-
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
-  const bool check_build = std::ranges::any_of(words, [](const std::string& word) {
-    return word == "--check-build" || word == "-cb";
-  });
+  const bool check_build =
+      std::ranges::any_of(words, [](const std::string& word) { return word == "--check-build" || word == "-cb"; });
   if (check_build) {
     StepLine real;
     real.instead = {"horovodrun", "--check-build"};

@@ -96,7 +96,8 @@ Result<std::vector<Host>> parse_host_list(std::string_view list, std::optional<s
     const auto colon = entry.find(':');
     const std::string_view name = entry.substr(0, colon);
     if (!is_host(name)) {
-      return Error{Errc::invalid_argument, concat({quote(entry), " in the list of hosts is no host: write NAME or NAME:SLOTS"})};
+      return Error{Errc::invalid_argument,
+                   concat({quote(entry), " in the list of hosts is no host: write NAME or NAME:SLOTS"})};
     }
     std::optional<std::uint32_t> slots = otherwise;
     if (colon != std::string_view::npos && entry.substr(colon + 1) == "*") {
@@ -119,8 +120,10 @@ Result<std::vector<Host>> read_hostfile(const std::string& file) {
   for (std::string_view line : text::split(*content, '\n')) {
     line = line.substr(0, line.find('#'));
     std::string clean(line);
-    std::ranges::replace_if(clean, [](char c) { return c == '\t' || c == '\r'; }, ' ');
-    if (auto read = read_line(concat({file, ":", std::to_string(++number), ": "}), clean, hosts); !read) return read.error();
+    std::ranges::replace_if(
+        clean, [](char c) { return c == '\t' || c == '\r'; }, ' ');
+    if (auto read = read_line(concat({file, ":", std::to_string(++number), ": "}), clean, hosts); !read)
+      return read.error();
   }
   if (hosts.empty()) return Error{Errc::invalid_argument, concat({file, " names no host"})};
   return hosts;
@@ -132,9 +135,10 @@ Result<std::vector<std::string>> deal_ranks(const std::vector<Host>& hosts, std:
   for (const Host& host : hosts) slots += host.slots.value_or(1);
   const std::uint64_t wanted = processes.value_or(static_cast<std::uint32_t>(std::min(slots, most_ranks)));
   if (wanted > slots || wanted > most_ranks) {
-    return Error{Errc::mismatch, concat({text::count(wanted, "process"), wanted == 1 ? "" : "es", " do not fit into the ",
-                                         text::count(slots, "slot"), " of the hosts: name more slots (HOST:N), or ask for "
-                                         "fewer processes"})};
+    return Error{Errc::mismatch,
+                 concat({std::to_string(wanted), " processes do not fit into the ", text::count(slots, "slot"),
+                         " of the hosts: name more slots (HOST:N), or ask for "
+                         "fewer processes"})};
   }
   std::vector<std::string> out;
   std::map<std::string_view, std::uint32_t> dealt;

@@ -29,7 +29,8 @@ enum class Deal {
   by_node,  ///< one to each host in turn
 };
 
-/// Sets the shape of a step that has `processes` (nullopt: all slots) on these hosts, in this order: with --nodelist and
+/// Sets the shape of a step that has `processes` (nullopt: all slots) on these hosts, in this order: with --nodelist
+/// and
 /// --ntasks-per-node where Slurm's own order does it, else task by task (--distribution=arbitrary).
 /// Errors: mismatch, more processes than slots.
 [[nodiscard]] Result<void> place(const std::vector<Host>& hosts, std::optional<std::uint32_t> processes, Deal deal,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,22 +51,27 @@ Result<void> keep(S& state, const Given& given) {
 template <typename S>
 std::vector<Row<S>> own_rows() {
   return {
-      {{"--dry-run", 0, Fate::translated, "prints the line instead of starting it"},
-       mark<&S::dry_run>},
+      {{"--dry-run", 0, Fate::translated, "prints the line instead of starting it"}, mark<&S::dry_run>},
       {{"--slurm", 1, Fate::translated, "the value is an option of srun: --slurm=--partition=gpu"},
        [](S& state, const Given& given) { return state.slurm.push_back(given.value()), Result<void>(); }},
-      {{"--list-flags", 0, Fate::translated, "prints this table"},
-       mark<&S::list_flags>},
-      {{"--json", 0, Fate::translated, "the table or the line, for programs"},
-       mark<&S::json>},
+      {{"--list-flags", 0, Fate::translated, "prints this table"}, mark<&S::list_flags>},
+      {{"--json", 0, Fate::translated, "the table or the line, for programs"}, mark<&S::json>},
   };
+}
+
+/// One table of several.
+template <typename S>
+std::vector<Row<S>> join_rows(std::initializer_list<std::vector<Row<S>>> parts) {
+  std::vector<Row<S>> out;
+  for (const auto& part : parts) out.insert(out.end(), part.begin(), part.end());
+  return out;
 }
 
 /// Does what a flag's fate says. Errors: its own, or that it is refused.
 [[nodiscard]] Result<void> follow_fate(Base& base, const Flag& flag, const Given& given, bool has_function);
 
-/// What every line gets: --slurm, the expansion of $RANK and its like, the end of all with one. Refuses to start a launcher
-/// in each of several tasks. Errors: invalid_argument.
+/// What every line gets: --slurm, the expansion of $RANK and its like, the end of all with one. Refuses to start a
+/// launcher in each of several tasks. Errors: invalid_argument.
 [[nodiscard]] Result<void> finish_line(Base& base);
 
 /// Starts, prints or describes, as the state says.

@@ -40,7 +40,9 @@ Done set_number_option(MpiState& state, const Given& given, std::string_view opt
 }
 
 Done set_cpus(MpiState& state, const Given& given) { return set_number_option(state, given, "cpus-per-task"); }
-Done set_per_socket(MpiState& state, const Given& given) { return set_number_option(state, given, "ntasks-per-socket"); }
+Done set_per_socket(MpiState& state, const Given& given) {
+  return set_number_option(state, given, "ntasks-per-socket");
+}
 
 Done add_hosts(MpiState& state, const Given& given) {
   auto hosts = parse_host_list(given.value(), 1);
@@ -105,8 +107,9 @@ Done set_mapping(MpiState& state, const Given& given) {
   } else if (unit == "socket" || unit == "package" || unit == "numa") {
     state.line.srun.set("distribution", "block:cyclic");
   } else if (!unit.empty()) {
-    return impossible(given, "give slot, core, node, socket, numa or ppr:N:node; for a layout of your own, "
-                             "--slurm=--distribution=arbitrary with SLURM_HOSTFILE");
+    return impossible(given,
+                      "give slot, core, node, socket, numa or ppr:N:node; for a layout of your own, "
+                      "--slurm=--distribution=arbitrary with SLURM_HOSTFILE");
   }
   for (const std::string_view modifier : std::span(parts).subspan(used)) {
     if (auto set = set_modifier(state, given, modifier); !set) return set.error();
@@ -163,14 +166,9 @@ Done set_variable(MpiState& state, const Given& given) {
   return {};
 }
 
-Done unset_variable(MpiState& state, const Given& given) {
-  state.line.note(concat({given.value(), " stays set: run unset in your shell first"}));
-  return {};
-}
-
 /// Whether a parameter is of the machinery that Slurm stands in for.
 bool is_of_runtime(std::string_view parameter) {
-  constexpr std::array<std::string_view, 12> frameworks = {"plm", "rmaps", "ras",  "orte", "prte", "odls",
+  constexpr std::array<std::string_view, 12> frameworks = {"plm", "rmaps", "ras",     "orte",   "prte",  "odls",
                                                            "oob", "rml",   "grpcomm", "routed", "state", "errmgr"};
   const std::string_view framework = parameter.substr(0, parameter.find('_'));
   return std::ranges::find(frameworks, framework) != frameworks.end();
@@ -230,14 +228,16 @@ Done set_timeout(MpiState& state, const Given& given) {
   const std::uint32_t minutes = (*seconds + 59) / 60;
   state.line.srun.set("time", std::to_string(minutes));
   if (*seconds % 60 != 0) {
-    state.line.note(concat({given.name, " ", given.value(), ": Slurm counts minutes, so it is ", std::to_string(minutes)}));
+    state.line.note(
+        concat({given.name, " ", given.value(), ": Slurm counts minutes, so it is ", std::to_string(minutes)}));
   }
   return {};
 }
 
 Done set_input(MpiState& state, const Given& given) {
   const bool number = text::to_number(given.value(), 1U << 30U).has_value();
-  if (!number && given.value() != "all" && given.value() != "none") return impossible(given, "give a rank, all or none");
+  if (!number && given.value() != "all" && given.value() != "none")
+    return impossible(given, "give a rank, all or none");
   state.line.srun.set("input", given.value());
   return {};
 }
@@ -263,8 +263,9 @@ constexpr std::string_view see_explain = "aml-dist explain shows the layout";
 constexpr std::string_view no_files = "give what it says as flags or variables";
 constexpr std::string_view no_debugger = "attach the debugger to the step, or start it in the program's place";
 constexpr std::string_view no_restart = "a failed process ends the step; --requeue on the job starts it again";
-constexpr std::string_view no_rankfile = "write the hosts, one for each rank, into a file: SLURM_HOSTFILE=FILE with "
-                                         "--slurm=--distribution=arbitrary";
+constexpr std::string_view no_rankfile =
+    "write the hosts, one for each rank, into a file: SLURM_HOSTFILE=FILE with "
+    "--slurm=--distribution=arbitrary";
 
 std::vector<Row<MpiState>> shape_rows() {
   return {
@@ -277,10 +278,12 @@ std::vector<Row<MpiState>> shape_rows() {
          return set_mapping(state, {given.flag, given.name, {concat({"ppr:", given.value()})}});
        }},
       {{"-map-by --map-by", 1, F::translated,
-        "node: --distribution=cyclic; slot, core: block; socket, numa: block:cyclic; ppr:N:node: --ntasks-per-node=N; :PE=N: "
+        "node: --distribution=cyclic; slot, core: block; socket, numa: block:cyclic; ppr:N:node: --ntasks-per-node=N; "
+        ":PE=N: "
         "--cpus-per-task=N; :OVERSUBSCRIBE: --overcommit"},
        set_mapping},
-      {{"-rank-by --rank-by", 1, F::translated, "node: --distribution=cyclic; slot: block; others are refused"}, set_ranking},
+      {{"-rank-by --rank-by", 1, F::translated, "node: --distribution=cyclic; slot: block; others are refused"},
+       set_ranking},
       {{"-bind-to --bind-to", 1, F::translated, "--cpu-bind=none, cores, threads, sockets or ldoms"}, set_binding},
       {{"-bind-to-core --bind-to-core", 0, F::translated, "--cpu-bind=cores"}, bind_to<cores>},
       {{"-bind-to-socket --bind-to-socket", 0, F::translated, "--cpu-bind=sockets"}, bind_to<sockets>},
@@ -291,7 +294,13 @@ std::vector<Row<MpiState>> shape_rows() {
        [](MpiState& state, const Given&) { return choose_deal(state, Deal::by_slot), Done(); }},
       {{"-bycore --bycore", 0, F::translated, "--distribution=block"},
        [](MpiState& state, const Given&) { return choose_deal(state, Deal::by_slot), Done(); }},
-      {{"-cpus-per-proc --cpus-per-proc -cpus-per-rank --cpus-per-rank", 1, F::translated, "--cpus-per-task=N"}, set_cpus},
+      {{"-cpus-per-proc --cpus-per-proc -cpus-per-rank --cpus-per-rank", 1, F::translated, "--cpus-per-task=N"},
+       set_cpus},
+  };
+}
+
+std::vector<Row<MpiState>> host_rows() {
+  return {
       {{"-H -host --host", 1, F::translated, "--nodelist and the tasks on each node"}, add_hosts},
       {{"-machinefile --machinefile -hostfile --hostfile", 1, F::translated, "--nodelist and the tasks on each node"},
        add_hostfile},
@@ -300,7 +309,8 @@ std::vector<Row<MpiState>> shape_rows() {
       ignored("-nooversubscribe --nooversubscribe", 0, "it is what Slurm does"),
       {{"-use-hwthread-cpus --use-hwthread-cpus", 0, F::translated, "--hint=multithread"},
        [](MpiState& state, const Given&) { return state.line.srun.set("hint", "multithread"), Done(); }},
-      refused("-nolocal --nolocal", 0, "use --slurm=--exclude=NODE: the login machine is none of the job's nodes anyway"),
+      refused("-nolocal --nolocal", 0,
+              "use --slurm=--exclude=NODE: the login machine is none of the job's nodes anyway"),
       refused("-rf -rankfile --rankfile", 1, no_rankfile),
       refused("-cpu-set --cpu-set", 1, "the CPUs of a job are Slurm's choice: --slurm=--cpu-bind=map_cpu:LIST"),
       refused("-cpu-list --cpu-list", 1, "the CPUs of a job are Slurm's choice: --slurm=--cpu-bind=map_cpu:LIST"),
@@ -312,11 +322,12 @@ std::vector<Row<MpiState>> environment_rows() {
   return {
       {{"--x -x", 1, F::translated, "NAME=VALUE is set for srun; a bare NAME reaches the tasks anyway"}, set_variable},
       {{"--set-env", 1, F::translated, "as -x"}, set_variable},
-      {{"--unset-env", 1, F::ignored, "srun passes on what it finds"}, unset_variable},
+      ignored("--unset-env", 1, "srun passes on what it finds: unset it in your shell first"),
       refused("--append-env", 2, "set the whole value with -x NAME=VALUE"),
       refused("--prepend-env", 2, "set the whole value with -x NAME=VALUE"),
       ignored("--fwd-environment", 0, "srun passes on the whole environment"),
-      {{"-mca --mca", 2, F::translated, "OMPI_MCA_NAME=VALUE in the environment; those of mpirun's own parts are ignored"},
+      {{"-mca --mca", 2, F::translated,
+        "OMPI_MCA_NAME=VALUE in the environment; those of mpirun's own parts are ignored"},
        set_mca},
       {{"-omca --omca", 2, F::translated, "as --mca"}, set_mca},
       {{"-gmca --gmca", 2, F::translated, "as --mca"}, set_mca},
@@ -344,10 +355,12 @@ std::vector<Row<MpiState>> output_rows() {
   return {
       {{"-tag-output --tag-output", 0, F::translated, "--label"}, set_label},
       ignored("-timestamp-output --timestamp-output", 0, "srun does not write the time"),
-      {{"-output-filename --output-filename", 1, F::translated, "--output and --error in that folder, a file for each rank"},
+      {{"-output-filename --output-filename", 1, F::translated,
+        "--output and --error in that folder, a file for each rank"},
        set_output_folder},
       {{"-output-directory --output-directory", 1, F::translated, "as --output-filename"}, set_output_folder},
-      {{"--output", 1, F::translated, "tag: --label; file=, dir=: as --output-filename; the rest is ignored"}, set_output},
+      {{"--output", 1, F::translated, "tag: --label; file=, dir=: as --output-filename; the rest is ignored"},
+       set_output},
       ignored("-merge-stderr-to-stdout --merge-stderr-to-stdout", 0, "put 2>&1 behind the command"),
       ignored("--stream-buffering", 1, "srun passes lines on as they come (--slurm=--unbuffered: bytes)"),
       refused("-xml --xml", 0, "srun writes no XML"),
@@ -379,13 +392,15 @@ std::vector<Row<MpiState>> end_rows() {
       ignored("--spawn-timeout", 1, "srun starts all processes of a step or none"),
       ignored("-report-state-on-timeout --report-state-on-timeout", 0, "the accounting keeps how each step ended"),
       ignored("-get-stack-traces --get-stack-traces", 0, "srun collects none"),
-      ignored("-report-child-jobs-separately --report-child-jobs-separately", 0, "srun's status is the highest of all tasks"),
+      ignored("-report-child-jobs-separately --report-child-jobs-separately", 0,
+              "srun's status is the highest of all tasks"),
       ignored("-disable-recovery --disable-recovery", 0, "it is what Slurm does"),
       refused("-enable-recovery --enable-recovery", 0, no_restart),
       refused("-max-restarts --max-restarts", 1, no_restart),
       refused("-continuous --continuous", 0, no_restart),
-      refused("--with-ft", 1, "Slurm ends a step with its first failure; --slurm=--kill-on-bad-exit=0 and a PMIx that knows "
-                              "fault tolerance may do"),
+      refused("--with-ft", 1,
+              "Slurm ends a step with its first failure; --slurm=--kill-on-bad-exit=0 and a PMIx that knows "
+              "fault tolerance may do"),
       ignored("-allow-run-as-root --allow-run-as-root", 0, "srun starts what its user may start"),
       ignored("-forward-signals --forward-signals", 1, "srun passes signals on"),
       ignored("--initial-errhandler", 1, "Open MPI's own default holds when Slurm starts the processes"),
@@ -421,6 +436,11 @@ std::vector<Row<MpiState>> runtime_rows() {
       ignored("--test-suicide", 1, no_daemons),
       ignored("--runtime-options", 1, no_daemons),
       ignored("--no-aggregate-help --do-not-aggregate-help", 0, no_daemons),
+  };
+}
+
+std::vector<Row<MpiState>> machine_rows() {
+  return {
       refused("-dvm --dvm", 0, "Slurm is the machine that persists"),
       refused("-hnp --hnp", 1, "Slurm is the machine that persists"),
       refused("--system-server", 0, "Slurm is the machine that persists"),
@@ -429,7 +449,8 @@ std::vector<Row<MpiState>> runtime_rows() {
       refused("--pset", 1, "Slurm makes no process sets"),
       refused("--add-host", 1, "a job keeps the nodes that it starts with"),
       refused("--add-hostfile", 1, "a job keeps the nodes that it starts with"),
-      refused("-index-argv-by-rank --index-argv-by-rank", 0, "write $RANK in the arguments: it is expanded in each task"),
+      refused("-index-argv-by-rank --index-argv-by-rank", 0,
+              "write $RANK in the arguments: it is expanded in each task"),
       {{"-do-not-launch --do-not-launch", 0, F::translated, "as --dry-run"}, mark<&Base::dry_run>},
       refused("--soft", 0, "give the number of processes with -n"),
       refused("--arch", 1, "use --slurm=--constraint=FEATURE"),
@@ -442,11 +463,8 @@ std::vector<Row<MpiState>> runtime_rows() {
 }  // namespace
 
 std::vector<Row<MpiState>> mpi_rows() {
-  std::vector<Row<MpiState>> out;
-  for (const auto& rows : {shape_rows(), environment_rows(), output_rows(), end_rows(), runtime_rows(), own_rows<MpiState>()}) {
-    out.insert(out.end(), rows.begin(), rows.end());
-  }
-  return out;
+  return join_rows({shape_rows(), host_rows(), environment_rows(), output_rows(), end_rows(), runtime_rows(),
+                    machine_rows(), own_rows<MpiState>()});
 }
 
 Result<void> set_mpi_shape(MpiState& state) {

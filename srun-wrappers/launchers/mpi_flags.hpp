@@ -1,4 +1,5 @@
-// mpirun's flags (Open MPI 4.1 and 5.0). aml-mpirun reads them from its command line, aml-horovodrun those of --mpi-args.
+// mpirun's flags (Open MPI 4.1 and 5.0). aml-mpirun reads them from its command line, aml-horovodrun those of
+// --mpi-args.
 #pragma once
 
 #include <optional>

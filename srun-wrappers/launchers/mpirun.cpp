@@ -43,12 +43,14 @@ struct Part {
   std::vector<std::string> words;
 };
 
-/// Splits at the next ":"; `rest` keeps what follows it.
-std::vector<std::string> take_part(std::vector<std::string>& rest) {
-  const auto colon = std::ranges::find(rest, ":");
-  std::vector<std::string> part(rest.begin(), colon);
-  rest.erase(rest.begin(), colon == rest.end() ? colon : colon + 1);
-  return part;
+/// Words between colons.
+std::vector<std::vector<std::string>> split_parts(const std::vector<std::string>& words) {
+  std::vector<std::vector<std::string>> parts(1);
+  for (const std::string& word : words) {
+    if (word == ":") parts.emplace_back();
+    else parts.back().push_back(word);
+  }
+  return parts;
 }
 
 /// The line by which each task becomes its program: SLURM_PROCID counts through the parts.
@@ -90,7 +92,8 @@ Result<void> set_hosts(MpiState& whole, const std::vector<std::string>& ranks, s
   whole.line.srun.set("ntasks", std::to_string(total));
   if (ranks.empty()) return {};
   if (ranks.size() != total) {
-    return Error{Errc::invalid_argument, "some of the programs name hosts and some do not: name them for all, or for none"};
+    return Error{Errc::invalid_argument,
+                 "some of the programs name hosts and some do not: name them for all, or for none"};
   }
   std::string list;
   for (const std::string& host : ranks) list += concat({list.empty() ? "" : ",", host});
@@ -99,23 +102,22 @@ Result<void> set_hosts(MpiState& whole, const std::vector<std::string>& ranks, s
   return {};
 }
 
-Result<void> translate_parts(MpiState& state, const Tool<MpiState>& tool, std::vector<std::string> rest) {
+Result<void> translate_parts(MpiState& state, const Tool<MpiState>& tool, const std::vector<std::string>& program) {
   std::vector<Part> parts;
   std::vector<std::string> ranks;
   MpiState whole;
   std::uint32_t total = 0;
-  for (MpiState part = std::move(state);; part = MpiState()) {
-    auto words = take_part(rest);
+  for (auto& words : split_parts(program)) {
+    MpiState part = parts.empty() ? std::move(state) : MpiState();  // the first one's flags are read
     if (!parts.empty()) {
-      auto program = read_into(part, tool.dialect, tool.rows, words);
-      if (!program) return program.error();
-      words = std::move(*program);
+      auto own = read_into(part, tool.dialect, tool.rows, words);
+      if (!own) return own.error();
+      words = std::move(*own);
     }
     if (words.empty()) return Error{Errc::invalid_argument, "a program is missing beside a ':'"};
     if (auto merged = merge_part(whole, part, ranks); !merged) return merged.error();
     parts.push_back({*part.processes, part.folder, std::move(words)});
     total += *part.processes;
-    if (rest.empty()) break;
   }
   if (auto set = set_hosts(whole, ranks, total); !set) return set.error();
   whole.line.words = {"bash", "-c", dispatch(parts)};
@@ -126,7 +128,7 @@ Result<void> translate_parts(MpiState& state, const Tool<MpiState>& tool, std::v
 Result<void> translate(MpiState& state, const Tool<MpiState>& tool, std::vector<std::string> program,
                        const std::vector<std::string>& /*words*/) {
   if (std::ranges::find(program, ":") != program.end()) {
-    if (auto done = translate_parts(state, tool, std::move(program)); !done) return done.error();
+    if (auto done = translate_parts(state, tool, program); !done) return done.error();
   } else {
     if (auto shaped = set_mpi_shape(state); !shaped) return shaped.error();
     if (!state.folder.empty()) state.line.srun.set("chdir", state.folder);

@@ -50,8 +50,8 @@ int start(const StepLine& line) {
     std::error_code error;
     std::filesystem::create_directories(folder, error);
     if (error) {
-      return commands::fail({Errc::not_found, concat({"the folder ", text::quote(folder), " cannot be made: ",
-                                                      error.message()})});
+      return commands::fail(
+          {Errc::not_found, concat({"the folder ", text::quote(folder), " cannot be made: ", error.message()})});
     }
   }
   for (const std::string& sentence : line.notes) commands::say(sentence);

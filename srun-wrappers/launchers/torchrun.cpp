@@ -1,7 +1,8 @@
 // aml-torchrun: torchrun's command line as one srun line.
 //
-// Processes are started by Slurm, one task each, unless a flag needs torchrun's own agent (restarts, logs by rank, ...):
-// then the real torchrun is started, once on each node, and gets those flags.
+// Processes are started by Slurm, one task each, unless a flag needs torchrun's own agent (restarts, logs by rank,
+// ...): then the real torchrun is started, once on each node, and gets those flags.
+#include <algorithm>
 #include <optional>
 
 #include "launchers/launcher.hpp"
@@ -56,6 +57,7 @@ struct State : Base {
 };
 
 using Done = Result<void>;
+using F = Fate;
 using Apply = Done (*)(State&, const Given&);
 
 Done set_nodes(State& state, const Given& given) {
@@ -63,13 +65,15 @@ Done set_nodes(State& state, const Given& given) {
   const auto low = text::to_number(parts.front(), 65536);
   const auto high = text::to_number(parts.back(), 65536);
   if (parts.size() > 2 || !low || !high || *low == 0 || *low > *high) {
-    return Error{Errc::invalid_argument, concat({given.name, " ", quote(given.value()), " is not possible: give N or MIN:MAX"})};
+    return Error{Errc::invalid_argument,
+                 concat({given.name, " ", quote(given.value()), " is not possible: give N or MIN:MAX"})};
   }
   state.least_nodes = static_cast<std::uint32_t>(*low);
   state.most_nodes = static_cast<std::uint32_t>(*high);
   if (*low < *high) {
-    state.line.note("a job keeps the nodes that it starts with: MIN:MAX is how many Slurm may give, not how many may come "
-                    "and go");
+    state.line.note(
+        "a job keeps the nodes that it starts with: MIN:MAX is how many Slurm may give, not how many may come "
+        "and go");
   }
   return {};
 }
@@ -79,7 +83,8 @@ Done set_processes(State& state, const Given& given) {
   const auto number = text::to_number(value, 65536);
   const bool word = value == "gpu" || value == "cpu" || value == "auto" || value == "xpu";
   if (!word && (!number || *number == 0)) {
-    return Error{Errc::invalid_argument, concat({given.name, " ", quote(value), " is not possible: give a whole number, or "
+    return Error{Errc::invalid_argument, concat({given.name, " ", quote(value),
+                                                 " is not possible: give a whole number, or "
                                                  "auto, cpu, gpu or xpu"})};
   }
   state.processes = value;
@@ -87,19 +92,23 @@ Done set_processes(State& state, const Given& given) {
   return {};
 }
 
-/// torchrun's agent does it; without the agent it means nothing.
-Done hand_on(State& state, const Given& given) {
-  state.agent = true;
-  state.handed.push_back(given.name);
-  state.handed.insert(state.handed.end(), given.values.begin(), given.values.end());
-  return {};
+/// The spelling that every release of torchrun takes: with underscores.
+std::string old_spelling(std::string name) {
+  std::replace(name.begin() + std::min<std::ptrdiff_t>(2, std::ssize(name)), name.end(), '-', '_');
+  return name;
 }
 
 /// Only with an agent that something else asks for.
 Done hand_on_if_needed(State& state, const Given& given) {
-  state.handed.push_back(given.name);
+  state.handed.push_back(old_spelling(given.name));
   state.handed.insert(state.handed.end(), given.values.begin(), given.values.end());
   return {};
+}
+
+/// torchrun's agent does it; without the agent it means nothing.
+Done hand_on(State& state, const Given& given) {
+  state.agent = true;
+  return hand_on_if_needed(state, given);
 }
 
 Done set_restarts(State& state, const Given& given) {
@@ -128,9 +137,8 @@ Done set_endpoint(State& state, const Given& given) {
 constexpr std::string_view slurm_watches = "with an agent handed to it; without one Slurm watches the processes";
 constexpr std::string_view agent_logs = "starts the real torchrun on each node, which writes or filters the output";
 
-std::vector<Row<State>> rows() {
-  using F = Fate;
-  std::vector<Row<State>> out = {
+std::vector<Row<State>> shape_rows() {
+  return {
       {{"--nnodes", 1, F::translated, "--nodes=N, or --nodes=MIN-MAX"}, set_nodes},
       {{"--nproc_per_node --nproc-per-node", 1, F::translated,
         "--ntasks-per-node=N; with gpu, auto, cpu, xpu the real torchrun counts on each node"},
@@ -141,13 +149,21 @@ std::vector<Row<State>> rows() {
       {{"--rdzv_endpoint --rdzv-endpoint", 1, F::translated,
         "the port becomes master_port=N; the host is that of rank 0, whatever it says"},
        set_endpoint},
-      {{"--rdzv_id --rdzv-id", 1, F::translated, "the step is the group; handed to the real torchrun where that is started"},
+      {{"--rdzv_id --rdzv-id", 1, F::translated,
+        "the step is the group; handed to the real torchrun where that is started"},
        keep<&State::id>},
-      {{"--rdzv_conf --rdzv-conf", 1, F::translated, "handed to the real torchrun where that is started; else not needed"},
+      {{"--rdzv_conf --rdzv-conf", 1, F::translated,
+        "handed to the real torchrun where that is started; else not needed"},
        keep<&State::conf>},
       {{"--standalone", 0, F::translated, "--nodes=1"},
        [](State& state, const Given&) { return state.least_nodes = state.most_nodes = 1, Done(); }},
-      {{"--max_restarts --max-restarts", 1, F::handed, "starts the real torchrun on each node, if N is not 0"}, set_restarts},
+  };
+}
+
+std::vector<Row<State>> agent_rows() {
+  return {
+      {{"--max_restarts --max-restarts", 1, F::handed, "starts the real torchrun on each node, if N is not 0"},
+       set_restarts},
       {{"--monitor_interval --monitor-interval", 1, F::handed, slurm_watches}, hand_on_if_needed},
       {{"--start_method --start-method", 1, F::handed, slurm_watches}, hand_on_if_needed},
       {{"--event_log_handler --event-log-handler", 1, F::handed, slurm_watches}, hand_on_if_needed},
@@ -163,11 +179,18 @@ std::vector<Row<State>> rows() {
       {{"--duplicate_stdout_filters --duplicate-stdout-filters", 1, F::handed, agent_logs}, hand_on},
       {{"--duplicate_stderr_filters --duplicate-stderr-filters", 1, F::handed, agent_logs}, hand_on},
       {{"--logs_specs --logs-specs", 1, F::handed, agent_logs}, hand_on},
+  };
+}
+
+std::vector<Row<State>> other_rows() {
+  return {
       {{"--node_rank --node-rank", 1, F::ignored, "each node is told its own"}},
-      {{"--master_addr --master-addr", 1, F::ignored, "the processes meet on the host of rank 0, wherever Slurm puts it"}},
+      {{"--master_addr --master-addr", 1, F::ignored,
+        "the processes meet on the host of rank 0, wherever Slurm puts it"}},
       {{"--master_port --master-port", 1, F::translated, "master_port=N"}, set_port},
       {{"--local_addr --local-addr", 1, F::ignored, "each node has its own address"}},
-      {{"--numa_binding --numa-binding", 1, F::handed, "starts the real torchrun on each node, which binds its processes"},
+      {{"--numa_binding --numa-binding", 1, F::handed,
+        "starts the real torchrun on each node, which binds its processes"},
        hand_on},
       {{"--signals_to_handle --signals-to-handle", 1, F::handed, slurm_watches}, hand_on_if_needed},
       {{"--shutdown_timeout --shutdown-timeout", 1, F::handed, slurm_watches}, hand_on_if_needed},
@@ -176,9 +199,9 @@ std::vector<Row<State>> rows() {
       {{"-h --help", 0, F::translated, "examples and the flags that matter"}, mark<&State::help>},
       {{"--version", 0, F::translated, "the release of aml-dist"}, mark<&State::version>},
   };
-  for (auto& row : own_rows<State>()) out.push_back(row);
-  return out;
 }
+
+std::vector<Row<State>> rows() { return join_rows({shape_rows(), agent_rows(), other_rows(), own_rows<State>()}); }
 
 /// torchrun takes the defaults of these from the environment.
 Done read_defaults(State& state) {
@@ -192,7 +215,7 @@ Done read_defaults(State& state) {
     if (!value) continue;
     Given given{0, name, {*value}};
     if (auto done = apply(state, given); !done) return done.error();
-    if (apply == &set_restarts && !state.handed.empty()) state.handed.front() = "--max-restarts";
+    if (apply == &set_restarts && !state.handed.empty()) state.handed.front() = "--max_restarts";
   }
   return {};
 }
@@ -223,27 +246,27 @@ void per_node(State& state, std::vector<std::string> program) {
   if (number && !own_variable("SLURM_CPUS_PER_TASK")) line.srun.set("cpus-per-task", state.processes);
   line.option = "pytorch,launch=per-node";
   line.words = {"torchrun"};
-  if (state.processes == "xpu") line.words.insert(line.words.end(), {"--nproc-per-node", "xpu"});
+  if (state.processes == "xpu") line.words.insert(line.words.end(), {"--nproc_per_node", "xpu"});
   else line.add_key(concat({"nproc_per_node=", state.processes}));
   if (!state.backend.empty() && state.backend != "static") {
     const bool meets_at_rank_0 = state.backend == "c10d" || state.endpoint.empty();
-    line.words.insert(line.words.end(), {"--rdzv-backend", state.backend, "--rdzv-endpoint",
+    line.words.insert(line.words.end(), {"--rdzv_backend", state.backend, "--rdzv_endpoint",
                                          meets_at_rank_0 ? "$MASTER_ADDR:$MASTER_PORT" : state.endpoint});
     line.expand = meets_at_rank_0;
-    if (!state.id.empty()) line.words.insert(line.words.end(), {"--rdzv-id", state.id});
+    if (!state.id.empty()) line.words.insert(line.words.end(), {"--rdzv_id", state.id});
   }
-  if (!state.conf.empty()) line.words.insert(line.words.end(), {"--rdzv-conf", state.conf});
+  if (!state.conf.empty()) line.words.insert(line.words.end(), {"--rdzv_conf", state.conf});
   line.words.insert(line.words.end(), state.handed.begin(), state.handed.end());
   if (state.module) line.words.emplace_back("--module");
-  if (state.program) line.words.emplace_back("--no-python");
+  if (state.program) line.words.emplace_back("--no_python");
   line.words.insert(line.words.end(), program.begin(), program.end());
 }
 
 Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::string> program,
                const std::vector<std::string>& /*words*/) {
   const auto nodes = std::to_string(state.least_nodes);
-  state.line.srun.set("nodes", state.least_nodes == state.most_nodes
-                                   ? nodes : concat({nodes, "-", std::to_string(state.most_nodes)}));
+  state.line.srun.set(
+      "nodes", state.least_nodes == state.most_nodes ? nodes : concat({nodes, "-", std::to_string(state.most_nodes)}));
   if (state.agent) per_node(state, std::move(program));
   else per_process(state, std::move(program));
   if (state.port) state.line.add_key(concat({"master_port=", std::to_string(*state.port)}));

@@ -1,5 +1,5 @@
-// Exit statuses of aml-run and the launchers, as their man pages document them. A job that was followed, or a step, hands
-// its own status through instead.
+// Exit statuses of aml-run and the launchers, as their man pages document them. A job that was followed, or a step,
+// hands its own status through instead.
 #pragma once
 
 #include "core/result.hpp"

@@ -99,7 +99,7 @@ std::optional<std::string> find_program(std::string_view name) {
   const std::string path = own_variable("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
   for (const std::string_view folder : text::split(path, ':')) {
     std::string candidate = concat({folder.empty() ? "." : folder, "/", name});
-    struct stat info{};
+    struct stat info {};
     if (::stat(candidate.c_str(), &info) == 0 && S_ISREG(info.st_mode) && ::access(candidate.c_str(), X_OK) == 0) {
       return candidate;
     }
@@ -116,8 +116,8 @@ Result<Finished> run_program(const std::vector<std::string>& words, std::string_
   if (!in || !out || !err) return (!in ? in : !out ? out : err).error();
   auto own = words;
   const auto argv = pointers_to(own);
-  struct sigaction ignore{};
-  struct sigaction before{};
+  struct sigaction ignore {};
+  struct sigaction before {};
   ignore.sa_handler = SIG_IGN;  // a program that does not read its input must not end us
   ::sigaction(SIGPIPE, &ignore, &before);
   const pid_t pid = ::fork();
@@ -156,7 +156,7 @@ std::optional<std::string> own_variable(std::string_view name) {
 Result<std::string> read_file(const std::string& path, std::size_t limit) {
   // Non-blocking, so that a FIFO nobody writes to cannot hold us.
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat info{};
+  struct stat info {};
   if (!file || ::fstat(file.get(), &info) != 0) {
     const bool missing = errno == ENOENT || errno == ENOTDIR;
     return Error{missing ? Errc::not_found : Errc::unavailable,
@@ -173,7 +173,8 @@ Result<std::string> read_file(const std::string& path, std::size_t limit) {
   for (;;) {
     const ssize_t count = ::read(file.get(), buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return Error{Errc::unavailable, concat({text::quote(path), " cannot be read: ", std::strerror(errno)})};
+    if (count < 0)
+      return Error{Errc::unavailable, concat({text::quote(path), " cannot be read: ", std::strerror(errno)})};
     if (count == 0) return content;
     content.append(buffer.data(), static_cast<std::size_t>(count));
     if (content.size() > limit) return too_long();

@@ -158,20 +158,26 @@ Result<std::vector<std::string>> split_words(std::string_view line) {
   }
 }
 
-bool is_utf8(std::string_view text) noexcept {
+bool is_name(std::string_view text) noexcept {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  return !text.empty() && is_letter(text.front()) &&
+         std::ranges::all_of(text, [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
+}
+
+std::size_t utf8_length(std::string_view text) noexcept {
   std::size_t at = 0;
   while (at < text.size()) {
     const Sequence sequence = sequence_of(static_cast<unsigned char>(text[at]));
-    if (sequence.length == 0 || at + sequence.length > text.size()) return false;
+    if (sequence.length == 0 || at + sequence.length > text.size()) return at;
     for (std::size_t i = 1; i < sequence.length; ++i) {
       const auto byte = static_cast<unsigned char>(text[at + i]);
       const unsigned char low = i == 1 ? sequence.low : 0x80;
       const unsigned char high = i == 1 ? sequence.high : 0xbf;
-      if (byte < low || byte > high) return false;
+      if (byte < low || byte > high) return at;
     }
     at += sequence.length;
   }
-  return true;
+  return at;
 }
 
 }  // namespace amldist::shell

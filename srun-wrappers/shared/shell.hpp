@@ -10,8 +10,9 @@
 
 namespace amldist::shell {
 
-/// One word of bash that is exactly `text`, whatever its bytes (no NUL): bare where that is safe, else in single quotes,
-/// else as $'...' (control characters, as sbatch refuses \r\n; bytes that are not UTF-8; what shellcheck would doubt).
+/// One word of bash that is exactly `text`, whatever its bytes (no NUL): bare where that is safe, else in single
+/// quotes, else as $'...' (control characters, as sbatch refuses \r\n; bytes that are not UTF-8; what shellcheck would
+/// doubt).
 [[nodiscard]] std::string quote(std::string_view text);
 
 /// Words of one command, quoted, with blanks between.
@@ -28,7 +29,11 @@ namespace amldist::shell {
 /// Errors: invalid_argument, a quote that is not closed.
 [[nodiscard]] Result<std::vector<std::string>> split_words(std::string_view line);
 
-/// Whether `text` is UTF-8 (no overlong forms, no surrogates).
-[[nodiscard]] bool is_utf8(std::string_view text) noexcept;
+/// Whether `text` can name a variable: letters, digits and _, not a digit first.
+[[nodiscard]] bool is_name(std::string_view text) noexcept;
+
+/// Length of the beginning of `text` that is UTF-8 (no overlong forms, no surrogates): all of it, if it is.
+[[nodiscard]] std::size_t utf8_length(std::string_view text) noexcept;
+[[nodiscard]] inline bool is_utf8(std::string_view text) noexcept { return utf8_length(text) == text.size(); }
 
 }  // namespace amldist::shell

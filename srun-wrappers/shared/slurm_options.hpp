@@ -60,9 +60,9 @@ class SlurmOptions {
 /// By its long name; nullptr: not known here (an option of another plugin, say).
 [[nodiscard]] const SlurmOption* find_slurm_option(std::string_view name) noexcept;
 
-/// Takes the options of sbatch out of a command line, as getopt would read them; the words that are none of them stay, in
-/// their order. `own` are long options that are the caller's, whatever sbatch makes of them.
-/// Errors: invalid_argument, a value is missing.
+/// Takes the options of sbatch out of a command line, as getopt would read them; the words that are none of them stay,
+/// in their order. `own` are long options that are the caller's, whatever sbatch makes of them. Errors:
+/// invalid_argument, a value is missing.
 [[nodiscard]] Result<SlurmOptions> take_slurm_options(std::vector<std::string>& words,
                                                       std::span<const std::string_view> own);
 

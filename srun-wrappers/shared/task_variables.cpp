@@ -109,7 +109,8 @@ Result<std::string> expand_task_variables(std::string_view argument, const Envir
     return true;
   });
   if (!missing.empty()) {
-    return Error{Errc::not_found, concat({"$", missing, " in an argument cannot be expanded: this kind of job does not "
+    return Error{Errc::not_found, concat({"$", missing,
+                                          " in an argument cannot be expanded: this kind of job does not "
                                           "set it in its tasks"})};
   }
   out += argument.substr(copied);

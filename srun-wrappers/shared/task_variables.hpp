@@ -23,6 +23,7 @@ namespace amldist::commands {
 
 /// `argument` with the references replaced; every other byte stays. Errors: not_found, a variable that this kind of job
 /// does not set.
-[[nodiscard]] Result<std::string> expand_task_variables(std::string_view argument, const EnvironmentReader& environment);
+[[nodiscard]] Result<std::string> expand_task_variables(std::string_view argument,
+                                                        const EnvironmentReader& environment);
 
 }  // namespace amldist::commands

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+COMMANDS = ("run", "torchrun", "mpirun", "deepspeed", "horovodrun")
 CONSUMER = pathlib.Path(__file__).resolve().parent / "consumer"
 
 
@@ -37,6 +38,10 @@ def find(prefix: pathlib.Path, pattern: str) -> pathlib.Path:
     "lib*/**/slurm/spank_aml_dist.so", "lib*/**/libamldist.so", "include/amldist/amldist.h", "bin/aml-dist",
     "lib*/**/pkgconfig/amldist.pc", "lib*/**/cmake/amldist/amldist-config.cmake", "share/man/man1/aml-dist.1*",
     "share/man/man8/spank_aml_dist.8*", "share/bash-completion/completions/aml-dist",
+    *(f"bin/aml-{name}" for name in COMMANDS), *(f"share/man/man1/aml-{name}.1*" for name in COMMANDS),
+    *(f"share/bash-completion/completions/aml-{name}" for name in COMMANDS), "share/zsh/site-functions/_aml-run",
+    "share/fish/vendor_completions.d/aml-run.fish", "share/doc/aml-dist/contrib/examples/aml-run/pytorch.yml",
+    "share/doc/aml-dist/docs/launchers.md", "share/doc/aml-dist/docs/azure-ml.md",
 ])
 def test_layout(prefix, pattern):
     assert find(prefix, pattern).exists()
@@ -48,6 +53,15 @@ def test_version(prefix):
 
 def test_explain_runs_from_the_prefix(prefix):
     assert "node1" in run(prefix / "bin/aml-dist", "explain", "--nodelist", "node[1-2]", "--tasks-per-node", "2")
+
+
+def test_commands_run_from_the_prefix_and_name_it(prefix):
+    assert run(prefix / "bin/aml-run", "--version").startswith("aml-run 0.")
+    environment = {"PATH": "/usr/bin:/bin"}
+    script = run(prefix / "bin/aml-run", "--dry-run", "--", "prog", "$RANK", env=environment)
+    assert f"{prefix}/bin/aml-dist exec -- prog" in script
+    assert f"{prefix}/bin/aml-dist exec --" in run(prefix / "bin/aml-deepspeed", "--dry-run", "--num_gpus", "2", "t.py",
+                                                  env=environment)
 
 
 def test_cmake_consumer(prefix, tmp_path):
@@ -68,6 +82,7 @@ def test_pkg_config_consumer(prefix, tmp_path):
 @pytest.mark.parametrize("missing, left_out, kept", [
     ("CLI11", "tools           left out: no CLI11", ["spank_aml_dist.so", "libamldist.so"]),
     ("nlohmann_json", "tools           left out: no nlohmann-json", ["spank_aml_dist.so", "libamldist.so"]),
+    ("yaml-cpp", "aml-run       left out: no yaml-cpp", ["spank_aml_dist.so", "libamldist.so"]),
     ("GTest", "tests           left out: no GoogleTest", ["spank_aml_dist.so", "libamldist.so"]),
     ("CUDAToolkit", "CUDA          not found", ["spank_aml_dist.so", "libamldist.so"]),
     ("PkgConfig", "PMIx          not found", ["spank_aml_dist.so", "libamldist.so"]),

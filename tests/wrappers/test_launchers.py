@@ -59,7 +59,7 @@ def given(row: dict, name: str, tool: str) -> list[str]:
     special = {"--autotuning": ["tune"], "--mpi-args": ["--bind-to core"], "--binding-args": ["--bind-to core"],
                "--map-by": ["node"], "-map-by": ["node"], "--rank-by": ["slot"], "-rank-by": ["slot"], "--bind-to": ["core"],
                "-bind-to": ["core"], "--ppr": ["2:node"], "-ppr": ["2:node"], "-x": ["A=1"], "--x": ["A=1"],
-               "--slurm": ["--partition=x"], "--nnodes": ["2"], "--log-level": ["INFO"]}
+               "--host": ["3:2"], "--slurm": ["--partition=x"], "--nnodes": ["2"], "--log-level": ["INFO"]}
     if any("host" in spelling and "file" in spelling or "machinefile" in spelling for spelling in row["names"]):
         return [name, "/dev/null"]
     if name in special:
@@ -111,10 +111,10 @@ S = "--kill-on-bad-exit=1"
      f"srun --nodes=2 --ntasks-per-node=1 {S} --aml-dist=pytorch,launch=per-node,nproc_per_node=gpu torchrun train.py"),
     ("--nproc-per-node 8 --max-restarts 3 --tee 3 --log-dir 'my logs' train.py",
      f"srun --nodes=1 --ntasks-per-node=1 --cpus-per-task=8 {S} --aml-dist=pytorch,launch=per-node,nproc_per_node=8 "
-     "torchrun --max-restarts 3 --tee 3 --log-dir 'my logs' train.py"),
+     "torchrun --max_restarts 3 --tee 3 --log_dir 'my logs' train.py"),
     ("--nnodes 2 --max-restarts 1 --rdzv-backend c10d --rdzv-id 7 train.py",
      f"srun --nodes=2 --ntasks-per-node=1 --cpus-per-task=1 {S} --aml-dist=pytorch,launch=per-node,nproc_per_node=1 "
-     "aml-dist exec -- torchrun --rdzv-backend c10d --rdzv-endpoint '$MASTER_ADDR:$MASTER_PORT' --rdzv-id 7 --max-restarts 1 "
+     "aml-dist exec -- torchrun --rdzv_backend c10d --rdzv_endpoint '$MASTER_ADDR:$MASTER_PORT' --rdzv_id 7 --max_restarts 1 "
      "train.py"),
     ("--max-restarts 0 --nproc 2 --slurm=--partition=gpu --slurm=--gpus-per-node=2 train.py",
      f"OMP_NUM_THREADS=1 srun --nodes=1 --ntasks-per-node=2 {S} --partition=gpu --gpus-per-node=2 --export=ALL "

@@ -1,0 +1,43 @@
+# Completion for fish of aml-run and of the launchers aml-torchrun, aml-mpirun, aml-deepspeed and aml-horovodrun.
+
+complete -c aml-run -f -a '(__fish_complete_suffix .yml; __fish_complete_suffix .yaml)'
+complete -c aml-run -l kind -x -a 'pytorch mpi tensorflow jax none help' -d 'Kind of job'
+complete -c aml-run -l set -x -a '(aml-run --list-keys 2>/dev/null | string replace --regex " .*" "=")' -d 'Change a key of the job file'
+complete -c aml-run -l setup -x -d 'A line of bash in front of the program'
+complete -c aml-run -l mpi -x -a 'pmix pmi2 none' -d "srun's --mpi"
+complete -c aml-run -l instance-types -r -F -d 'Table of instance types'
+complete -c aml-run -l no-expand -d 'Leave $RANK and its like alone'
+complete -c aml-run -l dry-run -d 'Print the batch script'
+complete -c aml-run -s W -l wait -d 'Follow the job'
+complete -c aml-run -l json -d 'What was done, for programs'
+complete -c aml-run -l new-job -d 'A job, even inside an allocation'
+complete -c aml-run -l list-keys -d 'Every key of a job file'
+complete -c aml-run -l version -d 'Print the release'
+complete -c aml-run -s h -l help -d Help
+complete -c aml-run -s N -l nodes -x -d Nodes
+complete -c aml-run -s n -l ntasks -x -d Tasks
+complete -c aml-run -l tasks-per-node -x -d 'Tasks of each node'
+complete -c aml-run -l gpus-per-node -x -d 'GPUs of each node'
+complete -c aml-run -s c -l cpus-per-task -x -d 'CPUs of each task'
+complete -c aml-run -s t -l time -x -d 'Time limit'
+complete -c aml-run -s p -l partition -x -a '(sinfo -h -o %R 2>/dev/null)' -d Partition
+complete -c aml-run -s A -l account -x -d Account
+complete -c aml-run -s q -l qos -x -d 'Quality of service'
+complete -c aml-run -s C -l constraint -x -d 'Features of the nodes'
+complete -c aml-run -s J -l job-name -x -d Name
+complete -c aml-run -s o -l output -r -F -d 'File of the output'
+complete -c aml-run -s D -l chdir -x -a '(__fish_complete_directories)' -d 'Working folder'
+
+# The flags come from the launcher's own table.
+function __aml_launcher_flags
+    set -l launcher (commandline --tokenize)[1]
+    $launcher --list-flags 2>/dev/null | string replace --regex '^(.*?)  +\S+ +(.*)$' '$1\t$2' |
+        while read --delimiter \t names becomes
+            for name in (string split ' ' -- $names)
+                printf '%s\t%s\n' $name $becomes
+            end
+        end
+end
+for launcher in aml-torchrun aml-mpirun aml-deepspeed aml-horovodrun
+    complete -c $launcher -n 'string match --quiet -- "-*" (commandline --current-token)' -a '(__aml_launcher_flags)'
+end

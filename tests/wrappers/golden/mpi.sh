@@ -1,0 +1,21 @@
+#!/bin/bash
+#SBATCH --job-name=pi
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=2
+#SBATCH --chdir=/home/you/aml-run/mpi
+#SBATCH --output=/home/you/aml-run/slurm-%j.out
+
+# Integrate 4/(1+x^2) from 0 to 1, each rank its share.
+# Written by aml-run X.Y.Z from mpi.yml.
+#
+# Without effect here:
+#   $schema: only editors read it.
+#   environment: the software of the nodes is used: prepare it with --setup, or choose a container with your
+#   site's option.
+
+export OMP_NUM_THREADS=1
+
+# Each task gives this to bash, so that $RANK and its like are its own.
+command='./pi 1000000'
+
+srun --mpi=pmix --kill-on-bad-exit=1 --aml-dist=mpi bash -c "$command"

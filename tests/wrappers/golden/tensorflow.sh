@@ -1,0 +1,21 @@
+#!/bin/bash
+#SBATCH --job-name=line-mwms
+#SBATCH --comment="experiment: line"
+#SBATCH --nodes=2
+#SBATCH --ntasks=2
+#SBATCH --chdir=/home/you/aml-run/tensorflow
+#SBATCH --output=/home/you/aml-run/slurm-%j.out
+
+# Fit a line with MultiWorkerMirroredStrategy on two workers.
+# Written by aml-run X.Y.Z from tensorflow.yml.
+#
+# Without effect here:
+#   $schema: only editors read it.
+#   environment: the software of the nodes is used: prepare it with --setup, or choose a container with your
+#   site's option.
+#   compute: no table says what it is here: choose with --partition and --constraint.
+
+# Each task gives this to bash, so that $RANK and its like are its own.
+command='python3 train.py --steps 50'
+
+srun --kill-on-bad-exit=1 --aml-dist=tensorflow,worker_count=2 bash -c "$command"
