@@ -29,7 +29,9 @@ struct SrunLink {
 /// Sends one datagram, or does not.
 void send_to(const SrunLink& target, int socket, const std::string& datagram) noexcept;
 
-/// Sends and forgets: never waits, says nothing about success.
+/// Sends and forgets: never waits, says nothing about success. An srun that is stopped finds it when it goes on.
+void send_unheard(const SrunLink& target, const std::string& datagram);
+/// The same for a report.
 void send_report(const SrunLink& target, const FailureReport& report);
 
 /// Sends until srun has heard, at most for a second. Returns whether it has.

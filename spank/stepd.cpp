@@ -240,8 +240,12 @@ bool needs_guardian(const StepPlan& plan, std::uint32_t rank) {
 }
 
 /// From here on the program is a child of the process that Slurm knows.
-Result<void> put_under_guard(const Session& session, const Handle& handle) {
-  if (!leave_guardian(*session.srun)) return {};
+Result<void> put_under_guard(const Session& session, const Handle& handle, std::uint32_t rank) {
+  if (!leave_guardian(*session.srun)) {
+    tell_step(concat({"rank ", std::to_string(rank), " will not end by itself when the step's work is done, since no ",
+                      "process could be started beside it: raise ulimit -u, or end the step by hand"}));
+    return {};
+  }
   EnvironmentPatch patch;
   patch.set("SLURM_TASK_PID", static_cast<std::uint64_t>(::getpid()));
   return handle.apply(patch);
@@ -257,7 +261,7 @@ Result<void> equip_task(const Session& session, const Handle& handle) {
     advise(*session.plan, handle.environment());
   }
   if (auto written = write_environment(session, handle, *rank); !written) return written;
-  if (session.srun && needs_guardian(*session.plan, *rank)) return put_under_guard(session, handle);
+  if (session.srun && needs_guardian(*session.plan, *rank)) return put_under_guard(session, handle, *rank);
   return {};
 }
 
@@ -296,9 +300,9 @@ std::optional<FailureReport> report_of_end(const Session& session, const Handle&
 }
 
 /// Tells srun, in a parameter-server step, that a chief or worker has ended. A srun that does not answer is not waited
-/// for again.
+/// for again, but told all the same: if it was only stopped, the servers' end depends on it.
 void report_worker(Session& session, const Handle& handle) {
-  if (!session.plan || !has_servers(*session.plan) || session.unheard) return;
+  if (!session.plan || !has_servers(*session.plan)) return;
   const auto rank = rank_of_ended_task(session, handle);
   const auto status = handle.number(S_TASK_EXIT_STATUS, "S_TASK_EXIT_STATUS");
   if (!rank || !status) return;
@@ -307,7 +311,9 @@ void report_worker(Session& session, const Handle& handle) {
   if (role != TensorflowRole::chief && role != TensorflowRole::worker) return;
   const WorkerEnd end{role == TensorflowRole::chief, *rank, *status, roles.count(TensorflowRole::chief),
                       roles.count(TensorflowRole::worker)};
-  session.unheard = !tell(*session.srun, end.to_datagram(session.srun->channel.token));
+  const std::string datagram = end.to_datagram(session.srun->channel.token);
+  if (session.unheard) send_unheard(*session.srun, datagram);
+  else session.unheard = !tell(*session.srun, datagram);
 }
 
 /// Without memory srun hears nothing; ending a refused step must not depend on it.

@@ -13,6 +13,7 @@ enum fault {
   FAULT_LAYOUT,
   FAULT_ADDRESS,
   FAULT_MALLOC,
+  FAULT_FORK,
   FAULT_LISTENER_MALLOC /* in the plugin's own thread, whatever callback runs */
 };
 

@@ -95,7 +95,8 @@ void scenario_report_workers(void) {
   subject("a dumb srun");
   machine_srun_is_dumb = true;
   step.option = "tensorflow,parameter_server_count=1";
-  check_ends(&step, (const size_t[]){ATTEMPTS, 0, ATTEMPTS, 0});
+  /* The node does not wait for it a second time, but tells it: it may only be stopped. */
+  check_ends(&step, (const size_t[]){ATTEMPTS, COPIES, ATTEMPTS, 0});
   machine_srun_is_dumb = false;
 }
 
@@ -114,6 +115,25 @@ void scenario_guardian_ends(void) {
     step.ends = of_servers[i];
     check_ends(&step, (const size_t[]){1, 0, 0, 0});
   }
+}
+
+/* The user's limit of processes is reached when the guardian of rank 3, the one server, is to be left behind. */
+void scenario_fork_refused(void) {
+  struct step step = usual_step;
+  step.option = "tensorflow,worker_count=3,parameter_server_count=1";
+  step.workers = 3;
+  struct run run;
+  fault_order((struct fault_order){FAULT_FORK, 1, HOOK_TASK_INIT, ANY_TASK});
+  drive(&run, &step);
+  fault_cancel();
+  CHECK(journal->faults == 1, "the fault was not met");
+  CHECK(run.nodes == 2, "srun does not launch");
+  for (uint32_t i = 0; i < 2 * run.nodes; ++i) {
+    CHECK(run.node[i / 2].task[i % 2].status == 0, "rank %u does not start", i);
+  }
+  CHECK(*run.node[0].said == '\0', "the workers' node says: %s", run.node[0].said);
+  expect_sentences(run.node[1].said, 1);
+  run_free(&run);
 }
 
 /* Every task of the failing step starts as it should, and srun hears nothing. */
