@@ -116,7 +116,7 @@ def test_the_picture_is_a_whole_document_with_the_sick_port_in_red(checker, tmp_
     root = xml.etree.ElementTree.parse(picture).getroot()
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     text = picture.read_text()
-    assert text.count("<line") == 2 and "mlx5_ib1:1" in text and "#c81e1e" in text
+    assert text.count("<polyline") == 2 and "mlx5_ib1:1" in text and "#c81e1e" in text
     checker.node(cases.base(), "--svg", picture)
     assert "#c81e1e" not in picture.read_text()
     outcome = checker.node(cases.base(), "--svg", "/nonexistent/fabric.svg")
