@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from cluster import Cluster, readable_copy
+from cluster import READABLE, Cluster, readable_copy
 
 COUNT = r"""
 import glob, json, os, re, subprocess
@@ -70,7 +70,7 @@ def ask_node(cluster: Cluster, node: str) -> dict[str, int]:
     return json.loads(done.out)
 
 
-def run_steps(cluster: Cluster, steps: int) -> list[str]:
+def run_steps(cluster: Cluster, steps: int, where: str = "") -> list[str]:
     """Runs so many steps in one job; returns a line for each that ended otherwise than it should."""
     commands = []
     for index in range(steps):
@@ -78,8 +78,9 @@ def run_steps(cluster: Cluster, steps: int) -> list[str]:
         wanted = "-eq" if succeeds else "-ne"
         commands.append(f"timeout 60 srun -N2 {arguments} </dev/null >/dev/null 2>&1; s=$?; "
                         f"[ $s {wanted} 0 ] || echo step {index}: status $s")
-    script = "\n".join([*commands, "echo all"])
-    done = cluster.run(f"salloc --quiet -N2 -n4 bash <<'END'\n{script}\nEND", timeout=60 + 5 * steps)
+    script = READABLE / "steps"
+    script.write_text("\n".join([*commands, "echo all"]))
+    done = cluster.run(f"salloc --quiet {where} -N2 -n4 bash {script}", timeout=60 + 5 * steps)
     *odd, last = done.out.splitlines() or [""]
     assert last == "all", str(done)
     return odd
