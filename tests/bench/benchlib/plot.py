@@ -58,9 +58,9 @@ def draw_scale(results):
                      "peak memory, MiB": [(row["nodes"], row["explain_MiB"]) for row in explained]})]
     plans, environments = {}, {}
     for row in results["environment"]["rows"]:
-        if row["group"] == "environment" and row["kind"] == "pytorch" and row["distribution"] == "block":
-            plans[row["nodes"]] = row["plan_us"]
-            environments[row["nodes"]] = row["environment_us"]
+        if row["table"] == "environment" and row["kind"] == "pytorch" and row["distribution"] == "block":
+            plans[int(row["nodes"])] = row["plan_us"]["median"]
+            environments[int(row["nodes"])] = row["environment_us"]["median"]
     if plans:
         panels.append(Panel("In slurmstepd, pytorch", "nodes of 8 tasks", "microseconds",
                             {"plan, once per node": sorted(plans.items()),
