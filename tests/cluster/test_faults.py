@@ -137,7 +137,7 @@ def test_the_plugins_file_is_replaced_while_a_step_runs(cluster, workdir):
                                    "mount -t tmpfs file /run/aml-dist && touch /run/aml-dist/ports"])
 def test_no_lease_can_be_kept(cluster, spoil):
     """A disk that is full or read-only, or a file in the folder's place. The port has still been tried."""
-    assert cluster.run(f"mkdir -p /run/aml-dist/ports; {spoil}", on="node1").status == 0
+    assert cluster.run(f"mkdir -p /run/aml-dist; {spoil}", on="node1").status == 0
     try:
         done = cluster.run("srun -w node1 -N1 -n2 --aml-dist=pytorch bash -c 'echo $MASTER_PORT'")
         assert done.status == 0 and len(set(done.out.split())) == 1 and done.err == "", str(done)
