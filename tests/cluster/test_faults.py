@@ -10,6 +10,7 @@ import pytest
 from cluster import Cluster
 from oracle import check_pytorch
 from soak import STEPS, ask_node, run_steps
+from test_batch import script
 from test_first_failure import by_rank, first_failure
 
 PLUGIN = os.environ["AMLDIST_PLUGIN"]
@@ -85,9 +86,8 @@ def test_slurmctld_is_away_while_a_task_fails(cluster, workdir):
 
 
 def test_slurmctld_is_away_when_srun_starts(cluster, workdir):
-    inside = "sleep 2; srun --aml-dist=pytorch bash -c \"echo rank \\$RANK of \\$WORLD_SIZE\""
-    step = Background(cluster, workdir, f"salloc --quiet -N2 -n2 bash -c \"echo begins; {inside}\"".replace(
-        'bash -c "echo rank', 'bash -c \\"echo rank').replace('$WORLD_SIZE""', '$WORLD_SIZE\\""').replace("\\$", "\\\\\\$"))
+    job = script(workdir, "echo begins", "sleep 2", "srun --aml-dist=pytorch bash -c 'echo rank $RANK of $WORLD_SIZE'")
+    step = Background(cluster, workdir, f"salloc --quiet -N2 -n2 {job}")
     step.says("begins")
     assert cluster.devcluster("break", "ctl", "down").status == 0
     time.sleep(3)
