@@ -101,6 +101,11 @@ bool has_component_separator() {
   return std::ranges::any_of(arguments_of(text), [](std::string_view word) { return word == ":"; });
 }
 
+bool names_a_job() {
+  const std::string text = read_command_line();
+  return std::ranges::any_of(arguments_of(text), [](std::string_view word) { return word.starts_with("--jobid"); });
+}
+
 std::optional<bool> kills_on_bad_exit() {
   const std::string text = read_command_line();
   for (const std::string_view word : arguments_of(text)) {

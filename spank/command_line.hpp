@@ -19,6 +19,10 @@ namespace amldist::spank {
 /// Whether a ':' of its own stands on the command line, as between components.
 [[nodiscard]] bool has_component_separator();
 
+/// Whether the command line names a job (--jobid) that this srun is to start its step in. A word of the program's own
+/// that looks like the option counts too.
+[[nodiscard]] bool names_a_job();
+
 /// What this srun was told about --kill-on-bad-exit, on its command line or in its environment; nullopt: nothing. A
 /// word of the program's own that looks like the option counts too.
 [[nodiscard]] std::optional<bool> kills_on_bad_exit();

@@ -27,6 +27,12 @@ void open_reports(Session& session);
 /// srun, for a step that is refused: takes back what the two above have done.
 void withdraw_launch(Session& session) noexcept;
 
+/// srun, for a step that is refused inside a job. Slurm would keep such a step, and its CPUs, to the end of the job, so
+/// that the next srun in it waits for ever: neither srun nor scancel can end a step that was never launched. So it is
+/// launched, and the nodes start none of its tasks. Returns whether the nodes will know; not those of a heterogeneous
+/// step.
+[[nodiscard]] bool leave_refusal_to_nodes(const Session& session) noexcept;
+
 // --------------------------------------------------------------------------------------------------------- slurmstepd
 
 /// Before the fork: reads the record and the step's facts and makes the plan. Failures are kept in the session, because

@@ -1,6 +1,7 @@
 // srun, sbatch and salloc.
 #include <algorithm>
 #include <cstdlib>
+#include <exception>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -157,6 +158,7 @@ Result<void> check_option(const Session& session) {
 
 void open_reports(Session& session) {
   ::unsetenv(report_variable);  // an outer step's srun must not hear of this one
+  session.in_job = own_variable("SLURM_JOB_ID").has_value() || names_a_job();
   if (!may_concern(session)) return;
   if (is_being_debugged()) return;  // a guardian would come between slurmstepd and the program that it traces
   auto listener = Listener::open();
@@ -187,6 +189,15 @@ Result<void> prepare_launch(Session& session, const Handle& handle) {
     return {};
   }
   return send_record(session, *spec, **launch);
+}
+
+bool leave_refusal_to_nodes(const Session& session) noexcept {
+  try {
+    const bool one_component = component_groups().size() < 2;
+    return session.in_job && one_component && ::setenv(launch_record_variable, refused_record, 1) == 0;
+  } catch (const std::exception&) {  // out of memory
+    return false;
+  }
 }
 
 void withdraw_launch(Session& session) noexcept {

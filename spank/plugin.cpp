@@ -176,7 +176,9 @@ int slurm_spank_local_user_init(spank_t spank, int /*argc*/, char** /*argv*/) {
   const int status = guarded(amldist::spank::refused, [spank](Session& state) {
     return amldist::spank::refuse_user(amldist::spank::prepare_launch(state, Handle(spank)));
   });
-  return amldist::spank::settle_in_srun(status);
+  const int settled = amldist::spank::settle_in_srun(status);
+  const auto& state = amldist::spank::session();
+  return settled != 0 && state && amldist::spank::leave_refusal_to_nodes(*state) ? 0 : settled;
 }
 
 int slurm_spank_task_init(spank_t spank, int /*argc*/, char** /*argv*/) {

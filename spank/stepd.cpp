@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <ctime>
 #include <exception>
 #include <span>
@@ -157,6 +158,8 @@ Result<void> plan_and_claim(Session& session, const Handle& handle) {
   const auto spec = session.spec_in_partition(handle.variable("SLURM_JOB_PARTITION").value_or(""));
   if (!spec) return spec.error();
   if (spec->kind == Kind::none) return forget_srun(handle);
+  session.refused_by_srun = handle.variable(launch_record_variable) == refused_record;
+  if (session.refused_by_srun) return {};
   session.srun = read_srun_link(handle.environment());  // first: srun is to hear of a refusal too
   session.start = std::chrono::steady_clock::now();
   const auto items = read_items(handle);
@@ -338,6 +341,8 @@ void plan_step(Session& session, const Handle& handle) {
 }
 
 Result<void> start_task(const Session& session, const Handle& handle) {
+  // The user knows why, and Slurm would add two lines for each task.
+  if (session.refused_by_srun) ::_exit(EXIT_FAILURE);
   auto equipped = equip_task(session, handle);
   if (equipped) return equipped;
   const bool first = session.task_refused.raise();

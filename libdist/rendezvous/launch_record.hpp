@@ -24,6 +24,8 @@
 namespace amldist {
 
 inline constexpr const char* launch_record_variable = "SLURM_AMLDIST_LAUNCH";
+/// In its place: srun has refused the step and told the user why.
+inline constexpr const char* refused_record = "refused";
 
 /// The content of the record.
 struct LaunchRecord {

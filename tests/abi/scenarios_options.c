@@ -166,3 +166,29 @@ void scenario_wrong_counts(void) {
   expect_pytorch(&run, &usual_seating);
   run_free(&run);
 }
+
+/* Slurm would keep the step, and its CPUs, until the job ends: so it is launched, and its tasks end at once. */
+void scenario_refused_in_a_job(void) {
+  static const char* const in_a_job[] = {"SLURM_JOB_ID=4242", NULL};
+  static const int fail[] = {1, 1, 1, 1};
+  struct step step = usual_step;
+  step.user_environment = in_a_job;
+  step.option = "pytorch,process_count=77";
+  step.ends = fail;
+  struct run run;
+  drive(&run, &step);
+  CHECK(run.srun.local_user_init == 0, "local_user_init returns %d", run.srun.local_user_init);
+  expect_sentences(run.srun.said, 1);
+  CHECK(run.nodes == 2, "srun does not launch");
+  for (uint32_t i = 0; i < run.nodes; ++i) {
+    const struct node* const node = &run.node[i];
+    CHECK(*node->said == '\0', "node %u says: %s", i, node->said);
+    CHECK(node->kills == 0 && node->leases == 0, "node %u ends the step or takes a port", i);
+    for (uint32_t local = 0; local < node->tasks; ++local) {
+      const char* const path = environment_get(&node->task[local].environment, "PATH");
+      CHECK(path == NULL, "local task %u of node %u becomes the user's program", local, i);
+      CHECK(node->task[local].reports == 0, "srun is told of it");
+    }
+  }
+  run_free(&run);
+}

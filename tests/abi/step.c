@@ -40,8 +40,6 @@ void environment_of_user(struct environment* environment, const struct step* ste
                                       "SLURM_CONF=/run/slurm.conf"};
   environment_clear(environment);
   for (size_t i = 0; i < sizeof shell / sizeof *shell; ++i) environment_put(environment, shell[i]);
-  environment_format(environment, "SLURM_JOB_ID", "%u", job_of(step));
-  environment_format(environment, "SLURM_JOBID", "%u", job_of(step));
   for (const char* const* variable = step->user_environment; variable != NULL && *variable != NULL; ++variable) {
     environment_put(environment, *variable);
   }
@@ -61,6 +59,8 @@ static char* tasks_per_node(const struct layout* layout) {
 }
 
 void environment_add_node(struct environment* environment, const struct step* step, uint32_t node) {
+  environment_format(environment, "SLURM_JOB_ID", "%u", job_of(step));
+  environment_format(environment, "SLURM_JOBID", "%u", job_of(step));
   const struct layout layout = layout_of(step);
   char* const per_node = tasks_per_node(&layout);
   environment_set(environment, "SLURM_TASKS_PER_NODE", per_node);

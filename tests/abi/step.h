@@ -65,7 +65,7 @@ uint32_t job_of(const struct step* step);
 /* 10.11.0.K for node nK, the NodeAddr of slurm.conf. */
 void node_address(char* buffer, unsigned size, const char* node);
 
-/* srun's environment: a user's shell in an sbatch job. */
+/* srun's environment when it begins: a user's shell, outside any job. */
 void environment_of_user(struct environment* environment, const struct step* step);
 
 /* What slurmstepd adds for a node, and then for one task. */

@@ -1,0 +1,140 @@
+"""alice and bob on the same nodes at the same time: neither sees, ends, or hinders what the other does."""
+
+import re
+
+import pytest
+from cluster import PROBE, Cluster, read_reports
+from oracle import check_pytorch
+from test_faults import SERVERS, Background
+from test_first_failure import by_rank
+
+HOLD = ("/usr/bin/python3 -c \"import socket,time; s=socket.socket({family}, {kind}); s.bind({address}); "
+        "{listen}; print('squats', flush=True); time.sleep(25)\"")
+
+
+@pytest.fixture(autouse=True)
+def nobody_stays(cluster: Cluster):
+    yield
+    for user in ("alice", "bob"):
+        cluster.run(f"scancel --quiet --user {user}; while squeue -h --user {user} | grep -q .; do sleep 0.2; done", timeout=40)
+
+
+def start(cluster: Cluster, workdir, user: str, command: str) -> Background:
+    folder = workdir / user
+    folder.mkdir()
+    folder.chmod(0o777)
+    return Background(cluster, folder, f"setpriv --reuid={user} --regid={user} --init-groups {command}")
+
+
+def test_steps_of_two_users_share_no_port(cluster, workdir):
+    steps = [start(cluster, workdir, user, f"srun --overcommit -w node[1-2] -N2 -n4 --aml-dist=pytorch {PROBE} 4")
+             for user in ("alice", "bob")]
+    ports = []
+    for step in steps:
+        tasks = read_reports(step.wait())
+        check_pytorch(tasks)
+        ports.append(tasks[0].env["MASTER_PORT"])
+    assert ports[0] != ports[1]
+
+
+def test_the_same_port_is_refused_by_name_to_the_second(cluster, workdir):
+    first = start(cluster, workdir, "alice",
+                  "srun --overcommit -w node1 -N1 -n1 --aml-dist=pytorch,master_port=23700 bash -c \"echo runs; sleep 12\"")
+    first.says("runs")
+    second = cluster.run("srun --overcommit -w node1 -N1 -n1 --aml-dist=pytorch,master_port=23700 true", user="bob")
+    assert second.status != 0 and len(second.own_lines()) == 1, str(second)
+    assert "23700 on node1 is taken by another step" in second.own_lines()[0], str(second)
+
+
+def test_a_port_that_the_other_squats_is_a_sentence_and_can_be_avoided(cluster, workdir):
+    """Whoever may run programs on a node may bind its ports: told by name, and the next job gets another."""
+    squat = HOLD.format(family="socket.AF_INET", kind="socket.SOCK_STREAM", address="('0.0.0.0', 23701)", listen="s.listen()")
+    squatter = start(cluster, workdir, "bob", f"srun --overcommit -w node1 -N1 -n1 {squatter_script(workdir, squat)}")
+    squatter.says("squats")
+    refused = cluster.run("srun --overcommit -w node1 -N1 -n2 --aml-dist=pytorch,master_port=23701 true", user="alice")
+    assert refused.status != 0 and len(refused.own_lines()) == 1 and "taken by another program" in refused.own_lines()[0]
+    check_pytorch(cluster.tasks("--overcommit -w node1 -N1 -n2 --aml-dist=pytorch", user="alice"))
+
+
+def squatter_script(workdir, line: str):
+    path = workdir / "squat"
+    path.write_text(f"#!/bin/sh\nexec {line}\n")
+    path.chmod(0o755)
+    return path
+
+
+ATTACKS = (
+    "ln -s /etc/passwd /run/aml-dist/ports/23702", "mkdir /run/aml-dist", "touch /run/aml-dist/ports/x",
+    "mv /run/aml-dist /run/other", "rm -rf /run/aml-dist", "ls /run/aml-dist/ports", "cat /run/aml-dist/ports/*",
+    "/usr/bin/python3 -c 'import fcntl,glob; [fcntl.flock(open(f), 2) for f in glob.glob(\"/run/aml-dist/ports/*\")] and 0 or 1/0'")
+
+
+def test_the_folder_of_leases_is_roots_alone(cluster, workdir):
+    holder = start(cluster, workdir, "alice", "srun --overcommit -w node1 -N1 -n1 --aml-dist=pytorch bash -c \"echo runs; sleep 6\"")
+    holder.says("runs")
+    for attack in ATTACKS:
+        done = cluster.run(attack, user="bob", on="node1")
+        assert done.status != 0, str(done)
+    assert "status 0" in holder.wait()
+
+
+def test_the_launch_record_does_not_lead_root_to_files(cluster, workdir):
+    """Paths in every value that root reads: none is opened, nothing appears."""
+    trap = workdir / "trap"
+    values = {name: f"../../../..{trap}" for name in ("MASTER_ADDR", "SLURM_AMLDIST_LAUNCH", "SLURM_AMLDIST_REPORT",
+                                                      "AMLDIST_STAMP", "SLURM_CLUSTER_NAME")}
+    done = cluster.run("srun --overcommit -w node1 -N1 -n1 --aml-dist=pytorch true", user="bob", env=values)
+    assert done.status != 0 and len(done.own_lines()) == 1, str(done)
+    assert not trap.exists()
+
+
+def test_a_stranger_cannot_report_a_failure_or_end_servers(cluster, workdir):
+    """srun's port can be reached by everybody; without the token of the step nothing is believed."""
+    task = by_rank(r0="echo runs; sleep 6", r1="sleep 6", other="sleep 4; echo served").replace("'", '"')
+    task = task.replace("$RANK", "\\$SLURM_PROCID")
+    victim = start(cluster, workdir, "alice", f"srun --overcommit -w node1 -N1 -n4 --aml-dist={SERVERS} {task}")
+    victim.says("runs")
+    words = ["failed;0;0;9;1;node1", "refused;0;0;256;1;node1", "ended;worker;0;0;0;2", "ended;worker;1;0;0;2", "end"]
+    send = ("import socket,re,subprocess\n"
+            "ports=[int(l.split()[1].split(':')[1],16) for l in open('/proc/net/udp').read().splitlines()[1:]]\n"
+            "assert ports\n"
+            "s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n"
+            f"words={words!r}\n"
+            "for port in ports:\n"
+            " for token in ('0'*16,'f'*16,'00c0ffee00c0ffee'):\n"
+            "  for word in words: s.sendto(f'aml-dist;1;{token};{word}'.encode(),('127.0.0.1',port))\n"
+            "print('sent')\n")
+    forged = cluster.run(f"/usr/bin/python3 - <<'END'\n{send}\nEND", user="bob")
+    assert forged.out == "sent\n", str(forged)
+    text = victim.wait()
+    assert "aml-dist: " not in text and "status 0" in text and text.count("served") == 2, text
+
+
+def test_the_token_is_not_the_others_to_read(cluster, workdir):
+    """It is in the environment of alice's processes, and nowhere else."""
+    victim = start(cluster, workdir, "alice", "srun --overcommit -w node1 -N1 -n1 --aml-dist=pytorch bash -c \"echo runs; sleep 5\"")
+    victim.says("runs")
+    for where in ("node1", None):
+        done = cluster.run("cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -a AMLDIST_ ; "
+                           "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -aoE '[0-9a-f]{16}'; true", user="bob", on=where)
+        assert done.out == "", str(done)
+    seen = cluster.run("squeue -o '%all'; scontrol show step; scontrol show job -dd", user="bob")
+    assert not re.search(r"AMLDIST|token=", seen.out), str(seen)
+
+
+def test_no_signal_reaches_the_other(cluster, workdir):
+    victim = start(cluster, workdir, "alice",
+                   f"srun --overcommit -w node1 -N1 -n3 --aml-dist={SERVERS.replace('server_count=2', 'server_count=1')} "
+                   "bash -c \"echo runs; sleep 5; echo ended well\"")
+    victim.says("runs")
+    done = cluster.run("pkill -9 aml-dist-guard; pkill -9 slurmstepd; pkill -9 sleep; kill -9 -1",
+                       user="bob", on="node1")
+    text = victim.wait()
+    assert text.count("ended well") >= 2 and "status 0" in text, text + str(done)
+
+
+def test_nothing_of_ours_lies_in_a_shared_folder(cluster):
+    """No temporary file, no socket with a name: there is nothing to put in our place."""
+    done = cluster.run("srun --overcommit -w node1 -N1 -n2 --aml-dist=pytorch bash -c '"
+                       "ls -A /tmp /dev/shm /var/lock; grep -ac amldist /proc/net/unix; true'", user="alice")
+    assert "aml" not in done.out and set(re.findall(r"^\d+$", done.out, re.M)) == {"0"}, str(done)
