@@ -45,6 +45,13 @@ def plugin_is(cluster, path):
         assert cluster.devcluster("plugin", str(PLUGIN)).status == 0
 
 
+def test_an_init_that_fails_would_fail_the_job_and_not_the_node(cluster):
+    """From 25.05 on Slurm asks the plugin; before, the node is always drained (so our init never fails)."""
+    exported = subprocess.run(["readelf", "--wide", "--dyn-syms", PLUGIN], check=True, capture_output=True, text=True).stdout
+    year, month = (int(part) for part in re.search(r"(\d+)\.(\d+)", cluster.run("srun --version").out).groups())
+    assert ("slurm_spank_init_failure_mode" in exported) == ((year, month) >= (25, 5))
+
+
 @pytest.mark.parametrize("change", [0x000100, -0x000100, 0x010000])
 def test_another_release_is_refused_by_srun(cluster, workdir, change):
     """These are the sentences of the administrator guide. Nothing runs, with the option or without it."""
