@@ -110,7 +110,7 @@ def test_tools_library_and_headers_work(machine):
     assert "node1" in machine.run("aml-dist explain --aml-dist=pytorch --nodelist 'node[1-2]' --tasks-per-node 2")
     assert machine.run("test -x /usr/share/aml-dist/devcluster/lib/machine-init.sh && "
                        "/usr/share/aml-dist/devcluster/devcluster --version").startswith("devcluster ")
-    assert machine.run("ldconfig -p").count("libamldist.so.0") == 1
+    assert "libamldist.so.0 (" in machine.run("ldconfig -p")
 
 
 def test_an_upgrade_keeps_the_administrators_file(machine):
