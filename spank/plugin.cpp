@@ -146,6 +146,12 @@ const char plugin_type[] = "spank";
 const unsigned int plugin_version = SLURM_VERSION_NUMBER;
 const unsigned int spank_plugin_version = 1;
 
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 5, 0)
+// Should our init ever fail, then the job, and no node is drained. spank.h declares a variable; Slurm only reads it.
+extern const int init_failure_mode __asm__("slurm_spank_init_failure_mode");
+const int init_failure_mode = ESPANK_JOB_FAILURE;
+#endif
+
 using amldist::spank::guarded;
 using amldist::spank::Handle;
 using amldist::spank::Session;

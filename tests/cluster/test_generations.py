@@ -8,6 +8,8 @@ import shutil
 import subprocess
 
 import pytest
+from cluster import Cluster
+from conftest import NAME, RELEASE
 from oracle import check_pytorch
 
 PLUGIN = pathlib.Path(os.environ.get("AMLDIST_PLUGIN", ""))
@@ -45,6 +47,13 @@ def plugin_is(cluster, path):
         assert cluster.devcluster("plugin", str(PLUGIN)).status == 0
 
 
+def test_an_init_that_fails_would_fail_the_job_and_not_the_node(cluster):
+    """From 25.05 on Slurm asks the plugin; before, the node is always drained (so our init never fails)."""
+    exported = subprocess.run(["readelf", "--wide", "--dyn-syms", PLUGIN], check=True, capture_output=True, text=True).stdout
+    year, month = (int(part) for part in re.search(r"(\d+)\.(\d+)", cluster.run("srun --version").out).groups())
+    assert ("slurm_spank_init_failure_mode" in exported) == ((year, month) >= (25, 5))
+
+
 @pytest.mark.parametrize("change", [0x000100, -0x000100, 0x010000])
 def test_another_release_is_refused_by_srun(cluster, workdir, change):
     """These are the sentences of the administrator guide. Nothing runs, with the option or without it."""
@@ -67,18 +76,17 @@ def test_another_patch_release_is_accepted(cluster, workdir):
 
 
 def test_it_is_found_by_name_in_slurms_plugin_folder(cluster, workdir):
-    """As the packages write it: no folder in plugstack.conf."""
-    conf = pathlib.Path(cluster.devcluster("conf").out.strip()).parent
-    plugstack = conf / "plugstack.conf"
-    slurm_conf = conf / "slurm.conf"
-    found = re.search(r"PluginDir\s*=\s*(\S+)", cluster.run("scontrol show config").out).group(1)
-    before, settings = plugstack.read_text(), slurm_conf.read_text()
-    slurm_conf.write_text(f"{settings}PluginDir={found}:{PLUGIN.parent}\n")
-    plugstack.write_text(f"required {PLUGIN.name}\n")
+    """As the packages write it: no folder in plugstack.conf. (slurmd reads PluginDir when it starts: a cluster of its own.)"""
+    folders = re.search(r"PluginDir\s*=\s*(\S+)", cluster.run("scontrol show config").out).group(1)
+    line = workdir / "plugstack.conf"
+    line.write_text(f"required {PLUGIN.name}\n")
+    other = Cluster(f"{NAME}-pd"[-16:].lstrip("-"), 2)
+    started = other.devcluster("start", "--nodes", "2", "--plugstack", str(line), "--conf",
+                               f"PluginDir={folders}:{PLUGIN.parent}", *(["--release", RELEASE] if RELEASE else []))
     try:
-        done = cluster.run("srun --aml-dist=help")
+        assert started.status == 0, str(started)
+        done = other.run("srun --aml-dist=help")
         assert done.status == 0 and done.out.startswith("--aml-dist=KIND"), str(done)
-        check_pytorch(cluster.tasks("-N2 -n2 --aml-dist=pytorch"))
+        check_pytorch(other.tasks("-N2 -n2 --aml-dist=pytorch"))
     finally:
-        plugstack.write_text(before)
-        slurm_conf.write_text(settings)
+        assert other.devcluster("stop").status == 0

@@ -14,8 +14,8 @@ devcluster root RELEASE [-- COMMAND...]
   forky      Debian testing: Slurm 26.05, without a PMIx plugin
 
 A root is made once, in some 30 s, from the Debian archive that this machine's apt uses, and stays in
-/var/cache/aml-devcluster (or DEVCLUSTER_ROOTS); to be rid of it, remove the folder. The release of
-this machine needs none. In the command /tmp, /var/tmp, /run and all folders that do not belong to the
+/var/cache/aml-devcluster; to be rid of it, remove the folder. The release of this machine needs none.
+With DEVCLUSTER_ROOTS=DIR roots are made there, one of this machine's release too. In the command /tmp, /var/tmp, /run and all folders that do not belong to the
 system are the host's.
 HELP
 }
@@ -52,7 +52,7 @@ check_release() {
 
 # root_of RELEASE: the folder, or nothing where this machine is of that release
 root_of() {
-    if ! grep -qsx "VERSION_CODENAME=$1" /etc/os-release; then echo "$ROOTS/$1"; fi
+    if [[ -n ${DEVCLUSTER_ROOTS-} ]] || ! grep -qsx "VERSION_CODENAME=$1" /etc/os-release; then echo "$ROOTS/$1"; fi
 }
 
 make_root() {
