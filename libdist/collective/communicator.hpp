@@ -49,6 +49,7 @@ class Request {
 struct Process {
   FlightRecorder recorder;
   CudaProbe cuda;
+  TickClock ticks;
   std::string trace;  ///< for people: where the recorder is, or why there is none
   std::unique_ptr<ControlChannel> channel;  ///< last: its thread, which uses the recorder, ends first
 };
