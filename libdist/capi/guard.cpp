@@ -10,29 +10,13 @@ std::string& last_sentence() noexcept {
 
 }  // namespace
 
-int status_of(Errc code) noexcept {
-  switch (code) {
-    case Errc::invalid_argument:
-      return AMLDIST_EINVAL;
-    case Errc::mismatch:
-      return AMLDIST_EMISMATCH;
-    case Errc::not_found:
-      return AMLDIST_ENOTFOUND;
-    case Errc::unavailable:
-      return AMLDIST_EUNAVAILABLE;
-    case Errc::limit:
-      return AMLDIST_ELIMIT;
-    case Errc::timeout:
-      return AMLDIST_ETIMEOUT;
-    case Errc::peer:
-      return AMLDIST_EPEER;
-    case Errc::aborted:
-      return AMLDIST_EABORTED;
-    case Errc::internal:
-      break;
-  }
-  return AMLDIST_EINTERNAL;
-}
+static_assert(status_number(Errc::invalid_argument) == AMLDIST_EINVAL && status_number(Errc::mismatch) == AMLDIST_EMISMATCH &&
+              status_number(Errc::not_found) == AMLDIST_ENOTFOUND &&
+              status_number(Errc::unavailable) == AMLDIST_EUNAVAILABLE && status_number(Errc::limit) == AMLDIST_ELIMIT &&
+              status_number(Errc::internal) == AMLDIST_EINTERNAL && status_number(Errc::timeout) == AMLDIST_ETIMEOUT &&
+              status_number(Errc::peer) == AMLDIST_EPEER && status_number(Errc::aborted) == AMLDIST_EABORTED);
+
+int status_of(Errc code) noexcept { return status_number(code); }
 
 int fail(const Error& error) noexcept {
   try {

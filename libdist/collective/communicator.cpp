@@ -1,9 +1,11 @@
 #include "collective/communicator.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
 
+#include "collective/recorder_place.hpp"
 #include "core/text.hpp"
 #include "placement/process_identity.hpp"
 
@@ -45,6 +47,40 @@ Result<void> check_places(const ProcessIdentity& told, const Identity& found) {
   return {};
 }
 
+/// "42.0" under Slurm, else a name that the processes of this world share.
+std::string trace_step(const EnvironmentReader& environment, std::uint64_t nonce) {
+  const auto job = environment("SLURM_JOB_ID");
+  const auto step = environment("SLURM_STEP_ID");
+  if (job && step) return trace_name(concat({*job, ".", *step}));
+  std::array<char, 17> digits = {};
+  std::to_chars(digits.data(), digits.data() + digits.size() - 1, nonce, 16);
+  return trace_name(concat({"world-", digits.data()}));
+}
+
+/// The flight recorder, where one can be had: a step runs without it as well.
+void start_recorder(Process& process, const EnvironmentReader& environment, const Identity& id, std::uint64_t nonce) {
+  process.trace = "no flight recorder";
+  if (id.size == 1) return;
+  const std::string step = trace_step(environment, nonce);
+  const auto folder = make_trace_folder(environment, step);
+  if (!folder || !*folder) {
+    if (!folder) process.trace += concat({": ", folder.error().message});
+    return;
+  }
+  auto recorder = FlightRecorder::create(
+      **folder, {step, id.rank, id.size, id.local_rank, process.channel->member(id.rank).host});
+  if (!recorder) {
+    process.trace += concat({": ", recorder.error().message});
+    return;
+  }
+  process.recorder = std::move(*recorder);
+  process.trace = concat({"flight recorder ", process.recorder.path()});
+  process.channel->set_heartbeat([&process] { process.recorder.tick(); });
+}
+
+/// What a rank gives in a call, in bytes; or gets, where it gives nothing.
+std::uint64_t recorded_bytes(const Call& call) noexcept { return call.count * size_of(call.type); }
+
 bool has_root(Operation operation) noexcept {
   return operation == Operation::reduce || operation == Operation::broadcast || operation == Operation::gather ||
          operation == Operation::scatter;
@@ -83,7 +119,7 @@ class Communicator::CallVigil final : public Vigil {
 
   [[nodiscard]] Result<void> keep_waiting(int rank) override {
     if (owner_.watch_->is_lost()) return *owner_.watch_->verdict();
-    if (owner_.channel_->is_anyone_gone() && is_gone_for_good(rank)) return find_out({own(), rank, false, {}});
+    if (owner_.process_->channel->is_anyone_gone() && is_gone_for_good(rank)) return find_out({own(), rank, false, {}});
     if (Clock::now() >= deadline()) return find_out({own(), rank, false, {}});
     return {};
   }
@@ -108,7 +144,7 @@ class Communicator::CallVigil final : public Vigil {
   [[nodiscard]] std::uint32_t own() const noexcept { return owner_.watch_->rank(); }
   [[nodiscard]] milliseconds timeout() const noexcept { return milliseconds(owner_.timeout_.load()); }
   [[nodiscard]] Error find_out(const Occasion& occasion) {
-    return owner_.channel_->find_out(owner_.watch_, occasion, timeout());
+    return owner_.process_->channel->find_out(owner_.watch_, occasion, timeout());
   }
   /// What a rank sent before it went may still be on its way: the news of its end travels by another road.
   [[nodiscard]] bool is_gone_for_good(int rank) {
@@ -122,8 +158,8 @@ class Communicator::CallVigil final : public Vigil {
   }
   [[nodiscard]] bool is_gone(int rank) const {
     const auto& members = owner_.watch_->members();
-    if (rank != anyone) return owner_.channel_->is_gone(members[static_cast<std::size_t>(rank)]);
-    return std::ranges::any_of(members, [this](std::uint32_t member) { return owner_.channel_->is_gone(member); });
+    if (rank != anyone) return owner_.process_->channel->is_gone(members[static_cast<std::size_t>(rank)]);
+    return std::ranges::any_of(members, [this](std::uint32_t member) { return owner_.process_->channel->is_gone(member); });
   }
 
   Communicator& owner_;
@@ -132,10 +168,42 @@ class Communicator::CallVigil final : public Vigil {
   Clock::time_point suspected_at_;
 };
 
+/// gather_all for the device back end's own set-up.
+class Communicator::CallExchange final : public Exchange {
+ public:
+  CallExchange(Communicator& owner, CallVigil& vigil) : owner_(owner), vigil_(vigil) {}
+  [[nodiscard]] int rank() const noexcept override { return static_cast<int>(owner_.watch_->rank()); }
+  [[nodiscard]] int size() const noexcept override { return static_cast<int>(owner_.watch_->members().size()); }
+  [[nodiscard]] Result<std::vector<std::string>> gather_all(std::string piece, Clock::time_point /*deadline*/) override {
+    return owner_.gather_all(std::move(piece), vigil_);  // the vigil has the same deadline
+  }
+
+ private:
+  Communicator& owner_;
+  CallVigil& vigil_;
+};
+
+Result<void> Communicator::create_device_backend(int device, CallVigil& vigil) {
+  const char* const named = std::getenv(nccl_variable);
+  CallExchange exchange(*this, vigil);
+  const auto now = static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
+  auto made = NcclBackend::create(load_nccl(named != nullptr ? named : ""), *process_->cuda.look(now), device, exchange,
+                                  vigil.deadline());
+  if (!made) return made.error();
+  device_backend_ = std::move(*made);
+  device_backend_->set_deterministic(deterministic_);
+  return {};
+}
+
+void Communicator::set_deterministic(bool on) {
+  deterministic_ = on;
+  backend_->set_deterministic(on);
+  if (device_backend_) device_backend_->set_deterministic(on);
+}
+
 // ------------------------------------------------------------------------------------------------------------ building
-Communicator::Communicator(std::shared_ptr<ControlChannel> channel, std::shared_ptr<CommWatch> watch,
-                           milliseconds timeout)
-    : channel_(std::move(channel)), watch_(std::move(watch)), timeout_(timeout.count()) {}
+Communicator::Communicator(std::shared_ptr<Process> process, std::shared_ptr<CommWatch> watch, milliseconds timeout)
+    : process_(std::move(process)), watch_(std::move(watch)), timeout_(timeout.count()) {}
 
 Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader& environment, milliseconds timeout) {
   const auto limit = effective_timeout(environment, timeout);
@@ -157,21 +225,26 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
   for (std::uint32_t r = 0; r < world.size; ++r) members[r] = r;
   const std::uint32_t rank = world.rank;
   const std::uint64_t id = world.nonce;
-  auto channel = std::make_shared<ControlChannel>(std::move(world));
+  auto process = std::make_shared<Process>();
+  process->channel = std::make_unique<ControlChannel>(std::move(world));
   std::unique_ptr<Communicator> out(
-      new Communicator(channel, std::make_shared<CommWatch>(id, std::move(members), rank), *limit));
+      new Communicator(process, std::make_shared<CommWatch>(id, std::move(members), rank), *limit));
   Call occasion;
   occasion.operation = Operation::init;
   if (auto built = out->build(occasion); !built) return built.error();
   if (auto same = check_places(*told, out->identity_); !same) return same.error();
+  out->is_world_ = true;
+  start_recorder(*process, environment, out->identity_, id);
+  out->recorder_slot_ = process->recorder.add_communicator(id, rank, out->identity_.size, "world");
+  out->provenance_ += concat({"; ", process->trace});
   return out;
 }
 
 Result<void> Communicator::build(const Call& occasion) {
-  channel_->add(watch_);
+  process_->channel->add(watch_);
   watch_->enter(occasion);
   CallVigil vigil(*this);
-  auto backend = HostBackend::create(*channel_, *watch_, [&](std::string piece) {
+  auto backend = HostBackend::create(*process_->channel, *watch_, [&](std::string piece) {
     return gather_all(std::move(piece), vigil);
   });
   if (!backend) return backend.error();
@@ -185,7 +258,7 @@ void Communicator::describe_place() {
   const std::uint32_t size = static_cast<std::uint32_t>(watch_->members().size());
   // The nodes as the processes see them, also where memory cannot be shared.
   std::vector<std::string> names;
-  for (const std::uint32_t member : watch_->members()) names.push_back(channel_->member(member).node);
+  for (const std::uint32_t member : watch_->members()) names.push_back(process_->channel->member(member).node);
   const Topology places = Topology::of(names, static_cast<int>(watch_->rank()));
   std::vector<std::uint32_t> node_of_rank(size);
   for (std::uint32_t n = 0; n < places.nodes.size(); ++n) {
@@ -196,12 +269,12 @@ void Communicator::describe_place() {
   identity_ = {watch_->rank(), size, static_cast<std::uint32_t>(places.own_index),
                static_cast<std::uint32_t>(places.own_ranks().size()), static_cast<std::uint32_t>(places.own_node),
                static_cast<std::uint32_t>(places.nodes.size())};
-  provenance_ = concat({channel_->provenance(), "; ", backend_->describe()});
+  provenance_ = concat({process_->channel->provenance(), "; ", backend_->describe()});
 }
 
 Result<std::vector<std::string>> Communicator::gather_all(std::string piece, Vigil& vigil) {
   if (watch_->members().size() == 1) return std::vector<std::string>{std::move(piece)};
-  return channel_->gather_all(watch_, gathers_++, std::move(piece), vigil);
+  return process_->channel->gather_all(watch_, gathers_++, std::move(piece), vigil);
 }
 
 Communicator::~Communicator() {
@@ -212,7 +285,8 @@ Communicator::~Communicator() {
   }
   changed_.notify_all();
   if (worker_.joinable()) worker_.join();
-  channel_->remove(*watch_);
+  process_->channel->remove(*watch_);
+  if (finalized_) close_recorder();
 }
 
 // --------------------------------------------------------------------------------------------------------------- calls
@@ -247,15 +321,61 @@ Result<void> Communicator::refuse_if_lost() const {
   return Error{Errc::aborted, watch_->verdict()->message};
 }
 
+/// Recorder and watch around what a back end does.
+template <typename Run>
+Result<void> Communicator::watched(const Call& call, Run run_it) {
+  FlightRecorder& recorder = process_->recorder;
+  const bool has_partner = has_root(call.operation) || is_point_to_point(call.operation);
+  const auto ticket = recorder.begin({call.operation, call.type, call.redop, recorder_slot_, call.sequence,
+                                      recorded_bytes(call), has_partner ? call.root : -1});
+  watch_->enter(call);
+  CallVigil vigil(*this);
+  Result<void> result = run_it(vigil);
+  watch_->leave();
+  if (result) {
+    recorder.complete(ticket);
+  } else {
+    recorder.fail(ticket, status_number(result.error().code));
+    recorder.note(result.error().message);
+    // An argument that only the back end could refuse does not lose the communicator; all else does.
+    if (!watch_->is_lost()) process_->channel->abort(watch_, result.error().message);
+  }
+  return result;
+}
+
 /// On the calling thread or the worker, never on both.
 Result<void> Communicator::perform(Call& call) {
   if (auto healthy = refuse_if_lost(); !healthy) return healthy;
   call.sequence = is_point_to_point(call.operation) ? ++messages_ : ++collectives_;
-  watch_->enter(call);
-  CallVigil vigil(*this);
-  auto result = backend_->run(call, vigil);
-  watch_->leave();
-  return result;
+  return watched(call, [&](CallVigil& vigil) -> Result<void> {
+    const auto backend = backend_for(call, vigil);
+    if (!backend) return backend.error();
+    return (*backend)->run(call, vigil);
+  });
+}
+
+Result<void> Communicator::perform_group(std::vector<Call> messages) {
+  if (messages.empty()) return {};
+  if (auto healthy = refuse_if_lost(); !healthy) return healthy;
+  for (Call& message : messages) message.sequence = ++messages_;
+  return watched(messages.back(), [&](CallVigil& vigil) -> Result<void> {
+    const auto backend = backend_for(messages.back(), vigil);
+    if (!backend) return backend.error();
+    return (*backend)->run_group(messages, vigil);
+  });
+}
+
+/// Device buffers go over NCCL, everything else does not need it.
+Result<Backend*> Communicator::backend_for(const Call& call, CallVigil& vigil) {
+  const auto now = static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
+  const CudaDriver* const driver = process_->cuda.look(now);
+  if (driver == nullptr || call.count == 0) return backend_.get();
+  const auto device = device_of(*driver, call.send != nullptr ? call.send : call.recv);
+  if (!device) return backend_.get();
+  if (!device_backend_) {
+    if (auto made = create_device_backend(*device, vigil); !made) return made.error();
+  }
+  return device_backend_.get();
 }
 
 Result<void> Communicator::run(Call call) {
@@ -295,11 +415,19 @@ void Communicator::work() {
     working_ = true;
     lock.unlock();
     Call call = request->call();
-    request->complete(perform(call));
+    request->complete(perform_to_the_end(call));
     lock.lock();
     working_ = false;
     changed_.notify_all();
   }
+}
+
+/// A request is done when the device is, too.
+Result<void> Communicator::perform_to_the_end(Call& call) {
+  auto result = perform(call);
+  if (!result || !device_backend_) return result;
+  CallVigil vigil(*this);
+  return device_backend_->synchronize(call.stream, vigil);
 }
 
 void Communicator::drain() {
@@ -326,14 +454,7 @@ Result<void> Communicator::group_end() {
       return done;
     }
   }
-  if (messages.empty()) return {};
-  if (auto healthy = refuse_if_lost(); !healthy) return healthy;
-  for (Call& message : messages) message.sequence = ++messages_;
-  watch_->enter(messages.back());
-  CallVigil vigil(*this);
-  auto result = backend_->run_group(messages, vigil);
-  watch_->leave();
-  return result;
+  return perform_group(std::move(messages));
 }
 
 // --------------------------------------------------------------------------------------------------------------- split
@@ -378,18 +499,27 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
     id ^= id >> 31;
   }
   std::unique_ptr<Communicator> out(new Communicator(
-      channel_, std::make_shared<CommWatch>(id, std::move(members), own), milliseconds(timeout_.load())));
+      process_, std::make_shared<CommWatch>(id, std::move(members), own), milliseconds(timeout_.load())));
   if (auto built = out->build(call); !built) return built.error();
+  out->recorder_slot_ = process_->recorder.add_communicator(id, own, out->identity_.size, {}, recorder_slot_);
   return out;
 }
 
 // ----------------------------------------------------------------------------------------------------------------- rest
 Result<void> Communicator::finalize() {
   drain();
+  finalized_ = true;
   if (watch_->is_lost() || watch_->members().size() == 1) return {};
   Call call;
   call.operation = Operation::finalize;
   return perform(call);
+}
+
+void Communicator::close_recorder() noexcept {
+  process_->recorder.close_communicator(recorder_slot_);
+  if (!is_world_) return;
+  process_->channel->set_heartbeat(nullptr);
+  process_->recorder.close(watch_->is_lost() ? FlightRecorder::Ending::failed : FlightRecorder::Ending::well);
 }
 
 Result<void*> Communicator::allocate(std::size_t bytes) { return backend_->allocate(bytes); }
@@ -403,7 +533,7 @@ Result<void> Communicator::set_timeout(milliseconds timeout) {
 
 void Communicator::abort() {
   const Identity& id = identity_;
-  channel_->abort(watch_, concat({"the communicator was aborted by rank ", std::to_string(id.rank), " (", host(id.rank),
+  process_->channel->abort(watch_, concat({"the communicator was aborted by rank ", std::to_string(id.rank), " (", host(id.rank),
                                   ") in or after ", collective::describe(watch_->activity().call)}));
 }
 

@@ -12,7 +12,10 @@
 #include <vector>
 
 #include "collective/control_channel.hpp"
+#include "collective/cuda_driver.hpp"
 #include "collective/host_backend.hpp"
+#include "collective/nccl_backend.hpp"
+#include "collective/recorder.hpp"
 #include "core/environment.hpp"
 #include "placement/identity.hpp"
 
@@ -42,6 +45,14 @@ class Request {
   std::condition_variable came_;
 };
 
+/// What all communicators of a process share.
+struct Process {
+  std::unique_ptr<ControlChannel> channel;
+  FlightRecorder recorder;
+  CudaProbe cuda;
+  std::string trace;  ///< for people: where the recorder is, or why there is none
+};
+
 class Communicator {
  public:
   /// The world of this step. `timeout` zero: the default.
@@ -52,7 +63,7 @@ class Communicator {
   Communicator& operator=(const Communicator&) = delete;
 
   [[nodiscard]] const Identity& identity() const noexcept { return identity_; }
-  [[nodiscard]] const std::string& host(std::uint32_t rank) const { return channel_->member(watch_->members()[rank]).host; }
+  [[nodiscard]] const std::string& host(std::uint32_t rank) const { return process_->channel->member(watch_->members()[rank]).host; }
   [[nodiscard]] const std::string& task_map() const noexcept { return task_map_; }
   [[nodiscard]] const std::string& provenance() const noexcept { return provenance_; }
 
@@ -70,38 +81,51 @@ class Communicator {
   [[nodiscard]] Result<void*> allocate(std::size_t bytes);
   [[nodiscard]] Result<void> release(void* memory);
   [[nodiscard]] Result<void> set_timeout(milliseconds timeout);
-  void set_deterministic(bool on) { backend_->set_deterministic(on); }
+  void set_deterministic(bool on);
   void set_stream(void* stream) noexcept { stream_ = stream; }
-  void set_log(LogFunction log) { channel_->set_log(std::move(log)); }
+  void set_log(LogFunction log) { process_->channel->set_log(std::move(log)); }
   void abort();
   /// The reason for which the communicator is lost; nullopt while it is not.
   [[nodiscard]] std::optional<Error> health() const { return watch_->verdict(); }
 
  private:
   class CallVigil;
+  class CallExchange;
 
-  Communicator(std::shared_ptr<ControlChannel> channel, std::shared_ptr<CommWatch> watch, milliseconds timeout);
+  Communicator(std::shared_ptr<Process> process, std::shared_ptr<CommWatch> watch, milliseconds timeout);
   [[nodiscard]] Result<void> build(const Call& occasion);
   void describe_place();
   [[nodiscard]] Result<void> check(const Call& call) const;
   [[nodiscard]] Result<void> perform(Call& call);
+  [[nodiscard]] Result<void> perform_group(std::vector<Call> messages);
+  template <typename Run>
+  [[nodiscard]] Result<void> watched(const Call& call, Run run);
+  [[nodiscard]] Result<Backend*> backend_for(const Call& call, CallVigil& vigil);
+  [[nodiscard]] Result<void> create_device_backend(int device, CallVigil& vigil);
+  [[nodiscard]] Result<void> perform_to_the_end(Call& call);
   [[nodiscard]] Result<void> refuse_if_lost() const;
+  void close_recorder() noexcept;
   [[nodiscard]] Result<std::vector<std::string>> gather_all(std::string piece, Vigil& vigil);
   void drain();
   void work();
 
-  std::shared_ptr<ControlChannel> channel_;
+  std::shared_ptr<Process> process_;
   std::shared_ptr<CommWatch> watch_;
   std::atomic<milliseconds::rep> timeout_;
   Identity identity_;
   std::string task_map_;
   std::string provenance_;
   std::unique_ptr<HostBackend> backend_;
+  std::unique_ptr<NcclBackend> device_backend_;  ///< from the first device buffer on
+  bool deterministic_ = false;
+  std::uint32_t recorder_slot_ = 0;
   void* stream_ = nullptr;
   std::uint64_t collectives_ = 0;  ///< calls begun; sends and receives count on their own
   std::uint64_t messages_ = 0;
   std::uint64_t gathers_ = 0;
   std::uint64_t splits_ = 0;
+  bool is_world_ = false;
+  bool finalized_ = false;
   int group_depth_ = 0;
   std::vector<Call> group_;
 

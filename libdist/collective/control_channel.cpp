@@ -116,8 +116,9 @@ void ControlChannel::run_posted() {
 }
 
 int ControlChannel::poll_timeout() const {
-  if (cases_.empty()) return -1;
-  const auto next = std::ranges::min_element(cases_, {}, &Case::next)->next;
+  auto next = next_beat_;
+  for (const Case& current : cases_) next = std::min(next, current.next);
+  if (next == Clock::time_point::max()) return -1;
   const auto left = std::chrono::duration_cast<milliseconds>(next - Clock::now()).count();
   return static_cast<int>(std::clamp<long long>(left + 1, 0, 1000));
 }
@@ -138,7 +139,19 @@ void ControlChannel::serve_once() {
   if ((wanted[1].revents & POLLIN) != 0) accept_all();
   if ((wanted[0].revents & POLLIN) != 0) run_posted();
   look_at_cases();
+  beat();
   sweep();
+}
+
+void ControlChannel::beat() {
+  if (Clock::now() < next_beat_) return;
+  next_beat_ = Clock::now() + std::chrono::seconds(1);
+  std::function<void()> heartbeat;
+  {
+    const std::lock_guard lock(mutex_);
+    heartbeat = heartbeat_;
+  }
+  if (heartbeat) heartbeat();
 }
 
 void ControlChannel::accept_all() {
@@ -551,6 +564,14 @@ Result<std::vector<std::string>> ControlChannel::gather_all(const std::shared_pt
     lock.lock();
     if (!going_on) return going_on.error();
   }
+}
+
+void ControlChannel::set_heartbeat(std::function<void()> heartbeat) {
+  {
+    const std::lock_guard lock(mutex_);
+    heartbeat_ = std::move(heartbeat);
+  }
+  post([this] { next_beat_ = Clock::now(); });
 }
 
 void ControlChannel::set_log(LogFunction log) {

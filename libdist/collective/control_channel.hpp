@@ -67,6 +67,8 @@ class ControlChannel {
   [[nodiscard]] Result<std::vector<std::string>> gather_all(const std::shared_ptr<CommWatch>& watch,
                                                             std::uint64_t number, std::string piece, Vigil& vigil);
   void set_log(LogFunction log);
+  /// Called about once a second from now on, on the control thread: the flight recorder's heartbeat.
+  void set_heartbeat(std::function<void()> heartbeat);
 
  private:
   using GatherKey = std::pair<std::uint64_t, std::uint64_t>;  // communicator, number
@@ -97,6 +99,7 @@ class ControlChannel {
   void run();
   void serve_once();
   [[nodiscard]] int poll_timeout() const;
+  void beat();
   void accept_all();
   void read_from(Link& link);
   void write_to(Link& link);
@@ -136,6 +139,7 @@ class ControlChannel {
   std::vector<Case> cases_;                            // control thread only
   std::vector<std::string> printed_;                   // control thread only
   std::map<GatherKey, Gathering> gatherings_;          // control thread only
+  Clock::time_point next_beat_ = Clock::time_point::max();  // control thread only
   std::vector<std::atomic<std::uint8_t>> gone_;        // by world rank: 0 there, else a Standing
   std::atomic<std::uint32_t> gone_count_ = 0;
   std::atomic<bool> stopping_ = false;
@@ -147,6 +151,7 @@ class ControlChannel {
   std::map<std::pair<std::uint64_t, std::uint32_t>, FileDescriptor> data_;
   std::map<GatherKey, std::vector<std::string>> gathered_;
   LogFunction log_;
+  std::function<void()> heartbeat_;
   std::thread thread_;
 };
 

@@ -115,15 +115,26 @@ Result<void> HostBackend::share_memory(const Gather& gather) {
     if (made) memory_ = std::move(*made);
     else problem = made.error().message;
   }
+  if (auto made = Arenas::create(topology_.own_index, size)) arenas_ = std::move(*made);
+  else problem = made.error().message;
   std::string piece = own_processors();
   if (memory_.data() != nullptr) piece += memory_.address();
+  piece += concat({"\n", arenas_ ? arenas_->address() : ""});
   const auto pieces = gather(std::move(piece));
   if (!pieces) return pieces.error();
+  std::vector<std::string> addresses;
+  for (const int rank : ranks) {
+    const std::string& theirs = (*pieces)[static_cast<std::size_t>(rank)];
+    addresses.push_back(theirs.substr(theirs.find('\n', sizeof(cpu_set_t)) + 1));
+  }
   if (topology_.own_index != 0) {
-    const std::string address = (*pieces)[static_cast<std::size_t>(ranks[0])].substr(sizeof(cpu_set_t));
-    auto opened = SharedMemory::open(address, bytes);
+    const std::string& first = (*pieces)[static_cast<std::size_t>(ranks[0])];
+    auto opened = SharedMemory::open(first.substr(sizeof(cpu_set_t), first.find('\n', sizeof(cpu_set_t)) - sizeof(cpu_set_t)), bytes);
     if (opened) memory_ = std::move(*opened);
     else problem = opened.error().message;
+  }
+  if (arenas_ && problem.empty()) {
+    if (auto opened = arenas_->open(addresses); !opened) problem = opened.error().message;
   }
   const auto problems = gather(problem);
   if (!problems) return problems.error();
@@ -139,7 +150,7 @@ Result<void> HostBackend::share_memory(const Gather& gather) {
   for (const int rank : ranks) sets.push_back((*pieces)[static_cast<std::size_t>(rank)]);
   NodePlace place = {static_cast<std::uint32_t>(topology_.own_index), size, ranks};
   rounds_.emplace(memory_.data(), std::move(place), slot_bytes, processors_together(sets) < size);
-  node_.emplace(*rounds_, kernels_);
+  node_.emplace(*rounds_, kernels_, &*arenas_);
   return {};
 }
 
@@ -147,6 +158,7 @@ Result<void> HostBackend::share_memory(const Gather& gather) {
 void HostBackend::separate_all(std::string why) {
   trouble_ = std::move(why);
   memory_ = SharedMemory();
+  arenas_.reset();
   const int size = static_cast<int>(watch_.members().size());
   topology_ = Topology();
   for (int r = 0; r < size; ++r) topology_.nodes.push_back({r});
@@ -188,6 +200,20 @@ Result<void> HostBackend::run_group(std::span<const Call> messages, Vigil& vigil
         .push_back({call.root, static_cast<std::byte*>(data), bytes, message_signature(call)});
   }
   return transport_.exchange(sends, receives, vigil);
+}
+
+Result<void*> HostBackend::allocate(std::size_t bytes) {
+  if (!arenas_) {  // one rank on its node, or no shared memory: nobody to share with
+    auto alone = Arenas::create(0, 1);
+    if (!alone) return alone.error();
+    arenas_ = std::move(*alone);
+  }
+  return arenas_->allocate(bytes);
+}
+
+Result<void> HostBackend::release(void* memory) {
+  if (arenas_) return arenas_->release(memory);
+  return Error{Errc::invalid_argument, "amldist_free: this memory is not from amldist_alloc() of this communicator"};
 }
 
 Result<void> HostBackend::run_in_node(const Call& call) {

@@ -28,6 +28,8 @@ class HostBackend final : public Backend {
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] Result<void> run(const Call& call, Vigil& vigil) override;
   [[nodiscard]] Result<void> run_group(std::span<const Call> messages, Vigil& vigil) override;
+  [[nodiscard]] Result<void*> allocate(std::size_t bytes) override;
+  [[nodiscard]] Result<void> release(void* memory) override;
 
   [[nodiscard]] const Topology& topology() const noexcept { return topology_; }
   /// For people: "shared memory (avx512), tcp between 4 nodes".
@@ -60,6 +62,7 @@ class HostBackend final : public Backend {
   std::string trouble_;  ///< why there is no shared memory, if there should be
   Transport transport_;
   SharedMemory memory_;
+  std::optional<Arenas> arenas_;
   std::optional<Rounds> rounds_;
   std::optional<NodeCollectives> node_;
   std::optional<PeerCollectives> all_;     ///< every rank

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "collective/arena.hpp"
 #include "collective/call.hpp"
 #include "collective/reductions.hpp"
 #include "collective/rounds.hpp"
@@ -38,7 +39,8 @@ struct Reduction {
 /// Ranks and roots here are those within the node. begin_call() of the rounds comes before every call.
 class NodeCollectives {
  public:
-  NodeCollectives(Rounds& rounds, const Reductions& kernels);
+  /// `arenas` may be nullptr: then every buffer is private.
+  NodeCollectives(Rounds& rounds, const Reductions& kernels, const Arenas* arenas);
 
   [[nodiscard]] Result<void> barrier();
   [[nodiscard]] Result<void> allreduce(const Reduction& what);
@@ -58,22 +60,44 @@ class NodeCollectives {
                                       const Blocks& recv_blocks, std::size_t unit);
 
  private:
+  /// Whether the buffers are used where they lie. Told in the line of a call's first round.
+  enum class Mode : std::uint64_t { staged = 0, direct = 1 };
+  /// How a first round went: all ranks can work directly, or all stage, or they differ and all begin again, staging.
+  enum class Agreement : std::uint8_t { staged, direct, mixed };
+  struct Offer {
+    Mode mode;
+    std::uint64_t send;  ///< offset in the rank's arena
+    std::uint64_t recv;
+  };
+
   [[nodiscard]] Result<void> allreduce_in_line(const Reduction& what, int root);
-  [[nodiscard]] Result<void> allreduce_whole(const Reduction& what, int root);
-  [[nodiscard]] Result<void> allreduce_sliced(const Reduction& what, int root);
+  [[nodiscard]] Result<void> allreduce_large(const Reduction& what);
+  [[nodiscard]] Result<void> allreduce_direct(const Reduction& what);
+  [[nodiscard]] Result<Agreement> allreduce_whole(const Reduction& what, int root);
+  [[nodiscard]] Result<Agreement> allreduce_sliced(const Reduction& what, int root);
+  [[nodiscard]] Result<void> reduce_staged(const Reduction& what, int root);
   [[nodiscard]] Result<void> reduce_any(const Reduction& what, int root);
+  [[nodiscard]] bool folds_whole(std::size_t bytes) const noexcept;
+  void offer(const Offer& own);
+  [[nodiscard]] Offer offer_of(std::uint32_t rank, std::uint32_t back);
+  [[nodiscard]] Agreement agreement(std::uint32_t back);
   [[nodiscard]] Store store_for(std::size_t bytes) const noexcept;
   void copy(void* to, const void* from, std::size_t bytes, Store store = Store::cached) const {
     if (bytes != 0 && to != from) kernels_.copy(to, from, bytes, store);
   }
-  /// One pipeline: `stage(i)` fills the own slot or line, `consume(i, back)` reads the others' round.
+  /// One pipeline: `stage(i)` fills the own slot or line, `consume(i, back)` reads the others' round. It may end the
+  /// pipeline by returning false (a Result<bool>).
   template <typename Stage, typename Consume>
   [[nodiscard]] Result<void> pipeline(std::size_t pieces, Stage stage, Consume consume);
 
   Rounds& rounds_;
   const Reductions& kernels_;
+  const Arenas* arenas_;
   std::size_t streaming_from_;          ///< results of this many bytes and more go past the caches
   std::vector<const void*> sources_;    ///< of a fold, by rank
+  std::vector<const std::byte*> inputs_;
+  std::vector<std::byte*> results_;
+  Offer offer_ = {};
 };
 
 }  // namespace amldist::collective

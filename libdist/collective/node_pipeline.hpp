@@ -15,7 +15,11 @@ Result<void> NodeCollectives::pipeline(std::size_t pieces, Stage stage, Consume 
       ++staged;
     }
     const auto back = static_cast<std::uint32_t>(staged - 1 - i);
-    if (auto done = consume(i, back); !done) return done;
+    const auto done = consume(i, back);
+    if (!done) return done.error();
+    if constexpr (requires { *done; }) {
+      if (!*done) return {};
+    }
   }
   return {};
 }

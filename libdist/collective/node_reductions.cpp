@@ -17,76 +17,14 @@ std::size_t last_level_cache() noexcept {
   return bytes > 0 ? static_cast<std::size_t>(bytes) : usual;
 }
 
-}  // namespace
+/// From here on, library-allocated buffers are worth a look.
+constexpr std::size_t direct_from = 8192;
 
-NodeCollectives::NodeCollectives(Rounds& rounds, const Reductions& kernels)
-    : rounds_(rounds), kernels_(kernels), streaming_from_(last_level_cache() / 2 / rounds.size()),
-      sources_(rounds.size()) {}
-
-Store NodeCollectives::store_for(std::size_t bytes) const noexcept {
-  return bytes >= streaming_from_ ? Store::streaming : Store::cached;
+/// Bytes that go through the stage at once where everybody folds everything.
+std::size_t whole_piece(const Rounds& rounds) noexcept {
+  constexpr std::size_t best = 32768;
+  return rounds.is_crowded() ? rounds.slot_bytes() : best;
 }
-
-Result<void> NodeCollectives::barrier() {
-  if (auto begun = rounds_.begin(); !begun) return begun;
-  rounds_.publish();
-  return rounds_.await_all();
-}
-
-Result<void> NodeCollectives::allreduce(const Reduction& what) { return reduce_any(what, everybody); }
-
-Result<void> NodeCollectives::reduce(const Reduction& what, std::uint32_t root) {
-  return reduce_any(what, static_cast<int>(root));
-}
-
-Result<void> NodeCollectives::reduce_any(const Reduction& what, int root) {
-  const std::size_t bytes = what.count * size_of(what.type);
-  if (bytes <= Rounds::line_data) return allreduce_in_line(what, root);
-  // With two ranks both fold everything: as much is read from the other as with halves, with one wait less.
-  constexpr std::size_t small = 8192;
-  if (rounds_.size() <= 2 || bytes <= small) return allreduce_whole(what, root);
-  return allreduce_sliced(what, root);
-}
-
-/// Data and flag in one cache line.
-Result<void> NodeCollectives::allreduce_in_line(const Reduction& what, int root) {
-  if (auto begun = rounds_.begin(); !begun) return begun;
-  if (what.count != 0) std::memcpy(rounds_.own_line(), what.send, what.count * size_of(what.type));
-  rounds_.publish();
-  if (root != everybody && static_cast<std::uint32_t>(root) != rounds_.rank()) return {};
-  if (auto came = rounds_.await_all(); !came) return came;
-  for (std::uint32_t i = 0; i < rounds_.size(); ++i) sources_[i] = rounds_.line_of(i);
-  if (what.count == 0) return {};
-  kernels_.fold({what.recv, nullptr, sources_.data(), sources_.size(), what.count, what.divisor, Store::cached},
-                what.type, what.op);
-  return {};
-}
-
-/// Everybody stages everything and folds everything, piece by piece.
-Result<void> NodeCollectives::allreduce_whole(const Reduction& what, int root) {
-  constexpr std::size_t best_piece = 32768;
-  const std::size_t unit = size_of(what.type);
-  const std::size_t most = rounds_.is_crowded() ? rounds_.slot_bytes() : best_piece;
-  const std::size_t piece = std::min(most, rounds_.slot_bytes()) / unit;
-  const bool folds = root == everybody || static_cast<std::uint32_t>(root) == rounds_.rank();
-  const Store store = what.send == what.recv ? Store::cached : store_for(what.count * unit);
-  const auto part = [&](std::size_t i) { return std::min(piece, what.count - i * piece); };
-  return pipeline(
-      (what.count + piece - 1) / piece,
-      [&](std::size_t i) { copy(rounds_.own_slot(), what.send + i * piece * unit, part(i) * unit); },
-      [&](std::size_t i, std::uint32_t back) -> Result<void> {
-        if (!folds) return {};
-        if (auto came = rounds_.await_all(back); !came) return came;
-        for (std::uint32_t r = 0; r < rounds_.size(); ++r) {
-          sources_[r] = r == rounds_.rank() ? what.send + i * piece * unit : rounds_.slot_of(r, back);
-        }
-        kernels_.fold({what.recv + i * piece * unit, nullptr, sources_.data(), sources_.size(), part(i), what.divisor,
-                       store}, what.type, what.op);
-        return {};
-      });
-}
-
-namespace {
 
 /// The parts of one piece that the ranks fold: as equal as whole cache lines allow.
 struct Slices {
@@ -104,8 +42,161 @@ Slices slices_of(std::size_t count, std::size_t ranks, std::size_t unit) noexcep
 
 }  // namespace
 
+NodeCollectives::NodeCollectives(Rounds& rounds, const Reductions& kernels, const Arenas* arenas)
+    : rounds_(rounds), kernels_(kernels), arenas_(arenas), streaming_from_(last_level_cache() / 2 / rounds.size()),
+      sources_(rounds.size()), inputs_(rounds.size()), results_(rounds.size()) {}
+
+Store NodeCollectives::store_for(std::size_t bytes) const noexcept {
+  return bytes >= streaming_from_ ? Store::streaming : Store::cached;
+}
+
+Result<void> NodeCollectives::barrier() {
+  if (auto begun = rounds_.begin(); !begun) return begun;
+  rounds_.publish();
+  return rounds_.await_all();
+}
+
+Result<void> NodeCollectives::allreduce(const Reduction& what) {
+  return what.count * size_of(what.type) >= direct_from ? allreduce_large(what) : reduce_any(what, everybody);
+}
+
+Result<void> NodeCollectives::reduce(const Reduction& what, std::uint32_t root) {
+  return reduce_any(what, static_cast<int>(root));
+}
+
+Result<void> NodeCollectives::reduce_any(const Reduction& what, int root) {
+  if (what.count * size_of(what.type) <= Rounds::line_data) return allreduce_in_line(what, root);
+  return reduce_staged(what, root);
+}
+
+/// With two ranks both fold everything: as much is read from the other as with halves, with one wait less.
+bool NodeCollectives::folds_whole(std::size_t bytes) const noexcept {
+  constexpr std::size_t small = 8192;
+  return rounds_.size() <= 2 || bytes <= small;
+}
+
+Result<void> NodeCollectives::reduce_staged(const Reduction& what, int root) {
+  offer({Mode::staged, 0, 0});
+  const bool whole = folds_whole(what.count * size_of(what.type));
+  auto agreed = whole ? allreduce_whole(what, root) : allreduce_sliced(what, root);
+  if (agreed && *agreed == Agreement::mixed) agreed = whole ? allreduce_whole(what, root) : allreduce_sliced(what, root);
+  return agreed ? Result<void>() : agreed.error();
+}
+
+// ------------------------------------------------------------------------------------------------------------ in place
+void NodeCollectives::offer(const Offer& own) { offer_ = own; }
+
+NodeCollectives::Offer NodeCollectives::offer_of(std::uint32_t rank, std::uint32_t back) {
+  Offer out = {};
+  std::memcpy(&out, rounds_.line_of(rank, back), sizeof out);
+  return out;
+}
+
+NodeCollectives::Agreement NodeCollectives::agreement(std::uint32_t back) {
+  std::uint32_t direct = 0;
+  for (std::uint32_t r = 0; r < rounds_.size(); ++r) direct += offer_of(r, back).mode == Mode::direct ? 1 : 0;
+  if (direct == 0) return Agreement::staged;
+  return direct == rounds_.size() ? Agreement::direct : Agreement::mixed;
+}
+
+/// A rank whose buffers are in its arena says so and stages nothing. If all do, they work on the buffers themselves; if
+/// some do, all begin again as if none had, after the rounds that the staging ranks have published by then.
+Result<void> NodeCollectives::allreduce_large(const Reduction& what) {
+  const std::size_t bytes = what.count * size_of(what.type);
+  const auto send = arenas_ != nullptr ? arenas_->offset_of(what.send, bytes) : std::nullopt;
+  const auto recv = send ? arenas_->offset_of(what.recv, bytes) : std::nullopt;
+  if (!recv) return reduce_staged(what, everybody);
+  offer({Mode::direct, *send, *recv});
+  if (auto begun = rounds_.begin(); !begun) return begun;
+  std::memcpy(rounds_.own_line(), &offer_, sizeof offer_);
+  rounds_.publish();
+  if (auto came = rounds_.await_all(); !came) return came;
+  if (agreement(0) == Agreement::direct) return allreduce_direct(what);
+  const bool one_round = folds_whole(bytes) && bytes <= whole_piece(rounds_);
+  if (!one_round) {
+    if (auto begun = rounds_.begin(); !begun) return begun;
+    rounds_.publish();
+  }
+  return reduce_staged(what, everybody);
+}
+
+/// Everybody folds one slice of all inputs and writes it to all results. Reads and writes every byte once.
+Result<void> NodeCollectives::allreduce_direct(const Reduction& what) {
+  const std::size_t unit = size_of(what.type);
+  const std::uint32_t ranks = rounds_.size();
+  const std::uint32_t own = rounds_.rank();
+  const Slices cut = slices_of(what.count, ranks, unit);
+  const std::size_t most = (64UL << 10) / unit;  // what is written to the others is still in the cache
+  const bool streams = what.send != what.recv && store_for(what.count * unit) == Store::streaming;
+  const Store store = streams ? Store::streaming : Store::cached;
+  std::vector<std::byte*>& results = results_;
+  std::vector<const std::byte*>& inputs = inputs_;
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    const Offer theirs = offer_of(r, 0);
+    inputs[r] = arenas_->at(r, theirs.send);
+    results[r] = arenas_->at(r, theirs.recv);
+  }
+  for (std::size_t at = cut.begin(own); at < cut.begin(own + 1); at += most) {
+    const std::size_t count = std::min(most, cut.begin(own + 1) - at);
+    for (std::uint32_t r = 0; r < ranks; ++r) sources_[r] = inputs[r] + at * unit;
+    std::byte* const second = ranks > 1 ? results[(own + 1) % ranks] + at * unit : nullptr;
+    kernels_.fold({what.recv + at * unit, second, sources_.data(), ranks, count, what.divisor,
+                   ranks == 2 ? store : Store::cached, store}, what.type, what.op);
+    for (std::uint32_t k = 2; k < ranks; ++k) {
+      copy(results[(own + k) % ranks] + at * unit, what.recv + at * unit, count * unit, store);
+    }
+  }
+  if (auto begun = rounds_.begin(); !begun) return begun;
+  rounds_.publish();
+  return rounds_.await_all();
+}
+
+/// Data and flag in one cache line.
+Result<void> NodeCollectives::allreduce_in_line(const Reduction& what, int root) {
+  if (auto begun = rounds_.begin(); !begun) return begun;
+  if (what.count != 0) std::memcpy(rounds_.own_line(), what.send, what.count * size_of(what.type));
+  rounds_.publish();
+  if (root != everybody && static_cast<std::uint32_t>(root) != rounds_.rank()) return {};
+  if (auto came = rounds_.await_all(); !came) return came;
+  for (std::uint32_t i = 0; i < rounds_.size(); ++i) sources_[i] = rounds_.line_of(i);
+  if (what.count == 0) return {};
+  kernels_.fold({what.recv, nullptr, sources_.data(), sources_.size(), what.count, what.divisor, Store::cached},
+                what.type, what.op);
+  return {};
+}
+
+/// Everybody stages everything and folds everything, piece by piece.
+Result<NodeCollectives::Agreement> NodeCollectives::allreduce_whole(const Reduction& what, int root) {
+  const std::size_t unit = size_of(what.type);
+  const std::size_t piece = whole_piece(rounds_) / unit;
+  const bool folds = root == everybody || static_cast<std::uint32_t>(root) == rounds_.rank();
+  const Store store = what.send == what.recv ? Store::cached : store_for(what.count * unit);
+  const auto part = [&](std::size_t i) { return std::min(piece, what.count - i * piece); };
+  bool mixed = false;
+  auto done = pipeline(
+      (what.count + piece - 1) / piece,
+      [&](std::size_t i) {
+        if (i == 0) std::memcpy(rounds_.own_line(), &offer_, sizeof offer_);
+        copy(rounds_.own_slot(), what.send + i * piece * unit, part(i) * unit);
+      },
+      [&](std::size_t i, std::uint32_t back) -> Result<bool> {
+        if (!folds) return true;
+        if (auto came = rounds_.await_all(back); !came) return came.error();
+        if (i == 0) mixed = agreement(back) == Agreement::mixed;
+        if (mixed) return false;
+        for (std::uint32_t r = 0; r < rounds_.size(); ++r) {
+          sources_[r] = r == rounds_.rank() ? what.send + i * piece * unit : rounds_.slot_of(r, back);
+        }
+        kernels_.fold({what.recv + i * piece * unit, nullptr, sources_.data(), sources_.size(), part(i), what.divisor,
+                       store}, what.type, what.op);
+        return true;
+      });
+  if (!done) return done.error();
+  return mixed ? Agreement::mixed : Agreement::staged;
+}
+
 /// Everybody stages everything, folds one slice of it, and stages that result with the next piece.
-Result<void> NodeCollectives::allreduce_sliced(const Reduction& what, int root) {
+Result<NodeCollectives::Agreement> NodeCollectives::allreduce_sliced(const Reduction& what, int root) {
   const std::size_t unit = size_of(what.type);
   const std::uint32_t ranks = rounds_.size();
   const std::uint32_t own = rounds_.rank();
@@ -151,20 +242,26 @@ Result<void> NodeCollectives::allreduce_sliced(const Reduction& what, int root) 
     return {};
   };
 
-  if (auto begun = rounds_.begin(); !begun) return begun;
+  if (auto begun = rounds_.begin(); !begun) return begun.error();
+  std::memcpy(rounds_.own_line(), &offer_, sizeof offer_);
   stage(0);
   rounds_.publish();
   for (std::size_t i = 0; i < pieces; ++i) {
-    if (auto begun = rounds_.begin(); !begun) return begun;
-    if (auto came = rounds_.await_all(1); !came) return came;
+    if (auto begun = rounds_.begin(); !begun) return begun.error();
+    if (auto came = rounds_.await_all(1); !came) return came.error();
+    if (i == 0 && agreement(1) == Agreement::mixed) {
+      rounds_.publish();
+      return Agreement::mixed;
+    }
     fold(i);
     if (i + 1 < pieces) stage(i + 1);
     if (i > 0) {
-      if (auto taken = take_results(i - 1, 1); !taken) return taken;
+      if (auto taken = take_results(i - 1, 1); !taken) return taken.error();
     }
     rounds_.publish();
   }
-  return take_results(pieces - 1, 0);
+  if (auto taken = take_results(pieces - 1, 0); !taken) return taken.error();
+  return Agreement::staged;
 }
 
 Result<void> NodeCollectives::reduce_scatter(const Reduction& what, const Blocks& blocks) {

@@ -28,7 +28,8 @@ struct Fold {
   std::size_t source_count = 0;
   std::size_t count = 0;
   std::size_t divisor = 1;
-  Store store = Store::cached;
+  Store store = Store::cached;         ///< of dst
+  Store second_store = Store::cached;  ///< of second; counts only where dst is streamed and both lie alike in a vector
 };
 
 /// Instruction sets that the kernels are compiled for, from the least to the most capable.

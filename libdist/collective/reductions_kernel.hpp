@@ -243,7 +243,7 @@ inline typename Lane::Accumulator combined(typename Lane::Accumulator a, typenam
 }
 
 // `blocks` vectors from element `at` on.
-template <typename Lane, ReduceOp op, std::size_t blocks, bool streaming>
+template <typename Lane, ReduceOp op, std::size_t blocks, bool streaming, bool both>
 inline void fold_vectors(const Fold& work, std::size_t at) {
   using Stored = typename Lane::Stored;
   constexpr std::size_t lanes = sizeof(typename Lane::Accumulator) / sizeof(typename Lane::Arithmetic);
@@ -264,11 +264,15 @@ inline void fold_vectors(const Fold& work, std::size_t at) {
     } else {
       store_cached(dst + b * lanes, result);
     }
-    if (work.second != nullptr) store_cached(second + b * lanes, result);
+    if constexpr (both) {
+      store_streaming(second + b * lanes, result);
+    } else if (work.second != nullptr) {
+      store_cached(second + b * lanes, result);
+    }
   }
 }
 
-template <typename Lane, ReduceOp op, bool streaming>
+template <typename Lane, ReduceOp op, bool streaming, bool both>
 void fold_all(const Fold& work) {
   using Stored = typename Lane::Stored;
   constexpr std::size_t lanes = sizeof(typename Lane::Accumulator) / sizeof(typename Lane::Arithmetic);
@@ -277,8 +281,8 @@ void fold_all(const Fold& work) {
     const auto address = reinterpret_cast<std::uintptr_t>(work.dst);
     for (; i < work.count && (address + i * sizeof(Stored)) % vector_bytes != 0; ++i) fold_one<Lane, op>(work, i);
   }
-  for (; i + unroll * lanes <= work.count; i += unroll * lanes) fold_vectors<Lane, op, unroll, streaming>(work, i);
-  for (; i + lanes <= work.count; i += lanes) fold_vectors<Lane, op, 1, streaming>(work, i);
+  for (; i + unroll * lanes <= work.count; i += unroll * lanes) fold_vectors<Lane, op, unroll, streaming, both>(work, i);
+  for (; i + lanes <= work.count; i += lanes) fold_vectors<Lane, op, 1, streaming, both>(work, i);
   for (; i < work.count; ++i) fold_one<Lane, op>(work, i);
   if constexpr (streaming) fence_streaming();
 }
@@ -287,12 +291,16 @@ template <typename Lane, ReduceOp op>
 void fold(const Fold& work) {
   // Half-width stores have no streaming form of their own; they stay in the caches.
   if constexpr (sizeof(typename Lane::Stored) == sizeof(typename Lane::Arithmetic)) {
-    if (work.store == Store::streaming && reinterpret_cast<std::uintptr_t>(work.dst) % sizeof(typename Lane::Stored) == 0) {
-      fold_all<Lane, op, true>(work);
+    const auto dst = reinterpret_cast<std::uintptr_t>(work.dst);
+    const auto second = reinterpret_cast<std::uintptr_t>(work.second);
+    if (work.store == Store::streaming && dst % sizeof(typename Lane::Stored) == 0) {
+      const bool alike = work.second != nullptr && work.second_store == Store::streaming && (dst - second) % vector_bytes == 0;
+      if (alike) fold_all<Lane, op, true, true>(work);
+      else fold_all<Lane, op, true, false>(work);
       return;
     }
   }
-  fold_all<Lane, op, false>(work);
+  fold_all<Lane, op, false, false>(work);
 }
 
 void copy_bytes(void* dst, const void* src, std::size_t bytes, Store store) {

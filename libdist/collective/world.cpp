@@ -20,7 +20,7 @@ constexpr std::uint64_t protocol = 0x616d6c6469737401;  // "amldist" and a versi
 
 std::uint64_t random_number() noexcept {
   std::uint64_t number = 0;
-  static_cast<void>(::getrandom(&number, sizeof number, 0));
+  static_cast<void>(!::getrandom(&number, sizeof number, 0));
   return number;
 }
 

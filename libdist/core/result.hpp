@@ -24,6 +24,9 @@ enum class Errc {
   aborted,           ///< given up on purpose, here or elsewhere, or lost before
 };
 
+/// Number of a class in the C ABI and in files: -1, -2, ... in the order above.
+[[nodiscard]] constexpr int status_number(Errc code) noexcept { return -1 - static_cast<int>(code); }
+
 /// A failure: its class and one sentence that says what was asked, what is, and what to do.
 /// The sentence carries no prefix, no newline and no control character.
 struct Error {

@@ -126,6 +126,35 @@ static void check_allreduce(size_t count, amldist_type type, amldist_op op, int 
   free_buffer(send), free_buffer(recv), free_buffer(want);
 }
 
+/* With library-allocated buffers on all ranks, or only on those whose bit is set. */
+static void check_allocated(size_t count, amldist_type type, unsigned who, int in_place) {
+  const size_t unit = element_bytes[type];
+  void *send, *recv;
+  buffer want = new_buffer(count * unit, 0);
+  if (who >> rank & 1) {
+    OK(amldist_alloc(world, count * unit + 128, &send));
+    OK(amldist_alloc(world, count * unit, &recv));
+    for (size_t i = 0; i < count * unit; i += 512) CHECK(((unsigned char *)recv)[i] == 0);
+  } else {
+    CHECK((send = malloc(count * unit + 128)) != NULL && (recv = malloc(count * unit + 1)) != NULL);
+  }
+  void *from = (unsigned char *)send + 64, *to = in_place ? from : recv;
+  fill(from, 0, count, rank, type, AMLDIST_AVG);
+  fill_combined(want.data, 0, count, type, AMLDIST_AVG);
+  OK(amldist_allreduce(world, from, to, count, type, AMLDIST_AVG));
+  expect(to, want.data, count * unit, "allreduce of allocated buffers", count, type, (int)who);
+  if (who >> rank & 1) {
+    OK(amldist_barrier(world));
+    OK(amldist_free(world, send));
+    OK(amldist_free(world, recv));
+    CHECK(amldist_free(world, recv) == AMLDIST_EINVAL);
+  } else {
+    OK(amldist_barrier(world));
+    free(send), free(recv);
+  }
+  free_buffer(want);
+}
+
 static void check_reduce(size_t count, amldist_type type, amldist_op op, int in_place, int root) {
   const size_t unit = element_bytes[type];
   buffer send = new_buffer(count * unit, 0), recv = new_buffer(count * unit, unit), want = new_buffer(count * unit, 0);
@@ -290,6 +319,13 @@ void run_operations(void) {
   static const size_t large[] = {4095, 16384, 16387, 100003, 300007};
   for (int type = 0; type < TYPES; ++type) {
     for (size_t i = 0; i < sizeof small / sizeof *small; ++i) check_all(small[i], (amldist_type)type, size);
+  }
+  for (int in_place = 0; in_place < 2; ++in_place) {
+    for (size_t i = 0; i < sizeof large / sizeof *large; ++i) {
+      check_allocated(large[i], AMLDIST_FLOAT32, ~0u, in_place);
+      check_allocated(large[i], AMLDIST_FLOAT64, 5, in_place);
+      check_allocated(large[i], AMLDIST_BFLOAT16, 2, in_place);
+    }
   }
   for (size_t i = 0; i < sizeof large / sizeof *large; ++i) {
     check_all(large[i], AMLDIST_FLOAT32, 1);
