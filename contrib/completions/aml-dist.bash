@@ -30,7 +30,7 @@ _aml_dist_option() {
 _aml_dist() {
     local current=${COMP_WORDS[COMP_CWORD]} previous='' option=''
     local flags='--aml-dist= --nodelist --tasks-per-node --distribution --mapping --hostfile --task --gpus-per-node
-        --cluster --job --step --restart --port-range --json --help'
+        --cluster --job --step --restart --port-range --svg --json --help'
     COMPREPLY=()
     ((COMP_CWORD == 0)) || previous=${COMP_WORDS[COMP_CWORD - 1]}
     if ((COMP_CWORD == 1)); then
@@ -78,7 +78,7 @@ _aml_dist() {
 
     case $previous in
     --distribution | -m) mapfile -t COMPREPLY < <(compgen -W 'block cyclic plane=' -- "$current") ;;
-    --hostfile) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+    --hostfile | --svg) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
     --nodelist | --tasks-per-node | --mapping | --task | --gpus-per-node | --cluster | --job | --step | --restart | \
         --port-range) ;;
     *)

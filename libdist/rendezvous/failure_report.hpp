@@ -23,9 +23,6 @@ namespace amldist {
 
 inline constexpr const char* report_variable = "SLURM_AMLDIST_REPORT";
 
-/// Longest datagram that can be ours.
-inline constexpr std::size_t longest_report = 512;
-
 /// Where srun listens, and the secret that its step's nodes share.
 struct ReportChannel {
   std::uint16_t port = 0;
