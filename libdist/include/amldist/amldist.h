@@ -261,7 +261,7 @@ AMLDIST_API int amldist_set_log(amldist_comm *comm, amldist_log_function functio
  * passes produce them; buckets are filled in that order and begin as soon as they are full, in one order on all ranks.
  *
  * A tensor is a view into its bucket (nothing is copied), or a buffer of the caller's own: small ones are copied together,
- * large ones are reduced where they lie. All ranks give the same counts, type and options and bind the same tensors.
+ * large ones and those on a GPU are reduced where they lie. All ranks give the same counts, type and options and bind the same tensors.
  *
  * Thread safety: one call at a time on a reducer, and none on its communicator from another thread meanwhile. Since 0.1. */
 
