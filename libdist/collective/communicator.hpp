@@ -47,10 +47,10 @@ class Request {
 
 /// What all communicators of a process share.
 struct Process {
-  std::unique_ptr<ControlChannel> channel;
   FlightRecorder recorder;
   CudaProbe cuda;
   std::string trace;  ///< for people: where the recorder is, or why there is none
+  std::unique_ptr<ControlChannel> channel;  ///< last: its thread, which uses the recorder, ends first
 };
 
 class Communicator {
