@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +37,32 @@ std::vector<std::string_view> arguments_of(const std::string& command_line) {
   return words;
 }
 
+/// The value of an option at words[i], behind '=' or as the next word; nullopt for another word.
+std::optional<std::string_view> value_of_option(std::span<const std::string_view> words, std::size_t i,
+                                                std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names) {
+    if (!words[i].starts_with(name)) continue;
+    const std::string_view rest = words[i].substr(name.size());
+    if (rest.starts_with('=')) return rest.substr(1);
+    if (rest.empty() && i + 1 < words.size()) return words[i + 1];
+  }
+  return std::nullopt;
+}
+
+/// "0,2-3"; empty for what is no such list.
+std::vector<std::uint32_t> parse_groups(std::string_view list) {
+  constexpr std::uint64_t most_groups = 128;  // MAX_HET_JOB_COMPS in Slurm
+  std::vector<std::uint32_t> groups;
+  for (const std::string_view piece : text::split(list, ',')) {
+    const auto dash = piece.find('-');
+    const auto low = text::to_number(piece.substr(0, dash), most_groups - 1);
+    const auto high = dash == std::string_view::npos ? low : text::to_number(piece.substr(dash + 1), most_groups - 1);
+    if (!low || !high) return {};
+    for (std::uint64_t group = *low; group <= *high; ++group) groups.push_back(static_cast<std::uint32_t>(group));
+  }
+  return groups;
+}
+
 }  // namespace
 
 bool asks_only_for_help() {
@@ -44,11 +72,28 @@ bool asks_only_for_help() {
   return only_options && std::ranges::find(words, "--aml-dist=help") != words.end();
 }
 
-bool may_start_components() {
+std::vector<std::uint32_t> component_groups() {
   const std::string text = read_command_line();
-  return std::ranges::any_of(arguments_of(text), [](std::string_view word) {
-    return word == ":" || word.starts_with("--het-group") || word.starts_with("--pack-group");
-  });
+  std::vector<std::uint32_t> groups;
+  std::uint32_t component = 0;
+  bool named = false;  // a component without the option is the one in its place
+  const auto finish = [&] {
+    if (!named) groups.push_back(component);
+    named = false;
+    ++component;
+  };
+  const auto words = arguments_of(text);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == ":") finish();
+    const auto list = value_of_option(words, i, {"--het-group", "--pack-group"});
+    const auto numbers = list ? parse_groups(*list) : std::vector<std::uint32_t>{};
+    named = named || !numbers.empty();
+    groups.insert(groups.end(), numbers.begin(), numbers.end());
+  }
+  finish();
+  std::ranges::sort(groups);
+  groups.erase(std::ranges::unique(groups).begin(), groups.end());
+  return groups;
 }
 
 bool has_component_separator() {

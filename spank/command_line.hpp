@@ -1,7 +1,9 @@
 // The command line of the program that loaded us.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 namespace amldist::spank {
 
@@ -9,9 +11,10 @@ namespace amldist::spank {
 /// one on standard input, before it looks at a plugin's options, so `sbatch --aml-dist=help` has to be seen earlier.
 [[nodiscard]] bool asks_only_for_help();
 
-/// Whether this srun may start several components at once: a ':' on its command line, or a list of het groups. True may
-/// be wrong (a program can take ':' as an argument), false is sure.
-[[nodiscard]] bool may_start_components();
+/// The components that this srun starts, by their numbers in the job, ascending and each once; {0} for an ordinary
+/// step. From the ':' on its command line and its lists of het groups; a word of the program's own that looks like the
+/// option counts too, so the list may be wrong.
+[[nodiscard]] std::vector<std::uint32_t> component_groups();
 
 /// Whether a ':' of its own stands on the command line, as between components.
 [[nodiscard]] bool has_component_separator();

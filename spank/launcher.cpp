@@ -1,8 +1,13 @@
 // srun, sbatch and salloc.
+#include <algorithm>
 #include <cstdlib>
+#include <limits>
+#include <optional>
+#include <vector>
 
 #include "core/text.hpp"
 #include "frameworks/task_environment.hpp"
+#include "placement/components.hpp"
 #include "rendezvous/launch_record.hpp"
 #include "rendezvous/master_address.hpp"
 #include "spank/command_line.hpp"
@@ -25,29 +30,58 @@ Result<PortRanges> usable_ports(const SitePolicy& policy) {
                        " is in the kernel's ip_local_port_range or reserved: the administrator must choose another"})};
 }
 
-Result<LaunchRecord> make_record(const Session& session, const Spec& spec, const Placement& placement,
-                                 std::uint32_t job_id, std::uint32_t step_id) {
-  // What srun sees of a heterogeneous step is one component; the nodes count the whole.
-  if (!may_start_components()) {
-    if (auto counts = check_counts(spec, placement.map); !counts) return counts.error();
-  }
-  auto address = choose_master_address(spec, session.policy, placement, this_machine(slurm_node_address));
-  if (!address) return address.error();
-  auto ports = usable_ports(session.policy);
-  if (!ports) return ports.error();
-  return LaunchRecord{job_id, step_id, std::move(*address), std::move(*ports), placement.map.to_string()};
-}
+/// What srun knows of its step.
+struct Launch {
+  std::uint32_t job_id = 0;
+  std::uint32_t step_id = 0;
+  Placement placement;
+  std::vector<Component> components = {};  ///< of a heterogeneous step, for its record
+};
 
 std::optional<std::string> own_variable(std::string_view name) {
   const char* const value = std::getenv(std::string(name).c_str());
   return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
 }
 
+/// The first job of a heterogeneous job that srun started or runs in.
+std::optional<std::uint32_t> leader_job() {
+  for (const char* const name : {"SLURM_JOB_ID_HET_GROUP_0", "SLURM_JOB_ID_PACK_GROUP_0"}) {
+    const auto id = text::to_number(own_variable(name).value_or(""), std::numeric_limits<std::uint32_t>::max());
+    if (id) return static_cast<std::uint32_t>(*id);
+  }
+  return std::nullopt;
+}
+
+/// nullopt when the components cannot be found here; their nodes then ask slurmctld themselves.
+Result<std::optional<Launch>> fetch_launch(std::uint32_t job_id, std::uint32_t step_id) {
+  auto groups = component_groups();
+  if (groups.size() < 2) {
+    auto placement = fetch_step_layout(job_id, step_id);
+    if (!placement) return placement.error();
+    return std::optional(Launch{job_id, step_id, std::move(*placement)});
+  }
+  auto layout = fetch_heterogeneous_layout(job_id, step_id, {leader_job().value_or(job_id), std::move(groups), 0});
+  if (!layout) return std::optional<Launch>();
+  const std::uint32_t first_job = layout->components.front().job_id;
+  return std::optional(Launch{first_job, step_id, std::move(layout->placement), std::move(layout->components)});
+}
+
+Result<LaunchRecord> make_record(const Session& session, const Spec& spec, const Launch& launch) {
+  if (auto counts = check_counts(spec, launch.placement.map); !counts) return counts.error();
+  auto address = choose_master_address(spec, session.policy, launch.placement, this_machine(slurm_node_address));
+  if (!address) return address.error();
+  auto ports = usable_ports(session.policy);
+  if (!ports) return ports.error();
+  return LaunchRecord{
+      launch.job_id,    launch.step_id, std::move(*address), std::move(*ports), launch.placement.map.to_string(),
+      launch.components};
+}
+
 /// Computes rank 0's environment as its node will, so that what cannot be right is refused before anything starts: a
 /// MASTER_PORT that is none, a TF_CONFIG over the kernel's limit. Under --export the tasks may get another environment
-/// than srun's, and in a heterogeneous step srun sees one component only; then the nodes judge.
+/// than srun's; then the nodes judge.
 Result<void> rehearse(const Spec& spec, const Placement& placement, const LaunchRecord& record) {
-  if (may_start_components() || own_variable("SLURM_EXPORT_ENV").value_or("ALL") != "ALL") return {};
+  if (own_variable("SLURM_EXPORT_ENV").value_or("ALL") != "ALL") return {};
   std::vector<std::string> notes;
   auto rendezvous =
       settle(spec, {record.address, record.ports, JobName{{}, record.job_id, 0}, record.step_id}, own_variable, notes);
@@ -62,6 +96,38 @@ void tell_placement(const Spec& spec, const Placement& placement, const LaunchRe
                     " on ", text::count(placement.map.nodes(), "node"), ", map ", record.map, " (",
                     to_string(placement.provenance), ": ", placement.source, "), rank 0 on ", placement.master_host(),
                     ", address ", record.address}));
+}
+
+/// To the nodes: in the environment, and for those that it does not reach over the listener.
+Result<void> send_record(Session& session, const Spec& spec, const Launch& launch) {
+  const auto record = make_record(session, spec, launch);
+  if (!record) return record.error();
+  if (auto rehearsed = rehearse(spec, launch.placement, *record); !rehearsed) return rehearsed;
+  const std::string text = record->to_string();
+  if (text.size() + sizeof "SLURM_AMLDIST_LAUNCH=" > longest_environment_string) {
+    return Error{Errc::limit, "the task map of this host file is too long for one variable: use block or cyclic"};
+  }
+  if (::setenv(launch_record_variable, text.c_str(), 1) != 0) {
+    return Error{Errc::internal, "srun's environment takes no more variables"};
+  }
+  if (session.listener) {
+    session.listener->watch(
+        {launch.job_id, launch.step_id, launch.placement.map.size(), launch.components.empty() ? std::string() : text});
+  }
+  if (spec.verbose) tell_placement(spec, launch.placement, *record);
+  return {};
+}
+
+/// Whether the step may get a kind. Its partition is known here only inside a job; an srun that is to allocate may come
+/// to any, and takes back what it did when it comes to one without a kind.
+bool may_concern(const Session& session) {
+  if (session.is_idle()) return false;
+  const auto partition = own_variable("SLURM_JOB_PARTITION");
+  if (session.option || partition) {
+    const auto spec = session.spec_in_partition(partition.value_or(""));
+    return spec && spec->kind != Kind::none;
+  }
+  return std::ranges::any_of(session.policy.default_kind, [](const auto& each) { return each.second != Kind::none; });
 }
 
 }  // namespace
@@ -97,9 +163,9 @@ Result<void> check_option(const Session& session) {
 
 void open_reports(Session& session) {
   ::unsetenv(report_variable);  // an outer step's srun must not hear of this one
-  const auto spec = session.spec();
-  if (!spec || spec->kind == Kind::none || session.policy.disabled) return;
-  auto listener = FailureListener::open();
+  if (!may_concern(session)) return;
+  if (is_being_debugged()) return;  // a guardian would come between slurmstepd and the program that it traces
+  auto listener = Listener::open();
   if (!listener) return;
   if (::setenv(report_variable, (*listener)->channel().to_string().c_str(), 1) != 0) return;
   session.listener = std::move(*listener);
@@ -110,30 +176,21 @@ Result<void> prepare_launch(Session& session, const Handle& handle) {
   if (session.is_idle()) return {};
   const auto spec = session.spec_in_partition(own_variable("SLURM_JOB_PARTITION").value_or(""));
   if (!spec) return spec.error();
-  if (spec->kind == Kind::none) return {};
+  if (spec->kind == Kind::none) {
+    withdraw_launch(session);
+    return {};
+  }
   const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");
   if (!job_id) return job_id.error();
   const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
   if (!step_id) return step_id.error();
-  const auto tasks = handle.number(S_JOB_TOTAL_TASK_COUNT, "S_JOB_TOTAL_TASK_COUNT");
-  const std::uint32_t known_tasks = tasks && !may_start_components() ? *tasks : 0;
-  if (session.listener) session.listener->watch({*job_id, *step_id, known_tasks});
-  const auto placement = fetch_step_layout(*job_id, *step_id);
-  // Components inside one job have no common layout that could be read here; every node asks for each component's.
-  if (!placement && may_start_components()) return {};
-  if (!placement) return placement.error();
-  const auto record = make_record(session, *spec, *placement, *job_id, *step_id);
-  if (!record) return record.error();
-  if (auto rehearsed = rehearse(*spec, *placement, *record); !rehearsed) return rehearsed.error();
-  const std::string text = record->to_string();
-  if (text.size() + sizeof "SLURM_AMLDIST_LAUNCH=" > longest_environment_string) {
-    return Error{Errc::limit, "the task map of this host file is too long for one variable: use block or cyclic"};
+  const auto launch = fetch_launch(*job_id, *step_id);
+  if (!launch) return launch.error();
+  if (!*launch) {
+    if (session.listener) session.listener->watch({*job_id, *step_id});
+    return {};
   }
-  if (::setenv(launch_record_variable, text.c_str(), 1) != 0) {
-    return Error{Errc::internal, "srun's environment takes no more variables"};
-  }
-  if (spec->verbose) tell_placement(*spec, *placement, *record);
-  return {};
+  return send_record(session, *spec, **launch);
 }
 
 void withdraw_launch(Session& session) noexcept {

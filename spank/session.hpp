@@ -13,9 +13,9 @@
 #include "core/spec.hpp"
 #include "frameworks/task_environment.hpp"
 #include "rendezvous/port_claim.hpp"
-#include "spank/failure_listener.hpp"
-#include "spank/failure_sender.hpp"
+#include "spank/listener.hpp"
 #include "spank/shared_flag.hpp"
+#include "spank/srun_link.hpp"
 
 namespace amldist::spank {
 
@@ -38,9 +38,10 @@ struct Session {
   std::optional<Error> failure;    ///< slurmstepd: why its tasks must not start
   SharedFlag task_refused;         ///< slurmstepd: set by a task that could not be equipped
   bool step_ended = false;
-  std::optional<ReportTarget> reports;          ///< slurmstepd: where failures are told
+  std::optional<SrunLink> srun;                 ///< slurmstepd: the way to the srun that started the step
+  bool unheard = false;                         ///< slurmstepd: srun does not answer
   std::chrono::steady_clock::time_point start;  ///< slurmstepd: when the step came to this node
-  std::unique_ptr<FailureListener> listener;    ///< srun: where failures are heard
+  std::unique_ptr<Listener> listener;           ///< srun: where the nodes are heard
 
   /// The parsed option; kind none when it was not given.
   [[nodiscard]] Result<Spec> spec() const;

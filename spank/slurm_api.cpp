@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "core/text.hpp"
-#include "placement/components.hpp"
 
 namespace amldist::spank {
 namespace {
@@ -118,25 +117,34 @@ Result<Layout> get_layout(std::uint32_t job_id, std::uint32_t step_id, std::uint
   return layout;
 }
 
+struct FoundComponent {
+  std::uint32_t job_id;
+  Layout layout;
+};
+
 /// The layouts of a heterogeneous step in the order of its ranks. Inside one job the components are numbered; those of
 /// a heterogeneous job are jobs of their own with the same step id, some of which may not take part.
-std::vector<Layout> find_components(std::uint32_t job_id, std::uint32_t step_id, std::uint32_t tasks,
-                                    const HeterogeneousHint& hint) {
+std::vector<FoundComponent> find_components(std::uint32_t job_id, std::uint32_t step_id,
+                                            const HeterogeneousHint& hint) {
   constexpr std::uint32_t most_components = 128;  // MAX_HET_JOB_COMPS in Slurm
-  std::vector<Layout> found;
+  std::vector<FoundComponent> found;
   std::uint64_t placed = 0;
-  const auto keep = [&](Result<Layout> layout) {
+  const auto complete = [&] { return hint.tasks != 0 && placed >= hint.tasks; };
+  const auto keep = [&](std::uint32_t job, Result<Layout> layout) {
     if (!layout) return false;
     placed += (*layout)->task_cnt;
-    found.push_back(std::move(*layout));
+    found.push_back({job, std::move(*layout)});
     return true;
   };
-  for (std::uint32_t component = 0; component < most_components && placed < tasks; ++component) {
-    if (!keep(get_layout(job_id, step_id, component))) break;
+  const std::size_t most =
+      hint.tasks != 0 ? most_components : std::min<std::size_t>(hint.groups.size(), most_components);
+  for (std::uint32_t component = 0; component < most && !complete(); ++component) {
+    if (!keep(job_id, get_layout(job_id, step_id, component))) break;
   }
   if (!found.empty()) return found;
-  for (std::uint32_t i = 0; i < std::min(hint.components, most_components) && placed < tasks; ++i) {
-    static_cast<void>(keep(get_layout(hint.leader_job + i, step_id, NO_VAL)));
+  for (const std::uint32_t group : hint.groups) {
+    if (group >= most_components || complete()) break;
+    static_cast<void>(keep(hint.leader_job + group, get_layout(hint.leader_job + group, step_id, NO_VAL)));
   }
   return found;
 }
@@ -204,20 +212,23 @@ Result<Placement> fetch_step_layout(std::uint32_t job_id, std::uint32_t step_id)
   return Placement{std::move(*hosts), std::move(*map), Provenance::exact, "slurmctld's step layout"};
 }
 
-Result<Placement> fetch_heterogeneous_layout(std::uint32_t job_id, std::uint32_t step_id, std::uint32_t tasks,
-                                             const HeterogeneousHint& hint) {
-  const auto components = find_components(job_id, step_id, tasks, hint);
+Result<HeterogeneousLayout> fetch_heterogeneous_layout(std::uint32_t job_id, std::uint32_t step_id,
+                                                       const HeterogeneousHint& hint) {
   Components step;
-  for (const Layout& component : components) {
-    if (auto joined = join(step, *component); !joined) return joined.error();
+  std::vector<Component> components;
+  for (const FoundComponent& found : find_components(job_id, step_id, hint)) {
+    if (auto joined = join(step, *found.layout); !joined) return joined.error();
+    components.push_back({found.job_id, found.layout->task_cnt, found.layout->node_list});
   }
-  if (step.tasks() != tasks) {
+  if (hint.tasks != 0 && step.tasks() != hint.tasks) {
     return Error{
         Errc::mismatch,
-        concat({"the step has ", text::count(tasks, "task"), " but slurmctld knows ", std::to_string(step.tasks()),
+        concat({"the step has ", text::count(hint.tasks, "task"), " but slurmctld knows ", std::to_string(step.tasks()),
                 " of them in ", text::count(components.size(), "component"), ": start the components one by one"})};
   }
-  return std::move(step).placement(Provenance::exact, "slurmctld's layouts of the components");
+  auto placement = std::move(step).placement(Provenance::exact, "slurmctld's layouts of the components");
+  if (!placement) return placement.error();
+  return HeterogeneousLayout{std::move(*placement), std::move(components)};
 }
 
 Result<Ipv4> slurm_node_address(const std::string& node) {
@@ -268,6 +279,11 @@ bool kills_on_bad_exit_by_default() {
   auto* const load = find_function<decltype(::slurm_load_ctl_conf)>("slurm_load_ctl_conf");
   Owned<slurm_conf_t> configuration("slurm_free_ctl_conf");  // 26.05 has another name: left to the end of srun
   return load != nullptr && load(0, configuration.out()) == SLURM_SUCCESS && configuration->kill_on_bad_exit != 0;
+}
+
+bool is_being_debugged() noexcept {
+  const auto* const flag = static_cast<const int*>(::dlsym(RTLD_DEFAULT, "MPIR_being_debugged"));
+  return flag != nullptr && *flag != 0;
 }
 
 std::optional<std::pair<std::uint16_t, std::uint16_t>> srun_port_range() {

@@ -6,10 +6,12 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/hostlist.hpp"
 #include "core/ipv4.hpp"
 #include "core/result.hpp"
+#include "placement/components.hpp"
 #include "placement/step_facts.hpp"
 #include "spank/slurm_headers.hpp"
 
@@ -20,15 +22,21 @@ namespace amldist::spank {
 
 /// How a step may be put together from components, as the environment of srun and of its tasks tells.
 struct HeterogeneousHint {
-  std::uint32_t leader_job = 0;  ///< first job of a heterogeneous job
-  std::uint32_t components = 0;  ///< components of that job; 0 or 1: no heterogeneous job
+  std::uint32_t leader_job = 0;       ///< first job of a heterogeneous job
+  std::vector<std::uint32_t> groups;  ///< components of that job that may take part, by their numbers, ascending
+  std::uint32_t tasks = 0;            ///< of the whole step; 0: not known
 };
 
-/// Nodes and exact task map of a heterogeneous step (srun A : B) with `tasks` tasks over all components: one remote
-/// call for each component. A node that two components share is one node. Errors: unavailable, mismatch when the
-/// components found do not make up the step.
-[[nodiscard]] Result<Placement> fetch_heterogeneous_layout(std::uint32_t job_id, std::uint32_t step_id,
-                                                           std::uint32_t tasks, const HeterogeneousHint& hint);
+/// A heterogeneous step (srun A : B). A node that two components share is one node.
+struct HeterogeneousLayout {
+  Placement placement;
+  std::vector<Component> components;  ///< in the order of their ranks
+};
+
+/// Nodes and exact task map of a heterogeneous step: one remote call for each component. Errors: unavailable, mismatch
+/// when the components found do not make up the step.
+[[nodiscard]] Result<HeterogeneousLayout> fetch_heterogeneous_layout(std::uint32_t job_id, std::uint32_t step_id,
+                                                                     const HeterogeneousHint& hint);
 
 /// The IPv4 address by which Slurm reaches a node (NodeAddr in slurm.conf). No remote call beyond a name look-up.
 /// Errors: unavailable.
@@ -47,6 +55,9 @@ struct HeterogeneousHint {
 
 /// KillOnBadExit of slurm.conf; false where slurmctld does not tell. One remote call.
 [[nodiscard]] bool kills_on_bad_exit_by_default();
+
+/// Whether a parallel debugger runs this srun (MPIR): then slurmstepd traces the processes that it has started.
+[[nodiscard]] bool is_being_debugged() noexcept;
 
 /// SrunPortRange of slurm.conf, first and last port; nullopt without one.
 [[nodiscard]] std::optional<std::pair<std::uint16_t, std::uint16_t>> srun_port_range();

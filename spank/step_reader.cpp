@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "core/text.hpp"
 #include "rendezvous/launch_record.hpp"
 #include "rendezvous/master_address.hpp"
+#include "rendezvous/own_network.hpp"
 #include "spank/slurm_api.hpp"
 
 namespace amldist::spank {
@@ -18,45 +20,109 @@ std::optional<std::uint32_t> read_number(const EnvironmentReader& environment, s
   return number ? std::optional(static_cast<std::uint32_t>(*number)) : std::nullopt;
 }
 
-Result<LaunchRecord> read_record(const EnvironmentReader& environment, const NodeItems& items) {
+Error not_ours(std::string_view why) {
+  return {Errc::unavailable, concat({why, ": the srun that starts the step needs the aml-dist plugin too"})};
+}
+
+Result<StepReading> read_from_record(const NodeItems& items, const EnvironmentReader& environment) {
   const auto text = environment(launch_record_variable);
-  const auto not_ours = [](std::string_view why) {
-    return Error{Errc::unavailable, concat({why, ": the srun that starts the step needs the aml-dist plugin too"})};
-  };
   if (!text) return not_ours("srun sent no launch record");
   auto record = LaunchRecord::parse(*text);
   if (!record) return record.error();
   if (record->job_id != items.job_id || record->step_id != items.step_id) {
     return not_ours("the launch record belongs to another step");
   }
-  return record;
-}
-
-Result<StepReading> read_from_record(const NodeItems& items, const EnvironmentReader& environment) {
-  auto record = read_record(environment, items);
-  if (!record) return record.error();
   auto placement = read_placement(environment, record->map, {items.node, items.nodes, items.tasks, items.ranks});
   if (!placement) return placement.error();
-  return StepReading{std::move(*placement), std::move(record->address), std::move(record->ports), items.job_id};
+  return StepReading{std::move(*placement), std::move(record->address), std::move(record->ports), items.job_id,
+                     items.ranks};
 }
 
-HeterogeneousHint read_hint(const NodeItems& items, const EnvironmentReader& environment) {
+/// A place in a heterogeneous step that this slurmstepd may have.
+struct Seat {
+  std::vector<std::uint32_t> ranks;  ///< over the whole step, of its tasks
+  std::string host;
+};
+
+/// The seats that fit what Slurm says about this component: one, if the components are jobs of their own.
+std::vector<Seat> possible_seats(const LaunchRecord& record, const NodeItems& items) {
+  std::vector<Seat> seats;
+  std::uint32_t first_rank = 0;
+  for (const Component& each : record.components) {
+    const auto hosts = Hostlist::parse(each.hosts);
+    if (each.job_id == items.job_id && each.tasks == items.tasks && hosts && hosts->size() == items.nodes) {
+      Seat seat{items.ranks, hosts->at(items.node)};
+      for (std::uint32_t& rank : seat.ranks) rank += first_rank;
+      seats.push_back(std::move(seat));
+    }
+    first_rank += each.tasks;
+  }
+  return seats;
+}
+
+/// The seat that this slurmstepd has; nullopt when the record does not tell.
+std::optional<Seat> find_seat(const LaunchRecord& record, const NodeItems& items, const Placement& placement) {
+  std::vector<Seat> seats = possible_seats(record, items);
+  if (seats.size() > 1) {  // components inside one job never share a node, so the node's name tells them apart
+    std::erase_if(seats, [own = own_host_name()](const Seat& seat) { return seat.host != own; });
+  }
+  if (seats.size() != 1) return std::nullopt;
+  const bool agrees = std::ranges::all_of(seats.front().ranks, [&](std::uint32_t rank) {
+    return rank < placement.map.size() && placement.host_of(rank) == seats.front().host;
+  });
+  return agrees ? std::optional(std::move(seats.front())) : std::nullopt;
+}
+
+/// From the record of a heterogeneous step. nullopt for one that is not about this step: it comes from a process of the
+/// user's.
+std::optional<StepReading> read_from_components(const LaunchRecord& record, const NodeItems& items,
+                                                std::uint32_t tasks) {
+  const auto has_us = std::ranges::find(record.components, items.job_id, &Component::job_id) != record.components.end();
+  if (record.step_id != items.step_id || !has_us) return std::nullopt;
+  auto hosts = distinct_hosts(record.components);
+  if (!hosts) return std::nullopt;
+  auto map = TaskMap::parse(record.map, tasks, static_cast<std::uint32_t>(hosts->size()));
+  if (!map) return std::nullopt;
+  Placement placement{std::move(*hosts), std::move(*map), Provenance::exact, "srun's record of the components", false};
+  auto seat = find_seat(record, items, placement);
+  return StepReading{std::move(placement), record.address, record.ports, record.components.front().job_id,
+                     seat ? std::move(seat->ranks) : std::vector<std::uint32_t>{}};
+}
+
+/// srun's record of all components reaches one of them in its environment; the others ask for it.
+std::optional<StepReading> read_from_srun(const NodeItems& items, std::uint32_t tasks,
+                                          const EnvironmentReader& environment, const std::optional<SrunLink>& srun) {
+  constexpr int attempts = 20;
+  const auto read = [&](const std::optional<std::string>& text) -> std::optional<StepReading> {
+    const auto record = text ? LaunchRecord::parse(*text) : Result<LaunchRecord>(Error{Errc::unavailable, ""});
+    return record ? read_from_components(*record, items, tasks) : std::nullopt;
+  };
+  if (auto found = read(environment(launch_record_variable))) return found;
+  if (!srun) return std::nullopt;
+  return read(ask(*srun, Word::which_record, Subject::record, attempts));
+}
+
+HeterogeneousHint read_hint(const NodeItems& items, std::uint32_t tasks, const EnvironmentReader& environment) {
   // "pack" is what releases up to 20.02 called it; srun that allocates for itself still sets only those names (22.05).
   auto leader = read_number(environment, "SLURM_JOB_ID_HET_GROUP_0");
   if (!leader) leader = read_number(environment, "SLURM_JOB_ID_PACK_GROUP_0");
-  return {leader.value_or(items.job_id), read_number(environment, "SLURM_HET_SIZE").value_or(0)};
+  constexpr std::uint32_t most_groups = 128;
+  HeterogeneousHint hint{leader.value_or(items.job_id), {}, tasks};
+  hint.groups.resize(std::min(read_number(environment, "SLURM_HET_SIZE").value_or(0), most_groups));
+  std::iota(hint.groups.begin(), hint.groups.end(), 0);
+  return hint;
 }
 
-/// srun's record reaches one component only, so every node of every component asks slurmctld and comes to the same
-/// result.
+/// Where srun cannot be asked, every node of every component asks slurmctld and comes to the same result.
 Result<StepReading> read_from_controller(const Spec& spec, const SitePolicy& policy, const NodeItems& items,
                                          std::uint32_t tasks, const EnvironmentReader& environment) {
-  const HeterogeneousHint hint = read_hint(items, environment);
-  auto placement = fetch_heterogeneous_layout(items.job_id, items.step_id, tasks, hint);
-  if (!placement) return placement.error();
-  auto address = choose_master_address(spec, policy, *placement, this_machine(slurm_node_address));
+  const HeterogeneousHint hint = read_hint(items, tasks, environment);
+  auto layout = fetch_heterogeneous_layout(items.job_id, items.step_id, hint);
+  if (!layout) return layout.error();
+  auto address = choose_master_address(spec, policy, layout->placement, this_machine(slurm_node_address));
   if (!address) return address.error();
-  return StepReading{std::move(*placement), std::move(*address), policy.ports.without(kernel_ports()), hint.leader_job};
+  return StepReading{
+      std::move(layout->placement), std::move(*address), policy.ports.without(kernel_ports()), hint.leader_job, {}};
 }
 
 }  // namespace
@@ -95,10 +161,11 @@ Result<NodeItems> read_items(const Handle& handle) {
 }
 
 Result<StepReading> read_step(const Spec& spec, const SitePolicy& policy, const NodeItems& items,
-                              const EnvironmentReader& environment) {
+                              const EnvironmentReader& environment, const std::optional<SrunLink>& srun) {
   const auto whole = read_number(environment, "SLURM_STEP_NUM_TASKS");
-  if (whole && *whole > items.tasks) return read_from_controller(spec, policy, items, *whole, environment);
-  return read_from_record(items, environment);
+  if (!whole || *whole <= items.tasks) return read_from_record(items, environment);
+  if (auto reading = read_from_srun(items, *whole, environment, srun)) return std::move(*reading);
+  return read_from_controller(spec, policy, items, *whole, environment);
 }
 
 }  // namespace amldist::spank

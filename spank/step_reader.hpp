@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "core/spec.hpp"
 #include "placement/step_facts.hpp"
 #include "spank/handle.hpp"
+#include "spank/srun_link.hpp"
 
 namespace amldist::spank {
 
@@ -27,16 +29,18 @@ struct NodeItems {
 /// The whole step, as all of its nodes must agree on it.
 struct StepReading {
   Placement placement;
-  std::string address;       ///< for MASTER_ADDR, before the user's wishes
-  PortRanges ports;          ///< to hash into
-  std::uint32_t job_id = 0;  ///< the whole job's: in a heterogeneous step the first component's
+  std::string address;               ///< for MASTER_ADDR, before the user's wishes; or "@IFACE"
+  PortRanges ports;                  ///< to hash into
+  std::uint32_t job_id = 0;          ///< the whole job's: in a heterogeneous step the first component's
+  std::vector<std::uint32_t> ranks;  ///< over the whole step, of this slurmstepd's tasks; empty: only they will know
 };
 
 /// Reads the items. Errors: unavailable, or mismatch when they contradict each other.
 [[nodiscard]] Result<NodeItems> read_items(const Handle& handle);
 
-/// Reads the step: from srun's record, or, when the step has more tasks than this component, from slurmctld.
+/// Reads the step from srun's record. When the step has more tasks than this component, srun is asked for the record;
+/// without an answer within two seconds, slurmctld for the components.
 [[nodiscard]] Result<StepReading> read_step(const Spec& spec, const SitePolicy& policy, const NodeItems& items,
-                                            const EnvironmentReader& environment);
+                                            const EnvironmentReader& environment, const std::optional<SrunLink>& srun);
 
 }  // namespace amldist::spank

@@ -1,15 +1,24 @@
 // slurmstepd, and the task that it forks.
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <exception>
+#include <span>
 
+#include "collective/last_call.hpp"
+#include "collective/recorder_place.hpp"
 #include "core/text.hpp"
 #include "frameworks/advice.hpp"
+#include "frameworks/tensorflow_roles.hpp"
 #include "placement/identity.hpp"
 #include "rendezvous/launch_record.hpp"
+#include "rendezvous/master_address.hpp"
 #include "rendezvous/own_network.hpp"
+#include "rendezvous/server_release.hpp"
 #include "spank/contexts.hpp"
+#include "spank/guardian.hpp"
 #include "spank/report.hpp"
 #include "spank/slurm_api.hpp"
 #include "spank/step_reader.hpp"
@@ -19,25 +28,32 @@ namespace {
 
 using text::concat;
 
-Result<StepPlan> make_plan(const Spec& spec, const SitePolicy& policy, const NodeItems& items,
-                           const EnvironmentReader& environment, std::vector<std::string>& notes) {
-  auto step = read_step(spec, policy, items, environment);
+/// The plan, before anything of this node's is asked; and the ranks of its tasks, as far as they are known here.
+struct Draft {
+  StepPlan plan;
+  std::vector<std::uint32_t> ranks;
+};
+
+Result<Draft> draft_plan(Session& session, const Spec& spec, const NodeItems& items,
+                         const EnvironmentReader& environment) {
+  auto step = read_step(spec, session.policy, items, environment, session.srun);
   if (!step) return step.error();
   if (auto counts = check_counts(spec, step->placement.map); !counts) return counts.error();
   const RendezvousFacts facts{step->address, step->ports, read_job_name(environment, step->job_id), items.step_id};
-  auto rendezvous = settle(spec, facts, environment, notes);
+  auto rendezvous = settle(spec, facts, environment, session.notes);
   if (!rendezvous) return rendezvous.error();
-  return StepPlan{spec, std::move(step->placement), std::move(*rendezvous),
-                  concat({std::to_string(items.job_id), ".", std::to_string(items.step_id)})};
+  return Draft{{spec, std::move(step->placement), std::move(*rendezvous),
+                concat({std::to_string(items.job_id), ".", std::to_string(items.step_id)})},
+               std::move(step->ranks)};
 }
 
-/// Ports that this node's ranks will listen on: rank 0's, and for TensorFlow one for each task.
-std::vector<std::uint16_t> ports_of_node(const StepPlan& plan, std::uint32_t node) {
-  const bool one_each = plan.spec.kind == Kind::tensorflow;
-  const bool has_master = plan.placement.map.node_of(0) == node;
-  const std::uint32_t count = one_each ? plan.placement.map.tasks_on(node) : (has_master ? 1 : 0);
+/// Ports that these ranks will listen on: rank 0's, and for TensorFlow one for each task.
+std::vector<std::uint16_t> ports_of(const StepPlan& plan, std::span<const std::uint32_t> ranks) {
   std::vector<std::uint16_t> ports;
-  for (std::uint32_t i = 0; i < count; ++i) ports.push_back(static_cast<std::uint16_t>(plan.rendezvous.port + i));
+  for (const std::uint32_t rank : ranks) {
+    if (plan.spec.kind != Kind::tensorflow && rank != 0) continue;
+    ports.push_back(static_cast<std::uint16_t>(plan.rendezvous.port + plan.placement.map.local_rank_of(rank)));
+  }
   return ports;
 }
 
@@ -46,18 +62,41 @@ bool master_is_ours(const StepPlan& plan, const std::string& host) {
   return plan.rendezvous.address_origin == Origin::computed || plan.rendezvous.address == host;
 }
 
-Result<void> claim_ports(Session& session, const StepPlan& plan, const std::vector<std::uint32_t>& ranks) {
-  const std::uint32_t node = plan.placement.map.node_of(ranks.front());
-  const std::string host = plan.placement.hosts.at(node);
-  // The second component on a shared node would find its own step's lease.
-  const bool first_here = plan.placement.map.ranks_on(node).front() == ranks.front();
-  if (!first_here || !master_is_ours(plan, host)) return {};
-  for (const std::uint16_t port : ports_of_node(plan, node)) {
+Result<void> claim_ports(Session& session, const StepPlan& plan, std::span<const std::uint32_t> ranks) {
+  const std::string host = plan.placement.host_of(ranks.front());
+  if (!master_is_ours(plan, host)) return {};
+  for (const std::uint16_t port : ports_of(plan, ranks)) {
     auto claim = PortClaim::take(port, host);
     if (!claim) return claim.error();
     session.claims.push_back(std::move(*claim));
   }
   return {};
+}
+
+/// Puts an address in the place of "@IFACE", where the site names an interface: rank 0's node finds it and tells srun,
+/// from which the others learn it.
+Result<void> learn_address(const Session& session, StepPlan& plan, std::span<const std::uint32_t> ranks) {
+  const auto interface = interface_to_ask(plan.rendezvous.address);
+  if (!interface) return {};
+  if (!ranks.empty() && ranks.front() == 0) {
+    const auto address = address_of_interface(*interface, session.policy.network);
+    if (!address) return address.error();
+    plan.rendezvous.address = address->to_string();
+    if (plan.placement.map.size() == ranks.size()) return {};
+    const bool told = session.srun && tell(*session.srun, to_datagram(Subject::address, plan.rendezvous.address,
+                                                                      session.srun->channel.token));
+    if (told) return {};
+  } else if (session.srun) {
+    constexpr int attempts = 100;  // ten seconds: nodes do not come to a step at the same moment
+    auto address = ask(*session.srun, Word::which_address, Subject::address, attempts);
+    if (address && Ipv4::parse(*address)) {
+      plan.rendezvous.address = std::move(*address);
+      return {};
+    }
+  }
+  return Error{Errc::unavailable,
+               concat({"rank 0's node ", plan.placement.master_host(), " and this one do not agree over srun on the ",
+                       "address of interface ", *interface, ": use master_addr=name, or try again"})};
 }
 
 /// The address of some other node of the step; nullopt when Slurm has none.
@@ -69,7 +108,8 @@ std::optional<Ipv4> address_of_a_peer(const Placement& placement, std::uint32_t 
 
 /// Minds Debian's 127.0.1.1: a name that is loopback on its own node must not be the master's address, and Gloo must
 /// not be left to look its own name up.
-Result<void> mind_own_name(StepPlan& plan, std::uint32_t node) {
+Result<void> mind_own_name(StepPlan& plan, std::uint32_t node, const EnvironmentReader& environment,
+                           std::vector<std::string>& notes) {
   if (plan.placement.map.nodes() == 1) return {};
   const auto is_loopback = [](std::string_view name) {
     const auto address = hosts_file_address(name);
@@ -88,27 +128,44 @@ Result<void> mind_own_name(StepPlan& plan, std::uint32_t node) {
   const auto peer = address_of_a_peer(plan.placement, node);
   if (!peer || peer->is_loopback()) return {};
   if (auto interface = interface_towards(*peer)) plan.gloo_interface = std::move(*interface);
+  const auto chosen = environment("GLOO_SOCKET_IFNAME");
+  if (has_master && chosen && *chosen != plan.gloo_interface) {
+    notes.push_back(concat({"GLOO_SOCKET_IFNAME=", *chosen, " is yours and stays; the interface to the other nodes is ",
+                            plan.gloo_interface}));
+  }
   return {};
+}
+
+/// srun may have opened its channel before it knew the partition, and with it whether the step concerns us.
+Result<void> forget_srun(const Handle& handle) {
+  if (!handle.variable(report_variable)) return handle.environment_was_read();
+  EnvironmentPatch patch;
+  patch.unset(report_variable);
+  return handle.apply(patch);
 }
 
 Result<void> plan_and_claim(Session& session, const Handle& handle) {
   const auto spec = session.spec_in_partition(handle.variable("SLURM_JOB_PARTITION").value_or(""));
   if (!spec) return spec.error();
-  if (spec->kind == Kind::none) return handle.environment_was_read();
-  session.reports = read_report_target(handle.environment());  // first: srun is to hear of a refusal too
+  if (spec->kind == Kind::none) return forget_srun(handle);
+  session.srun = read_srun_link(handle.environment());  // first: srun is to hear of a refusal too
   session.start = std::chrono::steady_clock::now();
   const auto items = read_items(handle);
   if (!items) return items.error();
-  auto plan = make_plan(*spec, session.policy, *items, handle.environment(), session.notes);
+  auto draft = draft_plan(session, *spec, *items, handle.environment());
   if (auto whole = handle.environment_was_read(); !whole) return whole.error();
-  if (!plan) return plan.error();
-  session.whole_step = plan->placement.map.size() == items->tasks;
-  // In a heterogeneous step a node learns its global ranks only in its tasks; ports are then left to the program.
-  if (session.whole_step) {
-    if (auto minded = mind_own_name(*plan, items->node); !minded) return minded.error();
-    if (auto claimed = claim_ports(session, *plan, items->ranks); !claimed) return claimed.error();
+  if (!draft) return draft.error();
+  auto& [plan, ranks] = *draft;
+  session.whole_step = plan.placement.map.size() == items->tasks;
+  if (auto learned = learn_address(session, plan, ranks); !learned) return learned;
+  // Of a heterogeneous step that could not be asked for at srun only the tasks know their ranks; what follows is then
+  // left to the program.
+  if (!ranks.empty()) {
+    const std::uint32_t node = plan.placement.map.node_of(ranks.front());
+    if (auto minded = mind_own_name(plan, node, handle.environment(), session.notes); !minded) return minded;
+    if (auto claimed = claim_ports(session, plan, ranks); !claimed) return claimed;
   }
-  session.plan = std::move(*plan);
+  session.plan = std::move(plan);
   return {};
 }
 
@@ -146,6 +203,33 @@ void advise(const StepPlan& plan, const EnvironmentReader& environment) {
   if (const auto advice = mpi_advice(plan.spec, identity, environment)) tell_step(*advice);
 }
 
+TensorflowRoles roles_of(const StepPlan& plan) { return {plan.spec.counts, plan.placement.map.size()}; }
+
+/// Whether the step has servers, which do not return, and somebody who does.
+bool has_servers(const StepPlan& plan) {
+  if (plan.spec.kind != Kind::tensorflow || plan.spec.counts.parameter_servers.value_or(0) == 0) return false;
+  const TensorflowRoles roles = roles_of(plan);
+  return roles.count(TensorflowRole::chief) + roles.count(TensorflowRole::worker) > 0;
+}
+
+/// Tasks that somebody else has to end: servers; and beside a chief the workers, which in TensorFlow 2 serve it and
+/// never return.
+bool needs_guardian(const StepPlan& plan, std::uint32_t rank) {
+  if (!has_servers(plan)) return false;
+  const TensorflowRoles roles = roles_of(plan);
+  const TensorflowRole role = roles.role_of(rank);
+  const bool has_chief = roles.count(TensorflowRole::chief) > 0;
+  return role == TensorflowRole::server || (role == TensorflowRole::worker && has_chief);
+}
+
+/// From here on the program is a child of the process that Slurm knows.
+Result<void> put_under_guard(const Session& session, const Handle& handle) {
+  if (!leave_guardian(*session.srun)) return {};
+  EnvironmentPatch patch;
+  patch.set("SLURM_TASK_PID", static_cast<std::uint64_t>(::getpid()));
+  return handle.apply(patch);
+}
+
 Result<void> equip_task(const Session& session, const Handle& handle) {
   if (session.failure) return *session.failure;
   if (!session.plan) return {};
@@ -155,7 +239,9 @@ Result<void> equip_task(const Session& session, const Handle& handle) {
     for (const std::string& note : session.notes) tell_step(note);
     advise(*session.plan, handle.environment());
   }
-  return write_environment(session, handle, *rank);
+  if (auto written = write_environment(session, handle, *rank); !written) return written;
+  if (session.srun && needs_guardian(*session.plan, *rank)) return put_under_guard(session, handle);
+  return {};
 }
 
 /// The rank of a task that has ended, from slurmstepd itself. In a heterogeneous step only SLURM_PROCID counts over all
@@ -168,6 +254,18 @@ std::optional<std::uint32_t> rank_of_ended_task(const Session& session, const Ha
   }
   const auto procid = text::to_number(handle.variable("SLURM_PROCID").value_or(""), size - 1);
   return procid ? std::optional(static_cast<std::uint32_t>(*procid)) : std::nullopt;
+}
+
+/// What a dead task's flight recorder says it did last. Of a heterogeneous step the recorders are named otherwise.
+std::string last_call(const Session& session, const Handle& handle, std::uint32_t rank) {
+  const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
+  const auto job = handle.number(S_JOB_ID, "S_JOB_ID");
+  const auto step = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
+  if (!session.whole_step || !user || !job || !step) return {};
+  const auto nothing = [](std::string_view) { return std::optional<std::string>(); };
+  return collective::last_call_of(collective::trace_roots(nothing, *user), *user,
+                                  concat({std::to_string(*job), ".", std::to_string(*step)}), rank)
+      .value_or("");
 }
 
 /// What srun is to hear when a task has ended: that it failed; or that this node refused the step, and that the deaths
@@ -189,14 +287,31 @@ std::optional<FailureReport> report_of_end(const Session& session, const Handle&
   report.rank = *rank;
   report.local_rank = session.plan->placement.map.local_rank_of(*rank);
   report.host = session.plan->placement.host_of(*rank);
+  report.last_call = last_call(session, handle, *rank);
   return report;
 }
 
+/// Tells srun, in a parameter-server step, that a chief or worker has ended. A srun that does not answer is not waited
+/// for again.
+void report_worker(Session& session, const Handle& handle) {
+  if (!session.plan || !has_servers(*session.plan) || session.unheard) return;
+  const auto rank = rank_of_ended_task(session, handle);
+  const auto status = handle.number(S_TASK_EXIT_STATUS, "S_TASK_EXIT_STATUS");
+  if (!rank || !status) return;
+  const TensorflowRoles roles = roles_of(*session.plan);
+  const TensorflowRole role = roles.role_of(*rank);
+  if (role != TensorflowRole::chief && role != TensorflowRole::worker) return;
+  const WorkerEnd end{role == TensorflowRole::chief, *rank, *status, roles.count(TensorflowRole::chief),
+                      roles.count(TensorflowRole::worker)};
+  session.unheard = !tell(*session.srun, end.to_datagram(session.srun->channel.token));
+}
+
 /// Without memory srun hears nothing; ending a refused step must not depend on it.
-void tell_srun(const Session& session, const Handle& handle) noexcept {
-  if (!session.reports) return;
+void tell_srun(Session& session, const Handle& handle) noexcept {
+  if (!session.srun) return;
   try {
-    if (const auto report = report_of_end(session, handle)) send_report(*session.reports, *report);
+    if (const auto report = report_of_end(session, handle)) send_report(*session.srun, *report);
+    report_worker(session, handle);
   } catch (const std::exception&) {  // out of memory
   }
 }

@@ -30,11 +30,11 @@ _aml_dist_option() {
 _aml_dist() {
     local current=${COMP_WORDS[COMP_CWORD]} previous='' option=''
     local flags='--aml-dist= --nodelist --tasks-per-node --distribution --mapping --hostfile --task --gpus-per-node
-        --cluster --job --step --restart --port-range --json --help'
+        --cluster --job --step --restart --port-range --svg --json --help'
     COMPREPLY=()
     ((COMP_CWORD == 0)) || previous=${COMP_WORDS[COMP_CWORD - 1]}
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W 'explain trace --help --version' -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W 'bench explain trace --help --version' -- "$current")
         return
     fi
 
@@ -52,6 +52,21 @@ _aml_dist() {
         return
     fi
 
+    if [[ ${COMP_WORDS[1]} == bench ]]; then
+        local choices='--op --min --max --factor --type --redop --rounds --in-place --off-cache --rewrite --library-memory
+            --ranks --peer --scaling --gradients --compute-ms --svg --json --help'
+        case $previous in
+        --op) choices='allreduce reduce broadcast allgather reduce_scatter alltoall gather scatter sendrecv barrier' ;;
+        --type) choices='float32 float64 float16 bfloat16 int8 uint8 int16 uint16 int32 uint32 int64 uint64' ;;
+        --redop) choices='sum prod max min avg' ;;
+        --peer) choices=openmpi ;;
+        --min | --max | --factor | --rounds | --ranks | --gradients | --compute-ms) return ;;
+        --svg) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+        esac
+        mapfile -t COMPREPLY < <(compgen -W "$choices" -- "$current")
+        return
+    fi
+
     if [[ ${COMP_WORDS[1]} == trace ]]; then
         case $previous in
         --last) ;;
@@ -63,7 +78,7 @@ _aml_dist() {
 
     case $previous in
     --distribution | -m) mapfile -t COMPREPLY < <(compgen -W 'block cyclic plane=' -- "$current") ;;
-    --hostfile) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
+    --hostfile | --svg) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
     --nodelist | --tasks-per-node | --mapping | --task | --gpus-per-node | --cluster | --job | --step | --restart | \
         --port-range) ;;
     *)

@@ -7,13 +7,7 @@
 
 #include "amldist/amldist.h"
 #include "capi/guard.hpp"
-
-struct amldist_comm {
-  std::unique_ptr<amldist::collective::Communicator> impl;
-};
-struct amldist_request {
-  std::shared_ptr<amldist::collective::Request> impl;
-};
+#include "capi/handles.hpp"
 
 namespace {
 

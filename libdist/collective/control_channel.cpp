@@ -20,6 +20,9 @@ using std::chrono::milliseconds;
 /// How long a rank may take to say what it is doing before it counts as silent.
 milliseconds grace_of(milliseconds timeout) { return std::clamp(timeout / 4, milliseconds(200), milliseconds(1000)); }
 
+/// Ranks that are still on their way to the call in question are asked again so often.
+constexpr milliseconds ask_again(20);
+
 void write_to_stderr(const std::string& line) {
   const std::string whole = line + "\n";
   static_cast<void>(!::write(STDERR_FILENO, whole.data(), whole.size()));  // one write: lines of ranks do not mix
@@ -117,7 +120,9 @@ void ControlChannel::run_posted() {
 
 int ControlChannel::poll_timeout() const {
   auto next = next_beat_;
-  for (const Case& current : cases_) next = std::min(next, current.next);
+  for (const Case& current : cases_) {
+    next = std::min(next, current.coordinating ? std::min(current.next, current.asked + ask_again) : current.next);
+  }
   if (next == Clock::time_point::max()) return -1;
   const auto left = std::chrono::duration_cast<milliseconds>(next - Clock::now()).count();
   return static_cast<int>(std::clamp<long long>(left + 1, 0, 1000));
@@ -386,7 +391,7 @@ void ControlChannel::open_case(const std::shared_ptr<CommWatch>& watch, const Oc
     if (asked && !current.coordinating) coordinate(current);  // two believe that it is our turn
     return;
   }
-  cases_.push_back({watch, occasion, grace, Clock::now(), 0, false, {}});
+  cases_.push_back({watch, occasion, grace, Clock::now(), 0, false, {}, {}});
   if (asked) coordinate(cases_.back());
   else pursue(cases_.back());
 }
@@ -410,7 +415,15 @@ void ControlChannel::coordinate(Case& current) {
   current.coordinating = true;
   current.answers.assign(watch.members().size(), std::nullopt);
   current.next = Clock::now() + current.grace;
+  ask(current);
+}
+
+/// Asks whoever has not answered.
+void ControlChannel::ask(Case& current) {
+  const CommWatch& watch = *current.watch;
+  current.asked = Clock::now();
   for (std::size_t i = 0; i < watch.members().size(); ++i) {
+    if (current.answers[i]) continue;
     if (i == watch.rank()) {
       current.answers[i] = RankState{name_of(watch, i), Standing::here, watch.activity(), {}};
     } else {
@@ -419,16 +432,33 @@ void ControlChannel::coordinate(Case& current) {
   }
 }
 
+/// Whether everybody has said all that the verdict needs. Where two calls differ, all ranks must have come to that call:
+/// the majority decides which is the wrong one.
+bool ControlChannel::is_answered(Case& current) {
+  const auto& members = current.watch->members();
+  for (std::size_t r = 0; r < current.answers.size(); ++r) {
+    if (!current.answers[r] && !is_gone(members[r])) return false;
+  }
+  const auto& reporter = current.answers[current.occasion.reporter];
+  if (!current.occasion.differs || !reporter || is_point_to_point(reporter->activity.call.operation)) return true;
+  const std::uint64_t reached = reporter->activity.sequence;
+  bool all = true;
+  for (std::size_t r = 0; r < current.answers.size(); ++r) {
+    auto& answer = current.answers[r];
+    if (!answer || is_gone(members[r]) || answer->activity.sequence >= reached) continue;
+    all = false;
+    if (Clock::now() >= current.asked + ask_again) answer.reset();
+  }
+  if (!all && Clock::now() >= current.asked + ask_again) ask(current);
+  return all;
+}
+
 void ControlChannel::look_at_cases() {
   std::erase_if(cases_, [](const Case& current) { return current.watch->is_lost(); });
   for (std::size_t i = 0; i < cases_.size(); ++i) {
     Case& current = cases_[i];
     if (current.coordinating) {
-      bool complete = true;
-      for (std::size_t r = 0; r < current.answers.size(); ++r) {
-        complete = complete && (current.answers[r] || is_gone(current.watch->members()[r]));
-      }
-      if (complete || Clock::now() >= current.next) conclude(current);
+      if (is_answered(current) || Clock::now() >= current.next) conclude(current);
     } else if (Clock::now() >= current.next || is_gone(current.watch->members()[current.candidate])) {
       ++current.candidate;
       pursue(current);

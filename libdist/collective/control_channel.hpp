@@ -94,6 +94,7 @@ class ControlChannel {
     std::size_t candidate = 0;                   // rank of the communicator that is to be coordinator
     bool coordinating = false;
     std::vector<std::optional<RankState>> answers;
+    Clock::time_point asked{};
   };
 
   void run();
@@ -125,6 +126,8 @@ class ControlChannel {
                  bool asked);
   void pursue(Case& current);
   void coordinate(Case& current);
+  void ask(Case& current);
+  [[nodiscard]] bool is_answered(Case& current);
   void look_at_cases();
   void conclude(Case& current);
   void announce(const std::shared_ptr<CommWatch>& watch, const Error& verdict, bool print);

@@ -28,12 +28,6 @@ std::optional<RdmaPolicy> rdma_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-bool is_interface_name(std::string_view name) {
-  constexpr std::size_t longest_interface = 15;  // IFNAMSIZ less its zero
-  return !name.empty() && name.size() <= longest_interface &&
-         std::ranges::all_of(name, [](char c) { return c > ' ' && c < 0x7f && c != '/' && c != ':' && c != ','; });
-}
-
 /// Applies name=value; false when the value is not possible.
 bool apply_value(SitePolicy& policy, std::string_view name, std::string_view value) {
   if (name == "port_range") {
@@ -75,6 +69,13 @@ bool is_known(std::string_view name) {
 }
 
 }  // namespace
+
+bool is_interface_name(std::string_view name) noexcept {
+  constexpr std::size_t longest_interface = 15;  // IFNAMSIZ less its zero
+  return !name.empty() && name.size() <= longest_interface && std::ranges::all_of(name, [](char c) {
+    return c > ' ' && c < 0x7f && c != '/' && c != ':' && c != ',' && c != ';';
+  });
+}
 
 SitePolicy SitePolicy::defaults() {
   SitePolicy policy;

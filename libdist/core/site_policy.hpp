@@ -35,6 +35,9 @@ struct SitePolicy {
   [[nodiscard]] static SitePolicy defaults();
 };
 
+/// Whether a network interface may have this name, as Linux sees it; without the characters of our own texts.
+[[nodiscard]] bool is_interface_name(std::string_view name) noexcept;
+
 /// Longest configuration file that is read, in bytes.
 inline constexpr std::size_t longest_config = 64 * 1024;
 

@@ -1,5 +1,6 @@
 #include "placement/components.hpp"
 
+#include <unordered_set>
 #include <utility>
 
 #include "core/text.hpp"
@@ -7,6 +8,22 @@
 namespace amldist {
 
 using text::concat;
+
+Result<Hostlist> distinct_hosts(std::span<const Component> components) {
+  std::vector<std::string> distinct;
+  std::unordered_set<std::string> seen;
+  std::size_t mentions = 0;
+  for (const Component& component : components) {
+    const auto hosts = Hostlist::parse(component.hosts);
+    if (!hosts) return hosts;
+    mentions += hosts->size();
+    if (mentions > Hostlist::most_hosts) return Error{Errc::limit, "the components have too many nodes"};
+    for (std::string& name : hosts->expand()) {
+      if (seen.insert(name).second) distinct.push_back(std::move(name));
+    }
+  }
+  return Hostlist::from_names(distinct);
+}
 
 Result<void> Components::join(const Hostlist& hosts, std::span<const std::uint32_t> node_of_rank) {
   if (names_.size() + hosts.size() > Hostlist::most_hosts || tasks() + node_of_rank.size() > most_tasks) {

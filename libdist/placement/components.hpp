@@ -20,6 +20,19 @@
 
 namespace amldist {
 
+/// A component as slurmctld describes it. Its ranks follow those of the component before it.
+struct Component {
+  std::uint32_t job_id = 0;  ///< the components of a heterogeneous job are jobs; those inside one job all have its id
+  std::uint32_t tasks = 0;
+  std::string hosts;  ///< its node list, in the order of its own node numbers
+
+  friend bool operator==(const Component&, const Component&) = default;
+};
+
+/// The hosts of all components, each once, in the order of first mention, as Components numbers them. Errors: as of
+/// Hostlist::parse(); limit for more mentions than Hostlist::most_hosts.
+[[nodiscard]] Result<Hostlist> distinct_hosts(std::span<const Component> components);
+
 /// Gathers components in the order of their ranks.
 class Components {
  public:

@@ -3,41 +3,22 @@
 #include <sys/wait.h>
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <csignal>
-#include <cstdio>
 #include <limits>
 
+#include "collective/last_call.hpp"
 #include "core/spec.hpp"
 #include "core/text.hpp"
 #include "placement/task_map.hpp"
+#include "rendezvous/datagram.hpp"
 
 namespace amldist {
 namespace {
 
 using text::concat;
 
-constexpr std::string_view magic = "aml-dist";
 constexpr std::string_view version = "1";
-constexpr std::size_t token_digits = 16;
-
-std::string hexadecimal(std::uint64_t number) {
-  std::array<char, token_digits + 1> digits{};
-  std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(number));
-  return digits.data();
-}
-
-std::optional<std::uint64_t> from_hexadecimal(std::string_view digits) {
-  if (digits.size() != token_digits) return std::nullopt;
-  std::uint64_t number = 0;
-  for (const char c : digits) {
-    const bool decimal = c >= '0' && c <= '9';
-    if (!decimal && (c < 'a' || c > 'f')) return std::nullopt;
-    number = number << 4 | static_cast<std::uint64_t>(decimal ? c - '0' : c - 'a' + 10);
-  }
-  return number;
-}
 
 /// The value of "name=value".
 std::optional<std::string_view> value_of(std::string_view field, std::string_view name) {
@@ -98,11 +79,11 @@ bool ended_by(std::uint32_t wait_status, int signal) {
 }  // namespace
 
 std::string ReportChannel::to_string() const {
-  return concat({version, ";port=", std::to_string(port), ";token=", hexadecimal(token)});
+  return concat({version, ";port=", std::to_string(port), ";token=", to_hexadecimal(token)});
 }
 
 std::optional<ReportChannel> ReportChannel::parse(std::string_view text) {
-  if (text.size() > longest_report) return std::nullopt;
+  if (text.size() > longest_datagram) return std::nullopt;
   const auto fields = text::split(text, ';');
   if (fields.size() != 3 || fields[0] != version) return std::nullopt;
   const auto port = text::to_number(value_of(fields[1], "port").value_or(""), 65535);
@@ -112,31 +93,35 @@ std::optional<ReportChannel> ReportChannel::parse(std::string_view text) {
 }
 
 std::string FailureReport::to_datagram(std::uint64_t token) const {
-  return concat({magic, ";", version, ";", hexadecimal(token), ";", word_of(kind), ";", std::to_string(rank), ";",
-                 std::to_string(local_rank), ";", std::to_string(wait_status), ";", std::to_string(elapsed_ms), ";",
-                 host});
+  const std::string r = std::to_string(rank), l = std::to_string(local_rank), status = std::to_string(wait_status);
+  const std::string elapsed = std::to_string(elapsed_ms);
+  if (last_call.empty()) return seal(token, {word_of(kind), r, l, status, elapsed, host});
+  return seal(token, {word_of(kind), r, l, status, elapsed, host, last_call});
 }
 
 std::optional<FailureReport> FailureReport::parse(std::string_view datagram, std::uint64_t token) {
-  constexpr std::size_t field_count = 9;
+  constexpr std::size_t field_count = 6;  // and one more where a recorder tells the last call
   constexpr std::uint64_t most_milliseconds = std::numeric_limits<std::uint64_t>::max() / 2;
   constexpr std::uint64_t most_status = 0xffff;
-  if (datagram.size() > longest_report) return std::nullopt;
-  const auto fields = text::split(datagram, ';');
-  if (fields.size() != field_count || fields[0] != magic || fields[1] != version) return std::nullopt;
-  if (from_hexadecimal(fields[2]) != token) return std::nullopt;
-  const auto kind = parse_kind(fields[3]);
-  const auto rank = text::to_number(fields[4], most_tasks - 1);
-  const auto local_rank = text::to_number(fields[5], most_tasks - 1);
-  const auto status = text::to_number(fields[6], most_status);
-  const auto elapsed = text::to_number(fields[7], most_milliseconds);
-  if (!kind || !rank || !local_rank || !status || !elapsed || !is_host(fields[8])) return std::nullopt;
+  const auto unsealed = unseal(datagram, token);
+  if (!unsealed || (unsealed->size() != field_count && unsealed->size() != field_count + 1)) return std::nullopt;
+  const auto& fields = *unsealed;
+  const bool tells_call = fields.size() > field_count;
+  const std::string_view last_call = tells_call ? fields[field_count] : std::string_view();
+  if (tells_call && !collective::is_last_call(last_call)) return std::nullopt;
+  const auto kind = parse_kind(fields[0]);
+  const auto rank = text::to_number(fields[1], most_tasks - 1);
+  const auto local_rank = text::to_number(fields[2], most_tasks - 1);
+  const auto status = text::to_number(fields[3], most_status);
+  const auto elapsed = text::to_number(fields[4], most_milliseconds);
+  if (!kind || !rank || !local_rank || !status || !elapsed || !is_host(fields[5])) return std::nullopt;
   return FailureReport{*kind,
                        static_cast<std::uint32_t>(*rank),
                        static_cast<std::uint32_t>(*local_rank),
                        static_cast<std::uint32_t>(*status),
                        *elapsed,
-                       std::string(fields[8])};
+                       std::string(fields[5]),
+                       std::string(last_call)};
 }
 
 std::string describe_end(std::uint32_t wait_status) {
@@ -165,7 +150,7 @@ std::string FirstFailure::sentence(const RestOfStep& rest) const {
   assert(stands());
   return concat({"first failure: rank ", std::to_string(first_->rank), " (local ", std::to_string(first_->local_rank),
                  ") on ", first_->host, ": ", describe_end(first_->wait_status), ", ", duration(first_->elapsed_ms),
-                 " after the start", clause(rest)});
+                 " after the start", first_->last_call.empty() ? "" : ", ", first_->last_call, clause(rest)});
 }
 
 std::string FirstFailure::clause(const RestOfStep& rest) const {

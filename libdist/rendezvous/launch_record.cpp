@@ -5,6 +5,8 @@
 #include "core/environment.hpp"
 #include "core/spec.hpp"
 #include "core/text.hpp"
+#include "placement/task_map.hpp"
+#include "rendezvous/master_address.hpp"
 
 namespace amldist {
 namespace {
@@ -28,11 +30,26 @@ bool parse_step(LaunchRecord& record, std::string_view value) {
   return true;
 }
 
+/// "12:1:n1+13:2:n[1,3]"
+bool parse_components(LaunchRecord& record, std::string_view value) {
+  constexpr std::uint64_t any = std::numeric_limits<std::uint32_t>::max();
+  for (const std::string_view each : text::split(value, '+')) {
+    const auto fields = text::split(each, ':');
+    if (fields.size() != 3 || fields[2].empty()) return false;
+    const auto job = text::to_number(fields[0], any);
+    const auto tasks = text::to_number(fields[1], most_tasks);
+    if (!job || !tasks) return false;
+    record.components.push_back(
+        {static_cast<std::uint32_t>(*job), static_cast<std::uint32_t>(*tasks), std::string(fields[2])});
+  }
+  return true;
+}
+
 bool parse_field(LaunchRecord& record, std::string_view name, std::string_view value) {
   if (name == "step") return parse_step(record, value);
   if (name == "addr") {
     record.address = value;
-    return is_host(value);
+    return is_host(value) || is_interface_name(interface_to_ask(value).value_or(""));
   }
   if (name == "ports") {
     auto ports = PortRanges::parse(value);
@@ -44,25 +61,33 @@ bool parse_field(LaunchRecord& record, std::string_view name, std::string_view v
     record.map = value;
     return true;  // TaskMap::parse judges it, with the step's size
   }
-  return false;
+  return name == "components" && parse_components(record, value);
 }
 
 }  // namespace
 
 std::string LaunchRecord::to_string() const {
-  return concat({"1;step=", std::to_string(job_id), ".", std::to_string(step_id), ";addr=", address,
-                 ";ports=", ports.to_string(), ";map=", map});
+  std::string text = concat({"1;step=", std::to_string(job_id), ".", std::to_string(step_id), ";addr=", address,
+                             ";ports=", ports.to_string(), ";map=", map});
+  if (!is_heterogeneous()) return text;
+  text += ";components=";
+  for (const Component& each : components) {
+    const bool first = &each == components.data();
+    text += concat({first ? "" : "+", std::to_string(each.job_id), ":", std::to_string(each.tasks), ":", each.hosts});
+  }
+  return text;
 }
 
 Result<LaunchRecord> LaunchRecord::parse(std::string_view text) {
   if (text.size() > longest_environment_string) return Error{Errc::limit, malformed("too long").message};
   const auto fields = text::split(text, ';');
   if (fields.front() != "1") return malformed("unknown version: srun and this node have different releases");
-  constexpr std::size_t field_count = 5;
-  if (fields.size() != field_count) return malformed("wrong number of fields");
+  constexpr std::size_t ordinary = 5;
+  constexpr std::size_t heterogeneous = 6;
+  if (fields.size() != ordinary && fields.size() != heterogeneous) return malformed("wrong number of fields");
   LaunchRecord record;
-  constexpr std::string_view names[] = {"step", "addr", "ports", "map"};
-  for (std::size_t i = 1; i < field_count; ++i) {
+  constexpr std::string_view names[] = {"step", "addr", "ports", "map", "components"};
+  for (std::size_t i = 1; i < fields.size(); ++i) {
     const auto equals = fields[i].find('=');
     const bool right_name = equals != std::string_view::npos && fields[i].substr(0, equals) == names[i - 1];
     if (!right_name || !parse_field(record, names[i - 1], fields[i].substr(equals + 1))) return malformed(names[i - 1]);

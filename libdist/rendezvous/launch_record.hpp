@@ -2,6 +2,10 @@
 //
 //   SLURM_AMLDIST_LAUNCH=1;step=12.0;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,4,2))
 //
+// That of a heterogeneous step also has job, tasks and nodes of each component:
+//
+//   1;step=12.0;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,1,2),(1,1,1));components=12:1:n1+13:2:n[1,3]
+//
 // The name begins with SLURM because only such variables pass --export=NONE. It travels through the user's environment,
 // so slurmstepd takes it for hostile: bounded, checked against the step, and its map against what the node knows
 // itself.
@@ -11,9 +15,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/port_ranges.hpp"
 #include "core/result.hpp"
+#include "placement/components.hpp"
 
 namespace amldist {
 
@@ -23,9 +29,13 @@ inline constexpr const char* launch_record_variable = "SLURM_AMLDIST_LAUNCH";
 struct LaunchRecord {
   std::uint32_t job_id = 0;
   std::uint32_t step_id = 0;
-  std::string address;  ///< MASTER_ADDR as srun chose it
+  std::string address;  ///< MASTER_ADDR as srun chose it, or "@IFACE" where rank 0's node is to say it
   PortRanges ports;     ///< ports to hash into: the site's, less the kernel's where srun runs
   std::string map;      ///< PMI's process mapping
+  /// Of a heterogeneous step, else empty; distinct_hosts() of them are the nodes of the map.
+  std::vector<Component> components = {};
+
+  [[nodiscard]] bool is_heterogeneous() const noexcept { return !components.empty(); }
 
   [[nodiscard]] std::string to_string() const;
 

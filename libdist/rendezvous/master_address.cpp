@@ -15,6 +15,7 @@
 
 #include "core/file_descriptor.hpp"
 #include "core/text.hpp"
+#include "rendezvous/own_network.hpp"
 
 namespace amldist {
 namespace {
@@ -43,6 +44,14 @@ Result<Ipv4> beyond_loopback(const std::string& host, Ipv4 loopback, const Place
     return unreachable_name(host, concat({"the route to ", peer_host, " begins at ", source->to_string()}));
   }
   return source;
+}
+
+Result<std::string> address_on_interface(const SitePolicy& policy, const std::string& host,
+                                         const NetworkView& network) {
+  if (!network.is_here(host)) return concat({"@", policy.interface});
+  const auto address = network.interface_address(policy.interface, policy.network);
+  if (!address) return address.error();
+  return address->to_string();
 }
 
 sockaddr_in socket_address(Ipv4 address, std::uint16_t port) {
@@ -113,6 +122,7 @@ Result<std::string> choose_master_address(const Spec& spec, const SitePolicy& po
   const std::string host = placement.master_host();
   const std::string name = host + policy.suffix;
   if (form == Form::name) return name;
+  if (!policy.interface.empty()) return address_on_interface(policy, host, network);
   auto address = policy.suffix.empty() ? network.address_of_node(host) : network.resolve(name);
   if (!address) return address.error();
   if (address->is_loopback() && placement.map.nodes() > 1) {
@@ -127,6 +137,10 @@ Result<std::string> choose_master_address(const Spec& spec, const SitePolicy& po
   return address->to_string();
 }
 
+std::optional<std::string_view> interface_to_ask(std::string_view address) noexcept {
+  return address.starts_with('@') ? std::optional(address.substr(1)) : std::nullopt;
+}
+
 NetworkView this_machine(std::function<Result<Ipv4>(const std::string& node)> slurm_address) {
   NetworkView view;
   view.address_of_node = [slurm_address = std::move(slurm_address)](const std::string& node) -> Result<Ipv4> {
@@ -138,6 +152,7 @@ NetworkView this_machine(std::function<Result<Ipv4>(const std::string& node)> sl
   view.resolve = resolve_ipv4;
   view.source_towards = route_source;
   view.is_here = is_this_host;
+  view.interface_address = address_of_interface;
   return view;
 }
 

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "core/ipv4.hpp"
 #include "core/result.hpp"
@@ -24,10 +26,16 @@ struct NetworkView {
   std::function<Result<Ipv4>(Ipv4 peer)> source_towards;
   /// Whether this machine is that node.
   std::function<bool(const std::string& node)> is_here;
+  /// Address of an interface of this machine.
+  std::function<Result<Ipv4>(std::string_view interface, const std::optional<Ipv4Network>& network)> interface_address;
 };
 
+/// "@ib0" in place of an address: the interface, of which only rank 0's node knows the address; nullopt for an address.
+[[nodiscard]] std::optional<std::string_view> interface_to_ask(std::string_view address) noexcept;
+
 /// The address for MASTER_ADDR: the host of rank 0, as name or IPv4 as `spec` and `policy` want it. Never loopback when
-/// the step has nodes with other addresses. Errors: unavailable when the name does not resolve, or only to loopback.
+/// the step has nodes with other addresses. Where the site names an interface and rank 0's host is another machine: "@"
+/// and that name. Errors: unavailable when the name does not resolve, or only to loopback.
 [[nodiscard]] Result<std::string> choose_master_address(const Spec& spec, const SitePolicy& policy,
                                                         const Placement& placement, const NetworkView& network);
 

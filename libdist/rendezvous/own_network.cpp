@@ -6,9 +6,11 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "core/file_descriptor.hpp"
 #include "core/text.hpp"
@@ -40,6 +42,26 @@ std::string read_hosts_file() {
   return content;
 }
 
+struct Interface {
+  std::string name;
+  Ipv4 address;
+};
+
+/// One for each IPv4 address of this machine.
+Result<std::vector<Interface>> own_interfaces() {
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0) return Error{Errc::unavailable, "the interfaces of this machine cannot be listed"};
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(all, &::freeifaddrs);
+  std::vector<Interface> found;
+  for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET) continue;
+    sockaddr_in address = {};
+    std::memcpy(&address, each->ifa_addr, sizeof address);
+    found.push_back({each->ifa_name, Ipv4{ntohl(address.sin_addr.s_addr)}});
+  }
+  return found;
+}
+
 }  // namespace
 
 std::optional<Ipv4> find_in_hosts(std::string_view content, std::string_view name) {
@@ -63,18 +85,25 @@ std::string own_host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
+Result<Ipv4> address_of_interface(std::string_view name, const std::optional<Ipv4Network>& network) {
+  auto all = own_interfaces();
+  if (!all) return all.error();
+  for (const Interface& each : *all) {
+    if (each.name == name && (!network || network->contains(each.address))) return each.address;
+  }
+  return Error{Errc::unavailable,
+               text::concat({own_host_name(), " has no interface ", name, " with an IPv4 address",
+                             network ? text::concat({" in ", network->to_string()}) : std::string(),
+                             ", but the site's interface=", name, " puts MASTER_ADDR there: ask the administrator"})};
+}
+
 Result<std::string> interface_towards(Ipv4 peer) {
   const auto source = this_machine({}).source_towards(peer);
   if (!source) return source.error();
-  ifaddrs* all = nullptr;
-  if (::getifaddrs(&all) != 0) return Error{Errc::unavailable, "the interfaces of this machine cannot be listed"};
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(all, &::freeifaddrs);
-  for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
-    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET) continue;
-    sockaddr_in address = {};
-    std::memcpy(&address, each->ifa_addr, sizeof address);
-    if (Ipv4{ntohl(address.sin_addr.s_addr)} == *source) return std::string(each->ifa_name);
-  }
+  auto all = own_interfaces();
+  if (!all) return all.error();
+  const auto found = std::ranges::find(*all, *source, &Interface::address);
+  if (found != all->end()) return found->name;
   return Error{Errc::unavailable, text::concat({"no interface of this machine has the address ", source->to_string()})};
 }
 

@@ -23,6 +23,10 @@ namespace amldist {
 /// This machine's host name, as programs look it up.
 [[nodiscard]] std::string own_host_name();
 
+/// The first IPv4 address of an interface of this machine, of those in `network` if the site names one. Errors:
+/// unavailable.
+[[nodiscard]] Result<Ipv4> address_of_interface(std::string_view name, const std::optional<Ipv4Network>& network);
+
 /// The name of the interface by which this machine would reach `peer`. Errors: unavailable.
 [[nodiscard]] Result<std::string> interface_towards(Ipv4 peer);
 

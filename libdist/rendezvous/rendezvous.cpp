@@ -112,7 +112,8 @@ std::optional<std::uint16_t> first_reserved_port(const EnvironmentReader& enviro
 Result<Rendezvous> settle(const Spec& spec, const RendezvousFacts& facts, const EnvironmentReader& environment,
                           std::vector<std::string>& notes) {
   Choice address = choose_address(spec, facts, environment);
-  if (!is_host(address.value)) {
+  // What srun chose has been read with the launch record, and may stand for an interface (master_address.hpp).
+  if (address.origin != Origin::computed && !is_host(address.value)) {
     return Error{Errc::invalid_argument,
                  concat({"MASTER_ADDR is set to ", quote(address.value),
                          ", which is no host name and no IPv4 address: unset it or correct it"})};

@@ -46,7 +46,7 @@ struct Rendezvous {
 
 /// What settle() weighs for a step.
 struct RendezvousFacts {
-  std::string address;  ///< computed by srun
+  std::string address;  ///< computed by srun; taken as it is
   PortRanges ports;     ///< usable for hashing
   JobName job;
   std::uint32_t step_id = 0;

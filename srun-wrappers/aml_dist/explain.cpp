@@ -84,6 +84,8 @@ int print_step(const Explanation& step, const ExplainOptions& options) {
     std::fputs(to_json(*tasks).c_str(), stdout);
   } else if (options.task) {
     std::fputs(to_exports(tasks->front()).c_str(), stdout);
+  } else if (step.plan.spec.kind == Kind::none) {
+    std::puts("none: aml-dist leaves the step as Slurm started it, and sets no variable");
   } else {
     std::printf("%s\n%s\n--task N prints the whole environment of one task, --json that of all.\n",
                 describe_step(step.plan).c_str(), to_table(*tasks).c_str());

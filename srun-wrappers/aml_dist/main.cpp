@@ -3,12 +3,14 @@
 #include <cstdio>
 #include <exception>
 
+#include "aml_dist/bench.hpp"
 #include "aml_dist/exit_status.hpp"
 #include "aml_dist/explain.hpp"
 #include "aml_dist/trace.hpp"
 
 namespace {
 
+using amldist::tools::BenchOptions;
 using amldist::tools::ExplainOptions;
 using amldist::tools::TraceOptions;
 
@@ -68,6 +70,60 @@ CLI::App* add_trace(CLI::App& app, TraceOptions& options) {
   return command;
 }
 
+constexpr const char* bench_examples =
+    "Examples:\n"
+    "  srun -N2 -n8 aml-dist bench --op allreduce --min 4 --max 256M\n"
+    "  aml-dist bench --ranks 2 --peer openmpi --svg bandwidth.svg      (starts its own ranks on this node)\n"
+    "  aml-dist bench --ranks 4 --op alltoall --type float64 --json\n"
+    "  aml-dist bench --ranks 2 --peer mpich=/opt/mpich/bin/mpicc\n"
+    "  srun -N4 --ntasks-per-node=4 aml-dist bench --scaling   (twice the nodes, half the time?)\n\n"
+    "Sizes and bandwidths are those of nccl-tests: the whole array, and busbw with its factors. Every result is "
+    "checked.\n"
+    "Exit status: 0 measured, 1 a library failed or a result is wrong, 2 asked wrongly.";
+
+void add_bench_choices(CLI::App& command, BenchOptions& options) {
+  command
+      .add_option("--op", options.op,
+                  "allreduce, reduce, broadcast, allgather, reduce_scatter, alltoall, gather, scatter, "
+                  "sendrecv or barrier")
+      ->capture_default_str();
+  command.add_option("--min", options.min, "Smallest array: 4, 64K, 16M, 1G")->capture_default_str();
+  command.add_option("--max", options.max, "Largest array")->capture_default_str();
+  command.add_option("--factor", options.factor, "From one size to the next")
+      ->check(CLI::Range(2U, 1024U))
+      ->capture_default_str();
+  command.add_option("--type", options.type, "Element type: float32, float16, bfloat16, float64, int32, ...")
+      ->capture_default_str();
+  command.add_option("--redop", options.redop, "sum, prod, max, min or avg")->capture_default_str();
+  command.add_option("--rounds", options.rounds, "Samples of each size; the median counts")
+      ->check(CLI::Range(1U, 1000U))
+      ->capture_default_str();
+  command.add_flag("--in-place", options.in_place, "Input and output are one buffer");
+  command.add_flag("--off-cache", options.off_cache, "Every call takes a buffer that no cache holds");
+  command.add_flag("--rewrite", options.rewrite, "Inputs are written anew before every call, outside the time");
+  command.add_flag("--library-memory", options.library_memory, "Buffers from amldist_alloc()");
+}
+
+CLI::App* add_bench(CLI::App& app, BenchOptions& options) {
+  CLI::App* const command = app.add_subcommand("bench", "Measure collectives, checked, beside other libraries");
+  command->footer(bench_examples);
+  add_bench_choices(*command, options);
+  command->add_option("--ranks", options.ranks, "Start so many ranks on this node")->check(CLI::Range(1, 1024));
+  command->add_option("--peer", options.peers, "Another library in the same run, interleaved: openmpi, or NAME=MPICC")
+      ->type_name("NAME[=MPICC]");
+  command->add_flag("--scaling", options.scaling,
+                    "A step of training on 1, 2, 4, ... nodes (or ranks): its efficiency");
+  command->add_option("--gradients", options.gradients, "With --scaling: bytes of gradients in a step")
+      ->capture_default_str();
+  command->add_option("--compute-ms", options.compute_ms, "With --scaling: computing in a step, on one rank")
+      ->check(CLI::Range(1.0, 60000.0))
+      ->capture_default_str();
+  command->add_option("--svg", options.svg, "Draw the bandwidths into this file too")->type_name("FILE");
+  command->add_flag("--json", options.json, "An array with an object for each size and library");
+  command->add_option("--worker", options.worker)->group("");  // how this program starts its own ranks
+  return command;
+}
+
 int run(int argc, char** argv) {
   CLI::App app("aml-dist: see what --aml-dist gives the tasks of a Slurm step");
   app.set_version_flag("--version", std::string("aml-dist ") + AMLDIST_VERSION);
@@ -76,6 +132,8 @@ int run(int argc, char** argv) {
   const CLI::App* const explain_command = add_explain(app, explain);
   TraceOptions trace;
   const CLI::App* const trace_command = add_trace(app, trace);
+  BenchOptions bench;
+  const CLI::App* const bench_command = add_bench(app, bench);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {
@@ -87,6 +145,7 @@ int run(int argc, char** argv) {
     return amldist::tools::exit_usage;
   }
   if (explain_command->parsed()) return amldist::tools::explain(explain);
+  if (bench_command->parsed()) return amldist::tools::bench(bench);
   if (trace_command->parsed()) return amldist::tools::trace(trace);
   return amldist::tools::exit_usage;
 }

@@ -136,14 +136,27 @@ static int end_of(struct place place) {
   return place.step->ends != NULL ? place.step->ends[layout.rank[place.node][place.local]] : 0;
 }
 
+/* A server's program is a child of the process that Slurm knows, and the variable names the program. Then it gets back
+ * what Slurm wrote, since no scenario can expect a number. */
+static void check_task_pid(struct environment* environment, const char* of_slurm) {
+  static const char name[] = "SLURM_TASK_PID";
+  const char* const now = environment_get(environment, name);
+  const bool is_own = now != NULL && atoi(now) == (int)getpid();
+  CHECK(is_own || (now != NULL && strcmp(now, of_slurm) == 0), "%s is %s in process %d", name, now, (int)getpid());
+  environment_set(environment, name, of_slurm);
+}
+
 /* The child: Slurm's task variables, task_init, and the environment that the program would see. */
 static _Noreturn void be_task(struct plugin* plugin, struct place place, int pipe_end) {
   const int end = end_of(place);
   alarm(LONGEST_TASK_SECONDS);
   int status = plugin_call(plugin, HOOK_TASK_INIT_PRIVILEGED, place);
   environment_add_task(place.environment, place.step, place.node, (uint32_t)place.local);
+  char* const task_pid = text_format("%s", environment_get(place.environment, "SLURM_TASK_PID"));
   if (status == 0) status = plugin_call(plugin, HOOK_TASK_INIT, place);
   if (status < 0) exit(REFUSED_TASK); /* as Slurm does, destructors included */
+  check_task_pid(place.environment, task_pid);
+  free(task_pid);
   bystanders_check_task(&plugin->before);
   environment_send(place.environment, pipe_end);
   if (end < 0) kill(getpid(), -end);
@@ -220,7 +233,19 @@ static bool is_report_of(const char* line, const struct node* node, uint32_t ind
   return same;
 }
 
-/* Of each task that failed srun may be told twice, and of nothing else. */
+/* Whether it is the report of a worker's end, word for word. */
+static bool is_end_of(const char* line, const struct node* node, uint32_t index, uint32_t local,
+                      const struct step* step, const char* channel) {
+  const uint32_t rank = layout_of(step).rank[index][local];
+  char* const whole = text_format(ADDRESS_OF_SRUN ":%ld aml-dist;1;%s;ended;worker;%u;%d;0;%u\n",
+                                  strtol(strstr(channel, "port=") + 5, NULL, 10), strstr(channel, "token=") + 6, rank,
+                                  node->task[local].wait_status, step->workers);
+  const bool same = rank < step->workers && strncmp(line, whole, strlen(whole)) == 0;
+  free(whole);
+  return same;
+}
+
+/* Of each task that failed srun may be told twice; of each worker's end until it answers; and of nothing else. */
 static void count_reports(struct node* node, const struct step* step, uint32_t index, const char* channel) {
   enum { COPIES = 2 };
   bool refuses = false;
@@ -230,6 +255,9 @@ static void count_reports(struct node* node, const struct step* step, uint32_t i
     bool known = false;
     for (uint32_t local = 0; channel != NULL && local < node->tasks && !known; ++local) {
       struct task* const task = &node->task[local];
+      known = is_end_of(line, node, index, local, step, channel);
+      if (known) ++task->ends;
+      if (known) break;
       if (task->wait_status == 0 || task->reports == COPIES) continue;
       known = is_report_of(line, node, index, local, refuses, step, channel);
       if (known) ++task->reports;

@@ -23,7 +23,8 @@ struct submission {
 struct task {
   int status;      /* of task_init: 0 or negative */
   int wait_status; /* of its process */
-  size_t reports;  /* datagrams to srun about its end */
+  size_t reports;  /* datagrams to srun about its failure */
+  size_t ends;     /* and, of a worker beside parameter servers, about its end */
   struct environment before;
   struct environment environment;
 };

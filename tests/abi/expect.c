@@ -151,7 +151,7 @@ void expect_pytorch_node(const struct node* node, const struct seating* seating,
 
 void expect_pytorch(const struct run* run, const struct seating* seating) {
   /* Of a partition's default kind srun learns too late to listen. */
-  expect_launch(&run->srun, environment_get(&run->srun.environment, OPTION_OF_JOB) != NULL);
+  expect_launch(&run->srun, true);
   CHECK(*run->srun.said == '\0', "srun says: %s", run->srun.said);
   CHECK(*run->srun.out == '\0', "srun prints: %s", run->srun.out);
   for (uint32_t node = 0; node < run->nodes; ++node) expect_pytorch_node(&run->node[node], seating, node);

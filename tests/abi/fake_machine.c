@@ -1,6 +1,6 @@
 /* This executable's open(), bind(), gethostname() and the like come before libc's for the plugin. */
 #undef _FORTIFY_SOURCE /* its inline open() could not be replaced */
-#undef _GNU_SOURCE     /* its bind() takes a union that is not ISO C */
+#undef _GNU_SOURCE     /* its bind() takes a union that is not ISO C; ppoll() is declared below */
 #define _DEFAULT_SOURCE
 
 #include "fake_machine.h"
@@ -11,6 +11,8 @@
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -26,6 +28,8 @@
 #include "journal.h"
 #include "step.h"
 #include "text.h"
+
+int ppoll(struct pollfd* files, nfds_t count, const struct timespec* timeout, const sigset_t* mask);
 
 enum { LONGEST_PATH = 4096 };
 
@@ -135,10 +139,49 @@ static void note_datagram(const char* format, ...) {
   va_end(arguments);
 }
 
-/* Nothing leaves this machine. slurmstepd's nodes have one thing to send, and one moment for it. */
+bool machine_srun_is_dumb;
+
+/* What srun has answered and nobody has read. */
+static char answer[64];
+
+/* srun answers one thing at once: that it has heard of a worker's end. */
+static void answer_as_srun(const char* datagram, size_t size) {
+  enum { HEAD = sizeof "aml-dist;1;0123456789abcdef;" - 1 };
+  static const char ended[] = "ended;";
+  const bool asks = size > HEAD && strncmp(datagram + HEAD, ended, sizeof ended - 1) == 0;
+  if (asks && !machine_srun_is_dumb) snprintf(answer, sizeof answer, "%.*sheard", (int)HEAD, datagram);
+}
+
+/* slurmstepd waits for one thing only, and time passes at once; srun's thread for two, in earnest. */
+int poll(struct pollfd* files, nfds_t count, int timeout_ms) {
+  if (count == 1) {
+    files->revents = *answer != '\0' ? POLLIN : 0;
+    return *answer != '\0' ? 1 : 0;
+  }
+  const struct timespec timeout = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
+  return ppoll(files, count, timeout_ms < 0 ? NULL : &timeout, NULL);
+}
+
+ssize_t recv(int descriptor, void* buffer, size_t size, int flags) {
+  if (*answer == '\0' || !is_datagram_socket(descriptor)) return recvfrom(descriptor, buffer, size, flags, NULL, NULL);
+  const size_t length = strlen(answer) < size ? strlen(answer) : size;
+  memcpy(buffer, answer, length);
+  *answer = '\0';
+  return (ssize_t)length;
+}
+
+/* A node of a heterogeneous step asks for its record before it starts its tasks. */
+static bool is_question(const void* datagram, size_t size) {
+  static const char question[] = ";which-record";
+  const size_t length = sizeof question - 1;
+  return size > length && memcmp((const char*)datagram + size - length, question, length) == 0;
+}
+
+/* Nothing leaves this machine. slurmstepd's nodes have one thing to tell, and one moment for it; and one to ask. */
 ssize_t sendto(int descriptor, const void* data, size_t size, int flags, const struct sockaddr* address,
                socklen_t length) {
-  static const char moment[] = "slurm_spank_task_exit, remote";
+  const bool asks = is_question(data, size);
+  const char* const moment = asks ? "slurm_spank_init_post_opt, remote" : "slurm_spank_task_exit, remote";
   const int paused = fault_pause();
   CHECK(strcmp(journal->callback, moment) == 0, "violation: a datagram is sent in %s", journal->callback);
   CHECK(is_datagram_socket(descriptor), "violation: sendto() on another socket than a datagram's");
@@ -148,7 +191,9 @@ ssize_t sendto(int descriptor, const void* data, size_t size, int flags, const s
   if (length == sizeof in) memcpy(&in, address, sizeof in);
   char text[INET_ADDRSTRLEN];
   if (inet_ntop(AF_INET, &in.sin_addr, text, sizeof text) == NULL) abort();
-  note_datagram("%s:%u %.*s", text, (unsigned)ntohs(in.sin_port), (int)size, (const char*)data);
+  if (asks) ++journal->questions;
+  else note_datagram("%s:%u %.*s", text, (unsigned)ntohs(in.sin_port), (int)size, (const char*)data);
+  answer_as_srun(data, size);
   fault_resume(paused);
   return (ssize_t)size;
 }

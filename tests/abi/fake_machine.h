@@ -4,6 +4,7 @@
 #ifndef AMLDIST_TESTS_ABI_FAKE_MACHINE_H
 #define AMLDIST_TESTS_ABI_FAKE_MACHINE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +31,9 @@ enum { PORT_OF_LISTENER = 40123 };
 /* Brings a datagram to the listener in srun; and ends the way to it. */
 void machine_deliver(const char* datagram);
 void machine_cut_off(void);
+
+/* Whether srun answers nobody: it is heard all the same when a worker's end is reported. */
+extern bool machine_srun_is_dumb;
 
 /* Files in the folder of leases. */
 size_t machine_leases(void);

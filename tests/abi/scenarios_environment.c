@@ -147,6 +147,7 @@ void scenario_mpi(void) {
 void scenario_tensorflow(void) {
   struct step step = usual_step;
   step.option = "tensorflow,worker_count=3,parameter_server_count=1";
+  step.workers = 3;
   check_rank_3(&step, MEETING_POINT("tensorflow", "(vector,(0,2,2))")
                "RANK=3\nWORLD_SIZE=4\nLOCAL_RANK=1\nLOCAL_WORLD_SIZE=2\nNODE_RANK=1\n"
                "SLURM_NTASKS_PER_NODE=2\n"

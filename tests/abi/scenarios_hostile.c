@@ -269,7 +269,7 @@ void scenario_nodelist_hostile(void) {
 
 /* More tasks than SPANK knows of is how a node tells a heterogeneous step: it looks for the other components. */
 void scenario_step_size_hostile(void) {
-  enum { MOST_REQUESTS = 300 };
+  enum { MOST_REQUESTS = 300, MOST_QUESTIONS = 20 };
   launch();
   static const char* const sizes[] = {"5",
                                       "4096",
@@ -284,8 +284,10 @@ void scenario_step_size_hostile(void) {
     struct step step = usual_step;
     step.node_variables = variables;
     journal->layout_requests = 0;
+    journal->questions = 0;
     check_refused(&step);
     CHECK(journal->layout_requests < 2 * MOST_REQUESTS, "slurmctld is asked %d times", journal->layout_requests);
+    CHECK(journal->questions <= 2 * MOST_QUESTIONS, "srun is asked %d times", journal->questions);
     free(variables);
   }
   /* Numbers that are none, or too small, change nothing. */

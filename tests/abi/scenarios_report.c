@@ -71,6 +71,51 @@ void scenario_report_refused(void) {
   submission_free(&srun);
 }
 
+static void check_ends(const struct step* step, const size_t expected[]) {
+  struct run run;
+  drive(&run, step);
+  CHECK(run.nodes == 2, "srun does not launch");
+  for (uint32_t i = 0; i < 2 * run.nodes; ++i) {
+    const struct task* const task = &run.node[i / 2].task[i % 2];
+    CHECK(task->status == 0, "rank %u does not start", i);
+    CHECK(task->ends == expected[i], "srun is told %zu times of the end of rank %u", task->ends, i);
+  }
+  run_free(&run);
+}
+
+void scenario_report_workers(void) {
+  enum { ATTEMPTS = 10 };
+  struct step step = failing_step();
+  step.option = "tensorflow,parameter_server_count=1";
+  step.workers = 3;
+  check_ends(&step, (const size_t[]){1, 1, 1, 0});
+  subject("no servers");
+  step.option = "tensorflow";
+  check_ends(&step, (const size_t[]){0, 0, 0, 0});
+  subject("a dumb srun");
+  machine_srun_is_dumb = true;
+  step.option = "tensorflow,parameter_server_count=1";
+  check_ends(&step, (const size_t[]){ATTEMPTS, 0, ATTEMPTS, 0});
+  machine_srun_is_dumb = false;
+}
+
+/* The host compares the wait status of the process that it forked with the program's end. */
+void scenario_guardian_ends(void) {
+  static const int of_servers[][4] = {{0, 0, 0, 0},
+                                      {0, 7, 255, 1},
+                                      {0, -SIGKILL, -SIGTERM, -SIGINT},
+                                      {0, 127, -SIGHUP, -SIGUSR1},
+                                      {0, -SIGUSR2, -SIGPIPE, 9}};
+  struct step step = usual_step;
+  step.option = "tensorflow,worker_count=1,parameter_server_count=3";
+  step.workers = 1;
+  for (size_t i = 0; i < COUNT(of_servers); ++i) {
+    subject("ends %zu", i);
+    step.ends = of_servers[i];
+    check_ends(&step, (const size_t[]){1, 0, 0, 0});
+  }
+}
+
 /* Every task of the failing step starts as it should, and srun hears nothing. */
 static void check_silent(const struct step* step) {
   struct run run;

@@ -108,3 +108,62 @@ def test_multi_prog_and_pty(cluster, workdir):
     check_pytorch(read_reports(done.out))
     shell = cluster.run("srun -N1 -n1 --pty --aml-dist=pytorch bash -c 'echo rank $RANK'")
     assert "rank 0" in shell.out, str(shell)
+
+
+@contextlib.contextmanager
+def second_network(cluster, *nodes: str):
+    """ib0 with 192.168.77.N on nodeN."""
+    for node in nodes:
+        number = node.removeprefix("node")
+        made = cluster.run(f"ip link add ib0 type veth peer name ib0peer && ip addr add 192.168.77.{number}/24 dev ib0 && ip link set ib0 up && ip link set ib0peer up", on=node)
+        assert made.status == 0, str(made)
+    try:
+        yield
+    finally:
+        for node in nodes:
+            cluster.run("ip link del ib0", on=node)
+
+
+def test_the_sites_interface_has_the_masters_address(cluster, workdir):
+    """Only rank 0's node knows it; every task of every node gets it."""
+    with second_network(cluster, "node1", "node2", "node3"), plugin_arguments(cluster, "interface=ib0"):
+        for layout, first in (("-w node[1-3] -N3 -n6", 1), ("-w node2 -N1 -n2", 2), ("-w node[2-3] -N2 -n4 -m cyclic", 2)):
+            tasks = cluster.tasks(f"{layout} --aml-dist=pytorch")
+            assert {task.env["MASTER_ADDR"] for task in tasks} == {f"192.168.77.{first}"}, layout
+        hosts = workdir / "hosts"
+        hosts.write_text("node3\nnode1\nnode3\n")
+        tasks = cluster.tasks("-N2 -n3 -m arbitrary --aml-dist=pytorch", env={"SLURM_HOSTFILE": str(hosts)})
+        assert {task.env["MASTER_ADDR"] for task in tasks} == {"192.168.77.3"}
+        done = cluster.run(f"srun -w node2 -N1 -n1 --aml-dist=pytorch {PROBE} : -w node[1,3] -N2 -n2 {PROBE}")
+        assert {task.env["MASTER_ADDR"] for task in read_reports(done.out)} == {"192.168.77.2"}, str(done)
+        named = cluster.tasks("-w node[1-2] -N2 -n2 --aml-dist=pytorch,master_addr=name")
+        assert {task.env["MASTER_ADDR"] for task in named} == {"node1"}
+
+
+def test_a_master_without_the_sites_interface_is_refused(cluster):
+    with second_network(cluster, "node2"), plugin_arguments(cluster, "interface=ib0"):
+        done = cluster.run("srun -w node[1-2] -N2 -n2 --aml-dist=pytorch sleep 60", timeout=40)
+        assert done.status not in (0, 124), str(done)
+        lines = done.own_lines()
+        assert len(lines) == 1 and "node1 has no interface ib0" in lines[0], str(done)
+        assert cluster.run("srun -w node2 -N1 -n1 --aml-dist=pytorch true").status == 0
+
+
+def test_first_failure_under_a_default_kind(cluster, workdir):
+    with plugin_arguments(cluster, "default.main=pytorch"):
+        done = cluster.run("srun -N2 -n2 bash -c 'exit $((RANK * 7))'")
+        assert done.status == 7 and len(done.own_lines()) == 1, str(done)
+        assert "first failure: rank 1 (local 0)" in done.own_lines()[0] and "exit status 7" in done.own_lines()[0]
+    with plugin_arguments(cluster, "default.other=pytorch"):
+        silent = cluster.run("srun -N2 -n2 bash -c 'env | grep ^SLURM_AMLDIST; exit 3'")
+        assert silent.status == 3 and silent.out == "" and not silent.own_lines(), str(silent)
+
+
+def test_an_interactive_step_starts_steps_like_any_other(cluster):
+    inner = f"srun --overlap -N2 -n4 --aml-dist=pytorch {PROBE}"
+    done = cluster.run(f"salloc -Q -N2 -n4 srun --interactive --preserve-env --mpi=none {inner}")
+    tasks = sorted(read_reports(done.out), key=lambda task: task.procid)
+    assert done.status == 0 and len(tasks) == 4, str(done)
+    check_pytorch(tasks)
+    outer = cluster.run(f"salloc -Q -N2 -n4 srun --interactive --preserve-env --mpi=none --aml-dist=pytorch {PROBE}")
+    assert outer.status == 0, str(outer)

@@ -1,13 +1,13 @@
 """Heterogeneous steps count over all of their components; one group alone is an ordinary step."""
 
+import json
+
 import pytest
-from cluster import PROBE as PROGRAM
-from cluster import read_reports
+from cluster import PROBE, read_reports
 from oracle import check_master_is_on_host_of_rank_zero, check_pytorch
 from test_batch import script
-
-# Each node asks slurmctld for the components, so none of them may have ended before the last one has started.
-PROBE = f"{PROGRAM} 3"
+from test_citizens import loopback_names
+from test_ports import HOLD
 
 
 def steps(out: str):
@@ -55,16 +55,53 @@ def heterogeneous(cluster, workdir, job):
 
 
 def test_counts_are_of_the_whole_step(cluster):
-    right = cluster.run("srun -N1 -n2 --aml-dist=pytorch,process_count=3,node_count=2 sleep 3 : -N1 -n1 sleep 3")
+    right = cluster.run("srun -N1 -n2 --aml-dist=pytorch,process_count=3,node_count=2 true : -N1 -n1 true")
     assert right.status == 0, str(right)
-    wrong = cluster.run("srun -N1 -n2 --aml-dist=pytorch,process_count=2 sleep 80 : -N1 -n1 sleep 80", timeout=60)
-    assert wrong.status not in (0, 124), str(wrong)
-    assert any("process_count=2" in line and "3 tasks" in line for line in wrong.own_lines()), str(wrong)
+    wrong = cluster.run("srun -N1 -n2 --aml-dist=pytorch,process_count=2 echo started : -N1 -n1 echo started", timeout=60)
+    assert wrong.status not in (0, 124) and "started" not in wrong.out, str(wrong)
+    lines = wrong.own_lines()
+    assert len(lines) == 1 and "process_count=2" in lines[0] and "3 tasks" in lines[0], str(wrong)
+
+
+def test_no_component_waits_for_another(cluster):
+    """The first has ended long before the last one starts."""
+    for _ in range(5):
+        done = cluster.run(f"srun -N1 -n1 --aml-dist=pytorch true : -N1 -n1 {PROBE} : -N2 -n2 true")
+        assert done.status == 0 and len(read_reports(done.out)) == 1, str(done)
+
+
+def test_tensorflow_roles_go_on_over_the_components(cluster):
+    done = cluster.run(f"srun -N1 -n2 --aml-dist=tensorflow,chief_count=1 {PROBE} : -N2 -n2 {PROBE}")
+    tasks = steps(done.out)
+    assert done.status == 0 and len(tasks) == 4, str(done)
+    clusters = [json.loads(task.env["TF_CONFIG"]) for task in tasks]
+    assert [(c["task"]["type"], c["task"]["index"]) for c in clusters] == [("chief", 0), ("worker", 0), ("worker", 1), ("worker", 2)]
+    ports = [endpoint.rsplit(":")[-1] for endpoint in clusters[0]["cluster"]["chief"] + clusters[0]["cluster"]["worker"]]
+    first = int(ports[0])
+    assert [int(port) - first for port in ports] == [0, 1, 0, 0], ports
+
+
+def test_a_taken_port_ends_every_component(cluster, workdir):
+    holder = f"srun --overlap -w node1 -N1 -n1 {HOLD.format(port=23997)} &"
+    step = "srun --overlap -w node1 -N1 -n1 --aml-dist=pytorch,master_port=23997 sleep 60 : --overlap -w node2 -N1 -n1 sleep 60"
+    job = script(workdir, holder, "sleep 2", step, "echo status $?", "scancel --signal=KILL --quiet $SLURM_JOB_ID.0", "exit 0")
+    done, out = cluster.job_output(f"-w node[1-2] -N2 -n4 --overcommit {job}", workdir)
+    lines = [line for line in out.splitlines() if "aml-dist: " in line]
+    assert len(lines) == 1 and "port 23997 on node1 is taken by another program" in lines[0], str(done) + out
+    assert "status 0" not in out, out
+
+
+def test_a_master_name_that_is_loopback_at_home_is_refused(cluster):
+    with loopback_names(cluster, "node1"):
+        done = cluster.run("srun -w node1 -N1 -n1 --aml-dist=pytorch,master_addr=name sleep 60 : -w node2 -N1 -n1 sleep 60",
+                           timeout=40)
+    assert done.status not in (0, 124), str(done)
+    assert len(done.own_lines()) == 1 and "127.0.1.1" in done.own_lines()[0], str(done)
 
 
 def test_different_options_on_components_are_refused(cluster):
     done = cluster.run("srun -N1 -n1 --aml-dist=pytorch true : -N1 -n1 --aml-dist=mpi true", timeout=60)
     assert done.status not in (0, 124) and len(done.own_lines()) == 1, str(done)
     assert "different --aml-dist options" in done.own_lines()[0]
-    same = cluster.run("srun -N1 -n1 --aml-dist=pytorch sleep 3 : -N1 -n1 --aml-dist=pytorch sleep 3")
+    same = cluster.run("srun -N1 -n1 --aml-dist=pytorch true : -N1 -n1 --aml-dist=pytorch true")
     assert same.status == 0, str(same)

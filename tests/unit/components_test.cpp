@@ -106,5 +106,18 @@ TEST(Components, NameMoreNodesThanOneTextHolds) {
   EXPECT_EQ(placement->host_of(10239), "a-cluster-with-rather-long-names-10240");
 }
 
+TEST(DistinctHosts, AreInTheOrderOfFirstMention) {
+  const auto names = [](std::initializer_list<const char*> lists) {
+    std::vector<Component> components;
+    for (const char* const list : lists) components.push_back({1, 1, list});
+    return distinct_hosts(components).value().expand();
+  };
+  EXPECT_EQ(names({"node[1-2]", "node3"}), (Names{"node1", "node2", "node3"}));
+  EXPECT_EQ(names({"node1", "node[1-2]"}), (Names{"node1", "node2"}));
+  EXPECT_EQ(names({"node3", "node[1-2]", "node[2-3]"}), (Names{"node3", "node1", "node2"}));
+  EXPECT_FALSE(distinct_hosts(std::vector<Component>{{1, 1, "node[1-"}}));
+  EXPECT_FALSE(distinct_hosts(std::vector<Component>(5000, {1, 1, "n[1-1048576]"}))) << "in no time";
+}
+
 }  // namespace
 }  // namespace amldist

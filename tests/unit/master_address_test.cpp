@@ -18,6 +18,10 @@ NetworkView network(const Addresses& addresses, const std::string& here = "login
   view.resolve = view.address_of_node;
   view.source_towards = [own](Ipv4) -> Result<Ipv4> { return *Ipv4::parse(own); };
   view.is_here = [here](const std::string& name) { return name == here; };
+  view.interface_address = [](std::string_view name, const auto&) -> Result<Ipv4> {
+    if (name != "ib0") return Error{Errc::unavailable, "no such interface"};
+    return *Ipv4::parse("192.168.0.7");
+  };
   return view;
 }
 
@@ -49,6 +53,20 @@ TEST(MasterAddress, IsANameWhenAskedFor) {
 
 TEST(MasterAddress, IsTheUsersHostWithoutAnyLookUp) {
   EXPECT_EQ(choose("pytorch,master_addr=my.host", placement("n[1-2]", {0, 1}), NetworkView{}).value(), "my.host");
+}
+
+TEST(MasterAddress, IsLeftToRankZerosNodeWhereTheSiteNamesAnInterface) {
+  SitePolicy policy = SitePolicy::defaults();
+  policy.interface = "ib0";
+  const Placement where = placement("n[1-2]", {0, 1});
+  EXPECT_EQ(choose("pytorch", where, network(two), policy).value(), "@ib0");
+  EXPECT_EQ(interface_to_ask("@ib0"), "ib0");
+  EXPECT_EQ(interface_to_ask("10.0.0.1"), std::nullopt);
+  EXPECT_EQ(choose("pytorch", where, network(two, "n1"), policy).value(), "192.168.0.7") << "srun runs there";
+  EXPECT_EQ(choose("pytorch,master_addr=name", where, network(two), policy).value(), "n1");
+  EXPECT_EQ(choose("pytorch,master_addr=my.host", where, network(two), policy).value(), "my.host");
+  policy.interface = "ib9";
+  EXPECT_FALSE(choose("pytorch", where, network(two, "n1"), policy));
 }
 
 TEST(MasterAddress, TakesTheSitesSuffix) {

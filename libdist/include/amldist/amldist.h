@@ -254,6 +254,45 @@ AMLDIST_API int amldist_health(const amldist_comm *comm);
 typedef void (*amldist_log_function)(const char *line, void *context);
 AMLDIST_API int amldist_set_log(amldist_comm *comm, amldist_log_function function, void *context);
 
+/* ------------------------------------------------------------------------------------------------ gradient buckets
+ *
+ * A reducer all-reduces many tensors in few calls, while later ones are still being computed: per step, amldist_reducer_ready()
+ * for each tensor in any order, then amldist_reducer_wait(). Tensors are expected from the last to the first, as backward
+ * passes produce them; buckets are filled in that order and begin as soon as they are full, in one order on all ranks.
+ *
+ * A tensor is a view into its bucket (nothing is copied), or a buffer of the caller's own: small ones are copied together,
+ * large ones and those on a GPU are reduced where they lie. All ranks give the same counts, type and options and bind the same tensors.
+ *
+ * Thread safety: one call at a time on a reducer, and none on its communicator from another thread meanwhile. Since 0.1. */
+
+/* A reducer. Its layout is private. */
+typedef struct amldist_reducer amldist_reducer;
+
+/* 0 stands for the default, except in op. */
+typedef struct amldist_reducer_options {
+  size_t struct_size;        /* sizeof(amldist_reducer_options) */
+  size_t bucket_bytes;       /* 25 MiB */
+  size_t first_bucket_bytes; /* 1 MiB: communication starts early */
+  size_t fuse_bytes;         /* own buffers up to this size are copied together: 8 KiB in a node, 64 KiB between nodes */
+  int op;                    /* amldist_op */
+} amldist_reducer_options;
+
+/* counts[tensors]: elements of each tensor, 0 allowed. options == NULL: the defaults, and AMLDIST_AVG. Local. */
+AMLDIST_API int amldist_reducer_create(amldist_comm *comm, const size_t *counts, size_t tensors, amldist_type type,
+                                       const amldist_reducer_options *options, amldist_reducer **reducer);
+/* Memory of a tensor in its bucket: zeroed, aligned to 64 bytes, valid until amldist_reducer_free(). */
+AMLDIST_API int amldist_reducer_view(amldist_reducer *reducer, size_t tensor, void **data);
+/* The tensor is the caller's buffer. For the first time before any view and step; another buffer between two steps. */
+AMLDIST_API int amldist_reducer_bind(amldist_reducer *reducer, size_t tensor, void *data);
+/* This rank's part of the tensor is complete, and is left alone until amldist_reducer_wait(). */
+AMLDIST_API int amldist_reducer_ready(amldist_reducer *reducer, size_t tensor);
+/* Returns when all tensors hold the result. AMLDIST_EINVAL names a tensor that was not made ready; then nothing is reset. */
+AMLDIST_API int amldist_reducer_wait(amldist_reducer *reducer);
+/* Collective calls that a step takes, or a negative status. Fixes the layout as the first view does. */
+AMLDIST_API int amldist_reducer_calls(amldist_reducer *reducer);
+/* Before its communicator is finalized. NULL is allowed. */
+AMLDIST_API int amldist_reducer_free(amldist_reducer *reducer);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,8 +1,9 @@
-// srun's side of the first failure: a socket, and a thread that waits for what the nodes report.
+// srun's ear for the nodes of its step: a socket, and a thread that says who failed first and answers what they ask.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "core/file_descriptor.hpp"
@@ -12,7 +13,8 @@
 namespace amldist::spank {
 
 /// Opened before the launch, so that the nodes can be told where; watches once the step exists. Says one line, when a
-/// task has failed, and then nothing more.
+/// task has failed. Answers nodes that ask for the launch record or the master's address (rendezvous/conversation.hpp),
+/// and the guardians of a parameter-server step (rendezvous/server_release.hpp).
 ///
 /// The line is said as soon as it is certain, about a second after the first report, because a step without
 /// --kill-on-bad-exit may hang for hours afterwards; or when srun ends, if that comes earlier. A step that somebody or
@@ -20,15 +22,15 @@ namespace amldist::spank {
 /// slurmctld, which changes before the tasks are told, and gets no line; so does a step at a time limit of its own. Of
 /// a single step that was cancelled slurmctld tells nobody, and the line says what was seen: all tasks killed alike.
 /// While no task fails the thread sleeps.
-class FailureListener {
+class Listener {
  public:
   /// Takes a port, from the site's SrunPortRange where there is one. Errors: unavailable.
-  [[nodiscard]] static Result<std::unique_ptr<FailureListener>> open();
+  [[nodiscard]] static Result<std::unique_ptr<Listener>> open();
 
-  FailureListener(const FailureListener&) = delete;
-  FailureListener& operator=(const FailureListener&) = delete;
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
   /// Says what is still to be said and ends the thread.
-  ~FailureListener();
+  ~Listener();
 
   [[nodiscard]] const ReportChannel& channel() const noexcept { return channel_; }
 
@@ -37,12 +39,13 @@ class FailureListener {
     std::uint32_t job_id = 0;
     std::uint32_t step_id = 0;
     std::uint32_t tasks = 0;  ///< 0: not known
+    std::string record = {};  ///< for nodes that ask; empty: none
   };
   /// Starts the thread. Without one (no memory) the feature is absent. Once.
-  void watch(const Step& step) noexcept;
+  void watch(Step step) noexcept;
 
  private:
-  FailureListener(FileDescriptor socket, FileDescriptor stop, ReportChannel channel) noexcept;
+  Listener(FileDescriptor socket, FileDescriptor stop, ReportChannel channel) noexcept;
 
   FileDescriptor socket_;
   FileDescriptor stop_;  ///< an eventfd; readable: srun ends

@@ -1,4 +1,4 @@
-#include "spank/failure_listener.hpp"
+#include "spank/listener.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -17,7 +17,11 @@
 #include <exception>
 #include <utility>
 
+#include "core/ipv4.hpp"
 #include "core/text.hpp"
+#include "rendezvous/conversation.hpp"
+#include "rendezvous/datagram.hpp"
+#include "rendezvous/server_release.hpp"
 #include "spank/command_line.hpp"
 #include "spank/report.hpp"
 #include "spank/slurm_api.hpp"
@@ -65,17 +69,17 @@ Result<ReportChannel> channel_of(int socket) {
 /// The thread's work, with everything it owns.
 class Watch {
  public:
-  Watch(int socket, int stop, std::uint64_t token, const FailureListener::Step& step)
-      : socket_(socket), stop_(stop), token_(token), step_(step), failure_(step.tasks) {}
+  Watch(int socket, int stop, std::uint64_t token, Listener::Step step)
+      : socket_(socket), stop_(stop), token_(token), step_(std::move(step)), failure_(step_.tasks) {}
 
   void run() {
     bool srun_ends = false;
-    while (!srun_ends && !settled()) {
+    while (!srun_ends) {
       srun_ends = wait();
       receive();
       if (failure_.stands() && !first_at_) note_first();
+      if (first_at_ && !decided_ && (srun_ends || settled())) decide(!srun_ends);
     }
-    if (failure_.stands() && !at_limit_ && !job_was_ended(step_.job_id)) tell_user(line(!srun_ends));
   }
 
  private:
@@ -84,13 +88,19 @@ class Watch {
     at_limit_ = step_is_at_its_limit(step_.job_id, step_.step_id);
   }
 
-  [[nodiscard]] bool settled() const { return first_at_ && Clock::now() - *first_at_ >= settling; }
+  [[nodiscard]] bool settled() const { return Clock::now() - *first_at_ >= settling; }
+
+  /// The line, or silence for good.
+  void decide(bool others_run) {
+    decided_ = true;
+    if (failure_.stands() && !at_limit_ && !job_was_ended(step_.job_id)) tell_user(line(others_run));
+  }
 
   /// Until something arrives or the line is due. Returns whether srun ends.
   [[nodiscard]] bool wait() const {
     std::array<pollfd, 2> files = {{{socket_, POLLIN, 0}, {stop_, POLLIN, 0}}};
     int timeout = -1;
-    if (first_at_) {
+    if (first_at_ && !decided_) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(*first_at_ + settling - Clock::now());
       timeout = static_cast<int>(std::max<std::int64_t>(0, left.count()));
     }
@@ -101,58 +111,104 @@ class Watch {
   /// Takes what has arrived. Bounded, so that a flood cannot keep srun from ending.
   void receive() {
     constexpr int most_at_once = 4096;
-    std::array<char, longest_report + 1> datagram;
+    std::array<char, longest_datagram + 1> datagram;
     for (int i = 0; i < most_at_once; ++i) {
-      const ssize_t got = ::recv(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT);
+      sockaddr_in sender = {};
+      socklen_t length = sizeof sender;
+      const ssize_t got = ::recvfrom(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT,
+                                     reinterpret_cast<sockaddr*>(&sender), &length);
       if (got < 0) return;
-      const auto report = FailureReport::parse({datagram.data(), static_cast<std::size_t>(got)}, token_);
-      if (report) failure_.take(*report);
+      const std::string answer = take({datagram.data(), static_cast<std::size_t>(got)});
+      if (!answer.empty()) reply(answer, sender);
     }
   }
 
+  /// What is to be said to the sender; empty: nothing.
+  std::string take(std::string_view datagram) {
+    if (const auto report = FailureReport::parse(datagram, token_)) {
+      failure_.take(*report);
+      return {};
+    }
+    if (const auto end = WorkerEnd::parse(datagram, token_)) {
+      release_.take(*end, Clock::now());
+      return to_datagram(Word::heard, token_);
+    }
+    if (const auto address = parse_text(Subject::address, datagram, token_); address && Ipv4::parse(*address)) {
+      if (address_.empty()) address_ = *address;
+      return to_datagram(Word::heard, token_);
+    }
+    const auto question = parse_word(datagram, token_);
+    return question ? answer(*question) : std::string();
+  }
+
+  [[nodiscard]] std::string answer(Word question) const {
+    switch (question) {
+      case Word::may_i_end:
+        return to_datagram(release_.due(Clock::now()) ? Word::end : Word::not_yet, token_);
+      case Word::which_record:
+        return text_or_not_yet(Subject::record, step_.record);
+      case Word::which_address:
+        return text_or_not_yet(Subject::address, address_);
+      default:
+        return {};  // what only srun says
+    }
+  }
+
+  [[nodiscard]] std::string text_or_not_yet(Subject subject, const std::string& text) const {
+    return text.empty() ? to_datagram(Word::not_yet, token_) : to_datagram(subject, text, token_);
+  }
+
+  void reply(const std::string& datagram, const sockaddr_in& to) const {
+    static_cast<void>(::sendto(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
+                               reinterpret_cast<const sockaddr*>(&to), sizeof to));
+  }
+
   [[nodiscard]] std::string line(bool others_run) const {
-    const auto told = kills_on_bad_exit();
-    return failure_.sentence({others_run, told ? *told : kills_on_bad_exit_by_default()});
+    return failure_.sentence({others_run, told_to_kill_ ? *told_to_kill_ : kills_on_bad_exit_by_default()});
   }
 
   int socket_;
   int stop_;
   std::uint64_t token_;
-  FailureListener::Step step_;
+  Listener::Step step_;
+  std::optional<bool> told_to_kill_ = kills_on_bad_exit();  ///< read here, before srun changes its environment
   FirstFailure failure_;
   std::optional<Clock::time_point> first_at_;
   bool at_limit_ = false;
+  bool decided_ = false;
+  ServerRelease release_;
+  std::string address_;  ///< what rank 0's node has told
 };
 
-void watch_until_srun_ends(int socket, int stop, std::uint64_t token, const FailureListener::Step& step) noexcept {
+void run_to_the_end(Watch watch) noexcept {
   try {
-    Watch(socket, stop, token, step).run();
+    watch.run();
   } catch (const std::exception&) {  // out of memory: srun goes on without the line
   }
 }
 
 }  // namespace
 
-Result<std::unique_ptr<FailureListener>> FailureListener::open() {
+Result<std::unique_ptr<Listener>> Listener::open() {
   FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket || !bind_somewhere(socket.get())) return failed("no socket");
   FileDescriptor stop(::eventfd(0, EFD_CLOEXEC));
   if (!stop) return failed("no eventfd");
   const auto channel = channel_of(socket.get());
   if (!channel) return channel.error();
-  return std::unique_ptr<FailureListener>(new FailureListener(std::move(socket), std::move(stop), *channel));
+  return std::unique_ptr<Listener>(new Listener(std::move(socket), std::move(stop), *channel));
 }
 
-FailureListener::FailureListener(FileDescriptor socket, FileDescriptor stop, ReportChannel channel) noexcept
+Listener::Listener(FileDescriptor socket, FileDescriptor stop, ReportChannel channel) noexcept
     : socket_(std::move(socket)), stop_(std::move(stop)), channel_(channel) {}
 
-FailureListener::~FailureListener() {
+Listener::~Listener() {
   if (!thread_.joinable()) return;
   static_cast<void>(::eventfd_write(stop_.get(), 1));
   thread_.join();
 }
 
-void FailureListener::watch(const Step& step) noexcept {
+void Listener::watch(Step step) noexcept {
   if (thread_.joinable()) return;
   // srun has a thread that waits for its signals; ours must take none of them.
   sigset_t all;
@@ -160,7 +216,7 @@ void FailureListener::watch(const Step& step) noexcept {
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    thread_ = std::thread(watch_until_srun_ends, socket_.get(), stop_.get(), channel_.token, step);
+    thread_ = std::thread(run_to_the_end, Watch(socket_.get(), stop_.get(), channel_.token, std::move(step)));
   } catch (const std::exception&) {  // no thread to be had: the feature is absent
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);

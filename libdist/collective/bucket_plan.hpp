@@ -1,0 +1,42 @@
+// Which gradients go into one all-reduce: a pure decision, from sizes alone, the same on every rank.
+//
+// Gradients become ready from the last to the first, so that is the order of buckets. A bucket is closed when the next
+// tensor would pass its limit; the first is small, so that communication starts early. A tensor that is to be reduced
+// where it lies is a unit of its own and does not close the bucket that is open around it.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace amldist::collective {
+
+struct BucketLimits {
+  std::size_t first_bytes = std::size_t{1} << 20;
+  std::size_t bytes = std::size_t{25} << 20;
+};
+
+struct PlannedTensor {
+  std::size_t bytes = 0;
+  bool alone = false;  ///< reduced where it lies, without a copy
+};
+
+/// Where a tensor lies in its bucket.
+struct Placement {
+  std::size_t tensor;
+  std::size_t offset;  ///< bytes, a multiple of bucket_alignment
+};
+
+/// One all-reduce.
+struct Unit {
+  std::vector<Placement> tensors;  ///< one, at 0, where it is `alone`
+  std::size_t bytes = 0;           ///< of the bucket's memory, padding included; 0 where it is `alone`
+  bool alone = false;
+};
+
+inline constexpr std::size_t bucket_alignment = 64;
+
+/// Units in the order in which they are launched. Every tensor is in exactly one of them.
+[[nodiscard]] std::vector<Unit> plan_buckets(std::span<const PlannedTensor> tensors, const BucketLimits& limits);
+
+}  // namespace amldist::collective

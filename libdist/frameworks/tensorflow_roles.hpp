@@ -1,0 +1,48 @@
+// Which task of a TensorFlow step plays which role.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "core/spec.hpp"
+
+namespace amldist {
+
+/// In the order in which ranks take them.
+enum class TensorflowRole { chief, worker, server, evaluator };
+
+/// TF_CONFIG's word for it: "ps" for a server.
+[[nodiscard]] constexpr std::string_view to_string(TensorflowRole role) noexcept {
+  constexpr std::string_view names[] = {"chief", "worker", "ps", "evaluator"};
+  return names[static_cast<std::size_t>(role)];
+}
+
+/// Ranks take the roles chief, worker, ps, evaluator in this order.
+class TensorflowRoles {
+ public:
+  /// `tasks`: of the step; check_counts() has made sure that the counts fit into it. worker_count unset: the rest.
+  constexpr TensorflowRoles(const CountAssertions& counts, std::uint32_t tasks) noexcept {
+    const std::uint32_t chiefs = counts.chiefs.value_or(0);
+    const std::uint32_t servers = counts.parameter_servers.value_or(0);
+    const std::uint32_t evaluators = counts.evaluators.value_or(0);
+    const std::uint32_t workers = counts.workers.value_or(tasks - chiefs - servers - evaluators);
+    counts_ = {chiefs, workers, servers, evaluators};
+  }
+
+  [[nodiscard]] constexpr std::uint32_t count(TensorflowRole role) const noexcept {
+    return counts_[static_cast<std::size_t>(role)];
+  }
+
+  /// Role of a rank of the step.
+  [[nodiscard]] constexpr TensorflowRole role_of(std::uint32_t rank) const noexcept {
+    std::size_t role = 0;
+    while (role + 1 < counts_.size() && rank >= counts_[role]) rank -= counts_[role++];
+    return static_cast<TensorflowRole>(role);
+  }
+
+ private:
+  std::array<std::uint32_t, 4> counts_{};
+};
+
+}  // namespace amldist

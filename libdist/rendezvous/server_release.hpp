@@ -1,0 +1,62 @@
+// When a parameter-server step is over: servers never return, so somebody has to tell them.
+//
+// The servers' guardians ask srun every half second over the channel of failure_report.hpp, and srun answers:
+//
+//   aml-dist;1;00c0ffee00c0ffee;may-i-end       from a guardian
+//   aml-dist;1;00c0ffee00c0ffee;not-yet         to it
+//   aml-dist;1;00c0ffee00c0ffee;end             to it
+//
+// srun knows from the nodes, which report the end of every chief and worker and repeat it until they are heard:
+//
+//   aml-dist;1;00c0ffee00c0ffee;ended;worker;1;0;0;2        role, rank, wait status, chiefs, workers of the step
+//   aml-dist;1;00c0ffee00c0ffee;heard
+//
+// The words are those of conversation.hpp.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+namespace amldist {
+
+/// The end of a chief or a worker, and how many of them the step has.
+struct WorkerEnd {
+  bool chief = false;
+  std::uint32_t rank = 0;
+  std::uint32_t wait_status = 0;
+  std::uint32_t chiefs = 0;
+  std::uint32_t workers = 0;
+
+  [[nodiscard]] std::string to_datagram(std::uint64_t token) const;
+  /// nullopt for a datagram that to_datagram(token) cannot have written.
+  [[nodiscard]] static std::optional<WorkerEnd> parse(std::string_view datagram, std::uint64_t token);
+
+  friend bool operator==(const WorkerEnd&, const WorkerEnd&) = default;
+};
+
+/// Decides when the servers may end: all workers ended well; or the chief did, and the workers have ended too, or had
+/// time to. (Workers of TensorFlow 2 serve like parameter servers and never return; those of an Estimator end a little
+/// after their chief.) Time is an argument, so that it can be tested.
+class ServerRelease {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// How long workers may go on after their chief.
+  static constexpr std::chrono::seconds grace{10};
+
+  void take(const WorkerEnd& end, Clock::time_point now);
+  [[nodiscard]] bool due(Clock::time_point now) const;
+
+ private:
+  std::optional<Clock::time_point> chief_ended_well_;
+  std::set<std::uint32_t> ended_;
+  std::set<std::uint32_t> ended_well_;
+  std::uint32_t chiefs_ = 0;
+  std::uint32_t workers_ = 0;
+};
+
+}  // namespace amldist

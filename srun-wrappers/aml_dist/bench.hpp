@@ -1,0 +1,35 @@
+// `aml-dist bench`: how fast collectives are, through the public C interface, checked, beside other libraries.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace amldist::tools {
+
+struct BenchOptions {
+  std::string op = "allreduce";
+  std::string min = "4";
+  std::string max = "64M";
+  std::string type = "float32";
+  std::string redop = "sum";
+  unsigned factor = 4;  ///< from one size to the next
+  bool in_place = false;
+  bool off_cache = false;
+  bool rewrite = false;
+  bool library_memory = false;
+  unsigned rounds = 5;
+  int ranks = 0;                   ///< start so many on this node; 0: this process is one of a step's, or alone
+  std::vector<std::string> peers;  ///< "openmpi", or NAME=PATH of an mpicc
+  bool scaling = false;
+  std::string gradients = "100M";  ///< --scaling: bytes of gradients in a step
+  double compute_ms = 200;         ///< --scaling: computing in a step of one rank
+  bool json = false;
+  std::string svg;
+  std::string worker;  ///< internal: serve requests on this socket
+};
+
+/// Prints to standard output (of rank 0); returns an ExitStatus. Errors go to standard error, one line.
+int bench(const BenchOptions& options);
+
+}  // namespace amldist::tools

@@ -1,0 +1,331 @@
+#include "aml_dist/bench_local.hpp"
+
+#include <netinet/in.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "core/text.hpp"
+
+extern char** environ;
+
+namespace amldist::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using text::concat;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto start_limit = std::chrono::seconds(60);
+constexpr auto answer_limit = std::chrono::seconds(120);
+constexpr std::string_view own_name = "amldist";
+
+Error system_error(std::string_view what) {
+  return {Errc::unavailable, concat({"bench: ", what, ": ", std::strerror(errno)})};
+}
+
+/// This program's folder: /usr/bin.
+fs::path own_folder() {
+  std::error_code problem;
+  return fs::read_symlink("/proc/self/exe", problem).parent_path();
+}
+
+/// A port that nobody has now.
+int free_port() {
+  const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  if (!socket || ::bind(socket.get(), generic, length) != 0 || ::getsockname(socket.get(), generic, &length) != 0)
+    return 0;
+  return ntohs(address.sin_port);
+}
+
+/// This environment without what would tell a rank that it belongs to an outer step.
+std::vector<std::string> clean_environment() {
+  constexpr std::array<std::string_view, 9> foreign = {
+      "SLURM_", "PMI", "OMPI_", "PRTE_", "RANK=", "LOCAL_", "WORLD_SIZE=", "AMLDIST_STAMP=", "HYDRA"};
+  std::vector<std::string> kept;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    if (std::ranges::none_of(foreign, [&](std::string_view head) { return text.starts_with(head); }))
+      kept.emplace_back(text);
+  }
+  return kept;
+}
+
+/// What makes a process a rank of a step of its own, on this node.
+std::vector<std::string> rank_environment(int rank, int ranks, int port) {
+  auto environment = clean_environment();
+  const std::array<std::string, 5> own = {concat({"RANK=", std::to_string(rank)}),
+                                          concat({"WORLD_SIZE=", std::to_string(ranks)}), "MASTER_ADDR=127.0.0.1",
+                                          concat({"MASTER_PORT=", std::to_string(port)}), "AMLDIST_BOOTSTRAP=tcp"};
+  environment.insert(environment.begin(), own.begin(), own.end());  // the first of two counts
+  return environment;
+}
+
+/// What lets an MPI run some ranks on this machine, whoever the user is and however few cores there are.
+std::vector<std::string> mpi_environment() {
+  auto environment = clean_environment();
+  for (const char* const more :
+       {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1",
+        "OMPI_MCA_hwloc_base_binding_policy=none", "PRTE_ALLOW_RUN_AS_ROOT=1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+        "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe", "PRTE_MCA_hwloc_default_binding_policy=none",
+        "I_MPI_FABRICS=shm", "I_MPI_PIN=0"}) {
+    environment.emplace_back(more);
+  }
+  return environment;
+}
+
+std::vector<char*> pointers_to(const std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+Result<int> spawn(const std::vector<std::string>& command, const std::vector<std::string>& environment) {
+  pid_t process = 0;
+  const auto arguments = pointers_to(command);
+  const auto variables = pointers_to(environment);
+  errno = ::posix_spawnp(&process, command[0].c_str(), nullptr, nullptr, arguments.data(), variables.data());
+  if (errno != 0) return system_error(concat({"cannot start ", text::quote(command[0])}));
+  return process;
+}
+
+Result<void> run_to_end(const std::vector<std::string>& command) {
+  const auto process = spawn(command, clean_environment());
+  if (!process) return process.error();
+  int status = 0;
+  while (::waitpid(*process, &status, 0) < 0 && errno == EINTR) continue;
+  if (status == 0) return {};
+  return Error{Errc::unavailable, concat({"bench: ", text::quote(command[0]), " cannot compile the peer's program"})};
+}
+
+/// The program of a peer, and what starts it.
+struct PeerProgram {
+  std::string name;
+  std::string program;
+  std::string launcher;
+};
+
+Result<PeerProgram> built_in_peer(const std::string& name) {
+  const std::string program = own_folder().parent_path() / "libexec/aml-dist" / ("bench-" + name);
+  if (::access(program.c_str(), X_OK) != 0) {
+    return Error{Errc::not_found, concat({"--peer ", text::quote(name), ": ", text::quote(program),
+                                          " is not here; name its compiler: --peer ", name, "=/path/to/mpicc"})};
+  }
+  return PeerProgram{name, program, "mpirun"};
+}
+
+Result<PeerProgram> compiled_peer(const std::string& name, const fs::path& compiler, const std::string& folder) {
+  std::error_code problem;
+  if (!fs::is_regular_file(compiler, problem)) {
+    return Error{Errc::not_found, concat({"--peer ", name, ": ", text::quote(compiler.string()), " is not there"})};
+  }
+  const fs::path sources = own_folder().parent_path() / "share/aml-dist/bench";
+  const std::string program = folder + "/peer";
+  const auto compiled = run_to_end({compiler, "-std=c11", "-D_GNU_SOURCE", "-O2", "-o", program, sources / "core.c",
+                                    sources / "serve.c", sources / "peer_mpi.c"});
+  if (!compiled) return compiled.error();
+  const fs::path mpirun = compiler.parent_path() / "mpirun";
+  const bool has_mpirun = ::access(mpirun.c_str(), X_OK) == 0;
+  return PeerProgram{name, program, has_mpirun ? mpirun : compiler.parent_path() / "mpiexec"};
+}
+
+Result<PeerProgram> find_peer(const std::string& peer, const std::string& folder) {
+  const auto equals = peer.find('=');
+  if (equals == std::string::npos) return built_in_peer(peer);
+  return compiled_peer(peer.substr(0, equals), peer.substr(equals + 1), folder);
+}
+
+/// Up to the next newline; nullopt at the end of the stream, at an error, or when the time is up.
+std::optional<std::string> read_line(int descriptor, Clock::time_point until) {
+  std::string line;
+  while (line.size() < 256) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+    pollfd wait = {descriptor, POLLIN, 0};
+    if (left <= 0 || ::poll(&wait, 1, static_cast<int>(left)) <= 0) return std::nullopt;
+    char byte = 0;
+    if (::read(descriptor, &byte, 1) != 1) return std::nullopt;
+    if (byte == '\n') return line;
+    line += byte;
+  }
+  return std::nullopt;
+}
+
+bool write_all(int descriptor, std::string_view words) {
+  return ::send(descriptor, words.data(), words.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(words.size());
+}
+
+std::string line_of(const bench_request& r) {
+  const auto number = [](auto value) { return std::to_string(value); };
+  return concat({number(r.op), " ", number(r.type), " ", number(r.redop), " ", number(r.in_place), " ", number(r.bytes),
+                 " ", number(r.iterations), " ", number(r.off_cache), " ", number(r.library_memory), " ",
+                 number(r.rewrite), "\n"});
+}
+
+}  // namespace
+
+Result<void> LocalRanks::listen() {
+  std::string pattern = fs::temp_directory_path() / "aml-dist-bench-XXXXXX";
+  if (::mkdtemp(pattern.data()) == nullptr) return system_error("no folder for the socket");
+  folder_ = pattern;
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  const std::string path = folder_ + "/socket";
+  if (path.size() >= sizeof address.sun_path)
+    return Error{Errc::limit, concat({"bench: TMPDIR is too long: ", text::quote(path)})};
+  path.copy(address.sun_path, path.size());
+  listener_ = FileDescriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const bool listens = listener_ &&
+                       ::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+                       ::listen(listener_.get(), 1024) == 0;
+  if (!listens) return system_error("no socket for the ranks");
+  return {};
+}
+
+Result<void> LocalRanks::start(const std::vector<std::string>& command, const std::vector<std::string>& environment) {
+  const auto process = spawn(command, environment);
+  if (!process) return process.error();
+  processes_.push_back(*process);
+  return {};
+}
+
+bool LocalRanks::somebody_died() {
+  return std::ranges::any_of(processes_, [](int& process) {
+    if (process <= 0 || ::waitpid(process, nullptr, WNOHANG) != process) return false;
+    process = 0;
+    return true;
+  });
+}
+
+Result<void> LocalRanks::accept_ranks(int ranks) {
+  const auto until = Clock::now() + start_limit;
+  ranks_.resize(static_cast<std::size_t>(ranks));
+  for (int arrived = 0; arrived < ranks;) {
+    pollfd wait = {listener_.get(), POLLIN, 0};
+    if (::poll(&wait, 1, 200) <= 0) {
+      if (somebody_died())
+        return Error{Errc::unavailable, concat({"bench: ", name_, " ended before it could be measured"})};
+      if (Clock::now() > until)
+        return Error{Errc::timeout, concat({"bench: ", name_, " did not start all its ranks in 60 s"})};
+      continue;
+    }
+    FileDescriptor connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const auto hello = connection ? read_line(connection.get(), until) : std::nullopt;
+    const auto words = hello ? text::split(*hello, ' ') : std::vector<std::string_view>();
+    const auto rank = words.size() == 4 ? text::to_number(words[2], ranks_.size() - 1) : std::nullopt;
+    const auto size = words.size() == 4 ? text::to_number(words[3], 1U << 20) : std::nullopt;
+    if (!rank || !size || *size != ranks_.size() || ranks_[*rank]) {
+      return Error{Errc::mismatch,
+                   concat({"bench: ", name_, " did not come up as ", text::count(ranks_.size(), "rank")})};
+    }
+    ranks_[*rank] = std::move(connection);
+    ++arrived;
+  }
+  return {};
+}
+
+Result<std::unique_ptr<LocalRanks>> LocalRanks::start_own(int ranks) {
+  std::unique_ptr<LocalRanks> own(new LocalRanks(std::string(own_name)));
+  if (auto listening = own->listen(); !listening) return listening.error();
+  const int port = free_port();
+  for (int rank = 0; rank < ranks; ++rank) {
+    auto started = own->start({"/proc/self/exe", "bench", "--worker", own->folder_ + "/socket"},
+                              rank_environment(rank, ranks, port));
+    if (!started) return started.error();
+  }
+  if (auto arrived = own->accept_ranks(ranks); !arrived) return arrived.error();
+  return own;
+}
+
+Result<std::unique_ptr<LocalRanks>> LocalRanks::start_peer(const std::string& peer, int ranks) {
+  std::unique_ptr<LocalRanks> made(new LocalRanks(peer.substr(0, peer.find('='))));
+  if (auto listening = made->listen(); !listening) return listening.error();
+  const auto program = find_peer(peer, made->folder_);
+  if (!program) return program.error();
+  auto started = made->start(
+      {program->launcher, "-n", std::to_string(ranks), program->program, program->name, made->folder_ + "/socket"},
+      mpi_environment());
+  if (!started) return started.error();
+  if (auto arrived = made->accept_ranks(ranks); !arrived) return arrived.error();
+  return made;
+}
+
+LocalRanks::~LocalRanks() {
+  ranks_.clear();  // the end of the stream tells them to go
+  const auto until = Clock::now() + std::chrono::seconds(5);
+  for (const int process : processes_) {
+    if (process <= 0) continue;
+    while (::waitpid(process, nullptr, WNOHANG) == 0) {
+      if (Clock::now() > until) ::kill(process, SIGKILL);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+  std::error_code ignored;
+  if (!folder_.empty()) fs::remove_all(folder_, ignored);
+}
+
+Result<bench_result> LocalRanks::measure(const bench_request& request) {
+  const auto until = Clock::now() + answer_limit;
+  const Error gone{Errc::peer, concat({"bench: a rank of ", name_, " ended or hangs while it is measured"})};
+  const std::string line = line_of(request);
+  for (const FileDescriptor& rank : ranks_) {
+    if (!write_all(rank.get(), line)) return gone;
+  }
+  bench_result all{0, 0, BENCH_FINE};
+  for (const FileDescriptor& rank : ranks_) {
+    const auto answer = read_line(rank.get(), until);
+    bench_result one{};
+    unsigned long long wrong = 0;
+    if (!answer || std::sscanf(answer->c_str(), "%d %lf %llu", &one.status, &one.microseconds, &wrong) != 3)
+      return gone;
+    all.status = std::max(all.status, one.status);
+    all.microseconds = std::max(all.microseconds, one.microseconds);
+    all.wrong += wrong;
+  }
+  if (all.status == BENCH_FAILED) return Error{Errc::peer, concat({"bench: ", name_, " reports an error"})};
+  if (all.status == BENCH_NO_MEMORY) return Error{Errc::limit, concat({"bench: no memory for the buffers of ", name_})};
+  return all;
+}
+
+Contender LocalRanks::contender() {
+  return {name_, static_cast<int>(ranks_.size()), [this](const bench_request& request) { return measure(request); }};
+}
+
+Result<int> run_ranks(int ranks, const std::vector<std::string>& arguments) {
+  std::vector<std::string> command = {"/proc/self/exe", "bench"};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  const int port = free_port();
+  std::vector<int> processes;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto process = spawn(command, rank_environment(rank, ranks, port));
+    if (!process) return process.error();  // those that run give up when they miss the others
+    processes.push_back(*process);
+  }
+  int first = 0;
+  for (const int process : processes) {
+    int status = 0;
+    while (::waitpid(process, &status, 0) < 0 && errno == EINTR) continue;
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+    if (first == 0) first = code;
+  }
+  return first;
+}
+
+}  // namespace amldist::tools

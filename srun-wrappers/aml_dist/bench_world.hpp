@@ -1,0 +1,38 @@
+// This process as a rank of a step that somebody else started (srun, mpirun), or alone.
+#pragma once
+
+#include <memory>
+
+#include "aml_dist/bench_plan.hpp"
+#include "core/result.hpp"
+
+struct amldist_comm;
+
+namespace amldist::tools {
+
+/// libamldist's world, through its public C interface.
+class World {
+ public:
+  [[nodiscard]] static Result<World> join();
+
+  [[nodiscard]] amldist_comm* comm() const noexcept { return comm_.get(); }
+  [[nodiscard]] int rank() const noexcept;
+  [[nodiscard]] int size() const noexcept;
+
+  /// Every rank gets the same result: the slowest time, the sum of what is wrong.
+  [[nodiscard]] Contender contender() const;
+
+  /// Serves requests on a socket: the other side of LocalRanks.
+  [[nodiscard]] int serve(const std::string& socket) const;
+
+ private:
+  struct Finalize {
+    void operator()(amldist_comm* comm) const noexcept;
+  };
+  std::unique_ptr<amldist_comm, Finalize> comm_;
+};
+
+/// The sentence of the last call of libamldist that failed.
+[[nodiscard]] Error library_error();
+
+}  // namespace amldist::tools
