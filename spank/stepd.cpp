@@ -8,6 +8,8 @@
 #include <exception>
 #include <span>
 
+#include "collective/last_call.hpp"
+#include "collective/recorder_place.hpp"
 #include "core/text.hpp"
 #include "frameworks/advice.hpp"
 #include "frameworks/tensorflow_roles.hpp"
@@ -280,6 +282,18 @@ std::optional<std::uint32_t> rank_of_ended_task(const Session& session, const Ha
   return procid ? std::optional(static_cast<std::uint32_t>(*procid)) : std::nullopt;
 }
 
+/// What a dead task's flight recorder says it did last. Of a heterogeneous step the recorders are named otherwise.
+std::string last_call(const Session& session, const Handle& handle, std::uint32_t rank) {
+  const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
+  const auto job = handle.number(S_JOB_ID, "S_JOB_ID");
+  const auto step = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
+  if (!session.whole_step || !user || !job || !step) return {};
+  const auto nothing = [](std::string_view) { return std::optional<std::string>(); };
+  return collective::last_call_of(collective::trace_roots(nothing, *user), *user,
+                                  concat({std::to_string(*job), ".", std::to_string(*step)}), rank)
+      .value_or("");
+}
+
 /// What srun is to hear when a task has ended: that it failed; or that this node refused the step, and that the deaths
 /// which follow are no failures.
 std::optional<FailureReport> report_of_end(const Session& session, const Handle& handle) {
@@ -299,6 +313,7 @@ std::optional<FailureReport> report_of_end(const Session& session, const Handle&
   report.rank = *rank;
   report.local_rank = session.plan->placement.map.local_rank_of(*rank);
   report.host = session.plan->placement.host_of(*rank);
+  report.last_call = last_call(session, handle, *rank);
   return report;
 }
 

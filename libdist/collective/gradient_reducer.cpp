@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "collective/tick_clock.hpp"
 #include "core/text.hpp"
 
 namespace amldist::collective {
@@ -72,7 +73,7 @@ Result<void> GradientReducer::lay_out() {
   if (laid_out_) return {};
   std::vector<PlannedTensor> planned;
   for (const Tensor& tensor : tensors_) {
-    planned.push_back({bytes_of(tensor), tensor.own && bytes_of(tensor) > fuse_bytes_});
+    planned.push_back({bytes_of(tensor), tensor.own && (tensor.on_device || bytes_of(tensor) > fuse_bytes_)});
   }
   for (Unit& unit : plan_buckets(planned, options_.limits)) {
     Bucket bucket;
@@ -123,7 +124,13 @@ Result<void> GradientReducer::bind(std::size_t tensor, void* data) {
     return Error{Errc::invalid_argument, concat({name, " has a view already: bind before the first view or step"})};
   }
   if (bound.ready) return Error{Errc::invalid_argument, concat({name, " is being reduced: bind it after the wait"})};
+  const CudaDriver* const driver = cuda_.look(TickClock::monotonic_ns());
+  const bool on_device = driver != nullptr && device_of(*driver, data).has_value();
+  if (laid_out_ && on_device != bound.on_device) {
+    return Error{Errc::invalid_argument, concat({name, " was bound to memory of the other kind (host, GPU) before"})};
+  }
   bound.own = true;
+  bound.on_device = on_device;
   bound.data = data;
   return {};
 }

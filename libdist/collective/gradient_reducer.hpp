@@ -11,6 +11,7 @@
 
 #include "collective/bucket_plan.hpp"
 #include "collective/communicator.hpp"
+#include "collective/cuda_driver.hpp"
 
 namespace amldist::collective {
 
@@ -50,8 +51,9 @@ class GradientReducer {
  private:
   struct Tensor {
     std::size_t count = 0;
-    void* data = nullptr;  ///< the caller's, or the view
-    bool own = false;      ///< the caller's
+    void* data = nullptr;    ///< the caller's, or the view
+    bool own = false;        ///< the caller's
+    bool on_device = false;  ///< a GPU's memory, which the host cannot copy
     bool ready = false;
     std::size_t unit = 0;
   };
@@ -75,6 +77,7 @@ class GradientReducer {
   DataType type_;
   ReducerOptions options_;
   std::size_t fuse_bytes_;
+  CudaProbe cuda_;
   std::vector<Tensor> tensors_;
   std::vector<Bucket> buckets_;  ///< in launching order; empty until the layout is fixed
   bool laid_out_ = false;

@@ -173,6 +173,11 @@ std::optional<Stall> partner_stall(const Recording& recording, const std::map<st
   return std::nullopt;
 }
 
+/// "rank 3 waits", "ranks 0-2,5 wait".
+std::string with_ranks(std::span<const std::uint32_t> ranks, std::string_view one, std::string_view more) {
+  return concat({ranks.size() == 1 ? "rank " : "ranks ", compress_ranks(ranks), ranks.size() == 1 ? one : more});
+}
+
 }  // namespace
 
 std::vector<Stall> find_stalls(std::span<const Recording> recordings) {
@@ -245,19 +250,20 @@ std::string sentence(const Straggler& straggler) {
 }
 
 std::string sentence(const Stall& stall) {
-  std::string words = concat({describe_call(stall.call), ": "});
   constexpr std::size_t most_named = 4;
-  for (std::size_t i = 0; i < std::min(stall.stragglers.size(), most_named); ++i) {
-    words += concat({i == 0 ? "" : ", ", sentence(stall.stragglers[i])});
+  std::vector<std::uint32_t> unrecorded;
+  std::vector<std::string> clauses;
+  std::size_t unnamed = 0;
+  for (const Straggler& straggler : stall.stragglers) {
+    if (straggler.why == Straggler::Why::no_recorder) unrecorded.push_back(straggler.rank);
+    else if (clauses.size() < most_named) clauses.push_back(sentence(straggler));
+    else ++unnamed;
   }
-  if (stall.stragglers.size() > most_named) {
-    words += concat({", and ", text::count(stall.stragglers.size() - most_named, "more rank")});
-  }
-  if (!stall.waiting.empty()) {
-    words += concat({"; ", stall.waiting.size() == 1 ? "rank " : "ranks ", compress_ranks(stall.waiting),
-                     stall.waiting.size() == 1 ? " waits" : " wait"});
-  }
-  return words;
+  if (unnamed > 0) clauses.push_back(concat({"and ", text::count(unnamed, "more rank")}));
+  if (!unrecorded.empty()) clauses.push_back(with_ranks(unrecorded, " has no recorder here", " have no recorder here"));
+  const std::vector<std::string_view> views(clauses.begin(), clauses.end());
+  return concat({describe_call(stall.call), ": ", text::join(views), stall.waiting.empty() ? "" : "; ",
+                 stall.waiting.empty() ? "" : with_ranks(stall.waiting, " waits", " wait")});
 }
 
 }  // namespace amldist::collective

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <limits>
 
+#include "collective/last_call.hpp"
 #include "core/spec.hpp"
 #include "core/text.hpp"
 #include "placement/task_map.hpp"
@@ -92,17 +93,22 @@ std::optional<ReportChannel> ReportChannel::parse(std::string_view text) {
 }
 
 std::string FailureReport::to_datagram(std::uint64_t token) const {
-  return seal(token, {word_of(kind), std::to_string(rank), std::to_string(local_rank), std::to_string(wait_status),
-                      std::to_string(elapsed_ms), host});
+  const std::string r = std::to_string(rank), l = std::to_string(local_rank), status = std::to_string(wait_status);
+  const std::string elapsed = std::to_string(elapsed_ms);
+  if (last_call.empty()) return seal(token, {word_of(kind), r, l, status, elapsed, host});
+  return seal(token, {word_of(kind), r, l, status, elapsed, host, last_call});
 }
 
 std::optional<FailureReport> FailureReport::parse(std::string_view datagram, std::uint64_t token) {
-  constexpr std::size_t field_count = 6;
+  constexpr std::size_t field_count = 6;  // and one more where a recorder tells the last call
   constexpr std::uint64_t most_milliseconds = std::numeric_limits<std::uint64_t>::max() / 2;
   constexpr std::uint64_t most_status = 0xffff;
   const auto unsealed = unseal(datagram, token);
-  if (!unsealed || unsealed->size() != field_count) return std::nullopt;
+  if (!unsealed || (unsealed->size() != field_count && unsealed->size() != field_count + 1)) return std::nullopt;
   const auto& fields = *unsealed;
+  const bool tells_call = fields.size() > field_count;
+  const std::string_view last_call = tells_call ? fields[field_count] : std::string_view();
+  if (tells_call && !collective::is_last_call(last_call)) return std::nullopt;
   const auto kind = parse_kind(fields[0]);
   const auto rank = text::to_number(fields[1], most_tasks - 1);
   const auto local_rank = text::to_number(fields[2], most_tasks - 1);
@@ -114,7 +120,8 @@ std::optional<FailureReport> FailureReport::parse(std::string_view datagram, std
                        static_cast<std::uint32_t>(*local_rank),
                        static_cast<std::uint32_t>(*status),
                        *elapsed,
-                       std::string(fields[5])};
+                       std::string(fields[5]),
+                       std::string(last_call)};
 }
 
 std::string describe_end(std::uint32_t wait_status) {
@@ -143,7 +150,7 @@ std::string FirstFailure::sentence(const RestOfStep& rest) const {
   assert(stands());
   return concat({"first failure: rank ", std::to_string(first_->rank), " (local ", std::to_string(first_->local_rank),
                  ") on ", first_->host, ": ", describe_end(first_->wait_status), ", ", duration(first_->elapsed_ms),
-                 " after the start", clause(rest)});
+                 " after the start", first_->last_call.empty() ? "" : ", ", first_->last_call, clause(rest)});
 }
 
 std::string FirstFailure::clause(const RestOfStep& rest) const {

@@ -8,6 +8,8 @@
 //
 //   aml-dist;1;00c0ffee00c0ffee;failed;2;0;9;1234;node2        rank, local rank, wait status, milliseconds, host
 //
+// and, where the task's flight recorder tells, one field more: "in allreduce #42 (4 MiB of float32)".
+//
 // Datagrams may be lost, come twice, or come from anybody; the token tells ours, and everything else is dropped. Slurm
 // kills the rest of a step only after srun has heard of the first death, and a node reports a death before it tells
 // Slurm's srun of it; so the order of arrival puts the cause before Slurm's victims.
@@ -47,6 +49,7 @@ struct FailureReport {
   std::uint32_t wait_status = 0;  ///< as waitpid(2) gives it
   std::uint64_t elapsed_ms = 0;   ///< since the step's start on that node
   std::string host;
+  std::string last_call = {};  ///< as collective::describe_last_call() says it; empty: not known
 
   [[nodiscard]] std::string to_datagram(std::uint64_t token) const;
   /// nullopt for a datagram that to_datagram(token) cannot have written.

@@ -7,6 +7,7 @@
 #include "aml_dist/bench_local.hpp"
 #include "aml_dist/bench_output.hpp"
 #include "aml_dist/bench_plan.hpp"
+#include "aml_dist/bench_scaling.hpp"
 #include "aml_dist/bench_world.hpp"
 #include "aml_dist/common.hpp"
 #include "aml_dist/exit_status.hpp"
@@ -76,6 +77,12 @@ int bench_here(const BenchOptions& options) {
   return rows ? print_rows(*rows, options) : fail(rows.error());
 }
 
+/// What a rank does with an error that every rank has: one of them says it.
+int fail_once(const Error& error, bool speaks) {
+  if (speaks) return fail(error);
+  return error.code == Errc::invalid_argument ? exit_usage : exit_failed;
+}
+
 /// A rank of a step, or alone.
 int bench_in_step(const BenchOptions& options) {
   if (!options.peers.empty()) {
@@ -91,6 +98,33 @@ int bench_in_step(const BenchOptions& options) {
   return speaks ? print_rows(*rows, options) : exit_fine;
 }
 
+int scale_in_step(const BenchOptions& options) {
+  const auto world = World::join();
+  if (!world) return fail(world.error());
+  const bool speaks = world->rank() == 0;
+  const auto rows = measure_scaling(*world, options);
+  if (!rows) return fail_once(rows.error(), speaks);
+  if (speaks) std::fputs(options.json ? to_json(*rows).c_str() : to_table(*rows).c_str(), stdout);
+  return exit_fine;
+}
+
+/// The same program once for each rank; rank 0 prints.
+int scale_here(const BenchOptions& options) {
+  std::vector<std::string> arguments = {"--scaling", "--gradients", options.gradients, "--compute-ms",
+                                        std::to_string(options.compute_ms)};
+  if (options.json) arguments.emplace_back("--json");
+  const auto status = run_ranks(options.ranks, arguments);
+  return status ? *status : fail(status.error());
+}
+
+int scale(const BenchOptions& options) {
+  if (!options.peers.empty() || !options.svg.empty()) {
+    return fail({Errc::invalid_argument, "--scaling goes with --ranks, --gradients, --compute-ms and --json only"});
+  }
+  if (const auto bytes = parse_bytes(options.gradients); !bytes) return fail(bytes.error());
+  return options.ranks > 0 ? scale_here(options) : scale_in_step(options);
+}
+
 int serve(const std::string& socket) {
   const auto world = World::join();
   return world ? world->serve(socket) : fail(world.error());
@@ -100,6 +134,7 @@ int serve(const std::string& socket) {
 
 int bench(const BenchOptions& options) {
   if (!options.worker.empty()) return serve(options.worker);
+  if (options.scaling) return scale(options);
   return options.ranks > 0 ? bench_here(options) : bench_in_step(options);
 }
 

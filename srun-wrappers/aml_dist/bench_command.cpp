@@ -13,7 +13,8 @@ constexpr const char* bench_examples =
     "  srun -N2 -n8 aml-dist bench --op allreduce --min 4 --max 256M\n"
     "  aml-dist bench --ranks 2 --peer openmpi --svg bandwidth.svg      (starts its own ranks on this node)\n"
     "  aml-dist bench --ranks 4 --op alltoall --type float64 --json\n"
-    "  aml-dist bench --ranks 2 --peer mpich=/opt/mpich/bin/mpicc\n\n"
+    "  aml-dist bench --ranks 2 --peer mpich=/opt/mpich/bin/mpicc\n"
+    "  srun -N4 --ntasks-per-node=4 aml-dist bench --scaling   (twice the nodes, half the time?)\n\n"
     "Sizes and bandwidths are those of nccl-tests: the whole array, and busbw with its factors. Every result is "
     "checked.\n"
     "Exit status: 0 measured, 1 a library failed or a result is wrong, 2 asked wrongly.";
@@ -52,6 +53,12 @@ Command add_bench(CLI::App& app) {
   command->add_option("--ranks", options.ranks, "Start so many ranks on this node")->check(CLI::Range(1, 1024));
   command->add_option("--peer", options.peers, "Another library in the same run, interleaved: openmpi, or NAME=MPICC")
       ->type_name("NAME[=MPICC]");
+  command->add_flag("--scaling", options.scaling, "A step of training on 1, 2, 4, ... nodes (or ranks): its efficiency");
+  command->add_option("--gradients", options.gradients, "With --scaling: bytes of gradients in a step")
+      ->capture_default_str();
+  command->add_option("--compute-ms", options.compute_ms, "With --scaling: computing in a step, on one rank")
+      ->check(CLI::Range(1.0, 60000.0))
+      ->capture_default_str();
   command->add_option("--svg", options.svg, "Draw the bandwidths into this file too")->type_name("FILE");
   command->add_flag("--json", options.json, "An array with an object for each size and library");
   command->add_option("--worker", options.worker)->group("");  // how this program starts its own ranks

@@ -68,6 +68,16 @@ std::vector<std::string> clean_environment() {
   return kept;
 }
 
+/// What makes a process a rank of a step of its own, on this node.
+std::vector<std::string> rank_environment(int rank, int ranks, int port) {
+  auto environment = clean_environment();
+  const std::array<std::string, 5> own = {concat({"RANK=", std::to_string(rank)}),
+                                          concat({"WORLD_SIZE=", std::to_string(ranks)}), "MASTER_ADDR=127.0.0.1",
+                                          concat({"MASTER_PORT=", std::to_string(port)}), "AMLDIST_BOOTSTRAP=tcp"};
+  environment.insert(environment.begin(), own.begin(), own.end());  // the first of two counts
+  return environment;
+}
+
 /// What lets an MPI run some ranks on this machine, whoever the user is and however few cores there are.
 std::vector<std::string> mpi_environment() {
   auto environment = clean_environment();
@@ -234,15 +244,10 @@ Result<void> LocalRanks::accept_ranks(int ranks) {
 Result<std::unique_ptr<LocalRanks>> LocalRanks::start_own(int ranks) {
   std::unique_ptr<LocalRanks> own(new LocalRanks(std::string(own_name)));
   if (auto listening = own->listen(); !listening) return listening.error();
-  const std::string port = concat({"MASTER_PORT=", std::to_string(free_port())});
+  const int port = free_port();
   for (int rank = 0; rank < ranks; ++rank) {
-    auto environment = clean_environment();
-    for (const std::string& more :
-         {concat({"RANK=", std::to_string(rank)}), concat({"WORLD_SIZE=", std::to_string(ranks)}),
-          std::string("MASTER_ADDR=127.0.0.1"), port, std::string("AMLDIST_BOOTSTRAP=tcp")}) {
-      environment.insert(environment.begin(), more);
-    }
-    auto started = own->start({"/proc/self/exe", "bench", "--worker", own->folder_ + "/socket"}, environment);
+    auto started = own->start({"/proc/self/exe", "bench", "--worker", own->folder_ + "/socket"},
+                              rank_environment(rank, ranks, port));
     if (!started) return started.error();
   }
   if (auto arrived = own->accept_ranks(ranks); !arrived) return arrived.error();
@@ -301,6 +306,26 @@ Result<bench_result> LocalRanks::measure(const bench_request& request) {
 
 Contender LocalRanks::contender() {
   return {name_, static_cast<int>(ranks_.size()), [this](const bench_request& request) { return measure(request); }};
+}
+
+Result<int> run_ranks(int ranks, const std::vector<std::string>& arguments) {
+  std::vector<std::string> command = {"/proc/self/exe", "bench"};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  const int port = free_port();
+  std::vector<int> processes;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto process = spawn(command, rank_environment(rank, ranks, port));
+    if (!process) return process.error();  // those that run give up when they miss the others
+    processes.push_back(*process);
+  }
+  int first = 0;
+  for (const int process : processes) {
+    int status = 0;
+    while (::waitpid(process, &status, 0) < 0 && errno == EINTR) continue;
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+    if (first == 0) first = code;
+  }
+  return first;
 }
 
 }  // namespace amldist::tools

@@ -43,4 +43,8 @@ class LocalRanks {
   std::vector<int> processes_;
 };
 
+/// Runs `aml-dist bench ARGUMENTS` as each of so many ranks on this node, to the end. The first exit status that is not
+/// 0.
+[[nodiscard]] Result<int> run_ranks(int ranks, const std::vector<std::string>& arguments);
+
 }  // namespace amldist::tools

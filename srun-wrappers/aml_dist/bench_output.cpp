@@ -45,8 +45,8 @@ std::string ratio(std::span<const BenchRow> rows, const BenchRow& row) {
 }  // namespace
 
 std::string to_table(std::span<const BenchRow> rows) {
-  std::vector<std::vector<std::string>> table = {
-      {"SIZE", "COUNT", "TYPE", "REDOP", "OP", "PLACE", "TIME_US", "ALGBW_GBS", "BUSBW_GBS", "WRONG", "LIBRARY", "TIMES_OURS"}};
+  std::vector<std::vector<std::string>> table = {{"SIZE", "COUNT", "TYPE", "REDOP", "OP", "PLACE", "TIME_US",
+                                                  "ALGBW_GBS", "BUSBW_GBS", "WRONG", "LIBRARY", "TIMES_OURS"}};
   for (const BenchRow& row : rows) {
     table.push_back({std::to_string(row.request.bytes), std::to_string(count_of(row)), std::string(type_of(row)),
                      std::string(redop_of(row)), bench_op_name(row.request.op),

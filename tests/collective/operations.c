@@ -291,8 +291,8 @@ static void check_messages(size_t count, amldist_type type) {
 }
 
 /* ------------------------------------------------------------------------------------------------------------- lists */
-static void check_all(size_t count, amldist_type type, int roots) {
-  for (int op = 0; op < OPS; ++op) {
+static void check_all(size_t count, amldist_type type, int roots, int ops) {
+  for (int op = 0; op < ops; ++op) {
     for (int in_place = 0; in_place < 2; ++in_place) {
       check_allreduce(count, type, (amldist_op)op, in_place);
       check_reduce_scatter(count, type, (amldist_op)op, in_place);
@@ -314,11 +314,15 @@ static void check_all(size_t count, amldist_type type, int roots) {
   OK(amldist_barrier(world));
 }
 
+/* Every type with every operator at a few sizes round the borders of lines and vectors, every root at one; then sizes
+ * round pages and pieces. */
 void run_operations(void) {
-  static const size_t small[] = {0, 1, 3, 7, 13, 14, 15, 28, 29, 63, 65, 1023, 1024, 1025};
-  static const size_t large[] = {4095, 16384, 16387, 100003, 300007};
+  static const size_t small[] = {0, 1, 7, 13, 15, 29, 63, 1025};
+  static const size_t large[] = {4095, 16387, 100003, 300007};
   for (int type = 0; type < TYPES; ++type) {
-    for (size_t i = 0; i < sizeof small / sizeof *small; ++i) check_all(small[i], (amldist_type)type, size);
+    for (size_t i = 0; i < sizeof small / sizeof *small; ++i) {
+      check_all(small[i], (amldist_type)type, small[i] == 29 ? size : 1, OPS);
+    }
   }
   for (int in_place = 0; in_place < 2; ++in_place) {
     for (size_t i = 0; i < sizeof large / sizeof *large; ++i) {
@@ -328,7 +332,7 @@ void run_operations(void) {
     }
   }
   for (size_t i = 0; i < sizeof large / sizeof *large; ++i) {
-    check_all(large[i], AMLDIST_FLOAT32, 1);
-    check_all(large[i], AMLDIST_BFLOAT16, 1);
+    check_all(large[i], AMLDIST_FLOAT32, 1, 1);
+    check_all(large[i], AMLDIST_BFLOAT16, 1, 1);
   }
 }

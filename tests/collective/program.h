@@ -20,6 +20,9 @@ extern int rank, size;
 #define OK(call) CHECK((call) == AMLDIST_OK)
 
 void run_operations(void);
+void run_misuse(void);
+void run_requests(void);
+void run_split(void);
 void run_victim(int argc, char **argv); /* HOW WHO DEADLINE_MS */
 
 #endif

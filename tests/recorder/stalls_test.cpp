@@ -113,6 +113,7 @@ TEST(Stalls, NamesRanksWithoutARecorder) {
   EXPECT_EQ(stalls[0].stragglers[0].rank, 1U);
   EXPECT_EQ(stalls[0].stragglers[1].rank, 2U);
   EXPECT_EQ(stalls[0].stragglers[1].why, Why::no_recorder);
+  EXPECT_EQ(sentence(stalls[0]), "allreduce #5 (4 KiB of float32): ranks 1,2 have no recorder here; ranks 0,3 wait");
 }
 
 TEST(Stalls, FindsNoneWhileAllWorkTogether) {

@@ -97,6 +97,16 @@ def test_it_runs_under_mpirun(tool):
     assert (row["ranks"], row["wrong"]) == (2, 0)
 
 
+def test_scaling_has_a_row_for_each_part_of_the_step(tool):
+    done = tool.run("bench", "--scaling", "--ranks", "3", "--gradients", "1M", "--compute-ms", "6", "--json",
+                    env=ENVIRONMENT)
+    rows = json.loads(done.stdout)
+    assert [(row["ranks"], row["nodes"]) for row in rows] == [(1, 1), (2, 1), (3, 1)]
+    for row in rows:
+        assert row["ideal_ms"] == pytest.approx(rows[0]["step_ms"] / row["ranks"])
+        assert row["efficiency"] == pytest.approx(row["ideal_ms"] / row["step_ms"])
+
+
 @pytest.mark.parametrize("status, words, arguments", [
     (USAGE, "--op 'allredcue' is not known", ["--op", "allredcue"]),
     (USAGE, "--type 'float31'", ["--type", "float31"]),
@@ -108,6 +118,8 @@ def test_it_runs_under_mpirun(tool):
     (USAGE, "--ranks", ["--ranks", "-1"]),
     (USAGE, "--peer needs --ranks", ["--peer", "openmpi"]),
     (USAGE, "has no --in-place", ["--op", "sendrecv", "--in-place"]),
+    (USAGE, "--scaling goes with", ["--scaling", "--svg", "x.svg"]),
+    (USAGE, "is no size", ["--scaling", "--gradients", "much"]),
     (FAILED, "--peer 'nompi'", ["--ranks", "2", "--peer", "nompi"]),
     (FAILED, "is not there", ["--ranks", "2", "--peer", "mpich=/nonexistent/mpicc"]),
     (FAILED, "cannot be written", ["--max", "4", "--svg", "/nonexistent/x.svg"]),

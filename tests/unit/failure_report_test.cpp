@@ -63,6 +63,17 @@ TEST(FailureReport, EveryCutIsRefusedOrShortensTheHost) {
   }
 }
 
+TEST(FailureReport, CarriesTheLastCall) {
+  FailureReport telling = report();
+  telling.last_call = "in allreduce #42 (4 MiB of float32)";
+  EXPECT_EQ(telling.to_datagram(token), report().to_datagram(token) + ";in allreduce #42 (4 MiB of float32)");
+  EXPECT_EQ(FailureReport::parse(telling.to_datagram(token), token), telling);
+  telling.wait_status = exited(7);
+  EXPECT_EQ(sentence({telling}),
+            "first failure: rank 2 (local 0) on node2: exit status 7, 1.2 s after the start, in allreduce #42 (4 MiB of "
+            "float32)");
+}
+
 TEST(FailureReport, RefusesHostileDatagrams) {
   const std::string begin = "aml-dist;1;00c0ffee00c0ffee;";
   for (const std::string& bad :
@@ -70,7 +81,8 @@ TEST(FailureReport, RefusesHostileDatagrams) {
         begin + "failed;-2;0;9;1234;node2", begin + "failed;99999999999;0;9;1234;node2",
         begin + "failed;2;0;65536;1234;node2", begin + "failed;2;0;9;99999999999999999999;node2",
         begin + "failed;2;0;9;1234;no de", begin + "failed;2;0;9;1234;\x1b[2J", begin + "failed;2;0;9;1234;node2;",
-        begin + "failed;2;0;9;1234;node2\n", begin + "failed;2;0;9;1234;" + std::string(600, 'a'),
+        begin + "failed;2;0;9;1234;node2\n", begin + "failed;2;0;9;1234;node2;in allreduce; #1",
+        begin + "failed;2;0;9;1234;node2;in \x1b[2J", begin + "failed;2;0;9;1234;" + std::string(600, 'a'),
         std::string(70000, ';'), std::string(20, '\0')}) {
     EXPECT_FALSE(FailureReport::parse(bad, token)) << bad.substr(0, 80);
   }

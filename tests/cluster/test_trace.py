@@ -1,0 +1,81 @@
+"""A program that uses libamldist hangs or dies on the real cluster: the recorder, `aml-dist trace` and srun's line tell."""
+
+import json
+import os
+import pathlib
+import re
+import time
+
+import pytest
+from cluster import readable_copy
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LIBRARY = pathlib.Path(os.environ.get("AMLDIST_LIBRARY", ROOT / "build-development/lib/libamldist.so"))
+TOOL = os.environ.get("AMLDIST_TOOL", str(ROOT / "build-development/bin/aml-dist"))
+
+PROGRAM = '''
+import ctypes, os, signal, sys, time
+library = ctypes.CDLL(sys.argv[1])
+library.amldist_last_error.restype = ctypes.c_char_p
+comm = ctypes.c_void_p()
+if library.amldist_init(ctypes.byref(comm), 60000) != 0:
+    sys.exit(library.amldist_last_error().decode())
+data = (ctypes.c_float * 1024)()
+def allreduce():
+    return library.amldist_allreduce(comm, data, data, ctypes.c_size_t(1024), 7, 0)
+for step in range(5):
+    if allreduce() != 0:
+        sys.exit(library.amldist_last_error().decode())
+if library.amldist_rank(comm) == 2:
+    %s
+status = allreduce()
+library.amldist_finalize(comm)
+sys.exit(status != 0)
+'''
+
+
+@pytest.fixture
+def program(workdir):
+    """program(CULPRIT): a command whose rank 2 does that instead of its sixth allreduce."""
+    assert LIBRARY.is_file(), "libamldist.so is not built (AMLDIST_LIBRARY)"
+    library = readable_copy(LIBRARY)
+
+    def write(culprit: str) -> str:
+        script = workdir / "program.py"
+        script.write_text(PROGRAM % culprit)
+        return f"/usr/bin/python3 {script} {library}"
+    return write
+
+
+@pytest.mark.parametrize("mpi", ["none", "pmix"])
+def test_the_line_names_the_last_call_of_the_rank_that_died_first(cluster, program, mpi):
+    task = program("os.kill(os.getpid(), signal.SIGKILL)")
+    done = cluster.run(f"srun --mpi={mpi} --aml-dist=pytorch -K -w node[1-2] -N2 -n4 {task}")
+    assert done.status != 0, str(done)
+    lines = [line for line in done.err.splitlines() if "first failure" in line]
+    assert len(lines) == 1, done.err
+    assert re.match(r"aml-dist: first failure: rank 2 \(local 0\) on node2: signal 9 \(SIGKILL\), \d+\.\d s after the start, "
+                    r"after allreduce #\d+ \(4 KiB of float32\)", lines[0]), lines[0]
+
+
+def test_trace_tells_who_is_stopped_in_a_running_step_and_of_a_dead_one(cluster, program, workdir):
+    task = program("os.kill(os.getpid(), signal.SIGSTOP)")
+    env = f"AMLDIST_TRACE_DIR={workdir}/traces"
+    job = workdir / "job"
+    job.write_text(f"#!/bin/bash\n{env} srun --aml-dist=pytorch -w node[1-2] -N2 -n4 {task}\n")
+    identifier = cluster.run(f"sbatch --parsable --output=/dev/null -w node[1-2] -N2 -n4 {job}").out.strip()
+    folder = workdir / "traces" / f"{identifier}.0"
+    deadline = time.monotonic() + 30
+    stalls = []
+    while not stalls or stalls[0]["stragglers"][0]["why"] != "stopped":
+        assert time.monotonic() < deadline, stalls
+        time.sleep(0.3)
+        done = cluster.run(f"{TOOL} trace --json {folder}", on="node2")
+        stalls = json.loads(done.out)["stalls"] if done.status == 0 else []
+    (straggler,) = stalls[0]["stragglers"]
+    assert (straggler["rank"], straggler["host"]) == (2, "node2")
+    assert stalls[0]["operation"] == "allreduce" and stalls[0]["waiting"] == [0, 1, 3]
+    cluster.run(f"scancel --signal=KILL {identifier}; while squeue -h -j {identifier} | grep -q .; do sleep 0.1; done")
+    dead = cluster.run(f"{TOOL} trace {folder}")
+    assert f"step {identifier}.0: 4 ranks, recorders of 4 on 2 nodes" in dead.out, str(dead)
+    assert "rank 2 on node2 is gone after allreduce #" in dead.out, str(dead)

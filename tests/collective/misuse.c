@@ -1,0 +1,88 @@
+/* What callers get wrong: every time an error value with a sentence. And what lies between calls: requests, groups, splits,
+ * another thread that gives up. */
+#include <string.h>
+
+#include "program.h"
+
+static void refused(int status, int expected, const char *word) {
+  if (status == expected && strstr(amldist_last_error(), word) != NULL) return;
+  fprintf(stderr, "got %d (%s) instead of %d with '%s'\n", status, amldist_last_error(), expected, word);
+  exit(1);
+}
+
+void run_misuse(void) {
+  float x[4] = {0, 0, 0, 0};
+  amldist_comm *none = NULL;
+  amldist_request *request = NULL;
+  void *memory;
+  int done;
+  refused(amldist_init(NULL, 0), AMLDIST_EINVAL, "NULL");
+  refused(amldist_init(&none, -1), AMLDIST_EINVAL, "negative");
+  CHECK(none == NULL && amldist_finalize(NULL) == AMLDIST_OK);
+  CHECK(amldist_rank(NULL) < 0 && amldist_host(world, size) == NULL && amldist_host(world, -1) == NULL);
+  refused(amldist_allreduce(NULL, x, x, 1, AMLDIST_FLOAT32, AMLDIST_SUM), AMLDIST_EINVAL, "NULL");
+  refused(amldist_allreduce(world, NULL, x, 1, AMLDIST_FLOAT32, AMLDIST_SUM), AMLDIST_EINVAL, "send is NULL");
+  refused(amldist_allreduce(world, x, NULL, 1, AMLDIST_FLOAT32, AMLDIST_SUM), AMLDIST_EINVAL, "receive is NULL");
+  refused(amldist_allreduce(world, x, x, 1, (amldist_type)12, AMLDIST_SUM), AMLDIST_EINVAL, "12 is no amldist_type");
+  refused(amldist_allreduce(world, x, x, 1, (amldist_type)-1, AMLDIST_SUM), AMLDIST_EINVAL, "no amldist_type");
+  refused(amldist_allreduce(world, x, x, 1, AMLDIST_FLOAT32, (amldist_op)5), AMLDIST_EINVAL, "5 is no amldist_op");
+  refused(amldist_allreduce(world, x, x, (size_t)-1, AMLDIST_FLOAT32, AMLDIST_SUM), AMLDIST_EINVAL, "beyond any memory");
+  refused(amldist_broadcast(world, x, 1, AMLDIST_FLOAT32, size), AMLDIST_EINVAL, "root");
+  refused(amldist_broadcast(world, x, 1, AMLDIST_FLOAT32, -1), AMLDIST_EINVAL, "root -1");
+  refused(amldist_send(world, x, 1, AMLDIST_FLOAT32, rank), AMLDIST_EINVAL, "itself");
+  refused(amldist_allgatherv(world, x, 1, x, NULL, NULL, AMLDIST_FLOAT32), AMLDIST_EINVAL, "counts");
+  refused(amldist_iallreduce(world, x, x, 1, AMLDIST_FLOAT32, AMLDIST_SUM, NULL), AMLDIST_EINVAL, "request");
+  refused(amldist_wait(NULL), AMLDIST_EINVAL, "NULL");
+  refused(amldist_group_end(world), AMLDIST_EINVAL, "group_begin");
+  refused(amldist_free(world, x), AMLDIST_EINVAL, "amldist_alloc");
+  refused(amldist_alloc(world, (size_t)1 << 60, &memory), AMLDIST_ELIMIT, "more than this machine");
+  refused(amldist_set_timeout(world, -5), AMLDIST_EINVAL, "negative");
+  OK(amldist_test(&request, &done));
+  CHECK(done == 1);
+  OK(amldist_group_begin(world));
+  refused(amldist_iallreduce(world, x, x, 1, AMLDIST_FLOAT32, AMLDIST_SUM, &request), AMLDIST_EINVAL, "group");
+  OK(amldist_group_end(world));
+  OK(amldist_barrier(world)); /* none of it has harmed the communicator */
+}
+
+/* Twenty calls at once; blocking ones come after those begun before them. */
+void run_requests(void) {
+  enum { CALLS = 20 };
+  double x[CALLS];
+  amldist_request *requests[CALLS];
+  for (int i = 0; i < CALLS; ++i) {
+    x[i] = rank + i;
+    OK(amldist_iallreduce(world, &x[i], &x[i], 1, AMLDIST_FLOAT64, AMLDIST_SUM, &requests[i]));
+  }
+  double last = rank;
+  OK(amldist_allreduce(world, &last, &last, 1, AMLDIST_FLOAT64, AMLDIST_MAX));
+  CHECK(last == size - 1);
+  for (int i = 0, done = 0; i < CALLS; ++i, done = 0) {
+    while (!done) OK(amldist_test(&requests[i], &done));
+    CHECK(requests[i] == NULL && x[i] == size * (size - 1) / 2.0 + size * i);
+  }
+}
+
+/* Even and odd ranks, in reversed order; a part of a part; one rank in none. */
+void run_split(void) {
+  amldist_comm *half, *alone, *some;
+  OK(amldist_split(world, rank % 2, -rank, &half));
+  const int halves = (size + 1 - rank % 2) / 2;
+  CHECK(amldist_size(half) == halves && amldist_rank(half) == halves - 1 - rank / 2);
+  int sum = rank, expected = 0;
+  for (int r = rank % 2; r < size; r += 2) expected += r;
+  OK(amldist_allreduce(half, &sum, &sum, 1, AMLDIST_INT32, AMLDIST_SUM));
+  CHECK(sum == expected);
+  OK(amldist_split(half, amldist_rank(half), 0, &alone));
+  CHECK(amldist_size(alone) == 1);
+  OK(amldist_barrier(alone));
+  OK(amldist_split(world, rank == 0 ? -1 : 5, 0, &some));
+  CHECK((some == NULL) == (rank == 0));
+  if (some != NULL) {
+    CHECK(amldist_size(some) == size - 1);
+    OK(amldist_barrier(some));
+  }
+  OK(amldist_finalize(some));
+  OK(amldist_finalize(alone));
+  OK(amldist_finalize(half));
+}
