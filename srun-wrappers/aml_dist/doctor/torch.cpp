@@ -32,7 +32,9 @@ std::optional<Trouble> wrong_numbers(const Surroundings& here) {
   const std::uint64_t size = *here.number("WORLD_SIZE");
   const std::uint64_t rank = *here.number("RANK");
   if (rank >= size) {
-    return Trouble{Verdict::fails, concat({"RANK=", std::to_string(rank), " but WORLD_SIZE=", std::to_string(size)}),
+    return Trouble{Verdict::hangs,
+                   concat({"RANK=", std::to_string(rank), " but WORLD_SIZE=", std::to_string(size),
+                           ": the others wait for a rank that nobody has"}),
                    "leave both to --aml-dist"};
   }
   if (!here.in_step() || here.start() == Start::torchrun) return std::nullopt;
