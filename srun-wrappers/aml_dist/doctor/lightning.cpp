@@ -79,7 +79,13 @@ Finding under_slurm(const Surroundings& here) {
 Finding under_mpi(const Surroundings& here) {
   Finding finding{.environment = "MPIEnvironment"};
   if (auto trouble = mpi_trouble(here)) {
-    trouble->reason = concat({"mpi4py is installed, so Lightning asks MPI: ", trouble->reason});
+    if (slurm_is_interactive(here)) {
+      trouble->reason = concat({"in a job named ", here.text("SLURM_JOB_NAME"),
+                                " Lightning does not recognise Slurm; mpi4py is installed, so it asks MPI: ", trouble->reason});
+      trouble->remedy = "srun --job-name=train, or srun --mpi=pmix";
+    } else {
+      trouble->reason = concat({"mpi4py is installed, so Lightning asks MPI: ", trouble->reason});
+    }
     return with(finding, std::move(*trouble));
   }
   finding.rank = here.number("PMIX_RANK");
