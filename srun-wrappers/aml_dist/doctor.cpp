@@ -33,7 +33,8 @@ Result<std::vector<EnvironmentPatch::Change>> changes_of(const std::vector<std::
   for (const std::string& text : variables) {
     const std::size_t equals = text.find('=');
     if (text.empty() || equals == 0) {
-      return Error{Errc::invalid_argument, concat({"--env ", text::quote(text), ": give NAME=VALUE, or NAME to remove it"})};
+      return Error{Errc::invalid_argument,
+                   concat({"--env ", text::quote(text), ": give NAME=VALUE, or NAME to remove it"})};
     }
     if (equals == std::string::npos) changes.push_back({text, std::nullopt});
     else changes.push_back({text.substr(0, equals), text.substr(equals + 1)});

@@ -18,8 +18,8 @@ struct DoctorOptions {
   doctor::Selection selection;
 };
 
-/// Prints to standard output; returns an ExitStatus: exit_failed if something would fail. Errors go to standard error, one
-/// line. Imports and starts nothing.
+/// Prints to standard output; returns an ExitStatus: exit_failed if something would fail. Errors go to standard error,
+/// one line. Imports and starts nothing.
 int run_doctor(const DoctorOptions& options);
 
 }  // namespace amldist::tools

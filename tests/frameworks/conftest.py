@@ -46,7 +46,7 @@ class Examples:
                 "PYTHONPYCACHEPREFIX": str(FOLDER / "pycache")}
 
     def submit(self, script: str, shape: str = "", arguments: str = "", debian: bool = False,
-               env: dict[str, str] | None = None, timeout: float = 150) -> tuple[str, str]:
+               env: dict[str, str] | None = None, timeout: float = 240) -> tuple[str, str]:
         """Submits FOLDER/SCRIPT and waits for its end: state and output. (sbatch --wait looks every 30 seconds only.)"""
         folder = self.folder / pathlib.Path(script).parent
         name = pathlib.Path(script).name
@@ -65,6 +65,9 @@ class Examples:
             states = set(re.findall(r"JobState=(\w+)", shown))
             if states and states <= set(END_STATES):
                 return ",".join(sorted(states))
+            if "JobState=PENDING" in shown and re.search(r"Restarts=[1-9]", shown):
+                # Slurm holds a requeued job back for two minutes.
+                self.cluster.run(f"scontrol update jobid={job} StartTime=now")
             time.sleep(0.2)
         self.cluster.run(f"scancel {job}")
         return f"no end after {timeout:g} s"

@@ -36,7 +36,6 @@ CASES = [
     Case("lightning/lightning_per_node.sbatch", 2, 1, 4, ("lightning",), environment="LightningEnvironment"),
     Case("lightning/lightning_torchrun.sbatch", 2, 1, 4, ("lightning",), environment="TorchElasticEnvironment"),
     Case("lightning/lightning_mpi.sbatch", 2, 2, 4, ("lightning", "mpi4py"), environment="SLURMEnvironment"),
-    Case("huggingface/trainer_per_process.sbatch", 2, 2, 4, ("transformers",)),
     Case("huggingface/trainer_per_node.sbatch", 2, 1, 4, ("transformers",)),
     Case("huggingface/accelerate_per_process.sbatch", 2, 2, 4, ("accelerate",), environment="MULTI_CPU"),
     Case("huggingface/accelerate_launch.sbatch", 2, 1, 4, ("accelerate",), environment="MULTI_CPU"),
@@ -138,6 +137,25 @@ def test_data_parallel_on_debians_pytorch(examples, record, script, nodes, tasks
 def test_data_parallel_on_new_pytorch(examples, record, script, nodes, tasks, processes):
     need("torch")
     check_ddp(examples, record, script, nodes, tasks, processes, debian=False)
+
+
+@pytest.mark.parametrize("way, command", [
+    ("salloc, srun --job-name=train", "salloc -N2 --ntasks-per-node=2 srun --job-name=train --aml-dist=pytorch"),
+    ("srun without --ntasks-per-node", "srun -N2 -n4 --exclusive --aml-dist=pytorch"),
+    ("a host file", "env SLURM_HOSTFILE=hosts srun -n4 --distribution=arbitrary --aml-dist=pytorch"),
+])
+def test_lightning_without_a_batch_script(examples, record, way, command):
+    need("lightning")
+    folder = examples.folder / "lightning"
+    (folder / "hosts").write_text("node3\nnode3\nnode1\nnode1\n")
+    began = time.monotonic()
+    done = examples.cluster.run(f"cd {folder} && {command} python3 train_lightning.py", env=examples.environment())
+    assert done.status == 0, str(done)
+    case = Case("lightning/train_lightning.py", 2, 2, 4, environment="SLURMEnvironment")
+    result, = results(done.out)
+    checked = check_result(result, case)
+    record("lightning", result["version"], f"`{case.script}`, {way}", "2 x 2", f"{time.monotonic() - began:.0f}",
+           ", ".join(checked), "good")
 
 
 def test_trainer_takes_local_rank_from_the_variable(examples, record):

@@ -35,7 +35,8 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(node, &local_rank);
   MPI_Comm_size(node, &local_size);
 
-  for (const char* const name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"}) compare(name, rank, rank);
+  for (const char* const name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"})
+    compare(name, rank, rank);
   for (const char* const name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"}) compare(name, rank, size);
   for (const char* const name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"}) compare(name, rank, local_rank);
   for (const char* const name : {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"}) compare(name, rank, local_size);
@@ -52,9 +53,10 @@ int main(int argc, char** argv) {
     for (char* at = version; *at != '\0'; ++at) {
       if (*at == ',' || *at == '"' || *at == '\n') *at = '\0';  // the first words say which MPI this is
     }
-    std::printf("result: {\"framework\": \"mpi\", \"version\": \"%s\", \"world_size\": %d, \"rank_sum\": %d, "
-                "\"disagreements\": %d, \"good\": %s}\n",
-                version, size, sum, all_disagreements, good ? "true" : "false");
+    std::printf(
+        "result: {\"framework\": \"mpi\", \"version\": \"%s\", \"world_size\": %d, \"rank_sum\": %d, "
+        "\"disagreements\": %d, \"good\": %s}\n",
+        version, size, sum, all_disagreements, good ? "true" : "false");
   }
   MPI_Finalize();
   return good ? 0 : 1;

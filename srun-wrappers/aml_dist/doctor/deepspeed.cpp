@@ -1,5 +1,5 @@
-// DeepSpeed (deepspeed/comm/comm.py, 0.19): with all five of PyTorch's names it looks no further; else Azure ML's names, if
-// AZUREML_EXPERIMENT_ID is there, else MPI through mpi4py.
+// DeepSpeed (deepspeed/comm/comm.py, 0.19): with all five of PyTorch's names it looks no further; else Azure ML's
+// names, if AZUREML_EXPERIMENT_ID is there, else MPI through mpi4py.
 #include <algorithm>
 #include <array>
 
@@ -14,12 +14,10 @@ using text::concat;
 /// The first name that its Azure ML path would not find, in the order in which it asks.
 std::optional<std::string_view> missing_of_azureml(const Surroundings& here) {
   const bool one_node = here.number("OMPI_COMM_WORLD_LOCAL_SIZE") == here.number("OMPI_COMM_WORLD_SIZE");
-  const std::array<std::string_view, 6> names = {"OMPI_COMM_WORLD_RANK",
-                                                 "OMPI_COMM_WORLD_SIZE",
-                                                 "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                                 one_node ? "AZ_BATCHAI_MPI_MASTER_NODE" : "AZ_BATCH_MASTER_NODE",
-                                                 "NCCL_SOCKET_IFNAME",
-                                                 "OMPI_COMM_WORLD_LOCAL_RANK"};
+  const std::array<std::string_view, 6> names = {
+      "OMPI_COMM_WORLD_RANK",       "OMPI_COMM_WORLD_SIZE",
+      "OMPI_COMM_WORLD_LOCAL_SIZE", one_node ? "AZ_BATCHAI_MPI_MASTER_NODE" : "AZ_BATCH_MASTER_NODE",
+      "NCCL_SOCKET_IFNAME",         "OMPI_COMM_WORLD_LOCAL_RANK"};
   const auto* const found = std::ranges::find_if(names, [&](std::string_view name) { return !here.has(name); });
   return found == names.end() ? std::nullopt : std::optional(*found);
 }
@@ -29,9 +27,10 @@ Finding on_azureml(const Surroundings& here) {
                   .rank = here.number("OMPI_COMM_WORLD_RANK"),
                   .size = here.number("OMPI_COMM_WORLD_SIZE")};
   if (const auto missing = missing_of_azureml(here)) {
-    return with(finding, {Verdict::fails, concat({"KeyError: '", *missing, "' (AZUREML_EXPERIMENT_ID is set)"}),
-                          *missing == "NCCL_SOCKET_IFNAME" ? "export NCCL_SOCKET_IFNAME, or unset AZUREML_EXPERIMENT_ID"
-                                                           : "srun --mpi=pmix --aml-dist=mpi, or unset AZUREML_EXPERIMENT_ID"});
+    return with(finding,
+                {Verdict::fails, concat({"KeyError: '", *missing, "' (AZUREML_EXPERIMENT_ID is set)"}),
+                 *missing == "NCCL_SOCKET_IFNAME" ? "export NCCL_SOCKET_IFNAME, or unset AZUREML_EXPERIMENT_ID"
+                                                  : "srun --mpi=pmix --aml-dist=mpi, or unset AZUREML_EXPERIMENT_ID"});
   }
   const bool one_node = here.number("OMPI_COMM_WORLD_LOCAL_SIZE") == finding.size;
   const std::string node = here.text("AZ_BATCH_MASTER_NODE");
@@ -77,10 +76,11 @@ std::optional<Trouble> local_trouble(const Surroundings& here) {
                    "unset LOCAL_SIZE"};
   }
   if (here.gpus() == 0 && here.machine().has_build_tools == false) {
-    return Trouble{Verdict::fails,
-                   "on CPUs it compiles deepspeed_shm_comm at its first use: Unable to JIT load the op due to ninja not being "
-                   "installed",
-                   "install ninja and g++ on every node"};
+    return Trouble{
+        Verdict::fails,
+        "on CPUs it compiles deepspeed_shm_comm at its first use: Unable to JIT load the op due to ninja not being "
+        "installed",
+        "install ninja and g++ on every node"};
   }
   return std::nullopt;
 }

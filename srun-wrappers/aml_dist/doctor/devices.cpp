@@ -29,20 +29,23 @@ Finding examine_gpus(const Surroundings& here) {
   // One GPU may be each task's own, bound to it; a few for more tasks are shared, which NCCL refuses.
   const bool shared = gpus > 1 && gpus < tasks;
   const std::size_t remedy = advice->find(": ");
-  return with(finding, {shared ? Verdict::fails : Verdict::warns, advice->substr(0, remedy), advice->substr(remedy + 2)});
+  return with(finding,
+              {shared ? Verdict::fails : Verdict::warns, advice->substr(0, remedy), advice->substr(remedy + 2)});
 }
 
 Finding examine_locked_memory(const Surroundings& here) {
   const auto limit = here.machine().locked_memory;
   if (!limit || here.machine().has_rdma != true) {
-    return with({}, {Verdict::skip, here.machine().has_rdma ? "no RDMA device here" : "the limits are a running task's", {}});
+    return with(
+        {}, {Verdict::skip, here.machine().has_rdma ? "no RDMA device here" : "the limits are a running task's", {}});
   }
   if (*limit == std::numeric_limits<std::uint64_t>::max()) return {.environment = "unlimited"};
   Finding finding{.environment = concat({std::to_string(*limit / 1024), " KiB"})};
   constexpr std::uint64_t too_little = 64ULL << 20;  // NCCL and UCX pin tens of MiB for each connection
-  return with(finding, {*limit < too_little ? Verdict::fails : Verdict::warns,
-                        "ulimit -l is finite, and RDMA pins the memory that it sends: ibv_reg_mr: Cannot allocate memory",
-                        "LimitMEMLOCK=infinity for slurmd, PropagateResourceLimitsExcept=MEMLOCK in slurm.conf"});
+  return with(finding,
+              {*limit < too_little ? Verdict::fails : Verdict::warns,
+               "ulimit -l is finite, and RDMA pins the memory that it sends: ibv_reg_mr: Cannot allocate memory",
+               "LimitMEMLOCK=infinity for slurmd, PropagateResourceLimitsExcept=MEMLOCK in slurm.conf"});
 }
 
 }  // namespace amldist::doctor

@@ -142,9 +142,9 @@ Result<std::vector<Finding>> examine(const Surroundings& here, const Selection& 
     if (names.find(row.framework) == std::string::npos) names += concat({names.empty() ? "" : ", ", row.framework});
   }
   return Error{Errc::invalid_argument,
-               concat({"the doctor has no row for ", text::quote(concat({selection.framework, " ", selection.launcher})),
-                       " here: frameworks are ", names,
-                       ", launchers srun, torchrun, torch.distributed.launch, accelerate launch"})};
+               concat({"the doctor has no row for ",
+                       text::quote(concat({selection.framework, " ", selection.launcher})), " here: frameworks are ",
+                       names, ", launchers srun, torchrun, torch.distributed.launch, accelerate launch"})};
 }
 
 }  // namespace amldist::doctor

@@ -1,5 +1,5 @@
-// PyTorch-Ignite's idist (ignite/distributed/comp_models/native.py, 0.5): under Slurm the names of PyTorch must be Slurm's
-// numbers, or it raises.
+// PyTorch-Ignite's idist (ignite/distributed/comp_models/native.py, 0.5): under Slurm the names of PyTorch must be
+// Slurm's numbers, or it raises.
 #include <array>
 
 #include "aml_dist/doctor/rules.hpp"
@@ -11,17 +11,16 @@ namespace {
 using text::concat;
 
 constexpr const char* by_hand =
-    "call torch.distributed.init_process_group() before idist, which then takes what is there, or start every process with "
+    "call torch.distributed.init_process_group() before idist, which then takes what is there, or start every process "
+    "with "
     "srun";
 
 /// Scripts under torchrun can do without idist.initialize(), so that is no verdict on the step.
-Verdict refusal(const Surroundings& here) {
-  return here.start() == Start::torchrun ? Verdict::warns : Verdict::fails;
-}
+Verdict refusal(const Surroundings& here) { return here.start() == Start::torchrun ? Verdict::warns : Verdict::fails; }
 
 std::optional<Trouble> missing_slurm(const Surroundings& here) {
-  constexpr std::array<std::string_view, 5> names = {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "SLURM_JOB_NODELIST",
-                                                     "SLURM_JOB_NUM_NODES"};
+  constexpr std::array<std::string_view, 5> names = {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS",
+                                                     "SLURM_JOB_NODELIST", "SLURM_JOB_NUM_NODES"};
   for (const std::string_view name : names) {
     if (here.has(name)) continue;
     return Trouble{refusal(here),
@@ -52,7 +51,9 @@ std::optional<Trouble> differing(const Surroundings& here) {
 
 Finding examine_ignite(const Surroundings& here) {
   if (!here.has("SLURM_JOB_ID")) return examine_torch(here);
-  Finding finding{.environment = "Slurm", .rank = here.number("SLURM_PROCID"), .size = here.number("SLURM_NTASKS"),
+  Finding finding{.environment = "Slurm",
+                  .rank = here.number("SLURM_PROCID"),
+                  .size = here.number("SLURM_NTASKS"),
                   .master = here.master()};
   if (auto trouble = missing_slurm(here)) return with(finding, std::move(*trouble));
   constexpr std::array<std::string_view, 5> five = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};

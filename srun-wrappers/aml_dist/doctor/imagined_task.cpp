@@ -18,7 +18,8 @@ std::string tasks_per_node_text(const TaskMap& map) {
   for (std::size_t i = 0; i < counts.size();) {
     std::size_t end = i;
     while (end < counts.size() && counts[end] == counts[i]) ++end;
-    out += concat({out.empty() ? "" : ",", std::to_string(counts[i]), end - i > 1 ? concat({"(x", std::to_string(end - i), ")"}) : ""});
+    out += concat({out.empty() ? "" : ",", std::to_string(counts[i]),
+                   end - i > 1 ? concat({"(x", std::to_string(end - i), ")"}) : ""});
     i = end;
   }
   return out;
@@ -59,7 +60,8 @@ Variables slurm_variables(const tools::Explanation& step, const Identity& identi
 
 }  // namespace
 
-Result<EnvironmentReader> imagined_task(const tools::Explanation& step, std::uint32_t rank, std::string mpi, std::uint32_t job) {
+Result<EnvironmentReader> imagined_task(const tools::Explanation& step, std::uint32_t rank, std::string mpi,
+                                        std::uint32_t job) {
   const TaskMap& map = step.plan.placement.map;
   if (rank >= map.size()) {
     return Error{Errc::invalid_argument, concat({"--task ", std::to_string(rank), " does not exist: the step has ",

@@ -26,12 +26,14 @@ std::optional<Trouble> own_rule_trouble(const Surroundings& here) {
   const auto hosts = Hostlist::parse(list);
   const std::string host = jax_first_host(list);
   if (hosts && !hosts->empty() && hosts->at(0) != host) {
-    return Trouble{Verdict::hangs, concat({"JAX reads ", text::quote(host), " out of SLURM_STEP_NODELIST=", text::quote(list)}),
+    return Trouble{Verdict::hangs,
+                   concat({"JAX reads ", text::quote(host), " out of SLURM_STEP_NODELIST=", text::quote(list)}),
                    "srun --aml-dist=jax"};
   }
   const bool arbitrary = here.text("SLURM_DISTRIBUTION").starts_with("arbitrary");
   if (arbitrary && here.nodes() > 1) {
-    return Trouble{Verdict::hangs, concat({"JAX takes ", host, " for the host of process 0, which a host file need not do"}),
+    return Trouble{Verdict::hangs,
+                   concat({"JAX takes ", host, " for the host of process 0, which a host file need not do"}),
                    "srun --aml-dist=jax"};
   }
   return std::nullopt;
@@ -49,23 +51,26 @@ std::optional<Trouble> device_trouble(const Surroundings& here) {
   const std::uint64_t local = here.number("SLURM_LOCALID").value_or(0);
   if (gpus == 0 || local < gpus || !here.text("JAX_LOCAL_DEVICE_IDS").empty()) return std::nullopt;
   return Trouble{Verdict::fails,
-                 concat({"JAX takes device ", std::to_string(local), " (SLURM_LOCALID), but the task sees ", text::count(gpus, "GPU")}),
+                 concat({"JAX takes device ", std::to_string(local), " (SLURM_LOCALID), but the task sees ",
+                         text::count(gpus, "GPU")}),
                  "srun --aml-dist=jax, which sets JAX_LOCAL_DEVICE_IDS"};
 }
 
 std::optional<Trouble> collectives_trouble(const Surroundings& here) {
   if (here.nodes() == 1 || here.gpus() > 0 || here.machine().own_name_is_loopback != true) return std::nullopt;
-  return Trouble{Verdict::fails,
-                 "this node's own name is loopback in /etc/hosts: Gloo context initialization failed (JAX does not read "
-                 "GLOO_SOCKET_IFNAME)",
-                 "give the node's name its real address in /etc/hosts"};
+  return Trouble{
+      Verdict::fails,
+      "this node's own name is loopback in /etc/hosts: Gloo context initialization failed (JAX does not read "
+      "GLOO_SOCKET_IFNAME)",
+      "give the node's name its real address in /etc/hosts"};
 }
 
 Finding from_open_mpi(const Surroundings& here, Finding finding) {
   finding.environment = "OmpiCluster";
   for (const std::string_view name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"}) {
     if (here.has(name)) continue;
-    return with(finding, {Verdict::fails, concat({"OMPI_MCA_orte_hnp_uri makes it ask for Open MPI's names: KeyError: '", name, "'"}),
+    return with(finding, {Verdict::fails,
+                          concat({"OMPI_MCA_orte_hnp_uri makes it ask for Open MPI's names: KeyError: '", name, "'"}),
                           "unset OMPI_MCA_orte_hnp_uri"});
   }
   finding.rank = here.number("OMPI_COMM_WORLD_RANK");
@@ -82,8 +87,10 @@ Finding from_slurm(const Surroundings& here, Finding finding) {
     if (auto trouble = own_rule_trouble(here)) return with(finding, std::move(*trouble));
   }
   if (finding.rank && finding.size && *finding.rank >= *finding.size) {
-    return with(finding, {Verdict::fails, "ValueError: process_id and num_processes must be nonnegative, with process_id < num_processes",
-                          "unset SLURM_NTASKS before srun"});
+    return with(finding,
+                {Verdict::fails,
+                 "ValueError: process_id and num_processes must be nonnegative, with process_id < num_processes",
+                 "unset SLURM_NTASKS before srun"});
   }
   if (auto trouble = device_trouble(here)) return with(finding, std::move(*trouble));
   if (auto trouble = collectives_trouble(here)) return with(finding, std::move(*trouble));
@@ -93,15 +100,16 @@ Finding from_slurm(const Surroundings& here, Finding finding) {
 }  // namespace
 
 Finding examine_jax(const Surroundings& here) {
-  constexpr std::array<std::string_view, 5> five = {"SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID",
-                                                    "SLURM_LOCALID"};
+  constexpr std::array<std::string_view, 5> five = {"SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS",
+                                                    "SLURM_PROCID", "SLURM_LOCALID"};
   Finding finding{.master = here.text("JAX_COORDINATOR_ADDRESS")};
   if (!finding.master.empty() && finding.master.find(':') == std::string::npos) {
     return with(finding, {Verdict::fails, "JAX_COORDINATOR_ADDRESS has no port: IndexError: list index out of range",
                           "JAX_COORDINATOR_ADDRESS=HOST:PORT, or leave it to --aml-dist=jax"});
   }
   if (here.nodes() > 1 && is_loopback(finding.master.substr(0, finding.master.rfind(':')))) {
-    return with(finding, {Verdict::hangs, "JAX_COORDINATOR_ADDRESS is another machine on each node", "unset JAX_COORDINATOR_ADDRESS"});
+    return with(finding, {Verdict::hangs, "JAX_COORDINATOR_ADDRESS is another machine on each node",
+                          "unset JAX_COORDINATOR_ADDRESS"});
   }
   if (here.has("OMPI_MCA_orte_hnp_uri")) return from_open_mpi(here, std::move(finding));
   const auto* const missing = std::ranges::find_if(five, [&](std::string_view name) { return !here.has(name); });

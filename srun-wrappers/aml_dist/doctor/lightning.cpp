@@ -1,6 +1,6 @@
-// PyTorch Lightning's choice of a cluster environment (lightning/fabric/plugins/environments, 2.6): TorchElastic, Slurm,
-// LSF, MPI, Lightning, the first that recognises its surroundings. A script is taken to ask for what the step has:
-// num_nodes = nodes, devices = processes of a node.
+// PyTorch Lightning's choice of a cluster environment (lightning/fabric/plugins/environments, 2.6): TorchElastic,
+// Slurm, LSF, MPI, Lightning, the first that recognises its surroundings. A script is taken to ask for what the step
+// has: num_nodes = nodes, devices = processes of a node.
 #include <array>
 
 #include "aml_dist/doctor/rules.hpp"
@@ -33,12 +33,14 @@ std::string slurm_master(const Surroundings& here) {
 
 std::optional<Trouble> slurm_trouble(const Surroundings& here) {
   const auto ntasks = here.number("SLURM_NTASKS");
-  if (!ntasks) return Trouble{Verdict::fails, "ValueError: SLURM_NTASKS is not a number", "leave SLURM_NTASKS to Slurm"};
+  if (!ntasks)
+    return Trouble{Verdict::fails, "ValueError: SLURM_NTASKS is not a number", "leave SLURM_NTASKS to Slurm"};
   if (here.is_uneven()) {
-    return Trouble{Verdict::fails,
-                   "the nodes have different numbers of tasks, and Lightning counts devices x num_nodes: IndexError, or the "
-                   "peers close the connection",
-                   "srun --ntasks-per-node=N"};
+    return Trouble{
+        Verdict::fails,
+        "the nodes have different numbers of tasks, and Lightning counts devices x num_nodes: IndexError, or the "
+        "peers close the connection",
+        "srun --ntasks-per-node=N"};
   }
   if (*ntasks > 1 && !here.has("SLURM_NTASKS_PER_NODE")) {
     return Trouble{Verdict::fails,
@@ -79,17 +81,25 @@ Finding under_slurm(const Surroundings& here) {
 Finding under_mpi(const Surroundings& here) {
   Finding finding{.environment = "MPIEnvironment"};
   if (auto trouble = mpi_trouble(here)) {
-    trouble->reason = concat({"mpi4py is installed, so Lightning asks MPI: ", trouble->reason});
+    if (slurm_is_interactive(here)) {
+      trouble->reason =
+          concat({"in a job named ", here.text("SLURM_JOB_NAME"),
+                  " Lightning does not recognise Slurm; mpi4py is installed, so it asks MPI: ", trouble->reason});
+      trouble->remedy = "srun --job-name=train, or srun --mpi=pmix";
+    } else {
+      trouble->reason = concat({"mpi4py is installed, so Lightning asks MPI: ", trouble->reason});
+    }
     return with(finding, std::move(*trouble));
   }
   finding.rank = here.number("PMIX_RANK");
   finding.size = here.tasks();
   const std::uint64_t wanted = here.nodes() * devices_wanted(here);
   if (*finding.size < wanted) {
-    return with(finding, {Verdict::alone,
-                          concat({"mpi4py is installed and each launcher is a rank of MPI: ", std::to_string(*finding.size),
-                                  " processes train instead of ", std::to_string(wanted)}),
-                          "slurm_env=hide, or srun --mpi=none"});
+    return with(finding,
+                {Verdict::alone,
+                 concat({"mpi4py is installed and each launcher is a rank of MPI: ", std::to_string(*finding.size),
+                         " processes train instead of ", std::to_string(wanted)}),
+                 "slurm_env=hide, or srun --mpi=none"});
   }
   if (here.gpus() == 0) {
     if (auto trouble = gloo_trouble(here)) return with(finding, std::move(*trouble));
@@ -104,12 +114,14 @@ Finding under_lightning(const Surroundings& here) {
   const bool started = here.has("LOCAL_RANK");
   if (started) finding.rank = here.number("NODE_RANK").value_or(0) * devices + here.number("LOCAL_RANK").value_or(0);
   if (here.is_uneven()) {
-    return with(finding, {Verdict::fails, "the nodes have different numbers of tasks, and Lightning counts devices x num_nodes",
-                          "srun --ntasks-per-node=N"});
+    return with(finding,
+                {Verdict::fails, "the nodes have different numbers of tasks, and Lightning counts devices x num_nodes",
+                 "srun --ntasks-per-node=N"});
   }
   if (!started && here.tasks_here() > 1) {
-    return with(finding, {Verdict::alone, "each task takes itself for the first process and starts the others of its node",
-                          "srun --aml-dist=pytorch"});
+    return with(finding,
+                {Verdict::alone, "each task takes itself for the first process and starts the others of its node",
+                 "srun --aml-dist=pytorch"});
   }
   if (here.nodes() > 1 && (!here.has("MASTER_ADDR") || is_loopback(here.text("MASTER_ADDR")))) {
     return with(finding, {Verdict::hangs, "without MASTER_ADDR each node waits for the others on 127.0.0.1",
@@ -129,8 +141,9 @@ Finding under_torchrun(const Surroundings& here) {
   Finding finding{.environment = "TorchElasticEnvironment"};
   for (const std::string_view name : {"RANK", "WORLD_SIZE", "LOCAL_RANK"}) {
     if (here.has(name)) continue;
-    return with(finding, {Verdict::fails, concat({"KeyError: '", name, "': TORCHELASTIC_RUN_ID is set without torchrun"}),
-                          "unset TORCHELASTIC_RUN_ID"});
+    return with(finding,
+                {Verdict::fails, concat({"KeyError: '", name, "': TORCHELASTIC_RUN_ID is set without torchrun"}),
+                 "unset TORCHELASTIC_RUN_ID"});
   }
   finding.rank = here.number("RANK");
   finding.size = here.number("WORLD_SIZE");

@@ -55,7 +55,8 @@ PackageFolders folders_of_python(const EnvironmentReader& environment) {
   const fs::path python = find_program(folders_of(environment("PATH").value_or("")), "python3");
   if (python.empty()) return out;
   const fs::path prefix = python.parent_path().parent_path();
-  for (const fs::path& base : {prefix / "lib", prefix / "local/lib", fs::path(environment("HOME").value_or("")) / ".local/lib"}) {
+  for (const fs::path& base :
+       {prefix / "lib", prefix / "local/lib", fs::path(environment("HOME").value_or("")) / ".local/lib"}) {
     for (const std::string& name : names_in(base)) {
       if (!name.starts_with("python3.")) continue;
       for (const char* const inside : {"site-packages", "dist-packages"}) {
@@ -73,7 +74,8 @@ PackageFolders folders_of_python(const EnvironmentReader& environment) {
 std::string version_of(const std::vector<std::string>& names, std::string_view distribution) {
   for (const std::string& name : names) {
     if (!name.ends_with(".dist-info") && !name.ends_with(".egg-info")) continue;
-    if (!name.starts_with(distribution) || name.size() <= distribution.size() || name[distribution.size()] != '-') continue;
+    if (!name.starts_with(distribution) || name.size() <= distribution.size() || name[distribution.size()] != '-')
+      continue;
     std::string version = name.substr(distribution.size() + 1);
     version.erase(version.size() - 10);  // both endings are ten characters long
     return version;

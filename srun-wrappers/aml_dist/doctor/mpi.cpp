@@ -23,9 +23,10 @@ std::optional<Trouble> differing_name(const Surroundings& here, const Finding& f
   for (const std::string_view name : {"RANK", "OMPI_COMM_WORLD_RANK"}) {
     const auto number = here.number(name);
     if (!number || number == finding.rank) continue;
-    return Trouble{Verdict::warns, concat({"MPI's rank is ", std::to_string(*finding.rank), " but ", name, " is ",
-                                           std::to_string(*number)}),
-                   concat({"leave ", name, " to --aml-dist"})};
+    return Trouble{
+        Verdict::warns,
+        concat({"MPI's rank is ", std::to_string(*finding.rank), " but ", name, " is ", std::to_string(*number)}),
+        concat({"leave ", name, " to --aml-dist"})};
   }
   return std::nullopt;
 }
@@ -37,9 +38,10 @@ std::optional<Trouble> half_a_pair(const Surroundings& here) {
   for (const auto& [rank, size] : pairs) {
     if (here.has(rank) && here.has(size)) return std::nullopt;
     if (!here.has(rank) && !here.has(size)) continue;
-    return Trouble{Verdict::warns,
-                   concat({"horovod.runner raises RuntimeError: only one of ", rank, " and ", size, " found in environment"}),
-                   concat({"unset ", here.has(rank) ? rank : size, ", or use --aml-dist=mpi"})};
+    return Trouble{
+        Verdict::warns,
+        concat({"horovod.runner raises RuntimeError: only one of ", rank, " and ", size, " found in environment"}),
+        concat({"unset ", here.has(rank) ? rank : size, ", or use --aml-dist=mpi"})};
   }
   return std::nullopt;
 }
@@ -49,8 +51,7 @@ std::optional<Trouble> half_a_pair(const Surroundings& here) {
 std::optional<Trouble> mpi_trouble(const Surroundings& here) {
   if (here.has_pmix()) return std::nullopt;
   if (here.open_mpi_sees_slurm()) {
-    return Trouble{Verdict::fails,
-                   "Open MPI ends the process in MPI_Init: direct launched using \"srun\" without PMIx",
+    return Trouble{Verdict::fails, "Open MPI ends the process in MPI_Init: direct launched using \"srun\" without PMIx",
                    "srun --mpi=pmix"};
   }
   if (here.in_step() && here.tasks() > 1) {

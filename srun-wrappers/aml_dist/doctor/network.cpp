@@ -1,4 +1,5 @@
-// Interfaces: Gloo takes names one by one (torch's ProcessGroupGloo), NCCL prefixes, with ^ for "not" and = for "exactly".
+// Interfaces: Gloo takes names one by one (torch's ProcessGroupGloo), NCCL prefixes, with ^ for "not" and = for
+// "exactly".
 #include <algorithm>
 
 #include "aml_dist/doctor/rules.hpp"
@@ -31,14 +32,16 @@ std::optional<Trouble> gloo_trouble(const Surroundings& here) {
   const std::string names = here.text("GLOO_SOCKET_IFNAME");
   if (names.empty()) {
     if (here.nodes() == 1 || here.machine().own_name_is_loopback != true) return std::nullopt;
-    return Trouble{Verdict::fails,
-                   "this node's own name is loopback in /etc/hosts, and Gloo gives that address to its peers: Connection refused, "
-                   "remote=[127.0.1.1]",
-                   "export GLOO_SOCKET_IFNAME=INTERFACE, or give the name its real address in /etc/hosts"};
+    return Trouble{
+        Verdict::fails,
+        "this node's own name is loopback in /etc/hosts, and Gloo gives that address to its peers: Connection refused, "
+        "remote=[127.0.1.1]",
+        "export GLOO_SOCKET_IFNAME=INTERFACE, or give the name its real address in /etc/hosts"};
   }
   for (const std::string_view name : text::split(names, ',')) {
     if (name.starts_with('^') || !is_interface(here.machine(), name)) {
-      return Trouble{Verdict::fails, concat({"GLOO_SOCKET_IFNAME=", text::quote(names), ": Unable to find address for: ", name}),
+      return Trouble{Verdict::fails,
+                     concat({"GLOO_SOCKET_IFNAME=", text::quote(names), ": Unable to find address for: ", name}),
                      "GLOO_SOCKET_IFNAME takes names of interfaces, without ^"};
     }
     if (name == "lo" && here.nodes() > 1) {
@@ -49,8 +52,9 @@ std::optional<Trouble> gloo_trouble(const Surroundings& here) {
 }
 
 Finding examine_gloo(const Surroundings& here) {
-  Finding finding{.environment = here.has("GLOO_SOCKET_IFNAME") ? "GLOO_SOCKET_IFNAME=" + here.text("GLOO_SOCKET_IFNAME")
-                                                                 : "the node's own name"};
+  Finding finding{.environment = here.has("GLOO_SOCKET_IFNAME")
+                                     ? "GLOO_SOCKET_IFNAME=" + here.text("GLOO_SOCKET_IFNAME")
+                                     : "the node's own name"};
   if (auto trouble = gloo_trouble(here)) return with(finding, std::move(*trouble));
   return finding;
 }
@@ -60,10 +64,12 @@ Finding examine_nccl(const Surroundings& here) {
   Finding finding{.environment = pattern.empty() ? "its own choice" : "NCCL_SOCKET_IFNAME=" + pattern};
   if (pattern.empty()) return finding;
   const auto& interfaces = here.machine().interfaces;
-  const bool none = interfaces && std::ranges::none_of(*interfaces, [&](const auto& name) { return nccl_takes(pattern, name); });
+  const bool none =
+      interfaces && std::ranges::none_of(*interfaces, [&](const auto& name) { return nccl_takes(pattern, name); });
   if (none || (here.nodes() > 1 && (pattern == "lo" || pattern == "=lo"))) {
     Trouble trouble{Verdict::fails,
-                    none ? concat({"NCCL_SOCKET_IFNAME=", text::quote(pattern), " fits no interface of this node: no socket interface found"})
+                    none ? concat({"NCCL_SOCKET_IFNAME=", text::quote(pattern),
+                                   " fits no interface of this node: no socket interface found"})
                          : std::string("NCCL_SOCKET_IFNAME=lo reaches no other node"),
                     "unset NCCL_SOCKET_IFNAME"};
     if (here.gpus() == 0) trouble.verdict = Verdict::warns;  // nothing here uses NCCL
@@ -72,8 +78,8 @@ Finding examine_nccl(const Surroundings& here) {
   const std::string gloo = here.text("GLOO_SOCKET_IFNAME");
   if (!gloo.empty() && !nccl_takes(pattern, text::split(gloo, ',').front())) {
     return with(finding, {Verdict::warns,
-                          concat({"NCCL_SOCKET_IFNAME=", text::quote(pattern), " and GLOO_SOCKET_IFNAME=", text::quote(gloo),
-                                  " are different networks"}),
+                          concat({"NCCL_SOCKET_IFNAME=", text::quote(pattern),
+                                  " and GLOO_SOCKET_IFNAME=", text::quote(gloo), " are different networks"}),
                           "name the same interface in both"});
   }
   return finding;

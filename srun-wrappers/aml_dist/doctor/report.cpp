@@ -23,7 +23,8 @@ std::string printable(std::string_view text) {
   constexpr std::size_t longest = 60;
   std::string out(text.substr(0, longest));
   if (text.size() > longest) out += "...";
-  std::ranges::replace_if(out, [](char c) { return (c >= 0 && c < ' ') || c == 0x7f; }, '?');
+  std::ranges::replace_if(
+      out, [](char c) { return (c >= 0 && c < ' ') || c == 0x7f; }, '?');
   return out;
 }
 
@@ -77,11 +78,12 @@ std::string to_json(std::span<const Finding> findings) {
 }
 
 std::string to_text(std::span<const Finding> findings) {
-  std::vector<std::vector<std::string>> rows = {{"FRAMEWORK", "LAUNCHER", "ENVIRONMENT", "RANK", "SIZE", "MASTER", "VERDICT"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"FRAMEWORK", "LAUNCHER", "ENVIRONMENT", "RANK", "SIZE", "MASTER", "VERDICT"}};
   for (const Finding& finding : findings) {
     if (finding.verdict == Verdict::skip) continue;  // their reasons follow
-    rows.push_back({finding.framework, finding.launcher, cell(finding.environment), cell(finding.rank), cell(finding.size),
-                    cell(finding.master), std::string(to_string(finding.verdict))});
+    rows.push_back({finding.framework, finding.launcher, cell(finding.environment), cell(finding.rank),
+                    cell(finding.size), cell(finding.master), std::string(to_string(finding.verdict))});
   }
   std::string out = rows.size() > 1 ? tools::format_table(rows) : std::string();
   for (const Remark& remark : remarks_of(findings)) {

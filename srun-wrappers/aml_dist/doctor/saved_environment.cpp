@@ -16,7 +16,8 @@ using Variables = std::map<std::string, std::string, std::less<>>;
 /// A shell's name; exported functions ("BASH_FUNC_x%%") are variables of env, too.
 bool is_name(std::string_view text) {
   if (text.empty() || std::isdigit(static_cast<unsigned char>(text.front())) != 0) return false;
-  return std::ranges::all_of(text, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '%' || c == '.'; });
+  return std::ranges::all_of(text,
+                             [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '%' || c == '.'; });
 }
 
 /// "NAME=VALUE" to its place; text without a name to the value before it, if there is one.

@@ -81,9 +81,7 @@ std::uint64_t Surroundings::nodes() const {
 
 bool Surroundings::is_uneven() const { return runs_of(*this).size() > 1; }
 
-std::uint32_t Surroundings::gpus() const {
-  return visible_gpus(environment_).value_or(machine_.gpus.value_or(0));
-}
+std::uint32_t Surroundings::gpus() const { return visible_gpus(environment_).value_or(machine_.gpus.value_or(0)); }
 
 std::string Surroundings::master() const {
   if (!has("MASTER_ADDR")) return {};

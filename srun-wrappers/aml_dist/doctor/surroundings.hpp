@@ -18,7 +18,7 @@ struct Machine {
   std::optional<std::vector<std::string>> interfaces = std::nullopt;
   std::optional<std::uint64_t> locked_memory = std::nullopt;  ///< limit in bytes; the largest number: none
   std::optional<bool> has_rdma = std::nullopt;
-  std::optional<std::uint32_t> gpus = std::nullopt;  ///< device files
+  std::optional<std::uint32_t> gpus = std::nullopt;    ///< device files
   std::optional<bool> has_build_tools = std::nullopt;  ///< ninja and a C++ compiler on PATH
   std::string python_version = {};                     ///< "3.11"; empty: not known
   /// Version of an installed Python distribution; empty: not there. Absent: nobody has looked.

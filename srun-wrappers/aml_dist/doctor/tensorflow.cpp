@@ -42,17 +42,21 @@ std::optional<Place> own_place(const json& config) {
   return number ? std::optional(Place{type->get<std::string>(), *number}) : std::nullopt;
 }
 
-Finding failed(Finding finding, std::string reason) { return with(finding, {Verdict::fails, std::move(reason), leave_it}); }
+Finding failed(Finding finding, std::string reason) {
+  return with(finding, {Verdict::fails, std::move(reason), leave_it});
+}
 
 std::optional<Trouble> wrong_addresses(const Surroundings& here, const std::vector<std::string>& all) {
   std::set<std::string> seen;
   for (const std::string& address : all) {
     if (!seen.insert(address).second) {
-      return Trouble{Verdict::fails, concat({"TF_CONFIG gives ", text::quote(address), " to two tasks: Could not start gRPC server"}),
+      return Trouble{Verdict::fails,
+                     concat({"TF_CONFIG gives ", text::quote(address), " to two tasks: Could not start gRPC server"}),
                      leave_it};
     }
     if (here.nodes() > 1 && is_loopback(address.substr(0, address.rfind(':')))) {
-      return Trouble{Verdict::hangs, concat({"TF_CONFIG names ", text::quote(address), ", another machine on each node"}), leave_it};
+      return Trouble{Verdict::hangs,
+                     concat({"TF_CONFIG names ", text::quote(address), ", another machine on each node"}), leave_it};
     }
   }
   return std::nullopt;
@@ -70,8 +74,8 @@ Finding examine_cluster(const Surroundings& here, const json& cluster, const Pla
   if (members(cluster, "chief").size() > 1) return failed(finding, "ValueError: There must be at most one 'chief' job");
   const bool evaluator = own.type == "evaluator";
   if (!rank && !evaluator) {
-    return failed(finding, concat({"ValueError: `task_type` ", text::quote(own.type), " with index ", std::to_string(own.index),
-                                   " is not in TF_CONFIG's cluster"}));
+    return failed(finding, concat({"ValueError: `task_type` ", text::quote(own.type), " with index ",
+                                   std::to_string(own.index), " is not in TF_CONFIG's cluster"}));
   }
   finding.rank = evaluator ? all.size() : *rank;
   finding.size = all.size();
@@ -83,7 +87,8 @@ Finding examine_cluster(const Surroundings& here, const json& cluster, const Pla
                           leave_it});
   }
   if (all.size() == 1 && here.tasks() > 1 && !evaluator) {
-    return with(finding, {Verdict::alone, concat({"TF_CONFIG names one task in each of ", std::to_string(here.tasks())}), leave_it});
+    return with(finding, {Verdict::alone,
+                          concat({"TF_CONFIG names one task in each of ", std::to_string(here.tasks())}), leave_it});
   }
   if (auto trouble = wrong_addresses(here, all)) return with(finding, std::move(*trouble));
   return finding;
@@ -103,9 +108,11 @@ Finding examine_tensorflow(const Surroundings& here) {
     finding.rank = 0;
     finding.size = 1;
     if (here.tasks() == 1) return finding;
-    return with(finding, {Verdict::alone, concat({"without a cluster in TF_CONFIG each of ", text::count(here.tasks(), "task"),
-                                                  " is the only worker"}),
-                          "srun --aml-dist=tensorflow"});
+    return with(
+        finding,
+        {Verdict::alone,
+         concat({"without a cluster in TF_CONFIG each of ", text::count(here.tasks(), "task"), " is the only worker"}),
+         "srun --aml-dist=tensorflow"});
   }
   const auto own = own_place(config);
   if (!own) return failed(finding, "TF_CONFIG has no task with type and index");
@@ -118,14 +125,16 @@ Finding examine_keras(const Surroundings& here) {
   const Machine& machine = here.machine();
   const bool legacy = here.is_true("TF_USE_LEGACY_KERAS");
   if (legacy && machine.tf_keras && machine.tf_keras->empty()) {
-    return with(finding, {Verdict::fails, "TF_USE_LEGACY_KERAS=1 but there is no package tf-keras: ImportError", "pip install tf-keras"});
+    return with(finding, {Verdict::fails, "TF_USE_LEGACY_KERAS=1 but there is no package tf-keras: ImportError",
+                          "pip install tf-keras"});
   }
   const bool old = machine.keras && machine.keras->starts_with("2.");
   if (legacy || old) return finding;
-  return with(finding, {Verdict::warns,
-                        "model.fit of Keras 3 raises under MultiWorkerMirroredStrategy: ValueError: Attempt to convert a value "
-                        "(PerReplica:{...}) with an unsupported type",
-                        "pip install tf-keras, export TF_USE_LEGACY_KERAS=1; or write the loop with strategy.run"});
+  return with(finding,
+              {Verdict::warns,
+               "model.fit of Keras 3 raises under MultiWorkerMirroredStrategy: ValueError: Attempt to convert a value "
+               "(PerReplica:{...}) with an unsupported type",
+               "pip install tf-keras, export TF_USE_LEGACY_KERAS=1; or write the loop with strategy.run"});
 }
 
 }  // namespace amldist::doctor

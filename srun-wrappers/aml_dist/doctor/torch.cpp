@@ -1,5 +1,5 @@
-// torch.distributed with env:// (torch/distributed/rendezvous.py, 2.15 and 1.13): four variables, then rank 0 listens on
-// MASTER_PORT and the others connect.
+// torch.distributed with env:// (torch/distributed/rendezvous.py, 2.15 and 1.13): four variables, then rank 0 listens
+// on MASTER_PORT and the others connect.
 #include <array>
 
 #include "aml_dist/doctor/rules.hpp"
@@ -13,7 +13,8 @@ using text::concat;
 std::optional<Trouble> unreadable_number(const Surroundings& here) {
   for (const std::string_view name : {"RANK", "WORLD_SIZE", "MASTER_PORT"}) {
     if (here.number(name)) continue;
-    return Trouble{Verdict::fails, concat({"ValueError: ", name, " is ", text::quote(here.text(name)), ", not a number"}),
+    return Trouble{Verdict::fails,
+                   concat({"ValueError: ", name, " is ", text::quote(here.text(name)), ", not a number"}),
                    concat({"leave ", name, " to --aml-dist"})};
   }
   return std::nullopt;
@@ -32,7 +33,9 @@ std::optional<Trouble> wrong_numbers(const Surroundings& here) {
   const std::uint64_t size = *here.number("WORLD_SIZE");
   const std::uint64_t rank = *here.number("RANK");
   if (rank >= size) {
-    return Trouble{Verdict::fails, concat({"RANK=", std::to_string(rank), " but WORLD_SIZE=", std::to_string(size)}),
+    return Trouble{Verdict::hangs,
+                   concat({"RANK=", std::to_string(rank), " but WORLD_SIZE=", std::to_string(size),
+                           ": the others wait for a rank that nobody has"}),
                    "leave both to --aml-dist"};
   }
   if (!here.in_step() || here.start() == Start::torchrun) return std::nullopt;
@@ -63,7 +66,8 @@ std::optional<Trouble> unreachable_master(const Surroundings& here) {
     return Trouble{Verdict::fails, concat({"MASTER_PORT=", std::to_string(port), " is no port"}), "unset MASTER_PORT"};
   }
   if (port == 0 && *here.number("WORLD_SIZE") > 1) {
-    return Trouble{Verdict::hangs, "MASTER_PORT=0: rank 0 takes a port that the others do not know", "unset MASTER_PORT"};
+    return Trouble{Verdict::hangs, "MASTER_PORT=0: rank 0 takes a port that the others do not know",
+                   "unset MASTER_PORT"};
   }
   const bool agent = here.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
   if (agent && here.start() != Start::torchrun) {
@@ -88,12 +92,13 @@ Finding examine_torch(const Surroundings& here) {
   Finding finding{.environment = "env://"};
   for (const std::string_view name : wanted) {
     if (!here.text(name).empty()) continue;
-    return with(finding, {Verdict::fails,
-                          concat({"ValueError: Error initializing torch.distributed using env:// rendezvous: environment "
-                                  "variable ",
-                                  name, " expected, but not set"}),
-                          here.start() == Start::per_node ? "start it with torchrun, or use launch=per-process"
-                                                          : "srun --aml-dist=pytorch"});
+    return with(finding,
+                {Verdict::fails,
+                 concat({"ValueError: Error initializing torch.distributed using env:// rendezvous: environment "
+                         "variable ",
+                         name, " expected, but not set"}),
+                 here.start() == Start::per_node ? "start it with torchrun, or use launch=per-process"
+                                                 : "srun --aml-dist=pytorch"});
   }
   finding.rank = here.number("RANK");
   finding.size = here.number("WORLD_SIZE");

@@ -25,7 +25,8 @@ std::uint64_t nodes_in(const std::string& text) {
 Numbers numbers_of_torchrun(const Surroundings& here) {
   const std::string address = here.text("PET_MASTER_ADDR");
   const std::string port = here.text("PET_MASTER_PORT");
-  const auto processes = here.has("PET_NPROC_PER_NODE") ? here.number("PET_NPROC_PER_NODE") : std::optional<std::uint64_t>(1);
+  const auto processes =
+      here.has("PET_NPROC_PER_NODE") ? here.number("PET_NPROC_PER_NODE") : std::optional<std::uint64_t>(1);
   return {nodes_in(here.text("PET_NNODES")), here.number("PET_NODE_RANK").value_or(0), processes,
           address.empty() ? "127.0.0.1" : address, port.empty() ? "29500" : port};
 }
@@ -69,10 +70,10 @@ std::optional<Trouble> torchrun_trouble(const Surroundings& here, const Numbers&
     return Trouble{Verdict::fails, "PET_NPROC_PER_NODE=gpu: ValueError: Cuda is not available.", "nproc_per_node=N"};
   }
   if (numbers.nodes < here.nodes()) {
-    return Trouble{Verdict::alone,
-                   concat({"without PET_NNODES or --nnodes it takes its node for the only one of ",
-                           std::to_string(here.nodes())}),
-                   "srun --aml-dist=pytorch,launch=per-node"};
+    return Trouble{
+        Verdict::alone,
+        concat({"without PET_NNODES or --nnodes it takes its node for the only one of ", std::to_string(here.nodes())}),
+        "srun --aml-dist=pytorch,launch=per-node"};
   }
   if (numbers.nodes == 1) return std::nullopt;
   if (here.is_true("PET_STANDALONE")) {
@@ -80,10 +81,10 @@ std::optional<Trouble> torchrun_trouble(const Surroundings& here, const Numbers&
                    "unset PET_STANDALONE"};
   }
   if (numbers.nodes > here.nodes() && here.in_step()) {
-    return Trouble{Verdict::hangs,
-                   concat({"PET_NNODES=", std::to_string(numbers.nodes), " but the step has ",
-                           text::count(here.nodes(), "node")}),
-                   "unset PET_NNODES"};
+    return Trouble{
+        Verdict::hangs,
+        concat({"PET_NNODES=", std::to_string(numbers.nodes), " but the step has ", text::count(here.nodes(), "node")}),
+        "unset PET_NNODES"};
   }
   const bool endpoint = here.has("PET_RDZV_ENDPOINT");
   if (!endpoint && is_loopback(numbers.address)) {
