@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <exception>
@@ -12,6 +13,7 @@
 #include "aml_run/follow.hpp"
 #include "aml_run/job_file.hpp"
 #include "aml_run/job_shape.hpp"
+#include "aml_run/launch_style.hpp"
 #include "aml_run/report.hpp"
 #include "aml_run/site_table.hpp"
 #include "aml_run/slurm_job.hpp"
@@ -55,6 +57,9 @@ Plan plan_command(const CommandLine& line) {
   plan.job.merge(line.slurm);
   plan.option = line.kind.empty() ? "pytorch" : line.kind;
   plan.words = line.words;
+  // As in a job file: a launcher is started once on each node, unless it asks for a rank or the user has said how.
+  const bool reads_rank = std::ranges::any_of(plan.words, reads_rank_variables);
+  if (plan.option == "pytorch" && launcher_in(plan.words) && !reads_rank) plan.option += ",launch=per-node";
   return plan;
 }
 
@@ -62,7 +67,7 @@ Result<Plan> plan_job(const CommandLine& line) {
   const bool named = !line.instance_types.empty();
   const auto table = read_site_table(named ? line.instance_types : default_site_table(), named);
   if (!table) return table.error();
-  const JobFileOptions options{line.set, line.kind == "none" ? "" : line.kind, line.slurm};
+  const JobFileOptions options{line.set, line.kind, line.slurm};
   auto plan = plan_job_file(line.job_file, options, *table);
   if (!plan) return plan;
   // A total on the command line is meant instead of the file's count per node.
@@ -110,7 +115,8 @@ Result<Plan> make_plan(const CommandLine& line, bool as_step) {
   plan->expand = line.expand;
   const auto spec = plan->option.empty() ? Result<Spec>(Spec{}) : parse_spec(plan->option);
   if (!spec) return spec.error();
-  if (line.job_file.empty()) complete_shape(*spec, plan->job);
+  // In an allocation srun takes over what is not said.
+  if (line.job_file.empty() && !as_step) complete_shape(*spec, plan->job);
   if (auto fits = check_shape(*spec, plan->job); !fits) return fits.error();
   // With a code folder the log would go there; a person looks where the job was submitted.
   if (!as_step && plan->job.has("chdir") && !plan->job.has("output")) {

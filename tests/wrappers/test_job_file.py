@@ -186,6 +186,20 @@ def test_a_launcher_in_the_command_is_started_once_on_each_node(aml_run, job, co
     assert ("launch=per-node" in srun_line(script(aml_run, path))) == per_node
 
 
+@pytest.mark.parametrize("words, option", [
+    (["torchrun", "--nproc_per_node=4", "train.py"], "pytorch,launch=per-node"),
+    (["/opt/bin/torchrun", "train.py"], "pytorch,launch=per-node"),
+    (["python3", "-u", "-m", "torch.distributed.run", "--node_rank", "$NODE_RANK", "t.py"], "pytorch,launch=per-node"),
+    (["accelerate", "launch", "train.py"], "pytorch,launch=per-node"),
+    (["torchrun", "--node_rank", "$RANK", "train.py"], "pytorch"),
+    (["python", "train.py", "torchrun"], "pytorch"), (["echo", "-m", "torch.distributed.run"], "pytorch"),
+])
+def test_a_launcher_behind_the_dashes_is_started_once_on_each_node(aml_run, words, option):
+    text = aml_run.good("--dry-run", "-N2", "--", *words).text
+    assert f"--aml-dist={option} " in text.replace("\\\n", " ")
+    assert "one launcher per node" in aml_run.refusal(2, "-N2", "--tasks-per-node=2", "--", *words) if "," in option else True
+
+
 # ---------------------------------------------------------------------------------------------------- inputs and quoting
 
 
@@ -234,6 +248,8 @@ def test_the_command_line_wins(aml_run, job):
 def test_kind_replaces_the_distribution(aml_run, job):
     path = job("command: x\ndistribution: {type: pytorch, process_count_per_instance: 4}\n")
     assert "--mpi=pmix --kill-on-bad-exit=1 --aml-dist=mpi " in srun_line(script(aml_run, path, "--kind", "mpi"))
+    text = script(aml_run, path, "--kind", "none")
+    assert srun_line(text) == 'srun --kill-on-bad-exit=1 bash -c "$command"' and directives(text)["ntasks-per-node"] == "4"
 
 
 def test_files_of_other_editors(aml_run, job):
@@ -537,6 +553,8 @@ def test_in_an_allocation_a_step(aml_run, slurm):
     assert done.text.splitlines() == ["--job-name=prog", "--nodes=2", "--ntasks-per-node=2", "--kill-on-bad-exit=1",
                                       "--aml-dist=pytorch", "prog", "a b"]
     assert "--partition cannot be chosen any more" in done.said
+    # What is not said is the allocation's.
+    assert aml_run.good("--", "x", env=env).text.splitlines() == ["--job-name=x", "--kill-on-bad-exit=1", "--aml-dist=pytorch", "x"]
     assert "use --new-job" in aml_run.refusal(2, "--json", "--", "x", env=env)
     assert aml_run.good("--dry-run", "--new-job", "--", "x", env=env).text.startswith("#!/bin/bash\n#SBATCH ")
 
