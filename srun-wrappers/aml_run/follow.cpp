@@ -16,6 +16,7 @@
 #include "aml_run/growing_file.hpp"
 #include "core/file_descriptor.hpp"
 #include "core/text.hpp"
+#include "shared/signals.hpp"
 #include "shared/terminal.hpp"
 
 namespace amldist::run {
@@ -29,19 +30,13 @@ constexpr std::chrono::milliseconds output_interval{500};
 constexpr std::chrono::milliseconds shortest_question{1000};
 constexpr std::chrono::milliseconds longest_question{5000};  // many followers must not be a load for slurmctld
 
-/// SIGINT, SIGTERM and SIGHUP as something to poll, for as long as this lives.
+/// Interrupts as something to poll, for as long as this lives.
 class Interrupts {
  public:
   Interrupts() {
-    sigset_t set;
-    sigemptyset(&set);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
-    ::sigprocmask(SIG_BLOCK, &set, &before_);
+    const sigset_t set = commands::HeldInterrupts::interrupts();
     descriptor_ = FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   }
-  Interrupts(const Interrupts&) = delete;
-  Interrupts& operator=(const Interrupts&) = delete;
-  ~Interrupts() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
 
   /// The signal that came within `time`, if one did.
   std::optional<int> wait(std::chrono::milliseconds time) {
@@ -55,7 +50,7 @@ class Interrupts {
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }
 
  private:
-  sigset_t before_{};
+  commands::HeldInterrupts held_;
   FileDescriptor descriptor_;
 };
 

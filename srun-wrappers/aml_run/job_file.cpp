@@ -10,6 +10,7 @@
 #include "aml_run/launch_style.hpp"
 #include "core/text.hpp"
 #include "shared/programs.hpp"
+#include "shared/shell.hpp"
 
 namespace amldist::run {
 namespace {
@@ -28,12 +29,6 @@ std::string folder_of(const std::string& file) {
 std::string slurm_time(std::uint64_t seconds) {
   const auto two = [](std::uint64_t number) { return concat({number < 10 ? "0" : "", std::to_string(number)}); };
   return concat({two(seconds / 3600), ":", two(seconds / 60 % 60), ":", two(seconds % 60)});
-}
-
-bool is_variable_name(std::string_view name) {
-  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
-  return !name.empty() && is_letter(name.front()) &&
-         std::ranges::all_of(name, [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
 }
 
 /// Makes the plan of one job file, section by section.
@@ -164,7 +159,7 @@ class Translator {
     const YamlValue* const variables = job_.find("environment_variables");
     if (variables == nullptr) return {};
     for (const YamlEntry& entry : variables->entries) {
-      if (!is_variable_name(entry.key)) {
+      if (!shell::is_name(entry.key)) {
         return error_at(file_, entry.place,
                         concat({quote(entry.key),
                                 " is no name of a variable: use letters, digits "

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "core/text.hpp"
+#include "shared/shell.hpp"
 
 namespace amldist::run {
 namespace {
@@ -14,12 +15,6 @@ using text::concat;
 using text::quote;
 using Form = Replacement::Form;
 using Kind = YamlValue::Kind;
-
-bool is_name(std::string_view name) {
-  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
-  return !name.empty() && is_letter(name.front()) &&
-         std::ranges::all_of(name, [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
-}
 
 /// As the SDK writes a literal into the command: true and false are Python's words.
 std::string literal_text(const YamlValue& value) {
@@ -57,13 +52,13 @@ std::string local_path(const std::string& folder, std::string_view path) {
 Result<void> Bindings::read(const YamlValue& job) {
   if (const YamlValue* const inputs = job.find("inputs")) {
     for (const YamlEntry& entry : inputs->entries) {
-      if (!is_name(entry.key)) return wrong_name(entry);
+      if (!shell::is_name(entry.key)) return wrong_name(entry);
       inputs_.emplace(entry.key, read_input(entry));
     }
   }
   if (const YamlValue* const outputs = job.find("outputs")) {
     for (const YamlEntry& entry : outputs->entries) {
-      if (!is_name(entry.key)) return wrong_name(entry);
+      if (!shell::is_name(entry.key)) return wrong_name(entry);
       if (auto read = read_output(entry); !read) return read.error();
     }
   }

@@ -11,14 +11,17 @@
 #include "aml_run/command_line.hpp"
 #include "aml_run/follow.hpp"
 #include "aml_run/job_file.hpp"
+#include "aml_run/job_shape.hpp"
 #include "aml_run/report.hpp"
 #include "aml_run/site_table.hpp"
 #include "aml_run/slurm_job.hpp"
 #include "core/file_descriptor.hpp"
 #include "core/spec.hpp"
 #include "core/text.hpp"
+#include "shared/allocation.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
+#include "shared/signals.hpp"
 #include "shared/terminal.hpp"
 
 namespace {
@@ -46,18 +49,10 @@ std::string job_name(const std::vector<std::string>& words) {
   return name == "bash" || name == "interactive" || name.empty() ? "aml-run" : name;
 }
 
-/// Where only the total or nothing is said, Slurm or one task on one node fill the rest in.
-void complete_shape(commands::SlurmOptions& job) {
-  if (job.has("ntasks")) return;
-  if (!job.has("nodes")) job.set("nodes", "1");
-  if (!job.has("ntasks-per-node")) job.set("ntasks-per-node", "1");
-}
-
 Plan plan_command(const CommandLine& line) {
   Plan plan;
   plan.job.set("job-name", job_name(line.words));
   plan.job.merge(line.slurm);
-  complete_shape(plan.job);
   plan.option = line.kind.empty() ? "pytorch" : line.kind;
   plan.words = line.words;
   return plan;
@@ -115,12 +110,8 @@ Result<Plan> make_plan(const CommandLine& line, bool as_step) {
   plan->expand = line.expand;
   const auto spec = plan->option.empty() ? Result<Spec>(Spec{}) : parse_spec(plan->option);
   if (!spec) return spec.error();
-  if (spec->launch == Launch::per_node && plan->job.value_of("ntasks-per-node") != "1") {
-    return Error{Errc::invalid_argument, concat({"launch=per-node starts one launcher on each node, but there are ",
-                                                 plan->job.value_of("ntasks-per-node"),
-                                                 " tasks per node: use --tasks-per-node=1 and "
-                                                 "nproc_per_node=N"})};
-  }
+  if (line.job_file.empty()) complete_shape(*spec, plan->job);
+  if (auto fits = check_shape(*spec, plan->job); !fits) return fits.error();
   // With a code folder the log would go there; a person looks where the job was submitted.
   if (!as_step && plan->job.has("chdir") && !plan->job.has("output")) {
     std::error_code ignored;
@@ -142,7 +133,8 @@ int start_step(const std::string& script) {
   return fail(commands::become({"bash", concat({"/dev/fd/", std::to_string(file.get())})}));
 }
 
-int run_step(const CommandLine& line, const Plan& plan) {
+int run_step(const CommandLine& line, Plan plan, commands::Place place) {
+  if (place == commands::Place::task) plan.step.set("overlap");
   std::vector<std::string> dropped;
   const auto script = write_step_script(plan, dropped);
   if (!script) return fail(script.error());
@@ -170,6 +162,8 @@ int follow_job(const CommandLine& line, const Plan& plan, const std::string& scr
 }
 
 int submit_job(const CommandLine& line, const Plan& plan, const std::string& script) {
+  // A job that was submitted is told, even if Ctrl-C comes in between; with --wait it then asks.
+  const commands::HeldInterrupts held;
   const auto answer = submit(script);
   if (const auto* const refusal = std::get_if<Refusal>(&answer)) {
     say(refusal->message, commands::Tone::bad);
@@ -192,11 +186,13 @@ int answer(std::vector<std::string> words) {
   if (line->version) return print("aml-run " AMLDIST_VERSION "\n");
   if (line->kind_help) return print(option_help());
   if (line->list_keys) return print(line->json ? keys_as_json() : keys_as_table());
-  const bool as_step = own_variable("SLURM_JOB_ID") && !line->new_job;
+  const auto place = line->new_job ? Result(commands::Place::outside) : commands::find_place();
+  if (!place) return fail(place.error());
+  const bool as_step = *place != commands::Place::outside;
   const auto plan = make_plan(*line, as_step);
   if (!plan) return fail(plan.error());
   if (!(line->dry_run || line->json)) say_ignored(*plan);
-  if (as_step) return run_step(*line, *plan);
+  if (as_step) return run_step(*line, *plan, *place);
   const auto script = write_batch_script(*plan);
   if (!script) return fail(script.error());
   if (line->dry_run) return print(line->json ? to_json(*plan, *script, "", nullptr, nullptr) : *script);

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "shared/allocation.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
 #include "shared/task_variables.hpp"
@@ -52,13 +53,6 @@ std::string line_json(const StepLine& line) {
   return out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-/// Steps that Slurm itself makes (batch, interactive) have the highest ids.
-bool in_a_task() {
-  auto step = own_variable("SLURM_STEP_ID");
-  if (!step) step = own_variable("AMLDIST_HIDDEN_SLURM_STEP_ID");
-  return step && text::to_number(*step, 0xfffffff0U).has_value();
-}
-
 /// What is said and done when a flag is not the program's but Slurm's.
 Result<void> merge_slurm(Base& base) {
   for (const std::string& given : base.slurm) {
@@ -104,13 +98,9 @@ Result<void> follow_fate(Base& base, const Flag& flag, const Given& given, bool 
 
 Result<void> finish_line(Base& base) {
   StepLine& line = base.line;
-  if (in_a_task() && own_variable("SLURM_STEP_NUM_TASKS").value_or("1") != "1") {
-    return Error{Errc::invalid_argument,
-                 concat({"this starts a whole step, and here it would do so in each of ",
-                         *own_variable("SLURM_STEP_NUM_TASKS"), " tasks: start it without srun in front"})};
-  }
-  // The task that we are in holds the CPUs that the new step needs.
-  if (in_a_task()) line.srun.set("overlap");
+  const auto place = commands::find_place();
+  if (!place) return place.error();
+  if (*place == commands::Place::task) line.srun.set("overlap");
   line.srun.set("kill-on-bad-exit", "1");
   line.expand = line.expand || std::ranges::any_of(line.words, commands::mentions_task_variable);
   return merge_slurm(base);

@@ -166,11 +166,6 @@ Done set_variable(MpiState& state, const Given& given) {
   return {};
 }
 
-Done unset_variable(MpiState& state, const Given& given) {
-  state.line.note(concat({given.value(), " stays set: run unset in your shell first"}));
-  return {};
-}
-
 /// Whether a parameter is of the machinery that Slurm stands in for.
 bool is_of_runtime(std::string_view parameter) {
   constexpr std::array<std::string_view, 12> frameworks = {"plm", "rmaps", "ras",     "orte",   "prte",  "odls",
@@ -327,7 +322,7 @@ std::vector<Row<MpiState>> environment_rows() {
   return {
       {{"--x -x", 1, F::translated, "NAME=VALUE is set for srun; a bare NAME reaches the tasks anyway"}, set_variable},
       {{"--set-env", 1, F::translated, "as -x"}, set_variable},
-      {{"--unset-env", 1, F::ignored, "srun passes on what it finds"}, unset_variable},
+      ignored("--unset-env", 1, "srun passes on what it finds: unset it in your shell first"),
       refused("--append-env", 2, "set the whole value with -x NAME=VALUE"),
       refused("--prepend-env", 2, "set the whole value with -x NAME=VALUE"),
       ignored("--fwd-environment", 0, "srun passes on the whole environment"),

@@ -158,6 +158,12 @@ Result<std::vector<std::string>> split_words(std::string_view line) {
   }
 }
 
+bool is_name(std::string_view text) noexcept {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  return !text.empty() && is_letter(text.front()) &&
+         std::ranges::all_of(text, [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
+}
+
 std::size_t utf8_length(std::string_view text) noexcept {
   std::size_t at = 0;
   while (at < text.size()) {

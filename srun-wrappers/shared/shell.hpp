@@ -29,6 +29,9 @@ namespace amldist::shell {
 /// Errors: invalid_argument, a quote that is not closed.
 [[nodiscard]] Result<std::vector<std::string>> split_words(std::string_view line);
 
+/// Whether `text` can name a variable: letters, digits and _, not a digit first.
+[[nodiscard]] bool is_name(std::string_view text) noexcept;
+
 /// Length of the beginning of `text` that is UTF-8 (no overlong forms, no surrogates): all of it, if it is.
 [[nodiscard]] std::size_t utf8_length(std::string_view text) noexcept;
 [[nodiscard]] inline bool is_utf8(std::string_view text) noexcept { return utf8_length(text) == text.size(); }

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import pathlib
+import random
 import re
+import signal
 import subprocess
+import time
 
 import pytest
 from conftest import ROOT
@@ -333,6 +336,31 @@ def test_files_that_would_explode_end_at_a_limit(aml_run, job, make, said):
     assert said in aml_run.refusal(2, "--dry-run", job(make()), timeout=20)
 
 
+def test_damaged_files_end_in_a_script_or_in_one_sentence(aml_run, job):
+    """Bytes of a whole job file changed, removed, doubled and moved about."""
+    generator = random.Random(8)
+    for _ in range(400):
+        text = bytearray(ALL_KEYS.encode())
+        for _ in range(generator.randrange(1, 6)):
+            at, length = generator.randrange(len(text)), generator.randrange(1, 12)
+            piece = text[at:at + length]
+            change = generator.randrange(4)
+            if change == 0:
+                text[at] = generator.randrange(256)
+            elif change == 1:
+                del text[at:at + length]
+            elif change == 2:
+                text[at:at] = piece * generator.randrange(1, 4)
+            else:
+                text[generator.randrange(len(text)):0] = generator.choice([b"&a ", b"*a", b"{", b"]", b"- ", b": ", b"\n", b"'", b'"', b"|\n"])
+        done = aml_run.run("--dry-run", job(bytes(text)))
+        if done.status == 0:
+            assert done.out.startswith(b"#!/bin/bash\n"), done
+        else:
+            assert done.status in (2, 3) and done.out == b"", done
+            assert done.said.startswith("aml-dist: ") and done.said.count("\n") == 1, done
+
+
 @pytest.mark.parametrize("text, said", [
     ("command: x\ncode: ./none\n", "which is not there"), ("command: x\ncode: job.yml\n", "which is no folder"),
     ("command: x\ncode: git+https://example.org/x\n", "out of reach"), ("command: x\ncode: azureml:code:1\n", "out of reach"),
@@ -394,7 +422,10 @@ def test_an_instance_type_that_is_not_in_the_table(aml_run, job):
     (["--tasks-per-node=-1", "--", "x"], "--ntasks-per-node='-1'"), (["-N"], "-N needs a value"),
     (["--hold=yes", "--", "x"], "--hold takes no value"), (["--set", "x", "a.yml"], "write PATH=VALUE"),
     (["--set", "a=b", "--", "x"], "--set changes a job file"), (["--wait", "-a", "1-3", "--", "x"], "--array makes many"),
-    (["--kind", "pytorch,launch=per-node", "--tasks-per-node=4", "--", "torchrun"], "use --tasks-per-node=1"),
+    (["--kind", "pytorch,launch=per-node", "--tasks-per-node=4", "--", "torchrun"], "one launcher per node but a node has 4 tasks"),
+    (["--kind", "pytorch,process_count=8", "-N2", "--tasks-per-node=2", "--", "x"], "process_count=8 but the step has 4 tasks"),
+    (["--kind", "mpi,node_count=3", "-N2", "--", "x"], "node_count=3 but the step has 2 nodes"),
+    (["--kind", "tensorflow,worker_count=2", "-n3", "--", "x"], "the roles add up to 2 tasks but the step has 3 tasks"),
     (["--json=x", "--", "x"], "json"),
 ])
 def test_wrong_command_lines(aml_run, arguments, said):
@@ -406,6 +437,26 @@ def test_options_of_sbatch_in_all_their_spellings(aml_run):
                                    "--container-image=x#y", "-vv", "--tasks-per-node=2", "-C", "a|b", "--", "x").text)
     assert told == {"job-name": "x", "nodes": "2", "ntasks": "4", "hold": "", "partition": "gpu", "mem": "4G", "exclusive": "",
                     "nice": "5", "container-image": "x#y", "verbose": "", "ntasks-per-node": "2", "constraint": "a|b"}
+
+
+@pytest.mark.parametrize("arguments, shape", [
+    ([], {"nodes": "1", "ntasks-per-node": "1"}), (["-n4"], {"ntasks": "4"}),
+    (["-N2"], {"nodes": "2", "ntasks-per-node": "1"}), (["--tasks-per-node=3"], {"nodes": "1", "ntasks-per-node": "3"}),
+    (["--kind", "tensorflow,worker_count=2,parameter_server_count=1"], {"ntasks": "3"}),
+    (["--kind", "mpi,process_count=8", "-N2-4", "--tasks-per-node=2"], {"nodes": "2-4", "ntasks-per-node": "2"}),
+])
+def test_the_shape_is_completed(aml_run, arguments, shape):
+    told = directives(aml_run.good("--dry-run", *arguments, "--", "x").text)
+    assert told == {"job-name": "x", **shape}
+
+
+def test_in_each_of_several_tasks_nothing_is_started(aml_run, slurm):
+    slurm.program("srun", 'printf "%s\\n" "$@"')
+    env = {**slurm.env, "SLURM_JOB_ID": "9", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}
+    assert "in each of 4 tasks" in aml_run.refusal(2, "--", "x", env=env)
+    assert "--overlap" in aml_run.good("--", "x", env={**env, "SLURM_STEP_NUM_TASKS": "1"}).text.splitlines()
+    batch = {**env, "SLURM_STEP_ID": "4294967291"}  # the batch script is a step of Slurm's own
+    assert "--overlap" not in aml_run.good("--", "x", env=batch).text
 
 
 def test_no_slurm(aml_run, job):
@@ -443,6 +494,17 @@ def test_a_submission(aml_run, slurm, job):
     assert slurm.written("script") == told["script"] == script(aml_run, path)
     assert slurm.written("arguments") == "--parsable\n"
     assert "sbatch: a word" in done.said and "aml-dist: submitted job 17 (job); output: /o u t/17.out" in done.said
+
+
+def test_an_interrupt_while_sbatch_works_leaves_no_job_untold(aml_run, slurm):
+    slurm.program("sbatch", "cat >script; touch called; sleep 1; echo 17")
+    slurm.program("scontrol", "printf 'JobId=17\\n   JobState=PENDING Reason=None\\n'")
+    with subprocess.Popen([aml_run.path, "--", "x"], env=slurm.env, stderr=subprocess.PIPE, text=True) as run:
+        while not (slurm.folder / "called").exists():
+            time.sleep(0.05)
+        run.send_signal(signal.SIGINT)
+        said = run.stderr.read()
+    assert run.returncode == -signal.SIGINT and "submitted job 17" in said
 
 
 @pytest.mark.parametrize("ends, status", [

@@ -1,0 +1,17 @@
+// Where a command runs: outside of any job, in an allocation, or in a task of one.
+#pragma once
+
+#include "core/result.hpp"
+
+namespace amldist::commands {
+
+enum class Place {
+  outside,
+  allocation,  ///< in a batch script or in salloc's shell
+  task,        ///< in the only task of a step, which holds the CPUs that another step would need
+};
+
+/// From Slurm's variables. Errors: invalid_argument in one of several tasks, each of which would start a whole step.
+[[nodiscard]] Result<Place> find_place();
+
+}  // namespace amldist::commands

@@ -1,0 +1,30 @@
+// Interrupts that wait.
+#pragma once
+
+#include <csignal>
+
+namespace amldist::commands {
+
+/// While this lives, SIGINT, SIGTERM and SIGHUP stay pending; programs that are started get them as ever.
+class HeldInterrupts {
+ public:
+  HeldInterrupts() noexcept {
+    const sigset_t set = interrupts();
+    ::sigprocmask(SIG_BLOCK, &set, &before_);
+  }
+  HeldInterrupts(const HeldInterrupts&) = delete;
+  HeldInterrupts& operator=(const HeldInterrupts&) = delete;
+  ~HeldInterrupts() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+
+  [[nodiscard]] static sigset_t interrupts() noexcept {
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
+    return set;
+  }
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace amldist::commands
