@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -9,6 +10,9 @@ namespace amldist::run {
 
 /// The launcher that a shell line starts ("torchrun", "torch.distributed.launch", ...). nullopt: none that is known.
 [[nodiscard]] std::optional<std::string_view> launcher_in(std::string_view shell_line);
+
+/// The same for a command that no shell reads.
+[[nodiscard]] std::optional<std::string_view> launcher_in(std::span<const std::string> words);
 
 /// Whether the line reads variables that only a rank has (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE), and which a
 /// launcher per node is therefore not given.

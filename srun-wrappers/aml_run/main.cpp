@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <exception>
@@ -12,6 +13,7 @@
 #include "aml_run/follow.hpp"
 #include "aml_run/job_file.hpp"
 #include "aml_run/job_shape.hpp"
+#include "aml_run/launch_style.hpp"
 #include "aml_run/report.hpp"
 #include "aml_run/site_table.hpp"
 #include "aml_run/slurm_job.hpp"
@@ -55,6 +57,9 @@ Plan plan_command(const CommandLine& line) {
   plan.job.merge(line.slurm);
   plan.option = line.kind.empty() ? "pytorch" : line.kind;
   plan.words = line.words;
+  // As in a job file: a launcher is started once on each node, unless it asks for a rank or the user has said how.
+  const bool reads_rank = std::ranges::any_of(plan.words, reads_rank_variables);
+  if (plan.option == "pytorch" && launcher_in(plan.words) && !reads_rank) plan.option += ",launch=per-node";
   return plan;
 }
 

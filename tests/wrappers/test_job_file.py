@@ -186,6 +186,20 @@ def test_a_launcher_in_the_command_is_started_once_on_each_node(aml_run, job, co
     assert ("launch=per-node" in srun_line(script(aml_run, path))) == per_node
 
 
+@pytest.mark.parametrize("words, option", [
+    (["torchrun", "--nproc_per_node=4", "train.py"], "pytorch,launch=per-node"),
+    (["/opt/bin/torchrun", "train.py"], "pytorch,launch=per-node"),
+    (["python3", "-u", "-m", "torch.distributed.run", "--node_rank", "$NODE_RANK", "t.py"], "pytorch,launch=per-node"),
+    (["accelerate", "launch", "train.py"], "pytorch,launch=per-node"),
+    (["torchrun", "--node_rank", "$RANK", "train.py"], "pytorch"),
+    (["python", "train.py", "torchrun"], "pytorch"), (["echo", "-m", "torch.distributed.run"], "pytorch"),
+])
+def test_a_launcher_behind_the_dashes_is_started_once_on_each_node(aml_run, words, option):
+    text = aml_run.good("--dry-run", "-N2", "--", *words).text
+    assert f"--aml-dist={option} " in text.replace("\\\n", " ")
+    assert "one launcher per node" in aml_run.refusal(2, "-N2", "--tasks-per-node=2", "--", *words) if "," in option else True
+
+
 # ---------------------------------------------------------------------------------------------------- inputs and quoting
 
 
