@@ -257,7 +257,7 @@ class Translator {
   }
 
   Result<void> finish_option() {
-    if (!infiniband_.empty()) plan_.option += concat({",rdma=", infiniband_});
+    if (!infiniband_.empty() && plan_.option != "none") plan_.option += concat({",rdma=", infiniband_});
     return {};
   }
 

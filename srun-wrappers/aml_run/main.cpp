@@ -67,7 +67,7 @@ Result<Plan> plan_job(const CommandLine& line) {
   const bool named = !line.instance_types.empty();
   const auto table = read_site_table(named ? line.instance_types : default_site_table(), named);
   if (!table) return table.error();
-  const JobFileOptions options{line.set, line.kind == "none" ? "" : line.kind, line.slurm};
+  const JobFileOptions options{line.set, line.kind, line.slurm};
   auto plan = plan_job_file(line.job_file, options, *table);
   if (!plan) return plan;
   // A total on the command line is meant instead of the file's count per node.
@@ -115,7 +115,8 @@ Result<Plan> make_plan(const CommandLine& line, bool as_step) {
   plan->expand = line.expand;
   const auto spec = plan->option.empty() ? Result<Spec>(Spec{}) : parse_spec(plan->option);
   if (!spec) return spec.error();
-  if (line.job_file.empty()) complete_shape(*spec, plan->job);
+  // In an allocation srun takes over what is not said.
+  if (line.job_file.empty() && !as_step) complete_shape(*spec, plan->job);
   if (auto fits = check_shape(*spec, plan->job); !fits) return fits.error();
   // With a code folder the log would go there; a person looks where the job was submitted.
   if (!as_step && plan->job.has("chdir") && !plan->job.has("output")) {

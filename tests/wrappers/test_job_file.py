@@ -248,6 +248,8 @@ def test_the_command_line_wins(aml_run, job):
 def test_kind_replaces_the_distribution(aml_run, job):
     path = job("command: x\ndistribution: {type: pytorch, process_count_per_instance: 4}\n")
     assert "--mpi=pmix --kill-on-bad-exit=1 --aml-dist=mpi " in srun_line(script(aml_run, path, "--kind", "mpi"))
+    text = script(aml_run, path, "--kind", "none")
+    assert srun_line(text) == 'srun --kill-on-bad-exit=1 bash -c "$command"' and directives(text)["ntasks-per-node"] == "4"
 
 
 def test_files_of_other_editors(aml_run, job):
@@ -551,6 +553,8 @@ def test_in_an_allocation_a_step(aml_run, slurm):
     assert done.text.splitlines() == ["--job-name=prog", "--nodes=2", "--ntasks-per-node=2", "--kill-on-bad-exit=1",
                                       "--aml-dist=pytorch", "prog", "a b"]
     assert "--partition cannot be chosen any more" in done.said
+    # What is not said is the allocation's.
+    assert aml_run.good("--", "x", env=env).text.splitlines() == ["--job-name=x", "--kill-on-bad-exit=1", "--aml-dist=pytorch", "x"]
     assert "use --new-job" in aml_run.refusal(2, "--json", "--", "x", env=env)
     assert aml_run.good("--dry-run", "--new-job", "--", "x", env=env).text.startswith("#!/bin/bash\n#SBATCH ")
 
