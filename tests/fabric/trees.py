@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import fcntl
 import pathlib
 
 InfiniBand, Ethernet = "InfiniBand", "Ethernet"
@@ -123,6 +124,11 @@ def build_device(sys: pathlib.Path, device: Device, uverbs: str) -> None:
     for name in ("fw_ver", "board_id", "hca_type"):
         write(own / name, getattr(device, name))
     write(own / "node_guid", device.guid)
+    # What ibstat wants to see.
+    write(own / "node_type", "1: CA")
+    write(own / "hw_rev", "0")
+    write(own / "sys_image_guid", device.guid)
+    write(own / "node_desc", f"{device.name} of a fabricated node")
     for port in device.ports:
         build_port(own / "ports" / str(port.number), port)
     write(sys / "class/infiniband_verbs" / uverbs / "ibdev", device.name)
@@ -149,6 +155,8 @@ def build_port(folder: pathlib.Path, port: Port) -> None:
     folder.mkdir(parents=True)
     for name in ("state", "phys_state", "link_layer", "rate", "lid", "sm_lid"):
         write(folder / name, getattr(port, name))
+    for name, value in (("cap_mask", "0xa651e848"), ("sm_sl", "0"), ("lid_mask_count", "0")):
+        write(folder / name, value)
     if port.pkeys is not None:
         (folder / "pkeys").mkdir()
         for index, key in port.pkeys.items():
@@ -174,6 +182,31 @@ def build_dev(dev: pathlib.Path, node: Node) -> None:
         path = dev / "infiniband" / name
         path.touch()
         path.chmod(mode)
+
+
+class DevicePlace:
+    """/dev/infiniband as a place to mount on, as long as any test on this machine needs it. To remove it would remove
+    other tests' mounts, so whoever is the last does."""
+
+    PATH = pathlib.Path("/dev/infiniband")
+    MARK = pathlib.Path("/dev/infiniband/.made-by-aml-dist-tests")
+
+    def __init__(self) -> None:
+        self.lock = open("/var/tmp/aml-dist-tests-dev.lock", "w")
+        fcntl.flock(self.lock, fcntl.LOCK_SH)
+        if not self.PATH.exists():
+            self.PATH.mkdir(exist_ok=True)
+            self.MARK.touch()
+
+    def close(self) -> None:
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if self.MARK.exists():
+                self.MARK.unlink()
+                self.PATH.rmdir()
+        except BlockingIOError:
+            pass  # somebody else still needs it
+        self.lock.close()
 
 
 # ---------------------------------------------------------------------------------------------- published healthy nodes
