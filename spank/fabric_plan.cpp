@@ -101,9 +101,9 @@ std::string sentence(const Check& check) {
   return concat({check.id, ": ", check.evidence, check.remedy.empty() ? "" : ": ", check.remedy});
 }
 
-/// Votes ten times a second until srun has an answer for all.
-Word vote(const SrunLink& srun, const std::string& datagram) {
-  constexpr int pause_ms = 100;
+/// Votes again and again until srun has an answer for all; the more nodes, the less often.
+Word vote(const FabricPlan& plan, const SrunLink& srun, const std::string& datagram) {
+  const int pause_ms = 50 + static_cast<int>(plan.nodes / 5);
   const FileDescriptor socket = open_socket();
   std::array<char, longest_datagram> buffer{};
   const auto deadline = steady_clock::now() + voting_timeout;
@@ -115,7 +115,7 @@ Word vote(const SrunLink& srun, const std::string& datagram) {
     const auto word = got > 0 ? parse_word({buffer.data(), static_cast<std::size_t>(got)}, srun.channel.token)
                               : std::optional<Word>();
     if (word == Word::use_fabric || word == Word::use_sockets) return *word;
-    constexpr timespec pause = {0, 20'000'000};
+    const timespec pause = {pause_ms / 1000, pause_ms % 1000 * 1'000'000L};
     static_cast<void>(::nanosleep(&pause, nullptr));  // "not yet" comes at once
   }
   return Word::not_yet;
@@ -127,10 +127,11 @@ Word agree(const FabricPlan& plan, const std::optional<SrunLink>& srun, const st
   if (plan.nodes == 1 && (good || !srun)) return good ? Word::use_fabric : Word::use_sockets;
   FabricVote own{plan.node, plan.nodes, plan.policy, good, plan.node_part.traits, plan.host};
   if (!good) own.text = concat({plan.host, ": ", sentence(failures.front())});
-  const Word answer = srun ? vote(*srun, own.to_datagram(srun->channel.token)) : Word::not_yet;
+  const Word answer = srun ? vote(plan, *srun, own.to_datagram(srun->channel.token)) : Word::not_yet;
   if (answer != Word::not_yet) return answer;
   tell_step(concat({"rdma=", fabric::to_string(plan.policy), ": ", plan.host,
-                    " hears nothing of the other nodes' fabric from srun: it uses sockets"}));
+                    " hears nothing of the other nodes' fabric from srun: ",
+                    plan.policy == RdmaPolicy::require ? "its tasks do not start" : "it uses sockets"}));
   return Word::use_sockets;
 }
 

@@ -25,7 +25,7 @@ constexpr int gap = 14;
 constexpr int node_width = 330;
 constexpr int fabric_left = margin + node_width + 200;
 constexpr int fabric_width = 90;
-constexpr int width = fabric_left + fabric_width + 230;
+constexpr int width = fabric_left + fabric_width + 120;
 
 constexpr std::string_view red = "#c81e1e";
 constexpr std::string_view green = "#2f855a";
@@ -90,7 +90,7 @@ class Drawing {
       y += height_of(node) + gap;
     }
     draw_fabric_box(bottom - gap);
-    const int end = draw_pairs(bottom + 8);
+    const int end = draw_failures(bottom + 8);
     return svg_.finish(width, end + margin, picture_.title);
   }
 
@@ -114,7 +114,6 @@ class Drawing {
       draw_port(node.ports[i], y, middle);
       y += port_height;
     }
-    if (sick) svg_.text(fabric_left + fabric_width + 14, top + 20, shortened(caption_of(node), 34), {11, red});
     svg_.close_group();
   }
 
@@ -135,18 +134,25 @@ class Drawing {
               {14, "#1f2933", true, TextStyle::Anchor::middle});
   }
 
-  /// The pairs that failed, as lines of text below: between which nodes nothing arrives.
-  int draw_pairs(int y) {
-    std::size_t shown = 0;
+  /// In words below the picture: which checks failed on which node, and between which nodes nothing arrives.
+  int draw_failures(int y) {
+    std::vector<std::string> lines;
+    for (const NodeSummary& node : picture_.nodes) {
+      for (const fabric::Check& check : node.checks) {
+        if (check.verdict == Verdict::fail) lines.push_back(concat({node.host, ": ", check.id, ": ", check.evidence}));
+      }
+    }
     for (const PairResult& each : picture_.pairs) {
-      if (each.problem.empty() || shown == 8) continue;
-      ++shown;
-      y += 18;
-      svg_.text(
-          margin, y,
-          shortened(concat({name_of(each.from), " -> ", name_of(each.to), " over ", each.device, ": ", each.problem}),
-                    110),
-          {12, red});
+      if (each.problem.empty()) continue;
+      lines.push_back(
+          concat({name_of(each.from), " -> ", name_of(each.to), " over ", each.device, ": ", each.problem}));
+    }
+    constexpr std::size_t most_lines = 12;
+    constexpr std::size_t longest_line = 104;
+    const std::size_t shown = std::min(lines.size(), most_lines);
+    for (std::size_t i = 0; i < shown; ++i) svg_.text(margin, y += 18, shortened(lines[i], longest_line), {12, red});
+    if (lines.size() > shown) {
+      svg_.text(margin, y += 18, concat({"and ", std::to_string(lines.size() - shown), " more"}), {12, red});
     }
     return y;
   }
