@@ -4,11 +4,11 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <ctime>
 
 #include "core/text.hpp"
 #include "fabric/report_json.hpp"

@@ -30,9 +30,9 @@ struct Increase {
 };
 
 /// Seconds over which flaps are counted: a link that went down three times in three hours will do so again.
-inline constexpr std::uint64_t flap_window = 3 * 3600;
+inline constexpr std::uint64_t flap_window = std::uint64_t{3} * 3600;
 /// Samples older than this are dropped, in seconds.
-inline constexpr std::uint64_t history_window = 7 * 24 * 3600;
+inline constexpr std::uint64_t history_window = std::uint64_t{7} * 24 * 3600;
 
 /// Largest file that is read, in bytes.
 inline constexpr std::size_t longest_baseline = std::size_t{4} << 20;

@@ -1,10 +1,9 @@
 #include "fabric/rdma_link.hpp"
 
-#include <time.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 
 namespace amldist::fabric {
 namespace {

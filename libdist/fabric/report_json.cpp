@@ -56,8 +56,9 @@ std::string to_json(std::string_view host, const Report& report, const FabricSet
   const std::string hca = settings.ports.empty() ? "null" : json_text(exact_selection(settings.ports));
   const std::string index = settings.gid_index ? std::to_string(*settings.gid_index) : "null";
   return concat({"{\n  \"node\": ", json_text(host), ",\n  \"policy\": ", json_text(to_string(report.policy)),
-                 ",\n  \"verdict\": ", json_text(to_string(report.verdict())), ",\n  \"checks\": ",
-                 to_json(report.checks, 4), ",\n  \"nccl_ib_hca\": ", hca, ",\n  \"nccl_ib_gid_index\": ", index, "\n}"});
+                 ",\n  \"verdict\": ", json_text(to_string(report.verdict())),
+                 ",\n  \"checks\": ", to_json(report.checks, 4), ",\n  \"nccl_ib_hca\": ", hca,
+                 ",\n  \"nccl_ib_gid_index\": ", index, "\n}"});
 }
 
 std::string to_lines(const std::vector<Check>& checks) {

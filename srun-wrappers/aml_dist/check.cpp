@@ -1,10 +1,9 @@
 #include "aml_dist/check.hpp"
 
-#include <time.h>
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 
 #include "aml_dist/check_output.hpp"
 #include "aml_dist/check_step.hpp"
@@ -121,11 +120,11 @@ bool is_silent_task(const CheckOptions& options) {
 
 /// Whether a judged port is on its way up: waiting may help.
 bool is_coming_up(const NodeFacts& node, const Question& question) {
-  for (const fabric::JudgedPort& each : judged_ports(node, question)) {
+  const auto ports = judged_ports(node, question);
+  return std::ranges::any_of(ports, [](const fabric::JudgedPort& each) {
     const auto state = each.port->state.present() ? fabric::parse_state(each.port->state.text) : std::nullopt;
-    if (state == fabric::PortState::init || state == fabric::PortState::armed) return true;
-  }
-  return false;
+    return state == fabric::PortState::init || state == fabric::PortState::armed;
+  });
 }
 
 NodeFacts read_settled_node(const CheckOptions& options, const Question& question) {

@@ -16,7 +16,7 @@ from cluster import Cluster, readable_copy
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "fabric"))
 import trees  # noqa: E402
 
-DEV = pathlib.Path("/dev/infiniband")
+DEV = trees.DevicePlace.PATH
 
 
 class FabricatedNodes:
@@ -27,8 +27,7 @@ class FabricatedNodes:
         self.library = readable_copy(library)
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="aml-dist-trees-", dir="/var/tmp"))
         self.folder.chmod(0o755)
-        self.made_dev = not DEV.exists()
-        DEV.mkdir(exist_ok=True)  # shared by all machines: only a place to mount on
+        self.place = trees.DevicePlace()
         self.nodes: dict[str, trees.Node] = {}
 
     def lay(self, node: str, tree: trees.Node, devices: bool = True) -> None:
@@ -52,5 +51,4 @@ class FabricatedNodes:
             done = self.cluster.run(f"umount {DEV}; umount /sys/class", on=node)
             assert done.status == 0, str(done)
         shutil.rmtree(self.folder, ignore_errors=True)
-        if self.made_dev:
-            DEV.rmdir()
+        self.place.close()

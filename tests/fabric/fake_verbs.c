@@ -5,7 +5,7 @@
  * FAKE_VERBS_WC=STATUS               the status of every completion
  * FAKE_VERBS_LOSE=1                  a write completes and its bytes do not arrive
  * FAKE_VERBS_HANG=CALL               a call that never returns
- * FAKE_VERBS_SHARED=DIR              registered memory becomes a file there, so that a write reaches other processes and nodes
+ * FAKE_VERBS_SHARED=DIR              registered memory is a file there: writes reach other processes and nodes
  * FAKE_VERBS_DMABUF=1                ibv_reg_dmabuf_mr() knows what it is asked
  *
  * Without DIR a write goes to an address of this process: a loopback works as on a device. */

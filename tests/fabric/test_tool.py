@@ -185,7 +185,7 @@ NAMESPACE = ["unshare", "--mount", "--"]
 
 def in_namespace(tree: pathlib.Path, *arguments, env=None, timeout=30):
     """aml-dist check where the tree is this machine's /sys/class, with character devices for its device nodes."""
-    script = ('mount -t overlay -o "lowerdir=$1/sys/class:/sys/class" overlay /sys/class && mkdir -p /dev/infiniband && '
+    script = ('mount -t overlay -o "lowerdir=$1/sys/class:/sys/class" overlay /sys/class && '
               'mount -t tmpfs tmpfs /dev/infiniband && for n in 0 1 2; do mknod -m 666 /dev/infiniband/uverbs$n c 1 3; done && '
               'shift && exec "$@"')
     done = subprocess.run([*NAMESPACE, "bash", "-c", script, "-", tree, conftest.TOOL, "check", "--json", *arguments],
@@ -206,12 +206,10 @@ needs_mounts = pytest.mark.skipif(not (LIBRARY.is_file() and can_mount()),
 @pytest.fixture
 def live(tmp_path):
     """A tree to mount, and, on a machine without one, a place for its device nodes."""
-    place = pathlib.Path("/dev/infiniband")
-    made = not place.exists()
+    place = trees.DevicePlace()
     cases.base().build(tmp_path / "live")
     yield tmp_path / "live"
-    if made and place.exists():
-        place.rmdir()
+    place.close()
 
 
 def fake(**more) -> dict[str, str]:
@@ -263,12 +261,34 @@ def test_the_task_part_speaks_in_lines(live):
     assert all(len(line) == 4 for line in lines)
 
 
+IBSTAT = next((path for path in ("/usr/sbin/ibstat", "/usr/bin/ibstat") if os.access(path, os.X_OK)), None)
+
+
+def ibstat(tree: pathlib.Path) -> dict[str, str]:
+    """What ibstat says about mlx5_ib1 where the tree is mounted."""
+    script = 'mount -t overlay -o "lowerdir=$1/sys/class:/sys/class" overlay /sys/class && exec "$2" mlx5_ib1'
+    done = subprocess.run([*NAMESPACE, "bash", "-c", script, "-", tree, IBSTAT], capture_output=True, text=True)
+    return dict(line.strip().split(": ", 1) for line in done.stdout.splitlines() if ": " in line)
+
+
 @needs_mounts
-def test_ibstat_agrees_where_it_is_installed(live):
-    """An oracle of another hand, over the same mounted tree."""
-    program = next((path for path in ("/usr/sbin/ibstat", "/usr/bin/ibstat") if os.access(path, os.X_OK)), None)
-    if program is None:
-        pytest.skip("ibstat (infiniband-diags) is not installed")
-    script = 'mount -t overlay -o "lowerdir=$1/sys/class:/sys/class" overlay /sys/class && exec "$2" mlx5_ib0'
-    done = subprocess.run([*NAMESPACE, "bash", "-c", script, "-", live, program], capture_output=True, text=True)
-    assert "State: Active" in done.stdout and "Physical state: LinkUp" in done.stdout and "Rate: 400" in done.stdout, done
+@pytest.mark.skipif(IBSTAT is None, reason="ibstat (infiniband-diags) is not installed")
+@pytest.mark.parametrize("fault", [None, "cable out", "administratively down", "asleep", "no subnet manager", "armed",
+                                   "link recovers from errors", "active without a link", "half the speed",
+                                   "Ethernet mode"])
+def test_ibstat_sees_what_we_judge(checker, tmp_path, fault):
+    """An oracle of another hand over the same tree: what it prints for a port decides as our verdicts do. It judges
+    nothing itself: a rate has to be compared, and it knows no expected link layer."""
+    node = cases.base()
+    if fault:
+        cases.FAULTS[fault].apply(node, 1)
+    node.build(tmp_path / "mounted")
+    seen = ibstat(tmp_path / "mounted")
+    good = {"state": seen["State"] == "Active" and seen["Physical state"] == "LinkUp",
+            "lid": seen["Base lid"] not in ("0", "65535") and seen["SM lid"] != "0",
+            "rate": seen["Rate"] == "400" or seen["State"] != "Active",
+            "layer": seen["Link layer"] == "InfiniBand"}
+    verdicts = checker.node(node, "--policy", "require").verdicts
+    assert (verdicts["ib.state"] == "pass") == (good["state"] or not good["layer"]), seen
+    assert (verdicts["ib.lid"] == "pass") == (good["lid"] or not good["layer"]), seen
+    assert (verdicts["ib.rate"] == "pass") == (good["rate"] or not good["layer"]), seen

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import fcntl
 import pathlib
 
 InfiniBand, Ethernet = "InfiniBand", "Ethernet"
@@ -174,6 +175,31 @@ def build_dev(dev: pathlib.Path, node: Node) -> None:
         path = dev / "infiniband" / name
         path.touch()
         path.chmod(mode)
+
+
+class DevicePlace:
+    """/dev/infiniband as a place to mount on, as long as any test on this machine needs it. To remove it would remove
+    other tests' mounts, so whoever is the last does."""
+
+    PATH = pathlib.Path("/dev/infiniband")
+    MARK = pathlib.Path("/dev/infiniband/.made-by-aml-dist-tests")
+
+    def __init__(self) -> None:
+        self.lock = open("/var/tmp/aml-dist-tests-dev.lock", "w")
+        fcntl.flock(self.lock, fcntl.LOCK_SH)
+        if not self.PATH.exists():
+            self.PATH.mkdir(exist_ok=True)
+            self.MARK.touch()
+
+    def close(self) -> None:
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if self.MARK.exists():
+                self.MARK.unlink()
+                self.PATH.rmdir()
+        except BlockingIOError:
+            pass  # somebody else still needs it
+        self.lock.close()
 
 
 # ---------------------------------------------------------------------------------------------- published healthy nodes
