@@ -29,7 +29,7 @@ std::optional<std::uint32_t> number_of(std::string_view name, std::uint32_t most
 /// kernel fills tables from below, and soft-RoCE has 1,024 GIDs of which four are used.
 template <typename Value, typename Parse, typename Take>
 void read_table(const std::string& folder, std::string_view table, Parse parse, Take take, std::string& problem) {
-  constexpr std::uint32_t longest_gap = 64;
+  constexpr std::uint32_t longest_gap = 32;
   std::uint32_t unused = 0;
   for (std::uint32_t index = 0; unused < longest_gap; ++index) {
     const Attribute entry = read_attribute(concat({folder, "/", table, "/", std::to_string(index)}));

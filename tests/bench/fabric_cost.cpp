@@ -85,13 +85,13 @@ void read_bare(const std::vector<std::string>& files) {
   }
 }
 
-/// One verification reads 64 unused table entries before it gives up; count the files that it opens.
+/// One verification reads 32 unused table entries before it gives up; count the files that it opens.
 std::vector<std::string> files_read(const fs::path& root) {
   std::vector<std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(root)) {
     if (!entry.is_regular_file()) continue;
     const auto index = amldist::text::to_number(entry.path().filename().string(), 65535);
-    if (!index || *index <= 64) files.push_back(entry.path().string());
+    if (!index || *index <= 32) files.push_back(entry.path().string());
   }
   return files;
 }

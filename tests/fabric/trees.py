@@ -124,6 +124,11 @@ def build_device(sys: pathlib.Path, device: Device, uverbs: str) -> None:
     for name in ("fw_ver", "board_id", "hca_type"):
         write(own / name, getattr(device, name))
     write(own / "node_guid", device.guid)
+    # What ibstat wants to see.
+    write(own / "node_type", "1: CA")
+    write(own / "hw_rev", "0")
+    write(own / "sys_image_guid", device.guid)
+    write(own / "node_desc", f"{device.name} of a fabricated node")
     for port in device.ports:
         build_port(own / "ports" / str(port.number), port)
     write(sys / "class/infiniband_verbs" / uverbs / "ibdev", device.name)
@@ -150,6 +155,8 @@ def build_port(folder: pathlib.Path, port: Port) -> None:
     folder.mkdir(parents=True)
     for name in ("state", "phys_state", "link_layer", "rate", "lid", "sm_lid"):
         write(folder / name, getattr(port, name))
+    for name, value in (("cap_mask", "0xa651e848"), ("sm_sl", "0"), ("lid_mask_count", "0")):
+        write(folder / name, value)
     if port.pkeys is not None:
         (folder / "pkeys").mkdir()
         for index, key in port.pkeys.items():
