@@ -2,10 +2,10 @@
 #pragma once
 
 #include <sys/mman.h>
-#include <time.h>
 
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <new>
 #include <utility>
 
