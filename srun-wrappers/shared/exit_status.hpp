@@ -25,6 +25,9 @@ enum ExitStatus : int {
       return exit_not_found;
     case Errc::unavailable:
       return exit_unavailable;
+    case Errc::timeout:
+    case Errc::peer:
+    case Errc::aborted:
     case Errc::internal:
       break;
   }
