@@ -2,7 +2,7 @@
 
 import math
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 460, 340, 64, 20, 44, 52
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 460, 370, 64, 20, 74, 52
 COLOURS = ("#1f6fb4", "#c4541b", "#3a8f3a")
 
 
@@ -40,7 +40,7 @@ class Panel:
             path = " ".join(f"{self.x(px):.1f},{self.y(py):.1f}" for px, py in points)
             out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
             out += [f'<circle cx="{self.x(px):.1f}" cy="{self.y(py):.1f}" r="3" fill="{colour}"/>' for px, py in points]
-            out.append(f'<text x="{LEFT + 8}" y="{TOP + 12 + 16 * row}" fill="{colour}">{name}</text>')
+            out.append(f'<text x="{LEFT}" y="{40 + 16 * row}" fill="{colour}">{name}</text>')
         return "\n".join([*out, "</g>"])
 
 
