@@ -24,9 +24,7 @@ std::optional<std::string> read_variable(std::string_view name) {
   return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
 }
 
-Error null_argument(std::string_view what) {
-  return {Errc::invalid_argument, std::string(what) + " is NULL"};
-}
+Error null_argument(std::string_view what) { return {Errc::invalid_argument, std::string(what) + " is NULL"}; }
 
 /// The caller's arguments as they came; types and operators are still numbers.
 struct Arguments {
@@ -164,7 +162,8 @@ const char* amldist_provenance(const amldist_comm* comm) {
   return comm == nullptr ? nullptr : comm->impl->provenance().c_str();
 }
 
-// ---------------------------------------------------------------------------------------------------------- collectives
+// ----------------------------------------------------------------------------------------------------------
+// collectives
 namespace {
 
 Arguments reduction(Operation operation, const void* send, void* recv, size_t count, amldist_type type, amldist_op op,
@@ -176,18 +175,30 @@ Arguments movement(Operation operation, const void* send, void* recv, size_t cou
 }
 Arguments gathering(const void* send, size_t count, void* recv, const size_t* counts, const size_t* offsets,
                     amldist_type type) {
-  return {.operation = Operation::allgatherv, .send = send, .recv = recv, .count = count, .type = type,
-          .recv_counts = counts, .recv_offsets = offsets};
+  return {.operation = Operation::allgatherv,
+          .send = send,
+          .recv = recv,
+          .count = count,
+          .type = type,
+          .recv_counts = counts,
+          .recv_offsets = offsets};
 }
 Arguments crossing(const void* send, const size_t* send_counts, const size_t* send_offsets, void* recv,
                    const size_t* recv_counts, const size_t* recv_offsets, amldist_type type) {
-  return {.operation = Operation::alltoallv, .send = send, .recv = recv, .type = type, .send_counts = send_counts,
-          .send_offsets = send_offsets, .recv_counts = recv_counts, .recv_offsets = recv_offsets};
+  return {.operation = Operation::alltoallv,
+          .send = send,
+          .recv = recv,
+          .type = type,
+          .send_counts = send_counts,
+          .send_offsets = send_offsets,
+          .recv_counts = recv_counts,
+          .recv_offsets = recv_offsets};
 }
 
 }  // namespace
 
-int amldist_allreduce(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, amldist_op op) {
+int amldist_allreduce(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
+                      amldist_op op) {
   return run(comm, reduction(Operation::allreduce, send, recv, count, type, op));
 }
 int amldist_reduce(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, amldist_op op,
@@ -300,7 +311,8 @@ int amldist_test(amldist_request** request, int* done) {
   });
 }
 
-// ---------------------------------------------------------------------------------------------------------------- others
+// ----------------------------------------------------------------------------------------------------------------
+// others
 int amldist_split(amldist_comm* comm, int color, int key, amldist_comm** out) {
   return guarded([&]() -> Result<void> {
     if (comm == nullptr || out == nullptr) return null_argument("amldist_split: an argument");

@@ -51,7 +51,8 @@ Result<void> Arenas::open(const std::vector<std::string>& addresses) {
 
 Result<void*> Arenas::allocate(std::size_t bytes) {
   if (bytes > own().size() / 2 || bytes > physical_memory()) {
-    return Error{Errc::limit, text::concat({"amldist_alloc: ", std::to_string(bytes), " bytes are more than this machine "
+    return Error{Errc::limit, text::concat({"amldist_alloc: ", std::to_string(bytes),
+                                            " bytes are more than this machine "
                                             "has"})};
   }
   const std::uint64_t length = rounded(std::max<std::uint64_t>(bytes, 1), page);

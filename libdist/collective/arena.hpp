@@ -1,5 +1,5 @@
-// Memory of one rank that the other ranks of its node have mapped as well: what amldist_alloc() gives. An address within
-// it is, for the others, a rank and an offset; collectives read and write it without copying.
+// Memory of one rank that the other ranks of its node have mapped as well: what amldist_alloc() gives. An address
+// within it is, for the others, a rank and an offset; collectives read and write it without copying.
 //
 // Every rank makes one arena, of which all map all when they set up; addresses are reserved then, pages are taken from
 // the machine when they are touched, and given back when they are freed.

@@ -1,5 +1,7 @@
 #include "collective/communicator.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -22,8 +24,8 @@ Result<milliseconds> effective_timeout(const EnvironmentReader& environment, mil
   if (!value || value->empty()) return default_timeout;
   const auto number = text::to_number(*value, INT32_MAX);
   if (number && *number > 0) return milliseconds(*number);
-  return Error{Errc::invalid_argument, concat({"AMLDIST_TIMEOUT_MS=", text::quote(*value),
-                                               " is no number of milliseconds from 1 on"})};
+  return Error{Errc::invalid_argument,
+               concat({"AMLDIST_TIMEOUT_MS=", text::quote(*value), " is no number of milliseconds from 1 on"})};
 }
 
 /// What tells the processes of one step from another's that uses the same port.
@@ -36,9 +38,9 @@ std::string job_name(const EnvironmentReader& environment) {
 Result<void> check_places(const ProcessIdentity& told, const Identity& found) {
   const auto differ = [](std::optional<std::uint32_t> a, std::uint32_t b) { return a && *a != b; };
   const auto error = [&](std::string_view what, std::uint32_t said, std::uint32_t is) {
-    return Error{Errc::mismatch, concat({told.source, " says ", what, " ", std::to_string(said), " for rank ",
-                                         std::to_string(found.rank), " but the host names of all ranks say ",
-                                         std::to_string(is)})};
+    return Error{Errc::mismatch,
+                 concat({told.source, " says ", what, " ", std::to_string(said), " for rank ",
+                         std::to_string(found.rank), " but the host names of all ranks say ", std::to_string(is)})};
   };
   if (differ(told.local_rank, found.local_rank)) return error("local rank", *told.local_rank, found.local_rank);
   if (differ(told.local_size, found.local_size)) return error("local size", *told.local_size, found.local_size);
@@ -67,8 +69,8 @@ void start_recorder(Process& process, const EnvironmentReader& environment, cons
     if (!folder) process.trace += concat({": ", folder.error().message});
     return;
   }
-  auto recorder = FlightRecorder::create(
-      **folder, {step, id.rank, id.size, id.local_rank, process.channel->member(id.rank).host});
+  auto recorder =
+      FlightRecorder::create(**folder, {step, id.rank, id.size, id.local_rank, process.channel->member(id.rank).host});
   if (!recorder) {
     process.trace += concat({": ", recorder.error().message});
     return;
@@ -159,7 +161,8 @@ class Communicator::CallVigil final : public Vigil {
   [[nodiscard]] bool is_gone(int rank) const {
     const auto& members = owner_.watch_->members();
     if (rank != anyone) return owner_.process_->channel->is_gone(members[static_cast<std::size_t>(rank)]);
-    return std::ranges::any_of(members, [this](std::uint32_t member) { return owner_.process_->channel->is_gone(member); });
+    return std::ranges::any_of(members,
+                               [this](std::uint32_t member) { return owner_.process_->channel->is_gone(member); });
   }
 
   Communicator& owner_;
@@ -174,7 +177,8 @@ class Communicator::CallExchange final : public Exchange {
   CallExchange(Communicator& owner, CallVigil& vigil) : owner_(owner), vigil_(vigil) {}
   [[nodiscard]] int rank() const noexcept override { return static_cast<int>(owner_.watch_->rank()); }
   [[nodiscard]] int size() const noexcept override { return static_cast<int>(owner_.watch_->members().size()); }
-  [[nodiscard]] Result<std::vector<std::string>> gather_all(std::string piece, Clock::time_point /*deadline*/) override {
+  [[nodiscard]] Result<std::vector<std::string>> gather_all(std::string piece,
+                                                            Clock::time_point /*deadline*/) override {
     return owner_.gather_all(std::move(piece), vigil_);  // the vigil has the same deadline
   }
 
@@ -186,9 +190,8 @@ class Communicator::CallExchange final : public Exchange {
 Result<void> Communicator::create_device_backend(int device, CallVigil& vigil) {
   const char* const named = std::getenv(nccl_variable);
   CallExchange exchange(*this, vigil);
-  const auto now = static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
-  auto made = NcclBackend::create(load_nccl(named != nullptr ? named : ""), *process_->cuda.look(now), device, exchange,
-                                  vigil.deadline());
+  auto made = NcclBackend::create(load_nccl(named != nullptr ? named : ""), *process_->cuda.look(process_->ticks.now()),
+                                  device, exchange, vigil.deadline());
   if (!made) return made.error();
   device_backend_ = std::move(*made);
   device_backend_->set_deterministic(deterministic_);
@@ -216,7 +219,11 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
     auto point = choose_meeting_point(environment, *told);
     if (!point) return point.error();
     auto joined = join_world(*told, **point, job_name(environment), deadline);
-    if (!joined) return joined.error();
+    if (!joined) {
+      const std::string line = concat({"aml-dist: ", joined.error().message, "\n"});
+      if (told->rank == 0) static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
+      return joined.error();
+    }
     world = std::move(*joined);
   } else {
     world.provenance = told->source;
@@ -244,9 +251,8 @@ Result<void> Communicator::build(const Call& occasion) {
   process_->channel->add(watch_);
   watch_->enter(occasion);
   CallVigil vigil(*this);
-  auto backend = HostBackend::create(*process_->channel, *watch_, [&](std::string piece) {
-    return gather_all(std::move(piece), vigil);
-  });
+  auto backend = HostBackend::create(*process_->channel, *watch_,
+                                     [&](std::string piece) { return gather_all(std::move(piece), vigil); });
   if (!backend) return backend.error();
   backend_ = std::move(*backend);
   watch_->leave();
@@ -266,8 +272,11 @@ void Communicator::describe_place() {
   }
   const auto map = TaskMap::from_nodes_of_ranks(node_of_rank, static_cast<std::uint32_t>(places.nodes.size()));
   if (map) task_map_ = map->to_string();
-  identity_ = {watch_->rank(), size, static_cast<std::uint32_t>(places.own_index),
-               static_cast<std::uint32_t>(places.own_ranks().size()), static_cast<std::uint32_t>(places.own_node),
+  identity_ = {watch_->rank(),
+               size,
+               static_cast<std::uint32_t>(places.own_index),
+               static_cast<std::uint32_t>(places.own_ranks().size()),
+               static_cast<std::uint32_t>(places.own_node),
                static_cast<std::uint32_t>(places.nodes.size())};
   provenance_ = concat({process_->channel->provenance(), "; ", backend_->describe()});
 }
@@ -310,7 +319,8 @@ Result<void> Communicator::check(const Call& call) const {
   const bool gets = call.operation != Operation::send && call.operation != Operation::barrier && receives;
   const bool listed = call.operation == Operation::alltoallv || call.operation == Operation::allgatherv;
   if (call.count == 0 || listed || call.operation == Operation::barrier) return {};
-  if (call.operation == Operation::broadcast) return call.recv == nullptr ? Result<void>(refuse("the buffer is NULL")) : Result<void>();
+  if (call.operation == Operation::broadcast)
+    return call.recv == nullptr ? Result<void>(refuse("the buffer is NULL")) : Result<void>();
   if (sends && call.send == nullptr) return refuse("the buffer to send is NULL");
   if (gets && call.recv == nullptr) return refuse("the buffer to receive is NULL");
   return {};
@@ -367,8 +377,8 @@ Result<void> Communicator::perform_group(std::vector<Call> messages) {
 
 /// Device buffers go over NCCL, everything else does not need it.
 Result<Backend*> Communicator::backend_for(const Call& call, CallVigil& vigil) {
-  const auto now = static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
-  const CudaDriver* const driver = process_->cuda.look(now);
+  // Ticks are at least as many as nanoseconds: it looks a little more often than it must.
+  const CudaDriver* const driver = process_->cuda.look(process_->ticks.now());
   if (driver == nullptr || call.count == 0) return backend_.get();
   const auto device = device_of(*driver, call.send != nullptr ? call.send : call.recv);
   if (!device) return backend_.get();
@@ -391,7 +401,8 @@ Result<void> Communicator::run(Call call) {
 
 Result<std::shared_ptr<Request>> Communicator::begin(Call call) {
   if (group_depth_ > 0) {
-    return Error{Errc::invalid_argument, concat({"i", to_string(call.operation), " inside a group: use the blocking call, "
+    return Error{Errc::invalid_argument, concat({"i", to_string(call.operation),
+                                                 " inside a group: use the blocking call, "
                                                  "amldist_group_end() runs it"})};
   }
   if (auto fine = check(call); !fine) return fine.error();
@@ -498,14 +509,15 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
     id = (id ^ (part + 1)) * 0x9e3779b97f4a7c15ULL;
     id ^= id >> 31;
   }
-  std::unique_ptr<Communicator> out(new Communicator(
-      process_, std::make_shared<CommWatch>(id, std::move(members), own), milliseconds(timeout_.load())));
+  std::unique_ptr<Communicator> out(new Communicator(process_, std::make_shared<CommWatch>(id, std::move(members), own),
+                                                     milliseconds(timeout_.load())));
   if (auto built = out->build(call); !built) return built.error();
   out->recorder_slot_ = process_->recorder.add_communicator(id, own, out->identity_.size, {}, recorder_slot_);
   return out;
 }
 
-// ----------------------------------------------------------------------------------------------------------------- rest
+// -----------------------------------------------------------------------------------------------------------------
+// rest
 Result<void> Communicator::finalize() {
   drain();
   finalized_ = true;
@@ -533,8 +545,9 @@ Result<void> Communicator::set_timeout(milliseconds timeout) {
 
 void Communicator::abort() {
   const Identity& id = identity_;
-  process_->channel->abort(watch_, concat({"the communicator was aborted by rank ", std::to_string(id.rank), " (", host(id.rank),
-                                  ") in or after ", collective::describe(watch_->activity().call)}));
+  process_->channel->abort(
+      watch_, concat({"the communicator was aborted by rank ", std::to_string(id.rank), " (", host(id.rank),
+                      ") in or after ", collective::describe(watch_->activity().call)}));
 }
 
 }  // namespace amldist::collective

@@ -1,5 +1,5 @@
-// A communicator: checks what it is asked, gives calls to its back end in order, keeps watch while they wait, and is lost
-// as a whole when one of its ranks is.
+// A communicator: checks what it is asked, gives calls to its back end in order, keeps watch while they wait, and is
+// lost as a whole when one of its ranks is.
 #pragma once
 
 #include <chrono>
@@ -49,7 +49,8 @@ class Request {
 struct Process {
   FlightRecorder recorder;
   CudaProbe cuda;
-  std::string trace;  ///< for people: where the recorder is, or why there is none
+  TickClock ticks;
+  std::string trace;                        ///< for people: where the recorder is, or why there is none
   std::unique_ptr<ControlChannel> channel;  ///< last: its thread, which uses the recorder, ends first
 };
 
@@ -63,7 +64,9 @@ class Communicator {
   Communicator& operator=(const Communicator&) = delete;
 
   [[nodiscard]] const Identity& identity() const noexcept { return identity_; }
-  [[nodiscard]] const std::string& host(std::uint32_t rank) const { return process_->channel->member(watch_->members()[rank]).host; }
+  [[nodiscard]] const std::string& host(std::uint32_t rank) const {
+    return process_->channel->member(watch_->members()[rank]).host;
+  }
   [[nodiscard]] const std::string& task_map() const noexcept { return task_map_; }
   [[nodiscard]] const std::string& provenance() const noexcept { return provenance_; }
 

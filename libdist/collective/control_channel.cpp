@@ -14,11 +14,14 @@
 namespace amldist::collective {
 namespace {
 
-using text::concat;
 using std::chrono::milliseconds;
+using text::concat;
 
 /// How long a rank may take to say what it is doing before it counts as silent.
 milliseconds grace_of(milliseconds timeout) { return std::clamp(timeout / 4, milliseconds(200), milliseconds(1000)); }
+
+/// Ranks that are still on their way to the call in question are asked again so often.
+constexpr milliseconds ask_again(20);
 
 void write_to_stderr(const std::string& line) {
   const std::string whole = line + "\n";
@@ -42,8 +45,11 @@ class BlockedSignals {
 };
 
 void write_call(FrameWriter& writer, const Call& call) {
-  writer.number(static_cast<std::uint64_t>(call.operation)).number(static_cast<std::uint64_t>(call.type))
-      .number(static_cast<std::uint64_t>(call.redop)).number(static_cast<std::uint32_t>(call.root)).number(call.count)
+  writer.number(static_cast<std::uint64_t>(call.operation))
+      .number(static_cast<std::uint64_t>(call.type))
+      .number(static_cast<std::uint64_t>(call.redop))
+      .number(static_cast<std::uint32_t>(call.root))
+      .number(call.count)
       .number(call.sequence);
 }
 
@@ -60,9 +66,12 @@ Call read_call(Frame& frame) {
 
 }  // namespace
 
-// ---------------------------------------------------------------------------------------------------- life of the thread
+// ---------------------------------------------------------------------------------------------------- life of the
+// thread
 ControlChannel::ControlChannel(World world)
-    : world_(std::move(world)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), gone_(world_.size),
+    : world_(std::move(world)),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      gone_(world_.size),
       log_(write_to_stderr) {
   for (std::size_t i = 0; i < world_.links.size(); ++i) {
     if (!world_.links[i]) continue;
@@ -117,7 +126,9 @@ void ControlChannel::run_posted() {
 
 int ControlChannel::poll_timeout() const {
   auto next = next_beat_;
-  for (const Case& current : cases_) next = std::min(next, current.next);
+  for (const Case& current : cases_) {
+    next = std::min(next, current.coordinating ? std::min(current.next, current.asked + ask_again) : current.next);
+  }
   if (next == Clock::time_point::max()) return -1;
   const auto left = std::chrono::duration_cast<milliseconds>(next - Clock::now()).count();
   return static_cast<int>(std::clamp<long long>(left + 1, 0, 1000));
@@ -202,7 +213,8 @@ void ControlChannel::mark_gone(std::uint32_t world_rank, Standing standing) {
   if (!gone_[world_rank].compare_exchange_strong(there, static_cast<std::uint8_t>(standing))) return;
   gone_count_.fetch_add(1, std::memory_order_acq_rel);
   if (world_.rank != 0) return;
-  const std::string news = FrameWriter(FrameKind::lost).number(world_rank).number(static_cast<std::uint64_t>(standing)).take();
+  const std::string news =
+      FrameWriter(FrameKind::lost).number(world_rank).number(static_cast<std::uint64_t>(standing)).take();
   for (const auto& link : links_) {
     if (link->socket && link->rank && *link->rank != world_rank) send_to(*link->rank, news);
   }
@@ -274,7 +286,8 @@ void ControlChannel::on_hello_data(Link& link, Frame& frame) {
   const std::uint64_t comm = frame.number();
   const std::uint64_t rank = frame.number();
   // The other side sends data only after this byte: what it sent until now is ours alone.
-  const bool greeted = nonce == world_.nonce && rank < world_.size && ::send(link.socket.get(), "", 1, MSG_NOSIGNAL) == 1;
+  const bool greeted =
+      nonce == world_.nonce && rank < world_.size && ::send(link.socket.get(), "", 1, MSG_NOSIGNAL) == 1;
   if (greeted) {
     const std::lock_guard lock(mutex_);
     data_.insert_or_assign({comm, static_cast<std::uint32_t>(rank)}, std::move(link.socket));
@@ -299,8 +312,11 @@ void ControlChannel::on_report(const Link& link, Frame& frame) {
   occasion.detail = frame.text();
   if (!watch || occasion.reporter >= watch->members().size()) return;
   if (const auto verdict = watch->verdict()) {  // the news and the report crossed
-    send_to(*link.rank, FrameWriter(FrameKind::verdict).number(watch->id()).number(static_cast<std::uint64_t>(verdict->code))
-                            .text(verdict->message).take());
+    send_to(*link.rank, FrameWriter(FrameKind::verdict)
+                            .number(watch->id())
+                            .number(static_cast<std::uint64_t>(verdict->code))
+                            .text(verdict->message)
+                            .take());
     return;
   }
   open_case(watch, occasion, grace, true);
@@ -386,7 +402,7 @@ void ControlChannel::open_case(const std::shared_ptr<CommWatch>& watch, const Oc
     if (asked && !current.coordinating) coordinate(current);  // two believe that it is our turn
     return;
   }
-  cases_.push_back({watch, occasion, grace, Clock::now(), 0, false, {}});
+  cases_.push_back({watch, occasion, grace, Clock::now(), 0, false, {}, {}});
   if (asked) coordinate(cases_.back());
   else pursue(cases_.back());
 }
@@ -397,9 +413,11 @@ void ControlChannel::pursue(Case& current) {
   while (current.candidate < watch.rank() && is_gone(watch.members()[current.candidate])) ++current.candidate;
   if (current.candidate >= watch.rank()) return coordinate(current);
   FrameWriter report(FrameKind::report);
-  report.number(watch.id()).number(current.occasion.reporter)
+  report.number(watch.id())
+      .number(current.occasion.reporter)
       .number(static_cast<std::uint64_t>(static_cast<std::int64_t>(current.occasion.waits_for)))
-      .number(current.occasion.differs ? 1 : 0).number(static_cast<std::uint64_t>(current.grace.count()))
+      .number(current.occasion.differs ? 1 : 0)
+      .number(static_cast<std::uint64_t>(current.grace.count()))
       .text(current.occasion.detail);
   send_to(watch.members()[current.candidate], report.take());
   current.next = Clock::now() + current.grace + current.grace / 2;
@@ -410,7 +428,15 @@ void ControlChannel::coordinate(Case& current) {
   current.coordinating = true;
   current.answers.assign(watch.members().size(), std::nullopt);
   current.next = Clock::now() + current.grace;
+  ask(current);
+}
+
+/// Asks whoever has not answered.
+void ControlChannel::ask(Case& current) {
+  const CommWatch& watch = *current.watch;
+  current.asked = Clock::now();
   for (std::size_t i = 0; i < watch.members().size(); ++i) {
+    if (current.answers[i]) continue;
     if (i == watch.rank()) {
       current.answers[i] = RankState{name_of(watch, i), Standing::here, watch.activity(), {}};
     } else {
@@ -419,16 +445,33 @@ void ControlChannel::coordinate(Case& current) {
   }
 }
 
+/// Whether everybody has said all that the verdict needs. Where two calls differ, all ranks must have come to that
+/// call: the majority decides which is the wrong one.
+bool ControlChannel::is_answered(Case& current) {
+  const auto& members = current.watch->members();
+  for (std::size_t r = 0; r < current.answers.size(); ++r) {
+    if (!current.answers[r] && !is_gone(members[r])) return false;
+  }
+  const auto& reporter = current.answers[current.occasion.reporter];
+  if (!current.occasion.differs || !reporter || is_point_to_point(reporter->activity.call.operation)) return true;
+  const std::uint64_t reached = reporter->activity.sequence;
+  bool all = true;
+  for (std::size_t r = 0; r < current.answers.size(); ++r) {
+    auto& answer = current.answers[r];
+    if (!answer || is_gone(members[r]) || answer->activity.sequence >= reached) continue;
+    all = false;
+    if (Clock::now() >= current.asked + ask_again) answer.reset();
+  }
+  if (!all && Clock::now() >= current.asked + ask_again) ask(current);
+  return all;
+}
+
 void ControlChannel::look_at_cases() {
   std::erase_if(cases_, [](const Case& current) { return current.watch->is_lost(); });
   for (std::size_t i = 0; i < cases_.size(); ++i) {
     Case& current = cases_[i];
     if (current.coordinating) {
-      bool complete = true;
-      for (std::size_t r = 0; r < current.answers.size(); ++r) {
-        complete = complete && (current.answers[r] || is_gone(current.watch->members()[r]));
-      }
-      if (complete || Clock::now() >= current.next) conclude(current);
+      if (is_answered(current) || Clock::now() >= current.next) conclude(current);
     } else if (Clock::now() >= current.next || is_gone(current.watch->members()[current.candidate])) {
       ++current.candidate;
       pursue(current);
@@ -455,8 +498,11 @@ void ControlChannel::announce(const std::shared_ptr<CommWatch>& watch, const Err
   if (watch->is_lost()) return;
   // Said before anybody is released: the program may end the moment it learns of the error.
   if (print_it) print(verdict.message);
-  const std::string frame = FrameWriter(FrameKind::verdict).number(watch->id()).number(static_cast<std::uint64_t>(verdict.code))
-                                .text(verdict.message).take();
+  const std::string frame = FrameWriter(FrameKind::verdict)
+                                .number(watch->id())
+                                .number(static_cast<std::uint64_t>(verdict.code))
+                                .text(verdict.message)
+                                .take();
   for (const std::uint32_t member : watch->members()) {
     if (member != world_.rank) send_to(member, frame);
   }
@@ -481,7 +527,8 @@ std::string ControlChannel::name_of(const CommWatch& watch, std::size_t rank) co
   return concat({"rank ", std::to_string(rank), " (", host, ", rank ", std::to_string(world_rank), " of the world)"});
 }
 
-// --------------------------------------------------------------------------------------------------------- other threads
+// --------------------------------------------------------------------------------------------------------- other
+// threads
 std::shared_ptr<CommWatch> ControlChannel::find(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   const auto found = watches_.find(id);
@@ -499,7 +546,8 @@ void ControlChannel::remove(const CommWatch& watch) {
   std::erase_if(data_, [&](const auto& each) { return each.first.first == watch.id(); });
 }
 
-Error ControlChannel::find_out(const std::shared_ptr<CommWatch>& watch, const Occasion& occasion, milliseconds timeout) {
+Error ControlChannel::find_out(const std::shared_ptr<CommWatch>& watch, const Occasion& occasion,
+                               milliseconds timeout) {
   const milliseconds grace = grace_of(timeout);
   post([this, watch, occasion, grace] { open_case(watch, occasion, grace, false); });
   // One candidate after the other may be silent; beyond a few of them the answer is the same without a name.
@@ -525,7 +573,8 @@ Result<FileDescriptor> ControlChannel::data_connection(std::uint64_t comm, std::
       std::this_thread::sleep_for(milliseconds(10));
       continue;
     }
-    const std::string hello = FrameWriter(FrameKind::hello_data).number(world_.nonce).number(comm).number(world_.rank).take();
+    const std::string hello =
+        FrameWriter(FrameKind::hello_data).number(world_.nonce).number(comm).number(world_.rank).take();
     if (auto sent = send_all(*socket, hello, Clock::now() + milliseconds(250)); !sent) continue;
     char greeting = 0;
     while (!wait_until_ready(*socket, Readiness::read, Clock::now() + milliseconds(10))) {
@@ -548,8 +597,13 @@ Result<std::vector<std::string>> ControlChannel::gather_all(const std::shared_pt
                                                             std::uint64_t number, std::string piece, Vigil& vigil) {
   const GatherKey key = {watch->id(), number};
   const std::uint32_t root = watch->members()[0];
-  std::string frame = FrameWriter(FrameKind::piece).number(key.first).number(key.second).number(watch->rank())
-                          .number(watch->members().size()).text(piece).take();
+  std::string frame = FrameWriter(FrameKind::piece)
+                          .number(key.first)
+                          .number(key.second)
+                          .number(watch->rank())
+                          .number(watch->members().size())
+                          .text(piece)
+                          .take();
   post([this, root, frame = std::move(frame)] {
     if (root != world_.rank) return send_to(root, frame);
     Frame own(frame.substr(4));

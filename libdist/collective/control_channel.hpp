@@ -4,8 +4,8 @@
 //   a call's deadline passes on rank 2  --report-->  coordinator: the lowest rank of the communicator that is alive
 //   coordinator  --query-->  all its ranks  --status-->  coordinator  (whoever is silent for a moment is missing)
 //   coordinator  --verdict-->  all ranks: the communicator is lost, with the sentence; it alone prints the sentence
-// If the coordinator itself is silent, the reporter turns to the next rank, at last to itself. Connections beside the one
-// to rank 0 are made when they are needed.
+// If the coordinator itself is silent, the reporter turns to the next rank, at last to itself. Connections beside the
+// one to rank 0 are made when they are needed.
 //
 // The thread sleeps in poll() while nothing happens. It runs from bootstrap to the world's finalize.
 #pragma once
@@ -54,8 +54,8 @@ class ControlChannel {
     return gone_[world_rank].load(std::memory_order_acquire) != 0;
   }
   [[nodiscard]] bool is_anyone_gone() const noexcept { return gone_count_.load(std::memory_order_acquire) != 0; }
-  /// Finds out what became of a call, tells all ranks, and returns the verdict. `timeout` is the communicator's; finding
-  /// out takes at most a fraction of it (a second or two at most).
+  /// Finds out what became of a call, tells all ranks, and returns the verdict. `timeout` is the communicator's;
+  /// finding out takes at most a fraction of it (a second or two at most).
   [[nodiscard]] Error find_out(const std::shared_ptr<CommWatch>& watch, const Occasion& occasion,
                                std::chrono::milliseconds timeout);
   /// Gives a communicator up on all its ranks.
@@ -90,10 +90,11 @@ class ControlChannel {
     std::shared_ptr<CommWatch> watch;
     Occasion occasion;
     std::chrono::milliseconds grace{};
-    Clock::time_point next{};                    // when the patience with whom we wait for ends
-    std::size_t candidate = 0;                   // rank of the communicator that is to be coordinator
+    Clock::time_point next{};   // when the patience with whom we wait for ends
+    std::size_t candidate = 0;  // rank of the communicator that is to be coordinator
     bool coordinating = false;
     std::vector<std::optional<RankState>> answers;
+    Clock::time_point asked{};
   };
 
   void run();
@@ -125,6 +126,8 @@ class ControlChannel {
                  bool asked);
   void pursue(Case& current);
   void coordinate(Case& current);
+  void ask(Case& current);
+  [[nodiscard]] bool is_answered(Case& current);
   void look_at_cases();
   void conclude(Case& current);
   void announce(const std::shared_ptr<CommWatch>& watch, const Error& verdict, bool print);
@@ -135,12 +138,12 @@ class ControlChannel {
 
   World world_;
   FileDescriptor wake_;
-  std::vector<std::unique_ptr<Link>> links_;           // control thread only
-  std::vector<Case> cases_;                            // control thread only
-  std::vector<std::string> printed_;                   // control thread only
-  std::map<GatherKey, Gathering> gatherings_;          // control thread only
+  std::vector<std::unique_ptr<Link>> links_;                // control thread only
+  std::vector<Case> cases_;                                 // control thread only
+  std::vector<std::string> printed_;                        // control thread only
+  std::map<GatherKey, Gathering> gatherings_;               // control thread only
   Clock::time_point next_beat_ = Clock::time_point::max();  // control thread only
-  std::vector<std::atomic<std::uint8_t>> gone_;        // by world rank: 0 there, else a Standing
+  std::vector<std::atomic<std::uint8_t>> gone_;             // by world rank: 0 there, else a Standing
   std::atomic<std::uint32_t> gone_count_ = 0;
   std::atomic<bool> stopping_ = false;
 

@@ -48,7 +48,9 @@ bool is_present(const RankState& rank) { return rank.standing == Standing::here;
 /// The call that holds everybody up: the lowest numbered collective that somebody is in.
 const Activity& stuck_call(std::span<const RankState> ranks, const Occasion& occasion) {
   const Activity* lowest = &ranks[occasion.reporter].activity;
-  if (is_point_to_point(lowest->call.operation)) return *lowest;
+  // Whoever saw another's call differ speaks of its own; ranks that are still in an earlier one have nothing to do with
+  // it.
+  if (occasion.differs || is_point_to_point(lowest->call.operation)) return *lowest;
   for (const RankState& rank : ranks) {
     const bool waits = is_present(rank) && rank.activity.inside && !is_point_to_point(rank.activity.call.operation);
     if (waits && rank.activity.sequence < lowest->sequence) lowest = &rank.activity;
@@ -115,7 +117,7 @@ std::string in_full(const Call& call) {
 Error judge(std::span<const RankState> ranks, const Occasion& occasion) {
   const Activity& stuck = stuck_call(ranks, occasion);
   const std::vector<std::size_t> missing = missing_ranks(ranks, stuck, occasion);
-  if (!missing.empty()) {
+  if (!missing.empty() && !occasion.differs) {
     const RankState& first = ranks[missing.front()];
     const bool may_come = first.standing == Standing::here || first.standing == Standing::silent;
     return {may_come ? Errc::timeout : Errc::peer,
@@ -127,9 +129,9 @@ Error judge(std::span<const RankState> ranks, const Occasion& occasion) {
     const RankState& first = ranks[differing.front()];
     std::string text = names_of(ranks, differing);
     text.resize(text.rfind(' '));  // the verb
-    return {Errc::peer, concat({text, " called ", in_full(first.activity.call), " where ", ranks[model].name,
-                                ranks.size() > 2 ? " and others called " : " called ",
-                                in_full(ranks[model].activity.call)})};
+    return {Errc::peer,
+            concat({text, " called ", in_full(first.activity.call), " where ", ranks[model].name,
+                    ranks.size() > 2 ? " and others called " : " called ", in_full(ranks[model].activity.call)})};
   }
   if (occasion.differs && occasion.waits_for >= 0) {  // that rank has gone on to later calls meanwhile
     return {Errc::peer, concat({ranks[static_cast<std::size_t>(occasion.waits_for)].name, " made another call where ",

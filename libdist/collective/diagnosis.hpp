@@ -30,10 +30,10 @@ struct RankState {
 
 /// What set the diagnosis off.
 struct Occasion {
-  std::uint32_t reporter = 0;       ///< rank of the communicator
-  int waits_for = Vigil::anyone;    ///< whom it waited for
-  bool differs = false;             ///< it saw that rank make another call
-  std::string detail;               ///< a clause of the back end, or empty
+  std::uint32_t reporter = 0;     ///< rank of the communicator
+  int waits_for = Vigil::anyone;  ///< whom it waited for
+  bool differs = false;           ///< it saw that rank make another call
+  std::string detail;             ///< a clause of the back end, or empty
 };
 
 /// The verdict. Its message names every missing rank, the operation and its number:

@@ -129,7 +129,8 @@ Result<void> HostBackend::share_memory(const Gather& gather) {
   }
   if (topology_.own_index != 0) {
     const std::string& first = (*pieces)[static_cast<std::size_t>(ranks[0])];
-    auto opened = SharedMemory::open(first.substr(sizeof(cpu_set_t), first.find('\n', sizeof(cpu_set_t)) - sizeof(cpu_set_t)), bytes);
+    auto opened = SharedMemory::open(
+        first.substr(sizeof(cpu_set_t), first.find('\n', sizeof(cpu_set_t)) - sizeof(cpu_set_t)), bytes);
     if (opened) memory_ = std::move(*opened);
     else problem = opened.error().message;
   }
@@ -441,7 +442,8 @@ Result<void> HostBackend::hierarchical_allgather(const Call& call, const Blocks&
   if (auto done = rail_->allgather(bytes_of(call.send), recv, Blocks(counts, offsets), unit); !done) return done;
   for (std::size_t n = 0; node_ && n < topology_.nodes.size(); ++n) {
     fill([&](std::size_t i) { return topology_.nodes[n][i]; }, topology_.nodes[n].size());
-    if (auto done = node_->allgather(recv + offsets[index] * unit, recv, Blocks(counts, offsets), unit); !done) return done;
+    if (auto done = node_->allgather(recv + offsets[index] * unit, recv, Blocks(counts, offsets), unit); !done)
+      return done;
   }
   return {};
 }

@@ -65,9 +65,9 @@ class HostBackend final : public Backend {
   std::optional<Arenas> arenas_;
   std::optional<Rounds> rounds_;
   std::optional<NodeCollectives> node_;
-  std::optional<PeerCollectives> all_;     ///< every rank
-  std::optional<PeerCollectives> leaders_; ///< the first rank of each node, on those
-  std::optional<PeerCollectives> rail_;    ///< the ranks with this one's index, one of each node
+  std::optional<PeerCollectives> all_;      ///< every rank
+  std::optional<PeerCollectives> leaders_;  ///< the first rank of each node, on those
+  std::optional<PeerCollectives> rail_;     ///< the ranks with this one's index, one of each node
   std::uint32_t signature_ = 0;
   Vigil* vigil_ = nullptr;
   std::vector<std::byte> piece_;

@@ -21,9 +21,10 @@ class MasterAddress final : public MeetingPoint {
       auto listener = listen_on(port(step));
       if (listener || listener.error().code != Errc::mismatch) return listener;
     }
-    return Error{Errc::mismatch, concat({"ports ", std::to_string(port(0)), " to ",
-                                         std::to_string(port(meeting_ports - 1)), " are all in use on this host: set "
-                                         "MASTER_PORT to a free one"})};
+    return Error{Errc::mismatch,
+                 concat({"ports ", std::to_string(port(0)), " to ", std::to_string(port(meeting_ports - 1)),
+                         " are all in use on this host: set "
+                         "MASTER_PORT to a free one"})};
   }
 
   [[nodiscard]] Result<std::vector<Endpoint>> find(Clock::time_point /*deadline*/) override {
@@ -103,7 +104,8 @@ Result<std::unique_ptr<MeetingPoint>> choose_meeting_point(const EnvironmentRead
     reasons += concat({"; Slurm: ", point.error().message});
   }
   return Error{Errc::unavailable, concat({"nothing says where rank 0 is: set MASTER_ADDR and MASTER_PORT, or start the "
-                                          "step with srun --aml-dist=KIND or --mpi=pmix", reasons})};
+                                          "step with srun --aml-dist=KIND or --mpi=pmix",
+                                          reasons})};
 }
 
 }  // namespace amldist::collective

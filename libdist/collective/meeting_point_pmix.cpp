@@ -1,8 +1,8 @@
 // Rank 0's address over PMIx. libpmix is opened at run time: the library loads without it.
 //
 // All ranks take part in a fence, which brings the address to every node; rank 0 does not wait for it, so that it can
-// say who is missing when the fence never ends. The others then ask for the address directly, but not at once: a question
-// that comes before rank 0 has published is answered "not found" for good (PMIx 4.2, Slurm 22.05).
+// say who is missing when the fence never ends. The others then ask for the address directly, but not at once: a
+// question that comes before rank 0 has published is answered "not found" for good (PMIx 4.2, Slurm 22.05).
 //
 // The client is left initialised to the end of the process: after PMIx_Finalize a later MPI_Init of the same process
 // fails.
@@ -46,8 +46,8 @@ struct Pmix {
       std::memcpy(&function, &symbol, sizeof symbol);
       return symbol != nullptr;
     };
-    const bool complete = find(out.init, "PMIx_Init") && find(out.put, "PMIx_Put") &&
-                          find(out.commit, "PMIx_Commit") && find(out.get, "PMIx_Get") && find(out.fence, "PMIx_Fence_nb") &&
+    const bool complete = find(out.init, "PMIx_Init") && find(out.put, "PMIx_Put") && find(out.commit, "PMIx_Commit") &&
+                          find(out.get, "PMIx_Get") && find(out.fence, "PMIx_Fence_nb") &&
                           find(out.error_string, "PMIx_Error_string");
     if (!complete) return Error{Errc::unavailable, "libpmix lacks a function that PMIx 3 has"};
     return out;
@@ -129,8 +129,8 @@ class PmixPoint final : public MeetingPoint {
       std::free(value);
       return text;
     }
-    return Error{Errc::timeout, concat({"rank 0 did not come: PMIx has no address of it (",
-                                        pmix_.error_string(status), ")"})};
+    return Error{Errc::timeout,
+                 concat({"rank 0 did not come: PMIx has no address of it (", pmix_.error_string(status), ")"})};
   }
 
   Pmix pmix_;

@@ -16,7 +16,8 @@ namespace amldist::collective {
 class Blocks {
  public:
   explicit Blocks(std::size_t each) : each_(each) {}
-  Blocks(std::span<const std::size_t> counts, std::span<const std::size_t> offsets) : counts_(counts), offsets_(offsets) {}
+  Blocks(std::span<const std::size_t> counts, std::span<const std::size_t> offsets)
+      : counts_(counts), offsets_(offsets) {}
   [[nodiscard]] std::size_t count(std::size_t rank) const { return counts_.empty() ? each_ : counts_[rank]; }
   [[nodiscard]] std::size_t offset(std::size_t rank) const { return offsets_.empty() ? each_ * rank : offsets_[rank]; }
 
@@ -93,8 +94,8 @@ class NodeCollectives {
   Rounds& rounds_;
   const Reductions& kernels_;
   const Arenas* arenas_;
-  std::size_t streaming_from_;          ///< results of this many bytes and more go past the caches
-  std::vector<const void*> sources_;    ///< of a fold, by rank
+  std::size_t streaming_from_;        ///< results of this many bytes and more go past the caches
+  std::vector<const void*> sources_;  ///< of a fold, by rank
   std::vector<const std::byte*> inputs_;
   std::vector<std::byte*> results_;
   Offer offer_ = {};

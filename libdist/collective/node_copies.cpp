@@ -29,7 +29,8 @@ Result<void> NodeCollectives::broadcast(std::byte* buffer, std::size_t bytes, st
   return pipeline(
       pieces_of(bytes, piece),
       [&](std::size_t i) {
-        if (sends) copy(in_line ? rounds_.own_line() : rounds_.own_slot(), buffer + i * piece, part_of(bytes, i, piece));
+        if (sends)
+          copy(in_line ? rounds_.own_line() : rounds_.own_slot(), buffer + i * piece, part_of(bytes, i, piece));
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
         if (sends) return {};
@@ -40,7 +41,8 @@ Result<void> NodeCollectives::broadcast(std::byte* buffer, std::size_t bytes, st
       });
 }
 
-Result<void> NodeCollectives::allgather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit) {
+Result<void> NodeCollectives::allgather(const std::byte* send, std::byte* recv, const Blocks& blocks,
+                                        std::size_t unit) {
   const std::uint32_t own = rounds_.rank();
   const std::size_t piece = rounds_.slot_bytes() / 4;
   copy(recv + blocks.offset(own) * unit, send, blocks.count(own) * unit);

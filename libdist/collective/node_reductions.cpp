@@ -43,8 +43,13 @@ Slices slices_of(std::size_t count, std::size_t ranks, std::size_t unit) noexcep
 }  // namespace
 
 NodeCollectives::NodeCollectives(Rounds& rounds, const Reductions& kernels, const Arenas* arenas)
-    : rounds_(rounds), kernels_(kernels), arenas_(arenas), streaming_from_(last_level_cache() / 2 / rounds.size()),
-      sources_(rounds.size()), inputs_(rounds.size()), results_(rounds.size()) {}
+    : rounds_(rounds),
+      kernels_(kernels),
+      arenas_(arenas),
+      streaming_from_(last_level_cache() / 2 / rounds.size()),
+      sources_(rounds.size()),
+      inputs_(rounds.size()),
+      results_(rounds.size()) {}
 
 Store NodeCollectives::store_for(std::size_t bytes) const noexcept {
   return bytes >= streaming_from_ ? Store::streaming : Store::cached;
@@ -79,7 +84,8 @@ Result<void> NodeCollectives::reduce_staged(const Reduction& what, int root) {
   offer({Mode::staged, 0, 0});
   const bool whole = folds_whole(what.count * size_of(what.type));
   auto agreed = whole ? allreduce_whole(what, root) : allreduce_sliced(what, root);
-  if (agreed && *agreed == Agreement::mixed) agreed = whole ? allreduce_whole(what, root) : allreduce_sliced(what, root);
+  if (agreed && *agreed == Agreement::mixed)
+    agreed = whole ? allreduce_whole(what, root) : allreduce_sliced(what, root);
   return agreed ? Result<void>() : agreed.error();
 }
 
@@ -141,7 +147,8 @@ Result<void> NodeCollectives::allreduce_direct(const Reduction& what) {
     for (std::uint32_t r = 0; r < ranks; ++r) sources_[r] = inputs[r] + at * unit;
     std::byte* const second = ranks > 1 ? results[(own + 1) % ranks] + at * unit : nullptr;
     kernels_.fold({what.recv + at * unit, second, sources_.data(), ranks, count, what.divisor,
-                   ranks == 2 ? store : Store::cached, store}, what.type, what.op);
+                   ranks == 2 ? store : Store::cached, store},
+                  what.type, what.op);
     for (std::uint32_t k = 2; k < ranks; ++k) {
       copy(results[(own + k) % ranks] + at * unit, what.recv + at * unit, count * unit, store);
     }
@@ -173,24 +180,24 @@ Result<NodeCollectives::Agreement> NodeCollectives::allreduce_whole(const Reduct
   const Store store = what.send == what.recv ? Store::cached : store_for(what.count * unit);
   const auto part = [&](std::size_t i) { return std::min(piece, what.count - i * piece); };
   bool mixed = false;
-  auto done = pipeline(
-      (what.count + piece - 1) / piece,
-      [&](std::size_t i) {
-        if (i == 0) std::memcpy(rounds_.own_line(), &offer_, sizeof offer_);
-        copy(rounds_.own_slot(), what.send + i * piece * unit, part(i) * unit);
-      },
-      [&](std::size_t i, std::uint32_t back) -> Result<bool> {
-        if (!folds) return true;
-        if (auto came = rounds_.await_all(back); !came) return came.error();
-        if (i == 0) mixed = agreement(back) == Agreement::mixed;
-        if (mixed) return false;
-        for (std::uint32_t r = 0; r < rounds_.size(); ++r) {
-          sources_[r] = r == rounds_.rank() ? what.send + i * piece * unit : rounds_.slot_of(r, back);
-        }
-        kernels_.fold({what.recv + i * piece * unit, nullptr, sources_.data(), sources_.size(), part(i), what.divisor,
-                       store}, what.type, what.op);
-        return true;
-      });
+  auto done = pipeline((what.count + piece - 1) / piece,
+                       [&](std::size_t i) {
+                         if (i == 0) std::memcpy(rounds_.own_line(), &offer_, sizeof offer_);
+                         copy(rounds_.own_slot(), what.send + i * piece * unit, part(i) * unit);
+                       },
+                       [&](std::size_t i, std::uint32_t back) -> Result<bool> {
+                         if (!folds) return true;
+                         if (auto came = rounds_.await_all(back); !came) return came.error();
+                         if (i == 0) mixed = agreement(back) == Agreement::mixed;
+                         if (mixed) return false;
+                         for (std::uint32_t r = 0; r < rounds_.size(); ++r) {
+                           sources_[r] = r == rounds_.rank() ? what.send + i * piece * unit : rounds_.slot_of(r, back);
+                         }
+                         kernels_.fold({what.recv + i * piece * unit, nullptr, sources_.data(), sources_.size(),
+                                        part(i), what.divisor, store},
+                                       what.type, what.op);
+                         return true;
+                       });
   if (!done) return done.error();
   return mixed ? Agreement::mixed : Agreement::staged;
 }
@@ -230,14 +237,16 @@ Result<NodeCollectives::Agreement> NodeCollectives::allreduce_sliced(const Reduc
     std::byte* const kept = receives ? what.recv + i * piece * unit + at : nullptr;
     if (cut.size(own) == 0) return;
     kernels_.fold({kept != nullptr ? kept : staged, kept != nullptr ? staged : nullptr, sources_.data(), ranks,
-                   cut.size(own), what.divisor, kept != nullptr ? store : Store::cached}, what.type, what.op);
+                   cut.size(own), what.divisor, kept != nullptr ? store : Store::cached},
+                  what.type, what.op);
   };
   const auto take_results = [&](std::size_t i, std::uint32_t back) -> Result<void> {
     const Slices cut = slices(i);
     for (std::uint32_t k = 1; receives && k < ranks; ++k) {
       const std::uint32_t r = (own + k) % ranks;
       if (auto came = rounds_.await(r, back); !came) return came;
-      copy(what.recv + (i * piece + cut.begin(r)) * unit, rounds_.slot_of(r, back) + results, cut.size(r) * unit, store);
+      copy(what.recv + (i * piece + cut.begin(r)) * unit, rounds_.slot_of(r, back) + results, cut.size(r) * unit,
+           store);
     }
     return {};
   };
@@ -290,8 +299,9 @@ Result<void> NodeCollectives::reduce_scatter(const Reduction& what, const Blocks
                                  : rounds_.slot_of(r, back) + own * piece * unit;
         }
         if (part(i, own) == 0) return {};
-        kernels_.fold({what.recv + i * piece * unit, nullptr, sources_.data(), ranks, part(i, own), what.divisor,
-                       Store::cached}, what.type, what.op);
+        kernels_.fold(
+            {what.recv + i * piece * unit, nullptr, sources_.data(), ranks, part(i, own), what.divisor, Store::cached},
+            what.type, what.op);
         return {};
       });
 }

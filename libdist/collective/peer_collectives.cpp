@@ -76,7 +76,8 @@ Result<void> PeerCollectives::allreduce(const Reduction& what) {
   return {};
 }
 
-/// Recursive doubling. Ranks beyond the largest power of two give their data to a partner first and get the result back.
+/// Recursive doubling. Ranks beyond the largest power of two give their data to a partner first and get the result
+/// back.
 Result<void> PeerCollectives::allreduce_by_doubling(std::byte* data, const Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   const std::size_t core = std::bit_floor(group_.size());
@@ -119,7 +120,8 @@ Result<void> PeerCollectives::allreduce_by_ring(std::byte* data, const Reduction
   for (std::size_t step = 0; step + 1 < size; ++step) {
     const std::size_t out = (group_.own + 1 + size - step) % size;
     const std::size_t in = (out + size - 1) % size;
-    auto done = swap(next, data + begin(out) * unit, count(out) * unit, previous, data + begin(in) * unit, count(in) * unit);
+    auto done =
+        swap(next, data + begin(out) * unit, count(out) * unit, previous, data + begin(in) * unit, count(in) * unit);
     if (!done) return done;
   }
   return {};
@@ -263,7 +265,8 @@ Result<void> PeerCollectives::reduce_scatter(const Reduction& what, const Blocks
     }
     if (auto done = transport_.exchange(sends, receives, *vigil_); !done) return done;
     if (part(group_.own) == 0) continue;
-    kernels_.fold({what.recv + at * unit, nullptr, sources.data(), size, part(group_.own), 1, Store::cached}, what.type, op);
+    kernels_.fold({what.recv + at * unit, nullptr, sources.data(), size, part(group_.own), 1, Store::cached}, what.type,
+                  op);
   }
   return {};
 }

@@ -53,7 +53,8 @@ class PeerCollectives {
   [[nodiscard]] Result<void> send(std::size_t to, const std::byte* data, std::size_t bytes);
   [[nodiscard]] Result<void> receive(std::size_t from, std::byte* data, std::size_t bytes);
   /// into = into op other; `other_first`: other op into.
-  void combine(std::byte* into, const std::byte* other, std::size_t count, const Reduction& what, bool other_first) const;
+  void combine(std::byte* into, const std::byte* other, std::size_t count, const Reduction& what,
+               bool other_first) const;
   [[nodiscard]] std::byte* scratch(std::size_t bytes);
 
   Transport& transport_;

@@ -46,7 +46,9 @@ class Reductions {
 
   void fold(const Fold& work, DataType type, ReduceOp op) const noexcept { table_[index(type, op)](work); }
   /// Copies bytes; ranges do not overlap.
-  void copy(void* dst, const void* src, std::size_t bytes, Store store) const noexcept { copy_(dst, src, bytes, store); }
+  void copy(void* dst, const void* src, std::size_t bytes, Store store) const noexcept {
+    copy_(dst, src, bytes, store);
+  }
   [[nodiscard]] InstructionSet instruction_set() const noexcept { return set_; }
 
   using FoldFunction = void (*)(const Fold&);

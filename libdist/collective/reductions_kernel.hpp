@@ -1,8 +1,8 @@
 // The kernels, compiled once for every instruction set. The including file defines AMLDIST_VECTOR_BYTES and the
 // compiler's flags give the instructions.
 //
-// Everything is in an unnamed namespace and no standard template is used: a function that the linker might share between
-// the files must not exist here, or code for a newer processor could end up on the path of an older one.
+// Everything is in an unnamed namespace and no standard template is used: a function that the linker might share
+// between the files must not exist here, or code for a newer processor could end up on the path of an older one.
 //
 // Vectors are those of GCC and clang (vector_size): one source for every width, and for scalar tails the same functors.
 #pragma once
@@ -95,8 +95,8 @@ inline V combine(V a, V b) {
   return a < b ? a : b;
 }
 
-// -------------------------------------------------------------------------------------------------- types as arithmetic
-// A lane type: how a vector of stored elements becomes vectors to calculate with, and back.
+// -------------------------------------------------------------------------------------------------- types as
+// arithmetic A lane type: how a vector of stored elements becomes vectors to calculate with, and back.
 template <typename T>
 struct Native {
   using Stored = T;
@@ -168,7 +168,7 @@ inline std::uint16_t half_of_float(float value) {
   bits &= 0x7fffffffU;
   if (bits > 0x7f800000U) return static_cast<std::uint16_t>(sign | 0x7e00U);   // NaN
   if (bits >= 0x477ff000U) return static_cast<std::uint16_t>(sign | 0x7c00U);  // rounds to infinity
-  if (bits < 0x38800000U) {                                                    // subnormal: let the adder round at 2^-24
+  if (bits < 0x38800000U) {  // subnormal: let the adder round at 2^-24
     return static_cast<std::uint16_t>(sign | (bits_as<std::uint32_t>(bits_as<float>(bits) + 0.5F) - 0x3f000000U));
   }
   bits += 0xfffU + ((bits >> 13) & 1U) - 0x38000000U;
@@ -208,7 +208,8 @@ struct Half {
   static void write_one(std::uint16_t* to, float value) { *to = half_of_float(value); }
 };
 
-// ---------------------------------------------------------------------------------------------------------------- folds
+// ----------------------------------------------------------------------------------------------------------------
+// folds
 template <typename Lane, ReduceOp op>
 inline void fold_one(const Fold& work, std::size_t i) {
   using Stored = typename Lane::Stored;
@@ -220,8 +221,8 @@ inline void fold_one(const Fold& work, std::size_t i) {
     if constexpr (op == ReduceOp::max || op == ReduceOp::min) {
       result = combine<op, Kind>(result, next);
     } else if constexpr (sizeof(Kind) < sizeof(int)) {  // avoid the signed overflow of a promoted product
-      result = static_cast<Kind>(combine<op, std::uint32_t>(static_cast<std::uint32_t>(result),
-                                                            static_cast<std::uint32_t>(next)));
+      result = static_cast<Kind>(
+          combine<op, std::uint32_t>(static_cast<std::uint32_t>(result), static_cast<std::uint32_t>(next)));
     } else {
       result = static_cast<Kind>(combine<op, Wrapping>(static_cast<Wrapping>(result), static_cast<Wrapping>(next)));
     }
@@ -281,7 +282,8 @@ void fold_all(const Fold& work) {
     const auto address = reinterpret_cast<std::uintptr_t>(work.dst);
     for (; i < work.count && (address + i * sizeof(Stored)) % vector_bytes != 0; ++i) fold_one<Lane, op>(work, i);
   }
-  for (; i + unroll * lanes <= work.count; i += unroll * lanes) fold_vectors<Lane, op, unroll, streaming, both>(work, i);
+  for (; i + unroll * lanes <= work.count; i += unroll * lanes)
+    fold_vectors<Lane, op, unroll, streaming, both>(work, i);
   for (; i + lanes <= work.count; i += lanes) fold_vectors<Lane, op, 1, streaming, both>(work, i);
   for (; i < work.count; ++i) fold_one<Lane, op>(work, i);
   if constexpr (streaming) fence_streaming();
@@ -294,7 +296,8 @@ void fold(const Fold& work) {
     const auto dst = reinterpret_cast<std::uintptr_t>(work.dst);
     const auto second = reinterpret_cast<std::uintptr_t>(work.second);
     if (work.store == Store::streaming && dst % sizeof(typename Lane::Stored) == 0) {
-      const bool alike = work.second != nullptr && work.second_store == Store::streaming && (dst - second) % vector_bytes == 0;
+      const bool alike =
+          work.second != nullptr && work.second_store == Store::streaming && (dst - second) % vector_bytes == 0;
       if (alike) fold_all<Lane, op, true, true>(work);
       else fold_all<Lane, op, true, false>(work);
       return;
@@ -323,15 +326,22 @@ void copy_bytes(void* dst, const void* src, std::size_t bytes, Store store) {
   fence_streaming();
 }
 
-#define AMLDIST_OPS(Lane)                                                                                      \
+#define AMLDIST_OPS(Lane)                                                                                          \
   &fold<Lane, ReduceOp::sum>, &fold<Lane, ReduceOp::prod>, &fold<Lane, ReduceOp::max>, &fold<Lane, ReduceOp::min>, \
       &fold<Lane, ReduceOp::avg>
 // In the order of DataType and ReduceOp.
-constexpr Reductions::FoldFunction fold_table[data_types * reduce_ops] = {
-    AMLDIST_OPS(Native<std::int8_t>),   AMLDIST_OPS(Native<std::uint8_t>),  AMLDIST_OPS(Native<std::int32_t>),
-    AMLDIST_OPS(Native<std::uint32_t>), AMLDIST_OPS(Native<std::int64_t>),  AMLDIST_OPS(Native<std::uint64_t>),
-    AMLDIST_OPS(Half),                  AMLDIST_OPS(Native<float>),         AMLDIST_OPS(Native<double>),
-    AMLDIST_OPS(Bfloat16),              AMLDIST_OPS(Native<std::int16_t>),  AMLDIST_OPS(Native<std::uint16_t>)};
+constexpr Reductions::FoldFunction fold_table[data_types * reduce_ops] = {AMLDIST_OPS(Native<std::int8_t>),
+                                                                          AMLDIST_OPS(Native<std::uint8_t>),
+                                                                          AMLDIST_OPS(Native<std::int32_t>),
+                                                                          AMLDIST_OPS(Native<std::uint32_t>),
+                                                                          AMLDIST_OPS(Native<std::int64_t>),
+                                                                          AMLDIST_OPS(Native<std::uint64_t>),
+                                                                          AMLDIST_OPS(Half),
+                                                                          AMLDIST_OPS(Native<float>),
+                                                                          AMLDIST_OPS(Native<double>),
+                                                                          AMLDIST_OPS(Bfloat16),
+                                                                          AMLDIST_OPS(Native<std::int16_t>),
+                                                                          AMLDIST_OPS(Native<std::uint16_t>)};
 #undef AMLDIST_OPS
 
 }  // namespace

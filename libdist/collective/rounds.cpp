@@ -33,8 +33,12 @@ std::size_t Rounds::memory_bytes(std::uint32_t ranks, std::size_t slot_bytes) no
 }
 
 Rounds::Rounds(std::byte* memory, NodePlace place, std::size_t slot_bytes, bool crowded)
-    : place_(std::move(place)), lines_(reinterpret_cast<Line*>(memory)), stages_(memory + lines_bytes(place_.size)),
-      slot_bytes_(slot_bytes), crowded_(crowded), seen_(place_.size, 0) {}
+    : place_(std::move(place)),
+      lines_(reinterpret_cast<Line*>(memory)),
+      stages_(memory + lines_bytes(place_.size)),
+      slot_bytes_(slot_bytes),
+      crowded_(crowded),
+      seen_(place_.size, 0) {}
 
 bool Rounds::has_come(std::uint32_t peer, std::uint32_t round, bool& differs) noexcept {
   const std::uint64_t word = line(peer, round).word.load(std::memory_order_acquire);
@@ -59,8 +63,8 @@ Result<void> Rounds::wait_until(std::uint32_t peer, std::uint32_t round) {
   return wait_slowly(peer, round);
 }
 
-/// Hands the processor to whoever wants it; after about a millisecond sleeps in growing naps. Nobody has to be woken, so
-/// the publisher pays nothing.
+/// Hands the processor to whoever wants it; after about a millisecond sleeps in growing naps. Nobody has to be woken,
+/// so the publisher pays nothing.
 Result<void> Rounds::wait_slowly(std::uint32_t peer, std::uint32_t round) {
   constexpr int yields_between_looks = 64;
   constexpr int patient_looks = 64;

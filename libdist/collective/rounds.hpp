@@ -2,8 +2,9 @@
 // them.
 //
 // In round k every rank publishes its line of that round: one cache line with the round's number, the signature of the
-// call it belongs to, and 56 bytes of data. Whoever needs a rank's contribution waits for its line. Larger contributions
-// lie in the rank's stage, which has four slots, one for each of four consecutive rounds, as there are four lines.
+// call it belongs to, and 56 bytes of data. Whoever needs a rank's contribution waits for its line. Larger
+// contributions lie in the rank's stage, which has four slots, one for each of four consecutive rounds, as there are
+// four lines.
 //
 //   rank 0  line[k%4]  k | signature | data       stage[k%4]  up to slot_bytes()
 //   rank 1  ...
@@ -28,9 +29,9 @@ namespace amldist::collective {
 
 /// Place in the group of one node's ranks.
 struct NodePlace {
-  std::uint32_t rank = 0;                     ///< within the node
-  std::uint32_t size = 1;                     ///< ranks of the communicator on this node
-  std::vector<int> communicator_ranks;        ///< of each, for the vigil
+  std::uint32_t rank = 0;               ///< within the node
+  std::uint32_t size = 1;               ///< ranks of the communicator on this node
+  std::vector<int> communicator_ranks;  ///< of each, for the vigil
 };
 
 class Rounds {

@@ -17,7 +17,9 @@ class SharedMemory {
  public:
   SharedMemory() = default;
   SharedMemory(SharedMemory&& other) noexcept
-      : file_(std::move(other.file_)), data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+      : file_(std::move(other.file_)),
+        data_(std::exchange(other.data_, nullptr)),
+        bytes_(std::exchange(other.bytes_, 0)) {}
   SharedMemory& operator=(SharedMemory&& other) noexcept {
     std::swap(file_, other.file_);
     std::swap(data_, other.data_);

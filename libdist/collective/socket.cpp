@@ -31,7 +31,9 @@ sockaddr_in socket_address(Ipv4 address, std::uint16_t port) noexcept {
 const sockaddr* generic(const sockaddr_in& address) noexcept { return reinterpret_cast<const sockaddr*>(&address); }
 sockaddr* generic(sockaddr_in& address) noexcept { return reinterpret_cast<sockaddr*>(&address); }
 
-FileDescriptor new_socket() noexcept { return FileDescriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
+FileDescriptor new_socket() noexcept {
+  return FileDescriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
 
 void set_flag(const FileDescriptor& socket, int level, int option) noexcept {
   const int on = 1;
@@ -55,7 +57,8 @@ Result<FileDescriptor> listen_on(std::uint16_t port) {
   set_flag(socket, SOL_SOCKET, SO_REUSEADDR);
   const sockaddr_in address = socket_address(Ipv4{INADDR_ANY}, port);
   constexpr int backlog = 4096;
-  if (::bind(socket.get(), generic(address), sizeof address) == 0 && ::listen(socket.get(), backlog) == 0) return socket;
+  if (::bind(socket.get(), generic(address), sizeof address) == 0 && ::listen(socket.get(), backlog) == 0)
+    return socket;
   Error error = system_error(text::concat({"cannot listen on port ", std::to_string(port)}));
   if (errno == EADDRINUSE) error.code = Errc::mismatch;
   return error;
@@ -74,8 +77,8 @@ Result<std::vector<Ipv4>> addresses_of(const std::string& host) {
   wanted.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (const int status = ::getaddrinfo(host.c_str(), nullptr, &wanted, &found); status != 0) {
-    return Error{Errc::unavailable, text::concat({"the host name ", text::quote(host), " has no IPv4 address here: ",
-                                                  ::gai_strerror(status)})};
+    return Error{Errc::unavailable, text::concat({"the host name ", text::quote(host),
+                                                  " has no IPv4 address here: ", ::gai_strerror(status)})};
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
   std::vector<Ipv4> addresses;

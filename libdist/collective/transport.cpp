@@ -84,7 +84,8 @@ Result<bool> Transport::push(MessageProgress& send, Vigil& vigil) {
       parts[count++] = {reinterpret_cast<std::byte*>(send.header) + send.done, header_bytes - send.done};
     }
     const std::size_t sent_body = send.done < header_bytes ? 0 : send.done - header_bytes;
-    if (send.message.bytes > sent_body) parts[count++] = {send.message.data + sent_body, send.message.bytes - sent_body};
+    if (send.message.bytes > sent_body)
+      parts[count++] = {send.message.data + sent_body, send.message.bytes - sent_body};
     msghdr whole = {};
     whole.msg_iov = parts;
     whole.msg_iovlen = static_cast<std::size_t>(count);
@@ -105,7 +106,8 @@ Result<bool> Transport::pull(MessageProgress& receive, Vigil& vigil) {
     const bool in_header = receive.done < header_bytes;
     std::byte* const to = in_header ? reinterpret_cast<std::byte*>(receive.header) + receive.done
                                     : receive.message.data + (receive.done - header_bytes);
-    const std::size_t most = in_header ? header_bytes - receive.done : receive.message.bytes - (receive.done - header_bytes);
+    const std::size_t most =
+        in_header ? header_bytes - receive.done : receive.message.bytes - (receive.done - header_bytes);
     const ssize_t got = ::recv(socket, to, most, MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return any;

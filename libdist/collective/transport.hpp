@@ -53,7 +53,7 @@ class Transport {
   std::vector<FileDescriptor> connections_;  // by rank
   std::vector<MessageProgress> sends_;
   std::vector<MessageProgress> receives_;
-  std::vector<std::uint64_t> busy_;          // by rank: the pass of progress() in which an earlier message had its turn
+  std::vector<std::uint64_t> busy_;  // by rank: the pass of progress() in which an earlier message had its turn
   std::uint64_t pass_ = 0;
 };
 

@@ -12,11 +12,11 @@ namespace amldist::collective {
 
 /// What a frame says. The first byte after its length.
 enum class FrameKind : std::uint8_t {
-  join = 1,  ///< to rank 0: here I am
-  welcome,   ///< from rank 0: you are at the right place, wait
-  refused,   ///< from rank 0: the world does not come about, and why
-  table,     ///< from rank 0: everyone's place and address
-  hello,     ///< first on a later connection: which rank this is
+  join = 1,    ///< to rank 0: here I am
+  welcome,     ///< from rank 0: you are at the right place, wait
+  refused,     ///< from rank 0: the world does not come about, and why
+  table,       ///< from rank 0: everyone's place and address
+  hello,       ///< first on a later connection: which rank this is
   hello_data,  ///< the same on a connection that carries a communicator's data
   bye,         ///< the sender leaves in good order
   lost,        ///< from rank 0: a rank's process has ended

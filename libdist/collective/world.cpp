@@ -39,7 +39,8 @@ Member self(const FileDescriptor& listener) {
 std::string ranks_text(const std::vector<std::uint32_t>& ranks) {
   constexpr std::size_t most = 16;
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < std::min(ranks.size(), most); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  for (std::size_t i = 0; i < std::min(ranks.size(), most); ++i)
+    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
   if (ranks.size() > most) text += ", ...";
   return text;
 }
@@ -93,8 +94,9 @@ class Host {
     member.port = static_cast<std::uint16_t>(frame->number());
     if (frame->is_short()) return false;
     if (size != world_.size || rank == 0 || rank >= world_.size) {
-      return Error{Errc::mismatch, concat({"rank ", std::to_string(rank), " (", member.host, ") believes in ",
-                                           text::count(size, "process"), " but rank 0 in ", std::to_string(world_.size)})};
+      return Error{Errc::mismatch,
+                   concat({"rank ", std::to_string(rank), " (", member.host, ") believes in ",
+                           text::count(size, "process"), " but rank 0 in ", std::to_string(world_.size)})};
     }
     if (world_.links[rank]) {
       return Error{Errc::mismatch, concat({"rank ", std::to_string(rank), " came twice: from ",
@@ -172,8 +174,9 @@ class Visitor {
   [[nodiscard]] Result<void> join(MeetingPoint& point, Clock::time_point deadline) {
     if (auto connected = find_host(point, deadline); !connected) return connected;
     auto frame = wait_for_frame(world_.links[0], world_.unread[0], deadline + std::chrono::seconds(2));
-    if (!frame) return Error{Errc::timeout, concat({"amldist_init: rank 0 is at ", where_,
-                                                    " but the world was not complete before the deadline"})};
+    if (!frame)
+      return Error{Errc::timeout, concat({"amldist_init: rank 0 is at ", where_,
+                                          " but the world was not complete before the deadline"})};
     if (frame->kind() == FrameKind::refused) {
       const auto code = static_cast<Errc>(frame->number());
       return Error{code, frame->text()};
@@ -209,8 +212,16 @@ class Visitor {
     auto socket = connect_to(address, place.port, soon);
     if (!socket) return socket.error();
     const Member& me = world_.members[world_.rank];
-    const std::string join = FrameWriter(FrameKind::join).number(protocol).text(job_).number(world_.rank)
-        .number(world_.size).text(me.host).text(me.node).number(me.pid).number(me.port).take();
+    const std::string join = FrameWriter(FrameKind::join)
+                                 .number(protocol)
+                                 .text(job_)
+                                 .number(world_.rank)
+                                 .number(world_.size)
+                                 .text(me.host)
+                                 .text(me.node)
+                                 .number(me.pid)
+                                 .number(me.port)
+                                 .take();
     if (auto sent = send_all(*socket, join, soon); !sent) return sent;
     std::string received;
     auto frame = wait_for_frame(*socket, received, soon);

@@ -22,16 +22,17 @@ struct Member {
 struct World {
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
-  std::uint64_t nonce = 0;               ///< random, the same on all ranks: strangers do not know it
-  std::vector<Member> members;           ///< by rank
-  FileDescriptor listener;               ///< for later connections
-  std::vector<FileDescriptor> links;     ///< on rank 0: to each rank (0: none); else [0] to rank 0
-  std::vector<std::string> unread;       ///< bytes that came behind the last bootstrap frame, by link
-  std::string provenance;                ///< who said who this process is, and where rank 0 is
+  std::uint64_t nonce = 0;            ///< random, the same on all ranks: strangers do not know it
+  std::vector<Member> members;        ///< by rank
+  FileDescriptor listener;            ///< for later connections
+  std::vector<FileDescriptor> links;  ///< on rank 0: to each rank (0: none); else [0] to rank 0
+  std::vector<std::string> unread;    ///< bytes that came behind the last bootstrap frame, by link
+  std::string provenance;             ///< who said who this process is, and where rank 0 is
 };
 
-/// Joins the world by `deadline`. `job` tells one step's processes from another's at the same port. Errors: timeout with
-/// the names of those that did not come, mismatch (sizes differ, a rank came twice), and what the meeting point says.
+/// Joins the world by `deadline`. `job` tells one step's processes from another's at the same port. Errors: timeout
+/// with the names of those that did not come, mismatch (sizes differ, a rank came twice), and what the meeting point
+/// says.
 [[nodiscard]] Result<World> join_world(const ProcessIdentity& identity, MeetingPoint& point, std::string_view job,
                                        Clock::time_point deadline);
 /// The world of one process that nobody started.

@@ -23,8 +23,8 @@ struct Dialect {
   std::string_view nodes = "";
 };
 
-constexpr Dialect torchrun = {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
-                              "GROUP_WORLD_SIZE"};
+constexpr Dialect torchrun = {"torchrun",         "RANK",       "WORLD_SIZE",      "LOCAL_RANK",
+                              "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"};
 constexpr Dialect mpirun = {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
                             "OMPI_COMM_WORLD_LOCAL_SIZE"};
 constexpr Dialect own = {"aml-dist", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK"};

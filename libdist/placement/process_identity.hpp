@@ -6,7 +6,7 @@
 //   aml-dist        the stamp with RANK, WORLD_SIZE, ...
 //   Slurm           SLURM_PROCID, SLURM_NTASKS of a step (SLURM_STEP_ID), SLURM_LOCALID, SLURM_NODEID
 //   plain           RANK and WORLD_SIZE that somebody set by hand
-//   PMI, PMIx       PMI_RANK and PMI_SIZE, or PMIX_RANK alone (the size is then asked for)
+//   PMI             PMI_RANK and PMI_SIZE
 // Sources of one level must agree, and an error names both.
 #pragma once
 

@@ -1,5 +1,6 @@
 /* A rank that fails in a given way among others that only call collectives. The others leave with status 7 after printing
  * the error that they got; the test looks at who was named. */
+#include <signal.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -40,6 +41,7 @@ void run_victim(int argc, char **argv) {
   if (rank == who) {
     if (strcmp(how, "late") == 0) nap(2L * deadline + 500);
     if (strcmp(how, "exit") == 0) _exit(0);
+    if (strcmp(how, "die") == 0) raise(SIGKILL);
     if (strcmp(how, "operation") == 0) survivor(amldist_broadcast(world, data, COUNT, AMLDIST_FLOAT32, 0));
     if (strcmp(how, "size") == 0) survivor(amldist_allreduce(world, data, data, COUNT + 1, AMLDIST_FLOAT32, AMLDIST_MAX));
     if (strcmp(how, "type") == 0) survivor(amldist_allreduce(world, data, data, COUNT, AMLDIST_INT32, AMLDIST_MAX));

@@ -85,9 +85,9 @@ AMLDIST_API int amldist_check_option(const char *text);
  * Thread safety: one call at a time on a communicator; different communicators may be used from different threads.
  * amldist_abort(), amldist_health() and the questions about rank, size and place are safe from any thread at any time.
  *
- * Environment: AMLDIST_BOOTSTRAP=tcp|pmix|pmi2|mpi|slurm says how the ranks find rank 0 (default: the first that is there
- * of mpi, if the program has initialised it, MASTER_ADDR with MASTER_PORT, pmix, pmi2, slurm), AMLDIST_BACKEND=tcp|mpi
- * what carries data between nodes, AMLDIST_TIMEOUT_MS the deadline where the program gives 0. Since 0.1. */
+ * Environment: AMLDIST_BOOTSTRAP=tcp|pmix|slurm says how the ranks find rank 0 (default: the first that is there of
+ * MASTER_ADDR with MASTER_PORT, PMIx, and Slurm's own variables), AMLDIST_TIMEOUT_MS is the deadline where the program
+ * gives 0. Since 0.1. */
 
 /* A communicator. Its layout is private. */
 typedef struct amldist_comm amldist_comm;

@@ -4,8 +4,9 @@
 //   std::vector<float> gradients = ...;
 //   if (auto done = world.allreduce(std::span(gradients), amldist::Op::avg); !done) die(done.message());
 //
-// Buffers are spans; the element type follows from them. Every function that can fail returns a Result or a Status, which
-// the compiler does not let you ignore. Units, shapes, thread safety and errors are those of amldist.h. Since 0.1.
+// Buffers are spans; the element type follows from them. Every function that can fail returns a Result or a Status,
+// which the compiler does not let you ignore. Units, shapes, thread safety and errors are those of amldist.h. Since
+// 0.1.
 #pragma once
 
 #include <chrono>
@@ -58,15 +59,10 @@ inline constexpr int type_of<double> = AMLDIST_FLOAT64;
 
 /// What a buffer may consist of.
 template <typename T>
-concept Element = type_of<std::remove_const_t<T>> >= 0;
+concept Element = type_of<std::remove_const_t<T>>
+>= 0;
 
-enum class Op : int {
-  sum = AMLDIST_SUM,
-  prod = AMLDIST_PROD,
-  max = AMLDIST_MAX,
-  min = AMLDIST_MIN,
-  avg = AMLDIST_AVG
-};
+enum class Op : int { sum = AMLDIST_SUM, prod = AMLDIST_PROD, max = AMLDIST_MAX, min = AMLDIST_MIN, avg = AMLDIST_AVG };
 
 /// What a call came to: its status, and the sentence for people where it failed.
 class [[nodiscard]] Status {
@@ -79,7 +75,7 @@ class [[nodiscard]] Status {
   [[nodiscard]] bool ok() const noexcept { return status_ == AMLDIST_OK; }
   explicit operator bool() const noexcept { return ok(); }
   [[nodiscard]] int status() const noexcept { return status_; }
-  [[nodiscard]] const std::string &message() const noexcept { return message_; }
+  [[nodiscard]] const std::string& message() const noexcept { return message_; }
 
  private:
   int status_ = AMLDIST_OK;
@@ -90,17 +86,17 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Expected {
  public:
-  Expected(T value) : value_(std::move(value)) {}              // NOLINT(google-explicit-constructor)
-  Expected(Status status) : status_(std::move(status)) {}      // NOLINT(google-explicit-constructor)
+  Expected(T value) : value_(std::move(value)) {}          // NOLINT(google-explicit-constructor)
+  Expected(Status status) : status_(std::move(status)) {}  // NOLINT(google-explicit-constructor)
   [[nodiscard]] bool ok() const noexcept { return value_.has_value(); }
   explicit operator bool() const noexcept { return ok(); }
   /// Throws std::bad_optional_access where there is none.
-  [[nodiscard]] T &value() & { return value_.value(); }
+  [[nodiscard]] T& value() & { return value_.value(); }
   [[nodiscard]] T value() && { return std::move(value_).value(); }
-  T &operator*() & { return *value_; }
-  T *operator->() { return &*value_; }
-  [[nodiscard]] const std::string &message() const noexcept { return status_.message(); }
-  [[nodiscard]] const Status &status() const noexcept { return status_; }
+  T& operator*() & { return *value_; }
+  T* operator->() { return &*value_; }
+  [[nodiscard]] const std::string& message() const noexcept { return status_.message(); }
+  [[nodiscard]] const Status& status() const noexcept { return status_; }
 
  private:
   std::optional<T> value_;
@@ -110,14 +106,14 @@ class [[nodiscard]] Expected {
 /// A call in progress. Move-only; its end is waited for at destruction.
 class [[nodiscard]] Request {
  public:
-  explicit Request(amldist_request *request) noexcept : request_(request) {}
-  Request(Request &&other) noexcept : request_(std::exchange(other.request_, nullptr)) {}
-  Request &operator=(Request &&other) noexcept {
+  explicit Request(amldist_request* request) noexcept : request_(request) {}
+  Request(Request&& other) noexcept : request_(std::exchange(other.request_, nullptr)) {}
+  Request& operator=(Request&& other) noexcept {
     std::swap(request_, other.request_);
     return *this;
   }
-  Request(const Request &) = delete;
-  Request &operator=(const Request &) = delete;
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
   ~Request() { static_cast<void>(amldist_wait(&request_)); }
 
   Status wait() { return Status::of(amldist_wait(&request_)); }
@@ -130,22 +126,22 @@ class [[nodiscard]] Request {
   }
 
  private:
-  amldist_request *request_;
+  amldist_request* request_;
 };
 
 /// Memory from amldist_alloc(): collectives use it without copying. Move-only; must go before its communicator.
 template <Element T>
 class Buffer {
  public:
-  Buffer(amldist_comm *comm, T *data, std::size_t count) noexcept : data_(data, Deleter{comm}), count_(count) {}
+  Buffer(amldist_comm* comm, T* data, std::size_t count) noexcept : data_(data, Deleter{comm}), count_(count) {}
   [[nodiscard]] std::span<T> span() const noexcept { return {data_.get(), count_}; }
-  [[nodiscard]] T *data() const noexcept { return data_.get(); }
+  [[nodiscard]] T* data() const noexcept { return data_.get(); }
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
 
  private:
   struct Deleter {
-    amldist_comm *comm;
-    void operator()(T *data) const noexcept { static_cast<void>(amldist_free(comm, data)); }
+    amldist_comm* comm;
+    void operator()(T* data) const noexcept { static_cast<void>(amldist_free(comm, data)); }
   };
   std::unique_ptr<T, Deleter> data_;
   std::size_t count_;
@@ -156,7 +152,7 @@ class Communicator {
  public:
   /// The world of this step. A zero timeout is the default one.
   static Expected<Communicator> init(std::chrono::milliseconds timeout = {}) {
-    amldist_comm *comm = nullptr;
+    amldist_comm* comm = nullptr;
     const int status = amldist_init(&comm, static_cast<int>(timeout.count()));
     if (status != AMLDIST_OK) return Status::of(status);
     return Communicator(comm);
@@ -169,7 +165,7 @@ class Communicator {
   [[nodiscard]] int node_rank() const noexcept { return amldist_node_rank(get()); }
   [[nodiscard]] int nodes() const noexcept { return amldist_nodes(get()); }
   [[nodiscard]] std::string_view host(int rank) const noexcept {
-    const char *const name = amldist_host(get(), rank);
+    const char* const name = amldist_host(get(), rank);
     return name != nullptr ? name : std::string_view();
   }
   [[nodiscard]] std::string_view task_map() const noexcept { return amldist_task_map(get()); }
@@ -234,7 +230,7 @@ class Communicator {
   /// In place, without waiting.
   template <Element T>
   Expected<Request> iallreduce(std::span<T> data, Op op = Op::sum) {
-    amldist_request *request = nullptr;
+    amldist_request* request = nullptr;
     const int status = amldist_iallreduce(get(), data.data(), data.data(), data.size(), type<T>(), raw(op), &request);
     if (status != AMLDIST_OK) return Status::of(status);
     return Request(request);
@@ -250,7 +246,7 @@ class Communicator {
 
   /// nullopt for a negative colour.
   Expected<std::optional<Communicator>> split(int color, int key = 0) {
-    amldist_comm *out = nullptr;
+    amldist_comm* out = nullptr;
     const int status = amldist_split(get(), color, key, &out);
     if (status != AMLDIST_OK) return Status::of(status);
     return out == nullptr ? std::optional<Communicator>() : std::optional(Communicator(out));
@@ -258,10 +254,10 @@ class Communicator {
 
   template <Element T>
   Expected<Buffer<T>> allocate(std::size_t count) {
-    void *memory = nullptr;
+    void* memory = nullptr;
     const int status = amldist_alloc(get(), count * sizeof(T), &memory);
     if (status != AMLDIST_OK) return Status::of(status);
-    return Buffer<T>(get(), static_cast<T *>(memory), count);
+    return Buffer<T>(get(), static_cast<T*>(memory), count);
   }
 
   Status set_timeout(std::chrono::milliseconds timeout) {
@@ -274,13 +270,13 @@ class Communicator {
   Status finalize() { return Status::of(amldist_finalize(comm_.release())); }
 
   /// For the C interface.
-  [[nodiscard]] amldist_comm *get() const noexcept { return comm_.get(); }
+  [[nodiscard]] amldist_comm* get() const noexcept { return comm_.get(); }
 
  private:
   struct Finalizer {
-    void operator()(amldist_comm *comm) const noexcept { static_cast<void>(amldist_finalize(comm)); }
+    void operator()(amldist_comm* comm) const noexcept { static_cast<void>(amldist_finalize(comm)); }
   };
-  explicit Communicator(amldist_comm *comm) noexcept : comm_(comm) {}
+  explicit Communicator(amldist_comm* comm) noexcept : comm_(comm) {}
 
   template <typename T>
   static constexpr amldist_type type() noexcept {
@@ -292,7 +288,7 @@ class Communicator {
   static std::size_t shorter(A a, B b) noexcept {
     return a.size() < b.size() ? a.size() : b.size();
   }
-  static Status too_short(const char *operation) {
+  static Status too_short(const char* operation) {
     return {AMLDIST_EINVAL, std::string(operation) + ": a span is too short for the number of ranks"};
   }
 

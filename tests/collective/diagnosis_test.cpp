@@ -1,0 +1,175 @@
+// Verdicts over what ranks say of themselves, and identities from environments of every launcher.
+#include "collective/diagnosis.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "placement/process_identity.hpp"
+
+namespace amldist::collective {
+namespace {
+
+Activity inside(Operation operation, std::uint64_t sequence, std::size_t count = 1024) {
+  Activity activity;
+  activity.sequence = activity.call.sequence = sequence;
+  activity.inside = true;
+  activity.call.operation = operation;
+  activity.call.type = DataType::float32;
+  activity.call.count = count;
+  return activity;
+}
+Activity after(Operation operation, std::uint64_t sequence) {
+  Activity activity = inside(operation, sequence);
+  activity.inside = false;
+  return activity;
+}
+RankState here(const char* name, const Activity& activity) { return {name, Standing::here, activity, {}}; }
+RankState absent(const char* name, Standing standing) { return {name, standing, {}, {}}; }
+
+TEST(Verdict, NamesAStoppedRank) {
+  const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 17, 1048576)),
+                                        absent("rank 1 (b)", Standing::silent)};
+  const Error verdict = judge(ranks, {0, 1, false, {}});
+  EXPECT_EQ(verdict.code, Errc::timeout);
+  EXPECT_EQ(
+      verdict.message,
+      "rank 1 (b) is missing in allreduce #17 (1048576 float32): it does not answer (stopped, or its node is gone)");
+}
+
+TEST(Verdict, NamesADeadRankAndNotThoseThatWaitForIt) {
+  const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::barrier, 4)),
+                                        here("rank 1 (a)", after(Operation::allreduce, 3)),
+                                        absent("rank 2 (b)", Standing::dead)};
+  const Error verdict = judge(ranks, {0, 1, false, {}});
+  EXPECT_EQ(verdict.code, Errc::peer);
+  EXPECT_EQ(verdict.message, "rank 2 (b) is missing in barrier #4: its process has ended");
+}
+
+TEST(Verdict, SaysWhatALateRankDidLast) {
+  const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 9)),
+                                        here("rank 1 (b)", after(Operation::broadcast, 8))};
+  EXPECT_EQ(
+      judge(ranks, {0, 1, false, {}}).message,
+      "rank 1 (b) is missing in allreduce #9 (1024 float32): it has not called it; its last call was broadcast #8 "
+      "(1024 float32)");
+}
+
+TEST(Verdict, TakesTheLowestCallThatSomebodyIsStuckIn) {  // 0 waits for 1, 1 for 2
+  const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 9)),
+                                        here("rank 1 (b)", inside(Operation::broadcast, 8)),
+                                        here("rank 2 (c)", after(Operation::barrier, 7))};
+  EXPECT_TRUE(judge(ranks, {0, 1, false, {}}).message.starts_with("rank 2 (c) is missing in broadcast #8"));
+}
+
+TEST(Verdict, TheMinorityMadeTheWrongCall) {
+  const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::reduce, 5)),
+                                        here("rank 1 (b)", inside(Operation::allreduce, 5)),
+                                        here("rank 2 (c)", inside(Operation::allreduce, 5))};
+  const Error verdict = judge(ranks, {1, 0, true, {}});
+  EXPECT_EQ(verdict.code, Errc::peer);
+  EXPECT_EQ(
+      verdict.message,
+      "rank 0 (a) called reduce #5 (1024 float32) sum root 0 where rank 1 (b) and others called allreduce #5 (1024 "
+      "float32) sum");
+}
+
+TEST(Verdict, ASizeThatDiffersIsAnotherCall) {
+  const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 5, 10)),
+                                        here("rank 1 (b)", inside(Operation::allreduce, 5, 11))};
+  EXPECT_TRUE(judge(ranks, {0, 1, true, {}}).message.starts_with("rank 1 (b) called allreduce #5 (11 float32)"));
+}
+
+TEST(Verdict, NobodyIsMissing) {
+  const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 5)),
+                                        here("rank 1 (b)", inside(Operation::allreduce, 5))};
+  EXPECT_TRUE(judge(ranks, {0, 1, false, {}}).message.starts_with("no rank is missing in allreduce #5"));
+}
+
+TEST(Verdict, ARankThatHasFinalizedIsThroughFinalize) {
+  const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::finalize, 6)),
+                                        absent("rank 1 (a)", Standing::left), absent("rank 2 (b)", Standing::dead)};
+  EXPECT_TRUE(judge(ranks, {0, 2, false, {}}).message.starts_with("rank 2 (b) is missing in finalize #6"));
+}
+
+// ------------------------------------------------------------------------------------------------------------ identity
+Result<ProcessIdentity> read(std::map<std::string, std::string, std::less<>> variables) {
+  return read_process_identity([variables = std::move(variables)](std::string_view name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+TEST(ProcessIdentity, NobodyStartedIt) {
+  const auto id = read({});
+  ASSERT_TRUE(id);
+  EXPECT_EQ(id->size, 1U);
+}
+
+TEST(ProcessIdentity, AStepOfSrun) {
+  const auto id = read({{"SLURM_STEP_ID", "0"},
+                        {"SLURM_STEP_NUM_TASKS", "8"},
+                        {"SLURM_PROCID", "5"},
+                        {"SLURM_NTASKS", "8"},
+                        {"SLURM_LOCALID", "1"},
+                        {"PMI_RANK", "5"},
+                        {"PMI_SIZE", "8"}});
+  ASSERT_TRUE(id);
+  EXPECT_EQ(id->rank, 5U);
+  EXPECT_EQ(id->size, 8U);
+  EXPECT_EQ(id->local_rank, 1U);
+}
+
+TEST(ProcessIdentity, ABatchScriptIsNoTaskOfItsJob) {
+  const auto id = read({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "7"}});
+  ASSERT_TRUE(id);
+  EXPECT_EQ(id->size, 1U);
+}
+
+TEST(ProcessIdentity, DisagreementNamesBothSources) {
+  const auto id = read({{"SLURM_STEP_ID", "0"},
+                        {"SLURM_STEP_NUM_TASKS", "4"},
+                        {"SLURM_PROCID", "1"},
+                        {"SLURM_NTASKS", "4"},
+                        {"PMI_RANK", "2"}});
+  ASSERT_FALSE(id);
+  EXPECT_EQ(id.error().code, Errc::mismatch);
+  EXPECT_NE(id.error().message.find("SLURM_PROCID=1"), std::string::npos);
+  EXPECT_NE(id.error().message.find("PMI_RANK=2"), std::string::npos);
+}
+
+TEST(ProcessIdentity, UnderMpirunSlurmDescribesTheDaemons) {
+  const auto id = read({{"OMPI_COMM_WORLD_RANK", "3"},
+                        {"OMPI_COMM_WORLD_SIZE", "6"},
+                        {"OMPI_UNIVERSE_SIZE", "6"},
+                        {"SLURM_STEP_ID", "0"},
+                        {"SLURM_STEP_NUM_TASKS", "2"},
+                        {"SLURM_PROCID", "1"},
+                        {"SLURM_NTASKS", "2"}});
+  ASSERT_TRUE(id);
+  EXPECT_EQ(id->rank, 3U);
+  EXPECT_EQ(id->size, 6U);
+}
+
+TEST(ProcessIdentity, UnderTorchrunSlurmDescribesTheLaunchers) {
+  const auto id = read({{"TORCHELASTIC_RUN_ID", "1"},
+                        {"RANK", "7"},
+                        {"WORLD_SIZE", "8"},
+                        {"SLURM_STEP_ID", "0"},
+                        {"SLURM_STEP_NUM_TASKS", "2"},
+                        {"SLURM_PROCID", "1"},
+                        {"SLURM_NTASKS", "2"}});
+  ASSERT_TRUE(id);
+  EXPECT_EQ(id->rank, 7U);
+}
+
+TEST(ProcessIdentity, HostileNumbersAreRefused) {
+  EXPECT_FALSE(read({{"RANK", "-1"}, {"WORLD_SIZE", "4"}}));
+  EXPECT_FALSE(read({{"RANK", "4"}, {"WORLD_SIZE", "4"}}));
+  EXPECT_FALSE(read({{"RANK", "0x1"}, {"WORLD_SIZE", "4"}}));
+  EXPECT_FALSE(read({{"RANK", "1"}}));
+  EXPECT_FALSE(read({{"RANK", "1"}, {"WORLD_SIZE", "99999999999999999999"}}));
+}
+
+}  // namespace
+}  // namespace amldist::collective
