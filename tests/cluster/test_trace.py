@@ -50,7 +50,7 @@ def program(workdir):
 @pytest.mark.parametrize("mpi", ["none", "pmix"])
 def test_the_line_names_the_last_call_of_the_rank_that_died_first(cluster, program, mpi):
     task = program("os.kill(os.getpid(), signal.SIGKILL)")
-    done = cluster.run(f"srun --mpi={mpi} --aml-dist=pytorch -K -w node[1-2] -N2 -n4 {task}")
+    done = cluster.run(f"srun --mpi={mpi} --aml-dist=pytorch -K -w node[1-2] -N2 -n4 --ntasks-per-node=2 {task}")
     assert done.status != 0, str(done)
     lines = [line for line in done.err.splitlines() if "first failure" in line]
     assert len(lines) == 1, done.err
@@ -62,8 +62,8 @@ def test_trace_tells_who_is_stopped_in_a_running_step_and_of_a_dead_one(cluster,
     task = program("os.kill(os.getpid(), signal.SIGSTOP)")
     env = f"AMLDIST_TRACE_DIR={workdir}/traces"
     job = workdir / "job"
-    job.write_text(f"#!/bin/bash\n{env} srun --aml-dist=pytorch -w node[1-2] -N2 -n4 {task}\n")
-    identifier = cluster.run(f"sbatch --parsable --output=/dev/null -w node[1-2] -N2 -n4 {job}").out.strip()
+    job.write_text(f"#!/bin/bash\n{env} srun --aml-dist=pytorch -w node[1-2] -N2 -n4 --ntasks-per-node=2 {task}\n")
+    identifier = cluster.run(f"sbatch --parsable --output=/dev/null -w node[1-2] -N2 -n4 --ntasks-per-node=2 {job}").out.strip()
     folder = workdir / "traces" / f"{identifier}.0"
     deadline = time.monotonic() + 30
     stalls = []
