@@ -192,7 +192,7 @@ class DevicePlace:
     MARK = pathlib.Path("/dev/infiniband/.made-by-aml-dist-tests")
 
     def __init__(self) -> None:
-        self.lock = open("/var/tmp/aml-dist-tests-dev.lock", "w")
+        self.lock = open("/run/lock/aml-dist-tests-dev.lock", "w")
         fcntl.flock(self.lock, fcntl.LOCK_SH)
         if not self.PATH.exists():
             self.PATH.mkdir(exist_ok=True)
