@@ -24,6 +24,13 @@ extern "C" {
 #define AMLDIST_API
 #endif
 
+/* In C++ every int is a value of these types: a wrong one is refused, and reading it is no undefined behaviour. */
+#ifdef __cplusplus
+#define AMLDIST_ENUM(name) enum name : int
+#else
+#define AMLDIST_ENUM(name) enum name
+#endif
+
 /* What a call came to. Since 0.1. */
 typedef enum amldist_status {
   AMLDIST_OK = 0,
@@ -112,7 +119,7 @@ typedef struct amldist_comm amldist_comm;
 typedef struct amldist_request amldist_request;
 
 /* Element types. The values never change. */
-typedef enum amldist_type {
+typedef AMLDIST_ENUM(amldist_type) {
   AMLDIST_INT8 = 0,
   AMLDIST_UINT8 = 1,
   AMLDIST_INT32 = 2,
@@ -130,7 +137,7 @@ typedef enum amldist_type {
 /* Reduction operators. Integers wrap around. AVG is the sum divided by the number of ranks (integers: towards zero).
  * FLOAT16 and BFLOAT16 are combined in float32 and rounded once per level (node, network). Where an input of MIN or MAX
  * is not a number, the result is unspecified. The values never change. */
-typedef enum amldist_op {
+typedef AMLDIST_ENUM(amldist_op) {
   AMLDIST_SUM = 0,
   AMLDIST_PROD = 1,
   AMLDIST_MAX = 2,
