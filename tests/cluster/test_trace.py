@@ -75,7 +75,10 @@ def test_trace_tells_who_is_stopped_in_a_running_step_and_of_a_dead_one(cluster,
     (straggler,) = stalls[0]["stragglers"]
     assert (straggler["rank"], straggler["host"]) == (2, "node2")
     assert stalls[0]["operation"] == "allreduce" and stalls[0]["waiting"] == [0, 1, 3]
-    cluster.run(f"scancel --signal=KILL {identifier}; while squeue -h -j {identifier} | grep -q .; do sleep 0.1; done")
+    # Not by scancel, which lets a stopped process go on before it kills it.
+    for node in ("node2", "node1"):
+        cluster.run("pkill -KILL -f program.py; true", on=node)
+    cluster.run(f"scancel {identifier}; while squeue -h -j {identifier} | grep -q .; do sleep 0.1; done")
     dead = cluster.run(f"{TOOL} trace {folder}")
     assert f"step {identifier}.0: 4 ranks, recorders of 4 on 2 nodes" in dead.out, str(dead)
     assert re.search(r"^2 +node2 +dead ", dead.out, re.M), str(dead)
