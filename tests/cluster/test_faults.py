@@ -32,7 +32,7 @@ def nothing_is_left(cluster: Cluster):
     # Of every user: a slurmctld that was killed may remember jobs that had ended.
     cluster.run("squeue -h -o %A | xargs -r scancel --quiet; while squeue -h | grep -q .; do sleep 0.2; done", timeout=40)
     for node in nodes:
-        wait_until(lambda n=node: ask_node(cluster, n)["steps' processes"] == 0)
+        wait_until(lambda n=node: ask_node(cluster, n)["steps' processes"] == 0, 90)  # Slurm's own patience with slurmctld
         left = ask_node(cluster, node)
         assert left["leases"] == 0 and left["shared memory"] == before[node], (node, left)
 
