@@ -111,8 +111,8 @@ Result<NcclApi> load_nccl(const std::string& named) {
     return Error{Errc::unavailable, concat({text::quote(named.empty() ? "libnccl.so.2" : named),
                                             " is no NCCL: it does not tell its version"})};
   }
-  api.library = path_of(reinterpret_cast<void*>(get_version));
-  const std::string name = concat({"NCCL ", nccl_version_name(api.version), " (", api.library, ")"});
+  api.path = path_of(reinterpret_cast<void*>(get_version));
+  const std::string name = concat({"NCCL ", nccl_version_name(api.version), " (", api.path, ")"});
   if (api.version < oldest_nccl || api.version < 10000) {
     return Error{Errc::unavailable, concat({name, " is too old: buffers on a GPU need ", nccl_version_name(oldest_nccl),
                                             " or newer; name another library with ", nccl_variable})};

@@ -48,7 +48,7 @@ struct NcclApi {
   using Comm = ncclComm*;
 
   int version = 0;      ///< 22809: 2.28.9
-  std::string library;  ///< path, for people
+  std::string path;  ///< of the library, for people
 
   int (*get_unique_id)(NcclUniqueId*) = nullptr;
   int (*init_rank_config)(Comm*, int size, NcclUniqueId, int rank, NcclConfig*) = nullptr;

@@ -149,7 +149,7 @@ Check check_provider(const NodeFacts& node, const Question& question, const Proc
   const VerbsFacts& verbs = process.verbs;
   const auto names = judged_names(node, question);
   if (names.empty()) return {"ib.provider", Verdict::skip, "no device", ""};
-  if (verbs.library_missing) {
+  if (verbs.verbs_missing) {
     return {"ib.provider", Verdict::fail, concat({"libibverbs cannot be used: ", printable(verbs.reason)}),
             "install libibverbs1 and ibverbs-providers (rdma-core)"};
   }

@@ -40,7 +40,7 @@ std::string get(const ShortText& source) { return {source.data(), ::strnlen(sour
 /// had found.
 struct Findings {
   ShortText stage{};
-  ShortText library_problem{};
+  ShortText load_problem{};
   std::uint32_t listed = 0;
   std::array<ShortText, most_probed> names{};
   std::uint32_t probed = 0;
@@ -140,7 +140,7 @@ void probe(const std::vector<LinkTarget>& targets, Findings& findings) {
   put(findings.stage, "loading libibverbs");
   const auto api = load_verbs();
   if (!api) {
-    put(findings.library_problem, api.error().message);
+    put(findings.load_problem, api.error().message);
     findings.done = true;
     return;
   }
@@ -204,8 +204,8 @@ VerbsFacts probe_verbs(const NodeFacts& node, const Question& question, std::chr
   }
   const bool ended = wait_or_kill(child, steady_clock::now() + timeout);
   const Findings& findings = *shared.get();
-  if (const std::string problem = get(findings.library_problem); !problem.empty()) {
-    facts.library_missing = true;
+  if (const std::string problem = get(findings.load_problem); !problem.empty()) {
+    facts.verbs_missing = true;
     facts.reason = problem;
     return facts;
   }

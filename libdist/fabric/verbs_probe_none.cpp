@@ -6,7 +6,7 @@ namespace amldist::fabric {
 
 VerbsFacts probe_verbs(const NodeFacts& /*node*/, const Question& /*question*/, std::chrono::milliseconds /*timeout*/) {
   VerbsFacts facts;
-  facts.library_missing = true;
+  facts.verbs_missing = true;
   facts.reason = "this build has no verbs: rebuild it with libibverbs' headers (Debian: libibverbs-dev)";
   return facts;
 }

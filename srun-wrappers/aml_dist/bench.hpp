@@ -17,7 +17,7 @@ struct BenchOptions {
   bool in_place = false;
   bool off_cache = false;
   bool rewrite = false;
-  bool library_memory = false;
+  bool own_memory = false;
   unsigned rounds = 5;
   int ranks = 0;                   ///< start so many on this node; 0: this process is one of a step's, or alone
   std::vector<std::string> peers;  ///< "openmpi", or NAME=PATH of an mpicc

@@ -39,7 +39,7 @@ void add_bench_choices(CLI::App& command, BenchOptions& options) {
   command.add_flag("--in-place", options.in_place, "Input and output are one buffer");
   command.add_flag("--off-cache", options.off_cache, "Every call takes a buffer that no cache holds");
   command.add_flag("--rewrite", options.rewrite, "Inputs are written anew before every call, outside the time");
-  command.add_flag("--library-memory", options.library_memory, "Buffers from amldist_alloc()");
+  command.add_flag("--library-memory", options.own_memory, "Buffers from amldist_alloc()");
 }
 
 }  // namespace

@@ -175,7 +175,7 @@ bool write_all(int descriptor, std::string_view words) {
 std::string line_of(const bench_request& r) {
   const auto number = [](auto value) { return std::to_string(value); };
   return concat({number(r.op), " ", number(r.type), " ", number(r.redop), " ", number(r.in_place), " ", number(r.bytes),
-                 " ", number(r.iterations), " ", number(r.off_cache), " ", number(r.library_memory), " ",
+                 " ", number(r.iterations), " ", number(r.off_cache), " ", number(r.own_memory), " ",
                  number(r.rewrite), "\n"});
 }
 

@@ -64,7 +64,7 @@ Result<bench_request> parse_kind(const BenchOptions& options) {
   request.in_place = options.in_place;
   request.off_cache = options.off_cache;
   request.rewrite = options.rewrite;
-  request.library_memory = options.library_memory;
+  request.own_memory = options.own_memory;
   return request;
 }
 

@@ -157,7 +157,7 @@ static struct buffers *make_buffers(const struct bench_library *library, const s
   struct buffers *buffers = calloc(1, sizeof *buffers);
   if (buffers == NULL) return NULL;
   buffers->library = library;
-  buffers->from_library = request->library_memory && library->allocate != NULL;
+  buffers->from_library = request->own_memory && library->allocate != NULL;
   buffers->sets = 1;
   if (request->off_cache) {
     const size_t wanted = beyond_caches / (2 * bytes) + 1;

@@ -37,7 +37,7 @@ struct bench_request {
   uint64_t bytes;
   uint64_t iterations; /* 0: check only */
   int off_cache;       /* every call takes another buffer, until the caches cannot hold them */
-  int library_memory;  /* buffers from the library's own allocator, where it has one */
+  int own_memory;  /* buffers from the library's own allocator, where it has one */
   int rewrite;         /* inputs are written anew before every call; the time for that is taken out */
 };
 
@@ -82,7 +82,7 @@ uint64_t bench_count(int op, uint64_t bytes, int type, int size);
 struct bench_result bench_measure(const struct bench_library *library, const struct bench_request *request);
 
 /* Serves requests that arrive on a Unix stream socket until it is closed: "hello NAME RANK SIZE\n" out, then for each line
- * "op type redop in_place bytes iterations off_cache library_memory rewrite\n" a line "status microseconds wrong\n" back.
+ * "op type redop in_place bytes iterations off_cache own_memory rewrite\n" a line "status microseconds wrong\n" back.
  * Idle ranks sleep in read(2), so they take nothing from whoever is measured meanwhile. 0, or 1 after trouble. */
 int bench_serve(const struct bench_library *library, const char *socket_path);
 

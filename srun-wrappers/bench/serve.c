@@ -23,7 +23,7 @@ static int read_request(FILE *in, struct bench_request *request) {
   unsigned long long bytes, iterations;
   if (fgets(line, sizeof line, in) == NULL) return 0;
   const int read = sscanf(line, "%d %d %d %d %llu %llu %d %d %d", &request->op, &request->type, &request->redop,
-                          &request->in_place, &bytes, &iterations, &request->off_cache, &request->library_memory,
+                          &request->in_place, &bytes, &iterations, &request->off_cache, &request->own_memory,
                           &request->rewrite);
   request->bytes = bytes;
   request->iterations = iterations;

@@ -24,7 +24,7 @@ class FabricatedNodes:
 
     def __init__(self, cluster: Cluster, library: pathlib.Path) -> None:
         self.cluster = cluster
-        self.library = readable_copy(library)
+        self.verbs = readable_copy(library)
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="aml-dist-trees-", dir="/var/tmp"))
         self.folder.chmod(0o755)
         self.place = trees.DevicePlace()
@@ -44,7 +44,7 @@ class FabricatedNodes:
 
     def environment(self, **more: str) -> dict[str, str]:
         names = {device.name for tree in self.nodes.values() for device in tree.devices}
-        return {"AMLDIST_LIBIBVERBS": str(self.library), "FAKE_VERBS_DEVICES": ",".join(sorted(names)), **more}
+        return {"AMLDIST_LIBIBVERBS": str(self.verbs), "FAKE_VERBS_DEVICES": ",".join(sorted(names)), **more}
 
     def close(self) -> None:
         for node in self.nodes:

@@ -19,7 +19,7 @@ TEST(NcclApi, TakesAllThatTheReleaseHas) {
   const auto api = load_nccl(FAKE_NCCL_2_28);
   ASSERT_TRUE(api) << api.error().message;
   EXPECT_EQ(api->version, 22809);
-  EXPECT_EQ(api->library, FAKE_NCCL_2_28);
+  EXPECT_EQ(api->path, FAKE_NCCL_2_28);
   EXPECT_NE(api->all_to_all, nullptr);
   EXPECT_NE(api->gather, nullptr);
   EXPECT_NE(api->scatter, nullptr);

@@ -124,7 +124,7 @@ TEST(ThisMachine, AsksSlurmFirstAndTheResolverThen) {
 
 TEST(KernelPorts, AreReadFromThisKernel) {
   const PortRanges taken = kernel_ports();
-  if (taken.empty()) GTEST_SKIP() << "this kernel shows no ip_local_port_range";
+  ASSERT_FALSE(taken.empty()) << "Linux without ip_local_port_range";
   EXPECT_LT(PortRanges::parse("1-65535").value().without(taken).size(), 65535U);
 }
 
