@@ -515,7 +515,9 @@ def test_a_submission(aml_run, slurm, job):
 def test_an_interrupt_while_sbatch_works_leaves_no_job_untold(aml_run, slurm):
     slurm.program("sbatch", "cat >script; touch called; sleep 1; echo 17")
     slurm.program("scontrol", "printf 'JobId=17\\n   JobState=PENDING Reason=None\\n'")
-    with subprocess.Popen([aml_run.path, "--", "x"], env=slurm.env, stderr=subprocess.PIPE, text=True) as run:
+    # A shell that starts the suite in the background lets its children ignore SIGINT; a terminal does not.
+    command = ["env", "--default-signal=INT", aml_run.path, "--", "x"]
+    with subprocess.Popen(command, env=slurm.env, stderr=subprocess.PIPE, text=True) as run:
         while not (slurm.folder / "called").exists():
             time.sleep(0.05)
         run.send_signal(signal.SIGINT)
