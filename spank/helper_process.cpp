@@ -34,13 +34,11 @@ struct Pipe {
 };
 
 /// After fork: only calls that are safe there. `failure` gets the errno if the program cannot be started.
-[[noreturn]] void become(char* const* arguments, char* const* environment, int output, int failure) noexcept {
+[[noreturn]] void become(char* const* arguments, char* const* environment, int null, int output, int failure) noexcept {
   sigset_t none;
   sigemptyset(&none);
   ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
-  const int null = ::open("/dev/null", O_RDWR);
-  if (null >= 0 && ::dup2(null, STDIN_FILENO) >= 0 && ::dup2(null, STDERR_FILENO) >= 0 &&
-      ::dup2(output, STDOUT_FILENO) >= 0) {
+  if (::dup2(null, STDIN_FILENO) >= 0 && ::dup2(null, STDERR_FILENO) >= 0 && ::dup2(output, STDOUT_FILENO) >= 0) {
     ::execve(arguments[0], arguments, environment);
   }
   const int error = errno;
@@ -81,9 +79,11 @@ Result<std::string> run_helper(const std::vector<std::string>& arguments, char**
   Pipe output = Pipe::make();
   Pipe failure = Pipe::make();
   if (!output.writing || !failure.writing) return Error{Errc::unavailable, std::strerror(errno)};
+  const FileDescriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null) return Error{Errc::unavailable, concat({"/dev/null: ", std::strerror(errno)})};
   const pid_t child = ::fork();
   if (child < 0) return Error{Errc::unavailable, concat({"fork: ", std::strerror(errno)})};
-  if (child == 0) become(words.data(), environment, output.writing.get(), failure.writing.get());
+  if (child == 0) become(words.data(), environment, null.get(), output.writing.get(), failure.writing.get());
   output.writing = FileDescriptor();
   failure.writing = FileDescriptor();
   auto text = read_all(output.reading.get(), steady_clock::now() + timeout);

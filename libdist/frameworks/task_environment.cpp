@@ -14,29 +14,40 @@ namespace {
 
 using text::concat;
 
-/// Names that say who a process is. A value from outside the step is never right, so each is set or removed.
-constexpr std::array<std::string_view, 12> identity_names = {
-    "RANK",          "WORLD_SIZE",         "LOCAL_RANK",       "LOCAL_WORLD_SIZE",
-    "NODE_RANK",     "GROUP_RANK",         "GROUP_WORLD_SIZE", "PET_NNODES",
-    "PET_NODE_RANK", "PET_NPROC_PER_NODE", "PET_MASTER_ADDR",  "PET_MASTER_PORT"};
-
-/// Names that only an aml-dist step of another kind would have left behind; removed when its stamp is there.
-constexpr std::array<std::string_view, 16> leftover_names = {"MASTER_ADDR",
-                                                             "MASTER_PORT",
-                                                             "MASTER_ADDRESS",
-                                                             "TF_CONFIG",
-                                                             "JAX_COORDINATOR_ADDRESS",
-                                                             "JAX_LOCAL_DEVICE_IDS",
-                                                             "OMPI_COMM_WORLD_RANK",
-                                                             "OMPI_COMM_WORLD_SIZE",
-                                                             "OMPI_COMM_WORLD_LOCAL_RANK",
-                                                             "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                                             "AZ_BATCH_MASTER_NODE",
-                                                             "AZ_BATCHAI_MPI_MASTER_NODE",
-                                                             "AZ_BATCH_HOST_LIST",
-                                                             "AZUREML_NODE_COUNT",
-                                                             "AZUREML_CR_NODE_RANK",
-                                                             "AMLDIST_BACKEND"};
+/// Names that say who a process is come first: a value from outside the step is never right, so each is set or removed.
+/// The others only an aml-dist step of another kind would have left behind: removed when its stamp is there.
+constexpr std::array<std::string_view, 28> names = {
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "NODE_RANK",
+    "GROUP_RANK",
+    "GROUP_WORLD_SIZE",
+    "PET_NNODES",
+    "PET_NODE_RANK",
+    "PET_NPROC_PER_NODE",
+    "PET_MASTER_ADDR",
+    "PET_MASTER_PORT",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "MASTER_ADDRESS",
+    "TF_CONFIG",
+    "JAX_COORDINATOR_ADDRESS",
+    "JAX_LOCAL_DEVICE_IDS",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "AZ_BATCH_MASTER_NODE",
+    "AZ_BATCHAI_MPI_MASTER_NODE",
+    "AZ_BATCH_HOST_LIST",
+    "AZUREML_NODE_COUNT",
+    "AZUREML_CR_NODE_RANK",
+    "AMLDIST_BACKEND",
+};
+constexpr std::span identity_names = std::span(names).first<12>();
+constexpr std::span leftover_names = std::span(names).subspan<12>();
 
 /// Variables by which frameworks take a process for a rank of Slurm's or PMIx's, and the names of the copies.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 5> rank_clues = {{
@@ -180,6 +191,8 @@ Result<void> check_roles(const CountAssertions& counts, std::uint32_t tasks) {
 }
 
 }  // namespace
+
+std::span<const std::string_view> task_variables() noexcept { return names; }
 
 Result<void> check_counts(const Spec& spec, const TaskMap& map) {
   const CountAssertions& counts = spec.counts;

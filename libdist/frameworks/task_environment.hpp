@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,6 +34,9 @@ struct StepPlan {
 
 /// Reads back what task_environment() gave a running task: every name it can set, with the value it has now.
 [[nodiscard]] EnvironmentPatch own_variables(const EnvironmentReader& environment);
+
+/// Names of the variables that tell a task who it is and where its peers are, of all kinds.
+[[nodiscard]] std::span<const std::string_view> task_variables() noexcept;
 
 /// Checks the counts that the user asserted against the step. The error says both numbers.
 [[nodiscard]] Result<void> check_counts(const Spec& spec, const TaskMap& map);

@@ -2,6 +2,7 @@
 
 #include "aml_dist/exit_status.hpp"
 #include "core/text.hpp"
+#include "frameworks/task_environment.hpp"
 #include "shared/programs.hpp"
 #include "shared/task_variables.hpp"
 #include "shared/terminal.hpp"
@@ -18,7 +19,7 @@ constexpr const char* help =
 
 int print_help() {
   std::fputs(help, stdout);
-  for (const std::string_view name : commands::task_variables()) {
+  for (const std::string_view name : task_variables()) {
     std::printf("  %.*s\n", static_cast<int>(name.size()), name.data());
   }
   std::fputs("\nExit status: that of COMMAND; 2 asked wrongly or a variable is not set, 126 and 127 as in a shell.\n",

@@ -1,44 +1,15 @@
 #include "shared/task_variables.hpp"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "core/text.hpp"
+#include "frameworks/task_environment.hpp"
 
 namespace amldist::commands {
 namespace {
 
 using text::concat;
-
-constexpr std::array<std::string_view, 28> names = {"MASTER_ADDR",
-                                                    "MASTER_PORT",
-                                                    "WORLD_SIZE",
-                                                    "RANK",
-                                                    "LOCAL_RANK",
-                                                    "LOCAL_WORLD_SIZE",
-                                                    "NODE_RANK",
-                                                    "GROUP_RANK",
-                                                    "GROUP_WORLD_SIZE",
-                                                    "PET_NNODES",
-                                                    "PET_NODE_RANK",
-                                                    "PET_NPROC_PER_NODE",
-                                                    "PET_MASTER_ADDR",
-                                                    "PET_MASTER_PORT",
-                                                    "OMPI_COMM_WORLD_RANK",
-                                                    "OMPI_COMM_WORLD_SIZE",
-                                                    "OMPI_COMM_WORLD_LOCAL_RANK",
-                                                    "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                                    "AZ_BATCH_MASTER_NODE",
-                                                    "AZ_BATCHAI_MPI_MASTER_NODE",
-                                                    "AZ_BATCH_HOST_LIST",
-                                                    "AZUREML_NODE_COUNT",
-                                                    "AZUREML_CR_NODE_RANK",
-                                                    "MASTER_ADDRESS",
-                                                    "TF_CONFIG",
-                                                    "JAX_COORDINATOR_ADDRESS",
-                                                    "JAX_LOCAL_DEVICE_IDS",
-                                                    "AMLDIST_BACKEND"};
 
 bool is_name_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -68,11 +39,11 @@ void each_reference(std::string_view text, Visit visit) {
   }
 }
 
-bool is_task_variable(std::string_view name) { return std::ranges::find(names, name) != names.end(); }
+bool is_task_variable(std::string_view name) {
+  return std::ranges::find(task_variables(), name) != task_variables().end();
+}
 
 }  // namespace
-
-std::span<const std::string_view> task_variables() noexcept { return names; }
 
 bool mentions_task_variable(std::string_view argument) {
   bool found = false;

@@ -4,7 +4,6 @@
 //   $HOME $RANKS ${RANK:-0} $$   left exactly as they are: this is no shell
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -13,10 +12,7 @@
 
 namespace amldist::commands {
 
-/// The names that are expanded: all that aml-dist sets in a task, but for its own stamp.
-[[nodiscard]] std::span<const std::string_view> task_variables() noexcept;
-
-/// Whether `argument` refers to one of them.
+/// Whether `argument` refers to a variable that is expanded: one of amldist::task_variables().
 [[nodiscard]] bool mentions_task_variable(std::string_view argument);
 /// Whether `text` refers to this one, as $NAME or ${NAME}.
 [[nodiscard]] bool mentions(std::string_view text, std::string_view name);

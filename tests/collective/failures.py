@@ -60,7 +60,7 @@ def trial(program: str, how: str, ranks: int, nodes: int, victim: int) -> list[s
     step = launch.Step([program, "victim", how, str(victim), str(DEADLINE_MS)], ranks, nodes,
                        {"AMLDIST_TRACE_DIR": "off"})
     try:
-        step.wait_for_line("ready", 30, ranks)
+        step.wait_for_line(("ready", "error "), 30, ranks)
         if how in ("kill", "stop"):
             time.sleep(random.uniform(0, 0.02))
             step.processes[victim].send_signal(signal.SIGKILL if how == "kill" else signal.SIGSTOP)

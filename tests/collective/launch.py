@@ -63,12 +63,12 @@ class Step:
         for line in stream:
             self.lines.append((rank, line.rstrip("\n")))
 
-    def wait_for_line(self, text: str, limit: float, ranks: int = 1) -> None:
-        """Until `ranks` different ranks have printed a line with `text`."""
+    def wait_for_line(self, begins: str | tuple[str, ...], limit: float, ranks: int = 1) -> None:
+        """Until `ranks` different ranks have printed a line that begins so, or in one of these ways."""
         end = time.monotonic() + limit
-        while len({rank for rank, line in list(self.lines) if text in line}) < ranks:
+        while len({rank for rank, line in list(self.lines) if line.startswith(begins)}) < ranks:
             if time.monotonic() > end:
-                raise TimeoutError(f"no {text!r} from {ranks} ranks within {limit} s: {self.lines}")
+                raise TimeoutError(f"no {begins!r} from {ranks} ranks within {limit} s: {self.lines}")
             time.sleep(0.002)
 
     def wait(self, limit: float) -> list[int]:

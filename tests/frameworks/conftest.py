@@ -59,21 +59,13 @@ class Examples:
         return state, "".join(log.read_text(errors="replace") for log in logs)
 
     def wait_for(self, job: str, timeout: float) -> str:
+        """Its state at the end; Slurm starts a requeued job again after ten seconds at the earliest."""
         deadline = time.monotonic() + timeout
-        ended = ""
         while time.monotonic() < deadline:
             shown = self.cluster.run(f"scontrol --oneliner show job {job}").out
             states = set(re.findall(r"JobState=(\w+)", shown))
             if states and states <= set(END_STATES):
-                # A job that is requeued shows an end for a moment: only a second look counts.
-                if ended == (ended := ",".join(sorted(states))):
-                    return ended
-                time.sleep(2)
-                continue
-            ended = ""
-            if "JobState=PENDING" in shown and re.search(r"Restarts=[1-9]", shown):
-                # Slurm holds a requeued job back for two minutes.
-                self.cluster.run(f"scontrol update jobid={job} StartTime=now")
+                return ",".join(sorted(states))
             time.sleep(0.2)
         self.cluster.run(f"scancel {job}")
         return f"no end after {timeout:g} s"

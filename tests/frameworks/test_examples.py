@@ -165,7 +165,7 @@ def test_trainer_takes_local_rank_from_the_variable(examples, record):
     assert result["local_ranks"] == [0, 1, 0, 1]
 
 
-# Not among the core: now and then the requeued job is not started again within the time of the test, cause unknown.
+@pytest.mark.core
 def test_a_requeued_training_goes_on_from_its_checkpoint(examples, record):
     need_debian("torch", "python3-torch")
     case = Case("several/resume.sbatch", 2, 2, 4, agree=True)

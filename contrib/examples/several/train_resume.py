@@ -28,31 +28,27 @@ def save(path: str, state: dict) -> None:
     os.replace(path + ".new", path)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="A training that resumes from its checkpoint")
-    parser.add_argument("--epochs", type=int, default=6)
-    parser.add_argument("--checkpoint", default="train_resume.pt")
-    parser.add_argument("--die-after", type=int, default=0, metavar="N")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    rank, world_size = dist.get_rank(), dist.get_world_size()
+def load(path: str, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[list, list]:
+    """The mean loss of each epoch so far, and the epochs at which a start began."""
+    if not os.path.exists(path):
+        return [], []
+    state = torch.load(path)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    return state["history"], state["started"]
 
+
+def train(arguments: argparse.Namespace) -> bool:
+    rank, world_size = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(1)
     model = DistributedDataParallel(nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 1)))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
-    history, started = [], []  # mean loss of each epoch; epochs at which a start began
-    if os.path.exists(arguments.checkpoint):
-        state = torch.load(arguments.checkpoint)
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        history, started = state["history"], state["started"]
+    history, started = load(arguments.checkpoint, model, optimizer)
     started.append(len(history) + 1)
     if rank == 0:
         print(f"{world_size} processes, beginning with epoch {started[-1]}", flush=True)
 
-    generator = torch.Generator().manual_seed(rank)
-    where = torch.randn(256, 4, generator=generator)
+    where = torch.randn(256, 4, generator=torch.Generator().manual_seed(rank))
     height = where.sum(dim=1, keepdim=True).sin()
     while len(history) < arguments.epochs:
         for _ in range(20):
@@ -74,6 +70,20 @@ def main() -> int:
         print("result: " + json.dumps({
             "framework": "torch", "version": torch.__version__, "world_size": world_size, "started": started,
             "loss": [history[0], history[-1]], "epochs": len(history), "weights": weights, "good": good}))
+    return good
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="A training that resumes from its checkpoint")
+    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--checkpoint", default="train_resume.pt")
+    parser.add_argument("--die-after", type=int, default=0, metavar="N")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    # The model ends with train(), before the process group: PyTorch 1.13 with gloo sometimes hangs for ever where the
+    # model is the last that holds the group (it then joins gloo's threads with Python's lock in its hands).
+    good = train(arguments)
     dist.barrier()
     dist.destroy_process_group()
     return 0 if good else 1
