@@ -159,18 +159,21 @@ class Watch {
       if (const auto line = fabric_.line()) tell_user(*line);
       return to_datagram(fabric_.answer(), token_);
     }
-    const auto question = parse_word(datagram, token_);
-    return question ? answer(*question) : std::string();
+    const auto word = parse_word(datagram, token_);
+    return word ? answer(*word) : std::string();
   }
 
-  [[nodiscard]] std::string answer(Word question) const {
-    switch (question) {
+  [[nodiscard]] std::string answer(Word word) {
+    switch (word) {
       case Word::may_i_end:
         return to_datagram(release_.due(Clock::now()) ? Word::end : Word::not_yet, token_);
       case Word::which_record:
         return text_or_not_yet(Subject::record, step_.record);
       case Word::which_address:
-        return text_or_not_yet(Subject::address, address_);
+        return no_address_ ? to_datagram(Word::no_address, token_) : text_or_not_yet(Subject::address, address_);
+      case Word::no_address:
+        no_address_ = true;
+        return to_datagram(Word::heard, token_);
       default:
         return {};  // what only srun says
     }
@@ -203,7 +206,8 @@ class Watch {
   bool decided_ = false;
   ServerRelease release_;
   FabricTally fabric_;
-  std::string address_;  ///< what rank 0's node has told
+  std::string address_;      ///< what rank 0's node has told
+  bool no_address_ = false;  ///< what it has told instead
 };
 
 void run_to_the_end(Watch watch) noexcept {

@@ -84,8 +84,9 @@ std::optional<std::string> ask(const SrunLink& target, Word question, Subject an
   for (int i = 0; socket && i < attempts; ++i) {
     send_to(target, socket.get(), datagram);
     if (!wait_for_answer(socket.get())) continue;
-    const auto text = parse_text(answer, receive(socket.get(), buffer), target.channel.token);
-    if (text) return std::string(*text);
+    const std::string_view heard = receive(socket.get(), buffer);
+    if (const auto text = parse_text(answer, heard, target.channel.token)) return std::string(*text);
+    if (parse_word(heard, target.channel.token) == Word::no_address) return std::string();
     constexpr timespec pause = {0, pause_ms * 1'000'000L};
     static_cast<void>(::nanosleep(&pause, nullptr));  // "not yet" comes at once
   }

@@ -37,7 +37,8 @@ void send_report(const SrunLink& target, const FailureReport& report);
 /// Sends until srun has heard, at most for a second. Returns whether it has.
 bool tell(const SrunLink& target, const std::string& datagram);
 
-/// Asks ten times a second until srun answers with a text, `attempts` times at most; nullopt if it does not.
+/// Asks ten times a second until srun answers with a text, `attempts` times at most; nullopt if it does not. An empty
+/// text: there is no such thing in this step.
 [[nodiscard]] std::optional<std::string> ask(const SrunLink& target, Word question, Subject answer, int attempts);
 
 }  // namespace amldist::spank

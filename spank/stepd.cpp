@@ -74,30 +74,38 @@ Result<void> claim_ports(Session& session, const StepPlan& plan, std::span<const
   return {};
 }
 
+/// Tells srun the address of rank 0's node, or that it has none: then the others need not wait for it.
+Result<void> announce_address(const Session& session, const StepPlan& plan, const Result<Ipv4>& address,
+                              const Error& unheard) {
+  if (!session.srun) return address ? Result<void>(unheard) : address.error();
+  const std::uint64_t token = session.srun->channel.token;
+  const bool told = tell(*session.srun, address ? to_datagram(Subject::address, plan.rendezvous.address, token)
+                                                : to_datagram(Word::no_address, token));
+  if (!address) return address.error();
+  return told ? Result<void>() : unheard;
+}
+
 /// Puts an address in the place of "@IFACE", where the site names an interface: rank 0's node finds it and tells srun,
 /// from which the others learn it.
 Result<void> learn_address(const Session& session, StepPlan& plan, std::span<const std::uint32_t> ranks) {
   const auto interface = interface_to_ask(plan.rendezvous.address);
   if (!interface) return {};
+  const Error unheard{
+      Errc::unavailable,
+      concat({"rank 0's node ", plan.placement.master_host(), " and this one do not agree over srun on ",
+              "the address of interface ", *interface, ": use master_addr=name, or try again"})};
   if (!ranks.empty() && ranks.front() == 0) {
     const auto address = address_of_interface(*interface, session.policy.network);
-    if (!address) return address.error();
-    plan.rendezvous.address = address->to_string();
-    if (plan.placement.map.size() == ranks.size()) return {};
-    const bool told = session.srun && tell(*session.srun, to_datagram(Subject::address, plan.rendezvous.address,
-                                                                      session.srun->channel.token));
-    if (told) return {};
-  } else if (session.srun) {
-    constexpr int attempts = 100;  // ten seconds: nodes do not come to a step at the same moment
-    auto address = ask(*session.srun, Word::which_address, Subject::address, attempts);
-    if (address && Ipv4::parse(*address)) {
-      plan.rendezvous.address = std::move(*address);
-      return {};
-    }
+    if (address) plan.rendezvous.address = address->to_string();
+    if (plan.placement.map.size() == ranks.size()) return address ? Result<void>() : address.error();
+    return announce_address(session, plan, address, unheard);
   }
-  return Error{Errc::unavailable,
-               concat({"rank 0's node ", plan.placement.master_host(), " and this one do not agree over srun on the ",
-                       "address of interface ", *interface, ": use master_addr=name, or try again"})};
+  constexpr int attempts = 100;  // ten seconds: nodes do not come to a step at the same moment
+  auto address = session.srun ? ask(*session.srun, Word::which_address, Subject::address, attempts) : std::nullopt;
+  if (address && address->empty()) return Error{Errc::unavailable, ""};  // the user reads it from rank 0's node
+  if (!address || !Ipv4::parse(*address)) return unheard;
+  plan.rendezvous.address = std::move(*address);
+  return {};
 }
 
 /// The address of some other node of the step; nullopt when Slurm has none.

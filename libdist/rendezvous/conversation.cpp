@@ -12,12 +12,13 @@ struct Spelling {
   Word word;
   std::string_view text;
 };
-constexpr std::array<Spelling, 8> spellings = {{{Word::may_i_end, "may-i-end"},
+constexpr std::array<Spelling, 9> spellings = {{{Word::may_i_end, "may-i-end"},
                                                 {Word::not_yet, "not-yet"},
                                                 {Word::end, "end"},
                                                 {Word::heard, "heard"},
                                                 {Word::which_record, "which-record"},
                                                 {Word::which_address, "which-address"},
+                                                {Word::no_address, "no-address"},
                                                 {Word::use_fabric, "use-fabric"},
                                                 {Word::use_sockets, "use-sockets"}}};
 

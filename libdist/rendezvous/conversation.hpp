@@ -8,9 +8,10 @@
 // Where the site names an interface for MASTER_ADDR, only rank 0's node knows the address. It tells srun, which answers
 // `heard`, and the others ask until srun has been told:
 //
-//   aml-dist;1;00c0ffee00c0ffee;address;10.0.0.1                  from rank 0's node to srun, and from srun to the
-//   others aml-dist;1;00c0ffee00c0ffee;which-address                     to srun aml-dist;1;00c0ffee00c0ffee;not-yet
-//   from it
+//   aml-dist;1;00c0ffee00c0ffee;address;10.0.0.1                  from rank 0's node to srun, from srun to the others
+//   aml-dist;1;00c0ffee00c0ffee;which-address                     to srun
+//   aml-dist;1;00c0ffee00c0ffee;not-yet                           from it
+//   aml-dist;1;00c0ffee00c0ffee;no-address                        where rank 0's node has none, instead of the first
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@
 namespace amldist {
 
 /// The messages that carry nothing but the token.
-enum class Word { may_i_end, not_yet, end, heard, which_record, which_address, use_fabric, use_sockets };
+enum class Word { may_i_end, not_yet, end, heard, which_record, which_address, no_address, use_fabric, use_sockets };
 
 [[nodiscard]] std::string to_datagram(Word word, std::uint64_t token);
 /// nullopt for a datagram that to_datagram(..., token) cannot have written.

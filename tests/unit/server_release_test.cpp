@@ -22,8 +22,8 @@ WorkerEnd worker(std::uint32_t rank, std::uint32_t status = 0, std::uint32_t chi
 
 TEST(Words, ReadBackWhatTheyWrite) {
   EXPECT_EQ(to_datagram(Word::may_i_end, token), "aml-dist;1;00c0ffee00c0ffee;may-i-end");
-  for (const Word word :
-       {Word::may_i_end, Word::not_yet, Word::end, Word::heard, Word::which_record, Word::which_address}) {
+  for (const Word word : {Word::may_i_end, Word::not_yet, Word::end, Word::heard, Word::which_record,
+                          Word::which_address, Word::no_address}) {
     EXPECT_EQ(parse_word(to_datagram(word, token), token), word);
     EXPECT_FALSE(parse_word(to_datagram(word, token), token + 1));
     EXPECT_FALSE(parse_word(to_datagram(word, token) + ";", token));
