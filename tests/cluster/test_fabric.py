@@ -6,6 +6,7 @@ import pathlib
 import time
 
 import pytest
+from cluster import READABLE
 from fabric_nodes import FabricatedNodes, trees
 
 PLUGIN = os.environ.get("AMLDIST_PLUGIN", "")
@@ -122,6 +123,21 @@ def test_the_task_part_judges_in_the_users_context(cluster, fabric):
     lines = done.own_lines()
     assert done.status != 0 and len(lines) == 1, str(done)
     assert any("node2" in line and "ib.devnode" in line and "Permission denied" in line for line in lines), str(done)
+
+
+def test_the_instance_type_of_a_job_file_asks_for_the_fabric(cluster, one_sick, workdir):
+    """aml-run, the administrator's table and the plugin: the job does not start beside the faulty node, and else it does."""
+    if not (READABLE / "aml-run").is_file():
+        pytest.skip("aml-run was not built (no yaml-cpp)")
+    (workdir / "table.yml").write_text("instance_types: {Standard_IB: {infiniband: require}}\n")
+    (workdir / "job.yml").write_text("command: echo started $RANK\ndistribution: {type: pytorch}\n"
+                                     "resources: {instance_count: 2, instance_type: Standard_IB}\n")
+    run = f"cd {workdir} && {READABLE}/aml-run --instance-types table.yml --wait job.yml --nodelist="
+    refused = cluster.run(run + "node[3-4]", env=one_sick.environment())
+    assert refused.status != 0 and "started" not in refused.out, str(refused)
+    assert [line for line in refused.own_lines() if "rdma=require" in line and "node3" in line and "ib.state" in line]
+    verified = cluster.run(run + "node[1-2]", env=one_sick.environment())
+    assert verified.status == 0 and {"started 0", "started 1"} <= set(verified.out.splitlines()), str(verified)
 
 
 def test_verbs_that_hang_or_fail_are_named(cluster, four_healthy):
