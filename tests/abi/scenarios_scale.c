@@ -52,7 +52,7 @@ static void check_large_step(const char* distribution, const char* map) {
   struct submission srun;
   drive_srun(&srun, &step, NULL);
   expect_launch(&srun, true);
-  check_memory(HOOK_LOCAL_USER_INIT, 4 * MEBIBYTE);
+  check_memory(HOOK_LOCAL_USER_INIT, MEBIBYTE);
   const char* const record = environment_get(&srun.environment, "SLURM_AMLDIST_LAUNCH");
   CHECK(record != NULL && strlen(record) < LONGEST_RECORD, "the launch record has %zu bytes",
         record != NULL ? strlen(record) : 0);
@@ -60,7 +60,7 @@ static void check_large_step(const char* distribution, const char* map) {
   static const uint32_t some[] = {0, 1, NODES / 2, NODES - 1};
   for (size_t i = 0; i < sizeof some / sizeof *some; ++i) {
     check_node(&step, &srun.environment, some[i]);
-    check_memory(HOOK_INIT_POST_OPT, 4 * MEBIBYTE);
+    check_memory(HOOK_INIT_POST_OPT, MEBIBYTE / 8);
     check_memory(HOOK_TASK_INIT, MEBIBYTE / 16);
   }
   submission_free(&srun);
