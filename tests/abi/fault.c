@@ -17,6 +17,7 @@ static int running_task = ANY_TASK;
 /* Of each thread for itself: only the host's own runs callbacks. */
 static _Thread_local int in_plugin;
 static _Thread_local bool is_host;
+static bool host_is_known;
 
 void fault_order(struct fault_order order) {
   is_host = true;
@@ -36,6 +37,8 @@ bool fault_is_met(enum fault kind) {
 }
 
 void fault_enter_callback(int callback, int task) {
+  is_host = true;
+  host_is_known = true;
   running_callback = callback;
   running_task = task;
   in_plugin = 1;
@@ -48,6 +51,8 @@ void fault_leave_callback(void) {
   running_callback = ANY_CALLBACK;
   running_task = ANY_TASK;
 }
+
+bool fault_in_plugin(void) { return in_plugin != 0 || (host_is_known && !is_host); }
 
 int fault_pause(void) {
   const int paused = in_plugin;

@@ -25,6 +25,7 @@ struct journal {
   int faults;   /* injected faults that were met */
   int layouts;  /* step layouts given and not yet destroyed */
   int layout_requests;
+  int wall_clock_readings; /* by the plugin */
   int questions; /* of nodes to srun for the record of a heterogeneous step */
   size_t kills; /* requests to end a step */
   uint32_t killed_job[JOURNAL_KILLS];
