@@ -7,7 +7,6 @@ end with that status, print the lines that the document shows, and start as many
 
 from __future__ import annotations
 
-import os
 import pathlib
 import re
 import shutil
