@@ -63,10 +63,16 @@ bool master_is_ours(const StepPlan& plan, const std::string& host) {
   return plan.rendezvous.address_origin == Origin::computed || plan.rendezvous.address == host;
 }
 
-Result<void> claim_ports(Session& session, const StepPlan& plan, std::span<const std::uint32_t> ranks) {
+Result<void> claim_ports(Session& session, const StepPlan& plan, std::span<const std::uint32_t> ranks,
+                         const Handle& handle) {
   const std::string host = plan.placement.host_of(ranks.front());
   if (!master_is_ours(plan, host)) return {};
-  for (const std::uint16_t port : ports_of(plan, ranks)) {
+  const std::vector<std::uint16_t> ports = ports_of(plan, ranks);
+  if (ports.empty()) return {};
+  const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
+  if (!user) return user.error();
+  if (auto may = may_listen(*user, *std::ranges::min_element(ports), host); !may) return may;
+  for (const std::uint16_t port : ports) {
     auto claim = PortClaim::take(port, host);
     if (!claim) return claim.error();
     session.claims.push_back(std::move(*claim));
@@ -185,7 +191,7 @@ Result<void> plan_and_claim(Session& session, const Handle& handle) {
   if (!ranks.empty()) {
     const std::uint32_t node = plan.placement.map.node_of(ranks.front());
     if (auto minded = mind_own_name(plan, node, handle.environment(), session.notes); !minded) return minded;
-    if (auto claimed = claim_ports(session, plan, ranks); !claimed) return claimed;
+    if (auto claimed = claim_ports(session, plan, ranks, handle); !claimed) return claimed;
   }
   plan_verification(session, plan, ranks.empty() ? items->node : plan.placement.map.node_of(ranks.front()), handle);
   session.plan = std::move(plan);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <string_view>
 
@@ -77,6 +78,24 @@ bool port_is_free(std::uint16_t port) noexcept {
   six.sin6_port = htons(port);
   return can_listen(AF_INET, reinterpret_cast<const sockaddr*>(&four), sizeof four) &&
          can_listen(AF_INET6, reinterpret_cast<const sockaddr*>(&six), sizeof six);
+}
+
+std::uint32_t first_port_for_all() {
+  constexpr std::uint32_t usual = 1024;
+  const FileDescriptor file(::open("/proc/sys/net/ipv4/ip_unprivileged_port_start", O_RDONLY | O_CLOEXEC));
+  std::array<char, 16> digits = {};
+  const ssize_t length = file ? ::read(file.get(), digits.data(), digits.size()) : 0;
+  if (length <= 0) return usual;
+  const std::string_view line(digits.data(), static_cast<std::size_t>(length));
+  const auto number = text::to_number(line.substr(0, line.find('\n')), 65536);
+  return number ? static_cast<std::uint32_t>(*number) : usual;
+}
+
+Result<void> may_listen(uid_t user, std::uint16_t port, const std::string& host, std::uint32_t first_for_all) {
+  if (user == 0 || port >= first_for_all) return {};
+  return Error{Errc::invalid_argument,
+               concat({"port ", std::to_string(port), " on ", host, " is root's, as are all below ",
+                       std::to_string(first_for_all), ": give another with master_port=N"})};
 }
 
 Result<PortClaim> PortClaim::take(std::uint16_t port, const std::string& host, const std::string& folder) {

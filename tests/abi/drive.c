@@ -132,8 +132,7 @@ static void never_drain(struct plugin* plugin, enum hook hook, struct place plac
 
 /* How the step wants this task's program to end. */
 static int end_of(struct place place) {
-  const struct layout layout = layout_of(place.step);
-  return place.step->ends != NULL ? place.step->ends[layout.rank[place.node][place.local]] : 0;
+  return place.step->ends != NULL ? place.step->ends[rank_of(place.step, place.node, (uint32_t)place.local)] : 0;
 }
 
 /* A server's program is a child of the process that Slurm knows, and the variable names the program. Then it gets back
@@ -214,7 +213,7 @@ static void run_tasks(struct node* node, struct plugin* plugin, struct place pla
 /* Whether a line of the journal is the report of one task's end, word for word but for the time that it ran. */
 static bool is_report_of(const char* line, const struct node* node, uint32_t index, uint32_t local, bool refused,
                          const struct step* step, const char* channel) {
-  const uint32_t rank = layout_of(step).rank[index][local];
+  const uint32_t rank = rank_of(step, index, local);
   char* const start =
       text_format(ADDRESS_OF_SRUN ":%ld aml-dist;1;%s;%s;%u;%u;%d;", strtol(strstr(channel, "port=") + 5, NULL, 10),
                   strstr(channel, "token=") + 6, refused ? "refused" : "failed", refused ? 0 : rank,
@@ -236,7 +235,7 @@ static bool is_report_of(const char* line, const struct node* node, uint32_t ind
 /* Whether it is the report of a worker's end, word for word. */
 static bool is_end_of(const char* line, const struct node* node, uint32_t index, uint32_t local,
                       const struct step* step, const char* channel) {
-  const uint32_t rank = layout_of(step).rank[index][local];
+  const uint32_t rank = rank_of(step, index, local);
   char* const whole = text_format(ADDRESS_OF_SRUN ":%ld aml-dist;1;%s;ended;worker;%u;%d;0;%u\n",
                                   strtol(strstr(channel, "port=") + 5, NULL, 10), strstr(channel, "token=") + 6, rank,
                                   node->task[local].wait_status, step->workers);
@@ -270,7 +269,7 @@ static void count_reports(struct node* node, const struct step* step, uint32_t i
 void drive_node(struct node* node, const struct step* step, uint32_t index, const struct environment* sent,
                 const char* option) {
   memset(node, 0, sizeof *node);
-  node->tasks = layout_of(step).count[index];
+  node->tasks = local_tasks_of(step, index);
   struct environment environment = {0};
   environment_copy(&environment, sent);
   environment_add_node(&environment, step, index);
@@ -366,7 +365,7 @@ void drive(struct run* run, const struct step* step) {
   memset(run, 0, sizeof *run);
   drive_srun(&run->srun, step, NULL);
   if (run->srun.refused) return;
-  run->nodes = layout_of(step).nodes;
+  run->nodes = nodes_of(step);
   for (uint32_t node = 0; node < run->nodes; ++node) {
     drive_node(&run->node[node], step, node, &run->srun.environment,
                environment_get(&run->srun.environment, OPTION_OF_JOB));

@@ -71,22 +71,28 @@ static void not_in_task(const char* function) {
 int slurm_step_layout_destroy(slurm_step_layout_t* layout);
 
 static slurm_step_layout_t* new_layout(const struct step* step) {
-  const struct layout facts = layout_of(step);
+  const uint32_t nodes = nodes_of(step);
   slurm_step_layout_t* const layout = calloc(1, sizeof *layout);
   if (layout == NULL) abort();
-  layout->node_cnt = facts.nodes;
-  layout->task_cnt = facts.tasks;
+  layout->node_cnt = nodes;
+  layout->task_cnt = tasks_of(step);
   layout->node_list = text_format("%s", step->nodelist);
-  layout->tasks = calloc(MOST_NODES, sizeof *layout->tasks);
-  layout->tids = calloc(MOST_NODES, sizeof *layout->tids);
+  layout->tasks = calloc(nodes, sizeof *layout->tasks);
+  layout->tids = calloc(nodes + 1, sizeof *layout->tids); /* ended by NULL: a defect may spoil node_cnt */
   if (layout->tasks == NULL || layout->tids == NULL) abort();
-  for (uint32_t node = 0; node < facts.nodes; ++node) {
-    layout->tasks[node] = (uint16_t)facts.count[node];
-    layout->tids[node] = malloc(facts.count[node] * sizeof **layout->tids);
+  for (uint32_t node = 0; node < nodes; ++node) {
+    const uint32_t count = local_tasks_of(step, node);
+    layout->tasks[node] = (uint16_t)count;
+    layout->tids[node] = malloc(count * sizeof **layout->tids);
     if (layout->tids[node] == NULL) abort();
-    memcpy(layout->tids[node], facts.rank[node], facts.count[node] * sizeof **layout->tids);
+    for (uint32_t local = 0; local < count; ++local) layout->tids[node][local] = rank_of(step, node, local);
   }
   return layout;
+}
+
+static void free_task_ids(slurm_step_layout_t* layout) {
+  for (uint32_t** ids = layout->tids; ids != NULL && *ids != NULL; ++ids) free(*ids);
+  free(layout->tids);
 }
 
 static void spoil(slurm_step_layout_t* layout, enum layout_defect defect) {
@@ -96,8 +102,7 @@ static void spoil(slurm_step_layout_t* layout, enum layout_defect defect) {
       layout->node_list = NULL;
       break;
     case NO_TASK_IDS:
-      for (uint32_t node = 0; node < MOST_NODES; ++node) free(layout->tids[node]);
-      free(layout->tids);
+      free_task_ids(layout);
       layout->tids = NULL;
       break;
     case NO_TASK_COUNTS:
@@ -154,8 +159,7 @@ slurm_step_layout_t* slurm_job_step_layout_get(slurm_step_id_t* id) {
 int slurm_step_layout_destroy(slurm_step_layout_t* layout) {
   const int paused = fault_pause();
   CHECK(layout != NULL, "slurm_step_layout_destroy(NULL)");
-  for (uint32_t node = 0; layout->tids != NULL && node < MOST_NODES; ++node) free(layout->tids[node]);
-  free(layout->tids);
+  free_task_ids(layout);
   free(layout->tasks);
   free(layout->node_list);
   free(layout);

@@ -146,22 +146,21 @@ static spank_err_t give_text(va_list arguments, const char* text) {
   return ESPANK_SUCCESS;
 }
 
-static spank_err_t give_global_id(va_list arguments, const struct layout* layout, uint32_t node) {
+static spank_err_t give_global_id(va_list arguments, const struct step* step, uint32_t node) {
   const uint32_t local = va_arg(arguments, uint32_t);
   uint32_t* const out = va_arg(arguments, uint32_t*);
   *out = UINT32_MAX;
   /* Slurm compares with <= and reads beyond its array: asking is wrong whatever it answers. */
-  if (local >= layout->count[node]) {
-    VIOLATION("S_JOB_LOCAL_TO_GLOBAL_ID of local task %u, of %u", local, layout->count[node]);
+  if (local >= local_tasks_of(step, node)) {
+    VIOLATION("S_JOB_LOCAL_TO_GLOBAL_ID of local task %u, of %u", local, local_tasks_of(step, node));
     return ESPANK_NOEXIST;
   }
-  *out = layout->rank[node][local];
+  *out = rank_of(step, node, local);
   return ESPANK_SUCCESS;
 }
 
 static spank_err_t give_item(const struct spank_handle* handle, spank_item_t item, va_list arguments) {
   const struct step* const step = handle->place.step;
-  const struct layout layout = layout_of(step);
   const uint32_t node = handle->place.node;
   const int local = handle->place.local;
   static char* argv[] = {"python", "train.py", NULL};
@@ -178,13 +177,13 @@ static spank_err_t give_item(const struct spank_handle* handle, spank_item_t ite
     case S_JOB_STEPID:
       return give_number(arguments, step->step_id);
     case S_JOB_NNODES:
-      return give_number(arguments, layout.nodes);
+      return give_number(arguments, nodes_of(step));
     case S_JOB_NODEID:
       return give_number(arguments, node);
     case S_JOB_LOCAL_TASK_COUNT:
-      return give_number(arguments, layout.count[node]);
+      return give_number(arguments, local_tasks_of(step, node));
     case S_JOB_TOTAL_TASK_COUNT:
-      return give_number(arguments, layout.tasks);
+      return give_number(arguments, tasks_of(step));
     case S_JOB_NCPUS:
       *va_arg(arguments, uint16_t*) = 8;
       return ESPANK_SUCCESS;
@@ -201,7 +200,7 @@ static spank_err_t give_item(const struct spank_handle* handle, spank_item_t ite
       *va_arg(arguments, int*) = local;
       return ESPANK_SUCCESS;
     case S_TASK_GLOBAL_ID:
-      return give_number(arguments, layout.rank[node][local]);
+      return give_number(arguments, rank_of(step, node, (uint32_t)local));
     case S_TASK_PID:
       *va_arg(arguments, pid_t*) = getpid();
       return ESPANK_SUCCESS;
@@ -210,7 +209,7 @@ static spank_err_t give_item(const struct spank_handle* handle, spank_item_t ite
       *va_arg(arguments, int*) = handle->place.exit_status;
       return ESPANK_SUCCESS;
     case S_JOB_LOCAL_TO_GLOBAL_ID:
-      return give_global_id(arguments, &layout, node);
+      return give_global_id(arguments, step, node);
     case S_SLURM_RESTART_COUNT:
     case S_JOB_ARRAY_ID:
     case S_JOB_ARRAY_TASK_ID:

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cost.h"
 #include "journal.h"
 #include "sanitizers.h"
 
@@ -16,6 +17,7 @@ static int running_task = ANY_TASK;
 /* Of each thread for itself: only the host's own runs callbacks. */
 static _Thread_local int in_plugin;
 static _Thread_local bool is_host;
+static bool host_is_known;
 
 void fault_order(struct fault_order order) {
   is_host = true;
@@ -35,24 +37,34 @@ bool fault_is_met(enum fault kind) {
 }
 
 void fault_enter_callback(int callback, int task) {
+  is_host = true;
+  host_is_known = true;
   running_callback = callback;
   running_task = task;
   in_plugin = 1;
+  cost_begin(callback);
 }
 
 void fault_leave_callback(void) {
+  cost_end();
   in_plugin = 0;
   running_callback = ANY_CALLBACK;
   running_task = ANY_TASK;
 }
 
+bool fault_in_plugin(void) { return in_plugin != 0 || (host_is_known && !is_host); }
+
 int fault_pause(void) {
   const int paused = in_plugin;
   in_plugin = 0;
+  if (paused != 0) cost_pause();
   return paused;
 }
 
-void fault_resume(int paused) { in_plugin = paused; }
+void fault_resume(int paused) {
+  if (paused != 0) cost_resume();
+  in_plugin = paused;
+}
 
 /* Comes before libc's, for the plugin and for the host itself, whose own calls are outside any callback. */
 pid_t fork(void) {
@@ -84,6 +96,7 @@ void* malloc(size_t size) {
     errno = ENOMEM;
     return NULL;
   }
+  if (in_plugin != 0) cost_add_memory(size);
   return __libc_malloc(size);
 }
 #endif

@@ -36,6 +36,8 @@ bool fault_is_met(enum fault kind);
 /* The host's own work inside the plugin's calls must not meet its own faults. */
 void fault_enter_callback(int callback, int task);
 void fault_leave_callback(void);
+/* Whether the caller is the plugin: one of its callbacks, or its own thread in srun. */
+bool fault_in_plugin(void);
 int fault_pause(void);
 void fault_resume(int paused);
 

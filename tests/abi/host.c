@@ -2,7 +2,9 @@
  * callbacks as srun, sbatch, slurmd and slurmstepd would.
  *
  *   abi_host PLUGIN --list     names of the scenarios
- *   abi_host PLUGIN NAME       runs one: 0 passed, 1 failed, 77 cannot run here */
+ *   abi_host PLUGIN NAME       runs one: 0 passed, 1 failed, 77 cannot run here
+ *   abi_host PLUGIN --measure NODES TASKS_PER_NODE block|cyclic OPTION
+ *                              what such a step costs, as a line of JSON on standard error */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +12,7 @@
 
 #include "fake_machine.h"
 #include "journal.h"
+#include "measure.h"
 #include "output.h"
 #include "plugin.h"
 #include "scenarios.h"
@@ -35,11 +38,15 @@ void skip(const char* why) {
   exit(SKIPPED);
 }
 
-static int run(const struct scenario* scenario) {
+static void open_all(void) {
   journal_open();
   output_open();
   alarm(LONGEST_SCENARIO_SECONDS);
   machine_open();
+}
+
+static int run(const struct scenario* scenario) {
+  open_all();
   scenario->run();
   machine_close();
   output_check_decoys();
@@ -48,12 +55,22 @@ static int run(const struct scenario* scenario) {
   return 1;
 }
 
+static int run_measurement(char** arguments) {
+  open_all();
+  const int status = measure(arguments);
+  machine_close();
+  return status;
+}
+
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    fprintf(stderr, "usage: %s PLUGIN (--list | NAME)\n", argv[0]);
+  enum { WITH_MEASUREMENT = 7 };
+  const bool measures = argc == WITH_MEASUREMENT && strcmp(argv[2], "--measure") == 0;
+  if (argc != 3 && !measures) {
+    fprintf(stderr, "usage: %s PLUGIN (--list | NAME | --measure NODES TASKS_PER_NODE block|cyclic OPTION)\n", argv[0]);
     return 2;
   }
   plugin_path = argv[1];
+  if (measures) return run_measurement(argv + 3);
   const bool list = strcmp(argv[2], "--list") == 0;
   for (size_t i = 0; i < SCENARIOS; ++i) {
     if (list) printf("%-24s %s\n", scenarios[i].name, scenarios[i].what);

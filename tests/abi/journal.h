@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cost.h"
+
 /* Who hears a line. */
 enum audience {
   TO_USER,          /* slurm_spank_log: the step's standard error */
@@ -16,17 +18,19 @@ enum audience {
   AUDIENCES
 };
 
-enum { JOURNAL_TEXT = 1 << 20, JOURNAL_KILLS = 64 };
+enum { JOURNAL_TEXT = 1 << 20, JOURNAL_KILLS = 64, JOURNAL_CALLBACKS = 16 };
 
 struct journal {
   int failures; /* failed checks */
   int faults;   /* injected faults that were met */
   int layouts;  /* step layouts given and not yet destroyed */
   int layout_requests;
+  int wall_clock_readings; /* by the plugin */
   int questions; /* of nodes to srun for the record of a heterogeneous step */
   size_t kills; /* requests to end a step */
   uint32_t killed_job[JOURNAL_KILLS];
   uint32_t killed_step[JOURNAL_KILLS];
+  struct cost cost[JOURNAL_CALLBACKS]; /* of the last call of each, by enum hook */
   char callback[64]; /* the plugin's function that runs now, or ran last */
   char subject[256]; /* what the scenario is trying, printed with a failed check */
   size_t said_length[AUDIENCES];

@@ -361,3 +361,21 @@ void scenario_task_refusal_ends_step(void) {
   }
   environment_clear(&sent);
 }
+
+/* The clock itself is watched in every scenario (clock.c); these are the ways that a step can go, one after the other. */
+void scenario_clock_jumps(void) {
+  static const int ends[] = {0, 0, 7, 0};
+  static const char* const options[] = {"pytorch", "pytorch,process_count=77", "mpi", "jax",
+                                        "tensorflow,worker_count=3,parameter_server_count=1"};
+  for (size_t i = 0; i < sizeof options / sizeof *options; ++i) {
+    struct step step = usual_step;
+    step.option = options[i];
+    step.ends = i == 0 ? ends : NULL;
+    step.workers = strncmp(options[i], "tensorflow", strlen("tensorflow")) == 0 ? 3 : 0;
+    subject("%s", options[i]);
+    struct run run;
+    drive(&run, &step);
+    run_free(&run);
+  }
+  CHECK(journal->wall_clock_readings == 0, "the wall clock is read %d times", journal->wall_clock_readings);
+}

@@ -1,5 +1,6 @@
 #include "step.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,15 @@ enum { USUAL_JOB = 4242 };
 
 uint32_t job_of(const struct step* step) { return step->job_id != 0 ? step->job_id : USUAL_JOB; }
 
-struct layout layout_of(const struct step* step) {
+/* What a step's `ranks` say. */
+struct layout {
+  uint32_t nodes;
+  uint32_t tasks;
+  uint32_t count[MOST_NODES];
+  uint32_t rank[MOST_NODES][MOST_LOCAL_TASKS];
+};
+
+static struct layout layout_of(const struct step* step) {
   struct layout layout = {.nodes = 1};
   for (const char* rest = step->ranks; *rest != '\0';) {
     if (*rest == '/') ++layout.nodes;
@@ -23,6 +32,24 @@ struct layout layout_of(const struct step* step) {
     rest = end;
   }
   return layout;
+}
+
+static bool is_even(const struct step* step) { return step->even.nodes != 0; }
+
+uint32_t nodes_of(const struct step* step) { return is_even(step) ? step->even.nodes : layout_of(step).nodes; }
+
+uint32_t tasks_of(const struct step* step) {
+  return is_even(step) ? step->even.nodes * step->even.tasks_per_node : layout_of(step).tasks;
+}
+
+uint32_t local_tasks_of(const struct step* step, uint32_t node) {
+  return is_even(step) ? step->even.tasks_per_node : layout_of(step).count[node];
+}
+
+uint32_t rank_of(const struct step* step, uint32_t node, uint32_t local) {
+  if (!is_even(step)) return layout_of(step).rank[node][local];
+  const bool cyclic = step->distribution != NULL && strcmp(step->distribution, "cyclic") == 0;
+  return cyclic ? local * step->even.nodes + node : node * step->even.tasks_per_node + local;
 }
 
 void node_address(char* buffer, unsigned size, const char* node) {
@@ -46,12 +73,14 @@ void environment_of_user(struct environment* environment, const struct step* ste
 }
 
 /* "2(x3),1" */
-static char* tasks_per_node(const struct layout* layout) {
+static char* tasks_per_node(const struct step* step) {
+  const uint32_t nodes = nodes_of(step);
   char* text = text_format("%s", "");
-  for (uint32_t node = 0; node < layout->nodes;) {
+  for (uint32_t node = 0; node < nodes;) {
+    const uint32_t count = local_tasks_of(step, node);
     uint32_t end = node;
-    while (end < layout->nodes && layout->count[end] == layout->count[node]) ++end;
-    text = text_append(text, "%s%u", node == 0 ? "" : ",", layout->count[node]);
+    while (end < nodes && local_tasks_of(step, end) == count) ++end;
+    text = text_append(text, "%s%u", node == 0 ? "" : ",", count);
     if (end - node > 1) text = text_append(text, "(x%u)", end - node);
     node = end;
   }
@@ -61,8 +90,8 @@ static char* tasks_per_node(const struct layout* layout) {
 void environment_add_node(struct environment* environment, const struct step* step, uint32_t node) {
   environment_format(environment, "SLURM_JOB_ID", "%u", job_of(step));
   environment_format(environment, "SLURM_JOBID", "%u", job_of(step));
-  const struct layout layout = layout_of(step);
-  char* const per_node = tasks_per_node(&layout);
+  const uint32_t tasks = tasks_of(step);
+  char* const per_node = tasks_per_node(step);
   environment_set(environment, "SLURM_TASKS_PER_NODE", per_node);
   environment_set(environment, "SLURM_STEP_TASKS_PER_NODE", per_node);
   free(per_node);
@@ -70,11 +99,11 @@ void environment_add_node(struct environment* environment, const struct step* st
   environment_set(environment, "SLURM_JOB_NODELIST", step->nodelist);
   environment_set(environment, "SLURM_STEP_NODELIST",
                   step->hostile_nodelist != NULL ? step->hostile_nodelist : step->nodelist);
-  environment_format(environment, "SLURM_NNODES", "%u", layout.nodes);
-  environment_format(environment, "SLURM_STEP_NUM_NODES", "%u", layout.nodes);
-  environment_format(environment, "SLURM_STEP_NUM_TASKS", "%u", layout.tasks);
-  environment_format(environment, "SLURM_NTASKS", "%u", layout.tasks);
-  environment_format(environment, "SLURM_NPROCS", "%u", layout.tasks);
+  environment_format(environment, "SLURM_NNODES", "%u", nodes_of(step));
+  environment_format(environment, "SLURM_STEP_NUM_NODES", "%u", nodes_of(step));
+  environment_format(environment, "SLURM_STEP_NUM_TASKS", "%u", tasks);
+  environment_format(environment, "SLURM_NTASKS", "%u", tasks);
+  environment_format(environment, "SLURM_NPROCS", "%u", tasks);
   environment_format(environment, "SLURM_STEP_ID", "%u", step->step_id);
   environment_format(environment, "SLURM_STEPID", "%u", step->step_id);
   environment_format(environment, "SLURM_NODEID", "%u", node);
@@ -92,11 +121,10 @@ void environment_add_node(struct environment* environment, const struct step* st
 }
 
 void environment_add_task(struct environment* environment, const struct step* step, uint32_t node, uint32_t local) {
-  const struct layout layout = layout_of(step);
-  const uint32_t rank = layout.rank[node][local];
+  const uint32_t rank = rank_of(step, node, local);
   char* ids = text_format("%s", "");
-  for (uint32_t i = 0; i < layout.count[node]; ++i)
-    ids = text_append(ids, "%s%u", i == 0 ? "" : ",", layout.rank[node][i]);
+  for (uint32_t i = 0; i < local_tasks_of(step, node); ++i)
+    ids = text_append(ids, "%s%u", i == 0 ? "" : ",", rank_of(step, node, i));
   environment_set(environment, "SLURM_GTIDS", ids);
   free(ids);
   environment_format(environment, "SLURM_PROCID", "%u", rank);

@@ -26,6 +26,10 @@ enum layout_defect {
 
 struct step {
   const char* ranks;    /* of every node: "0,1/2,3"; the nodes are called n1, n2, ... */
+  struct {
+    uint32_t nodes;
+    uint32_t tasks_per_node;
+  } even;               /* instead of ranks: a large step, block or, by its distribution, cyclic */
   const char* nodelist; /* Slurm's short form of their names */
   const char* distribution;
   const char* option; /* on srun's command line; NULL: not given */
@@ -49,14 +53,10 @@ struct step {
 };
 
 /* Where its tasks are. */
-struct layout {
-  uint32_t nodes;
-  uint32_t tasks;
-  uint32_t count[MOST_NODES];
-  uint32_t rank[MOST_NODES][MOST_LOCAL_TASKS];
-};
-
-struct layout layout_of(const struct step* step);
+uint32_t nodes_of(const struct step* step);
+uint32_t tasks_of(const struct step* step);
+uint32_t local_tasks_of(const struct step* step, uint32_t node);
+uint32_t rank_of(const struct step* step, uint32_t node, uint32_t local);
 uint32_t job_of(const struct step* step);
 
 /* Where srun runs, as slurmd tells slurmstepd in SLURM_SRUN_COMM_HOST. */

@@ -13,6 +13,8 @@ import subprocess
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Where the programs of the tests were built, for this machine or for the release of Debian that the cluster runs in.
+BUILD = pathlib.Path(os.environ.get("AMLDIST_BUILD", ROOT / "build-development"))
 DEVCLUSTER = ROOT / "contrib/devcluster/devcluster"
 # Users of the cluster cannot read a checkout in /root: what they run lies in a folder that they can.
 READABLE = pathlib.Path(tempfile.mkdtemp(prefix="aml-dist-suite-", dir="/var/tmp"))

@@ -6,8 +6,8 @@ import re
 import shutil
 
 import pytest
+from cluster import BUILD
 
-BUILD = pathlib.Path(__file__).resolve().parents[2] / "build-development"
 CASES = "place misuse requests split"
 
 
@@ -32,7 +32,9 @@ def places(done) -> dict[int, str]:
     "--mpi=none -N4 -n7", "--mpi=pmix -N4 -n7", "--mpi=pmi2 -N2 -n4 -m cyclic", "--mpi=none -N3 -n7 -m plane=2",
     "--mpi=pmix -N1 -n3", "--mpi=none -N1 -n1", "--aml-dist=pytorch -N4 -n8", "--aml-dist=mpi --mpi=pmix -N2 -n5",
 ])
-def test_a_world_without_set_up(cluster, program, options):
+def test_a_world_without_set_up(request, cluster, program, options):
+    if "pmix" in options:
+        request.getfixturevalue("pmix")
     done = cluster.run(f"{program.format('srun ' + options)} {CASES}")
     assert done.status == 0, str(done)
     size = int(re.search(r"-n(\d+)", options)[1])
@@ -51,7 +53,9 @@ LOST_LINE = pytest.mark.xfail(strict=False, reason="under pmix a killed rank's s
 
 @pytest.mark.parametrize("mpi, how", [("none", "die"), ("none", "late"), ("pmix", "late"),
                                       pytest.param("pmix", "die", marks=LOST_LINE)])
-def test_the_missing_rank_is_named(cluster, program, mpi, how):
+def test_the_missing_rank_is_named(request, cluster, program, mpi, how):
+    if mpi == "pmix":
+        request.getfixturevalue("pmix")
     done = cluster.run(f"{program.format(f'srun --mpi={mpi} -N4 -n4')} victim {how} 2 1000")
     assert done.status != 0
     said = [line for line in (done.out + done.err).splitlines() if line.startswith("aml-dist: rank")]

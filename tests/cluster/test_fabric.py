@@ -2,15 +2,14 @@
 
 import json
 import os
-import pathlib
 import time
 
 import pytest
-from cluster import READABLE
+from cluster import BUILD, READABLE
 from fabric_nodes import FabricatedNodes, trees
 
 PLUGIN = os.environ.get("AMLDIST_PLUGIN", "")
-LIBRARY = pathlib.Path(__file__).resolve().parents[2] / "build-development/lib/tests/libfake_verbs.so"
+LIBRARY = BUILD / "lib/tests/libfake_verbs.so"
 ALL = ["node1", "node2", "node3", "node4"]
 EXACT = "=mlx5_ib0:1,mlx5_ib1:1"
 pytestmark = pytest.mark.skipif(not LIBRARY.is_file(), reason="no libibverbs headers at build time: no fake library")

@@ -73,6 +73,40 @@ def test_a_node_dies_while_the_step_is_launched(cluster, workdir):
     check_pytorch(cluster.tasks("-w node4 -N1 -n2 --aml-dist=pytorch"))
 
 
+def test_a_cable_is_cut_while_steps_run(cluster, workdir):
+    """The node is declared down after SlurmdTimeout (30 s here), which ends both steps; srun names it, and we add nothing that
+    we cannot know. With the cable back the node takes steps again."""
+    plain = Background(cluster, workdir, "srun -w node[1-4] -N4 -n4 --overcommit --aml-dist=pytorch bash -c \"echo runs; sleep 75\"")
+    plain.says("runs")
+    (workdir / "servers").mkdir(mode=0o777)
+    servers = Background(cluster, workdir / "servers", f"srun -w node[3-4] -N2 -n4 --overcommit --aml-dist={SERVERS} "
+                         "bash -c \"echo runs; exec sleep 75\"")
+    servers.says("runs")
+    assert cluster.devcluster("break", "node4", "link").status == 0
+    try:
+        for step in (plain, servers):
+            text = step.wait(70)
+            assert "status 0" not in text and "node4" in text, text
+            assert "aml-dist: " not in text, text
+    finally:
+        assert cluster.devcluster("heal", "all").status == 0
+    check_pytorch(cluster.tasks("-w node[1-4] -N4 -n4 --aml-dist=pytorch"))
+
+
+def test_a_cable_is_loose(cluster, workdir):
+    """Out for six seconds: a step goes on, a task that fails meanwhile ends it with its status."""
+    task = by_rank(r1="echo runs; sleep 3; exit 7", other="sleep 9").replace("'", '"').replace("$RANK", "\\$RANK")
+    step = Background(cluster, workdir, f"srun -w node[3-4] -N2 -n2 --aml-dist=pytorch {task}")
+    step.says("runs")
+    assert cluster.devcluster("break", "node4", "link").status == 0
+    try:
+        time.sleep(6)
+    finally:
+        assert cluster.devcluster("heal", "all").status == 0
+    text = step.wait()
+    assert "status 7" in text and text.count("aml-dist: ") <= 1, text
+
+
 def test_slurmctld_is_away_while_a_task_fails(cluster, workdir):
     """srun asks it about the job before it says who failed; without an answer the line comes all the same."""
     task = by_rank(r1="echo runs; sleep 2; exit 7", other="sleep 3").replace("'", '"').replace("$RANK", "\\$RANK")

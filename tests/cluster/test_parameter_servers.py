@@ -45,8 +45,9 @@ def test_a_batch_job_completes(cluster, workdir):
 
 
 def test_sruns_own_job_completes(cluster):
-    done = cluster.run(step(WORKERS, "-J servers -N2 -n4", r0="true", r1="true", other=SERVE) +
-                       "; scontrol show job $(scontrol -o show jobs | sed -n 's/^JobId=\\([0-9]*\\) JobName=servers .*/\\1/p' | tail -1)")
+    job = "$(scontrol -o show jobs | sed -n 's/^JobId=\\([0-9]*\\) JobName=servers .*/\\1/p' | tail -1)"
+    done = cluster.run(step(WORKERS, "-J servers -N2 -n4", r0="true", r1="true", other=SERVE) + "; "  # srun ends before its job
+                       f"while scontrol show job {job} | grep -q COMPLETING; do sleep 0.1; done; scontrol show job {job}")
     assert "JobState=COMPLETED" in done.out and "ExitCode=0:0" in done.out, str(done)
 
 

@@ -40,6 +40,16 @@ def test_two_jobs_with_one_port_are_kept_apart(cluster, workdir):
     assert again.status == 0, "the lease ended with its step: " + str(again)
 
 
+def test_a_port_of_roots_is_not_tried_for_a_user(cluster):
+    """slurmstepd could listen there, the user's program could not: root does nothing in his place."""
+    refused = cluster.run("srun -w node1 -N1 -n2 --aml-dist=pytorch,master_port=22 true", user="alice")
+    assert refused.status != 0 and len(refused.own_lines()) == 1, str(refused)
+    assert "port 22 on node1 is root's, as are all below 1024" in refused.own_lines()[0]
+    assert cluster.run("srun -w node1 -N1 -n1 --aml-dist=pytorch,master_port=22 true").status == 0
+    tensorflow = cluster.run("srun -w node1 -N1 -n2 --aml-dist=tensorflow,master_port=1023 true", user="alice")
+    assert tensorflow.status != 0 and "port 1023" in str(tensorflow.own_lines()), str(tensorflow)
+
+
 def test_a_server_of_the_users_own_is_left_alone(cluster):
     """MASTER_ADDR names a machine that is not rank 0's: its port is not ours to try."""
     done = cluster.run("srun -w node1 -N1 -n1 --aml-dist=pytorch,master_addr=my.server,master_port=6817 true")

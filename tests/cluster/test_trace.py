@@ -7,10 +7,10 @@ import re
 import time
 
 import pytest
-from cluster import readable_copy
+from cluster import BUILD, readable_copy
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LIBRARY = pathlib.Path(os.environ.get("AMLDIST_LIBRARY", ROOT / "build-development/lib/libamldist.so"))
+LIBRARY = pathlib.Path(os.environ.get("AMLDIST_LIBRARY", BUILD / "lib/libamldist.so"))
 TOOL = os.environ.get("AMLDIST_TOOL", str(ROOT / "build-development/bin/aml-dist"))
 
 PROGRAM = '''
@@ -48,7 +48,9 @@ def program(workdir):
 
 
 @pytest.mark.parametrize("mpi", ["none", "pmix"])
-def test_the_line_names_the_last_call_of_the_rank_that_died_first(cluster, program, mpi):
+def test_the_line_names_the_last_call_of_the_rank_that_died_first(request, cluster, program, mpi):
+    if mpi == "pmix":
+        request.getfixturevalue("pmix")
     task = program("os.kill(os.getpid(), signal.SIGKILL)")
     done = cluster.run(f"srun --mpi={mpi} --aml-dist=pytorch -K -w node[1-2] -N2 -n4 --ntasks-per-node=2 {task}")
     assert done.status != 0, str(done)

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -47,6 +48,13 @@ def test_layout(prefix, pattern):
     assert find(prefix, pattern).exists()
 
 
+def test_man_finds_every_function_of_the_header(prefix):
+    header = (prefix / "include/amldist/amldist.h").read_text()
+    functions = set(re.findall(r"^AMLDIST_API [^;(]*?\b(amldist_\w+)\(", header, re.MULTILINE))
+    assert len(functions) > 50
+    assert functions - {page.name.partition(".")[0] for page in (prefix / "share/man/man3").iterdir()} == set()
+
+
 def test_version(prefix):
     assert run(prefix / "bin/aml-dist", "--version").startswith("aml-dist 0.")
 
@@ -77,6 +85,20 @@ def test_pkg_config_consumer(prefix, tmp_path):
     program = tmp_path / "consumer"
     run("cc", CONSUMER / "consumer.c", "-o", program, *flags)
     assert run(program, env={**os.environ, "LD_LIBRARY_PATH": str(folder.parent)}).startswith("0.")
+
+
+def test_the_manuals_example_compiles_and_runs(prefix, tmp_path):
+    """amldist(3), as it stands there, with the compiler's line that it gives; in a step of two it is the second."""
+    page = (ROOT / "docs/man/amldist.3").read_text()
+    source = page[page.index("#include <amldist/amldist.h>\n"):]
+    (tmp_path / "who.c").write_text(source[:source.index("\n.Ed")].replace(r"\e", "\\") + "\n")
+    line = re.search(r"^\.Dl \$ (cc who\.c .*)$", page, re.MULTILINE)[1]
+    folder = find(prefix, "lib*/**/pkgconfig/amldist.pc").parent
+    run("bash", "-c", line, cwd=tmp_path, env={**os.environ, "PKG_CONFIG_PATH": str(folder)})
+    step = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "NODE_RANK": "1", "GROUP_RANK": "1",
+            "GROUP_WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "20000",
+            "AMLDIST_STAMP": "4242.0 kind=pytorch nodes=2 map=(vector,(0,2,1)) MASTER_ADDR=10.0.0.1 MASTER_PORT=20000"}
+    assert run(tmp_path / "who", env={"LD_LIBRARY_PATH": str(folder.parent), **step}) == "rank 1 of 2, node 1 of 2\n"
 
 
 @pytest.mark.parametrize("missing, left_out, kept", [

@@ -102,5 +102,19 @@ TEST_F(PortClaims, WithoutAFolderThePortIsStillTried) {
   EXPECT_FALSE(PortClaim::take(server.port(), "n1", "/proc/no/such"));
 }
 
+TEST(MayListen, APortOfRootsIsRefusedToOthers) {
+  constexpr std::uint32_t usual = 1024;
+  EXPECT_TRUE(may_listen(0, 22, "n1", usual));
+  EXPECT_TRUE(may_listen(1000, 1024, "n1", usual));
+  EXPECT_TRUE(may_listen(1000, 1, "n1", 0)) << "the administrator may open all of them";
+  const auto refused = may_listen(1000, 1023, "node7", usual);
+  ASSERT_FALSE(refused);
+  testing::expect_sentence(refused.error().message);
+  for (const std::string word : {"1023", "node7", "1024", "master_port=N"}) {
+    EXPECT_NE(refused.error().message.find(word), std::string::npos) << word;
+  }
+  EXPECT_LE(first_port_for_all(), 65536U);
+}
+
 }  // namespace
 }  // namespace amldist

@@ -50,8 +50,22 @@ def draw(panels):
             f'font-family="sans-serif" font-size="12">\n<rect width="100%" height="100%" fill="white"/>\n{body}\n</svg>\n')
 
 
+def callback_panels(rows):
+    """Memory of the plugin's part in srun and in one task, and TF_CONFIG up to the size that is refused."""
+    def of(option, value):
+        return [(row["nodes"], value(row)) for row in rows
+                if row["option"] == option and row["distribution"] == "block" and not row["refused"]]
+    memory = {"srun, KiB": of("pytorch", lambda row: row["srun"]["bytes"] / 1024),
+              "slurmstepd, KiB": of("pytorch", lambda row: row["node"]["bytes"] / 1024),
+              "one task, KiB": of("pytorch", lambda row: row["task"]["bytes"] / 1024)}
+    configs = {"TF_CONFIG, KiB": of("tensorflow", lambda row: row["tf_config"] / 1024),
+               "one task's time, ms": of("tensorflow", lambda row: row["task"]["us"] / 1000)}
+    return [Panel("Memory asked for, pytorch", "nodes of 8 tasks", "KiB", memory),
+            Panel("tensorflow, to the limit of 128 KiB", "nodes of 8 tasks", "KiB or ms", configs)]
+
+
 def draw_scale(results):
-    """The three questions of tests/bench/scale side by side; without live figures, two."""
+    """The questions of tests/bench/scale side by side."""
     explained = results["explain"]
     panels = [Panel("All tasks' environments", "nodes of 8 tasks", "seconds or MiB",
                     {"time of explain --json, s": [(row["nodes"], row["explain_s"]) for row in explained],
@@ -65,6 +79,7 @@ def draw_scale(results):
         panels.append(Panel("In slurmstepd, pytorch", "nodes of 8 tasks", "microseconds",
                             {"plan, once per node": sorted(plans.items()),
                              "environment, once per task": sorted(environments.items())}))
+    panels += callback_panels(results["callbacks"])
     if results["live"]:
         panels.append(Panel("srun -N n true, slurmds on one host", "nodes", "seconds",
                             {"without the option": [(row["nodes"], row["without_s"]) for row in results["live"]],
