@@ -46,6 +46,7 @@ class Case:
 
 PER_NODE = "-N2 -n2 --ntasks-per-node=1 --aml-dist=pytorch,launch=per-node,nproc_per_node=2"
 PLAIN = "-N2 -n2 --ntasks-per-node=1"
+PLAIN_TWO = "-N2 -n4 --ntasks-per-node=2"
 TORCHRUN = "torchrun"
 LAUNCH = ("python3 -m torch.distributed.launch --nproc_per_node 2 --nnodes 2 --node_rank $NODE_RANK "
           "--master_addr $MASTER_ADDR --master_port $MASTER_PORT --use_env")
@@ -53,6 +54,9 @@ ACCELERATE = ("accelerate launch --multi_gpu --num_machines 2 --num_processes 4 
               "$MASTER_ADDR --main_process_port $MASTER_PORT --mixed_precision no --dynamo_backend no")
 MPI = "-N2 -n4 --ntasks-per-node=2 --aml-dist=mpi --mpi=pmix"
 TF = "-N2 -n2 --ntasks-per-node=1 --aml-dist=tensorflow"
+TF_HERE = "-N1 -n2 --aml-dist=tensorflow"
+ONE_ADDRESS = r"""'{"cluster":{"worker":["node1:23456","node1:23456"]},"task":{"type":"worker","index":'$SLURM_PROCID'}}'"""
+OWN_CLUSTER = """'{"cluster":{"worker":["localhost:23456"]},"task":{"type":"worker","index":0}}'"""
 JAX = "-N2 -n4 --ntasks-per-node=2 --aml-dist=jax"
 INTERACTIVE = "export SLURM_JOB_NAME=interactive"
 
@@ -89,12 +93,15 @@ CASES = [
     Case("one in each of two tasks", "torch", "fails", "-N2 -n4 --ntasks-per-node=2 --aml-dist=pytorch",
          "export PET_NNODES=2 PET_NPROC_PER_NODE=1 PET_NODE_RANK=$NODE_RANK PET_MASTER_ADDR=$MASTER_ADDR PET_MASTER_PORT=29511",
          TORCHRUN, launcher="torchrun", quote="EADDRINUSE"),
+    Case("a node too many", "torch", "hangs", PER_NODE, "export PET_NNODES=3", TORCHRUN, launcher="torchrun"),
     Case("Debian's PyTorch", "torch", "fails", PER_NODE, program=TORCHRUN, launcher="torchrun", debian=True,
          quote="'NoneType' object has no attribute 'get'"),
     Case("Debian's PyTorch with the cure", "torch", "fine", PER_NODE, "export PET_REDIRECTS=1 PET_TEE=1", TORCHRUN,
          launcher="torchrun", debian=True),
     Case("healthy", "torch", "fine", PER_NODE, program=LAUNCH, launcher="torch.distributed.launch"),
     Case("without the option", "torch", "fails", PLAIN, program=LAUNCH, launcher="torch.distributed.launch"),
+    Case("a loopback master", "torch", "hangs", PER_NODE, "export MASTER_ADDR=127.0.0.1", LAUNCH,
+         launcher="torch.distributed.launch"),
     # Lightning
     Case("healthy", "lightning", "fine", words="2 2", needs=("lightning",)),
     Case("healthy", "lightning", "fine", "-N2 -n4 --exclusive --aml-dist=pytorch", words="2 2", needs=("lightning",)),
@@ -117,6 +124,19 @@ CASES = [
     Case("healthy", "lightning", "fine", PER_NODE, program=TORCHRUN, launcher="torchrun", words="2 2", needs=("lightning",)),
     Case("torchrun's mark without torchrun", "lightning", "fine", words="2 2", change="export TORCHELASTIC_RUN_ID=none",
          needs=("lightning",)),
+    Case("by its own rule", "lightning", "fine", PLAIN_TWO, words="2 2", needs=("lightning",)),
+    Case("a host file without the option", "lightning", "hangs", "-N2 -n4", "export SLURM_NTASKS_PER_NODE=2", words="2 2",
+         needs=("lightning",), env=(("SLURM_HOSTFILE", "node2 node2 node1 node1"),)),
+    Case("a list that it misreads", "lightning", "hangs", PLAIN_TWO, "export SLURM_NODELIST=rack[0-1]b[0-1]", words="2 2",
+         needs=("lightning",)),
+    Case("one process per node without NODE_RANK", "lightning", "hangs", PER_NODE, "unset NODE_RANK", words="2 2",
+         needs=("lightning",)),
+    Case("one process per node without a master", "lightning", "hangs", PER_NODE, "unset MASTER_ADDR MASTER_PORT",
+         words="2 2", needs=("lightning",)),
+    Case("each task the first of its node", "lightning", "fails", words="2 2",
+         change="unset SLURM_NTASKS SLURM_STEP_ID LOCAL_RANK", needs=("lightning",)),
+    Case("each task the first of its own world", "lightning", "alone", "-N1 -n2", words="1 2",
+         change="unset SLURM_NTASKS SLURM_STEP_ID", needs=("lightning",)),
     # Hugging Face
     Case("healthy, with the word", "accelerate", "fine", change="export ACCELERATE_USE_CPU=true", needs=("accelerate",)),
     Case("healthy, without the word", "accelerate", "warns", needs=("accelerate",)),
@@ -125,6 +145,10 @@ CASES = [
     Case("Open MPI's names alone", "accelerate", "fine", MPI,
          "export ACCELERATE_USE_CPU=true; unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE", needs=("accelerate",)),
     Case("without the option", "accelerate", "alone", PLAIN, "export ACCELERATE_USE_CPU=true", size=2, needs=("accelerate",)),
+    Case("without a master", "accelerate", "fails", change="export ACCELERATE_USE_CPU=true; unset MASTER_ADDR",
+         quote="Tried to launch on distributed with multinode, but `MASTER_ADDR` env was not set", needs=("accelerate",)),
+    Case("without a master", "accelerate", "fails", PER_NODE, "export ACCELERATE_USE_CPU=true; unset MASTER_ADDR", ACCELERATE,
+         launcher="accelerate launch", needs=("accelerate",)),
     Case("healthy", "accelerate", "fine", PER_NODE, "export ACCELERATE_USE_CPU=true", TORCHRUN, launcher="torchrun",
          needs=("accelerate",)),
     Case("healthy", "accelerate", "fine", PER_NODE, "export ACCELERATE_USE_CPU=true", ACCELERATE, launcher="accelerate launch",
@@ -142,8 +166,14 @@ CASES = [
          quote="KeyError: 'NCCL_SOCKET_IFNAME'", needs=("deepspeed",)),
     Case("two local ranks", "deepspeed", "fails", MPI, "export OMPI_COMM_WORLD_LOCAL_RANK=7", quote="not sure how to proceed",
          needs=("deepspeed",)),
+    Case("memory that the nodes do not share", "deepspeed", "hangs", change="export LOCAL_SIZE=4", needs=("deepspeed",)),
+    Case("without ninja", "deepspeed", "fails", change="mkdir -p /tmp/bin; ln -sf /usr/bin/timeout /tmp/bin; PATH=/tmp/bin",
+         program=f"{VENV}/bin/python3", quote="due to ninja not being installed", needs=("deepspeed",)),
     # Ignite
     Case("healthy", "ignite", "fine", needs=("pytorch-ignite",)),
+    Case("by its own rule", "ignite", "fine", "-N2 -n4", needs=("pytorch-ignite",)),
+    Case("a host file without the option", "ignite", "hangs", "-N2 -n3", size=3, needs=("pytorch-ignite",),
+         env=(("SLURM_HOSTFILE", "node2 node1 node1"),)),
     Case("a rank that is not Slurm's", "ignite", "fails", change="export LOCAL_RANK=5", quote="LOCAL_RANK: 5 vs",
          needs=("pytorch-ignite",)),
     Case("under torchrun", "ignite", "warns", PER_NODE, program=TORCHRUN, launcher="torchrun",
@@ -154,6 +184,8 @@ CASES = [
     Case("without PMIx, Slurm hidden", "mpi4py", "alone", MPI.replace("pmix", "none"), "unset SLURM_STEP_ID", needs=("mpi4py",)),
     Case("healthy", "horovod", "fine", MPI, needs=("horovod",)),
     Case("without PMIx", "horovod", "fails", MPI.replace("pmix", "none"), quote="MPI_Init", needs=("horovod",)),
+    Case("half a pair", "horovod", "warns", MPI, "unset OMPI_COMM_WORLD_SIZE", words="pairs", needs=("horovod",),
+         quote="only one of OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE"),
     # TensorFlow
     Case("healthy", "tensorflow", "fine", TF, size=2, needs=("tensorflow-cpu",)),
     Case("without the option", "tensorflow", "alone", PLAIN, size=2, needs=("tensorflow-cpu",)),
@@ -164,11 +196,21 @@ CASES = [
          needs=("tensorflow-cpu",)),
     Case("a worker that never comes", "tensorflow", "hangs", TF,
          "export TF_CONFIG=${TF_CONFIG/]/,\\\"node2:23456\\\"]}", size=2, needs=("tensorflow-cpu",)),
+    Case("one address for two tasks of a node", "tensorflow", "fails", TF_HERE, f"export TF_CONFIG={ONE_ADDRESS}", size=2,
+         quote="Could not start gRPC server", needs=("tensorflow-cpu",)),
+    Case("loopback addresses", "tensorflow", "hangs", TF, "export TF_CONFIG=$(sed -E 's/\"[^\"]*:([0-9]+)\"/\"127.0.0.1:\\1\"/g' "
+         "<<<\"$TF_CONFIG\")", size=2, needs=("tensorflow-cpu",)),
+    Case("each its own cluster", "tensorflow", "alone", TF, f"export TF_CONFIG={OWN_CLUSTER}", size=2, needs=("tensorflow-cpu",)),
     Case("Keras 3", "keras", "warns", TF, size=2, quote="Attempt to convert a value (PerReplica:{", needs=("tensorflow-cpu",)),
     Case("Keras 2", "keras", "fine", TF, "export TF_USE_LEGACY_KERAS=1", size=2, needs=("tensorflow-cpu", "tf-keras")),
     # JAX
     Case("healthy", "jax", "fine", JAX, needs=("jax",)),
     Case("by its own rule", "jax", "fine", "-N2 -n4", needs=("jax",)),
+    Case("a list that it misreads", "jax", "hangs", "-N2 -n4", "export SLURM_STEP_NODELIST=rack[0-1]b[0-1]", needs=("jax",)),
+    Case("a loopback coordinator", "jax", "hangs", JAX, "export JAX_COORDINATOR_ADDRESS=127.0.0.1:23456", needs=("jax",)),
+    Case("a count that is larger than the step", "jax", "hangs", JAX, "export SLURM_NTASKS=8", needs=("jax",)),
+    Case("a count of one", "jax", "alone", "-N2 -n2 --ntasks-per-node=1", "export SLURM_NTASKS=1 SLURM_PROCID=0", size=2,
+         needs=("jax",)),
     Case("an address without a port", "jax", "fails", JAX, "export JAX_COORDINATOR_ADDRESS=node1",
          quote="IndexError: list index out of range", needs=("jax",)),
     Case("Slurm's count hidden", "jax", "fails", JAX, "unset SLURM_NTASKS", quote="Number of processes must be defined.",
@@ -236,6 +278,8 @@ def check_started(case: Case, outcome: Outcome) -> None:
     assert {finding["size"] for finding in outcome.findings} <= {case.size, None}
     ranks = [finding["rank"] for finding in outcome.findings]
     assert all(rank is None for rank in ranks) or sorted(ranks) == list(range(case.size)), ranks
+    masters = {each["master"] for each in outcome.observed} - {None}
+    assert len(masters) <= 1 and {finding["master"] for finding in outcome.findings} - {""} <= masters, outcome.findings
     named = {each["environment"] for each in outcome.observed} - {None}
     if named:
         assert {finding["environment"] for finding in outcome.findings} == named
