@@ -209,8 +209,8 @@ CASES = [
     Case("a list that it misreads", "jax", "hangs", "-N2 -n4", "export SLURM_STEP_NODELIST=rack[0-1]b[0-1]", needs=("jax",)),
     Case("a loopback coordinator", "jax", "hangs", JAX, "export JAX_COORDINATOR_ADDRESS=127.0.0.1:23456", needs=("jax",)),
     Case("a count that is larger than the step", "jax", "hangs", JAX, "export SLURM_NTASKS=8", needs=("jax",)),
-    Case("a count of one", "jax", "alone", "-N2 -n2 --ntasks-per-node=1", "export SLURM_NTASKS=1 SLURM_PROCID=0", size=2,
-         needs=("jax",)),
+    Case("each its own list and count", "jax", "alone", PLAIN, size=2, needs=("jax",),
+         change="export SLURM_NTASKS=1 SLURM_PROCID=0 SLURM_STEP_NODELIST=$SLURMD_NODENAME"),
     Case("an address without a port", "jax", "fails", JAX, "export JAX_COORDINATOR_ADDRESS=node1",
          quote="IndexError: list index out of range", needs=("jax",)),
     Case("Slurm's count hidden", "jax", "fails", JAX, "unset SLURM_NTASKS", quote="Number of processes must be defined.",
@@ -249,8 +249,8 @@ def run_case(cluster, tool, folder: pathlib.Path, case: Case) -> Outcome:
     start = f"{case.program or 'python3'} {probe} {case.framework} {case.words}"
     seconds = HANG if case.verdict == "hangs" else 90
     (folder / "task").write_text("\n".join([
-        "#!/bin/bash", case.change,
-        f"{tool} doctor --json --framework {case.framework} --launcher '{case.launcher}' >{folder}/$SLURM_PROCID.json",
+        "#!/bin/bash", "task=$SLURM_PROCID", case.change,
+        f"{tool} doctor --json --framework {case.framework} --launcher '{case.launcher}' >{folder}/$task.json",
         f"exec timeout -k 2 {seconds} {start}", ""]))
     (folder / "task").chmod(0o755)
     env = {"PATH": DEBIAN if case.debian else f"{VENV}/bin:{DEBIAN}", "OMP_NUM_THREADS": "1",
