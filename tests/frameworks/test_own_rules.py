@@ -49,16 +49,20 @@ for case in cases:
 
 def environments(slurm_conf: pathlib.Path, lists: list[str]) -> list[dict[str, str]]:
     slurm_conf.write_text("ClusterName=test\nSlurmctldHost=localhost\n")  # without one scontrol expands no list
-    return [{"SLURM_CONF": str(slurm_conf), "PATH": f"{VENV}/bin:{DEBIAN}", "SLURM_JOB_ID": job, "SLURM_JOB_NAME": "train", "SLURM_STEP_ID": "0",
+    return [{"SLURM_CONF": str(slurm_conf), "PATH": f"{VENV}/bin:{DEBIAN}", "SLURM_JOB_ID": job,
+             "SLURM_JOB_NAME": "train", "SLURM_STEP_ID": "0",
              "SLURM_PROCID": "1", "SLURM_LOCALID": "0", "SLURM_NODEID": "1", "SLURM_NTASKS": "2",
-             "SLURM_NTASKS_PER_NODE": "1", "SLURM_NNODES": "2", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NUM_TASKS": "2",
-             "SLURM_JOB_NUM_NODES": "2", "SLURM_NODELIST": hosts, "SLURM_JOB_NODELIST": hosts, "SLURM_STEP_NODELIST": hosts}
+             "SLURM_NTASKS_PER_NODE": "1", "SLURM_NNODES": "2", "SLURM_STEP_NUM_NODES": "2",
+             "SLURM_STEP_NUM_TASKS": "2",
+             "SLURM_JOB_NUM_NODES": "2", "SLURM_NODELIST": hosts, "SLURM_JOB_NODELIST": hosts,
+             "SLURM_STEP_NODELIST": hosts}
             for hosts, job in itertools.zip_longest(lists, JOBS, fillvalue=JOBS[0])]
 
 
 def doctors_word(tool, framework: str, environment: dict[str, str]) -> dict:
     saved = "".join(f"{name}={value}\n" for name, value in environment.items())
-    done = subprocess.run([str(tool), "doctor", "--json", "--env-file", "-", "--framework", framework, "--launcher", "srun"],
+    done = subprocess.run([str(tool), "doctor", "--json", "--env-file", "-", "--framework", framework, "--launcher",
+                           "srun"],
                           input=saved, capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == "", done
     row, = json.loads(done.stdout)
@@ -73,7 +77,8 @@ def doctors_word(tool, framework: str, environment: dict[str, str]) -> dict:
 def test_the_master_is_the_one_that_the_framework_finds(tool, tmp_path, framework, code, needs):
     need(needs)
     cases = environments(tmp_path / "slurm.conf", LISTS + ([] if framework == "ignite" else NOT_FOR_SCONTROL))
-    done = subprocess.run([str(VENV / "bin/python3"), "-c", LOOP, code], input=json.dumps(cases), capture_output=True, text=True,
+    done = subprocess.run([str(VENV / "bin/python3"), "-c", LOOP, code], input=json.dumps(cases), capture_output=True,
+                          text=True,
                           timeout=120, check=False, env=os.environ | {"PATH": DEBIAN})
     assert done.returncode == 0, done.stderr
     found = done.stdout.splitlines()
@@ -82,7 +87,8 @@ def test_the_master_is_the_one_that_the_framework_finds(tool, tmp_path, framewor
     assert [row["master"] for row in said] == found
     # A wrong reading of the list is a step that hangs.
     for row, case in zip(said, cases):
-        first = subprocess.run([str(tool), "explain", "--nodelist", case["SLURM_NODELIST"], "--tasks-per-node", "1", "--json"],
+        first = subprocess.run([str(tool), "explain", "--nodelist", case["SLURM_NODELIST"], "--tasks-per-node", "1",
+                                "--json"],
                                capture_output=True, text=True, timeout=60, check=True)
         right = json.loads(first.stdout)[0]["host"] == row["master"].split(":")[0]
         assert row["verdict"] == ("fine" if right else "hangs"), (row, case)

@@ -36,6 +36,7 @@ std::optional<Trouble> wrong_count(const Surroundings& here, std::uint64_t size)
                  "leave SLURM_NTASKS to Slurm"};
 }
 
+/// Read, not proven on GPUs.
 std::optional<Trouble> device_trouble(const Surroundings& here) {
   const std::uint64_t gpus = here.gpus();
   const std::uint64_t local = here.number("SLURM_LOCALID").value_or(0);

@@ -179,6 +179,7 @@ Finding under_torchrun(const Surroundings& here) {
   return finding;
 }
 
+/// Read, not proven under LSF.
 bool lsf_is_there(const Surroundings& here) {
   return here.has("LSB_JOBID") && here.has("LSB_DJOB_RANKFILE") && here.has("JSM_NAMESPACE_LOCAL_RANK") &&
          here.has("JSM_NAMESPACE_SIZE");
