@@ -213,7 +213,7 @@ def test_host_files_and_frameworks_that_find_rank_0_by_themselves(tool, tmp_path
         for framework in ("jax", "ignite", "lightning"):
             row = alone[framework, "srun"]
             assert row["verdict"] == verdict and row["master"].startswith("n1:"), row
-            assert verdict == "fine" or "but rank 0 is on n2" in row["reason"]
+            assert verdict == "fine" or "but rank 0 is on 'n2'" in row["reason"]
         for framework, kind in (("jax", "jax"), ("ignite", "pytorch"), ("lightning", "pytorch")):
             row = doctor(tool, f"--aml-dist={kind}", *arguments)[framework, "srun"]
             assert row["verdict"] == "fine" and row["master"].startswith(order[:2] + ":"), row
@@ -258,11 +258,21 @@ def test_hostile_files(tool, tmp_path, content):
 def test_hostile_values_make_no_noise(tool, value):
     names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SLURM_NTASKS", "SLURM_STEP_TASKS_PER_NODE", "TF_CONFIG",
              "SLURM_STEP_NODELIST", "JAX_COORDINATOR_ADDRESS", "SLURM_GTIDS", "PET_NNODES", "NCCL_SOCKET_IFNAME",
-             "AMLDIST_STAMP", "SLURM_JOB_ID")
+             "AMLDIST_STAMP", "SLURM_JOB_ID", "SLURM_NODELIST", "SLURM_JOB_NODELIST", "SLURM_DISTRIBUTION", "LOCAL_SIZE")
     for name in names:
         rows = doctor(tool, env=ENVIRONMENT | {name: value})
         assert rows
         assert "\x1b" not in tool.run("doctor", env=ENVIRONMENT | {name: value}).stdout
+
+
+@pytest.mark.parametrize("value", ["", "[", "]", "n[", "n[1-", "n[1,]x[", "[]", ",", " ", "n[9-1]", "\x1b[31m,a", "a" * 5000, "[" * 3000])
+def test_hostile_lists_make_no_noise(tool, value):
+    alone = {name: text for name, text in ENVIRONMENT.items() if name.startswith("SLURM")}
+    for distribution in ({}, {"SLURM_DISTRIBUTION": "arbitrary"}):
+        lists = dict.fromkeys(("SLURM_NODELIST", "SLURM_JOB_NODELIST", "SLURM_STEP_NODELIST"), value)
+        env = alone | lists | distribution | {"SLURM_LOCALID": "0", "SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "1"}
+        assert doctor(tool, env=env)["jax", "srun"]
+        assert "\x1b" not in tool.run("doctor", env=env).stdout
 
 
 def test_the_page_for_people(tool):

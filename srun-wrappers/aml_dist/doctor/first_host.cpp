@@ -22,14 +22,14 @@ std::optional<Trouble> first_host_trouble(const Surroundings& here, std::string_
   if (first != host) {
     return Trouble{Verdict::hangs,
                    concat({framework, " reads ", text::quote(host), " out of ", list, "=", text::quote(here.text(list)),
-                           ", but rank 0 is on ", first}),
+                           ", but rank 0 is on ", text::quote(first)}),
                    std::string(remedy)};
   }
   // The list is sorted, and says nothing about the order in the host file.
   if (!known && here.nodes() > 1 && here.text("SLURM_DISTRIBUTION").starts_with("arbitrary")) {
     return Trouble{
         Verdict::hangs,
-        concat({framework, " takes ", host, " for the host of rank 0, which a host file need not name first"}),
+        concat({framework, " takes ", text::quote(host), " for the host of rank 0, which a host file need not name first"}),
         std::string(remedy)};
   }
   return std::nullopt;
