@@ -47,7 +47,9 @@ Result<Surroundings> imagine(const DoctorOptions& options) {
   if (!step) return step.error();
   auto environment = doctor::imagined_task(*step, options.step.task.value_or(0), options.mpi, options.step.job);
   if (!environment) return environment.error();
-  return Surroundings(std::move(*environment), doctor::look_at_python(own_variable));
+  doctor::Machine machine = doctor::look_at_python(own_variable);
+  machine.host_of_rank_zero = step->plan.placement.master_host();
+  return Surroundings(std::move(*environment), std::move(machine));
 }
 
 /// The task that runs this, unless it is nobody's task.

@@ -11,7 +11,7 @@ namespace {
 constexpr const char* doctor_examples =
     "Examples:\n"
     "  srun -N2 -n4 --aml-dist=pytorch aml-dist doctor                  (the running step, once for each task)\n"
-    "  srun -N2 -n4 --aml-dist=pytorch bash -c '[ $RANK != 0 ] || aml-dist doctor'\n"
+    "  srun -N2 -n4 --job-name=train --aml-dist=pytorch bash -c '[ $RANK != 0 ] || aml-dist doctor'   (once)\n"
     "  aml-dist doctor --aml-dist=mpi --nodelist 'node[1-2]' --tasks-per-node 2\n"
     "  aml-dist doctor --nodelist 'node[1-2]' --tasks-per-node 2 --env SLURM_JOB_NAME=interactive --framework "
     "lightning\n"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Starts one framework in this process's environment and reports what it made of it, on one line:
 
-    observed: {"rank": 0, "size": 4, "environment": "SLURMEnvironment"}
+    observed: {"rank": 0, "size": 4, "environment": "SLURMEnvironment", "master": "10.0.0.1:20000"}
 
 Arguments: FRAMEWORK, and words that say what a script would say in its code.
 """
@@ -15,12 +15,17 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 framework, words = sys.argv[1], sys.argv[2:]
 
 
+def master():
+    """Where the process met the others; frameworks leave their own choice in these variables."""
+    return f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+
+
 def torch():
     import torch
     import torch.distributed as dist
     dist.init_process_group("gloo")
     dist.all_reduce(torch.ones(1))
-    return dist.get_rank(), dist.get_world_size(), "env://"
+    return dist.get_rank(), dist.get_world_size(), "env://", master()
 
 
 def lightning():
@@ -43,21 +48,25 @@ def lightning():
                                 logger=False, enable_checkpointing=False, enable_progress_bar=False,
                                 enable_model_summary=False)
     trainer.fit(Model(), torch.utils.data.DataLoader(torch.ones(16, 1)))
-    return trainer.global_rank, trainer.world_size, type(trainer.strategy.cluster_environment).__name__
+    environment = trainer.strategy.cluster_environment
+    met = f"{environment.main_address}:{environment.main_port}"
+    return trainer.global_rank, trainer.world_size, type(environment).__name__, met
 
 
 def accelerate():
     import accelerate
     state = accelerate.Accelerator(cpu=True) if "cpu" in words else accelerate.Accelerator()
     state.wait_for_everyone()
-    return state.process_index, state.num_processes, state.distributed_type.value
+    met = master() if state.num_processes > 1 else None
+    return state.process_index, state.num_processes, state.distributed_type.value, met
 
 
 def transformers():
     import tempfile
     from transformers import TrainingArguments
     arguments = TrainingArguments(output_dir=tempfile.gettempdir(), report_to="none", use_cpu="cpu" in words)
-    return arguments.process_index, arguments.world_size, arguments.distributed_state.distributed_type.value
+    met = master() if arguments.world_size > 1 else None
+    return arguments.process_index, arguments.world_size, arguments.distributed_state.distributed_type.value, met
 
 
 def deepspeed():
@@ -69,31 +78,39 @@ def deepspeed():
     deepspeed.initialize(model=model, model_parameters=model.parameters(), config={
         "train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "SGD", "params": {"lr": 0.1}}})
     dist.all_reduce(torch.ones(1))
-    return dist.get_rank(), dist.get_world_size(), None
+    return dist.get_rank(), dist.get_world_size(), None, master()
 
 
 def ignite():
     import ignite.distributed as idist
     idist.initialize("gloo")
-    return idist.get_rank(), idist.get_world_size(), None
+    return idist.get_rank(), idist.get_world_size(), None, master()
 
 
 def mpi4py():
     from mpi4py import MPI
-    return MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size(), None
+    return MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size(), None, None
 
 
 def horovod():
     import horovod.torch as hvd
     hvd.init()
-    return hvd.rank(), hvd.size(), None
+    if "pairs" in words:
+        from horovod.runner.common.util.env import get_env_rank_and_size
+        get_env_rank_and_size()
+    return hvd.rank(), hvd.size(), None, None
+
+
+def first_worker(resolver):
+    cluster = resolver.cluster_spec().as_dict()
+    return cluster["worker"][0] if cluster else None
 
 
 def tensorflow():
     import tensorflow as tf
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     resolver = strategy.cluster_resolver
-    return resolver.task_id or 0, strategy.num_replicas_in_sync, type(resolver).__name__
+    return resolver.task_id or 0, strategy.num_replicas_in_sync, type(resolver).__name__, first_worker(resolver)
 
 
 def keras():
@@ -105,7 +122,7 @@ def keras():
     data = tf.data.Dataset.from_tensor_slices((tf.ones((8, 3)), tf.ones((8, 1)))).batch(4)
     model.fit(data, epochs=1, verbose=0)
     resolver = strategy.cluster_resolver
-    return resolver.task_id or 0, strategy.num_replicas_in_sync, type(resolver).__name__
+    return resolver.task_id or 0, strategy.num_replicas_in_sync, type(resolver).__name__, first_worker(resolver)
 
 
 def jax():
@@ -114,12 +131,13 @@ def jax():
     framework.distributed.initialize()
     from jax.experimental import multihost_utils
     multihost_utils.process_allgather(numpy.array([1]))
-    return framework.process_index(), framework.process_count(), None
+    from jax._src.distributed import global_state
+    return framework.process_index(), framework.process_count(), None, global_state.coordinator_address
 
 
 try:
-    rank, size, environment = globals()[framework]()
-    line = "observed: " + json.dumps({"rank": rank, "size": size, "environment": environment}) + "\n"
+    rank, size, environment, met = globals()[framework]()
+    line = "observed: " + json.dumps({"rank": rank, "size": size, "environment": environment, "master": met}) + "\n"
     os.write(1, line.encode())
     status = 0
 except BaseException:

@@ -102,7 +102,8 @@ def test_example(examples, record, case):
 @pytest.mark.core
 @pytest.mark.parametrize("nodes, tasks", [(2, 2), (4, 2)])
 def test_open_mpi_in_cpp(examples, record, nodes, tasks):
-    run(examples, record, Case("mpi/ranks.sbatch", nodes, tasks, nodes * tasks, loss_falls=False, agree=False), debian=True)
+    run(examples, record, Case("mpi/ranks.sbatch", nodes, tasks, nodes * tasks, loss_falls=False, agree=False),
+        debian=True)
 
 
 def check_ddp(examples, record, script: str, nodes: int, tasks: int, processes: int, debian: bool) -> None:
@@ -185,7 +186,8 @@ def test_an_array_of_trainings(examples, record):
     assert all(report["world_size"] == 2 and report["parameters_equal"] for report in reports)
     assert len({report["processes"][0]["master_port"] for report in reports}) == 3
     assert len({report["epochs"][-1]["loss"] for report in reports}) == 3, "each has its own learning rate"
-    record("torch", reports[0]["torch"], "`several/array.sbatch`, three at once", "2 x 1", f"{time.monotonic() - began:.0f}",
+    record("torch", reports[0]["torch"], "`several/array.sbatch`, three at once", "2 x 1",
+           f"{time.monotonic() - began:.0f}",
            "2 processes each, three ports, loss falls, same weights", "good")
 
 
@@ -197,5 +199,6 @@ def test_two_frameworks_as_concurrent_steps_of_one_job(examples, record):
     jax, = results(output)
     assert jax["world_size"] == 4 and jax["rank_sum"] == 6 and jax["good"] is True
     assert re.search(r"largest difference between the processes' parameters: 0$", output, re.MULTILINE), output
-    record("torch and jax", jax["version"], "`several/two_steps.sbatch`", "2 x 2 twice", f"{time.monotonic() - began:.0f}",
+    record("torch and jax", jax["version"], "`several/two_steps.sbatch`", "2 x 2 twice",
+           f"{time.monotonic() - began:.0f}",
            "4 processes each, both train", "good")

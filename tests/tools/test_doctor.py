@@ -86,8 +86,6 @@ def test_a_step_is_examined_for_what_it_is_for(tool):
     ("tensorflow", ['TF_CONFIG={"cluster":{"worker":["a:1"]},"task":{"type":"worker"}}'], "tensorflow", "fails",
      "no task with type and index"),
     ("jax", ["JAX_COORDINATOR_ADDRESS", "SLURM_STEP_NODELIST=rack[0-1]b[0-1]"], "jax", "hangs", "JAX reads 'rack0'"),
-    ("jax", ["JAX_COORDINATOR_ADDRESS", "SLURM_STEP_NODELIST=n[1-2]", "SLURM_DISTRIBUTION=arbitrary"], "jax", "hangs",
-     "host file"),
     ("jax", ["JAX_COORDINATOR_ADDRESS=127.0.0.1:9"], "jax", "hangs", "another machine on each node"),
 ])
 def test_sick_environments(tool, kind, changes, framework, verdict, words):
@@ -170,6 +168,57 @@ def test_in_a_task(tool):
     assert rows["locked memory", "-"]["verdict"] in ("skip", "fine", "warns", "fails"), "this machine's own limit"
 
 
+# What a shell's `ulimit -l` would do, without the right to raise it.
+OTHER_LIMIT = """
+#include <stdlib.h>
+struct rlimit { unsigned long rlim_cur, rlim_max; };
+static int fill(struct rlimit* limit) {
+  limit->rlim_cur = limit->rlim_max = strtoull(getenv("LIMIT"), NULL, 10);
+  return 0;
+}
+int getrlimit(int resource, struct rlimit* limit) { return (void)resource, fill(limit); }
+int getrlimit64(int resource, struct rlimit* limit) { return (void)resource, fill(limit); }
+"""
+
+
+@pytest.mark.parametrize("limit, verdict, environment", [
+    (8 << 20, "fails", "8192 KiB"),
+    (1 << 30, "warns", "1048576 KiB"),
+    (2**64 - 1, "fine", "unlimited"),
+])
+def test_memory_that_rdma_may_pin(tool, tmp_path, limit, verdict, environment):
+    """In a mount namespace of its own, where the machine has an InfiniBand device."""
+    (tmp_path / "infiniband/mlx5_0").mkdir(parents=True)
+    library = tmp_path / "limit.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)], input=OTHER_LIMIT, text=True,
+                   check=True)
+    script = (f"mount --bind {tmp_path} /sys/class || exit 99; LIMIT={limit} LD_PRELOAD={library} "
+              f"exec {tool.path} doctor --json --framework 'locked memory'")
+    done = subprocess.run(["unshare", "--mount", "bash", "-c", script], env=ENVIRONMENT | {"PATH": "/usr/bin:/bin"},
+                          capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode in (1, 99) and not done.stdout:
+        pytest.skip(f"no mounts of one's own here: {done.stderr.strip()}")
+    row, = json.loads(done.stdout)
+    assert (row["framework"], row["verdict"], row["environment"]) == ("locked memory", verdict, environment), row
+    assert ("ulimit -l is finite" in row["reason"]) == (verdict != "fine")
+    assert done.returncode == (1 if verdict == "fails" else 0)
+
+
+def test_host_files_and_frameworks_that_find_rank_0_by_themselves(tool, tmp_path):
+    hosts = tmp_path / "hosts"
+    for order, verdict in (("n2 n1 n1 n2", "hangs"), ("n1 n2 n2 n1", "fine")):
+        hosts.write_text(order.replace(" ", "\n"))
+        arguments = ["--nodelist", "n[1-2]", "--hostfile", str(hosts), "--env", "SLURM_NTASKS_PER_NODE=2"]
+        alone = doctor(tool, "--aml-dist=none", *arguments)
+        for framework in ("jax", "ignite", "lightning"):
+            row = alone[framework, "srun"]
+            assert row["verdict"] == verdict and row["master"].startswith("n1:"), row
+            assert verdict == "fine" or "but rank 0 is on 'n2'" in row["reason"]
+        for framework, kind in (("jax", "jax"), ("ignite", "pytorch"), ("lightning", "pytorch")):
+            row = doctor(tool, f"--aml-dist={kind}", *arguments)[framework, "srun"]
+            assert row["verdict"] == "fine" and row["master"].startswith(order[:2] + ":"), row
+
+
 def test_in_a_child_of_torchrun(tool):
     rows = doctor(tool, env=ENVIRONMENT | {"SLURM_STEP_NUM_NODES": "1", "TORCHELASTIC_RUN_ID": "none",
                                            "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_USE_AGENT_STORE": "True"})
@@ -209,11 +258,21 @@ def test_hostile_files(tool, tmp_path, content):
 def test_hostile_values_make_no_noise(tool, value):
     names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SLURM_NTASKS", "SLURM_STEP_TASKS_PER_NODE", "TF_CONFIG",
              "SLURM_STEP_NODELIST", "JAX_COORDINATOR_ADDRESS", "SLURM_GTIDS", "PET_NNODES", "NCCL_SOCKET_IFNAME",
-             "AMLDIST_STAMP", "SLURM_JOB_ID")
+             "AMLDIST_STAMP", "SLURM_JOB_ID", "SLURM_NODELIST", "SLURM_JOB_NODELIST", "SLURM_DISTRIBUTION", "LOCAL_SIZE")
     for name in names:
         rows = doctor(tool, env=ENVIRONMENT | {name: value})
         assert rows
         assert "\x1b" not in tool.run("doctor", env=ENVIRONMENT | {name: value}).stdout
+
+
+@pytest.mark.parametrize("value", ["", "[", "]", "n[", "n[1-", "n[1,]x[", "[]", ",", " ", "n[9-1]", "\x1b[31m,a", "a" * 5000, "[" * 3000])
+def test_hostile_lists_make_no_noise(tool, value):
+    alone = {name: text for name, text in ENVIRONMENT.items() if name.startswith("SLURM")}
+    for distribution in ({}, {"SLURM_DISTRIBUTION": "arbitrary"}):
+        lists = dict.fromkeys(("SLURM_NODELIST", "SLURM_JOB_NODELIST", "SLURM_STEP_NODELIST"), value)
+        env = alone | lists | distribution | {"SLURM_LOCALID": "0", "SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "1"}
+        assert doctor(tool, env=env)["jax", "srun"]
+        assert "\x1b" not in tool.run("doctor", env=env).stdout
 
 
 def test_the_page_for_people(tool):

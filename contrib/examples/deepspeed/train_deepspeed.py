@@ -16,6 +16,12 @@ from torch import nn
 STEPS = 40
 
 
+def points(seed: int, device):
+    """Points, and on which side of a plane each one lies."""
+    where = torch.randn(64, 8, generator=torch.Generator().manual_seed(seed)).to(device)
+    return where, (where[:, 0] + where[:, 1] - where[:, 2] > 0).float()
+
+
 def whole_sum(engine) -> float:
     """The sum of all parameters, gathered first where stage 3 has spread them."""
     total = 0.0
@@ -41,9 +47,7 @@ def main() -> int:
         "optimizer": {"type": "Adam", "params": {"lr": 0.02, "torch_adam": True}},
         "zero_optimization": {"stage": arguments.zero},
     })
-    generator = torch.Generator().manual_seed(rank)
-    where = torch.randn(64, 8, generator=generator).to(engine.device)
-    side = (where[:, 0] + where[:, 1] - where[:, 2] > 0).float()
+    where, side = points(rank, engine.device)  # each process has its own data
     losses = []
     for step in range(1, STEPS + 1):
         loss = nn.functional.binary_cross_entropy_with_logits(engine(where).squeeze(1), side)

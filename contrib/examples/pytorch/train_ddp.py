@@ -104,6 +104,12 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def write_report(path: str, **what) -> None:
+    report = {"torch": torch.__version__, "backend": dist.get_backend(), "world_size": dist.get_world_size(), **what}
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(report, file, indent=1)
+
+
 def train(arguments: argparse.Namespace, device: torch.device) -> bool:
     rank, world_size = dist.get_rank(), dist.get_world_size()
 
@@ -117,8 +123,8 @@ def train(arguments: argparse.Namespace, device: torch.device) -> bool:
     data = spirals(arguments.points)
     sampler = DistributedSampler(data, shuffle=True, seed=3)  # each process gets its own share of the data
     loader = DataLoader(data, batch_size=arguments.batch_size, sampler=sampler)
-    say(f"{world_size} process{'es' if world_size > 1 else ''}, {dist.get_backend()} on {device.type}, PyTorch {torch.__version__}: "
-        f"{len(data)} points, {len(sampler)} for each")
+    say(f"{world_size} process{'es' if world_size > 1 else ''}, {dist.get_backend()} on {device.type}, "
+        f"PyTorch {torch.__version__}: {len(data)} points, {len(sampler)} for each")
 
     curve = []
     for epoch in range(1, arguments.epochs + 1):
@@ -139,20 +145,9 @@ def train(arguments: argparse.Namespace, device: torch.device) -> bool:
     say(f"largest difference between the processes' parameters: {difference:g}")
     say(f"the loss fell by a factor of {fall:.1f} (wanted: {arguments.fall:g}): {'good' if good else 'NOT GOOD'}")
     if rank == 0 and arguments.report:
-        report = {
-            "torch": torch.__version__,
-            "backend": dist.get_backend(),
-            "world_size": world_size,
-            "processes": processes,
-            "epochs": curve,
-            "largest_parameter_difference": difference,
-            "parameters_equal": difference == 0,
-            "loss_fall": fall,
-            "wanted_loss_fall": arguments.fall,
-            "seconds": time.perf_counter() - began,
-        }
-        with open(arguments.report, "w", encoding="utf-8") as file:
-            json.dump(report, file, indent=1)
+        write_report(arguments.report, processes=processes, epochs=curve, largest_parameter_difference=difference,
+                     parameters_equal=difference == 0, loss_fall=fall, wanted_loss_fall=arguments.fall,
+                     seconds=time.perf_counter() - began)
     return good
 
 

@@ -29,6 +29,15 @@ def points(count: int, seed: int):
     return where, (where[:, 0] * where[:, 1] + where[:, 2] > 0).float()
 
 
+def own_device() -> torch.device:
+    """The task's GPU, if there are any: where Slurm shows each task only its own, that one has index 0."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
+
+
 def from_all(value: float, device: torch.device) -> list:
     gathered = [torch.zeros(1, dtype=torch.float64, device=device) for _ in range(dist.get_world_size())]
     dist.all_gather(gathered, torch.tensor([value], dtype=torch.float64, device=device))
@@ -40,12 +49,8 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=60)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    on_gpu = torch.cuda.is_available()
-    dist.init_process_group("nccl" if on_gpu else "gloo")
-    device = torch.device("cpu")
-    if on_gpu:
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
-        torch.cuda.set_device(device)
+    device = own_device()
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     rank, world_size = dist.get_rank(), dist.get_world_size()
 
     torch.manual_seed(1)

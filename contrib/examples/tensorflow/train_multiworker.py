@@ -15,12 +15,18 @@ import tensorflow as tf
 STEPS = 40
 
 
+def prints(resolver) -> bool:
+    """One task of the cluster shows the progress: the chief, or without one the first worker."""
+    if resolver.task_type == "worker":
+        return resolver.task_id == 0 and "chief" not in resolver.cluster_spec().jobs
+    return resolver.task_type in (None, "chief")
+
+
 def main() -> int:
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     resolver = strategy.cluster_resolver
     size = strategy.num_replicas_in_sync
-    is_first = resolver.task_type in (None, "chief") or (resolver.task_type == "worker" and resolver.task_id == 0
-                                                        and "chief" not in resolver.cluster_spec().jobs)
+    is_first = prints(resolver)
 
     points = tf.random.stateless_normal((64, 3), seed=(7, resolver.task_id or 0))  # each worker has its own
     heights = tf.linalg.matvec(points, tf.constant([2.0, -3.0, 0.5]))

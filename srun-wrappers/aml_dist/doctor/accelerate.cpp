@@ -1,5 +1,6 @@
 // Hugging Face: accelerate's PartialState (accelerate/state.py, 1.15), which Trainer uses too (transformers 5.23). On
 // GPUs LOCAL_RANK makes it distributed; on CPUs a flag of the script's, and then any launcher's variables.
+// What it does on GPUs is read, not proven.
 #include <array>
 
 #include "aml_dist/doctor/rules.hpp"

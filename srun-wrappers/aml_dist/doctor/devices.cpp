@@ -1,4 +1,5 @@
-// GPUs that a task sees against LOCAL_RANK, and memory that a process may pin for RDMA.
+// GPUs that a task sees against LOCAL_RANK, and memory that a process may pin for RDMA. Not
+// proven on such hardware: tests/tools/test_doctor.py gives the rules what a task would see.
 #include <limits>
 
 #include "aml_dist/doctor/rules.hpp"

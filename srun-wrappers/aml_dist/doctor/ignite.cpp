@@ -1,8 +1,10 @@
 // PyTorch-Ignite's idist (ignite/distributed/comp_models/native.py, 0.5): under Slurm the names of PyTorch must be
 // Slurm's numbers, or it raises.
+#include <algorithm>
 #include <array>
 
 #include "aml_dist/doctor/rules.hpp"
+#include "core/hostlist.hpp"
 #include "core/text.hpp"
 
 namespace amldist::doctor {
@@ -12,8 +14,7 @@ using text::concat;
 
 constexpr const char* by_hand =
     "call torch.distributed.init_process_group() before idist, which then takes what is there, or start every process "
-    "with "
-    "srun";
+    "with srun";
 
 /// Scripts under torchrun can do without idist.initialize(), so that is no verdict on the step.
 Verdict refusal(const Surroundings& here) { return here.start() == Start::torchrun ? Verdict::warns : Verdict::fails; }
@@ -47,6 +48,20 @@ std::optional<Trouble> differing(const Surroundings& here) {
   return std::nullopt;
 }
 
+/// With one of PyTorch's names missing it takes none of them, but the first host of the job and a port from its number.
+Finding by_own_rule(const Surroundings& here, Finding finding) {
+  const auto hosts = Hostlist::parse(here.text("SLURM_JOB_NODELIST"));
+  if (!hosts || hosts->empty()) return finding;
+  const std::string host = hosts->at(0);
+  finding.master = concat({host, ":", port_of_job(here)});
+  if (here.tasks() == 1) return finding;
+  if (auto trouble = first_host_trouble(here, "Ignite", "SLURM_JOB_NODELIST", host, "srun --aml-dist=pytorch")) {
+    return with(finding, std::move(*trouble));
+  }
+  if (auto trouble = here.gpus() == 0 ? gloo_trouble(here) : std::nullopt) return with(finding, std::move(*trouble));
+  return finding;
+}
+
 }  // namespace
 
 Finding examine_ignite(const Surroundings& here) {
@@ -57,8 +72,8 @@ Finding examine_ignite(const Surroundings& here) {
                   .master = here.master()};
   if (auto trouble = missing_slurm(here)) return with(finding, std::move(*trouble));
   constexpr std::array<std::string_view, 5> five = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
-  for (const std::string_view name : five) {
-    if (!here.has(name)) return finding;  // then it takes Slurm's numbers and the first host of the job
+  if (!std::ranges::all_of(five, [&](std::string_view name) { return here.has(name); })) {
+    return by_own_rule(here, std::move(finding));
   }
   if (auto trouble = differing(here)) return with(finding, std::move(*trouble));
   if (auto trouble = meeting_trouble(here)) return with(finding, std::move(*trouble));

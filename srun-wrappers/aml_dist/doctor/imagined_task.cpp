@@ -1,6 +1,8 @@
 #include "aml_dist/doctor/imagined_task.hpp"
 
+#include <algorithm>
 #include <map>
+#include <utility>
 
 #include "core/text.hpp"
 
@@ -25,12 +27,13 @@ std::string tasks_per_node_text(const TaskMap& map) {
   return out;
 }
 
+/// Slurm sorts its lists by the order of its nodes, whatever the order in a host file.
 std::string host_list(const Placement& placement) {
-  std::string out;
-  for (std::uint32_t node = 0; node < placement.map.nodes(); ++node) {
-    out += concat({out.empty() ? "" : ",", placement.hosts.at(node)});
+  std::vector<std::string> hosts = placement.hosts.expand();
+  if (placement.source == "host file") {
+    std::ranges::sort(hosts, {}, [](const std::string& host) { return std::pair(host.size(), host); });
   }
-  return out;
+  return text::join(std::vector<std::string_view>(hosts.begin(), hosts.end()), ",");
 }
 
 /// What srun sets without us, as far as a framework reads it.

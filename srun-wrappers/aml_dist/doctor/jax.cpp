@@ -4,7 +4,6 @@
 #include <array>
 
 #include "aml_dist/doctor/rules.hpp"
-#include "core/hostlist.hpp"
 #include "core/text.hpp"
 
 namespace amldist::doctor {
@@ -20,25 +19,7 @@ std::string jax_first_host(const std::string& list) {
   return list.substr(0, end) + rest.substr(0, rest.find_first_of(",-"));
 }
 
-/// Where JAX's own rule leads, without JAX_COORDINATOR_ADDRESS.
-std::optional<Trouble> own_rule_trouble(const Surroundings& here) {
-  const std::string list = here.text("SLURM_STEP_NODELIST");
-  const auto hosts = Hostlist::parse(list);
-  const std::string host = jax_first_host(list);
-  if (hosts && !hosts->empty() && hosts->at(0) != host) {
-    return Trouble{Verdict::hangs,
-                   concat({"JAX reads ", text::quote(host), " out of SLURM_STEP_NODELIST=", text::quote(list)}),
-                   "srun --aml-dist=jax"};
-  }
-  const bool arbitrary = here.text("SLURM_DISTRIBUTION").starts_with("arbitrary");
-  if (arbitrary && here.nodes() > 1) {
-    return Trouble{Verdict::hangs,
-                   concat({"JAX takes ", host, " for the host of process 0, which a host file need not do"}),
-                   "srun --aml-dist=jax"};
-  }
-  return std::nullopt;
-}
-
+/// The coordinator by JAX's own rule, without JAX_COORDINATOR_ADDRESS.
 std::string own_rule_address(const Surroundings& here) {
   const std::string port = here.has("JAX_COORDINATOR_PORT")
                                ? here.text("JAX_COORDINATOR_PORT")
@@ -46,6 +27,16 @@ std::string own_rule_address(const Surroundings& here) {
   return concat({jax_first_host(here.text("SLURM_STEP_NODELIST")), ":", port});
 }
 
+/// SLURM_NTASKS against what else Slurm says of the step.
+std::optional<Trouble> wrong_count(const Surroundings& here, std::uint64_t size) {
+  const std::uint64_t tasks = here.tasks();
+  if (size == tasks) return std::nullopt;
+  return Trouble{size > tasks ? Verdict::hangs : Verdict::alone,
+                 concat({"SLURM_NTASKS=", std::to_string(size), " but the step has ", text::count(tasks, "task")}),
+                 "leave SLURM_NTASKS to Slurm"};
+}
+
+/// Read, not proven on GPUs.
 std::optional<Trouble> device_trouble(const Surroundings& here) {
   const std::uint64_t gpus = here.gpus();
   const std::uint64_t local = here.number("SLURM_LOCALID").value_or(0);
@@ -84,7 +75,10 @@ Finding from_slurm(const Surroundings& here, Finding finding) {
   finding.size = here.number("SLURM_NTASKS");
   if (finding.master.empty()) {
     finding.master = own_rule_address(here);
-    if (auto trouble = own_rule_trouble(here)) return with(finding, std::move(*trouble));
+    const std::string host = jax_first_host(here.text("SLURM_STEP_NODELIST"));
+    if (auto trouble = first_host_trouble(here, "JAX", "SLURM_STEP_NODELIST", host, "srun --aml-dist=jax")) {
+      return with(finding, std::move(*trouble));
+    }
   }
   if (finding.rank && finding.size && *finding.rank >= *finding.size) {
     return with(finding,
@@ -92,6 +86,7 @@ Finding from_slurm(const Surroundings& here, Finding finding) {
                  "ValueError: process_id and num_processes must be nonnegative, with process_id < num_processes",
                  "unset SLURM_NTASKS before srun"});
   }
+  if (auto trouble = wrong_count(here, finding.size.value_or(0))) return with(finding, std::move(*trouble));
   if (auto trouble = device_trouble(here)) return with(finding, std::move(*trouble));
   if (auto trouble = collectives_trouble(here)) return with(finding, std::move(*trouble));
   return finding;

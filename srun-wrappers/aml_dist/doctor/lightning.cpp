@@ -1,6 +1,7 @@
 // PyTorch Lightning's choice of a cluster environment (lightning/fabric/plugins/environments, 2.6): TorchElastic,
 // Slurm, LSF, MPI, Lightning, the first that recognises its surroundings. A script is taken to ask for what the step
 // has: num_nodes = nodes, devices = processes of a node.
+#include <algorithm>
 #include <array>
 
 #include "aml_dist/doctor/rules.hpp"
@@ -22,13 +23,27 @@ bool slurm_is_interactive(const Surroundings& here) {
   return name == "bash" || name == "interactive";
 }
 
+/// The first host as SLURMEnvironment.resolve_root_node_address() reads the list: it replaces what stands from the first
+/// bracket to the last by what stands between the first bracket and the next comma or dash, and then takes single
+/// numbers out of their brackets.
+std::string lightning_first_host(std::string list) {
+  const std::size_t open = list.find('[');
+  const std::size_t cut = open == std::string::npos ? open : list.find_first_of(",-", open);
+  const std::size_t close = list.rfind(']');
+  if (cut != std::string::npos && close != std::string::npos && close > cut) {
+    list = concat({list.substr(0, open), list.substr(open + 1, cut - open - 1), list.substr(close + 1)});
+  }
+  list.resize(std::min(list.size(), list.find_first_of(" ,")));
+  const std::size_t bracket = list.find('[');
+  const std::size_t end = bracket == std::string::npos ? bracket : list.find(']', bracket);
+  if (end == std::string::npos) return list;
+  return concat({list.substr(0, bracket), list.substr(bracket + 1, end - bracket - 1), list.substr(end + 1)});
+}
+
 std::string slurm_master(const Surroundings& here) {
-  const std::string job = here.text("SLURM_JOB_ID");
-  const std::string last_four = job.substr(job.size() < 4 ? 0 : job.size() - 4);
-  const std::string port = here.has("MASTER_PORT")
-                               ? here.text("MASTER_PORT")
-                               : std::to_string(text::to_number(last_four, 9999).value_or(0) + 15000);
-  return concat({here.has("MASTER_ADDR") ? here.text("MASTER_ADDR") : here.text("SLURM_NODELIST"), ":", port});
+  const std::string port = here.has("MASTER_PORT") ? here.text("MASTER_PORT") : port_of_job(here);
+  return concat({here.has("MASTER_ADDR") ? here.text("MASTER_ADDR") : lightning_first_host(here.text("SLURM_NODELIST")), ":",
+                 port});
 }
 
 std::optional<Trouble> slurm_trouble(const Surroundings& here) {
@@ -65,6 +80,12 @@ std::optional<Trouble> slurm_trouble(const Surroundings& here) {
   }
   if (here.nodes() > 1 && is_loopback(here.text("MASTER_ADDR"))) {
     return Trouble{Verdict::hangs, "MASTER_ADDR is loopback", "unset MASTER_ADDR"};
+  }
+  if (*ntasks > 1 && !here.has("MASTER_ADDR")) {
+    const std::string host = lightning_first_host(here.text("SLURM_NODELIST"));
+    if (auto trouble = first_host_trouble(here, "Lightning", "SLURM_NODELIST", host, "srun --aml-dist=pytorch")) {
+      return trouble;
+    }
   }
   return here.gpus() == 0 && *ntasks > 1 ? gloo_trouble(here) : std::nullopt;
 }
@@ -107,6 +128,16 @@ Finding under_mpi(const Surroundings& here) {
   return finding;
 }
 
+/// Without LOCAL_RANK each task takes itself for the first process of its node and starts the others.
+Trouble many_starters(const Surroundings& here) {
+  const std::string what = concat({"each of ", text::count(here.tasks_here(), "task"),
+                                   " of this node takes itself for the first process and starts the others"});
+  const char* const remedy = "srun --aml-dist=pytorch";
+  // With a port of its own choice for each, they do not meet; with one and the same they are in each other's way.
+  if (here.nodes() == 1 && !here.has("MASTER_PORT")) return {Verdict::alone, what, remedy};
+  return {Verdict::fails, what, remedy};
+}
+
 /// Lightning starts the other processes of the node itself, unless LOCAL_RANK says that somebody has done so.
 Finding under_lightning(const Surroundings& here) {
   const std::uint64_t devices = devices_wanted(here);
@@ -118,15 +149,11 @@ Finding under_lightning(const Surroundings& here) {
                 {Verdict::fails, "the nodes have different numbers of tasks, and Lightning counts devices x num_nodes",
                  "srun --ntasks-per-node=N"});
   }
-  if (!started && here.tasks_here() > 1) {
-    return with(finding,
-                {Verdict::alone, "each task takes itself for the first process and starts the others of its node",
-                 "srun --aml-dist=pytorch"});
-  }
   if (here.nodes() > 1 && (!here.has("MASTER_ADDR") || is_loopback(here.text("MASTER_ADDR")))) {
     return with(finding, {Verdict::hangs, "without MASTER_ADDR each node waits for the others on 127.0.0.1",
                           "srun --aml-dist=pytorch,launch=per-node"});
   }
+  if (!started && here.tasks_here() > 1) return with(finding, many_starters(here));
   if (here.nodes() > 1 && !here.has("NODE_RANK") && !here.has("GROUP_RANK")) {
     return with(finding, {Verdict::hangs, "without NODE_RANK every node is the first one",
                           "srun --aml-dist=pytorch,launch=per-node"});
@@ -152,6 +179,7 @@ Finding under_torchrun(const Surroundings& here) {
   return finding;
 }
 
+/// Read, not proven under LSF.
 bool lsf_is_there(const Surroundings& here) {
   return here.has("LSB_JOBID") && here.has("LSB_DJOB_RANKFILE") && here.has("JSM_NAMESPACE_LOCAL_RANK") &&
          here.has("JSM_NAMESPACE_SIZE");

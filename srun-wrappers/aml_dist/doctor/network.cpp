@@ -1,5 +1,5 @@
 // Interfaces: Gloo takes names one by one (torch's ProcessGroupGloo), NCCL prefixes, with ^ for "not" and = for
-// "exactly".
+// "exactly". What NCCL does is read, not proven on GPUs.
 #include <algorithm>
 
 #include "aml_dist/doctor/rules.hpp"

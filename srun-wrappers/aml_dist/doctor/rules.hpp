@@ -45,6 +45,12 @@ Launch start_accelerate_launch(const Surroundings& here);
 [[nodiscard]] std::optional<Trouble> meeting_trouble(const Surroundings& here);
 /// What keeps Gloo from connecting several nodes.
 [[nodiscard]] std::optional<Trouble> gloo_trouble(const Surroundings& here);
+/// A framework that reads `host` out of the variable `list` and takes it for the host of rank 0: nullopt where it is.
+[[nodiscard]] std::optional<Trouble> first_host_trouble(const Surroundings& here, std::string_view framework,
+                                                        std::string_view list, const std::string& host,
+                                                        std::string_view remedy);
+/// The port that Lightning and Ignite make of the job's number.
+[[nodiscard]] std::string port_of_job(const Surroundings& here);
 /// What Open MPI does in MPI_Init: ends the process, or leaves it alone.
 [[nodiscard]] std::optional<Trouble> mpi_trouble(const Surroundings& here);
 

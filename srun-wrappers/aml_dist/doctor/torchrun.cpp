@@ -101,7 +101,7 @@ std::optional<Trouble> torchrun_trouble(const Surroundings& here, const Numbers&
 Launch launched(const Surroundings& here, const Numbers& numbers, std::optional<Trouble> trouble) {
   Finding itself;
   if (numbers.processes) itself.size = numbers.nodes * *numbers.processes;
-  itself.master = concat({numbers.address, ":", numbers.port});
+  if (!numbers.address.empty()) itself.master = concat({numbers.address, ":", numbers.port});
   if (trouble) itself = with(itself, std::move(*trouble));
   return {std::move(itself), child_of(here, numbers)};
 }
