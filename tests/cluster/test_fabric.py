@@ -161,6 +161,66 @@ def test_the_sites_policy_counts_and_lowering_it_is_told(cluster, one_sick):
         site(cluster)
 
 
+@pytest.fixture
+def features(cluster):
+    """Gives nodes features, and takes them back."""
+    given = []
+
+    def give(nodes, names):
+        given.append(nodes)
+        done = cluster.run(f"scontrol update NodeName={nodes} AvailableFeatures={names} ActiveFeatures={names}")
+        assert done.status == 0, str(done)
+
+    yield give
+    for nodes in given:
+        cluster.run(f"scontrol update NodeName={nodes} AvailableFeatures= ActiveFeatures=")
+    site(cluster)
+
+
+def test_a_feature_of_the_nodes_asks_for_verification(cluster, one_sick, features):
+    features("node[1-4]", "fast,ib")
+    site(cluster, "rdma.feature.ib=require")
+    done = cluster.run("srun -N4 -n4 --aml-dist=pytorch,verbose true", env=one_sick.environment())
+    assert done.status != 0, str(done)
+    assert any("rdma=require by rdma.feature.ib=" in line for line in done.own_lines()), str(done)
+    assert any("node3" in line and "ib.state" in line for line in done.own_lines()), str(done)
+    done = cluster.run("srun -N4 -n4 --aml-dist=pytorch,rdma=off true", env=one_sick.environment())
+    assert done.status == 0 and len(done.own_lines()) == 1, str(done)
+    assert "lowers the site's rdma.feature.ib=require" in done.own_lines()[0], str(done)
+    partition = cluster.run("sinfo -h -o %R").out.split()[0]
+    site(cluster, f"rdma.feature.ib=require rdma.{partition}=off")
+    assert not cluster.run("srun -N4 -n4 --aml-dist=pytorch true", env=one_sick.environment()).own_lines()
+
+
+def test_one_node_with_the_feature_decides_for_the_whole_step(cluster, one_sick, features):
+    features("node1", "ib")
+    site(cluster, "rdma.feature.ib=prefer")
+    done = cluster.run("srun -N4 -n4 --aml-dist=pytorch bash -c 'echo ${NCCL_IB_DISABLE:-unset}'",
+                       env=one_sick.environment())
+    assert done.status == 0 and done.out.split() == ["1"] * 4, str(done)
+    assert len(done.own_lines()) == 1 and "node3" in done.own_lines()[0], str(done)
+    done = cluster.run("srun -w node[2-3] -N2 -n2 --aml-dist=pytorch bash -c 'echo ${NCCL_IB_DISABLE:-unset}'",
+                       env=one_sick.environment())
+    assert done.out.split() == ["unset"] * 2 and not done.own_lines(), "neither has the feature: " + str(done)
+
+
+def test_a_feature_says_what_a_node_should_have_and_a_sku_may_have_a_policy(cluster, four_healthy, features):
+    features("node2", "Standard_ND96isr_H100_v5")
+    features("node4", "small")
+    site(cluster, "rdma.sku.ND96isr_H100_v5=require rdma_sku.feature.small=HC44rs")
+    command = "--aml-dist=pytorch true"
+    done = cluster.run(f"srun -w node[1-2] -N2 -n2 {command}", env=four_healthy.environment())
+    lines = done.own_lines()
+    assert done.status == 0, "the SKU of node4 is told, so none is guessed: " + str(done) if lines else str(done)
+    site(cluster, "rdma.sku.ND96isr_H100_v5=require")
+    done = cluster.run(f"srun -w node[1-2] -N2 -n2 {command}", env=four_healthy.environment())
+    assert done.status != 0 and len(done.own_lines()) == 1, str(done)
+    assert "node2" in done.own_lines()[0] and "ib.count" in done.own_lines()[0], str(done)
+    site(cluster, "rdma=require rdma_sku.feature.small=ND96asr_v4")
+    done = cluster.run(f"srun -w node[3-4] -N2 -n2 {command}", env=four_healthy.environment())
+    assert len(done.own_lines()) == 1 and "node4" in done.own_lines()[0], str(done)
+
+
 def test_without_the_helper_require_is_refused(cluster, four_healthy):
     site(cluster, "rdma_helper=/nonexistent/aml-dist")
     try:
