@@ -51,8 +51,10 @@ std::set<std::string> skus_of_step(const SitePolicy& policy, std::string_view pa
   for (const auto& [feature, sku] : policy.rdma_sku_of_feature) {
     if (features.on_any(feature)) out.insert(sku);
   }
-  if (out.empty() && !policy.rdma_sku.empty()) out.insert(policy.rdma_sku);
-  if (!out.empty()) return out;
+  if (!policy.rdma_sku.empty()) {
+    if (out.empty()) out.insert(policy.rdma_sku);
+    return out;
+  }
   for (const auto& [sku, unused] : policy.rdma_of_sku) {
     if (features.on_any(sku)) out.insert(sku);
   }
