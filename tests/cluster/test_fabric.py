@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import time
 
 import pytest
@@ -10,6 +11,7 @@ from fabric_nodes import FabricatedNodes, trees
 
 PLUGIN = os.environ.get("AMLDIST_PLUGIN", "")
 LIBRARY = pathlib.Path(__file__).resolve().parents[2] / "build-development/lib/tests/libfake_verbs.so"
+TOOL = os.environ.get("AMLDIST_TOOL", "")
 ALL = ["node1", "node2", "node3", "node4"]
 EXACT = "=mlx5_ib0:1,mlx5_ib1:1"
 pytestmark = pytest.mark.skipif(not LIBRARY.is_file(), reason="no libibverbs headers at build time: no fake library")
@@ -161,6 +163,50 @@ def test_the_sites_policy_counts_and_lowering_it_is_told(cluster, one_sick):
         site(cluster)
 
 
+PROGRAM = LIBRARY.parent / "fabric_world"
+
+
+def world_step(cluster, fabric, workdir, wrap, policy):
+    """A program on libdist over two nodes; what a rank says: "STATUS NCCL_IB_DISABLE UCX_TLS | reason"."""
+    for file in (PROGRAM, PROGRAM.parents[1] / "libamldist.so.0"):
+        shutil.copy(file, workdir / file.name)
+    return cluster.run(f"srun -w node[1-2] -N2 -n4 --aml-dist=pytorch,rdma={policy} {wrap} {workdir}/fabric_world",
+                       env=fabric.environment(FAKE_VERBS_SHARED=str(workdir), LD_LIBRARY_PATH=str(workdir)))
+
+
+def lose_on_node2(workdir):
+    """node2's writes are lost once the program runs; its loopback at launch went well."""
+    wrap = workdir / "wrap"
+    wrap.write_text("#!/bin/bash\n[[ $SLURMD_NODENAME != node2 ]] || export FAKE_VERBS_LOSE=1\nexec \"$@\"\n")
+    wrap.chmod(0o755)
+    return wrap
+
+
+def test_a_program_on_libdist_verifies_between_the_nodes_by_the_steps_policy(cluster, four_healthy, workdir):
+    done = world_step(cluster, four_healthy, workdir, "", "require")
+    assert done.status == 0 and done.out.splitlines() == ["0 - - | -"] * 4, str(done)
+    done = world_step(cluster, four_healthy, workdir, lose_on_node2(workdir), "require")
+    assert done.status != 0 and len(done.out.splitlines()) == 4, str(done)
+    for line in done.out.splitlines():
+        assert "rdma=require" in line and "ib.pair: node2 -> node1" in line, str(done)
+    done = world_step(cluster, four_healthy, workdir, lose_on_node2(workdir), "prefer")
+    assert done.status == 0 and done.out.splitlines() == ["0 1 tcp,sm,self | -"] * 4, str(done)
+    assert len(done.own_lines()) == 1 and "node2 -> node1" in done.own_lines()[0], str(done)
+    done = world_step(cluster, four_healthy, workdir, lose_on_node2(workdir), "off")
+    assert done.status == 0 and done.out.splitlines() == ["0 - - | -"] * 4 and not done.own_lines(), str(done)
+
+
+def test_aml_run_verifies_all_nodes_before_the_program(cluster, four_healthy, workdir):
+    tool = pathlib.Path(TOOL).with_name("aml-run")
+    command = f"{tool} --kind pytorch,rdma=require -N2 --tasks-per-node 1 --chdir {workdir} --wait -- touch {workdir}/ran"
+    done = cluster.run(command, env=four_healthy.environment(FAKE_VERBS_SHARED=str(workdir)))
+    assert done.status == 0 and (workdir / "ran").exists(), str(done)
+    (workdir / "ran").unlink()
+    done = cluster.run(command, env=four_healthy.environment(FAKE_VERBS_SHARED=str(workdir), FAKE_VERBS_LOSE="1"))
+    assert done.status != 0 and not (workdir / "ran").exists(), str(done)
+    assert "ib.pair" in done.out + done.err, str(done)
+
+
 @pytest.fixture
 def features(cluster):
     """Gives nodes features, and takes them back."""
@@ -237,8 +283,6 @@ def test_the_sites_sku_is_expected(cluster, four_healthy):
 
 
 # ------------------------------------------------------------------------------------------------- srun aml-dist check
-
-TOOL = os.environ.get("AMLDIST_TOOL", "")
 
 
 def check_step(cluster, fabric, workdir, arguments="", srun="", **more):
