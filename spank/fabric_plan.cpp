@@ -121,6 +121,16 @@ Word vote(const FabricPlan& plan, const SrunLink& srun, const std::string& datag
   return Word::not_yet;
 }
 
+/// The verified ports, and what libdist is to verify between the nodes when its first communicator is made.
+std::vector<std::pair<std::string, std::string>> settings_for_tasks(const FabricPlan& plan) {
+  auto settings = fabric::fabric_settings(plan.node_part);
+  if (plan.nodes > 1) {
+    settings.emplace_back("AMLDIST_RDMA", fabric::to_string(plan.policy));
+    if (!plan.sku.empty()) settings.emplace_back("AMLDIST_RDMA_SKU", plan.sku);
+  }
+  return settings;
+}
+
 /// What all nodes agree on; a node that hears nothing of the others goes by itself, and says so.
 Word agree(const FabricPlan& plan, const std::optional<SrunLink>& srun, const std::vector<Check>& failures) {
   const bool good = failures.empty();
@@ -172,7 +182,7 @@ Result<std::vector<std::pair<std::string, std::string>>> verified_settings(const
   } else {
     value = plan.verdict.wait(waiting_timeout);
   }
-  if (value == SharedVerdict::Value::use_fabric) return fabric::fabric_settings(plan.node_part);
+  if (value == SharedVerdict::Value::use_fabric) return settings_for_tasks(plan);
   if (value == SharedVerdict::Value::use_sockets) return fabric::socket_settings();
   if (value == SharedVerdict::Value::refused) return Error{Errc::unavailable, ""};
   return Error{Errc::unavailable, "the verification of this node's fabric did not end in time"};

@@ -6,7 +6,9 @@
 #include <optional>
 #include <vector>
 
+#include "core/rdma_policy.hpp"
 #include "core/text.hpp"
+#include "fabric/verdict.hpp"
 #include "frameworks/task_environment.hpp"
 #include "placement/components.hpp"
 #include "rendezvous/launch_record.hpp"
@@ -16,6 +18,7 @@
 #include "spank/plugstack.hpp"
 #include "spank/report.hpp"
 #include "spank/slurm_api.hpp"
+#include "spank/step_reader.hpp"
 
 namespace amldist::spank {
 namespace {
@@ -73,9 +76,11 @@ Result<LaunchRecord> make_record(const Session& session, const Spec& spec, const
   if (!address) return address.error();
   auto ports = usable_ports(session.policy);
   if (!ports) return ports.error();
+  auto features = read_features(session.policy, spec, launch.placement.hosts);
+  if (!features) return features.error();
   return LaunchRecord{
-      launch.job_id,    launch.step_id, std::move(*address), std::move(*ports), launch.placement.map.to_string(),
-      launch.components};
+      launch.job_id,     launch.step_id,      std::move(*address), std::move(*ports), launch.placement.map.to_string(),
+      launch.components, std::move(*features)};
 }
 
 /// Computes rank 0's environment as its node will, so that what cannot be right is refused before anything starts: a
@@ -90,6 +95,15 @@ Result<void> rehearse(const Spec& spec, const Placement& placement, const Launch
   const auto patch = task_environment({spec, placement, std::move(*rendezvous), {}}, 0, own_variable);
   if (!patch) return patch.error();
   return {};
+}
+
+/// Lines about the policy for the fabric: that the user's key lowers it, and for the curious where it comes from.
+void tell_policy(const Session& session, const Spec& spec, const NodeFeatures& features) {
+  const std::string partition = own_variable("SLURM_JOB_PARTITION").value_or("");
+  if (const auto lowered = lowered_requirement(session.policy, spec, partition, features)) tell_user(*lowered);
+  const RdmaChoice choice = choose_rdma(session.policy, spec, partition, features);
+  if (!spec.verbose || choice.policy == RdmaPolicy::off) return;
+  tell_user(concat({"rdma=", fabric::to_string(choice.policy), " by ", choice.source}));
 }
 
 void tell_placement(const Spec& spec, const Placement& placement, const LaunchRecord& record) {
@@ -115,6 +129,7 @@ Result<void> send_record(Session& session, const Spec& spec, const Launch& launc
     session.listener->watch(
         {launch.job_id, launch.step_id, launch.placement.map.size(), launch.components.empty() ? std::string() : text});
   }
+  tell_policy(session, spec, record->features);
   if (spec.verbose) tell_placement(spec, launch.placement, *record);
   return {};
 }
@@ -176,8 +191,6 @@ Result<void> prepare_launch(Session& session, const Handle& handle) {
     withdraw_launch(session);
     return {};
   }
-  const auto lowered = lowered_requirement(session.policy, *spec, own_variable("SLURM_JOB_PARTITION").value_or(""));
-  if (lowered) tell_user(*lowered);
   const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");
   if (!job_id) return job_id.error();
   const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <span>
 #include <type_traits>
@@ -232,6 +233,31 @@ Result<HeterogeneousLayout> fetch_heterogeneous_layout(std::uint32_t job_id, std
   auto placement = std::move(step).placement(Provenance::exact, "slurmctld's layouts of the components");
   if (!placement) return placement.error();
   return HeterogeneousLayout{std::move(*placement), std::move(components)};
+}
+
+Result<std::vector<std::string>> fetch_node_features(const Hostlist& hosts) {
+  auto* const load = find_function<decltype(::slurm_load_node)>("slurm_load_node");
+  if (load == nullptr) return lacks("slurm_load_node");
+  Owned<node_info_msg_t> message("slurm_free_node_info_msg");
+  if (load(0, message.out(), SHOW_ALL | SHOW_LOCAL) != SLURM_SUCCESS) {
+    return Error{Errc::unavailable, concat({"slurmctld did not give the nodes' features (", slurm_reason(),
+                                            "), which the site's rules for rdma need: try again"})};
+  }
+  std::map<std::string_view, std::string_view> features_of;
+  for (const node_info_t& node : std::span(message->node_array, message->record_count)) {
+    if (node.name == nullptr) continue;
+    const char* const active = node.features_act != nullptr ? node.features_act : node.features;
+    features_of[node.name] = active != nullptr ? active : "";
+  }
+  std::vector<std::string> out;
+  for (const std::string& host : hosts.expand()) {
+    const auto found = features_of.find(host);
+    if (found == features_of.end()) {
+      return Error{Errc::unavailable, concat({"slurmctld does not say which features node ", host, " has"})};
+    }
+    out.emplace_back(found->second);
+  }
+  return out;
 }
 
 Result<Ipv4> slurm_node_address(const std::string& node) {

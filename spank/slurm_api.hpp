@@ -39,6 +39,10 @@ struct HeterogeneousLayout {
 [[nodiscard]] Result<HeterogeneousLayout> fetch_heterogeneous_layout(std::uint32_t job_id, std::uint32_t step_id,
                                                                      const HeterogeneousHint& hint);
 
+/// The active features of each of these nodes, as Slurm writes them ("ib,h100"), in their order. One remote call, whose
+/// answer is about all nodes of the cluster. Errors: unavailable, also where slurmctld does not know a node.
+[[nodiscard]] Result<std::vector<std::string>> fetch_node_features(const Hostlist& hosts);
+
 /// The IPv4 address by which Slurm reaches a node (NodeAddr in slurm.conf). No remote call beyond a name look-up.
 /// Errors: unavailable.
 [[nodiscard]] Result<Ipv4> slurm_node_address(const std::string& node);

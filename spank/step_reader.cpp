@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "core/rdma_policy.hpp"
 #include "core/text.hpp"
 #include "rendezvous/launch_record.hpp"
 #include "rendezvous/master_address.hpp"
@@ -35,7 +36,7 @@ Result<StepReading> read_from_record(const NodeItems& items, const EnvironmentRe
   auto placement = read_placement(environment, record->map, {items.node, items.nodes, items.tasks, items.ranks});
   if (!placement) return placement.error();
   return StepReading{std::move(*placement), std::move(record->address), std::move(record->ports), items.job_id,
-                     items.ranks};
+                     items.ranks,           std::move(record->features)};
 }
 
 /// A place in a heterogeneous step that this slurmstepd may have.
@@ -85,8 +86,12 @@ std::optional<StepReading> read_from_components(const LaunchRecord& record, cons
   if (!map) return std::nullopt;
   Placement placement{std::move(*hosts), std::move(*map), Provenance::exact, "srun's record of the components", false};
   auto seat = find_seat(record, items, placement);
-  return StepReading{std::move(placement), record.address, record.ports, record.components.front().job_id,
-                     seat ? std::move(seat->ranks) : std::vector<std::uint32_t>{}};
+  return StepReading{std::move(placement),
+                     record.address,
+                     record.ports,
+                     record.components.front().job_id,
+                     seat ? std::move(seat->ranks) : std::vector<std::uint32_t>{},
+                     record.features};
 }
 
 /// srun's record of all components reaches one of them in its environment; the others ask for it.
@@ -121,11 +126,25 @@ Result<StepReading> read_from_controller(const Spec& spec, const SitePolicy& pol
   if (!layout) return layout.error();
   auto address = choose_master_address(spec, policy, layout->placement, this_machine(slurm_node_address));
   if (!address) return address.error();
+  auto features = read_features(policy, spec, layout->placement.hosts);
+  if (!features) return features.error();
   return StepReading{
-      std::move(layout->placement), std::move(*address), policy.ports.without(kernel_ports()), hint.leader_job, {}};
+      std::move(layout->placement), std::move(*address), policy.ports.without(kernel_ports()), hint.leader_job, {},
+      std::move(*features)};
 }
 
 }  // namespace
+
+Result<NodeFeatures> read_features(const SitePolicy& policy, const Spec& spec, const Hostlist& hosts) {
+  NodeFeatures out;
+  if (!asks_for_features(policy, spec)) return out;
+  const auto features = fetch_node_features(hosts);
+  if (!features) return features.error();
+  for (std::uint32_t node = 0; node < features->size(); ++node) {
+    for (const std::string& feature : features_with_rules(policy, (*features)[node])) out.add(feature, node);
+  }
+  return out;
+}
 
 Result<NodeItems> read_items(const Handle& handle) {
   NodeItems items;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/node_features.hpp"
 #include "core/port_ranges.hpp"
 #include "core/result.hpp"
 #include "core/site_policy.hpp"
@@ -33,7 +34,11 @@ struct StepReading {
   PortRanges ports;                  ///< to hash into
   std::uint32_t job_id = 0;          ///< the whole job's: in a heterogeneous step the first component's
   std::vector<std::uint32_t> ranks;  ///< over the whole step, of this slurmstepd's tasks; empty: only they will know
+  NodeFeatures features;             ///< those that the site's rules are about
 };
+
+/// Which of the nodes' features the site's rules are about; without such rules nobody is asked. Errors: unavailable.
+[[nodiscard]] Result<NodeFeatures> read_features(const SitePolicy& policy, const Spec& spec, const Hostlist& hosts);
 
 /// Reads the items. Errors: unavailable, or mismatch when they contradict each other.
 [[nodiscard]] Result<NodeItems> read_items(const Handle& handle);

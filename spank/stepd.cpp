@@ -10,6 +10,7 @@
 
 #include "collective/last_call.hpp"
 #include "collective/recorder_place.hpp"
+#include "core/rdma_policy.hpp"
 #include "core/text.hpp"
 #include "frameworks/advice.hpp"
 #include "frameworks/tensorflow_roles.hpp"
@@ -33,6 +34,7 @@ using text::concat;
 struct Draft {
   StepPlan plan;
   std::vector<std::uint32_t> ranks;
+  NodeFeatures features;
 };
 
 Result<Draft> draft_plan(Session& session, const Spec& spec, const NodeItems& items,
@@ -45,7 +47,8 @@ Result<Draft> draft_plan(Session& session, const Spec& spec, const NodeItems& it
   if (!rendezvous) return rendezvous.error();
   return Draft{{spec, std::move(step->placement), std::move(*rendezvous),
                 concat({std::to_string(items.job_id), ".", std::to_string(items.step_id)})},
-               std::move(step->ranks)};
+               std::move(step->ranks),
+               std::move(step->features)};
 }
 
 /// Ports that these ranks will listen on: rank 0's, and for TensorFlow one for each task.
@@ -160,11 +163,13 @@ Result<void> forget_srun(const Handle& handle) {
 }
 
 /// The fabric, where somebody wants it verified.
-void plan_verification(Session& session, const StepPlan& plan, std::uint32_t node, const Handle& handle) {
+void plan_verification(Session& session, const StepPlan& plan, const NodeFeatures& features, std::uint32_t node,
+                       const Handle& handle) {
   const std::string partition = handle.variable("SLURM_JOB_PARTITION").value_or("");
-  const RdmaPolicy policy = rdma_policy(session.policy, plan.spec, partition);
-  if (policy == RdmaPolicy::off) return;
-  session.fabric = plan_fabric(session.policy, policy, rdma_sku(session.policy, partition), handle);
+  const RdmaChoice choice = choose_rdma(session.policy, plan.spec, partition, features);
+  if (choice.policy == RdmaPolicy::off) return;
+  const std::string sku = rdma_sku(session.policy, partition, features, node);
+  session.fabric = plan_fabric(session.policy, choice.policy, sku, handle);
   session.fabric->host = plan.placement.hosts.at(node);
   session.fabric->node = node;
   session.fabric->nodes = plan.placement.map.nodes();
@@ -183,17 +188,18 @@ Result<void> plan_and_claim(Session& session, const Handle& handle) {
   auto draft = draft_plan(session, *spec, *items, handle.environment());
   if (auto whole = handle.environment_was_read(); !whole) return whole.error();
   if (!draft) return draft.error();
-  auto& [plan, ranks] = *draft;
+  auto& [plan, ranks, features] = *draft;
   session.whole_step = plan.placement.map.size() == items->tasks;
   if (auto learned = learn_address(session, plan, ranks); !learned) return learned;
   // Of a heterogeneous step that could not be asked for at srun only the tasks know their ranks; what follows is then
   // left to the program.
   if (!ranks.empty()) {
-    const std::uint32_t node = plan.placement.map.node_of(ranks.front());
-    if (auto minded = mind_own_name(plan, node, handle.environment(), session.notes); !minded) return minded;
+    const std::uint32_t own = plan.placement.map.node_of(ranks.front());
+    if (auto minded = mind_own_name(plan, own, handle.environment(), session.notes); !minded) return minded;
     if (auto claimed = claim_ports(session, plan, ranks, handle); !claimed) return claimed;
   }
-  plan_verification(session, plan, ranks.empty() ? items->node : plan.placement.map.node_of(ranks.front()), handle);
+  const std::uint32_t node = ranks.empty() ? items->node : plan.placement.map.node_of(ranks.front());
+  plan_verification(session, plan, features, node, handle);
   session.plan = std::move(plan);
   return {};
 }

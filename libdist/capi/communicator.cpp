@@ -8,6 +8,7 @@
 #include "amldist/amldist.h"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
+#include "capi/world_fabric.hpp"
 
 namespace {
 
@@ -119,6 +120,7 @@ int amldist_init(amldist_comm** world, int timeout_ms) {
     }
     auto made = Communicator::init(read_variable, std::chrono::milliseconds(timeout_ms));
     if (!made) return made.error();
+    if (auto verified = amldist::capi::verify_fabric(**made, read_variable); !verified) return verified;
     *world = new amldist_comm{std::move(*made)};
     return {};
   });

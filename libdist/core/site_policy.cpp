@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "core/file_descriptor.hpp"
+#include "core/node_features.hpp"
 #include "core/text.hpp"
 
 namespace amldist {
@@ -36,6 +37,45 @@ bool is_sku_name(std::string_view name) {
          std::ranges::all_of(name, [](char c) { return c > ' ' && c < 0x7f; });
 }
 
+/// "NAME" of "feature.NAME"; nullopt where `name` begins otherwise.
+std::optional<std::string_view> behind(std::string_view prefix, std::string_view name) {
+  return name.starts_with(prefix) ? std::optional(name.substr(prefix.size())) : std::nullopt;
+}
+
+/// rdma=, and with a name rdma.PARTITION=, rdma.feature.FEATURE= and rdma.sku.SKU=.
+bool apply_rdma(SitePolicy& policy, std::string_view argument, std::string_view value) {
+  const auto rdma = rdma_from_name(value);
+  if (!rdma || argument == "rdma.") return false;
+  const auto scope = behind("rdma.", argument);
+  if (!scope) {
+    policy.rdma = *rdma;
+  } else if (const auto feature = behind("feature.", *scope)) {
+    if (!is_feature_name(*feature)) return false;
+    policy.rdma_of_feature[std::string(*feature)] = *rdma;
+  } else if (const auto sku = behind("sku.", *scope)) {
+    if (!is_feature_name(*sku)) return false;  // a node's feature may have this name
+    policy.rdma_of_sku[std::string(*sku)] = *rdma;
+  } else {
+    policy.rdma_of_partition[std::string(*scope)] = *rdma;
+  }
+  return true;
+}
+
+/// rdma_sku=, and with a name rdma_sku.PARTITION= and rdma_sku.feature.FEATURE=.
+bool apply_rdma_sku(SitePolicy& policy, std::string_view argument, std::string_view value) {
+  if (!is_sku_name(value) || argument == "rdma_sku.") return false;
+  const auto scope = behind("rdma_sku.", argument);
+  if (!scope) {
+    policy.rdma_sku = value;
+  } else if (const auto feature = behind("feature.", *scope)) {
+    if (!is_feature_name(*feature)) return false;
+    policy.rdma_sku_of_feature[std::string(*feature)] = value;
+  } else {
+    policy.rdma_sku_of_partition[std::string(*scope)] = value;
+  }
+  return true;
+}
+
 /// Applies name=value; false when the value is not possible.
 bool apply_value(SitePolicy& policy, std::string_view name, std::string_view value) {
   if (name == "port_range") {
@@ -55,14 +95,9 @@ bool apply_value(SitePolicy& policy, std::string_view name, std::string_view val
     if (!is_host(concat({"x", value}))) return false;
     policy.suffix = value;
   } else if (name == "rdma" || name.starts_with("rdma.")) {
-    const auto rdma = rdma_from_name(value);
-    if (!rdma || name == "rdma.") return false;
-    if (name == "rdma") policy.rdma = *rdma;
-    else policy.rdma_of_partition[std::string(name.substr(5))] = *rdma;
+    return apply_rdma(policy, name, value);
   } else if (name == "rdma_sku" || name.starts_with("rdma_sku.")) {
-    if (!is_sku_name(value) || name == "rdma_sku.") return false;
-    if (name == "rdma_sku") policy.rdma_sku = value;
-    else policy.rdma_sku_of_partition[std::string(name.substr(9))] = value;
+    return apply_rdma_sku(policy, name, value);
   } else if (name == "rdma_helper") {
     if (!value.starts_with('/')) return false;
     policy.rdma_helper = value;
@@ -96,27 +131,6 @@ SitePolicy SitePolicy::defaults() {
   SitePolicy policy;
   policy.ports = PortRanges::parse("20000-29999").value();
   return policy;
-}
-
-RdmaPolicy rdma_policy(const SitePolicy& policy, const Spec& spec, std::string_view partition) {
-  if (spec.rdma) return *spec.rdma;
-  const auto found = policy.rdma_of_partition.find(partition);
-  return found != policy.rdma_of_partition.end() ? found->second : policy.rdma;
-}
-
-std::optional<std::string> lowered_requirement(const SitePolicy& policy, const Spec& spec, std::string_view partition) {
-  Spec without_key = spec;
-  without_key.rdma.reset();
-  const bool lowers = spec.rdma && *spec.rdma != RdmaPolicy::require &&
-                      rdma_policy(policy, without_key, partition) == RdmaPolicy::require;
-  if (!lowers) return std::nullopt;
-  return concat({"rdma=", *spec.rdma == RdmaPolicy::prefer ? "prefer" : "off",
-                 " lowers the site's rdma=require: drop the key to have the fabric verified"});
-}
-
-std::string rdma_sku(const SitePolicy& policy, std::string_view partition) {
-  const auto found = policy.rdma_sku_of_partition.find(partition);
-  return found != policy.rdma_sku_of_partition.end() ? found->second : policy.rdma_sku;
 }
 
 std::vector<std::string> apply_arguments(SitePolicy& policy, std::span<const std::string_view> arguments) {

@@ -2,6 +2,8 @@
 //
 //   required spank_aml_dist.so port_range=20000-29999 master_addr=ip rdma.gpu=require default.gpu=pytorch
 //
+// Whose word counts about rdma: core/rdma_policy.hpp.
+//
 // An unknown or malformed argument is reported and skipped: it must never stop a node. Arguments on the plugstack line
 // win over the file.
 #pragma once
@@ -28,8 +30,11 @@ struct SitePolicy {
   std::string suffix;                                                     ///< suffix=.DOMAIN, appended to host names
   RdmaPolicy rdma = RdmaPolicy::off;                                      ///< rdma=
   std::map<std::string, RdmaPolicy, std::less<>> rdma_of_partition;       ///< rdma.PARTITION=
+  std::map<std::string, RdmaPolicy, std::less<>> rdma_of_feature;         ///< rdma.feature.NAME=, a feature of Slurm's
+  std::map<std::string, RdmaPolicy, std::less<>> rdma_of_sku;             ///< rdma.sku.NAME=
   std::string rdma_sku;                                                   ///< rdma_sku=NAME: what the nodes should have
   std::map<std::string, std::string, std::less<>> rdma_sku_of_partition;  ///< rdma_sku.PARTITION=NAME
+  std::map<std::string, std::string, std::less<>> rdma_sku_of_feature;    ///< rdma_sku.feature.NAME=NAME
   std::string rdma_helper;                                                ///< rdma_helper=/path/of/aml-dist
   std::map<std::string, Kind, std::less<>> default_kind;                  ///< default.PARTITION=KIND|none
   bool disabled = false;                                                  ///< disabled: the plugin does nothing
@@ -40,16 +45,6 @@ struct SitePolicy {
 
 /// Whether a network interface may have this name, as Linux sees it; without the characters of our own texts.
 [[nodiscard]] bool is_interface_name(std::string_view name) noexcept;
-
-/// The policy for a step in a partition: the user's key, else the partition's, else the site's.
-[[nodiscard]] RdmaPolicy rdma_policy(const SitePolicy& policy, const Spec& spec, std::string_view partition);
-
-/// The line that says that the user's key lowers what the site requires; nullopt when it does not.
-[[nodiscard]] std::optional<std::string> lowered_requirement(const SitePolicy& policy, const Spec& spec,
-                                                             std::string_view partition);
-
-/// The kind of node that the site says a partition has; empty: it says nothing.
-[[nodiscard]] std::string rdma_sku(const SitePolicy& policy, std::string_view partition);
 
 /// Longest configuration file that is read, in bytes.
 inline constexpr std::size_t longest_config = 64 * 1024;

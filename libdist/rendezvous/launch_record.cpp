@@ -1,5 +1,6 @@
 #include "rendezvous/launch_record.hpp"
 
+#include <iterator>
 #include <limits>
 
 #include "core/environment.hpp"
@@ -61,6 +62,12 @@ bool parse_field(LaunchRecord& record, std::string_view name, std::string_view v
     record.map = value;
     return true;  // TaskMap::parse judges it, with the step's size
   }
+  if (name == "features") {
+    auto features = NodeFeatures::parse(value);
+    if (!features) return false;
+    record.features = std::move(*features);
+    return true;
+  }
   return name == "components" && parse_components(record, value);
 }
 
@@ -69,12 +76,12 @@ bool parse_field(LaunchRecord& record, std::string_view name, std::string_view v
 std::string LaunchRecord::to_string() const {
   std::string text = concat({"1;step=", std::to_string(job_id), ".", std::to_string(step_id), ";addr=", address,
                              ";ports=", ports.to_string(), ";map=", map});
-  if (!is_heterogeneous()) return text;
-  text += ";components=";
+  if (is_heterogeneous()) text += ";components=";
   for (const Component& each : components) {
     const bool first = &each == components.data();
     text += concat({first ? "" : "+", std::to_string(each.job_id), ":", std::to_string(each.tasks), ":", each.hosts});
   }
+  if (!features.empty()) text += concat({";features=", features.to_string()});
   return text;
 }
 
@@ -82,15 +89,19 @@ Result<LaunchRecord> LaunchRecord::parse(std::string_view text) {
   if (text.size() > longest_environment_string) return Error{Errc::limit, malformed("too long").message};
   const auto fields = text::split(text, ';');
   if (fields.front() != "1") return malformed("unknown version: srun and this node have different releases");
-  constexpr std::size_t ordinary = 5;
-  constexpr std::size_t heterogeneous = 6;
-  if (fields.size() != ordinary && fields.size() != heterogeneous) return malformed("wrong number of fields");
+  constexpr std::string_view names[] = {"step", "addr", "ports", "map", "components", "features"};
+  constexpr std::size_t always = 5;
+  if (fields.size() < always || fields.size() > std::size(names) + 1) return malformed("wrong number of fields");
   LaunchRecord record;
-  constexpr std::string_view names[] = {"step", "addr", "ports", "map", "components"};
-  for (std::size_t i = 1; i < fields.size(); ++i) {
+  std::size_t name = 0;
+  for (std::size_t i = 1; i < fields.size(); ++i, ++name) {
     const auto equals = fields[i].find('=');
-    const bool right_name = equals != std::string_view::npos && fields[i].substr(0, equals) == names[i - 1];
-    if (!right_name || !parse_field(record, names[i - 1], fields[i].substr(equals + 1))) return malformed(names[i - 1]);
+    // The last two may each be there or not.
+    if (name == always - 1 && fields[i].substr(0, equals) != names[name]) ++name;
+    const bool right_name =
+        equals != std::string_view::npos && name < std::size(names) && fields[i].substr(0, equals) == names[name];
+    if (!right_name) return malformed("a field that is none of its own");
+    if (!parse_field(record, names[name], fields[i].substr(equals + 1))) return malformed(names[name]);
   }
   return record;
 }

@@ -6,6 +6,11 @@
 //
 //   1;step=12.0;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,1,2),(1,1,1));components=12:1:n1+13:2:n[1,3]
 //
+// and where the site's rules are about features of nodes, it ends with the nodes that have them
+// (core/node_features.hpp):
+//
+//   1;step=12.0;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,4,2));features=ib:0-3
+//
 // The name begins with SLURM because only such variables pass --export=NONE. It travels through the user's environment,
 // so slurmstepd takes it for hostile: bounded, checked against the step, and its map against what the node knows
 // itself.
@@ -17,6 +22,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/node_features.hpp"
 #include "core/port_ranges.hpp"
 #include "core/result.hpp"
 #include "placement/components.hpp"
@@ -36,6 +42,7 @@ struct LaunchRecord {
   std::string map;      ///< PMI's process mapping
   /// Of a heterogeneous step, else empty; distinct_hosts() of them are the nodes of the map.
   std::vector<Component> components = {};
+  NodeFeatures features = {};  ///< those that the site's rules are about
 
   [[nodiscard]] bool is_heterogeneous() const noexcept { return !components.empty(); }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/environment.hpp"
+#include "core/spec.hpp"
 #include "core/text.hpp"
 #include "shared/programs.hpp"
 #include "shared/shell.hpp"
@@ -128,8 +129,19 @@ Result<void> check_length(const Plan& plan) {
                                     " KiB long, and Linux takes less than 128 KiB: put it into a file"})};
 }
 
+/// What no node can know alone, its partition against the others' and writes between them, before the program starts.
+std::string verification(const Plan& plan) {
+  const auto spec = plan.option.empty() ? Result<Spec>(Spec{}) : parse_spec(plan.option);
+  if (!spec || spec->rdma != RdmaPolicy::require) return {};
+  const std::string tool = shell::quote(commands::sibling_program("aml-dist"));
+  return concat({"# rdma=require: all nodes are verified, and write to each other, before the program starts.\n",
+                 "if ((SLURM_JOB_NUM_NODES > 1)); then\n",
+                 "    srun --nodes=\"$SLURM_JOB_NUM_NODES\" --ntasks=\"$SLURM_JOB_NUM_NODES\" --ntasks-per-node=1 ",
+                 "--aml-dist=none \\\n        ", tool, " check --policy require --quiet || exit\nfi\n\n"});
+}
+
 std::string body(const Plan& plan, const std::vector<std::string>& options) {
-  return concat({exports(plan), output_folders(plan), setup(plan),
+  return concat({exports(plan), output_folders(plan), setup(plan), verification(plan),
                  plan.shell_line.empty() ? words_step(plan, options) : shell_step(plan, options)});
 }
 

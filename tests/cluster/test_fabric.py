@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 
 import pytest
@@ -10,6 +11,7 @@ from fabric_nodes import FabricatedNodes, trees
 
 PLUGIN = os.environ.get("AMLDIST_PLUGIN", "")
 LIBRARY = BUILD / "lib/tests/libfake_verbs.so"
+TOOL = os.environ.get("AMLDIST_TOOL", "")
 ALL = ["node1", "node2", "node3", "node4"]
 EXACT = "=mlx5_ib0:1,mlx5_ib1:1"
 pytestmark = pytest.mark.skipif(not LIBRARY.is_file(), reason="no libibverbs headers at build time: no fake library")
@@ -176,6 +178,106 @@ def test_the_sites_policy_counts_and_lowering_it_is_told(cluster, one_sick):
         site(cluster)
 
 
+PROGRAM = LIBRARY.parent / "fabric_world"
+
+
+def world_step(cluster, fabric, workdir, wrap, policy):
+    """A program on libdist over two nodes; what a rank says: "STATUS NCCL_IB_DISABLE UCX_TLS | reason"."""
+    for file in (PROGRAM, PROGRAM.parents[1] / "libamldist.so.0"):
+        shutil.copy(file, workdir / file.name)
+    return cluster.run(f"srun -w node[1-2] -N2 -n4 --aml-dist=pytorch,rdma={policy} {wrap} {workdir}/fabric_world",
+                       env=fabric.environment(FAKE_VERBS_SHARED=str(workdir), LD_LIBRARY_PATH=str(workdir)))
+
+
+def lose_on_node2(workdir):
+    """node2's writes are lost once the program runs; its loopback at launch went well."""
+    wrap = workdir / "wrap"
+    wrap.write_text("#!/bin/bash\n[[ $SLURMD_NODENAME != node2 ]] || export FAKE_VERBS_LOSE=1\nexec \"$@\"\n")
+    wrap.chmod(0o755)
+    return wrap
+
+
+def test_a_program_on_libdist_verifies_between_the_nodes_by_the_steps_policy(cluster, four_healthy, workdir):
+    done = world_step(cluster, four_healthy, workdir, "", "require")
+    assert done.status == 0 and done.out.splitlines() == ["0 - - | -"] * 4, str(done)
+    done = world_step(cluster, four_healthy, workdir, lose_on_node2(workdir), "require")
+    assert done.status != 0 and len(done.out.splitlines()) == 4, str(done)
+    for line in done.out.splitlines():
+        assert "rdma=require" in line and "ib.pair: node2 -> node1" in line, str(done)
+    done = world_step(cluster, four_healthy, workdir, lose_on_node2(workdir), "prefer")
+    assert done.status == 0 and done.out.splitlines() == ["0 1 tcp,sm,self | -"] * 4, str(done)
+    assert len(done.own_lines()) == 1 and "node2 -> node1" in done.own_lines()[0], str(done)
+    done = world_step(cluster, four_healthy, workdir, lose_on_node2(workdir), "off")
+    assert done.status == 0 and done.out.splitlines() == ["0 - - | -"] * 4 and not done.own_lines(), str(done)
+
+
+def test_aml_run_verifies_all_nodes_before_the_program(cluster, four_healthy, workdir):
+    tool = pathlib.Path(TOOL).with_name("aml-run")
+    command = f"{tool} --kind pytorch,rdma=require -N2 --tasks-per-node 1 --chdir {workdir} --wait -- touch {workdir}/ran"
+    done = cluster.run(command, env=four_healthy.environment(FAKE_VERBS_SHARED=str(workdir)))
+    assert done.status == 0 and (workdir / "ran").exists(), str(done)
+    (workdir / "ran").unlink()
+    done = cluster.run(command, env=four_healthy.environment(FAKE_VERBS_SHARED=str(workdir), FAKE_VERBS_LOSE="1"))
+    assert done.status != 0 and not (workdir / "ran").exists(), str(done)
+    assert "ib.pair" in done.out + done.err, str(done)
+
+
+@pytest.fixture
+def features(cluster):
+    """Gives nodes features, and takes them back."""
+    given = []
+
+    def give(nodes, names):
+        given.append(nodes)
+        done = cluster.run(f"scontrol update NodeName={nodes} AvailableFeatures={names} ActiveFeatures={names}")
+        assert done.status == 0, str(done)
+
+    yield give
+    for nodes in given:
+        cluster.run(f"scontrol update NodeName={nodes} AvailableFeatures= ActiveFeatures=")
+    site(cluster)
+
+
+def test_a_feature_of_the_nodes_asks_for_verification(cluster, one_sick, features):
+    features("node[1-4]", "fast,ib")
+    site(cluster, "rdma.feature.ib=require")
+    done = cluster.run("srun -N4 -n4 --aml-dist=pytorch,verbose true", env=one_sick.environment())
+    assert done.status != 0, str(done)
+    assert any("rdma=require by rdma.feature.ib=" in line for line in done.own_lines()), str(done)
+    assert any("node3" in line and "ib.state" in line for line in done.own_lines()), str(done)
+    done = cluster.run("srun -N4 -n4 --aml-dist=pytorch,rdma=off true", env=one_sick.environment())
+    assert done.status == 0 and len(done.own_lines()) == 1, str(done)
+    assert "lowers the site's rdma.feature.ib=require" in done.own_lines()[0], str(done)
+    partition = cluster.run("sinfo -h -o %R").out.split()[0]
+    site(cluster, f"rdma.feature.ib=require rdma.{partition}=off")
+    assert not cluster.run("srun -N4 -n4 --aml-dist=pytorch true", env=one_sick.environment()).own_lines()
+
+
+def test_one_node_with_the_feature_decides_for_the_whole_step(cluster, one_sick, features):
+    features("node1", "ib")
+    site(cluster, "rdma.feature.ib=prefer")
+    done = cluster.run("srun -N4 -n4 --aml-dist=pytorch bash -c 'echo ${NCCL_IB_DISABLE:-unset}'",
+                       env=one_sick.environment())
+    assert done.status == 0 and done.out.split() == ["1"] * 4, str(done)
+    assert len(done.own_lines()) == 1 and "node3" in done.own_lines()[0], str(done)
+    done = cluster.run("srun -w node[2-3] -N2 -n2 --aml-dist=pytorch bash -c 'echo ${NCCL_IB_DISABLE:-unset}'",
+                       env=one_sick.environment())
+    assert done.out.split() == ["unset"] * 2 and not done.own_lines(), "neither has the feature: " + str(done)
+
+
+def test_a_feature_says_what_a_node_should_have_and_a_sku_may_have_a_policy(cluster, four_healthy, features):
+    features("node2", "Standard_ND96isr_H100_v5")
+    features("node4", "small")
+    command = "--aml-dist=pytorch true"
+    site(cluster, "rdma.sku.ND96isr_H100_v5=require")
+    done = cluster.run(f"srun -w node[1-2] -N2 -n2 {command}", env=four_healthy.environment())
+    assert done.status != 0 and len(done.own_lines()) == 1, str(done)
+    assert "node2" in done.own_lines()[0] and "ib.count" in done.own_lines()[0], str(done)
+    site(cluster, "rdma=require rdma_sku.feature.small=ND96asr_v4")
+    done = cluster.run(f"srun -w node[3-4] -N2 -n2 {command}", env=four_healthy.environment())
+    assert len(done.own_lines()) == 1 and "node4" in done.own_lines()[0], str(done)
+
+
 def test_without_the_helper_require_is_refused(cluster, four_healthy):
     site(cluster, "rdma_helper=/nonexistent/aml-dist")
     try:
@@ -196,8 +298,6 @@ def test_the_sites_sku_is_expected(cluster, four_healthy):
 
 
 # ------------------------------------------------------------------------------------------------- srun aml-dist check
-
-TOOL = os.environ.get("AMLDIST_TOOL", "")
 
 
 def check_step(cluster, fabric, workdir, arguments="", srun="", **more):

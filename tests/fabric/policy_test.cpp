@@ -1,7 +1,7 @@
 // Whose word counts about the fabric, and what the tasks are told.
 #include <gtest/gtest.h>
 
-#include "core/site_policy.hpp"
+#include "core/rdma_policy.hpp"
 #include "fabric/node_part.hpp"
 #include "frameworks/task_environment.hpp"
 #include "rendezvous/stamp.hpp"
@@ -22,40 +22,136 @@ SitePolicy site(std::vector<std::string_view> arguments) {
 
 Spec spec_of(std::string_view text) { return *parse_spec(text); }
 
+/// Four nodes; "ib" on the first three, "h100" on the second, the name of a SKU on the last.
+const NodeFeatures some_features = *NodeFeatures::parse("Standard_HC44rs:3+h100:1+ib:0-2");
+
+RdmaPolicy policy_of(const SitePolicy& policy, std::string_view option, std::string_view partition,
+                     const NodeFeatures& features = {}) {
+  return choose_rdma(policy, spec_of(option), partition, features).policy;
+}
+
 TEST(RdmaPolicyOf, TheKeyThenThePartitionThenTheSite) {
   const SitePolicy policy = site({"rdma=prefer", "rdma.gpu=require", "rdma.cpu=off"});
-  EXPECT_EQ(rdma_policy(policy, spec_of("pytorch"), "gpu"), RdmaPolicy::require);
-  EXPECT_EQ(rdma_policy(policy, spec_of("pytorch"), "cpu"), RdmaPolicy::off);
-  EXPECT_EQ(rdma_policy(policy, spec_of("pytorch"), "other"), RdmaPolicy::prefer);
-  EXPECT_EQ(rdma_policy(policy, spec_of("pytorch,rdma=off"), "gpu"), RdmaPolicy::off);
-  EXPECT_EQ(rdma_policy(SitePolicy::defaults(), spec_of("pytorch"), "gpu"), RdmaPolicy::off);
+  EXPECT_EQ(policy_of(policy, "pytorch", "gpu"), RdmaPolicy::require);
+  EXPECT_EQ(policy_of(policy, "pytorch", "cpu"), RdmaPolicy::off);
+  EXPECT_EQ(policy_of(policy, "pytorch", "other"), RdmaPolicy::prefer);
+  EXPECT_EQ(policy_of(policy, "pytorch,rdma=off", "gpu"), RdmaPolicy::off);
+  EXPECT_EQ(policy_of(SitePolicy::defaults(), "pytorch", "gpu"), RdmaPolicy::off);
+}
+
+TEST(RdmaPolicyOf, AFeatureStandsBetweenPartitionAndSite) {
+  const SitePolicy policy = site({"rdma=prefer", "rdma.gpu=off", "rdma.feature.ib=require"});
+  EXPECT_EQ(policy_of(policy, "pytorch", "other", some_features), RdmaPolicy::require);
+  EXPECT_EQ(policy_of(policy, "pytorch", "other"), RdmaPolicy::prefer) << "no node has it";
+  EXPECT_EQ(policy_of(policy, "pytorch", "gpu", some_features), RdmaPolicy::off) << "the partition is named";
+  EXPECT_EQ(policy_of(policy, "pytorch,rdma=off", "other", some_features), RdmaPolicy::off) << "the user's key";
+}
+
+TEST(RdmaPolicyOf, OfSeveralFeaturesTheStrictestCountsOnAllNodes) {
+  EXPECT_EQ(policy_of(site({"rdma.feature.ib=prefer", "rdma.feature.h100=require"}), "mpi", "", some_features),
+            RdmaPolicy::require);
+  EXPECT_EQ(policy_of(site({"rdma.feature.ib=off", "rdma.feature.h100=prefer"}), "mpi", "", some_features),
+            RdmaPolicy::prefer);
+  EXPECT_EQ(policy_of(site({"rdma=require", "rdma.feature.ib=off"}), "mpi", "", some_features), RdmaPolicy::off)
+      << "a feature may also take the site's wish back";
+}
+
+TEST(RdmaPolicyOf, ASkuStandsBehindTheFeaturesWhetherToldOrGuessed) {
+  const SitePolicy told = site({"rdma_sku.gpu=ND96isr_H100_v5", "rdma.sku.standard_nd96isr_h100_v5=require"});
+  EXPECT_EQ(policy_of(told, "pytorch", "gpu"), RdmaPolicy::require) << "case and Standard_ do not matter";
+  EXPECT_EQ(policy_of(told, "pytorch", "cpu"), RdmaPolicy::off);
+  const SitePolicy by_feature = site({"rdma_sku.feature.h100=ND96isr_H100_v5", "rdma.sku.ND96isr_H100_v5=prefer"});
+  EXPECT_EQ(policy_of(by_feature, "pytorch", "", some_features), RdmaPolicy::prefer);
+  const SitePolicy guessed = site({"rdma.sku.Standard_HC44rs=require"});
+  EXPECT_EQ(policy_of(guessed, "pytorch", "", some_features), RdmaPolicy::require);
+  const SitePolicy explicit_first = site({"rdma_sku=HB60rs", "rdma.sku.Standard_HC44rs=require"});
+  EXPECT_EQ(policy_of(explicit_first, "pytorch", "", some_features), RdmaPolicy::off) << "told, so not guessed";
+  const SitePolicy feature_first = site({"rdma.feature.ib=off", "rdma.sku.Standard_HC44rs=require"});
+  EXPECT_EQ(policy_of(feature_first, "pytorch", "", some_features), RdmaPolicy::off);
+}
+
+TEST(RdmaPolicyOf, SaysWhoChose) {
+  const SitePolicy policy = site({"rdma.gpu=require", "rdma.feature.ib=require", "rdma.sku.HC44rs=require"});
+  const auto source = [&](std::string_view option, std::string_view partition, const NodeFeatures& features) {
+    return choose_rdma(policy, spec_of(option), partition, features).source;
+  };
+  EXPECT_EQ(source("mpi,rdma=off", "gpu", some_features), "--aml-dist");
+  EXPECT_EQ(source("mpi", "gpu", some_features), "rdma.gpu=");
+  EXPECT_EQ(source("mpi", "cpu", some_features), "rdma.feature.ib=");
+  EXPECT_EQ(source("mpi", "cpu", *NodeFeatures::parse("HC44rs:0")), "rdma.sku.HC44rs=");
+  EXPECT_EQ(source("mpi", "cpu", {}), "rdma=");
 }
 
 TEST(RdmaPolicyOf, OnlyLoweringARequirementIsTold) {
-  const SitePolicy policy = site({"rdma.gpu=require"});
+  const SitePolicy policy = site({"rdma.gpu=require", "rdma.feature.ib=require"});
   for (const char* const option : {"pytorch,rdma=off", "pytorch,rdma=prefer"}) {
-    const auto line = lowered_requirement(policy, spec_of(option), "gpu");
+    const auto line = lowered_requirement(policy, spec_of(option), "gpu", {});
     ASSERT_TRUE(line) << option;
     amldist::testing::expect_sentence(*line);
-    EXPECT_FALSE(lowered_requirement(policy, spec_of(option), "cpu")) << option;
+    EXPECT_FALSE(lowered_requirement(policy, spec_of(option), "cpu", {})) << option;
+    const auto by_feature = lowered_requirement(policy, spec_of(option), "cpu", some_features);
+    ASSERT_TRUE(by_feature) << option;
+    EXPECT_NE(by_feature->find("rdma.feature.ib=require"), std::string::npos) << *by_feature;
   }
-  EXPECT_FALSE(lowered_requirement(policy, spec_of("pytorch"), "gpu"));
-  EXPECT_FALSE(lowered_requirement(policy, spec_of("pytorch,rdma=require"), "gpu"));
+  EXPECT_FALSE(lowered_requirement(policy, spec_of("pytorch"), "gpu", {}));
+  EXPECT_FALSE(lowered_requirement(policy, spec_of("pytorch,rdma=require"), "gpu", {}));
 }
 
-TEST(RdmaSku, ThePartitionsBeforeTheSites) {
-  const SitePolicy policy = site({"rdma_sku=HC44rs", "rdma_sku.gpu=ND96isr_H100_v5", "rdma_helper=/opt/aml-dist"});
-  EXPECT_EQ(rdma_sku(policy, "gpu"), "ND96isr_H100_v5");
-  EXPECT_EQ(rdma_sku(policy, "cpu"), "HC44rs");
+TEST(RdmaPolicyOf, NobodyIsAskedForFeaturesWithoutARuleForThem) {
+  EXPECT_FALSE(asks_for_features(site({"rdma=require", "rdma.gpu=off", "rdma_sku=HC44rs"}), spec_of("mpi")));
+  EXPECT_TRUE(asks_for_features(site({"rdma.feature.ib=require"}), spec_of("mpi")));
+  EXPECT_TRUE(asks_for_features(site({"rdma.feature.ib=require"}), spec_of("mpi,rdma=off"))) << "to tell of lowering";
+  EXPECT_TRUE(asks_for_features(site({"rdma.sku.HC44rs=require"}), spec_of("mpi")));
+  EXPECT_FALSE(asks_for_features(site({"rdma_sku.feature.a=HC44rs"}), spec_of("mpi,rdma=off")));
+}
+
+TEST(RdmaPolicyOf, FeaturesAreKeptByTheNamesOfTheRules) {
+  const SitePolicy policy = site({"rdma.feature.ib=require", "rdma_sku.feature.a=HC44rs", "rdma.sku.HB60rs=off"});
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(features_with_rules(policy, "gpu,ib,a,STANDARD_hb60RS"), (Names{"HB60rs", "a", "ib"}));
+  EXPECT_EQ(features_with_rules(policy, "IB,ibx,xa"), Names{}) << "Slurm's features differ by case";
+  EXPECT_EQ(features_with_rules(policy, ""), Names{});
+}
+
+TEST(NodeFeatures, AreReadBackAsWritten) {
+  NodeFeatures features;
+  for (const std::uint32_t node : {0U, 1U, 2U, 7U}) features.add("ib", node);
+  features.add("h100", 2);
+  EXPECT_EQ(features.to_string(), "h100:2+ib:0-2,7");
+  EXPECT_EQ(*NodeFeatures::parse(features.to_string()), features);
+  EXPECT_TRUE(features.on("ib", 1) && features.on("ib", 7) && features.on_any("h100"));
+  EXPECT_FALSE(features.on("ib", 3) || features.on("h100", 1) || features.on_any("gpu"));
+}
+
+TEST(NodeFeatures, RefuseWhatNobodyWrites) {
+  for (const std::string_view bad : {"", "ib", "ib:", ":0", "ib:0,", "ib:2-1", "ib:1-1", "ib:0,1", "ib:3,1", "ib:-1",
+                                     "ib:0-9999999", "ib:0+ib:1", "ib:0+a:1", "a b:0", "ib:0x1"}) {
+    EXPECT_FALSE(NodeFeatures::parse(bad)) << bad;
+  }
+}
+
+TEST(RdmaSku, ThePartitionsThenTheFeaturesThenTheSitesThenAGuess) {
+  const SitePolicy policy = site({"rdma_sku=HC44rs", "rdma_sku.gpu=ND96isr_H100_v5", "rdma_sku.feature.ib=HB60rs",
+                                  "rdma.sku.Standard_HC44rs=require", "rdma_helper=/opt/aml-dist"});
+  EXPECT_EQ(rdma_sku(policy, "gpu", some_features, 0), "ND96isr_H100_v5");
+  EXPECT_EQ(rdma_sku(policy, "cpu", some_features, 0), "HB60rs") << "this node's feature";
+  EXPECT_EQ(rdma_sku(policy, "cpu", some_features, 3), "HC44rs") << "not another node's";
   EXPECT_EQ(policy.rdma_helper, "/opt/aml-dist");
+  const SitePolicy guessing = site({"rdma.sku.Standard_HC44rs=require"});
+  EXPECT_EQ(rdma_sku(guessing, "cpu", some_features, 3), "Standard_HC44rs");
+  EXPECT_EQ(rdma_sku(guessing, "cpu", some_features, 0), "");
 }
 
 TEST(RdmaSku, MalformedArgumentsAreNamedAndSkipped) {
   for (const std::string_view bad :
-       {"rdma_sku=", "rdma_sku.=HC44rs", "rdma_sku=a b", "rdma_helper=relative", "rdma_sku.gpu"}) {
+       {"rdma_sku=", "rdma_sku.=HC44rs", "rdma_sku=a b", "rdma_helper=relative", "rdma_sku.gpu",
+        "rdma_sku.feature.=HC44rs", "rdma_sku.feature.a+b=HC44rs", "rdma.feature.=require", "rdma.feature.ib=on",
+        "rdma.feature.a b=off", "rdma.sku.=off", "rdma.sku.HC44rs"}) {
     SitePolicy policy = SitePolicy::defaults();
     EXPECT_EQ(apply_arguments(policy, {&bad, 1}).size(), 1U) << bad;
-    EXPECT_TRUE(policy.rdma_sku.empty() && policy.rdma_sku_of_partition.empty() && policy.rdma_helper.empty()) << bad;
+    EXPECT_TRUE(policy.rdma_sku.empty() && policy.rdma_sku_of_partition.empty() && policy.rdma_of_feature.empty() &&
+                policy.rdma_sku_of_feature.empty() && policy.rdma_of_sku.empty() && policy.rdma_helper.empty())
+        << bad;
   }
 }
 

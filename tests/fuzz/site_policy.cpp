@@ -25,7 +25,8 @@ void try_input(std::string_view input) {
   SitePolicy again = policy;
   static_cast<void>(apply_arguments(again, lines));
   require(again.ports == policy.ports && again.suffix == policy.suffix && again.disabled == policy.disabled &&
-              again.default_kind == policy.default_kind && again.rdma_of_partition == policy.rdma_of_partition,
+              again.default_kind == policy.default_kind && again.rdma_of_partition == policy.rdma_of_partition &&
+              again.rdma_of_feature == policy.rdma_of_feature && again.rdma_of_sku == policy.rdma_of_sku,
           "the same arguments again change nothing");
 }
 

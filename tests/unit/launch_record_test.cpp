@@ -24,6 +24,16 @@ TEST(LaunchRecord, ReadsBackComponents) {
   EXPECT_FALSE(record().is_heterogeneous());
 }
 
+TEST(LaunchRecord, ReadsBackFeaturesOfNodes) {
+  LaunchRecord written = record();
+  written.features = *NodeFeatures::parse("h100:1+ib:0-1");
+  EXPECT_EQ(written.to_string(),
+            "1;step=12.3;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,4,2));features=h100:1+ib:0-1");
+  EXPECT_EQ(LaunchRecord::parse(written.to_string()).value(), written);
+  written.components = {{12, 1, "n1"}, {13, 2, "n[1,3]"}};
+  EXPECT_EQ(LaunchRecord::parse(written.to_string()).value(), written);
+}
+
 TEST(LaunchRecord, TakesAnInterfaceInPlaceOfTheAddress) {
   LaunchRecord written = record();
   written.address = "@ib0";
@@ -62,6 +72,10 @@ TEST(LaunchRecord, RefusesWhatSrunDoesNotWrite) {
                                 "1;step=1.0;addr=a;ports=1-2;map=x;hosts=n1;components=1:-1",
                                 "1;step=1.0;addr=a;ports=1-2;map=x;hosts=n1;components=1:99999999999",
                                 "1;step=1.0;addr=a;ports=1-2;map=x;components=1:1;hosts=n1",
+                                "1;step=1.0;addr=a;ports=1-2;map=x;features=",
+                                "1;step=1.0;addr=a;ports=1-2;map=x;features=ib",
+                                "1;step=1.0;addr=a;ports=1-2;map=x;features=ib:0;features=ib:0",
+                                "1;step=1.0;addr=a;ports=1-2;map=x;features=ib:0;components=12:1:n1",
                                 std::string(200 * 1024, ';')}) {
     const auto parsed = LaunchRecord::parse(bad);
     ASSERT_FALSE(parsed) << bad.substr(0, 60);

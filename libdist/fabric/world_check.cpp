@@ -1,0 +1,144 @@
+#include "fabric/world_check.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include "core/text.hpp"
+#include "fabric/job_checks.hpp"
+#include "fabric/ring_test.hpp"
+
+namespace amldist::fabric {
+namespace {
+
+using text::concat;
+
+constexpr char part_mark = '\f';
+
+/// What a node's leader has in its hands. Ranks that do not lead have nothing.
+struct OwnPart {
+  NodeFacts node;
+  NodeSummary summary;
+  std::unique_ptr<RingTest> ring;
+};
+
+/// What every rank knows after the first exchange, by node.
+struct Gathered {
+  std::vector<NodeSummary> summaries;
+  std::vector<std::string> endpoints;
+};
+
+/// Without ports to write over, or without verbs, a node has no ring; its neighbours then find no other end.
+OwnPart read_own_part(const WorldPlace& place, const Result<Question>& question, const Roots& roots,
+                      const RingPlan& plan) {
+  OwnPart own;
+  if (question) {
+    own.node = read_node(roots);
+    own.summary = summarise(own.node, *question, verify_node(own.node, *question, Evidence()));
+    own.ring = RingTest::open(own.node, *question, plan);
+  } else {
+    own.summary.checks.push_back({"ib.policy", Verdict::fail, question.error().message, "correct rdma_sku="});
+  }
+  own.summary.host = place.host;
+  return own;
+}
+
+/// The texts of those that lead; a rank that does not lead says nothing.
+Result<std::vector<std::string>> texts_of_nodes(const Exchange& exchange, const std::string& own, std::uint32_t nodes) {
+  auto texts = exchange(own);
+  if (!texts) return texts.error();
+  std::erase(*texts, std::string());
+  if (texts->size() == nodes) return texts;
+  return Error{Errc::mismatch, concat({std::to_string(texts->size()), " of ", text::count(nodes, "node"),
+                                       " take part in the verification of the fabric: AMLDIST_RDMA must be the same "
+                                       "on all ranks"})};
+}
+
+Result<Gathered> gather_summaries(const Exchange& exchange, const WorldPlace& place, const OwnPart& own) {
+  const std::string text =
+      place.leads ? concat({to_text(own.summary), "\f", own.ring ? own.ring->endpoints() : ""}) : "";
+  const auto texts = texts_of_nodes(exchange, text, place.nodes);
+  if (!texts) return texts.error();
+  Gathered out;
+  for (const std::string& each : *texts) {
+    const auto mark = each.find(part_mark);
+    auto summary = summary_from_text(std::string_view(each).substr(0, mark));
+    if (!summary || mark == std::string::npos) {
+      return Error{Errc::mismatch, "a rank's summary of its fabric cannot be read: are all ranks of one release?"};
+    }
+    out.summaries.push_back(std::move(*summary));
+    out.endpoints.push_back(each.substr(mark + 1));
+  }
+  return out;
+}
+
+/// Writes to the right and from the left, and what everybody's writes came to.
+Result<PairResults> run_ring(const Exchange& exchange, const WorldPlace& place, const OwnPart& own,
+                             const RingPlan& plan, const Gathered& gathered) {
+  const std::string present = place.leads ? "." : "";
+  if (own.ring) own.ring->connect(gathered.endpoints[plan.left()], gathered.endpoints[plan.right()]);
+  if (auto connected = texts_of_nodes(exchange, present, place.nodes); !connected) return connected.error();
+  if (own.ring) own.ring->write();
+  if (auto written = texts_of_nodes(exchange, present, place.nodes); !written) return written.error();
+  std::string lines = place.leads ? "\n" : "";
+  if (own.ring) {
+    own.ring->compare();
+    for (const PairResult& each : own.ring->results()) lines += to_line(each);
+  }
+  const auto texts = texts_of_nodes(exchange, lines, place.nodes);
+  if (!texts) return texts.error();
+  PairResults out;
+  for (const std::string& each : *texts) {
+    const auto results = pairs_from_lines(each);
+    if (!results) return Error{Errc::mismatch, "a rank's results between nodes cannot be read"};
+    out.pairs.insert(out.pairs.end(), results->begin(), results->end());
+  }
+  if (out.pairs.empty()) out.reason = "no node can write: built without libibverbs' headers, or without ports";
+  return out;
+}
+
+std::string sentence(const Check& check) {
+  return concat({check.id, ": ", check.evidence, check.remedy.empty() ? "" : ": ", check.remedy});
+}
+
+/// Whether a node comes to this verdict by itself.
+bool is_of_a_node(const std::vector<NodeSummary>& nodes, const Check& check) {
+  return std::ranges::any_of(nodes, [&check](const NodeSummary& node) {
+    return std::ranges::any_of(
+        node.checks, [&check](const Check& own) { return own.id == check.id && own.verdict == check.verdict; });
+  });
+}
+
+/// The failed check that says most: one that a node fails by itself before what follows from it between nodes.
+std::string failure_of(const Report& report, const std::vector<NodeSummary>& nodes) {
+  const Check* found = nullptr;
+  for (const Check& check : report.checks) {
+    if (check.verdict != Verdict::fail) continue;
+    if (found == nullptr || (!is_of_a_node(nodes, *found) && is_of_a_node(nodes, check))) found = &check;
+  }
+  if (found != nullptr) return sentence(*found);
+  return report.verified ? "" : "ib.sysfs: no node has an InfiniBand or RoCE port";
+}
+
+}  // namespace
+
+Result<WorldVerdict> verify_world(const WorldPlace& place, const Result<Question>& question, const Roots& roots,
+                                  const Exchange& exchange, std::chrono::milliseconds timeout) {
+  const RingPlan plan{place.node, place.nodes, 1, false, timeout};
+  OwnPart own;
+  if (place.leads) own = read_own_part(place, question, roots, plan);
+  auto gathered = gather_summaries(exchange, place, own);
+  if (!gathered) return gathered.error();
+  const auto pairs = run_ring(exchange, place, own, plan, *gathered);
+  if (!pairs) return pairs.error();
+  WorldVerdict out;
+  out.report = verify_job(gathered->summaries, *pairs, question ? question->policy : RdmaPolicy::require);
+  for (const Check& check : out.report.checks) {
+    // A node's own warnings were there before the nodes met, and are not told again.
+    const bool is_new = check.verdict == Verdict::warn && !is_of_a_node(gathered->summaries, check);
+    if (is_new) out.warnings.push_back(sentence(check));
+  }
+  out.failure = failure_of(out.report, gathered->summaries);
+  return out;
+}
+
+}  // namespace amldist::fabric
