@@ -34,6 +34,14 @@ def examples(workdir):
     return folder / "aml-run"
 
 
+@pytest.fixture
+def torchrun(cluster) -> None:
+    """For tests of torchrun itself. Its rendezvous asks for libuv, whatever USE_LIBUV says."""
+    store = "from torch.distributed import TCPStore; TCPStore('localhost', 0, is_master=True, wait_for_workers=False)"
+    if "without libuv" in cluster.run(f'python3 -c "{store}"').err:
+        pytest.skip("this PyTorch is built without libuv: its torchrun fails with or without Slurm")
+
+
 def command(name: str, *words: str) -> str:
     return shlex.join([str(READABLE / name), *words])
 
@@ -65,7 +73,7 @@ def test_pytorch_job_file_trains(cluster, examples, user):
     assert len({each["host"] for each in report["processes"]}) == 2
 
 
-def test_pytorch_job_file_with_a_launcher_on_each_node(cluster, examples):
+def test_pytorch_job_file_with_a_launcher_on_each_node(cluster, examples, torchrun):
     """Azure ML's "per-node launch": the command starts torch.distributed.run itself."""
     done, answer = follow(cluster, examples, "pytorch-per-node.yml", env=TORCH_ENVIRONMENT)
     assert done.status == 0, str(done)
@@ -262,11 +270,8 @@ def test_torchrun_trains_with_a_task_for_each_process(cluster, examples):
     assert len({each["host"] for each in told["processes"]}) == 2
 
 
-def test_torchrun_with_flags_of_its_agent_starts_the_real_one_on_each_node(cluster, examples):
+def test_torchrun_with_flags_of_its_agent_starts_the_real_one_on_each_node(cluster, examples, torchrun):
     """Debian's PyTorch 1.13 has no torchrun in PATH but the module: a script of that name stands for it."""
-    store = "from torch.distributed import TCPStore; TCPStore('localhost', 0, is_master=True, wait_for_workers=False)"
-    if "without libuv" in cluster.run(f'python3 -c "{store}"').err:
-        pytest.skip("this PyTorch is built without libuv, and torchrun's c10d rendezvous asks for it, with or without Slurm")
     real = examples / "torchrun"
     real.write_text('#!/bin/bash\nexport PET_REDIRECTS=1\nexec python3 -m torch.distributed.run "$@"\n')
     real.chmod(0o755)
