@@ -24,6 +24,14 @@ class Panel:
         low, high = self.y_range
         return HEIGHT - BOTTOM - (math.log10(value) - low) / (high - low or 1) * (HEIGHT - TOP - BOTTOM)
 
+    def apart(self, ticks):
+        """Those whose labels do not lie over one another; the last is among them."""
+        shown = []
+        for tick in reversed(ticks):
+            if not shown or self.x(shown[-1]) - self.x(tick) >= 44:
+                shown.append(tick)
+        return shown
+
     def draw(self, shift):
         out = [f'<g transform="translate({shift},0)">',
                f'<text x="{LEFT}" y="20" font-weight="bold">{self.title}</text>',
@@ -34,7 +42,7 @@ class Panel:
             out.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>')
             out.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{10.0 ** power:g}</text>')
         ticks = sorted({point[0] for points in self.series.values() for point in points})
-        for tick in ticks:
+        for tick in self.apart(ticks):
             out.append(f'<text x="{self.x(tick):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{tick:,}</text>')
         for colour, (name, points), row in zip(COLOURS, self.series.items(), range(len(COLOURS)), strict=False):
             path = " ".join(f"{self.x(px):.1f},{self.y(py):.1f}" for px, py in points)
