@@ -45,8 +45,8 @@ class PortClaim {
 /// Whether a server could listen on the port now, on all addresses of this machine. Ports in TIME_WAIT count as free.
 [[nodiscard]] bool port_is_free(std::uint16_t port) noexcept;
 
-/// First port on which others than root may listen in this network namespace: ip_unprivileged_port_start, 1024 where the
-/// kernel does not tell.
+/// First port on which others than root may listen in this network namespace: ip_unprivileged_port_start, 1024 where
+/// the kernel does not tell.
 [[nodiscard]] std::uint32_t first_port_for_all();
 
 /// Refuses a port that the user's program could not bind: root must not listen there in his place, not for a moment.

@@ -1,5 +1,5 @@
-/* The wall clock may jump, and nothing of the plugin's may depend on it: whoever reads it from the plugin is a failed check.
- * The steady clocks are libc's. */
+/* The wall clock may jump, and nothing of the plugin's may depend on it: whoever reads it from the plugin is a failed
+ * check. The steady clocks are libc's. */
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>

@@ -1,4 +1,5 @@
-/* What the plugin's callbacks cost: processor time and the memory that it asks for, without the host's own work inside them. */
+/* What the plugin's callbacks cost: processor time and the memory that it asks for, without the host's own work inside
+ * them. */
 #ifndef AMLDIST_TESTS_ABI_COST_H
 #define AMLDIST_TESTS_ABI_COST_H
 

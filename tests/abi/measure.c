@@ -34,9 +34,10 @@ static char* add_node(char* json, const struct step* step, const struct submissi
 }
 
 int measure(char** arguments) {
-  const struct step shape = {.even = {(uint32_t)strtoul(arguments[0], NULL, 10), (uint32_t)strtoul(arguments[1], NULL, 10)},
-                             .distribution = arguments[2],
-                             .option = arguments[3]};
+  const struct step shape = {
+      .even = {(uint32_t)strtoul(arguments[0], NULL, 10), (uint32_t)strtoul(arguments[1], NULL, 10)},
+      .distribution = arguments[2],
+      .option = arguments[3]};
   if (shape.even.nodes < 1 || shape.even.tasks_per_node < 1 || shape.even.tasks_per_node > MOST_LOCAL_TASKS) return 2;
   char* const nodelist = text_format("n[1-%u]", shape.even.nodes);
   struct step step = shape;

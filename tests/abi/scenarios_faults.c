@@ -362,7 +362,8 @@ void scenario_task_refusal_ends_step(void) {
   environment_clear(&sent);
 }
 
-/* The clock itself is watched in every scenario (clock.c); these are the ways that a step can go, one after the other. */
+/* The clock itself is watched in every scenario (clock.c); these are the ways that a step can go, one after the other.
+ */
 void scenario_clock_jumps(void) {
   static const int ends[] = {0, 0, 7, 0};
   static const char* const options[] = {"pytorch", "pytorch,process_count=77", "mpi", "jax",

@@ -1,5 +1,5 @@
-/* Steps as large as machines get, with slurmctld's answer fabricated: srun, and of the nodes the first, the last and one
- * between. What they cost is measured by abi_host --measure. */
+/* Steps as large as machines get, with slurmctld's answer fabricated: srun, and of the nodes the first, the last and
+ * one between. What they cost is measured by abi_host --measure. */
 #include <stdlib.h>
 #include <string.h>
 

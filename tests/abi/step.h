@@ -25,7 +25,7 @@ enum layout_defect {
 };
 
 struct step {
-  const char* ranks;    /* of every node: "0,1/2,3"; the nodes are called n1, n2, ... */
+  const char* ranks; /* of every node: "0,1/2,3"; the nodes are called n1, n2, ... */
   struct {
     uint32_t nodes;
     uint32_t tasks_per_node;

@@ -54,7 +54,8 @@ def test_a_hostile_option(cluster, way, option):
     if way == "command line":
         done = cluster.run(f"srun -N1 -n1 --aml-dist=$'{option}' true", user="alice")
     else:
-        done = cluster.run(f"export SLURM_SPANK__SLURM_SPANK_OPTION_aml_dist_aml_dist=$'{option}'; srun -N1 -n1 true", user="alice")
+        variable = "SLURM_SPANK__SLURM_SPANK_OPTION_aml_dist_aml_dist"
+        done = cluster.run(f"export {variable}=$'{option}'; srun -N1 -n1 true", user="alice")
     assert done.status == 1 and len(done.own_lines()) == 1, str(done)
     assert re.fullmatch(r"aml-dist: [\x20-\x7e]+", done.own_lines()[0]), str(done)
 
@@ -127,8 +128,9 @@ def test_signals_at_odd_times(cluster, signal):
 def test_an_array_of_steps_that_race(cluster):
     """Thirty steps of one job at once: each has its own port and its own right numbers."""
     began = time.monotonic()
-    steps = "for i in $(seq 30); do srun --overlap -N2 -n4 --aml-dist=pytorch bash -c 'echo ran $RANK of $WORLD_SIZE at $MASTER_PORT' & done; wait"
-    done = cluster.run(f"salloc --quiet -N2 -n4 bash -c \"{steps.replace('$', chr(92) + '$')}\"", user="alice", timeout=85)
+    step = "srun --overlap -N2 -n4 --aml-dist=pytorch bash -c 'echo ran $RANK of $WORLD_SIZE at $MASTER_PORT'"
+    steps = f"for i in $(seq 30); do {step} & done; wait".replace("$", r"\$")
+    done = cluster.run(f'salloc --quiet -N2 -n4 bash -c "{steps}"', user="alice", timeout=85)
     lines = [line.split() for line in done.out.splitlines() if line.startswith("ran ")]
     ports = {line[5] for line in lines}
     assert done.status == 0 and len(lines) == 120 and len(ports) == 30, (time.monotonic() - began, str(done))

@@ -1,6 +1,7 @@
 // A task's flight recorder: a file of the user's, which slurmstepd reads as root when the task has failed.
 //
-// Input: patches of four bytes for the place, one for the length, and the bytes themselves, on a file that a recorder wrote.
+// Input: patches of four bytes for the place, one for the length, and the bytes themselves, on a file that a recorder
+// wrote.
 #include <fcntl.h>
 #include <unistd.h>
 

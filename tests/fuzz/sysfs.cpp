@@ -65,7 +65,9 @@ class Tree {
   [[nodiscard]] const std::string& root() const noexcept { return root_; }
 
  private:
-  [[nodiscard]] fs::path place(const File& file) const { return fs::path(root_) / "class/infiniband/mlx5_0" / file.path; }
+  [[nodiscard]] fs::path place(const File& file) const {
+    return fs::path(root_) / "class/infiniband/mlx5_0" / file.path;
+  }
   std::string root_;
 };
 
