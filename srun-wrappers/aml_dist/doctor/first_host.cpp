@@ -1,5 +1,5 @@
-// Frameworks that find rank 0 by themselves take the first host of a list of Slurm's for it, each with its own reading of
-// such lists.
+// Frameworks that find rank 0 by themselves take the first host of a list of Slurm's for it, each with its own reading
+// of such lists.
 #include "aml_dist/doctor/rules.hpp"
 #include "core/hostlist.hpp"
 #include "core/text.hpp"
@@ -27,10 +27,10 @@ std::optional<Trouble> first_host_trouble(const Surroundings& here, std::string_
   }
   // The list is sorted, and says nothing about the order in the host file.
   if (!known && here.nodes() > 1 && here.text("SLURM_DISTRIBUTION").starts_with("arbitrary")) {
-    return Trouble{
-        Verdict::hangs,
-        concat({framework, " takes ", text::quote(host), " for the host of rank 0, which a host file need not name first"}),
-        std::string(remedy)};
+    return Trouble{Verdict::hangs,
+                   concat({framework, " takes ", text::quote(host),
+                           " for the host of rank 0, which a host file need not name first"}),
+                   std::string(remedy)};
   }
   return std::nullopt;
 }

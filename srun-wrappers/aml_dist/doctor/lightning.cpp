@@ -23,8 +23,8 @@ bool slurm_is_interactive(const Surroundings& here) {
   return name == "bash" || name == "interactive";
 }
 
-/// The first host as SLURMEnvironment.resolve_root_node_address() reads the list: it replaces what stands from the first
-/// bracket to the last by what stands between the first bracket and the next comma or dash, and then takes single
+/// The first host as SLURMEnvironment.resolve_root_node_address() reads the list: it replaces what stands from the
+/// first bracket to the last by what stands between the first bracket and the next comma or dash, and then takes single
 /// numbers out of their brackets.
 std::string lightning_first_host(std::string list) {
   const std::size_t open = list.find('[');
@@ -42,8 +42,8 @@ std::string lightning_first_host(std::string list) {
 
 std::string slurm_master(const Surroundings& here) {
   const std::string port = here.has("MASTER_PORT") ? here.text("MASTER_PORT") : port_of_job(here);
-  return concat({here.has("MASTER_ADDR") ? here.text("MASTER_ADDR") : lightning_first_host(here.text("SLURM_NODELIST")), ":",
-                 port});
+  return concat({here.has("MASTER_ADDR") ? here.text("MASTER_ADDR") : lightning_first_host(here.text("SLURM_NODELIST")),
+                 ":", port});
 }
 
 std::optional<Trouble> slurm_trouble(const Surroundings& here) {

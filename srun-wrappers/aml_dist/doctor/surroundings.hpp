@@ -22,7 +22,7 @@ struct Machine {
   std::optional<bool> has_build_tools = std::nullopt;  ///< ninja and a C++ compiler on PATH
   /// Of a step that is only imagined. A task sees lists of hosts alone, and may not know it.
   std::optional<std::string> host_of_rank_zero = std::nullopt;
-  std::string python_version = {};                     ///< "3.11"; empty: not known
+  std::string python_version = {};  ///< "3.11"; empty: not known
   /// Version of an installed Python distribution; empty: not there. Absent: nobody has looked.
   std::optional<std::string> mpi4py = std::nullopt;
   std::optional<std::string> torch = std::nullopt;
