@@ -1,5 +1,7 @@
 #include "fabric/selection.hpp"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -46,14 +48,38 @@ GidEntry entry_at(const PortFacts& port, std::uint32_t index) {
   return found == port.gids.end() ? GidEntry{index, {}, "", ""} : *found;
 }
 
+/// "fd00::/64": the leading bits that a GID must have.
+struct Ipv6Range {
+  std::array<std::uint8_t, 16> bytes{};
+  std::uint32_t bits = 0;
+
+  [[nodiscard]] static std::optional<Ipv6Range> parse(const std::string& text) {
+    const auto slash = text.find('/');
+    const auto bits = slash == std::string::npos ? std::nullopt : text::to_number(text.substr(slash + 1), 128);
+    Ipv6Range out;
+    if (!bits || ::inet_pton(AF_INET6, text.substr(0, slash).c_str(), out.bytes.data()) != 1) return std::nullopt;
+    out.bits = static_cast<std::uint32_t>(*bits);
+    return out;
+  }
+
+  [[nodiscard]] bool contains(const Gid& gid) const noexcept {
+    const std::size_t whole = bits / 8;
+    const auto rest = static_cast<std::uint8_t>(0xff00U >> (bits % 8));
+    return std::equal(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(whole), gid.bytes.begin()) &&
+           (whole == bytes.size() || ((bytes[whole] ^ gid.bytes[whole]) & rest) == 0);
+  }
+};
+
 /// What NCCL is told about the GIDs it may choose.
 struct GidWishes {
   bool ipv4 = true;
   int version = 2;
   std::optional<Ipv4Network> range;
+  std::optional<Ipv6Range> range6;
 
   [[nodiscard]] bool in_range(const Gid& gid) const noexcept {
-    if (!range || !ipv4) return true;
+    if (!ipv4) return !range6 || range6->contains(gid);
+    if (!range) return true;
     const auto word = std::uint32_t{gid.bytes[12]} << 24 | std::uint32_t{gid.bytes[13]} << 16 |
                       std::uint32_t{gid.bytes[14]} << 8 | gid.bytes[15];
     return range->contains({word});
@@ -64,7 +90,10 @@ GidWishes read_wishes(const EnvironmentReader& environment) {
   GidWishes wishes;
   wishes.ipv4 = environment("NCCL_IB_ADDR_FAMILY").value_or("AF_INET") != "AF_INET6";
   wishes.version = static_cast<int>(nccl_parameter(environment, "NCCL_IB_ROCE_VERSION_NUM").value_or(2));
-  if (const auto range = environment("NCCL_IB_ADDR_RANGE")) wishes.range = Ipv4Network::parse(*range);
+  if (const auto range = environment("NCCL_IB_ADDR_RANGE")) {
+    wishes.range = Ipv4Network::parse(*range);
+    wishes.range6 = Ipv6Range::parse(*range);
+  }
   return wishes;
 }
 

@@ -168,6 +168,51 @@ int slurm_step_layout_destroy(slurm_step_layout_t* layout) {
   return SLURM_SUCCESS;
 }
 
+/* ---------------------------------------------------------------------------------------------------------- features
+ */
+
+int slurm_load_node(time_t since, node_info_msg_t** out, uint16_t flags) {
+  (void)since;
+  (void)flags;
+  const int paused = fault_pause();
+  not_in_task("slurm_load_node");
+  CHECK(fake_step != NULL, "violation: slurm_load_node without a step");
+  *out = NULL;
+  errno = SLURM_COMMUNICATIONS_CONNECTION_ERROR;
+  if (fake_step != NULL && fake_step->features != NULL) {
+    const char* rest = fake_step->features;
+    node_info_msg_t* const message = calloc(1, sizeof *message);
+    node_info_t* const nodes = calloc(MOST_NODES, sizeof *nodes);
+    if (message == NULL || nodes == NULL) abort();
+    for (; rest != NULL && message->record_count < MOST_NODES; ++message->record_count) {
+      char name[16];
+      snprintf(name, sizeof name, "n%u", message->record_count + 1);
+      const char* const end = strchrnul(rest, '/');
+      nodes[message->record_count].name = strdup(name);
+      nodes[message->record_count].features_act = strndup(rest, (size_t)(end - rest));
+      rest = *end != '\0' ? end + 1 : NULL;
+    }
+    message->node_array = nodes;
+    *out = message;
+    ++journal->layouts;
+    errno = 0;
+  }
+  fault_resume(paused);
+  return *out != NULL ? SLURM_SUCCESS : SLURM_ERROR;
+}
+
+void slurm_free_node_info_msg(node_info_msg_t* message) {
+  const int paused = fault_pause();
+  for (uint32_t node = 0; node < message->record_count; ++node) {
+    free(message->node_array[node].name);
+    free(message->node_array[node].features_act);
+  }
+  free(message->node_array);
+  free(message);
+  --journal->layouts;
+  fault_resume(paused);
+}
+
 /* ------------------------------------------------------------------------------------------------------ names, kills
  */
 

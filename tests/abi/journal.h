@@ -23,7 +23,7 @@ enum { JOURNAL_TEXT = 1 << 20, JOURNAL_KILLS = 64, JOURNAL_CALLBACKS = 16 };
 struct journal {
   int failures; /* failed checks */
   int faults;   /* injected faults that were met */
-  int layouts;  /* step layouts given and not yet destroyed */
+  int layouts;  /* step layouts and lists of nodes given and not yet destroyed */
   int layout_requests;
   int wall_clock_readings; /* by the plugin */
   int questions; /* of nodes to srun for the record of a heterogeneous step */

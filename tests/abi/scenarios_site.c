@@ -102,6 +102,50 @@ void scenario_kernel_ports(void) {
   submission_free(&srun);
 }
 
+/* What srun says, and the record that it leaves, under a site's rules. */
+static void check_features(const struct step* step, const char* recorded, const char* said) {
+  struct submission srun;
+  drive_srun(&srun, step, NULL);
+  const char* const record = environment_get(&srun.environment, "SLURM_AMLDIST_LAUNCH");
+  const char* const features = record != NULL ? strstr(record, ";features=") : NULL;
+  CHECK(record != NULL && strcmp(features != NULL ? features : "", recorded) == 0, "the record is %s", record);
+  CHECK(*said != '\0' ? strstr(srun.said, said) != NULL : *srun.said == '\0', "srun says: %s", srun.said);
+  submission_free(&srun);
+}
+
+void scenario_features(void) {
+  static const char* const rules[] = {"rdma.feature.ib=require", "rdma.sku.HC44rs=off", NULL};
+  static const char* const none[] = {"rdma.gpu=require", "rdma_sku=HC44rs", NULL};
+  struct step step = usual_step;
+  check_features(&step, "", "");
+  step.arguments = none;
+  check_features(&step, "", ""); /* slurmctld does not answer, and is not asked */
+  step.arguments = rules;
+  step.features = "gpu,ib,standard_hc44rs/ib";
+  check_features(&step, ";features=HC44rs:0+ib:0-1", "");
+  step.features = "gpu/";
+  check_features(&step, "", "");
+  step.option = "pytorch,rdma=off";
+  step.features = "gpu/ib";
+  check_features(&step, ";features=ib:1", "lowers the site's rdma.feature.ib=require");
+  /* Without an answer the step must not start unverified. */
+  struct submission srun;
+  step = usual_step;
+  step.arguments = rules;
+  drive_srun(&srun, &step, NULL);
+  expect_srun_refuses(&srun);
+  submission_free(&srun);
+  step.features = "ib"; /* slurmctld does not know n2 */
+  drive_srun(&srun, &step, NULL);
+  expect_srun_refuses(&srun);
+  submission_free(&srun);
+  /* A step that is of no kind is nobody's. */
+  step.option = NULL;
+  drive_srun(&srun, &step, NULL);
+  CHECK(!srun.refused && *srun.said == '\0', "srun says: %s", srun.said);
+  submission_free(&srun);
+}
+
 /* GLOO_SOCKET_IFNAME of a node's first task, "" if it is not set. */
 static void check_gloo(const struct step* step, uint32_t node, const char* expected) {
   struct run run;

@@ -49,6 +49,7 @@ struct step {
   const char* launch_record;    /* replaces what srun sent: the user's environment is not to be trusted */
   int without_launch_record;    /* or removes it */
   const char* hostile_nodelist; /* the same for SLURM_STEP_NODELIST */
+  const char* features;         /* of the nodes, as slurmctld knows them: "ib,h100/ib"; NULL: it does not answer */
   const char* names_of_nodes;   /* what the name service knows: "n1=10.11.0.1", separated by blanks */
 };
 

@@ -101,6 +101,23 @@ TEST(NcclGid, PrefersVersion2OfTheFamilyAndTheRange) {
   EXPECT_EQ(index({{"NCCL_IB_ADDR_RANGE", "10.1.0.0/16"}}), 5U);
 }
 
+TEST(NcclGid, TakesARangeOfIpv6ByItsLeadingBits) {
+  const char* const near = "fd00:0000:0000:0001:0000:0000:0000:0005";
+  const char* const far = "fd00:0000:0000:0002:0000:0000:0000:0005";
+  const auto port = roce_port({entry(0, local, "IB/RoCE v1"), entry(1, local, "RoCE v2"), entry(2, first, "RoCE v2"),
+                               entry(3, near, "RoCE v2"), entry(4, far, "RoCE v2")});
+  const auto index = [&](const char* range) {
+    return nccl_gid_index(
+        amldist::testing::environment({{"NCCL_IB_ADDR_FAMILY", "AF_INET6"}, {"NCCL_IB_ADDR_RANGE", range}}), port);
+  };
+  EXPECT_EQ(index("fd00::/16"), 3U);
+  EXPECT_EQ(index("fd00:0:0:1::/64"), 3U);
+  EXPECT_EQ(index("fd00:0:0:2::/64"), 4U);
+  EXPECT_EQ(index("fd00:0:0:2::/63"), 4U) << "3 differs from 2 in the last of 63 bits";
+  EXPECT_EQ(index("fd00:0:0:2::5/128"), 4U);
+  EXPECT_EQ(index("fd00:0:0:2::/129"), index("")) << "no range: NCCL ignores it";
+}
+
 TEST(NcclGid, OnInfiniBandTheFirstUnlessThereIsAFlid) {
   auto port = roce_port({entry(0, local, ""), entry(1, local, "")});
   port.link_layer.text = "InfiniBand";
