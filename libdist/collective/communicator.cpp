@@ -91,7 +91,7 @@ bool has_root(Operation operation) noexcept {
 }  // namespace
 
 // ------------------------------------------------------------------------------------------------------------- request
-Request::Request(const Call& call) : call_(call) {
+Request::Request(const Call& call, std::function<void()> pursue) : call_(call), pursue_(std::move(pursue)) {
   std::span<const std::size_t>* const spans[4] = {&call_.send_counts, &call_.send_offsets, &call_.recv_counts,
                                                   &call_.recv_offsets};
   for (std::size_t i = 0; i < 4; ++i) {
@@ -100,7 +100,13 @@ Request::Request(const Call& call) : call_(call) {
   }
 }
 
+bool Request::test() {
+  if (!is_done() && pursue_) pursue_();
+  return is_done();
+}
+
 void Request::wait() {
+  if (test()) return;
   std::unique_lock lock(mutex_);
   came_.wait(lock, [this] { return is_done(); });
 }
@@ -215,8 +221,12 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
   const auto told = read_process_identity(environment);
   if (!told) return told.error();
   World world = lonely_world();
+  std::unique_ptr<MpiSession> mpi;
   if (told->size > 1) {
-    auto point = choose_meeting_point(environment, *told);
+    auto session = MpiSession::find(environment, *told);
+    if (!session) return session.error();
+    mpi = std::move(*session);
+    auto point = choose_meeting_point(environment, *told, mpi.get());
     if (!point) return point.error();
     auto joined = join_world(*told, **point, job_name(environment), deadline);
     if (!joined) {
@@ -233,6 +243,7 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
   const std::uint32_t rank = world.rank;
   const std::uint64_t id = world.nonce;
   auto process = std::make_shared<Process>();
+  process->mpi = std::move(mpi);
   process->channel = std::make_unique<ControlChannel>(std::move(world));
   std::unique_ptr<Communicator> out(
       new Communicator(process, std::make_shared<CommWatch>(id, std::move(members), rank), *limit));
@@ -251,8 +262,9 @@ Result<void> Communicator::build(const Call& occasion) {
   process_->channel->add(watch_);
   watch_->enter(occasion);
   CallVigil vigil(*this);
-  auto backend = HostBackend::create(*process_->channel, *watch_,
-                                     [&](std::string piece) { return gather_all(std::move(piece), vigil); });
+  auto backend = HostBackend::create(
+      *process_->channel, *watch_, [&](std::string piece) { return gather_all(std::move(piece), vigil); },
+      process_->mpi.get(), vigil);
   if (!backend) return backend.error();
   backend_ = std::move(*backend);
   watch_->leave();
@@ -395,7 +407,7 @@ Result<void> Communicator::run(Call call) {
     group_.push_back(call);
     return {};
   }
-  if (worker_.joinable()) drain();
+  if (has_begun_) drain();
   return perform(call);
 }
 
@@ -407,10 +419,13 @@ Result<std::shared_ptr<Request>> Communicator::begin(Call call) {
   }
   if (auto fine = check(call); !fine) return fine.error();
   call.stream = stream_;
-  auto request = std::make_shared<Request>(call);
+  // Where the back end is only for the program's own thread, calls run when that next waits for one.
+  const bool by_worker = backend_->serves_any_thread();
+  auto request = std::make_shared<Request>(call, by_worker ? nullptr : std::function<void()>([this] { drain(); }));
+  has_begun_ = true;
   const std::lock_guard lock(mutex_);
   queue_.push_back(request);
-  if (!worker_.joinable()) worker_ = std::thread([this] { work(); });
+  if (by_worker && !worker_.joinable()) worker_ = std::thread([this] { work(); });
   changed_.notify_all();
   return request;
 }
@@ -421,28 +436,59 @@ void Communicator::work() {
   for (;;) {
     changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
     if (queue_.empty()) return;
-    const auto request = queue_.front();
-    queue_.pop_front();
-    working_ = true;
-    lock.unlock();
-    Call call = request->call();
-    request->complete(perform_to_the_end(call));
-    lock.lock();
-    working_ = false;
-    changed_.notify_all();
+    run_queue(lock);
   }
+}
+
+/// The first call, or all sends and receives in front: as one, they cannot wait for each other.
+void Communicator::run_queue(std::unique_lock<std::mutex>& lock) {
+  std::vector<std::shared_ptr<Request>> requests;
+  do {
+    requests.push_back(queue_.front());
+    queue_.pop_front();
+  } while (!queue_.empty() && is_point_to_point(requests.front()->call().operation) &&
+           is_point_to_point(queue_.front()->call().operation));
+  working_ = true;
+  lock.unlock();
+  Result<void> result;
+  if (requests.size() == 1) {
+    Call call = requests.front()->call();
+    result = perform_to_the_end(call);
+  } else {
+    std::vector<Call> messages;
+    for (const auto& request : requests) messages.push_back(request->call());
+    result = perform_group_to_the_end(std::move(messages));
+  }
+  for (const auto& request : requests) request->complete(result);
+  lock.lock();
+  working_ = false;
+  changed_.notify_all();
 }
 
 /// A request is done when the device is, too.
 Result<void> Communicator::perform_to_the_end(Call& call) {
   auto result = perform(call);
-  if (!result || !device_backend_) return result;
+  return result ? synchronize(call.stream) : result;
+}
+
+Result<void> Communicator::perform_group_to_the_end(std::vector<Call> messages) {
+  void* const stream = messages.front().stream;
+  auto result = perform_group(std::move(messages));
+  return result ? synchronize(stream) : result;
+}
+
+Result<void> Communicator::synchronize(void* stream) {
+  if (!device_backend_) return {};
   CallVigil vigil(*this);
-  return device_backend_->synchronize(call.stream, vigil);
+  return device_backend_->synchronize(stream, vigil);
 }
 
 void Communicator::drain() {
   std::unique_lock lock(mutex_);
+  if (!worker_.joinable()) {
+    while (!queue_.empty() && !working_) run_queue(lock);
+    return;
+  }
   changed_.wait(lock, [this] { return queue_.empty() && !working_; });
 }
 
@@ -455,7 +501,7 @@ Result<void> Communicator::group_begin() {
 Result<void> Communicator::group_end() {
   if (group_depth_ == 0) return Error{Errc::invalid_argument, "amldist_group_end() without amldist_group_begin()"};
   if (--group_depth_ > 0) return {};
-  if (worker_.joinable()) drain();
+  drain();
   const std::vector<Call> calls = std::exchange(group_, {});
   std::vector<Call> messages;
   for (Call call : calls) {
@@ -471,7 +517,7 @@ Result<void> Communicator::group_end() {
 // --------------------------------------------------------------------------------------------------------------- split
 Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
   if (group_depth_ > 0) return Error{Errc::invalid_argument, "split inside a group"};
-  if (worker_.joinable()) drain();
+  drain();
   if (auto healthy = refuse_if_lost(); !healthy) return healthy.error();
   Call call;
   call.operation = Operation::split;
@@ -524,7 +570,9 @@ Result<void> Communicator::finalize() {
   if (watch_->is_lost() || watch_->members().size() == 1) return {};
   Call call;
   call.operation = Operation::finalize;
-  return perform(call);
+  auto done = perform(call);
+  if (done && is_world_ && process_->mpi) process_->mpi->end_well();
+  return done;
 }
 
 void Communicator::close_recorder() noexcept {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -26,11 +27,13 @@ using std::chrono::milliseconds;
 /// A call made without waiting. Shared by the caller's handle and the thread that runs it.
 class Request {
  public:
-  /// Takes the call with copies of the lists of counts that it points to.
-  explicit Request(const Call& call);
+  /// Takes the call with copies of the lists of counts that it points to. `pursue` runs it where no thread does.
+  explicit Request(const Call& call, std::function<void()> pursue = nullptr);
 
   [[nodiscard]] const Call& call() const noexcept { return call_; }
   [[nodiscard]] bool is_done() const noexcept { return done_.load(std::memory_order_acquire); }
+  /// The same, after doing what has to be done here.
+  [[nodiscard]] bool test();
   void wait();
   void complete(Result<void> result);
   /// What the call came to; only when is_done().
@@ -38,6 +41,7 @@ class Request {
 
  private:
   Call call_;
+  std::function<void()> pursue_;
   std::vector<std::size_t> lists_[4];
   Result<void> result_;
   std::atomic<bool> done_ = false;
@@ -51,7 +55,9 @@ struct Process {
   CudaProbe cuda;
   TickClock ticks;
   std::string trace;                        ///< for people: where the recorder is, or why there is none
-  std::unique_ptr<ControlChannel> channel;  ///< last: its thread, which uses the recorder, ends first
+  std::unique_ptr<ControlChannel> channel;  ///< behind the recorder, which its thread uses
+  /// nullptr: this process does without MPI. Ends before the channel says goodbye: MPI_Finalize delivers what is on its way.
+  std::unique_ptr<MpiSession> mpi;
 };
 
 class Communicator {
@@ -106,11 +112,15 @@ class Communicator {
   [[nodiscard]] Result<Backend*> backend_for(const Call& call, CallVigil& vigil);
   [[nodiscard]] Result<void> create_device_backend(int device, CallVigil& vigil);
   [[nodiscard]] Result<void> perform_to_the_end(Call& call);
+  [[nodiscard]] Result<void> perform_group_to_the_end(std::vector<Call> messages);
+  [[nodiscard]] Result<void> synchronize(void* stream);
   [[nodiscard]] Result<void> refuse_if_lost() const;
   void close_recorder() noexcept;
   [[nodiscard]] Result<std::vector<std::string>> gather_all(std::string piece, Vigil& vigil);
+  /// Until everything begun has come to its end.
   void drain();
   void work();
+  void run_queue(std::unique_lock<std::mutex>& lock);
 
   std::shared_ptr<Process> process_;
   std::shared_ptr<CommWatch> watch_;
@@ -129,6 +139,7 @@ class Communicator {
   std::uint64_t splits_ = 0;
   bool is_world_ = false;
   bool finalized_ = false;
+  bool has_begun_ = false;  ///< a call without waiting
   int group_depth_ = 0;
   std::vector<Call> group_;
 

@@ -63,9 +63,7 @@ class PmixPoint final : public MeetingPoint {
   [[nodiscard]] Result<FileDescriptor> open() override {
     auto listener = listen_on(0);
     if (!listener) return listener;
-    std::string text = std::to_string(local_port(*listener));
-    for (const Ipv4 address : own_addresses()) text += "," + address.to_string();
-    text += ",127.0.0.1";
+    std::string text = addresses_text(*listener);
     pmix_value_t value = {};
     value.type = PMIX_STRING;
     value.data.string = text.data();
@@ -82,12 +80,9 @@ class PmixPoint final : public MeetingPoint {
     if (places_.empty()) {
       auto text = look_up(deadline);
       if (!text) return text.error();
-      const auto words = text::split(*text, ',');
-      const auto port = text::to_number(words[0], 65535);
-      if (!port) return Error{Errc::mismatch, concat({"PMIx gave ", text::quote(*text), " as rank 0's address"})};
-      for (std::size_t i = 1; i < words.size(); ++i) {
-        places_.push_back({std::string(words[i]), static_cast<std::uint16_t>(*port)});
-      }
+      auto places = places_of(*text);
+      if (!places) return places.error();
+      places_ = std::move(*places);
     }
     return places_;
   }

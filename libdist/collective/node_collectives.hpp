@@ -40,6 +40,8 @@ struct Reduction {
 /// Ranks and roots here are those within the node. begin_call() of the rounds comes before every call.
 class NodeCollectives {
  public:
+  using Index = std::uint32_t;  ///< of a rank
+
   /// `arenas` may be nullptr: then every buffer is private.
   NodeCollectives(Rounds& rounds, const Reductions& kernels, const Arenas* arenas);
 
