@@ -5,7 +5,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,37 +16,13 @@
 #include "collective/host_backend.hpp"
 #include "collective/nccl_backend.hpp"
 #include "collective/recorder.hpp"
+#include "collective/request.hpp"
 #include "core/environment.hpp"
 #include "placement/identity.hpp"
 
 namespace amldist::collective {
 
 using std::chrono::milliseconds;
-
-/// A call made without waiting. Shared by the caller's handle and the thread that runs it.
-class Request {
- public:
-  /// Takes the call with copies of the lists of counts that it points to. `pursue` runs it where no thread does.
-  explicit Request(const Call& call, std::function<void()> pursue = nullptr);
-
-  [[nodiscard]] const Call& call() const noexcept { return call_; }
-  [[nodiscard]] bool is_done() const noexcept { return done_.load(std::memory_order_acquire); }
-  /// The same, after doing what has to be done here.
-  [[nodiscard]] bool test();
-  void wait();
-  void complete(Result<void> result);
-  /// What the call came to; only when is_done().
-  [[nodiscard]] const Result<void>& result() const noexcept { return result_; }
-
- private:
-  Call call_;
-  std::function<void()> pursue_;
-  std::vector<std::size_t> lists_[4];
-  Result<void> result_;
-  std::atomic<bool> done_ = false;
-  std::mutex mutex_;
-  std::condition_variable came_;
-};
 
 /// What all communicators of a process share.
 struct Process {
@@ -56,7 +31,8 @@ struct Process {
   TickClock ticks;
   std::string trace;                        ///< for people: where the recorder is, or why there is none
   std::unique_ptr<ControlChannel> channel;  ///< behind the recorder, which its thread uses
-  /// nullptr: this process does without MPI. Ends before the channel says goodbye: MPI_Finalize delivers what is on its way.
+  /// nullptr: this process does without MPI. Ends before the channel says goodbye: MPI_Finalize delivers what is on
+  /// its way.
   std::unique_ptr<MpiSession> mpi;
 };
 
@@ -121,6 +97,8 @@ class Communicator {
   void drain();
   void work();
   void run_queue(std::unique_lock<std::mutex>& lock);
+  void pursue();
+  [[nodiscard]] bool can_begin() const;
 
   std::shared_ptr<Process> process_;
   std::shared_ptr<CommWatch> watch_;
@@ -147,6 +125,7 @@ class Communicator {
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Request>> queue_;
   bool working_ = false;
+  bool wanted_ = false;  ///< somebody waits for what is in the queue
   bool stopping_ = false;
   std::thread worker_;  ///< started by the first call that does not wait
 };

@@ -1,5 +1,5 @@
-// Collectives of several ranks on each of several nodes: in the node over shared memory, between the nodes over messages,
-// in the node again.
+// Collectives of several ranks on each of several nodes: in the node over shared memory, between the nodes over
+// messages, in the node again.
 #pragma once
 
 #include <optional>

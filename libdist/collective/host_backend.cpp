@@ -130,39 +130,51 @@ Result<std::unique_ptr<HostBackend>> HostBackend::create(ControlChannel& channel
   return out;
 }
 
-/// The first rank of each node makes the memory, the others open it; then everybody learns whether all could.
-Result<void> HostBackend::share_memory(const Gather& gather) {
-  const auto& ranks = topology_.own_ranks();
-  const auto size = static_cast<std::uint32_t>(ranks.size());
-  const std::size_t bytes = Rounds::memory_bytes(size, slot_bytes);
-  std::string problem;
+/// What a rank tells the others of its node: its processors, then the addresses of its memory.
+std::string HostBackend::memory_offer(std::string& problem) {
+  const auto size = static_cast<std::uint32_t>(topology_.own_ranks().size());
   if (topology_.own_index == 0 && size > 1) {
-    auto made = SharedMemory::create(bytes);
+    auto made = SharedMemory::create(Rounds::memory_bytes(size, slot_bytes));
     if (made) memory_ = std::move(*made);
     else problem = made.error().message;
   }
   if (auto made = Arenas::create(topology_.own_index, size)) arenas_ = std::move(*made);
   else problem = made.error().message;
-  std::string piece = own_processors();
-  if (memory_.data() != nullptr) piece += memory_.address();
-  piece += concat({"\n", arenas_ ? arenas_->address() : ""});
-  const auto pieces = gather(std::move(piece));
-  if (!pieces) return pieces.error();
-  std::vector<std::string> addresses;
-  for (const int rank : ranks) {
-    const std::string& theirs = (*pieces)[static_cast<std::size_t>(rank)];
-    addresses.push_back(theirs.substr(theirs.find('\n', sizeof(cpu_set_t)) + 1));
-  }
+  return concat({own_processors(), memory_.data() != nullptr ? memory_.address() : "", "\n",
+                 arenas_ ? arenas_->address() : ""});
+}
+
+/// Opens what the other ranks of the node offer; the reason where that fails.
+std::string HostBackend::open_memory(const std::vector<std::string>& offers) {
+  const auto& ranks = topology_.own_ranks();
+  const auto offer_of = [&](std::size_t index) {
+    return offers[static_cast<std::size_t>(ranks[index])].substr(sizeof(cpu_set_t));
+  };
   if (topology_.own_index != 0) {
-    const std::string& first = (*pieces)[static_cast<std::size_t>(ranks[0])];
-    auto opened = SharedMemory::open(
-        first.substr(sizeof(cpu_set_t), first.find('\n', sizeof(cpu_set_t)) - sizeof(cpu_set_t)), bytes);
-    if (opened) memory_ = std::move(*opened);
-    else problem = opened.error().message;
+    const std::string first = offer_of(0);
+    const std::size_t bytes = Rounds::memory_bytes(static_cast<std::uint32_t>(ranks.size()), slot_bytes);
+    auto opened = SharedMemory::open(first.substr(0, first.find('\n')), bytes);
+    if (!opened) return opened.error().message;
+    memory_ = std::move(*opened);
   }
-  if (arenas_ && problem.empty()) {
-    if (auto opened = arenas_->open(addresses); !opened) problem = opened.error().message;
+  if (!arenas_) return {};
+  std::vector<std::string> addresses;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const std::string offer = offer_of(i);
+    addresses.push_back(offer.substr(offer.find('\n') + 1));
   }
+  const auto opened = arenas_->open(addresses);
+  return opened ? std::string() : opened.error().message;
+}
+
+/// The first rank of each node makes the memory, the others open it; then everybody learns whether all could.
+Result<void> HostBackend::share_memory(const Gather& gather) {
+  const auto& ranks = topology_.own_ranks();
+  const auto size = static_cast<std::uint32_t>(ranks.size());
+  std::string problem;
+  const auto offers = gather(memory_offer(problem));
+  if (!offers) return offers.error();
+  if (problem.empty()) problem = open_memory(*offers);
   const auto problems = gather(problem);
   if (!problems) return problems.error();
   memory_.close_file();
@@ -174,7 +186,7 @@ Result<void> HostBackend::share_memory(const Gather& gather) {
   }
   if (size == 1) return {};
   std::vector<std::string> sets;
-  for (const int rank : ranks) sets.push_back((*pieces)[static_cast<std::size_t>(rank)]);
+  for (const int rank : ranks) sets.push_back((*offers)[static_cast<std::size_t>(rank)]);
   NodePlace place = {static_cast<std::uint32_t>(topology_.own_index), size, ranks};
   rounds_.emplace(memory_.data(), std::move(place), slot_bytes, processors_together(sets) < size);
   node_.emplace(*rounds_, kernels_, &*arenas_);

@@ -35,6 +35,8 @@ class HostBackend final : public Backend {
  private:
   HostBackend(const CommWatch& watch, Topology topology, TransportChoice choice);
   [[nodiscard]] Result<void> share_memory(const Gather& gather);
+  [[nodiscard]] std::string memory_offer(std::string& problem);
+  [[nodiscard]] std::string open_memory(const std::vector<std::string>& offers);
   void separate_all(std::string why);
   [[nodiscard]] Result<void> run_between_nodes(const Call& call, const Reduction& what);
   void divide(const Reduction& what) const;

@@ -20,7 +20,7 @@ constexpr int first_tag = 16;
 
 void* open_library(const std::string& named) {
   if (!named.empty()) return ::dlopen(named.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  void* const beside = ::dlopen((own_folder() + file_name).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  void* const beside = ::dlopen((own_folder() + "aml-dist/" + file_name).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   return beside != nullptr ? beside : ::dlopen(file_name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
@@ -74,7 +74,8 @@ Result<const amldist_mpi_functions*> load_mpi(const std::string& named) {
     return Error{Errc::unavailable, concat({"the MPI part cannot be loaded (", reason_of_linker(),
                                             "): install Open MPI 4.1 or 5, and build aml-dist where it is"})};
   }
-  auto* const get = reinterpret_cast<decltype(&amldist_mpi_get_functions)>(::dlsym(library, "amldist_mpi_get_functions"));
+  using Get = decltype(amldist_mpi_get_functions);
+  auto* const get = reinterpret_cast<Get*>(::dlsym(library, "amldist_mpi_get_functions"));
   const amldist_mpi_functions* const functions = get != nullptr ? get() : nullptr;
   if (functions == nullptr || functions->table != AMLDIST_MPI_TABLE) {
     return Error{Errc::mismatch, concat({"the MPI part, ", text::quote(name), ", is of another release"})};

@@ -18,7 +18,7 @@
 
 namespace amldist::collective {
 
-/// Names a file in place of libamldist_mpi.so beside this library.
+/// Names a file in place of aml-dist/libamldist_mpi.so beside this library.
 inline constexpr const char* mpi_variable = "AMLDIST_MPI";
 
 /// Opens the part that is linked with MPI: `named` if given, else the one beside this library, else as the dynamic
