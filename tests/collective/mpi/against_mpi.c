@@ -5,8 +5,8 @@
  *
  * All ranks draw from the same seed. The program initialises MPI itself, at the level that most programs have; with
  * BACK_END, the provenance must name it ("mpi between", "shared memory"). */
+#include <inttypes.h>
 #include <mpi.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,12 +21,12 @@ static const size_t widths[TYPES] = {1, 1, 2, 2, 4, 4, 8, 8, 4, 8};
 static amldist_comm *comm;
 static MPI_Comm mpi;
 static int rank, size;
-static unsigned long long seed, number;
+static uint64_t seed, number;
 
 #define REQUIRE(condition)                                                                                       \
   do {                                                                                                           \
     if (!(condition)) {                                                                                          \
-      fprintf(stderr, "rank %d, seed %llu, call %llu: %s is false: %s\n", rank, seed, number, #condition,        \
+      fprintf(stderr, "rank %d, seed %" PRIu64 ", call %" PRIu64 ": %s is false: %s\n", rank, seed, number, #condition,        \
               amldist_last_error());                                                                             \
       MPI_Abort(MPI_COMM_WORLD, 1);                                                                              \
     }                                                                                                            \
@@ -79,7 +79,7 @@ static void fill(void *data, size_t count, int t, amldist_op op) {
   uint64_t own = seed * 1000003 + number * 8191 + (uint64_t)rank;
   for (size_t i = 0; i < count; ++i) {
     own = own * 6364136223846793005ULL + 1442695040888963407ULL;
-    put(data, i, t, op == AMLDIST_PROD ? 1 + (own >> 40) % 2 : (int)((own >> 40) % 16));
+    put(data, i, t, op == AMLDIST_PROD ? 1 + (int)(own >> 40) % 2 : (int)(own >> 40) % 16);
   }
 }
 
@@ -92,7 +92,7 @@ static int root, in_place;
 
 static void compare(size_t elements, const char *what) {
   if (memcmp(ours, theirs, elements * width) == 0) return;
-  fprintf(stderr, "rank %d of %d, seed %llu, call %llu: %s of %zu (type %d, op %d, root %d, in place %d) differs\n", rank,
+  fprintf(stderr, "rank %d of %d, seed %" PRIu64 ", call %" PRIu64 ": %s of %zu (type %d, op %d, root %d, in place %d) differs\n", rank,
           size, seed, number, what, count, (int)types[t], (int)op, root, in_place);
   MPI_Abort(MPI_COMM_WORLD, 1);
 }
@@ -182,10 +182,14 @@ static void one_of_lists(void) {
   REQUIRE(amldist_alltoallv(comm, input, out, out_at, ours, in, in_at, types[t]) == 0);
   MPI_Alltoallv(input, c_out, c_out_at, mpi_type(t), theirs, c_in, c_in_at, mpi_type(t), mpi);
   compare(received, "alltoallv");
-  for (int r = 0, at = 0; r < size; ++r) in[r] = counts[r][0], c_in[r] = (int)in[r], c_in_at[r] = at, in_at[r] = (size_t)at, at += c_in[r];
+  received = 0;
+  for (int r = 0; r < size; ++r) {
+    in[r] = counts[r][0], in_at[r] = received, received += in[r];
+    c_in[r] = (int)in[r], c_in_at[r] = (int)in_at[r];
+  }
   REQUIRE(amldist_allgatherv(comm, input, in[rank], ours, in, in_at, types[t]) == 0);
   MPI_Allgatherv(input, c_in[rank], mpi_type(t), theirs, c_in, c_in_at, mpi_type(t), mpi);
-  compare(in_at[size - 1] + in[size - 1], "allgatherv");
+  compare(received, "allgatherv");
 }
 
 /* A few messages along a random permutation, without waiting, in any order of calls. */
@@ -262,9 +266,12 @@ int main(int argc, char **argv) {
   REQUIRE((input = malloc(bytes)) && (ours = malloc(bytes)) && (theirs = malloc(bytes)));
   void *lent = NULL;
   REQUIRE(amldist_alloc(world, bytes, &lent) == 0);
-  const unsigned long long calls = strtoull(argv[2], NULL, 10);
+  const uint64_t calls = strtoull(argv[2], NULL, 10);
   for (number = 1; number <= calls; ++number) {
-    if (number % 25 == 0) split(world), state = seed * 31 + number * 1000 + (comm != world ? (uint64_t)size : 0);
+    if (number % 25 == 0) {
+      split(world);
+      state = seed * 31 + number * 1000; /* parts of different sizes have drawn differently */
+    }
     shared = comm == world ? lent : NULL;
     one_call();
   }
