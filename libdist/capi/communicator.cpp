@@ -307,7 +307,7 @@ int amldist_wait(amldist_request** request) {
 int amldist_test(amldist_request** request, int* done) {
   return guarded([&]() -> Result<void> {
     if (request == nullptr || done == nullptr) return null_argument("amldist_test: an argument");
-    *done = *request == nullptr || (*request)->impl->is_done() ? 1 : 0;
+    *done = *request == nullptr || (*request)->impl->test() ? 1 : 0;
     if (*done == 0 || *request == nullptr) return {};
     return take_result(request);
   });

@@ -49,6 +49,24 @@ Result<void> check_places(const ProcessIdentity& told, const Identity& found) {
   return {};
 }
 
+/// The world of this step; where it does not come about, rank 0 says so.
+Result<World> join(const EnvironmentReader& environment, const ProcessIdentity& told, MpiSession* mpi,
+                   Clock::time_point deadline) {
+  if (told.size == 1) {
+    World world = lonely_world();
+    world.provenance = told.source;
+    return world;
+  }
+  auto point = choose_meeting_point(environment, told, mpi);
+  if (!point) return point.error();
+  auto joined = join_world(told, **point, job_name(environment), deadline);
+  if (!joined && told.rank == 0) {
+    const std::string line = concat({"aml-dist: ", joined.error().message, "\n"});
+    static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
+  }
+  return joined;
+}
+
 /// "42.0" under Slurm, else a name that the processes of this world share.
 std::string trace_step(const EnvironmentReader& environment, std::uint64_t nonce) {
   const auto job = environment("SLURM_JOB_ID");
@@ -88,29 +106,32 @@ bool has_root(Operation operation) noexcept {
          operation == Operation::scatter;
 }
 
-}  // namespace
+/// What a rank asks of a split, as it travels.
+std::string wish_text(int color, int key) { return concat({std::to_string(color), " ", std::to_string(key)}); }
 
-// ------------------------------------------------------------------------------------------------------------- request
-Request::Request(const Call& call) : call_(call) {
-  std::span<const std::size_t>* const spans[4] = {&call_.send_counts, &call_.send_offsets, &call_.recv_counts,
-                                                  &call_.recv_offsets};
-  for (std::size_t i = 0; i < 4; ++i) {
-    lists_[i].assign(spans[i]->begin(), spans[i]->end());
-    *spans[i] = lists_[i];
+/// The ranks that asked for `color`, in the order of their keys.
+std::vector<std::uint32_t> ranks_of_color(const std::vector<std::string>& wishes, int color) {
+  struct Wish {
+    int key;
+    std::uint32_t rank;
+  };
+  std::vector<Wish> chosen;
+  for (std::uint32_t r = 0; r < wishes.size(); ++r) {
+    const std::string& wish = wishes[r];
+    const auto space = wish.find(' ');
+    int their_color = 0;
+    Wish their = {0, r};
+    std::from_chars(wish.data(), wish.data() + space, their_color);
+    std::from_chars(wish.data() + space + 1, wish.data() + wish.size(), their.key);
+    if (their_color == color) chosen.push_back(their);
   }
+  std::ranges::stable_sort(chosen, {}, &Wish::key);
+  std::vector<std::uint32_t> ranks;
+  for (const Wish& wish : chosen) ranks.push_back(wish.rank);
+  return ranks;
 }
 
-void Request::wait() {
-  std::unique_lock lock(mutex_);
-  came_.wait(lock, [this] { return is_done(); });
-}
-
-void Request::complete(Result<void> result) {
-  const std::lock_guard lock(mutex_);
-  result_ = std::move(result);
-  done_.store(true, std::memory_order_release);
-  came_.notify_all();
-}
+}  // namespace
 
 // --------------------------------------------------------------------------------------------------------------- vigil
 /// The deadline is counted from the first look, a few microseconds after the call began: calls that do not wait never
@@ -214,25 +235,17 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
   const auto deadline = Clock::now() + *limit;
   const auto told = read_process_identity(environment);
   if (!told) return told.error();
-  World world = lonely_world();
-  if (told->size > 1) {
-    auto point = choose_meeting_point(environment, *told);
-    if (!point) return point.error();
-    auto joined = join_world(*told, **point, job_name(environment), deadline);
-    if (!joined) {
-      const std::string line = concat({"aml-dist: ", joined.error().message, "\n"});
-      if (told->rank == 0) static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
-      return joined.error();
-    }
-    world = std::move(*joined);
-  } else {
-    world.provenance = told->source;
-  }
+  auto mpi = told->size > 1 ? MpiSession::find(environment, *told) : std::unique_ptr<MpiSession>();
+  if (!mpi) return mpi.error();
+  auto joined = join(environment, *told, mpi->get(), deadline);
+  if (!joined) return joined.error();
+  World world = std::move(*joined);
   std::vector<std::uint32_t> members(world.size);
   for (std::uint32_t r = 0; r < world.size; ++r) members[r] = r;
   const std::uint32_t rank = world.rank;
   const std::uint64_t id = world.nonce;
   auto process = std::make_shared<Process>();
+  process->mpi = std::move(*mpi);
   process->channel = std::make_unique<ControlChannel>(std::move(world));
   std::unique_ptr<Communicator> out(
       new Communicator(process, std::make_shared<CommWatch>(id, std::move(members), rank), *limit));
@@ -251,8 +264,9 @@ Result<void> Communicator::build(const Call& occasion) {
   process_->channel->add(watch_);
   watch_->enter(occasion);
   CallVigil vigil(*this);
-  auto backend = HostBackend::create(*process_->channel, *watch_,
-                                     [&](std::string piece) { return gather_all(std::move(piece), vigil); });
+  auto backend = HostBackend::create(
+      *process_->channel, *watch_, [&](std::string piece) { return gather_all(std::move(piece), vigil); },
+      process_->mpi.get(), vigil);
   if (!backend) return backend.error();
   backend_ = std::move(*backend);
   watch_->leave();
@@ -395,7 +409,7 @@ Result<void> Communicator::run(Call call) {
     group_.push_back(call);
     return {};
   }
-  if (worker_.joinable()) drain();
+  if (has_begun_) drain();
   return perform(call);
 }
 
@@ -407,10 +421,12 @@ Result<std::shared_ptr<Request>> Communicator::begin(Call call) {
   }
   if (auto fine = check(call); !fine) return fine.error();
   call.stream = stream_;
-  auto request = std::make_shared<Request>(call);
+  auto request = std::make_shared<Request>(call, [this] { pursue(); });
+  has_begun_ = true;
   const std::lock_guard lock(mutex_);
   queue_.push_back(request);
-  if (!worker_.joinable()) worker_ = std::thread([this] { work(); });
+  // Where the back end is only for the program's own thread, calls run when that next waits for one.
+  if (backend_->serves_any_thread() && !worker_.joinable()) worker_ = std::thread([this] { work(); });
   changed_.notify_all();
   return request;
 }
@@ -419,30 +435,79 @@ Result<std::shared_ptr<Request>> Communicator::begin(Call call) {
 void Communicator::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    changed_.wait(lock, [this] { return stopping_ || can_begin(); });
     if (queue_.empty()) return;
-    const auto request = queue_.front();
-    queue_.pop_front();
-    working_ = true;
-    lock.unlock();
-    Call call = request->call();
-    request->complete(perform_to_the_end(call));
-    lock.lock();
-    working_ = false;
-    changed_.notify_all();
+    run_queue(lock);
   }
+}
+
+/// Sends and receives begin when somebody waits for one of them, or for what comes behind: those begun together run as
+/// one, and cannot wait for each other across two ranks.
+bool Communicator::can_begin() const {
+  return !queue_.empty() && (wanted_ || !is_point_to_point(queue_.back()->call().operation) ||
+                             !is_point_to_point(queue_.front()->call().operation));
+}
+
+/// Somebody waits for a request.
+void Communicator::pursue() {
+  if (!worker_.joinable()) return drain();
+  const std::lock_guard lock(mutex_);
+  wanted_ = !queue_.empty();
+  changed_.notify_all();
+}
+
+/// The first call, or all sends and receives in front.
+void Communicator::run_queue(std::unique_lock<std::mutex>& lock) {
+  std::vector<std::shared_ptr<Request>> requests;
+  do {
+    requests.push_back(queue_.front());
+    queue_.pop_front();
+  } while (!queue_.empty() && is_point_to_point(requests.front()->call().operation) &&
+           is_point_to_point(queue_.front()->call().operation));
+  working_ = true;
+  wanted_ = wanted_ && !queue_.empty();
+  lock.unlock();
+  Result<void> result;
+  if (requests.size() == 1) {
+    Call call = requests.front()->call();
+    result = perform_to_the_end(call);
+  } else {
+    std::vector<Call> messages;
+    for (const auto& request : requests) messages.push_back(request->call());
+    result = perform_group_to_the_end(std::move(messages));
+  }
+  for (const auto& request : requests) request->complete(result);
+  lock.lock();
+  working_ = false;
+  changed_.notify_all();
 }
 
 /// A request is done when the device is, too.
 Result<void> Communicator::perform_to_the_end(Call& call) {
   auto result = perform(call);
-  if (!result || !device_backend_) return result;
+  return result ? synchronize(call.stream) : result;
+}
+
+Result<void> Communicator::perform_group_to_the_end(std::vector<Call> messages) {
+  void* const stream = messages.front().stream;
+  auto result = perform_group(std::move(messages));
+  return result ? synchronize(stream) : result;
+}
+
+Result<void> Communicator::synchronize(void* stream) {
+  if (!device_backend_) return {};
   CallVigil vigil(*this);
-  return device_backend_->synchronize(call.stream, vigil);
+  return device_backend_->synchronize(stream, vigil);
 }
 
 void Communicator::drain() {
   std::unique_lock lock(mutex_);
+  if (!worker_.joinable()) {
+    while (!queue_.empty() && !working_) run_queue(lock);
+    return;
+  }
+  wanted_ = !queue_.empty();
+  changed_.notify_all();
   changed_.wait(lock, [this] { return queue_.empty() && !working_; });
 }
 
@@ -455,7 +520,7 @@ Result<void> Communicator::group_begin() {
 Result<void> Communicator::group_end() {
   if (group_depth_ == 0) return Error{Errc::invalid_argument, "amldist_group_end() without amldist_group_begin()"};
   if (--group_depth_ > 0) return {};
-  if (worker_.joinable()) drain();
+  drain();
   const std::vector<Call> calls = std::exchange(group_, {});
   std::vector<Call> messages;
   for (Call call : calls) {
@@ -471,38 +536,23 @@ Result<void> Communicator::group_end() {
 // --------------------------------------------------------------------------------------------------------------- split
 Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
   if (group_depth_ > 0) return Error{Errc::invalid_argument, "split inside a group"};
-  if (worker_.joinable()) drain();
+  drain();
   if (auto healthy = refuse_if_lost(); !healthy) return healthy.error();
   Call call;
   call.operation = Operation::split;
   call.sequence = ++collectives_;
   watch_->enter(call);
   CallVigil vigil(*this);
-  const auto wishes = gather_all(concat({std::to_string(color), " ", std::to_string(key)}), vigil);
+  const auto wishes = gather_all(wish_text(color, key), vigil);
   watch_->leave();
   if (!wishes) return wishes.error();
-  struct Wish {
-    int key;
-    std::uint32_t rank;
-  };
-  std::vector<Wish> chosen;
-  for (std::uint32_t r = 0; r < wishes->size(); ++r) {
-    const std::string& wish = (*wishes)[r];
-    const auto space = wish.find(' ');
-    int their_color = 0;
-    Wish their = {0, r};
-    std::from_chars(wish.data(), wish.data() + space, their_color);
-    std::from_chars(wish.data() + space + 1, wish.data() + wish.size(), their.key);
-    if (their_color == color) chosen.push_back(their);
-  }
   ++splits_;
   if (color < 0) return std::unique_ptr<Communicator>();
-  std::ranges::stable_sort(chosen, {}, &Wish::key);
   std::vector<std::uint32_t> members;
   std::uint32_t own = 0;
-  for (const Wish& wish : chosen) {
-    if (wish.rank == watch_->rank()) own = static_cast<std::uint32_t>(members.size());
-    members.push_back(watch_->members()[wish.rank]);
+  for (const std::uint32_t rank : ranks_of_color(*wishes, color)) {
+    if (rank == watch_->rank()) own = static_cast<std::uint32_t>(members.size());
+    members.push_back(watch_->members()[rank]);
   }
   std::uint64_t id = watch_->id();
   for (const std::uint64_t part : {splits_, static_cast<std::uint64_t>(static_cast<std::uint32_t>(color))}) {
@@ -524,7 +574,9 @@ Result<void> Communicator::finalize() {
   if (watch_->is_lost() || watch_->members().size() == 1) return {};
   Call call;
   call.operation = Operation::finalize;
-  return perform(call);
+  auto done = perform(call);
+  if (done && is_world_ && process_->mpi) process_->mpi->end_well();
+  return done;
 }
 
 void Communicator::close_recorder() noexcept {

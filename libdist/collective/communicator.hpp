@@ -16,6 +16,7 @@
 #include "collective/host_backend.hpp"
 #include "collective/nccl_backend.hpp"
 #include "collective/recorder.hpp"
+#include "collective/request.hpp"
 #include "core/environment.hpp"
 #include "placement/identity.hpp"
 
@@ -23,35 +24,16 @@ namespace amldist::collective {
 
 using std::chrono::milliseconds;
 
-/// A call made without waiting. Shared by the caller's handle and the thread that runs it.
-class Request {
- public:
-  /// Takes the call with copies of the lists of counts that it points to.
-  explicit Request(const Call& call);
-
-  [[nodiscard]] const Call& call() const noexcept { return call_; }
-  [[nodiscard]] bool is_done() const noexcept { return done_.load(std::memory_order_acquire); }
-  void wait();
-  void complete(Result<void> result);
-  /// What the call came to; only when is_done().
-  [[nodiscard]] const Result<void>& result() const noexcept { return result_; }
-
- private:
-  Call call_;
-  std::vector<std::size_t> lists_[4];
-  Result<void> result_;
-  std::atomic<bool> done_ = false;
-  std::mutex mutex_;
-  std::condition_variable came_;
-};
-
 /// What all communicators of a process share.
 struct Process {
   FlightRecorder recorder;
   CudaProbe cuda;
   TickClock ticks;
   std::string trace;                        ///< for people: where the recorder is, or why there is none
-  std::unique_ptr<ControlChannel> channel;  ///< last: its thread, which uses the recorder, ends first
+  std::unique_ptr<ControlChannel> channel;  ///< behind the recorder, which its thread uses
+  /// nullptr: this process does without MPI. Ends before the channel says goodbye: MPI_Finalize delivers what is on
+  /// its way.
+  std::unique_ptr<MpiSession> mpi;
 };
 
 class Communicator {
@@ -106,11 +88,17 @@ class Communicator {
   [[nodiscard]] Result<Backend*> backend_for(const Call& call, CallVigil& vigil);
   [[nodiscard]] Result<void> create_device_backend(int device, CallVigil& vigil);
   [[nodiscard]] Result<void> perform_to_the_end(Call& call);
+  [[nodiscard]] Result<void> perform_group_to_the_end(std::vector<Call> messages);
+  [[nodiscard]] Result<void> synchronize(void* stream);
   [[nodiscard]] Result<void> refuse_if_lost() const;
   void close_recorder() noexcept;
   [[nodiscard]] Result<std::vector<std::string>> gather_all(std::string piece, Vigil& vigil);
+  /// Until everything begun has come to its end.
   void drain();
   void work();
+  void run_queue(std::unique_lock<std::mutex>& lock);
+  void pursue();
+  [[nodiscard]] bool can_begin() const;
 
   std::shared_ptr<Process> process_;
   std::shared_ptr<CommWatch> watch_;
@@ -129,6 +117,7 @@ class Communicator {
   std::uint64_t splits_ = 0;
   bool is_world_ = false;
   bool finalized_ = false;
+  bool has_begun_ = false;  ///< a call without waiting
   int group_depth_ = 0;
   std::vector<Call> group_;
 
@@ -136,6 +125,7 @@ class Communicator {
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Request>> queue_;
   bool working_ = false;
+  bool wanted_ = false;  ///< somebody waits for what is in the queue
   bool stopping_ = false;
   std::thread worker_;  ///< started by the first call that does not wait
 };

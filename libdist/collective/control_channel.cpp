@@ -20,9 +20,6 @@ using text::concat;
 /// How long a rank may take to say what it is doing before it counts as silent.
 milliseconds grace_of(milliseconds timeout) { return std::clamp(timeout / 4, milliseconds(200), milliseconds(1000)); }
 
-/// Ranks that are still on their way to the call in question are asked again so often.
-constexpr milliseconds ask_again(20);
-
 void write_to_stderr(const std::string& line) {
   const std::string whole = line + "\n";
   static_cast<void>(!::write(STDERR_FILENO, whole.data(), whole.size()));  // one write: lines of ranks do not mix
@@ -44,26 +41,6 @@ class BlockedSignals {
   sigset_t before_{};
 };
 
-void write_call(FrameWriter& writer, const Call& call) {
-  writer.number(static_cast<std::uint64_t>(call.operation))
-      .number(static_cast<std::uint64_t>(call.type))
-      .number(static_cast<std::uint64_t>(call.redop))
-      .number(static_cast<std::uint32_t>(call.root))
-      .number(call.count)
-      .number(call.sequence);
-}
-
-Call read_call(Frame& frame) {
-  Call call;
-  call.operation = static_cast<Operation>(frame.number());
-  call.type = static_cast<DataType>(frame.number());
-  call.redop = static_cast<ReduceOp>(frame.number());
-  call.root = static_cast<int>(static_cast<std::uint32_t>(frame.number()));
-  call.count = frame.number();
-  call.sequence = frame.number();
-  return call;
-}
-
 }  // namespace
 
 // ---------------------------------------------------------------------------------------------------- life of the
@@ -71,26 +48,20 @@ Call read_call(Frame& frame) {
 ControlChannel::ControlChannel(World world)
     : world_(std::move(world)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      links_(world_, {[this](ControlLink& link, Frame& frame) { handle(link, frame); },
+                      [this](std::uint32_t rank, bool left) {
+                        mark_gone(rank, left ? Standing::left : Standing::dead);
+                      }}),
+      inquiries_(*this),
       gone_(world_.size),
       log_(write_to_stderr) {
-  for (std::size_t i = 0; i < world_.links.size(); ++i) {
-    if (!world_.links[i]) continue;
-    auto link = std::make_unique<Link>();
-    link->socket = std::move(world_.links[i]);
-    link->received = std::move(world_.unread[i]);
-    link->rank = static_cast<std::uint32_t>(i);
-    links_.push_back(std::move(link));
-  }
   const BlockedSignals blocked;
   thread_ = std::thread([this] { run(); });
 }
 
 ControlChannel::~ControlChannel() {
   post([this] {
-    for (const auto& link : links_) {
-      if (link->rank) link->to_send += FrameWriter(FrameKind::bye).take();
-      write_to(*link);
-    }
+    links_.say_goodbye();
     stopping_.store(true, std::memory_order_release);
   });
   thread_.join();
@@ -125,10 +96,7 @@ void ControlChannel::run_posted() {
 }
 
 int ControlChannel::poll_timeout() const {
-  auto next = next_beat_;
-  for (const Case& current : cases_) {
-    next = std::min(next, current.coordinating ? std::min(current.next, current.asked + ask_again) : current.next);
-  }
+  const auto next = std::min(next_beat_, inquiries_.next_look());
   if (next == Clock::time_point::max()) return -1;
   const auto left = std::chrono::duration_cast<milliseconds>(next - Clock::now()).count();
   return static_cast<int>(std::clamp<long long>(left + 1, 0, 1000));
@@ -136,22 +104,14 @@ int ControlChannel::poll_timeout() const {
 
 void ControlChannel::serve_once() {
   std::vector<pollfd> wanted = {{wake_.get(), POLLIN, 0}, {world_.listener.get(), POLLIN, 0}};
-  for (const auto& link : links_) {
-    const bool writes = link->connecting || !link->to_send.empty();
-    wanted.push_back({link->socket.get(), static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN), 0});
-  }
+  links_.add_to(wanted);
   static_cast<void>(::poll(wanted.data(), wanted.size(), poll_timeout()));
-  const std::size_t known = links_.size();
-  for (std::size_t i = 0; i < known; ++i) {
-    const short events = wanted[i + 2].revents;
-    if ((events & (POLLOUT | POLLERR)) != 0) write_to(*links_[i]);
-    if (links_[i]->socket && (events & (POLLIN | POLLHUP | POLLERR)) != 0) read_from(*links_[i]);
-  }
-  if ((wanted[1].revents & POLLIN) != 0) accept_all();
+  links_.serve(std::span(wanted).subspan(2));
+  if ((wanted[1].revents & POLLIN) != 0) links_.accept_all();
   if ((wanted[0].revents & POLLIN) != 0) run_posted();
-  look_at_cases();
+  inquiries_.look();
   beat();
-  sweep();
+  links_.sweep();
 }
 
 void ControlChannel::beat() {
@@ -165,49 +125,6 @@ void ControlChannel::beat() {
   if (heartbeat) heartbeat();
 }
 
-void ControlChannel::accept_all() {
-  while (FileDescriptor socket = accept_on(world_.listener)) {
-    links_.push_back(std::make_unique<Link>());
-    links_.back()->socket = std::move(socket);
-  }
-}
-
-void ControlChannel::sweep() {
-  std::erase_if(links_, [](const auto& link) { return !link->socket; });
-}
-
-// --------------------------------------------------------------------------------------------------------------- bytes
-void ControlChannel::read_from(Link& link) {
-  const bool open = receive_available(link.socket, link.received);
-  bool broken = false;
-  while (link.socket) {
-    auto frame = take_frame(link.received, broken);
-    if (!frame) break;
-    handle(link, *frame);
-  }
-  if (link.socket && (!open || broken)) drop(link);
-}
-
-void ControlChannel::write_to(Link& link) {
-  link.connecting = false;
-  while (link.socket && !link.to_send.empty()) {
-    const ssize_t sent = ::send(link.socket.get(), link.to_send.data(), link.to_send.size(), MSG_NOSIGNAL);
-    if (sent > 0) {
-      link.to_send.erase(0, static_cast<std::size_t>(sent));
-    } else if (errno == EAGAIN || errno == EINTR) {
-      return;
-    } else {  // the end shows on the reading side, behind what the peer said before it went
-      link.to_send.clear();
-    }
-  }
-}
-
-/// The connection has ended. Without a goodbye the process has, too.
-void ControlChannel::drop(Link& link) {
-  link.socket = FileDescriptor();
-  if (link.rank) mark_gone(*link.rank, link.left ? Standing::left : Standing::dead);
-}
-
 void ControlChannel::mark_gone(std::uint32_t world_rank, Standing standing) {
   std::uint8_t there = 0;
   if (!gone_[world_rank].compare_exchange_strong(there, static_cast<std::uint8_t>(standing))) return;
@@ -215,36 +132,29 @@ void ControlChannel::mark_gone(std::uint32_t world_rank, Standing standing) {
   if (world_.rank != 0) return;
   const std::string news =
       FrameWriter(FrameKind::lost).number(world_rank).number(static_cast<std::uint64_t>(standing)).take();
-  for (const auto& link : links_) {
-    if (link->socket && link->rank && *link->rank != world_rank) send_to(*link->rank, news);
-  }
+  links_.send_to_all_but(world_rank, news);
 }
 
-void ControlChannel::send_to(std::uint32_t world_rank, std::string frame) {
-  const auto found = std::ranges::find_if(
-      links_, [&](const auto& link) { return link->socket && link->rank == std::optional(world_rank); });
-  if (found != links_.end()) {
-    (*found)->to_send += frame;
-    if (!(*found)->connecting) write_to(**found);
-    return;
+void ControlChannel::send_to(std::uint32_t world_rank, const std::string& frame) {
+  if (!is_gone(world_rank) && !links_.send_to(world_rank, frame)) mark_gone(world_rank, Standing::dead);
+}
+
+std::optional<Standing> ControlChannel::end_of(std::uint32_t world_rank) const noexcept {
+  const std::uint8_t gone = gone_[world_rank].load(std::memory_order_acquire);
+  return gone == 0 ? std::nullopt : std::optional(static_cast<Standing>(gone));
+}
+
+void ControlChannel::say(const std::string& sentence) {
+  LogFunction log;
+  {
+    const std::lock_guard lock(mutex_);
+    log = log_;
   }
-  if (is_gone(world_rank)) return;
-  const Member& member = world_.members[world_rank];
-  auto socket = start_connection(member.address, member.port);
-  if (!socket) {
-    mark_gone(world_rank, Standing::dead);
-    return;
-  }
-  auto link = std::make_unique<Link>();
-  link->socket = std::move(*socket);
-  link->rank = world_rank;
-  link->connecting = true;
-  link->to_send = FrameWriter(FrameKind::hello).number(world_.nonce).number(world_.rank).take() + frame;
-  links_.push_back(std::move(link));
+  log("aml-dist: " + sentence);
 }
 
 // -------------------------------------------------------------------------------------------------------------- frames
-void ControlChannel::handle(Link& link, Frame& frame) {
+void ControlChannel::handle(ControlLink& link, Frame& frame) {
   if (!link.rank) {  // a stranger until it has said the nonce
     if (frame.kind() == FrameKind::hello) return on_hello(link, frame);
     if (frame.kind() == FrameKind::hello_data) return on_hello_data(link, frame);
@@ -262,7 +172,7 @@ void ControlChannel::handle(Link& link, Frame& frame) {
     case FrameKind::query:
       return on_query(link, frame);
     case FrameKind::status:
-      return on_status(link, frame);
+      return inquiries_.take_status(*link.rank, frame);
     case FrameKind::verdict:
       return on_verdict(frame);
     case FrameKind::piece:
@@ -274,14 +184,14 @@ void ControlChannel::handle(Link& link, Frame& frame) {
   }
 }
 
-void ControlChannel::on_hello(Link& link, Frame& frame) {
+void ControlChannel::on_hello(ControlLink& link, Frame& frame) {
   const std::uint64_t nonce = frame.number();
   const std::uint64_t rank = frame.number();
   if (nonce == world_.nonce && rank < world_.size && !frame.is_short()) link.rank = static_cast<std::uint32_t>(rank);
   else link.socket = FileDescriptor();
 }
 
-void ControlChannel::on_hello_data(Link& link, Frame& frame) {
+void ControlChannel::on_hello_data(ControlLink& link, Frame& frame) {
   const std::uint64_t nonce = frame.number();
   const std::uint64_t comm = frame.number();
   const std::uint64_t rank = frame.number();
@@ -302,7 +212,7 @@ void ControlChannel::on_lost(Frame& frame) {
   if (rank < world_.size && rank != world_.rank) mark_gone(static_cast<std::uint32_t>(rank), standing);
 }
 
-void ControlChannel::on_report(const Link& link, Frame& frame) {
+void ControlChannel::on_report(const ControlLink& link, Frame& frame) {
   const auto watch = find(frame.number());
   Occasion occasion;
   occasion.reporter = static_cast<std::uint32_t>(frame.number());
@@ -312,17 +222,13 @@ void ControlChannel::on_report(const Link& link, Frame& frame) {
   occasion.detail = frame.text();
   if (!watch || occasion.reporter >= watch->members().size()) return;
   if (const auto verdict = watch->verdict()) {  // the news and the report crossed
-    send_to(*link.rank, FrameWriter(FrameKind::verdict)
-                            .number(watch->id())
-                            .number(static_cast<std::uint64_t>(verdict->code))
-                            .text(verdict->message)
-                            .take());
+    send_to(*link.rank, verdict_frame(*watch, *verdict));
     return;
   }
-  open_case(watch, occasion, grace, true);
+  inquiries_.open(watch, occasion, grace, true);
 }
 
-void ControlChannel::on_query(Link& link, Frame& frame) {
+void ControlChannel::on_query(ControlLink& link, Frame& frame) {
   const std::uint64_t id = frame.number();
   const auto watch = find(id);
   FrameWriter answer(FrameKind::status);
@@ -333,29 +239,12 @@ void ControlChannel::on_query(Link& link, Frame& frame) {
   send_to(*link.rank, answer.take());
 }
 
-void ControlChannel::on_status(const Link& link, Frame& frame) {
-  const std::uint64_t id = frame.number();
-  RankState state;
-  state.standing = frame.number() != 0 ? Standing::here : Standing::unaware;
-  state.activity.sequence = frame.number();
-  state.activity.inside = frame.number() != 0;
-  state.activity.call = read_call(frame);
-  for (Case& current : cases_) {
-    if (current.watch->id() != id || !current.coordinating) continue;
-    const auto& members = current.watch->members();
-    const auto at = static_cast<std::size_t>(std::ranges::find(members, *link.rank) - members.begin());
-    if (at == members.size()) continue;
-    state.name = name_of(*current.watch, at);
-    current.answers[at] = state;
-  }
-}
-
 void ControlChannel::on_verdict(Frame& frame) {
   const auto watch = find(frame.number());
   const auto code = static_cast<Errc>(frame.number());
   std::string sentence = frame.text();
   if (watch) watch->give_verdict({code, sentence});
-  printed_.push_back(std::move(sentence));
+  inquiries_.has_been_said(std::move(sentence));
 }
 
 void ControlChannel::on_piece(std::uint32_t world_rank, Frame& frame) {
@@ -393,140 +282,6 @@ void ControlChannel::on_pieces(Frame& frame) {
   came_.notify_all();
 }
 
-// --------------------------------------------------------------------------------------------------------------- cases
-void ControlChannel::open_case(const std::shared_ptr<CommWatch>& watch, const Occasion& occasion, milliseconds grace,
-                               bool asked) {
-  if (watch->is_lost()) return;
-  for (Case& current : cases_) {
-    if (current.watch != watch) continue;
-    if (asked && !current.coordinating) coordinate(current);  // two believe that it is our turn
-    return;
-  }
-  cases_.push_back({watch, occasion, grace, Clock::now(), 0, false, {}, {}});
-  if (asked) coordinate(cases_.back());
-  else pursue(cases_.back());
-}
-
-/// Turns to the lowest rank that has not failed us yet.
-void ControlChannel::pursue(Case& current) {
-  const CommWatch& watch = *current.watch;
-  while (current.candidate < watch.rank() && is_gone(watch.members()[current.candidate])) ++current.candidate;
-  if (current.candidate >= watch.rank()) return coordinate(current);
-  FrameWriter report(FrameKind::report);
-  report.number(watch.id())
-      .number(current.occasion.reporter)
-      .number(static_cast<std::uint64_t>(static_cast<std::int64_t>(current.occasion.waits_for)))
-      .number(current.occasion.differs ? 1 : 0)
-      .number(static_cast<std::uint64_t>(current.grace.count()))
-      .text(current.occasion.detail);
-  send_to(watch.members()[current.candidate], report.take());
-  current.next = Clock::now() + current.grace + current.grace / 2;
-}
-
-void ControlChannel::coordinate(Case& current) {
-  const CommWatch& watch = *current.watch;
-  current.coordinating = true;
-  current.answers.assign(watch.members().size(), std::nullopt);
-  current.next = Clock::now() + current.grace;
-  ask(current);
-}
-
-/// Asks whoever has not answered.
-void ControlChannel::ask(Case& current) {
-  const CommWatch& watch = *current.watch;
-  current.asked = Clock::now();
-  for (std::size_t i = 0; i < watch.members().size(); ++i) {
-    if (current.answers[i]) continue;
-    if (i == watch.rank()) {
-      current.answers[i] = RankState{name_of(watch, i), Standing::here, watch.activity(), {}};
-    } else {
-      send_to(watch.members()[i], FrameWriter(FrameKind::query).number(watch.id()).take());
-    }
-  }
-}
-
-/// Whether everybody has said all that the verdict needs. Where two calls differ, all ranks must have come to that
-/// call: the majority decides which is the wrong one.
-bool ControlChannel::is_answered(Case& current) {
-  const auto& members = current.watch->members();
-  for (std::size_t r = 0; r < current.answers.size(); ++r) {
-    if (!current.answers[r] && !is_gone(members[r])) return false;
-  }
-  const auto& reporter = current.answers[current.occasion.reporter];
-  if (!current.occasion.differs || !reporter || is_point_to_point(reporter->activity.call.operation)) return true;
-  const std::uint64_t reached = reporter->activity.sequence;
-  bool all = true;
-  for (std::size_t r = 0; r < current.answers.size(); ++r) {
-    auto& answer = current.answers[r];
-    if (!answer || is_gone(members[r]) || answer->activity.sequence >= reached) continue;
-    all = false;
-    if (Clock::now() >= current.asked + ask_again) answer.reset();
-  }
-  if (!all && Clock::now() >= current.asked + ask_again) ask(current);
-  return all;
-}
-
-void ControlChannel::look_at_cases() {
-  std::erase_if(cases_, [](const Case& current) { return current.watch->is_lost(); });
-  for (std::size_t i = 0; i < cases_.size(); ++i) {
-    Case& current = cases_[i];
-    if (current.coordinating) {
-      if (is_answered(current) || Clock::now() >= current.next) conclude(current);
-    } else if (Clock::now() >= current.next || is_gone(current.watch->members()[current.candidate])) {
-      ++current.candidate;
-      pursue(current);
-    }
-  }
-  std::erase_if(cases_, [](const Case& current) { return current.watch->is_lost(); });
-}
-
-RankState ControlChannel::presumed_state(const CommWatch& watch, std::size_t rank) const {
-  const std::uint8_t gone = gone_[watch.members()[rank]].load(std::memory_order_acquire);
-  return {name_of(watch, rank), gone == 0 ? Standing::silent : static_cast<Standing>(gone), {}, {}};
-}
-
-void ControlChannel::conclude(Case& current) {
-  std::vector<RankState> states;
-  for (std::size_t i = 0; i < current.answers.size(); ++i) {
-    const bool gone = is_gone(current.watch->members()[i]);
-    states.push_back(current.answers[i] && !gone ? *current.answers[i] : presumed_state(*current.watch, i));
-  }
-  announce(current.watch, judge(states, current.occasion), true);
-}
-
-void ControlChannel::announce(const std::shared_ptr<CommWatch>& watch, const Error& verdict, bool print_it) {
-  if (watch->is_lost()) return;
-  // Said before anybody is released: the program may end the moment it learns of the error.
-  if (print_it) print(verdict.message);
-  const std::string frame = FrameWriter(FrameKind::verdict)
-                                .number(watch->id())
-                                .number(static_cast<std::uint64_t>(verdict.code))
-                                .text(verdict.message)
-                                .take();
-  for (const std::uint32_t member : watch->members()) {
-    if (member != world_.rank) send_to(member, frame);
-  }
-  watch->give_verdict(verdict);
-}
-
-void ControlChannel::print(const std::string& sentence) {
-  if (std::ranges::find(printed_, sentence) != printed_.end()) return;
-  printed_.push_back(sentence);
-  LogFunction log;
-  {
-    const std::lock_guard lock(mutex_);
-    log = log_;
-  }
-  log("aml-dist: " + sentence);
-}
-
-std::string ControlChannel::name_of(const CommWatch& watch, std::size_t rank) const {
-  const std::uint32_t world_rank = watch.members()[rank];
-  const std::string& host = world_.members[world_rank].host;
-  if (watch.members().size() == world_.size) return concat({"rank ", std::to_string(rank), " (", host, ")"});
-  return concat({"rank ", std::to_string(rank), " (", host, ", rank ", std::to_string(world_rank), " of the world)"});
-}
-
 // --------------------------------------------------------------------------------------------------------- other
 // threads
 std::shared_ptr<CommWatch> ControlChannel::find(std::uint64_t id) {
@@ -549,7 +304,7 @@ void ControlChannel::remove(const CommWatch& watch) {
 Error ControlChannel::find_out(const std::shared_ptr<CommWatch>& watch, const Occasion& occasion,
                                milliseconds timeout) {
   const milliseconds grace = grace_of(timeout);
-  post([this, watch, occasion, grace] { open_case(watch, occasion, grace, false); });
+  post([this, watch, occasion, grace] { inquiries_.open(watch, occasion, grace, false); });
   // One candidate after the other may be silent; beyond a few of them the answer is the same without a name.
   if (auto verdict = watch->wait_for_verdict(Clock::now() + grace * 6)) return *verdict;
   const Error own = {Errc::timeout, concat({"no rank answers for ", describe(watch->activity().call),
@@ -559,7 +314,7 @@ Error ControlChannel::find_out(const std::shared_ptr<CommWatch>& watch, const Oc
 }
 
 void ControlChannel::abort(const std::shared_ptr<CommWatch>& watch, const std::string& sentence) {
-  post([this, watch, sentence] { announce(watch, {Errc::aborted, sentence}, false); });
+  post([this, watch, sentence] { inquiries_.announce(watch, {Errc::aborted, sentence}, false); });
   static_cast<void>(watch->wait_for_verdict(Clock::now() + std::chrono::seconds(1)));
 }
 

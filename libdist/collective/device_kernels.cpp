@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include "collective/shared_object.hpp"
 #include "core/text.hpp"
 
 namespace amldist::collective {
@@ -10,15 +11,6 @@ namespace {
 using text::concat;
 
 constexpr const char* file_name = "libamldist_device.so";
-
-std::string own_folder() {
-  Dl_info info = {};
-  static const char anchor = 0;
-  if (::dladdr(&anchor, &info) == 0 || info.dli_fname == nullptr) return {};
-  const std::string path = info.dli_fname;
-  const auto slash = path.rfind('/');
-  return slash == std::string::npos ? std::string() : path.substr(0, slash + 1);
-}
 
 void* open_library(const std::string& named) {
   if (!named.empty()) return ::dlopen(named.c_str(), RTLD_NOW | RTLD_LOCAL);

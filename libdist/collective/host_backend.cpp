@@ -13,8 +13,6 @@ namespace {
 using text::concat;
 
 constexpr std::size_t slot_bytes = 512UL << 10;
-// Between nodes: up to here one message of a node's leader is quicker than slices of all its ranks.
-constexpr std::size_t by_leaders_up_to = 4096;
 
 const std::byte* bytes_of(const void* data) { return static_cast<const std::byte*>(data); }
 std::byte* bytes_of(void* data) { return static_cast<std::byte*>(data); }
@@ -66,77 +64,117 @@ std::vector<std::string> node_names(const ControlChannel& channel, const CommWat
   return names;
 }
 
-std::size_t index_of(const std::vector<int>& ranks, int rank) {
-  return static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin());
+/// The call on ranks that all work the same way: of one node, or by messages alone. `root` is an index among them.
+template <typename Group>
+Result<void> run_on(Group& group, const Call& call, const Reduction& what, std::size_t index_of_root) {
+  const std::size_t unit = size_of(call.type);
+  const auto root = static_cast<typename Group::Index>(index_of_root);
+  switch (call.operation) {
+    case Operation::allreduce:
+      return group.allreduce(what);
+    case Operation::reduce:
+      return group.reduce(what, root);
+    case Operation::reduce_scatter:
+      return group.reduce_scatter(what, Blocks(call.count));
+    case Operation::broadcast:
+      return group.broadcast(what.recv, call.count * unit, root);
+    case Operation::allgather:
+    case Operation::allgatherv:
+      return group.allgather(what.send, what.recv, blocks_of(call), unit);
+    case Operation::gather:
+      return group.gather(what.send, what.recv, Blocks(call.count), unit, root);
+    case Operation::scatter:
+      return group.scatter(what.send, what.recv, Blocks(call.count), unit, root);
+    case Operation::alltoall:
+      return group.alltoall(what.send, Blocks(call.count), what.recv, Blocks(call.count), unit);
+    case Operation::alltoallv:
+      return group.alltoall(what.send, Blocks(call.send_counts, call.send_offsets), what.recv,
+                            Blocks(call.recv_counts, call.recv_offsets), unit);
+    default:
+      return group.barrier();
+  }
+}
+
+/// Whether this rank has a result of a reduction in `recv`.
+bool has_result(const Call& call, std::uint32_t rank) {
+  return is_reduction(call.operation) && (call.operation != Operation::reduce || call.root == static_cast<int>(rank));
 }
 
 }  // namespace
 
 // ------------------------------------------------------------------------------------------------------------ building
-HostBackend::HostBackend(ControlChannel& channel, const CommWatch& watch, Topology topology)
-    : watch_(watch), topology_(std::move(topology)), transport_(channel, watch) {}
+HostBackend::HostBackend(const CommWatch& watch, Topology topology, TransportChoice choice)
+    : watch_(watch),
+      topology_(std::move(topology)),
+      why_not_mpi_(std::move(choice.why_not_mpi)),
+      transport_(std::move(choice.transport)) {}
 
 Result<std::unique_ptr<HostBackend>> HostBackend::create(ControlChannel& channel, const CommWatch& watch,
-                                                         const Gather& gather) {
+                                                         const Gather& gather, MpiSession* mpi, Vigil& vigil) {
+  auto choice = choose_transport(channel, watch, gather, mpi, vigil);
+  if (!choice) return choice.error();
   const int rank = static_cast<int>(watch.rank());
-  std::unique_ptr<HostBackend> out(new HostBackend(channel, watch, Topology::of(node_names(channel, watch), rank)));
+  std::unique_ptr<HostBackend> out(
+      new HostBackend(watch, Topology::of(node_names(channel, watch), rank), std::move(*choice)));
   if (out->topology_.most_on_a_node() > 1) {
     if (auto shared = out->share_memory(gather); !shared) return shared.error();
   }
-  const Topology& topology = out->topology_;
   PeerGroup all;
-  PeerGroup leaders;
-  PeerGroup rail;
   for (int r = 0; r < static_cast<int>(watch.members().size()); ++r) all.ranks.push_back(r);
   all.own = watch.rank();
-  for (const auto& ranks : topology.nodes) {
-    leaders.ranks.push_back(ranks.front());
-    if (topology.own_index < ranks.size()) rail.ranks.push_back(ranks[topology.own_index]);
-  }
-  leaders.own = rail.own = topology.own_node;
-  out->all_.emplace(out->transport_, std::move(all), out->kernels_);
-  if (topology.own_index == 0) out->leaders_.emplace(out->transport_, std::move(leaders), out->kernels_);
-  if (topology.own_index < topology.fewest_on_a_node()) {
-    out->rail_.emplace(out->transport_, std::move(rail), out->kernels_);
-  }
-  if (topology.nodes.size() == 1) out->name_ = "shared memory";
-  else out->name_ = out->node_ ? "hierarchical" : "tcp";
+  out->all_.emplace(*out->transport_, std::move(all), out->kernels_);
+  NodeCollectives* const node = out->node_ ? &*out->node_ : nullptr;
+  out->nodes_.emplace(out->topology_, *out->transport_, out->kernels_, node);
+  if (out->topology_.nodes.size() == 1) out->name_ = "shared memory";
+  else out->name_ = out->node_ ? "hierarchical" : out->transport_->name();
   return out;
+}
+
+/// What a rank tells the others of its node: its processors, then the addresses of its memory.
+std::string HostBackend::memory_offer(std::string& problem) {
+  const auto size = static_cast<std::uint32_t>(topology_.own_ranks().size());
+  if (topology_.own_index == 0 && size > 1) {
+    auto made = SharedMemory::create(Rounds::memory_bytes(size, slot_bytes));
+    if (made) memory_ = std::move(*made);
+    else problem = made.error().message;
+  }
+  if (auto made = Arenas::create(topology_.own_index, size)) arenas_ = std::move(*made);
+  else problem = made.error().message;
+  return concat({own_processors(), memory_.data() != nullptr ? memory_.address() : "", "\n",
+                 arenas_ ? arenas_->address() : ""});
+}
+
+/// Opens what the other ranks of the node offer; the reason where that fails.
+std::string HostBackend::open_memory(const std::vector<std::string>& offers) {
+  const auto& ranks = topology_.own_ranks();
+  const auto offer_of = [&](std::size_t index) {
+    return offers[static_cast<std::size_t>(ranks[index])].substr(sizeof(cpu_set_t));
+  };
+  if (topology_.own_index != 0) {
+    const std::string first = offer_of(0);
+    const std::size_t bytes = Rounds::memory_bytes(static_cast<std::uint32_t>(ranks.size()), slot_bytes);
+    auto opened = SharedMemory::open(first.substr(0, first.find('\n')), bytes);
+    if (!opened) return opened.error().message;
+    memory_ = std::move(*opened);
+  }
+  if (!arenas_) return {};
+  std::vector<std::string> addresses;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const std::string offer = offer_of(i);
+    addresses.push_back(offer.substr(offer.find('\n') + 1));
+  }
+  const auto opened = arenas_->open(addresses);
+  return opened ? std::string() : opened.error().message;
 }
 
 /// The first rank of each node makes the memory, the others open it; then everybody learns whether all could.
 Result<void> HostBackend::share_memory(const Gather& gather) {
   const auto& ranks = topology_.own_ranks();
   const auto size = static_cast<std::uint32_t>(ranks.size());
-  const std::size_t bytes = Rounds::memory_bytes(size, slot_bytes);
   std::string problem;
-  if (topology_.own_index == 0 && size > 1) {
-    auto made = SharedMemory::create(bytes);
-    if (made) memory_ = std::move(*made);
-    else problem = made.error().message;
-  }
-  if (auto made = Arenas::create(topology_.own_index, size)) arenas_ = std::move(*made);
-  else problem = made.error().message;
-  std::string piece = own_processors();
-  if (memory_.data() != nullptr) piece += memory_.address();
-  piece += concat({"\n", arenas_ ? arenas_->address() : ""});
-  const auto pieces = gather(std::move(piece));
-  if (!pieces) return pieces.error();
-  std::vector<std::string> addresses;
-  for (const int rank : ranks) {
-    const std::string& theirs = (*pieces)[static_cast<std::size_t>(rank)];
-    addresses.push_back(theirs.substr(theirs.find('\n', sizeof(cpu_set_t)) + 1));
-  }
-  if (topology_.own_index != 0) {
-    const std::string& first = (*pieces)[static_cast<std::size_t>(ranks[0])];
-    auto opened = SharedMemory::open(
-        first.substr(sizeof(cpu_set_t), first.find('\n', sizeof(cpu_set_t)) - sizeof(cpu_set_t)), bytes);
-    if (opened) memory_ = std::move(*opened);
-    else problem = opened.error().message;
-  }
-  if (arenas_ && problem.empty()) {
-    if (auto opened = arenas_->open(addresses); !opened) problem = opened.error().message;
-  }
+  const auto offers = gather(memory_offer(problem));
+  if (!offers) return offers.error();
+  if (problem.empty()) problem = open_memory(*offers);
   const auto problems = gather(problem);
   if (!problems) return problems.error();
   memory_.close_file();
@@ -148,7 +186,7 @@ Result<void> HostBackend::share_memory(const Gather& gather) {
   }
   if (size == 1) return {};
   std::vector<std::string> sets;
-  for (const int rank : ranks) sets.push_back((*pieces)[static_cast<std::size_t>(rank)]);
+  for (const int rank : ranks) sets.push_back((*offers)[static_cast<std::size_t>(rank)]);
   NodePlace place = {static_cast<std::uint32_t>(topology_.own_index), size, ranks};
   rounds_.emplace(memory_.data(), std::move(place), slot_bytes, processors_together(sets) < size);
   node_.emplace(*rounds_, kernels_, &*arenas_);
@@ -170,8 +208,10 @@ std::string HostBackend::describe() const {
   std::string text;
   if (node_) text = concat({"shared memory (", to_string(kernels_.instruction_set()), ")"});
   if (topology_.nodes.size() > 1) {
-    text += concat({text.empty() ? "" : ", ", "tcp between ", std::to_string(topology_.nodes.size()), " nodes"});
+    text += concat({text.empty() ? "" : ", ", transport_->name(), " between ", std::to_string(topology_.nodes.size()),
+                    " nodes"});
   }
+  if (!why_not_mpi_.empty()) text += concat({" (no MPI: ", why_not_mpi_, ")"});
   if (!trouble_.empty()) text += concat({" (no shared memory: ", trouble_, ")"});
   return text.empty() ? "one process" : text;
 }
@@ -179,15 +219,20 @@ std::string HostBackend::describe() const {
 // ------------------------------------------------------------------------------------------------------------- running
 Result<void> HostBackend::run(const Call& call, Vigil& vigil) {
   if (is_point_to_point(call.operation)) return run_group({&call, 1}, vigil);
-  vigil_ = &vigil;
-  signature_ = numbered_signature(call);
-  if (rounds_) rounds_->begin_call(signature_, vigil);
-  for (auto* peers : {&all_, &leaders_, &rail_}) {
-    if (*peers) (*peers)->begin_call(signature_, vigil);
+  const std::uint32_t signature = numbered_signature(call);
+  if (rounds_) rounds_->begin_call(signature, vigil);
+  all_->begin_call(signature, vigil);
+  nodes_->begin_call(signature, vigil);
+  if (topology_.nodes.size() == 1 && node_) {
+    const Reduction what = reduction_of(call, topology_.own_ranks().size());
+    return run_on(*node_, call, what, static_cast<std::size_t>(call.root));
   }
-  if (topology_.nodes.size() == 1 && node_) return run_in_node(call);
-  if (node_ || topology_.most_on_a_node() > 1) return run_between_nodes(call);
-  return run_flat(call);
+  Reduction what = reduction_of(call, watch_.members().size());
+  if (what.op == ReduceOp::avg) what.op = ReduceOp::sum;
+  auto done = topology_.most_on_a_node() > 1 ? run_between_nodes(call, what)
+                                             : run_on(*all_, call, what, static_cast<std::size_t>(call.root));
+  if (done && call.redop == ReduceOp::avg && has_result(call, watch_.rank())) divide(what);
+  return done;
 }
 
 Result<void> HostBackend::run_group(std::span<const Call> messages, Vigil& vigil) {
@@ -200,7 +245,7 @@ Result<void> HostBackend::run_group(std::span<const Call> messages, Vigil& vigil
     (call.operation == Operation::send ? sends : receives)
         .push_back({call.root, static_cast<std::byte*>(data), bytes, message_signature(call)});
   }
-  return transport_.exchange(sends, receives, vigil);
+  return transport_->exchange(sends, receives, vigil);
 }
 
 Result<void*> HostBackend::allocate(std::size_t bytes) {
@@ -217,245 +262,36 @@ Result<void> HostBackend::release(void* memory) {
   return Error{Errc::invalid_argument, "amldist_free: this memory is not from amldist_alloc() of this communicator"};
 }
 
-Result<void> HostBackend::run_in_node(const Call& call) {
-  const std::size_t unit = size_of(call.type);
-  const auto root = static_cast<std::uint32_t>(call.root);
-  const Reduction what = reduction_of(call, topology_.own_ranks().size());
+/// What does not gain by going through the nodes goes from rank to rank.
+Result<void> HostBackend::run_between_nodes(const Call& call, const Reduction& what) {
   switch (call.operation) {
     case Operation::allreduce:
-      return node_->allreduce(what);
+      return nodes_->allreduce(what);
     case Operation::reduce:
-      return node_->reduce(what, root);
+      return nodes_->reduce(what, call.root);
+    case Operation::broadcast:
+      return nodes_->broadcast(what.recv, call.count * size_of(call.type), call.root);
+    case Operation::allgather:
+    case Operation::allgatherv:
+      if (nodes_->is_even()) return nodes_->allgather(what.send, what.recv, blocks_of(call), size_of(call.type));
+      break;
     case Operation::reduce_scatter:
-      return node_->reduce_scatter(what, Blocks(call.count));
-    case Operation::broadcast:
-      return node_->broadcast(what.recv, call.count * unit, root);
-    case Operation::allgather:
-    case Operation::allgatherv:
-      return node_->allgather(what.send, what.recv, blocks_of(call), unit);
-    case Operation::gather:
-      return node_->gather(what.send, what.recv, Blocks(call.count), unit, root);
-    case Operation::scatter:
-      return node_->scatter(what.send, what.recv, Blocks(call.count), unit, root);
-    case Operation::alltoall:
-      return node_->alltoall(what.send, Blocks(call.count), what.recv, Blocks(call.count), unit);
-    case Operation::alltoallv:
-      return node_->alltoall(what.send, Blocks(call.send_counts, call.send_offsets), what.recv,
-                             Blocks(call.recv_counts, call.recv_offsets), unit);
+      if (nodes_->is_even()) return nodes_->reduce_scatter(what);
+      break;
+    case Operation::barrier:
+    case Operation::finalize:
+      return nodes_->barrier();
     default:
-      return node_->barrier();
+      break;
   }
-}
-
-Result<void> HostBackend::run_between_nodes(const Call& call) {
-  const Reduction what = reduction_of(call, watch_.members().size());
-  switch (call.operation) {
-    case Operation::allreduce:
-      return hierarchical_allreduce(what);
-    case Operation::reduce:
-      return hierarchical_reduce(what, call.root);
-    case Operation::broadcast:
-      return hierarchical_broadcast(what.recv, call.count * size_of(call.type), call.root);
-    case Operation::allgather:
-    case Operation::allgatherv:
-      if (topology_.fewest_on_a_node() == topology_.most_on_a_node()) {
-        return hierarchical_allgather(call, blocks_of(call));
-      }
-      return run_flat(call);
-    case Operation::reduce_scatter:
-    case Operation::gather:
-    case Operation::scatter:
-    case Operation::alltoall:
-    case Operation::alltoallv:
-      return run_flat(call);
-    default:
-      return hierarchical_barrier();
-  }
-}
-
-Result<void> HostBackend::run_flat(const Call& call) {
-  const std::size_t unit = size_of(call.type);
-  const auto root = static_cast<std::size_t>(call.root);
-  const Reduction what = reduction_of(call, watch_.members().size());
-  switch (call.operation) {
-    case Operation::allreduce:
-      return whole_allreduce(what);
-    case Operation::reduce: {
-      auto done = all_->reduce(what, root);
-      if (done && call.root == static_cast<int>(watch_.rank())) divide(what);
-      return done;
-    }
-    case Operation::reduce_scatter: {
-      auto done = all_->reduce_scatter(what, Blocks(call.count));
-      if (done) divide(what);
-      return done;
-    }
-    case Operation::broadcast:
-      return all_->broadcast(what.recv, call.count * unit, root);
-    case Operation::allgather:
-    case Operation::allgatherv:
-      return all_->allgather(what.send, what.recv, blocks_of(call), unit);
-    case Operation::gather:
-      return all_->gather(what.send, what.recv, Blocks(call.count), unit, root);
-    case Operation::scatter:
-      return all_->scatter(what.send, what.recv, Blocks(call.count), unit, root);
-    case Operation::alltoall:
-      return all_->alltoall(what.send, Blocks(call.count), what.recv, Blocks(call.count), unit);
-    case Operation::alltoallv:
-      return all_->alltoall(what.send, Blocks(call.send_counts, call.send_offsets), what.recv,
-                            Blocks(call.recv_counts, call.recv_offsets), unit);
-    default:
-      return all_->barrier();
-  }
-}
-
-Result<void> HostBackend::whole_allreduce(const Reduction& what) {
-  auto done = all_->allreduce(what);
-  if (done) divide(what);
-  return done;
+  return run_on(*all_, call, what, static_cast<std::size_t>(call.root));
 }
 
 /// The end of an average whose sum went over several levels.
 void HostBackend::divide(const Reduction& what) const {
-  if (what.op != ReduceOp::avg || what.count == 0) return;
+  if (what.count == 0) return;
   const void* const source = what.recv;
   kernels_.fold({what.recv, nullptr, &source, 1, what.count, what.divisor, Store::cached}, what.type, ReduceOp::avg);
-}
-
-// -------------------------------------------------------------------------------------------------------- hierarchical
-Result<void> HostBackend::hierarchical_allreduce(const Reduction& what) {
-  Reduction sum = what;
-  if (sum.op == ReduceOp::avg) sum.op = ReduceOp::sum;
-  const bool small = what.count * size_of(what.type) <= by_leaders_up_to;
-  auto done = small || topology_.fewest_on_a_node() == 1 ? allreduce_by_leaders(sum) : allreduce_by_slices(sum);
-  if (done) divide(what);
-  return done;
-}
-
-Result<void> HostBackend::allreduce_by_leaders(const Reduction& what) {
-  if (node_) {
-    if (auto done = node_->reduce(what, 0); !done) return done;
-  } else if (what.send != what.recv) {
-    std::memcpy(what.recv, what.send, what.count * size_of(what.type));
-  }
-  if (leaders_) {
-    Reduction between = what;
-    between.send = what.recv;
-    if (auto done = leaders_->allreduce(between); !done) return done;
-  }
-  return node_ ? node_->broadcast(what.recv, what.count * size_of(what.type), 0) : Result<void>();
-}
-
-/// Every rank of a node takes one slice of the node's sum to its peers on the other nodes.
-Result<void> HostBackend::allreduce_by_slices(const Reduction& what) {
-  const std::size_t unit = size_of(what.type);
-  const std::size_t rails = topology_.fewest_on_a_node();
-  const std::size_t ranks = topology_.own_ranks().size();
-  const std::size_t grain = 64 / unit;
-  const std::size_t each = ((what.count + rails - 1) / rails + grain - 1) / grain * grain;
-  std::vector<std::size_t> offsets(ranks);
-  std::vector<std::size_t> counts(ranks);
-  for (std::size_t r = 0; r < ranks; ++r) {
-    offsets[r] = std::min(what.count, r * each);
-    counts[r] = r < rails ? std::min(what.count, (r + 1) * each) - offsets[r] : 0;
-  }
-  const Blocks blocks(counts, offsets);
-  std::byte* const slice = what.recv + offsets[topology_.own_index] * unit;
-  Reduction mine = what;
-  mine.recv = slice;
-  if (node_) {
-    if (auto done = node_->reduce_scatter(mine, blocks); !done) return done;
-  }
-  if (rail_) {
-    mine.send = slice;
-    mine.count = counts[topology_.own_index];
-    if (auto done = rail_->allreduce(mine); !done) return done;
-  }
-  return node_ ? node_->allgather(slice, what.recv, blocks, unit) : Result<void>();
-}
-
-PeerCollectives HostBackend::agents(int agent) {
-  PeerGroup group;
-  const std::size_t home = topology_.node_of(agent);
-  for (std::size_t n = 0; n < topology_.nodes.size(); ++n) {
-    group.ranks.push_back(n == home ? agent : topology_.nodes[n].front());
-  }
-  group.own = topology_.own_node;
-  PeerCollectives out(transport_, std::move(group), kernels_);
-  out.begin_call(signature_, *vigil_);
-  return out;
-}
-
-Result<void> HostBackend::hierarchical_reduce(const Reduction& what, int root) {
-  const std::size_t unit = size_of(what.type);
-  const bool is_root = static_cast<int>(watch_.rank()) == root;
-  PeerCollectives between = agents(root);
-  const int agent = between.group().ranks[topology_.own_node];
-  const bool is_agent = static_cast<int>(watch_.rank()) == agent;
-  constexpr std::size_t longest_piece = 1UL << 20;
-  const std::size_t most = longest_piece / unit;
-  for (std::size_t at = 0; at < what.count; at += most) {
-    Reduction part = what;
-    part.op = what.op == ReduceOp::avg ? ReduceOp::sum : what.op;
-    part.count = std::min(most, what.count - at);
-    part.send = what.send + at * unit;
-    if (!is_root && piece_.size() < part.count * unit) piece_.resize(part.count * unit);
-    part.recv = is_root ? what.recv + at * unit : piece_.data();
-    if (node_) {
-      const auto local = static_cast<std::uint32_t>(index_of(topology_.own_ranks(), agent));
-      if (auto done = node_->reduce(part, local); !done) return done;
-      part.send = part.recv;
-    }
-    if (!is_agent) continue;
-    if (auto done = between.reduce(part, topology_.node_of(root)); !done) return done;
-  }
-  if (is_root) divide(what);
-  return {};
-}
-
-Result<void> HostBackend::hierarchical_broadcast(std::byte* buffer, std::size_t bytes, int root) {
-  PeerCollectives between = agents(root);
-  const int agent = between.group().ranks[topology_.own_node];
-  if (static_cast<int>(watch_.rank()) == agent) {
-    if (auto done = between.broadcast(buffer, bytes, topology_.node_of(root)); !done) return done;
-  }
-  if (!node_) return {};
-  return node_->broadcast(buffer, bytes, static_cast<std::uint32_t>(index_of(topology_.own_ranks(), agent)));
-}
-
-/// Every rank gathers the blocks of its peers on the other nodes, then the node's ranks share what they have.
-Result<void> HostBackend::hierarchical_allgather(const Call& call, const Blocks& blocks) {
-  const std::size_t unit = size_of(call.type);
-  std::byte* const recv = bytes_of(call.recv);
-  const std::size_t index = topology_.own_index;
-  std::vector<std::size_t> counts(topology_.nodes.size());
-  std::vector<std::size_t> offsets(topology_.nodes.size());
-  const auto fill = [&](auto rank_at, std::size_t number) {
-    counts.resize(number);
-    offsets.resize(number);
-    for (std::size_t i = 0; i < number; ++i) {
-      counts[i] = blocks.count(static_cast<std::size_t>(rank_at(i)));
-      offsets[i] = blocks.offset(static_cast<std::size_t>(rank_at(i)));
-    }
-  };
-  fill([&](std::size_t n) { return topology_.nodes[n][index]; }, topology_.nodes.size());
-  if (auto done = rail_->allgather(bytes_of(call.send), recv, Blocks(counts, offsets), unit); !done) return done;
-  for (std::size_t n = 0; node_ && n < topology_.nodes.size(); ++n) {
-    fill([&](std::size_t i) { return topology_.nodes[n][i]; }, topology_.nodes[n].size());
-    if (auto done = node_->allgather(recv + offsets[index] * unit, recv, Blocks(counts, offsets), unit); !done)
-      return done;
-  }
-  return {};
-}
-
-Result<void> HostBackend::hierarchical_barrier() {
-  if (node_) {
-    if (auto done = node_->barrier(); !done) return done;
-  }
-  if (leaders_) {
-    if (auto done = leaders_->barrier(); !done) return done;
-  }
-  return node_ ? node_->barrier() : Result<void>();
 }
 
 }  // namespace amldist::collective

@@ -80,17 +80,36 @@ Result<std::unique_ptr<MeetingPoint>> meet_by_slurm(const EnvironmentReader& env
 
 }  // namespace
 
+std::string addresses_text(const FileDescriptor& listener) {
+  std::string text = std::to_string(local_port(listener));
+  for (const Ipv4 address : own_addresses()) text += "," + address.to_string();
+  return text + ",127.0.0.1";
+}
+
+Result<std::vector<Endpoint>> places_of(const std::string& text) {
+  const auto words = text::split(text, ',');
+  const auto port = text::to_number(words[0], 65535);
+  if (!port) return Error{Errc::mismatch, concat({text::quote(text), " came as rank 0's address"})};
+  std::vector<Endpoint> places;
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    places.push_back({std::string(words[i]), static_cast<std::uint16_t>(*port)});
+  }
+  return places;
+}
+
 std::unique_ptr<MeetingPoint> meet_at(Endpoint master) { return std::make_unique<MasterAddress>(std::move(master)); }
 
 Result<std::unique_ptr<MeetingPoint>> choose_meeting_point(const EnvironmentReader& environment,
-                                                           const ProcessIdentity& identity) {
+                                                           const ProcessIdentity& identity, MpiSession* mpi) {
   const std::string wish = environment("AMLDIST_BOOTSTRAP").value_or("");
   if (wish == "tcp") return meet_at_master(environment);
   if (wish == "pmix") return meet_by_pmix(identity);
   if (wish == "slurm") return meet_by_slurm(environment);
-  if (!wish.empty()) {
-    return Error{Errc::invalid_argument, concat({"AMLDIST_BOOTSTRAP=", text::quote(wish), ": use tcp, pmix or slurm"})};
+  if (!wish.empty() && wish != "mpi") {
+    return Error{Errc::invalid_argument,
+                 concat({"AMLDIST_BOOTSTRAP=", text::quote(wish), ": use tcp, pmix, slurm or mpi"})};
   }
+  if (mpi != nullptr) return meet_by_mpi(*mpi, identity);
   std::string reasons;
   if (environment("MASTER_ADDR") || environment("MASTER_PORT")) return meet_at_master(environment);
   if (environment("PMIX_NAMESPACE")) {

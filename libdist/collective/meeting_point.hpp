@@ -13,6 +13,8 @@
 
 namespace amldist::collective {
 
+class MpiSession;
+
 /// One way to find rank 0.
 class MeetingPoint {
  public:
@@ -27,7 +29,13 @@ class MeetingPoint {
   [[nodiscard]] virtual Result<FileDescriptor> open() = 0;
   /// The others: where rank 0 may listen, the likeliest first. Called again until it is found or the deadline is there.
   [[nodiscard]] virtual Result<std::vector<Endpoint>> find(Clock::time_point deadline) = 0;
+  /// Rank 0, while it waits for the others: called now and then.
+  virtual void progress() {}
 };
+
+/// What rank 0 publishes where it can publish one line: "PORT,ADDRESS,ADDRESS,...", and what the others make of it.
+[[nodiscard]] std::string addresses_text(const FileDescriptor& listener);
+[[nodiscard]] Result<std::vector<Endpoint>> places_of(const std::string& text);
 
 /// MASTER_ADDR and MASTER_PORT. Where rank 0 finds the port taken (by another library of the same program, for example)
 /// it takes one of the next few; the others try them in turn.
@@ -36,10 +44,14 @@ class MeetingPoint {
 /// PMIx, if libpmix can be opened and its server answers. Errors: unavailable, with the reason.
 [[nodiscard]] Result<std::unique_ptr<MeetingPoint>> meet_by_pmix(const ProcessIdentity& identity);
 
-/// The first way that the environment offers, or the one that AMLDIST_BOOTSTRAP names. Errors: unavailable with what is
-/// missing, invalid_argument for an unknown word.
+/// MPI, which is initialised. The session outlives the point.
+[[nodiscard]] std::unique_ptr<MeetingPoint> meet_by_mpi(MpiSession& session, const ProcessIdentity& identity);
+
+/// The first way that process and environment offer, or the one that AMLDIST_BOOTSTRAP names. `mpi` may be nullptr.
+/// Errors: unavailable with what is missing, invalid_argument for an unknown word.
 [[nodiscard]] Result<std::unique_ptr<MeetingPoint>> choose_meeting_point(const EnvironmentReader& environment,
-                                                                         const ProcessIdentity& identity);
+                                                                         const ProcessIdentity& identity,
+                                                                         MpiSession* mpi);
 
 /// How many ports from MASTER_PORT on rank 0 may take.
 inline constexpr std::uint16_t meeting_ports = 8;

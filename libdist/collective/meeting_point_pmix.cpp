@@ -4,14 +4,15 @@
 // say who is missing when the fence never ends. The others then ask for the address directly, but not at once: a
 // question that comes before rank 0 has published is answered "not found" for good (PMIx 4.2, Slurm 22.05).
 //
-// The client is left initialised to the end of the process: after PMIx_Finalize a later MPI_Init of the same process
-// fails.
+// The client is left initialised to the end of the process: after the last PMIx_Finalize a later MPI_Init of the same
+// process fails. At its end it is finalised, because mpirun takes a process that only initialised PMIx for a failed one.
 #include "collective/meeting_point.hpp"
 #include "core/text.hpp"
 
 #ifdef AMLDIST_HAVE_PMIX
 #include <dlfcn.h>
 #include <pmix.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -31,6 +32,8 @@ constexpr std::string_view address_key = "amldist.rank0";
 /// The functions of libpmix that are used. The library stays open: it has threads of its own.
 struct Pmix {
   decltype(&PMIx_Init) init = nullptr;
+  decltype(&PMIx_Initialized) is_initialized = nullptr;
+  decltype(&PMIx_Finalize) finalize = nullptr;
   decltype(&PMIx_Put) put = nullptr;
   decltype(&PMIx_Commit) commit = nullptr;
   decltype(&PMIx_Get) get = nullptr;
@@ -46,7 +49,8 @@ struct Pmix {
       std::memcpy(&function, &symbol, sizeof symbol);
       return symbol != nullptr;
     };
-    const bool complete = find(out.init, "PMIx_Init") && find(out.put, "PMIx_Put") && find(out.commit, "PMIx_Commit") &&
+    const bool complete = find(out.init, "PMIx_Init") && find(out.is_initialized, "PMIx_Initialized") &&
+                          find(out.finalize, "PMIx_Finalize") && find(out.put, "PMIx_Put") && find(out.commit, "PMIx_Commit") &&
                           find(out.get, "PMIx_Get") && find(out.fence, "PMIx_Fence_nb") &&
                           find(out.error_string, "PMIx_Error_string");
     if (!complete) return Error{Errc::unavailable, "libpmix lacks a function that PMIx 3 has"};
@@ -54,18 +58,37 @@ struct Pmix {
   }
 };
 
+/// Finalises the client when the process that made this object ends; its children leave it alone.
+class ClientEnd {
+ public:
+  explicit ClientEnd(const Pmix& pmix) : finalize_(pmix.finalize) {}
+  ~ClientEnd() {
+    if (::getpid() == owner_) static_cast<void>(finalize_(nullptr, 0));
+  }
+  ClientEnd(const ClientEnd&) = delete;
+  ClientEnd& operator=(const ClientEnd&) = delete;
+
+ private:
+  decltype(&PMIx_Finalize) finalize_;
+  const pid_t owner_ = ::getpid();
+};
+
 class PmixPoint final : public MeetingPoint {
  public:
-  PmixPoint(const Pmix& pmix, const pmix_proc_t& self) : pmix_(pmix), self_(self) {}
+  /// `shared`: MPI, for example, had initialised the client, and finalises it.
+  PmixPoint(const Pmix& pmix, const pmix_proc_t& self, bool shared) : pmix_(pmix), self_(self), shared_(shared) {}
+  ~PmixPoint() override {
+    if (shared_) static_cast<void>(pmix_.finalize(nullptr, 0));  // only counts
+  }
+  PmixPoint(const PmixPoint&) = delete;
+  PmixPoint& operator=(const PmixPoint&) = delete;
 
   [[nodiscard]] std::string to_string() const override { return concat({"rank 0 by PMIx (", self_.nspace, ")"}); }
 
   [[nodiscard]] Result<FileDescriptor> open() override {
     auto listener = listen_on(0);
     if (!listener) return listener;
-    std::string text = std::to_string(local_port(*listener));
-    for (const Ipv4 address : own_addresses()) text += "," + address.to_string();
-    text += ",127.0.0.1";
+    std::string text = addresses_text(*listener);
     pmix_value_t value = {};
     value.type = PMIX_STRING;
     value.data.string = text.data();
@@ -82,12 +105,9 @@ class PmixPoint final : public MeetingPoint {
     if (places_.empty()) {
       auto text = look_up(deadline);
       if (!text) return text.error();
-      const auto words = text::split(*text, ',');
-      const auto port = text::to_number(words[0], 65535);
-      if (!port) return Error{Errc::mismatch, concat({"PMIx gave ", text::quote(*text), " as rank 0's address"})};
-      for (std::size_t i = 1; i < words.size(); ++i) {
-        places_.push_back({std::string(words[i]), static_cast<std::uint16_t>(*port)});
-      }
+      auto places = places_of(*text);
+      if (!places) return places.error();
+      places_ = std::move(*places);
     }
     return places_;
   }
@@ -135,6 +155,7 @@ class PmixPoint final : public MeetingPoint {
 
   Pmix pmix_;
   pmix_proc_t self_;
+  const bool shared_;
   std::atomic<bool>* fence_ = nullptr;
   std::vector<Endpoint> places_;
 };
@@ -145,14 +166,16 @@ Result<std::unique_ptr<MeetingPoint>> meet_by_pmix(const ProcessIdentity& identi
   const auto pmix = Pmix::load();
   if (!pmix) return pmix.error();
   pmix_proc_t self = {};
+  const bool shared = pmix->is_initialized() != 0;
   if (const int status = pmix->init(&self, nullptr, 0); status != PMIX_SUCCESS) {
     return Error{Errc::unavailable, concat({"PMIx_Init failed: ", pmix->error_string(status)})};
   }
+  if (!shared) static const ClientEnd end(*pmix);
   if (self.rank != identity.rank) {
     return Error{Errc::mismatch, concat({identity.source, " says rank ", std::to_string(identity.rank),
                                          " but PMIx says rank ", std::to_string(self.rank)})};
   }
-  return std::unique_ptr<MeetingPoint>(std::make_unique<PmixPoint>(*pmix, self));
+  return std::unique_ptr<MeetingPoint>(std::make_unique<PmixPoint>(*pmix, self, shared));
 }
 #else
 Result<std::unique_ptr<MeetingPoint>> meet_by_pmix(const ProcessIdentity& /*identity*/) {

@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "collective/shared_object.hpp"
 #include "core/text.hpp"
 
 namespace amldist::collective {
@@ -77,16 +78,6 @@ void* open_library(const std::string& named) {
   if (!named.empty()) return ::dlopen(named.c_str(), RTLD_NOW | RTLD_LOCAL);
   void* const loaded = ::dlopen(usual, RTLD_NOW | RTLD_NOLOAD);
   return loaded != nullptr ? loaded : ::dlopen(usual, RTLD_NOW | RTLD_LOCAL);
-}
-
-/// dlerror() says file and reason; made fit for one line.
-std::string reason_of_linker() {
-  const char* const words = ::dlerror();
-  std::string reason = words != nullptr ? words : "the dynamic linker does not say why";
-  for (char& c : reason) {
-    if (c < ' ' || c >= 0x7f) c = '?';
-  }
-  return reason.substr(0, 300);
 }
 
 }  // namespace

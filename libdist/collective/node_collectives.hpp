@@ -40,6 +40,8 @@ struct Reduction {
 /// Ranks and roots here are those within the node. begin_call() of the rounds comes before every call.
 class NodeCollectives {
  public:
+  using Index = std::uint32_t;  ///< of a rank
+
   /// `arenas` may be nullptr: then every buffer is private.
   NodeCollectives(Rounds& rounds, const Reductions& kernels, const Arenas* arenas);
 
@@ -65,6 +67,7 @@ class NodeCollectives {
   enum class Mode : std::uint64_t { staged = 0, direct = 1 };
   /// How a first round went: all ranks can work directly, or all stage, or they differ and all begin again, staging.
   enum class Agreement : std::uint8_t { staged, direct, mixed };
+  class Sliced;
   struct Offer {
     Mode mode;
     std::uint64_t send;  ///< offset in the rank's arena

@@ -202,59 +202,83 @@ Result<NodeCollectives::Agreement> NodeCollectives::allreduce_whole(const Reduct
   return mixed ? Agreement::mixed : Agreement::staged;
 }
 
-/// Everybody stages everything, folds one slice of it, and stages that result with the next piece.
-Result<NodeCollectives::Agreement> NodeCollectives::allreduce_sliced(const Reduction& what, int root) {
-  const std::size_t unit = size_of(what.type);
-  const std::uint32_t ranks = rounds_.size();
-  const std::uint32_t own = rounds_.rank();
-  const bool receives = root == everybody || static_cast<std::uint32_t>(root) == own;
-  // A slot holds a piece and one slice of results.
-  const std::size_t room = rounds_.slot_bytes() - 2 * cache_line;
-  const std::size_t most = room / (ranks + 1) * ranks;
-  constexpr std::size_t best_slice = 32768;
-  const std::size_t wish = rounds_.is_crowded() ? most : std::min(most, best_slice * ranks);
-  const std::size_t piece = wish / (cache_line * ranks) * (cache_line * ranks) / unit;
-  const std::size_t pieces = (what.count + piece - 1) / piece;
-  const std::size_t results = piece * unit;  // where they lie in a slot
-  const Store store = what.send == what.recv ? Store::cached : store_for(what.count * unit);
-  const auto slices = [&](std::size_t i) { return slices_of(std::min(piece, what.count - i * piece), ranks, unit); };
+/// One all-reduce in slices: everybody stages everything, folds one slice of it, and stages that result with the next
+/// piece. A slot holds a piece and one slice of results.
+class NodeCollectives::Sliced {
+ public:
+  Sliced(NodeCollectives& owner, const Reduction& what, bool receives)
+      : owner_(owner),
+        rounds_(owner.rounds_),
+        what_(what),
+        receives_(receives),
+        unit_(size_of(what.type)),
+        store_(what.send == what.recv ? Store::cached : owner.store_for(what.count * unit_)) {
+    const std::size_t ranks = rounds_.size();
+    const std::size_t most = (rounds_.slot_bytes() - 2 * cache_line) / (ranks + 1) * ranks;
+    constexpr std::size_t best_slice = 32768;
+    const std::size_t wish = rounds_.is_crowded() ? most : std::min(most, best_slice * ranks);
+    piece_ = wish / (cache_line * ranks) * (cache_line * ranks) / unit_;
+  }
 
-  const auto stage = [&](std::size_t i) {  // all but the own slice, which nobody else reads
+  [[nodiscard]] std::size_t pieces() const noexcept { return (what_.count + piece_ - 1) / piece_; }
+
+  /// All but the own slice, which nobody else reads.
+  void stage(std::size_t i) const {
     const Slices cut = slices(i);
-    const std::byte* const from = what.send + i * piece * unit;
-    const std::size_t before = cut.begin(own) * unit;
-    const std::size_t after = cut.begin(own + 1) * unit;
-    copy(rounds_.own_slot(), from, before);
-    copy(rounds_.own_slot() + after, from + after, cut.count * unit - after);
-  };
-  const auto fold = [&](std::size_t i) {
+    const std::byte* const from = what_.send + i * piece_ * unit_;
+    const std::size_t before = cut.begin(rounds_.rank()) * unit_;
+    const std::size_t after = cut.begin(rounds_.rank() + 1) * unit_;
+    owner_.copy(rounds_.own_slot(), from, before);
+    owner_.copy(rounds_.own_slot() + after, from + after, cut.count * unit_ - after);
+  }
+
+  void fold(std::size_t i) const {
     const Slices cut = slices(i);
-    const std::size_t at = cut.begin(own) * unit;
-    for (std::uint32_t r = 0; r < ranks; ++r) {
-      sources_[r] = r == own ? what.send + i * piece * unit + at : rounds_.slot_of(r, 1) + at;
-    }
-    std::byte* const staged = rounds_.own_slot() + results;
-    std::byte* const kept = receives ? what.recv + i * piece * unit + at : nullptr;
+    const std::uint32_t own = rounds_.rank();
+    const std::size_t at = cut.begin(own) * unit_;
     if (cut.size(own) == 0) return;
-    kernels_.fold({kept != nullptr ? kept : staged, kept != nullptr ? staged : nullptr, sources_.data(), ranks,
-                   cut.size(own), what.divisor, kept != nullptr ? store : Store::cached},
-                  what.type, what.op);
-  };
-  const auto take_results = [&](std::size_t i, std::uint32_t back) -> Result<void> {
+    for (std::uint32_t r = 0; r < rounds_.size(); ++r) {
+      owner_.sources_[r] = r == own ? what_.send + i * piece_ * unit_ + at : rounds_.slot_of(r, 1) + at;
+    }
+    std::byte* const staged = rounds_.own_slot() + piece_ * unit_;
+    std::byte* const kept = receives_ ? what_.recv + i * piece_ * unit_ + at : nullptr;
+    owner_.kernels_.fold({kept != nullptr ? kept : staged, kept != nullptr ? staged : nullptr, owner_.sources_.data(),
+                          rounds_.size(), cut.size(own), what_.divisor, kept != nullptr ? store_ : Store::cached},
+                         what_.type, what_.op);
+  }
+
+  [[nodiscard]] Result<void> take_results(std::size_t i, std::uint32_t back) const {
     const Slices cut = slices(i);
-    for (std::uint32_t k = 1; receives && k < ranks; ++k) {
-      const std::uint32_t r = (own + k) % ranks;
+    for (std::uint32_t k = 1; receives_ && k < rounds_.size(); ++k) {
+      const std::uint32_t r = (rounds_.rank() + k) % rounds_.size();
       if (auto came = rounds_.await(r, back); !came) return came;
-      copy(what.recv + (i * piece + cut.begin(r)) * unit, rounds_.slot_of(r, back) + results, cut.size(r) * unit,
-           store);
+      owner_.copy(what_.recv + (i * piece_ + cut.begin(r)) * unit_, rounds_.slot_of(r, back) + piece_ * unit_,
+                  cut.size(r) * unit_, store_);
     }
     return {};
-  };
+  }
 
+ private:
+  [[nodiscard]] Slices slices(std::size_t i) const noexcept {
+    return slices_of(std::min(piece_, what_.count - i * piece_), rounds_.size(), unit_);
+  }
+
+  NodeCollectives& owner_;
+  Rounds& rounds_;
+  const Reduction& what_;
+  const bool receives_;
+  const std::size_t unit_;
+  const Store store_;
+  std::size_t piece_ = 0;  ///< elements
+};
+
+Result<NodeCollectives::Agreement> NodeCollectives::allreduce_sliced(const Reduction& what, int root) {
+  const Sliced work(*this, what, root == everybody || static_cast<std::uint32_t>(root) == rounds_.rank());
   if (auto begun = rounds_.begin(); !begun) return begun.error();
   std::memcpy(rounds_.own_line(), &offer_, sizeof offer_);
-  stage(0);
+  work.stage(0);
   rounds_.publish();
+  const std::size_t pieces = work.pieces();
   for (std::size_t i = 0; i < pieces; ++i) {
     if (auto begun = rounds_.begin(); !begun) return begun.error();
     if (auto came = rounds_.await_all(1); !came) return came.error();
@@ -262,14 +286,14 @@ Result<NodeCollectives::Agreement> NodeCollectives::allreduce_sliced(const Reduc
       rounds_.publish();
       return Agreement::mixed;
     }
-    fold(i);
-    if (i + 1 < pieces) stage(i + 1);
+    work.fold(i);
+    if (i + 1 < pieces) work.stage(i + 1);
     if (i > 0) {
-      if (auto taken = take_results(i - 1, 1); !taken) return taken.error();
+      if (auto taken = work.take_results(i - 1, 1); !taken) return taken.error();
     }
     rounds_.publish();
   }
-  if (auto taken = take_results(pieces - 1, 0); !taken) return taken.error();
+  if (auto taken = work.take_results(pieces - 1, 0); !taken) return taken.error();
   return Agreement::staged;
 }
 

@@ -19,6 +19,8 @@ struct PeerGroup {
 
 class PeerCollectives {
  public:
+  using Index = std::size_t;  ///< of a rank
+
   PeerCollectives(Transport& transport, PeerGroup group, const Reductions& kernels)
       : transport_(transport), group_(std::move(group)), kernels_(kernels) {}
 

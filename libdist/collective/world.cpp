@@ -60,12 +60,14 @@ class Host {
     world_.members.resize(world_.size);
   }
 
-  [[nodiscard]] Result<void> take_in(const FileDescriptor& door, Clock::time_point deadline) {
+  [[nodiscard]] Result<void> take_in(const FileDescriptor& door, MeetingPoint& point, Clock::time_point deadline) {
     while (joined_ + 1 < world_.size) {
       std::vector<pollfd> wanted = {{door.get(), POLLIN, 0}};
       for (const Guest& guest : guests_) wanted.push_back({guest.socket.get(), POLLIN, 0});
       if (Clock::now() >= deadline) return give_up(missing());
-      static_cast<void>(::poll(wanted.data(), wanted.size(), 50));
+      point.progress();
+      constexpr int milliseconds = 10;
+      static_cast<void>(::poll(wanted.data(), wanted.size(), milliseconds));
       while (FileDescriptor socket = accept_on(door)) guests_.push_back({std::move(socket), {}});
       for (std::size_t i = 0; i < guests_.size();) {
         auto heard = listen_to(guests_[i], deadline);
@@ -261,7 +263,7 @@ Result<World> join_as_host(World world, MeetingPoint& point, std::string_view jo
   if (!door) return door.error();
   Host host(world, job);
   world.members[0] = self(world.listener);
-  if (auto done = host.take_in(*door, deadline); !done) return done.error();
+  if (auto done = host.take_in(*door, point, deadline); !done) return done.error();
   for (Member& member : world.members) {
     if (member.address.bits == 0) member.address = *Ipv4::parse("127.0.0.1");
   }

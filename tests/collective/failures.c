@@ -43,6 +43,7 @@ void run_victim(int argc, char **argv) {
     if (strcmp(how, "late") == 0) nap(2L * deadline + 500);
     if (strcmp(how, "exit") == 0) _exit(0);
     if (strcmp(how, "die") == 0) raise(SIGKILL);
+    if (strcmp(how, "halt") == 0) raise(SIGSTOP);
     if (strcmp(how, "operation") == 0) survivor(amldist_broadcast(world, data, COUNT, AMLDIST_FLOAT32, 0));
     if (strcmp(how, "size") == 0) survivor(amldist_allreduce(world, data, data, COUNT + 1, AMLDIST_FLOAT32, AMLDIST_MAX));
     if (strcmp(how, "type") == 0) survivor(amldist_allreduce(world, data, data, COUNT, AMLDIST_INT32, AMLDIST_MAX));

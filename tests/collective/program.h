@@ -21,6 +21,7 @@ extern int rank, size;
 
 void run_operations(void);
 void run_misuse(void);
+void run_large(void);
 void run_requests(void);
 void run_split(void);
 void run_victim(int argc, char **argv); /* HOW WHO DEADLINE_MS */

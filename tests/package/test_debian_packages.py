@@ -44,13 +44,15 @@ def files_of(package: pathlib.Path) -> set[str]:
 
 
 def test_one_package_for_each_purpose(packages, plugin):
-    assert set(packages) == {"changes", plugin, "libamldist0", "libamldist-dev", "aml-dist", "aml-dist-doc"}
+    assert set(packages) == {"changes", plugin, "libamldist0", "libamldist-mpi", "libamldist-dev", "aml-dist",
+                             "aml-dist-doc"}
 
 
 @pytest.mark.parametrize("package, wanted", [
     ("plugin", ["/usr/lib/slurm/spank_aml_dist.so", "/usr/lib/slurm-wlm/spank_aml_dist.so",
                 "/etc/slurm/plugstack.conf.d/aml-dist.conf", "/usr/share/man/man8/spank_aml_dist.8.gz"]),
     ("libamldist0", ["/usr/lib/libamldist.so.0"]),
+    ("libamldist-mpi", ["/usr/lib/aml-dist/libamldist_mpi.so"]),
     ("libamldist-dev", ["/usr/include/amldist/amldist.h", "/usr/lib/libamldist.so", "/usr/lib/pkgconfig/amldist.pc",
                         "/usr/lib/cmake/amldist/amldist-config.cmake"]),
     ("aml-dist", ["/usr/bin/aml-dist", "/usr/share/man/man1/aml-dist.1.gz", "/usr/share/aml-dist/devcluster/devcluster",

@@ -37,7 +37,7 @@ def find(prefix: pathlib.Path, pattern: str) -> pathlib.Path:
 
 @pytest.mark.parametrize("pattern", [
     "lib*/**/slurm/spank_aml_dist.so", "lib*/**/libamldist.so", "include/amldist/amldist.h", "bin/aml-dist",
-    "lib*/**/pkgconfig/amldist.pc", "lib*/**/cmake/amldist/amldist-config.cmake", "share/man/man1/aml-dist.1*",
+    "lib*/**/pkgconfig/amldist.pc", "lib*/**/aml-dist/libamldist_mpi.so", "lib*/**/cmake/amldist/amldist-config.cmake", "share/man/man1/aml-dist.1*",
     "share/man/man8/spank_aml_dist.8*", "share/bash-completion/completions/aml-dist",
     *(f"bin/aml-{name}" for name in COMMANDS), *(f"share/man/man1/aml-{name}.1*" for name in COMMANDS),
     *(f"share/bash-completion/completions/aml-{name}" for name in COMMANDS), "share/zsh/site-functions/_aml-run",

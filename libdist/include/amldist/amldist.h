@@ -76,7 +76,7 @@ AMLDIST_API int amldist_check_option(const char *text);
 
 /* ------------------------------------------------------------------------------------------------------------ fabric */
 
-/* What a verification came to. Since 0.2. */
+/* What a verification came to. Since 0.1. */
 typedef enum amldist_verdict {
   AMLDIST_VERDICT_PASS = 0,
   AMLDIST_VERDICT_WARN = 1, /* verified, with warnings */
@@ -89,7 +89,7 @@ typedef enum amldist_verdict {
  * name of aml-dist-skus(5) or NULL. Writes the JSON object of aml-dist-check(1) into `json` (up to `size` bytes with the
  * terminating zero; NULL and 0: not wanted). Returns an amldist_verdict, AMLDIST_EINVAL for a wrong policy or SKU, or
  * AMLDIST_ELIMIT when the object does not fit (64 KiB are always enough). Reads the environment with getenv().
- * Since 0.2. */
+ * Since 0.1. */
 AMLDIST_API int amldist_verify_node(const char *policy, const char *sku, char *json, size_t size);
 /* ------------------------------------------------------------------------------------------------ communicators
  *
@@ -109,9 +109,12 @@ AMLDIST_API int amldist_verify_node(const char *policy, const char *sku, char *j
  * Thread safety: one call at a time on a communicator; different communicators may be used from different threads.
  * amldist_abort(), amldist_health() and the questions about rank, size and place are safe from any thread at any time.
  *
- * Environment: AMLDIST_BOOTSTRAP=tcp|pmix|slurm says how the ranks find rank 0 (default: the first that is there of
- * MASTER_ADDR with MASTER_PORT, PMIx, and Slurm's own variables), AMLDIST_TIMEOUT_MS is the deadline where the program
- * gives 0. Since 0.1. */
+ * Environment: AMLDIST_BOOTSTRAP=tcp|pmix|slurm|mpi says how the ranks find rank 0 (default: the first that is there of
+ * MPI that the program has initialised, MASTER_ADDR with MASTER_PORT, PMIx, and Slurm's own variables),
+ * AMLDIST_TRANSPORT=tcp|mpi what carries host buffers between nodes (default: MPI where every rank's program has
+ * initialised Open MPI, else TCP), AMLDIST_TIMEOUT_MS is the deadline where the program gives 0. Where one of the first
+ * two says mpi, amldist_init() initialises MPI if need be, and the last amldist_finalize() finalises it. After an error over
+ * MPI, the buffers of that call must stay as they are until the program ends. Since 0.1. */
 
 /* A communicator. Its layout is private. */
 typedef struct amldist_comm amldist_comm;
@@ -212,8 +215,11 @@ AMLDIST_API int amldist_barrier(amldist_comm *comm);
  * none, *out becomes NULL. The deadline and the deterministic mode are inherited. */
 AMLDIST_API int amldist_split(amldist_comm *comm, int color, int key, amldist_comm **out);
 
-/* The same without waiting. Calls on one communicator run in the order they were made, blocking ones included. Every
- * request must be given to amldist_wait(), or to amldist_test() until it is done. */
+/* The same without waiting. Calls on one communicator run in the order they were made, blocking ones included; sends and
+ * receives made one after the other run as one, from the first amldist_wait(), amldist_test() or other call on. Every
+ * request must be given to amldist_wait(), or to amldist_test() until it is done.
+ * Where data goes over an MPI that was not initialised with MPI_THREAD_MULTIPLE, calls without waiting run inside the next
+ * amldist_wait(), amldist_test() or blocking call, on the thread that makes it, which must be the one that MPI allows. */
 AMLDIST_API int amldist_iallreduce(amldist_comm *comm, const void *send, void *recv, size_t count, amldist_type type,
                                    amldist_op op, amldist_request **request);
 AMLDIST_API int amldist_ireduce(amldist_comm *comm, const void *send, void *recv, size_t count, amldist_type type,

@@ -1,4 +1,4 @@
-#include "collective/transport.hpp"
+#include "collective/tcp_transport.hpp"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -13,14 +13,12 @@ namespace {
 
 constexpr std::size_t header_bytes = 16;
 
-bool is_done(const MessageProgress& each) noexcept { return each.done == header_bytes + each.message.bytes; }
-
 }  // namespace
 
-Transport::Transport(ControlChannel& channel, const CommWatch& watch)
+TcpTransport::TcpTransport(ControlChannel& channel, const CommWatch& watch)
     : channel_(channel), watch_(watch), connections_(watch.members().size()), busy_(watch.members().size()) {}
 
-Result<void> Transport::connect(int peer, Vigil& vigil) {
+Result<void> TcpTransport::connect(int peer, Vigil& vigil) {
   auto& connection = connections_[static_cast<std::size_t>(peer)];
   if (connection) return {};
   auto made = channel_.data_connection(watch_.id(), watch_.members()[static_cast<std::size_t>(peer)], vigil, peer);
@@ -29,20 +27,25 @@ Result<void> Transport::connect(int peer, Vigil& vigil) {
   return {};
 }
 
-Result<void> Transport::exchange(std::span<const Message> sends, std::span<const Message> receives, Vigil& vigil) {
-  sends_.clear();
-  receives_.clear();
-  for (const Message& message : sends) sends_.push_back({message, {message.signature, message.bytes}, 0});
-  for (const Message& message : receives) receives_.push_back({message, {0, 0}, 0});
-  // Lowest peer first on every rank: connections between several ranks cannot wait for one another in a circle.
+/// Lowest peer first on every rank: connections between several ranks cannot wait for one another in a circle.
+Result<void> TcpTransport::connect_all(Vigil& vigil) {
   std::vector<int> peers;
   for (const auto* list : {&sends_, &receives_}) {
-    for (const MessageProgress& each : *list) peers.push_back(each.message.peer);
+    for (const Progress& each : *list) peers.push_back(each.message.peer);
   }
   std::ranges::sort(peers);
   for (const int peer : peers) {
     if (auto connected = connect(peer, vigil); !connected) return connected;
   }
+  return {};
+}
+
+Result<void> TcpTransport::exchange(std::span<const Message> sends, std::span<const Message> receives, Vigil& vigil) {
+  sends_.clear();
+  receives_.clear();
+  for (const Message& message : sends) sends_.push_back({message, {message.signature, message.bytes}, 0});
+  for (const Message& message : receives) receives_.push_back({message, {0, 0}, 0});
+  if (auto connected = connect_all(vigil); !connected) return connected;
   while (!sends_.empty() || !receives_.empty()) {
     const auto moved = progress(vigil);
     if (!moved) return moved.error();
@@ -54,30 +57,30 @@ Result<void> Transport::exchange(std::span<const Message> sends, std::span<const
   return {};
 }
 
-Result<bool> Transport::progress(Vigil& vigil) {
+Result<bool> TcpTransport::progress(Vigil& vigil) {
   bool any = false;
-  const auto advance = [&](std::vector<MessageProgress>& list, auto move) -> Result<void> {
+  const auto advance = [&](std::vector<Progress>& list, auto move) -> Result<void> {
     ++pass_;
-    for (MessageProgress& each : list) {
+    for (Progress& each : list) {
       auto& turn = busy_[static_cast<std::size_t>(each.message.peer)];
       if (turn == pass_) continue;  // behind an earlier message of the same pair
       const auto moved = move(each);
       if (!moved) return moved.error();
       any = any || *moved;
-      if (!is_done(each)) turn = pass_;
+      if (!each.is_done()) turn = pass_;
     }
-    std::erase_if(list, is_done);
+    std::erase_if(list, [](const Progress& each) { return each.is_done(); });
     return {};
   };
-  if (auto sent = advance(sends_, [&](MessageProgress& each) { return push(each, vigil); }); !sent) return sent.error();
-  if (auto got = advance(receives_, [&](MessageProgress& each) { return pull(each, vigil); }); !got) return got.error();
+  if (auto sent = advance(sends_, [&](Progress& each) { return push(each, vigil); }); !sent) return sent.error();
+  if (auto got = advance(receives_, [&](Progress& each) { return pull(each, vigil); }); !got) return got.error();
   return any;
 }
 
-Result<bool> Transport::push(MessageProgress& send, Vigil& vigil) {
+Result<bool> TcpTransport::push(Progress& send, Vigil& vigil) {
   const int socket = connections_[static_cast<std::size_t>(send.message.peer)].get();
   bool any = false;
-  while (!is_done(send)) {
+  while (!send.is_done()) {
     iovec parts[2] = {};
     int count = 0;
     if (send.done < header_bytes) {
@@ -99,10 +102,10 @@ Result<bool> Transport::push(MessageProgress& send, Vigil& vigil) {
   return any;
 }
 
-Result<bool> Transport::pull(MessageProgress& receive, Vigil& vigil) {
+Result<bool> TcpTransport::pull(Progress& receive, Vigil& vigil) {
   const int socket = connections_[static_cast<std::size_t>(receive.message.peer)].get();
   bool any = false;
-  while (!is_done(receive)) {
+  while (!receive.is_done()) {
     const bool in_header = receive.done < header_bytes;
     std::byte* const to = in_header ? reinterpret_cast<std::byte*>(receive.header) + receive.done
                                     : receive.message.data + (receive.done - header_bytes);
@@ -120,10 +123,10 @@ Result<bool> Transport::pull(MessageProgress& receive, Vigil& vigil) {
   return any;
 }
 
-void Transport::wait_a_little() {
+void TcpTransport::wait_a_little() {
   std::vector<pollfd> wanted;
-  const auto add = [&](const std::vector<MessageProgress>& list, short event) {
-    for (const MessageProgress& each : list) {
+  const auto add = [&](const std::vector<Progress>& list, short event) {
+    for (const Progress& each : list) {
       wanted.push_back({connections_[static_cast<std::size_t>(each.message.peer)].get(), event, 0});
     }
   };

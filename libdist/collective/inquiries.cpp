@@ -1,0 +1,194 @@
+#include "collective/inquiries.hpp"
+
+#include <algorithm>
+
+#include "core/text.hpp"
+
+namespace amldist::collective {
+namespace {
+
+using std::chrono::milliseconds;
+using text::concat;
+
+/// Ranks that are still on their way to the call in question are asked again so often.
+constexpr milliseconds ask_again(20);
+
+}  // namespace
+
+void write_call(FrameWriter& writer, const Call& call) {
+  writer.number(static_cast<std::uint64_t>(call.operation))
+      .number(static_cast<std::uint64_t>(call.type))
+      .number(static_cast<std::uint64_t>(call.redop))
+      .number(static_cast<std::uint32_t>(call.root))
+      .number(call.count)
+      .number(call.sequence);
+}
+
+Call read_call(Frame& frame) {
+  Call call;
+  call.operation = static_cast<Operation>(frame.number());
+  call.type = static_cast<DataType>(frame.number());
+  call.redop = static_cast<ReduceOp>(frame.number());
+  call.root = static_cast<int>(static_cast<std::uint32_t>(frame.number()));
+  call.count = frame.number();
+  call.sequence = frame.number();
+  return call;
+}
+
+std::string verdict_frame(const CommWatch& watch, const Error& verdict) {
+  return FrameWriter(FrameKind::verdict)
+      .number(watch.id())
+      .number(static_cast<std::uint64_t>(verdict.code))
+      .text(verdict.message)
+      .take();
+}
+
+void Inquiries::open(const std::shared_ptr<CommWatch>& watch, const Occasion& occasion, milliseconds grace,
+                               bool asked) {
+  if (watch->is_lost()) return;
+  for (Case& current : cases_) {
+    if (current.watch != watch) continue;
+    if (asked && !current.coordinating) coordinate(current);  // two believe that it is our turn
+    return;
+  }
+  cases_.push_back({watch, occasion, grace, Clock::now(), 0, false, {}, {}});
+  if (asked) coordinate(cases_.back());
+  else pursue(cases_.back());
+}
+
+/// Turns to the lowest rank that has not failed us yet.
+void Inquiries::pursue(Case& current) {
+  const CommWatch& watch = *current.watch;
+  while (current.candidate < watch.rank() && is_gone(watch.members()[current.candidate])) ++current.candidate;
+  if (current.candidate >= watch.rank()) return coordinate(current);
+  FrameWriter report(FrameKind::report);
+  report.number(watch.id())
+      .number(current.occasion.reporter)
+      .number(static_cast<std::uint64_t>(static_cast<std::int64_t>(current.occasion.waits_for)))
+      .number(current.occasion.differs ? 1 : 0)
+      .number(static_cast<std::uint64_t>(current.grace.count()))
+      .text(current.occasion.detail);
+  host_.send_to(watch.members()[current.candidate], report.take());
+  current.next = Clock::now() + current.grace + current.grace / 2;
+}
+
+void Inquiries::coordinate(Case& current) {
+  const CommWatch& watch = *current.watch;
+  current.coordinating = true;
+  current.answers.assign(watch.members().size(), std::nullopt);
+  current.next = Clock::now() + current.grace;
+  ask(current);
+}
+
+/// Asks whoever has not answered.
+void Inquiries::ask(Case& current) {
+  const CommWatch& watch = *current.watch;
+  current.asked = Clock::now();
+  for (std::size_t i = 0; i < watch.members().size(); ++i) {
+    if (current.answers[i]) continue;
+    if (i == watch.rank()) {
+      current.answers[i] = RankState{name_of(watch, i), Standing::here, watch.activity(), {}};
+    } else {
+      host_.send_to(watch.members()[i], FrameWriter(FrameKind::query).number(watch.id()).take());
+    }
+  }
+}
+
+/// Whether everybody has said all that the verdict needs. Where two calls differ, all ranks must have come to that
+/// call: the majority decides which is the wrong one.
+bool Inquiries::is_answered(Case& current) {
+  const auto& members = current.watch->members();
+  for (std::size_t r = 0; r < current.answers.size(); ++r) {
+    if (!current.answers[r] && !is_gone(members[r])) return false;
+  }
+  const auto& reporter = current.answers[current.occasion.reporter];
+  if (!current.occasion.differs || !reporter || is_point_to_point(reporter->activity.call.operation)) return true;
+  const std::uint64_t reached = reporter->activity.sequence;
+  bool all = true;
+  for (std::size_t r = 0; r < current.answers.size(); ++r) {
+    auto& answer = current.answers[r];
+    if (!answer || is_gone(members[r]) || answer->activity.sequence >= reached) continue;
+    all = false;
+    if (Clock::now() >= current.asked + ask_again) answer.reset();
+  }
+  if (!all && Clock::now() >= current.asked + ask_again) ask(current);
+  return all;
+}
+
+void Inquiries::look() {
+  std::erase_if(cases_, [](const Case& current) { return current.watch->is_lost(); });
+  for (std::size_t i = 0; i < cases_.size(); ++i) {
+    Case& current = cases_[i];
+    if (current.coordinating) {
+      if (is_answered(current) || Clock::now() >= current.next) conclude(current);
+    } else if (Clock::now() >= current.next || is_gone(current.watch->members()[current.candidate])) {
+      ++current.candidate;
+      pursue(current);
+    }
+  }
+  std::erase_if(cases_, [](const Case& current) { return current.watch->is_lost(); });
+}
+
+RankState Inquiries::presumed_state(const CommWatch& watch, std::size_t rank) const {
+  return {name_of(watch, rank), host_.end_of(watch.members()[rank]).value_or(Standing::silent), {}, {}};
+}
+
+void Inquiries::conclude(Case& current) {
+  std::vector<RankState> states;
+  for (std::size_t i = 0; i < current.answers.size(); ++i) {
+    const bool gone = is_gone(current.watch->members()[i]);
+    states.push_back(current.answers[i] && !gone ? *current.answers[i] : presumed_state(*current.watch, i));
+  }
+  announce(current.watch, judge(states, current.occasion), true);
+}
+
+void Inquiries::announce(const std::shared_ptr<CommWatch>& watch, const Error& verdict, bool print) {
+  if (watch->is_lost()) return;
+  // Said before anybody is released: the program may end the moment it learns of the error.
+  if (print) say_once(verdict.message);
+  const std::string frame = verdict_frame(*watch, verdict);
+  for (const std::uint32_t member : watch->members()) {
+    if (member != host_.rank()) host_.send_to(member, frame);
+  }
+  watch->give_verdict(verdict);
+}
+
+void Inquiries::say_once(const std::string& sentence) {
+  if (std::ranges::find(said_, sentence) != said_.end()) return;
+  said_.push_back(sentence);
+  host_.say(sentence);
+}
+
+std::string Inquiries::name_of(const CommWatch& watch, std::size_t rank) const {
+  const std::uint32_t world_rank = watch.members()[rank];
+  const std::string& host = host_.host_of(world_rank);
+  if (watch.members().size() == host_.size()) return concat({"rank ", std::to_string(rank), " (", host, ")"});
+  return concat({"rank ", std::to_string(rank), " (", host, ", rank ", std::to_string(world_rank), " of the world)"});
+}
+
+void Inquiries::take_status(std::uint32_t world_rank, Frame& frame) {
+  const std::uint64_t id = frame.number();
+  RankState state;
+  state.standing = frame.number() != 0 ? Standing::here : Standing::unaware;
+  state.activity.sequence = frame.number();
+  state.activity.inside = frame.number() != 0;
+  state.activity.call = read_call(frame);
+  for (Case& current : cases_) {
+    if (current.watch->id() != id || !current.coordinating) continue;
+    const auto& members = current.watch->members();
+    const auto at = static_cast<std::size_t>(std::ranges::find(members, world_rank) - members.begin());
+    if (at == members.size()) continue;
+    state.name = name_of(*current.watch, at);
+    current.answers[at] = state;
+  }
+}
+
+Clock::time_point Inquiries::next_look() const {
+  auto next = Clock::time_point::max();
+  for (const Case& current : cases_) {
+    next = std::min(next, current.coordinating ? std::min(current.next, current.asked + ask_again) : current.next);
+  }
+  return next;
+}
+
+}  // namespace amldist::collective

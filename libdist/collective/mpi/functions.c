@@ -1,0 +1,141 @@
+/* The table of functions.h over the MPI that this file is compiled with. */
+#include "functions.h"
+
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+
+_Static_assert(sizeof(MPI_Request) <= sizeof(amldist_mpi_handle), "a request fits into a handle");
+_Static_assert(sizeof(MPI_Comm) <= sizeof(amldist_mpi_handle), "a communicator fits into a handle");
+
+static amldist_mpi_handle handle_of_request(MPI_Request request) {
+  amldist_mpi_handle handle = 0;
+  if (request != MPI_REQUEST_NULL) memcpy(&handle, &request, sizeof request);
+  return handle;
+}
+static MPI_Request request_of(amldist_mpi_handle handle) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (handle != 0) memcpy(&request, &handle, sizeof request);
+  return request;
+}
+static MPI_Comm comm_of(amldist_mpi_handle handle) {
+  MPI_Comm comm = MPI_COMM_WORLD;
+  if (handle != 0) memcpy(&comm, &handle, sizeof comm);
+  return comm;
+}
+
+static int state(void) {
+  int ready = 0, finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized) return AMLDIST_MPI_FINALIZED;
+  MPI_Initialized(&ready);
+  return ready ? AMLDIST_MPI_READY : AMLDIST_MPI_NOT_YET;
+}
+
+static int initialize(void) {
+  int provided = MPI_THREAD_SINGLE;
+  return MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
+}
+
+static int finalize(void) { return MPI_Finalize(); }
+
+static int place(int *rank, int *size, int *any_thread, int *largest_tag) {
+  int level = MPI_THREAD_SINGLE, found = 0;
+  int *bound = NULL;
+  int error = MPI_Comm_rank(MPI_COMM_WORLD, rank);
+  if (error == MPI_SUCCESS) error = MPI_Comm_size(MPI_COMM_WORLD, size);
+  if (error == MPI_SUCCESS) error = MPI_Query_thread(&level);
+  if (error == MPI_SUCCESS) error = MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
+  *any_thread = level == MPI_THREAD_MULTIPLE;
+  *largest_tag = error == MPI_SUCCESS && found ? *bound : 32767; /* what the standard promises */
+  return error;
+}
+
+static void library(char *text, size_t size) {
+  char whole[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  MPI_Get_library_version(whole, &length);
+  whole[strcspn(whole, "\r\n,")] = '\0';
+  snprintf(text, size, "%s", whole);
+}
+
+static void error_text(int error, char *text, size_t size) {
+  char whole[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(error, whole, &length);
+  whole[strcspn(whole, "\r\n")] = '\0';
+  snprintf(text, size, "%s", whole);
+}
+
+/* MPI writes the communicator when the request is done: it must outlive the call. */
+static MPI_Comm copy = MPI_COMM_NULL;
+
+static int copy_world(amldist_mpi_handle *handle) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int error = MPI_Comm_idup(MPI_COMM_WORLD, &copy, &request);
+  *handle = handle_of_request(request);
+  return error;
+}
+
+static int copied_world(amldist_mpi_handle *comm) {
+  *comm = 0;
+  memcpy(comm, &copy, sizeof copy);
+  return MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
+}
+
+static int free_comm(amldist_mpi_handle *handle) {
+  MPI_Comm comm = comm_of(*handle);
+  *handle = 0;
+  return MPI_Comm_free(&comm);
+}
+
+static int send(amldist_mpi_handle comm, const void *data, int bytes, int peer, int tag, amldist_mpi_handle *handle) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int error = MPI_Isend(data, bytes, MPI_BYTE, peer, tag, comm_of(comm), &request);
+  *handle = handle_of_request(request);
+  return error;
+}
+
+static int receive(amldist_mpi_handle comm, void *data, int bytes, int peer, int tag, amldist_mpi_handle *handle) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int error = MPI_Irecv(data, bytes, MPI_BYTE, peer, tag, comm_of(comm), &request);
+  *handle = handle_of_request(request);
+  return error;
+}
+
+static int test(amldist_mpi_handle *handle, int *done) {
+  MPI_Request request = request_of(*handle);
+  const int error = MPI_Test(&request, done, MPI_STATUS_IGNORE);
+  if (*done || error != MPI_SUCCESS) *handle = handle_of_request(request);
+  return error;
+}
+
+static void give_up(amldist_mpi_handle *handle, int is_receive) {
+  MPI_Request request = request_of(*handle);
+  *handle = 0;
+  if (request == MPI_REQUEST_NULL) return;
+  int done = 0;
+  if (is_receive) MPI_Cancel(&request);
+  if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done) return;
+  MPI_Request_free(&request);
+}
+
+const amldist_mpi_functions *amldist_mpi_get_functions(void) {
+  static const amldist_mpi_functions functions = {
+      .table = AMLDIST_MPI_TABLE,
+      .state = state,
+      .initialize = initialize,
+      .finalize = finalize,
+      .place = place,
+      .library = library,
+      .error_text = error_text,
+      .copy_world = copy_world,
+      .copied_world = copied_world,
+      .free_comm = free_comm,
+      .send = send,
+      .receive = receive,
+      .test = test,
+      .give_up = give_up,
+  };
+  return &functions;
+}

@@ -1,0 +1,56 @@
+/* What libamldist takes from MPI, as a table of plain functions: the library itself is built without mpi.h and loads
+ * without MPI; libamldist_mpi.so, which is linked with MPI, is opened at run time and gives this table. Only calls of
+ * MPI 3.1 are behind it.
+ *
+ * Every function returns 0 or MPI's error number (error_text says it in words). Lengths are below 2^31: the caller cuts
+ * longer messages. */
+#ifndef AMLDIST_MPI_FUNCTIONS_H
+#define AMLDIST_MPI_FUNCTIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Raised with every change of the table. */
+enum { AMLDIST_MPI_TABLE = 1 };
+
+/* What MPI_Init has come to in this process. */
+enum { AMLDIST_MPI_NOT_YET = 0, AMLDIST_MPI_READY = 1, AMLDIST_MPI_FINALIZED = 2 };
+
+/* An MPI_Request or an MPI_Comm. 0: none. */
+typedef uintptr_t amldist_mpi_handle;
+
+typedef struct amldist_mpi_functions {
+  int table; /* AMLDIST_MPI_TABLE of its build */
+  int (*state)(void);
+  int (*initialize)(void); /* with MPI_THREAD_MULTIPLE */
+  int (*finalize)(void);
+  /* Rank and size in MPI_COMM_WORLD, whether any thread may call MPI, and the largest tag. */
+  int (*place)(int *rank, int *size, int *any_thread, int *largest_tag);
+  /* First line of MPI_Get_library_version. */
+  void (*library)(char *text, size_t size);
+  void (*error_text)(int error, char *text, size_t size);
+
+  /* Begins a copy of MPI_COMM_WORLD; collective, one at a time. */
+  int (*copy_world)(amldist_mpi_handle *request);
+  /* The copy, once that request is done; it returns errors. */
+  int (*copied_world)(amldist_mpi_handle *comm);
+  int (*free_comm)(amldist_mpi_handle *comm);
+  /* comm 0: MPI_COMM_WORLD. */
+  int (*send)(amldist_mpi_handle comm, const void *data, int bytes, int peer, int tag, amldist_mpi_handle *request);
+  int (*receive)(amldist_mpi_handle comm, void *data, int bytes, int peer, int tag, amldist_mpi_handle *request);
+  /* *done becomes 1 and *request 0 when it has come to its end; never waits. */
+  int (*test)(amldist_mpi_handle *request, int *done);
+  /* Gives a request up: a receive is cancelled, a send is left to MPI. Never waits. */
+  void (*give_up)(amldist_mpi_handle *request, int is_receive);
+} amldist_mpi_functions;
+
+const amldist_mpi_functions *amldist_mpi_get_functions(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,34 @@
+#include "collective/request.hpp"
+
+#include <span>
+
+namespace amldist::collective {
+
+Request::Request(const Call& call, std::function<void()> pursue) : call_(call), pursue_(std::move(pursue)) {
+  std::span<const std::size_t>* const spans[4] = {&call_.send_counts, &call_.send_offsets, &call_.recv_counts,
+                                                  &call_.recv_offsets};
+  for (std::size_t i = 0; i < 4; ++i) {
+    lists_[i].assign(spans[i]->begin(), spans[i]->end());
+    *spans[i] = lists_[i];
+  }
+}
+
+bool Request::test() {
+  if (!is_done()) pursue_();
+  return is_done();
+}
+
+void Request::wait() {
+  if (test()) return;
+  std::unique_lock lock(mutex_);
+  came_.wait(lock, [this] { return is_done(); });
+}
+
+void Request::complete(Result<void> result) {
+  const std::lock_guard lock(mutex_);
+  result_ = std::move(result);
+  done_.store(true, std::memory_order_release);
+  came_.notify_all();
+}
+
+}  // namespace amldist::collective

@@ -1,0 +1,48 @@
+#include "collective/transport_choice.hpp"
+
+#include <algorithm>
+
+#include "collective/mpi_transport.hpp"
+#include "collective/tcp_transport.hpp"
+#include "core/text.hpp"
+
+namespace amldist::collective {
+namespace {
+
+using text::concat;
+
+/// The ranks' common tag; nullopt where one of them does without MPI: `rank` is the first.
+std::optional<int> common_tag(const std::vector<std::string>& offers, std::size_t& rank) {
+  int tag = 0;
+  for (rank = 0; rank < offers.size(); ++rank) {
+    const auto number = text::to_number(offers[rank], INT32_MAX);
+    if (!number) return std::nullopt;
+    tag = std::max(tag, static_cast<int>(*number));
+  }
+  return tag;
+}
+
+}  // namespace
+
+Result<TransportChoice> choose_transport(ControlChannel& channel, const CommWatch& watch, const Gather& gather,
+                                         MpiSession* mpi, Vigil& vigil) {
+  const bool offers = mpi != nullptr && mpi->carries_data() && mpi->has_tags();
+  TransportChoice choice;
+  if (watch.members().size() > 1) {
+    const auto all = gather(offers ? std::to_string(mpi->next_tag()) : "");
+    if (!all) return all.error();
+    std::size_t without = 0;
+    const auto tag = common_tag(*all, without);
+    if (tag && offers) {
+      if (auto opened = mpi->open(vigil); !opened) return opened.error();
+      mpi->take_tag(*tag);
+      choice.transport = std::make_unique<MpiTransport>(*mpi, watch, *tag);
+      return choice;
+    }
+    if (offers) choice.why_not_mpi = concat({"rank ", std::to_string(without), " does without MPI"});
+  }
+  choice.transport = std::make_unique<TcpTransport>(channel, watch);
+  return choice;
+}
+
+}  // namespace amldist::collective

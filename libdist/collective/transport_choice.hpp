@@ -1,0 +1,27 @@
+// What carries the messages of a communicator: MPI where all its ranks have it, else TCP.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collective/control_channel.hpp"
+#include "collective/mpi_session.hpp"
+#include "collective/transport.hpp"
+
+namespace amldist::collective {
+
+/// A gather_all under the vigil of whoever builds a communicator.
+using Gather = std::function<Result<std::vector<std::string>>(std::string piece)>;
+
+struct TransportChoice {
+  std::unique_ptr<Transport> transport;
+  std::string why_not_mpi;  ///< for people; "" where nobody asked for it
+};
+
+/// Collective over the communicator. `mpi` is nullptr where this process does without it.
+[[nodiscard]] Result<TransportChoice> choose_transport(ControlChannel& channel, const CommWatch& watch,
+                                                       const Gather& gather, MpiSession* mpi, Vigil& vigil);
+
+}  // namespace amldist::collective
