@@ -30,7 +30,7 @@ std::string own_rule_address(const Surroundings& here) {
 /// SLURM_NTASKS against what else Slurm says of the step.
 std::optional<Trouble> wrong_count(const Surroundings& here, std::uint64_t size) {
   const std::uint64_t tasks = here.tasks();
-  if (size == tasks || here.has("SLURM_HET_SIZE")) return std::nullopt;  // components count for themselves
+  if (size == tasks) return std::nullopt;  // in a heterogeneous step both are those of all components
   return Trouble{size > tasks ? Verdict::hangs : Verdict::alone,
                  concat({"SLURM_NTASKS=", std::to_string(size), " but the step has ", text::count(tasks, "task")}),
                  "leave SLURM_NTASKS to Slurm"};
