@@ -112,6 +112,26 @@ std::string in_full(const Call& call) {
   return text;
 }
 
+/// Two ranks met in different calls, and one of them has gone on meanwhile. Whoever is where fewer others are made the
+/// wrong call (of two, the one that is ahead): a root that only sends, for example, is through with it before anybody
+/// notices.
+Error judge_two(std::span<const RankState> ranks, const Occasion& occasion) {
+  const RankState& other = ranks[static_cast<std::size_t>(occasion.waits_for)];
+  const RankState& reporter = ranks[occasion.reporter];
+  const auto beside = [&](const RankState& rank) {
+    return std::ranges::count_if(ranks, [&](const RankState& each) {
+      return is_present(each) && each.activity.sequence == rank.activity.sequence;
+    });
+  };
+  const bool is_ahead = reporter.activity.sequence > other.activity.sequence;
+  const bool is_reporter = is_present(other) && (beside(reporter) < beside(other) ||
+                                                 (beside(reporter) == beside(other) && is_ahead));
+  const RankState& wrong = is_reporter ? reporter : other;
+  const RankState& right = is_reporter ? other : reporter;
+  return {Errc::peer,
+          concat({wrong.name, " made another call where ", right.name, " called ", in_full(right.activity.call)})};
+}
+
 }  // namespace
 
 Error judge(std::span<const RankState> ranks, const Occasion& occasion) {
@@ -133,10 +153,7 @@ Error judge(std::span<const RankState> ranks, const Occasion& occasion) {
             concat({text, " called ", in_full(first.activity.call), " where ", ranks[model].name,
                     ranks.size() > 2 ? " and others called " : " called ", in_full(ranks[model].activity.call)})};
   }
-  if (occasion.differs && occasion.waits_for >= 0) {  // that rank has gone on to later calls meanwhile
-    return {Errc::peer, concat({ranks[static_cast<std::size_t>(occasion.waits_for)].name, " made another call where ",
-                                ranks[occasion.reporter].name, " called ", in_full(stuck.call)})};
-  }
+  if (occasion.differs && occasion.waits_for >= 0) return judge_two(ranks, occasion);
   return {Errc::timeout,
           concat({"no rank is missing in ", describe(stuck.call), ", but it did not end before the deadline: ",
                   occasion.detail.empty() ? std::string("is the deadline too short for it, or the network stuck?")

@@ -80,6 +80,17 @@ TEST(Verdict, ASizeThatDiffersIsAnotherCall) {
   EXPECT_TRUE(judge(ranks, {0, 1, true, {}}).message.starts_with("rank 1 (b) called allreduce #5 (11 float32)"));
 }
 
+TEST(Verdict, WhoIsThroughWithTheWrongCallIsNotTheOneToAccuseOthers) {
+  const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 7)),
+                                        here("rank 1 (b)", inside(Operation::allreduce, 6)),
+                                        here("rank 2 (c)", inside(Operation::allreduce, 6))};
+  const std::string sentence = "rank 0 (a) made another call where rank 2 (c) called allreduce #6 (1024 float32) sum";
+  EXPECT_EQ(judge(ranks, {0, 2, true, {}}).message, sentence);
+  EXPECT_EQ(judge(ranks, {2, 0, true, {}}).message, sentence);
+  const std::vector<RankState> two = {ranks[0], ranks[2]};
+  EXPECT_EQ(judge(two, {0, 1, true, {}}).message, sentence);
+}
+
 TEST(Verdict, NobodyIsMissing) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 5)),
                                         here("rank 1 (b)", inside(Operation::allreduce, 5))};
