@@ -156,10 +156,20 @@ int exit_status_of(Verdict verdict) {
   return verdict == Verdict::skip ? exit_skipped : exit_fine;
 }
 
+/// What aml-run asks for before a program starts, in the job's own output: a line for each failed check, else nothing.
+void print_failures(const fabric::Report& report) {
+  for (const fabric::Check& check : report.checks) {
+    if (check.verdict != Verdict::fail) continue;
+    std::printf("aml-dist: rdma=%s failed: %s: %s%s%s\n", std::string(fabric::to_string(report.policy)).c_str(),
+                check.id.c_str(), check.evidence.c_str(), check.remedy.empty() ? "" : ": ", check.remedy.c_str());
+  }
+}
+
 /// Prints, draws, and says it with the exit status; for a node and for a step.
 template <typename Verification>
 int finish(const CheckOptions& options, const Verification& verification) {
-  if (options.json) std::printf("%s\n", to_json(verification).c_str());
+  if (options.before_program) print_failures(verification.report);
+  else if (options.json) std::printf("%s\n", to_json(verification).c_str());
   else std::fputs(to_table(verification, wants_colour(), options.quiet).c_str(), stdout);
   if (!options.svg.empty() && !fabric::write_whole_file(options.svg, draw_fabric(verification))) {
     return fail({Errc::unavailable, concat({"--svg ", text::quote(options.svg), " cannot be written"})});
@@ -213,6 +223,7 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
   command->add_flag("--quiet,-q", options.quiet, "Only what is not well");
   command->add_flag("--json", options.json, "An object with node, policy, verdict and checks");
   command->add_flag("--task-part", options.task_part)->group("");
+  command->add_flag("--before-program", options.before_program)->group("");
   return command;
 }
 

@@ -22,13 +22,14 @@ struct CheckOptions {
   std::uint32_t wait_s = 0;      ///< --wait SECONDS: for ports that are coming up
   std::uint32_t timeout_s = 20;  ///< --timeout SECONDS: for everything that may hang
   bool json = false;
-  std::uint32_t port = 0;  ///< --port N: where the nodes of a step meet; 0: reserved, or from job and step
-  bool pairs = false;      ///< --pairs: neighbours at every power of two
-  bool bandwidth = false;  ///< --bandwidth: measure, and expect 90 % of the rate
-  bool verbose = false;    ///< --verbose: progress of a step's rounds
-  bool quiet = false;      ///< --quiet: only what is not well
-  bool no_verbs = false;   ///< --no-verbs: sysfs and limits only
-  bool task_part = false;  ///< --task-part: what the plugin asks for, as lines
+  std::uint32_t port = 0;       ///< --port N: where the nodes of a step meet; 0: reserved, or from job and step
+  bool pairs = false;           ///< --pairs: neighbours at every power of two
+  bool bandwidth = false;       ///< --bandwidth: measure, and expect 90 % of the rate
+  bool verbose = false;         ///< --verbose: progress of a step's rounds
+  bool quiet = false;           ///< --quiet: only what is not well
+  bool no_verbs = false;        ///< --no-verbs: sysfs and limits only
+  bool task_part = false;       ///< --task-part: what the plugin asks for, as lines
+  bool before_program = false;  ///< --before-program: what aml-run asks for, a line for each failed check
 };
 
 /// Adds the subcommand with its options to the program.

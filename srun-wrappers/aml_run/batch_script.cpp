@@ -137,7 +137,7 @@ std::string verification(const Plan& plan) {
   return concat({"# rdma=require: all nodes are verified, and write to each other, before the program starts.\n",
                  "if ((SLURM_JOB_NUM_NODES > 1)); then\n",
                  "    srun --nodes=\"$SLURM_JOB_NUM_NODES\" --ntasks=\"$SLURM_JOB_NUM_NODES\" --ntasks-per-node=1 ",
-                 "--aml-dist=none \\\n        ", tool, " check --policy require --quiet || exit\nfi\n\n"});
+                 "--aml-dist=none \\\n        ", tool, " check --policy require --before-program || exit\nfi\n\n"});
 }
 
 std::string body(const Plan& plan, const std::vector<std::string>& options) {

@@ -50,10 +50,19 @@ def test_the_table_of_the_example_chooses_hardware(aml_run):
     assert "--aml-dist=mpi,rdma=prefer " in srun_line(text)
 
 
+def test_a_required_fabric_is_verified_before_the_program(aml_run):
+    lines = aml_run.good("--dry-run", "--kind", "pytorch,rdma=require", "-N2", "--", "true").text.splitlines()
+    check = next(i for i, line in enumerate(lines) if " check --policy require " in line and line.endswith("|| exit"))
+    assert check < next(i for i, line in enumerate(lines) if line.startswith("srun ")), lines
+    text = aml_run.good("--dry-run", "--kind", "pytorch,rdma=prefer", "-N2", "--", "true").text
+    assert " check --policy" not in text, text
+
+
 @pytest.mark.parametrize("arguments", [
     ["--kind", "pytorch", "-N2", "--tasks-per-node", "4", "--", "python", "train.py", "--rank", "$RANK", "a b"],
     ["--kind", "tensorflow,worker_count=3", "-n3", "--time=1:00:00", "--comment=two words", "--", "./x", "y" * 200],
     ["--kind", "none", "--setup", "module load cuda", "--", "bash", "-c", "echo $HOME"],
+    ["--kind", "pytorch,rdma=require", "-N2", "--", "python", "train.py"],
 ])
 def test_scripts_of_commands_pass_shellcheck(aml_run, arguments):
     text = aml_run.good("--dry-run", *arguments).text
