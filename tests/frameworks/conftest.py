@@ -47,7 +47,7 @@ class Examples:
 
     def submit(self, script: str, shape: str = "", arguments: str = "", debian: bool = False,
                env: dict[str, str] | None = None, timeout: float = 240) -> tuple[str, str]:
-        """Submits FOLDER/SCRIPT and waits for its end: state and output. (sbatch --wait looks every 30 seconds only.)"""
+        """Submits FOLDER/SCRIPT and waits for its end: state and output (sbatch --wait looks every 30 s only)."""
         folder = self.folder / pathlib.Path(script).parent
         name = pathlib.Path(script).name
         done = self.cluster.run(f"cd {shlex.quote(str(folder))} && sbatch --parsable {shape} {name} {arguments}",

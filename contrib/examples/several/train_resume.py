@@ -22,6 +22,12 @@ def from_all(value: float) -> list:
     return [each.item() for each in gathered]
 
 
+def say(line: str) -> None:
+    """Of all ranks one speaks."""
+    if dist.get_rank() == 0:
+        print(line, flush=True)
+
+
 def save(path: str, state: dict) -> None:
     """A new file that takes the place of the old one at once, so that there is never half a checkpoint."""
     torch.save(state, path + ".new")
@@ -45,8 +51,7 @@ def train(arguments: argparse.Namespace) -> bool:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     history, started = load(arguments.checkpoint, model, optimizer)
     started.append(len(history) + 1)
-    if rank == 0:
-        print(f"{world_size} processes, beginning with epoch {started[-1]}", flush=True)
+    say(f"{world_size} processes, beginning with epoch {started[-1]}")
 
     where = torch.randn(256, 4, generator=torch.Generator().manual_seed(rank))
     height = where.sum(dim=1, keepdim=True).sin()
@@ -57,8 +62,8 @@ def train(arguments: argparse.Namespace) -> bool:
             loss.backward()
             optimizer.step()
         history.append(sum(from_all(loss.item())) / world_size)
+        say(f"epoch {len(history)}/{arguments.epochs}   loss {history[-1]:.4f}")
         if rank == 0:
-            print(f"epoch {len(history)}/{arguments.epochs}   loss {history[-1]:.4f}", flush=True)
             save(arguments.checkpoint, {"model": model.state_dict(), "optimizer": optimizer.state_dict(),
                                         "history": history, "started": started})
         if rank == 0 and started == [1] and len(history) == arguments.die_after:
@@ -66,10 +71,9 @@ def train(arguments: argparse.Namespace) -> bool:
 
     weights = from_all(sum(parameter.double().sum().item() for parameter in model.parameters()))
     good = len(set(weights)) == 1 and history[-1] < history[0] / 2
-    if rank == 0:
-        print("result: " + json.dumps({
-            "framework": "torch", "version": torch.__version__, "world_size": world_size, "started": started,
-            "loss": [history[0], history[-1]], "epochs": len(history), "weights": weights, "good": good}))
+    say("result: " + json.dumps({
+        "framework": "torch", "version": torch.__version__, "world_size": world_size, "started": started,
+        "loss": [history[0], history[-1]], "epochs": len(history), "weights": weights, "good": good}))
     return good
 
 
