@@ -31,6 +31,7 @@ ELSEWHERE = [
     (r"contrib/devcluster/devcluster .*", "contrib/devcluster/selftest"),
     (r"tests/fuzz/run .*", "tests/run"),
     (r"sbatch .*(train|trainer|deepspeed|accelerate|ranks|two_steps|array|resume)\w*\.sbatch.*", "tests/frameworks/test_examples.py"),
+    (r"cp -r contrib/examples .*|cat train_ddp-\*\.out", "tests/frameworks/test_examples.py::check_ddp"),
     (r"PROCESSES=4 sbatch train_launch.sbatch", "tests/frameworks/test_examples.py::DDP"),
     (r"srun --job-name=train .* train_lightning.py", "tests/frameworks/test_examples.py::test_lightning_without_a_batch_script"),
     (r"srun .* train_ddp.py", "tests/cluster/test_training.py"),
