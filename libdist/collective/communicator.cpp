@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "collective/recorder_place.hpp"
+#include "collective/split_wishes.hpp"
 #include "core/text.hpp"
 #include "placement/process_identity.hpp"
 
@@ -104,31 +105,6 @@ std::uint64_t recorded_bytes(const Call& call) noexcept { return call.count * si
 bool has_root(Operation operation) noexcept {
   return operation == Operation::reduce || operation == Operation::broadcast || operation == Operation::gather ||
          operation == Operation::scatter;
-}
-
-/// What a rank asks of a split, as it travels.
-std::string wish_text(int color, int key) { return concat({std::to_string(color), " ", std::to_string(key)}); }
-
-/// The ranks that asked for `color`, in the order of their keys.
-std::vector<std::uint32_t> ranks_of_color(const std::vector<std::string>& wishes, int color) {
-  struct Wish {
-    int key;
-    std::uint32_t rank;
-  };
-  std::vector<Wish> chosen;
-  for (std::uint32_t r = 0; r < wishes.size(); ++r) {
-    const std::string& wish = wishes[r];
-    const auto space = wish.find(' ');
-    int their_color = 0;
-    Wish their = {0, r};
-    std::from_chars(wish.data(), wish.data() + space, their_color);
-    std::from_chars(wish.data() + space + 1, wish.data() + wish.size(), their.key);
-    if (their_color == color) chosen.push_back(their);
-  }
-  std::ranges::stable_sort(chosen, {}, &Wish::key);
-  std::vector<std::uint32_t> ranks;
-  for (const Wish& wish : chosen) ranks.push_back(wish.rank);
-  return ranks;
 }
 
 }  // namespace
