@@ -18,7 +18,7 @@ import time
 from cluster import READABLE, Cluster, readable_copy
 
 COUNT = r"""
-import glob, json, os, re, subprocess
+import glob, json, os, subprocess
 inode = os.stat("/proc/self/ns/net").st_ino
 slurmd = subprocess.run(["pgrep", "-x", "slurmd"], capture_output=True, text=True).stdout.split()
 own = {str(os.getpid()), str(os.getppid())}
