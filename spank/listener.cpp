@@ -97,7 +97,9 @@ class Watch {
   /// Asked for early too, since slurmctld may have forgotten a step whose tasks it ended.
   void ask_for_limit() {
     asked_for_limit_ = true;
-    if (const auto left = time_left_of_step(step_.job_id, step_.step_id)) limit_at_ = Clock::now() + *left;
+    const StepLimit limit = limit_of_step(step_.job_id, step_.step_id);
+    slurmctld_answers_ = limit.answered;
+    if (limit.left) limit_at_ = Clock::now() + *limit.left;
   }
 
   [[nodiscard]] bool settled() const { return Clock::now() - *first_at_ >= settling; }
@@ -105,7 +107,8 @@ class Watch {
   /// The line, or silence for good.
   void decide(bool others_run) {
     decided_ = true;
-    if (failure_.stands() && !at_limit_ && !job_was_ended(step_.job_id)) tell_user(line(others_run));
+    if (failure_.stands() && !at_limit_ && !(slurmctld_answers_ && job_was_ended(step_.job_id)))
+      tell_user(line(others_run));
   }
 
   [[nodiscard]] std::optional<Clock::time_point> next_due() const {
@@ -189,7 +192,8 @@ class Watch {
   }
 
   [[nodiscard]] std::string line(bool others_run) const {
-    return failure_.sentence({others_run, told_to_kill_ ? *told_to_kill_ : kills_on_bad_exit_by_default()});
+    const bool kills = told_to_kill_ ? *told_to_kill_ : slurmctld_answers_ && kills_on_bad_exit_by_default();
+    return failure_.sentence({others_run, kills});
   }
 
   int socket_;
@@ -200,6 +204,7 @@ class Watch {
   FirstFailure failure_;
   Clock::time_point began_ = Clock::now();
   bool asked_for_limit_ = false;
+  bool slurmctld_answers_ = true;              ///< the user would wait as long again for each further question
   std::optional<Clock::time_point> limit_at_;  ///< the end of the step's own time limit
   std::optional<Clock::time_point> first_at_;
   bool at_limit_ = false;

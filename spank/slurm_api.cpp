@@ -36,6 +36,11 @@ std::string slurm_reason() {
   return reason != nullptr ? reason : "unknown reason";
 }
 
+/// The part of libslurm's error numbers that says that a request or its answer did not get through.
+bool is_out_of_reach(int error) {
+  return error >= SLURM_COMMUNICATIONS_CONNECTION_ERROR && error < SLURM_NO_CHANGE_IN_DATA;
+}
+
 struct LayoutDeleter {
   void operator()(slurm_step_layout_t* layout) const noexcept {
     auto* const destroy = find_function<int(slurm_step_layout_t*)>("slurm_step_layout_destroy");
@@ -292,16 +297,17 @@ bool job_was_ended(std::uint32_t job_id) {
       found, [job_id](const auto& job) { return job.job_id == job_id && !leaves_its_steps_alone(job.job_state); });
 }
 
-std::optional<std::chrono::seconds> time_left_of_step(std::uint32_t job_id, std::uint32_t step_id) {
+StepLimit limit_of_step(std::uint32_t job_id, std::uint32_t step_id) {
   auto* const get = find_function<decltype(::slurm_get_job_steps)>("slurm_get_job_steps");
   Owned<job_step_info_response_msg_t> steps("slurm_free_job_step_info_response_msg");
-  if (get == nullptr || get_steps(get, job_id, step_id, steps.out()) != SLURM_SUCCESS) return std::nullopt;
+  if (get == nullptr) return {};
+  if (get_steps(get, job_id, step_id, steps.out()) != SLURM_SUCCESS) return {.answered = !is_out_of_reach(errno)};
   for (const job_step_info_t& step : std::span(steps->job_steps, steps->job_step_count)) {
     const bool limited = step.time_limit != INFINITE && step.time_limit != NO_VAL;
     if (step.step_id.step_id != step_id || !limited) continue;
-    return std::chrono::minutes(step.time_limit) - std::chrono::seconds(step.run_time);
+    return {.left = std::chrono::minutes(step.time_limit) - std::chrono::seconds(step.run_time)};
   }
-  return std::nullopt;
+  return {};
 }
 
 bool kills_on_bad_exit_by_default() {

@@ -54,9 +54,15 @@ struct HeterogeneousLayout {
 /// resources. False where slurmctld does not tell. One remote call.
 [[nodiscard]] bool job_was_ended(std::uint32_t job_id);
 
-/// What is left of a step's own time limit, below zero where it is used up; nullopt without one. slurmctld forgets a
-/// step as soon as its last node is done (26.05: as soon as it has ended the step), so ask in time. One remote call.
-[[nodiscard]] std::optional<std::chrono::seconds> time_left_of_step(std::uint32_t job_id, std::uint32_t step_id);
+/// What slurmctld says about a step's own time limit.
+struct StepLimit {
+  bool answered = true;  ///< false: slurmctld is out of reach; libslurm has tried for long (26.05: twenty seconds)
+  std::optional<std::chrono::seconds> left = {};  ///< below zero where it is used up; nullopt without a limit
+};
+
+/// slurmctld forgets a step as soon as its last node is done (26.05: as soon as it has ended the step), so ask in time.
+/// One remote call.
+[[nodiscard]] StepLimit limit_of_step(std::uint32_t job_id, std::uint32_t step_id);
 
 /// KillOnBadExit of slurm.conf; false where slurmctld does not tell. One remote call.
 [[nodiscard]] bool kills_on_bad_exit_by_default();

@@ -82,6 +82,7 @@ def test_pytorch_job_file_with_a_launcher_on_each_node(cluster, examples, torchr
     assert answer["aml_dist"] == "pytorch,launch=per-node"
 
 
+@pytest.mark.usefixtures("pmix")
 def test_mpi_job_file_adds_up(cluster, examples):
     subprocess.run(["mpicc", "-O2", "-o", examples / "mpi/pi", examples / "mpi/pi.c", "-lm"], check=True)
     done, answer = follow(cluster, examples, "mpi.yml", "--set", "inputs.intervals=200000")
@@ -291,6 +292,7 @@ def ranks_and_hosts(out: str) -> dict[int, str]:
 TELL = ["bash", "-c", 'echo "at $RANK $(hostname)"']
 
 
+@pytest.mark.usefixtures("pmix")
 @pytest.mark.parametrize("flags, layout", [
     (["-n", "4", "--map-by", "node"], ["node1", "node2", "node1", "node2"]),
     (["-host", "node3:2,node1:1"], ["node3", "node3", "node1"]),
@@ -309,6 +311,7 @@ def test_mpirun_places_ranks_as_it_says(cluster, workdir, flags, layout):
         assert [placed[rank] for rank in range(len(layout))] == layout
 
 
+@pytest.mark.usefixtures("pmix")
 def test_mpirun_starts_real_mpi_and_several_programs(cluster, examples):
     subprocess.run(["mpicc", "-O2", "-o", examples / "mpi/pi", examples / "mpi/pi.c", "-lm"], check=True)
     done = cluster.run(f"cd {examples}/mpi && {command('aml-mpirun', '-n', '2', './pi', '1000', ':', '-n', '2', './pi', '1000')}")
@@ -330,6 +333,7 @@ def test_deepspeed_gives_the_script_its_local_rank(cluster, workdir):
                      ["2", ["--local_rank=0", "--x", "a b"]]]
 
 
+@pytest.mark.usefixtures("pmix")
 def test_horovodrun_sets_what_horovod_reads(cluster, workdir):
     line = command("aml-horovodrun", "-np", "4", "-H", "node1:2,node2:2", "--fusion-threshold-mb", "32", "--autotune",
                    "--output-filename", "logs", "bash", "-c",

@@ -190,7 +190,10 @@ def test_scancel_after_a_failure_keeps_the_line(cluster):
 
 def test_ctrl_c_twice(cluster):
     """srun's own job is then cancelled."""
-    done = cluster.run(f"{STEP} -N2 -n4 sleep 60 & sleep 3; kill -INT $!; sleep 0.2; kill -INT $!; wait", timeout=40)
+    for _ in range(3):
+        done = cluster.run(f"{STEP} -N2 -n4 sleep 60 & sleep 3; kill -INT $!; sleep 0.2; kill -INT $!; wait", timeout=20)
+        if done.err.count("one more within") < 2:  # on a busy machine the second can come too late to be one
+            break
     assert "sending Ctrl-C" in done.err and "first failure" not in done.err, str(done)
 
 

@@ -73,6 +73,11 @@ def test_the_plugin_needs_its_own_slurm(rpms):
     assert not any("libstdc++" in line for line in needs), "the C++ runtime is inside"
 
 
+def test_the_library_is_known_by_its_name(rpms):
+    """What other packages will need, and rpm finds by itself."""
+    assert re.search(r"^libamldist\.so\.0(\(\))?", inside(f"rpm -qp --provides {rpms['aml-dist-libs']}"), re.M)
+
+
 def test_it_installs_and_leaves_with_the_line(rpms):
     """A changed configuration file becomes .rpmsave, which plugstack.conf does not include."""
     root = pathlib.Path(tempfile.mkdtemp(prefix="aml-dist-rpm-root-", dir="/var/tmp"))
