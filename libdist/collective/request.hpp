@@ -15,8 +15,11 @@ namespace amldist::collective {
 /// A call made without waiting. Shared by the caller's handle and the thread that runs it.
 class Request {
  public:
-  /// Takes the call with copies of the lists of counts that it points to. `pursue`: somebody wants it done.
-  Request(const Call& call, std::function<void()> pursue);
+  /// Somebody wants a request done: it is to be moved, or to be done when this returns or soon after.
+  using Pursue = std::function<void(const Request& request, bool to_the_end)>;
+
+  /// Takes the call with copies of the lists of counts that it points to.
+  Request(const Call& call, Pursue pursue);
 
   [[nodiscard]] const Call& call() const noexcept { return call_; }
   [[nodiscard]] bool is_done() const noexcept { return done_.load(std::memory_order_acquire); }
@@ -29,7 +32,7 @@ class Request {
 
  private:
   Call call_;
-  std::function<void()> pursue_;
+  Pursue pursue_;
   std::vector<std::size_t> lists_[4];
   Result<void> result_;
   std::atomic<bool> done_ = false;
