@@ -58,8 +58,9 @@ class Communicator {
 
   /// Runs a call to its end, after those begun before; inside a group only keeps it.
   [[nodiscard]] Result<void> run(Call call);
-  /// Begins a call. Errors: invalid_argument inside a group, and those of check().
-  [[nodiscard]] Result<std::shared_ptr<Request>> begin(Call call);
+  /// Begins a call, or several collectives without lists as one request. Errors: invalid_argument inside a group, and
+  /// those of check().
+  [[nodiscard]] Result<std::shared_ptr<Request>> begin(std::vector<Call> calls);
   [[nodiscard]] Result<void> group_begin();
   [[nodiscard]] Result<void> group_end();
   /// nullptr for a negative colour.
@@ -105,9 +106,10 @@ class Communicator {
   // host buffers move on their own, also while a call waits.
   [[nodiscard]] Result<void> make(Call call);
   [[nodiscard]] Result<void> make_messages(std::vector<Call> messages);
-  [[nodiscard]] std::shared_ptr<Request> enqueue(const Call& call);
+  [[nodiscard]] std::shared_ptr<Request> enqueue(std::vector<Call> calls);
   [[nodiscard]] Result<void> perform_to_the_end(const std::vector<std::shared_ptr<Request>>& requests);
   [[nodiscard]] bool can_begin_call() const;
+  [[nodiscard]] bool has_turn_for_worker() const;
   [[nodiscard]] std::vector<std::shared_ptr<Request>> next_calls();
   void turn(std::unique_lock<std::mutex>& lock, int& idle);
   void work();
@@ -150,6 +152,7 @@ class Communicator {
   std::vector<std::shared_ptr<Request>> arriving_;  ///< messages of host buffers that were not taken up yet
   std::size_t under_way_ = 0;                       ///< those that were, at the end of the last turn
   bool working_ = false;                            ///< a turn is being made
+  bool helped_ = false;                             ///< a thread that waits for a request makes the turns
   bool wanted_ = false;                             ///< somebody waits for what is in the queue
   bool stopping_ = false;
   std::thread worker_;  ///< started by the first call that does not wait

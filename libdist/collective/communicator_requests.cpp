@@ -27,7 +27,7 @@ Result<void> Communicator::make(Call call) {
     drain();
     return perform(call);
   }
-  const auto request = enqueue(call);
+  const auto request = enqueue({call});
   request->wait();
   return request->result();
 }
@@ -38,7 +38,7 @@ Result<void> Communicator::make_messages(std::vector<Call> messages) {
   if (of_device) drain();
   if (of_device || !has_work()) return perform_group(std::move(messages));
   std::vector<std::shared_ptr<Request>> requests;
-  for (const Call& message : messages) requests.push_back(enqueue(message));
+  for (const Call& message : messages) requests.push_back(enqueue({message}));
   Result<void> all;
   for (const auto& request : requests) {
     request->wait();
@@ -47,22 +47,24 @@ Result<void> Communicator::make_messages(std::vector<Call> messages) {
   return all;
 }
 
-Result<std::shared_ptr<Request>> Communicator::begin(Call call) {
+Result<std::shared_ptr<Request>> Communicator::begin(std::vector<Call> calls) {
   if (group_depth_ > 0) {
-    return Error{Errc::invalid_argument, concat({"i", to_string(call.operation),
+    return Error{Errc::invalid_argument, concat({"i", to_string(calls.front().operation),
                                                  " inside a group: use the blocking call, "
                                                  "amldist_group_end() runs it"})};
   }
-  if (auto fine = check(call); !fine) return fine.error();
-  call.stream = stream_;
+  for (Call& call : calls) {
+    if (auto fine = check(call); !fine) return fine.error();
+    call.stream = stream_;
+  }
   has_begun_ = true;
-  return enqueue(call);
+  return enqueue(std::move(calls));
 }
 
-std::shared_ptr<Request> Communicator::enqueue(const Call& call) {
-  auto request =
-      std::make_shared<Request>(call, [this](const Request& one, bool to_the_end) { pursue(one, to_the_end); });
-  const bool is_message = is_point_to_point(call.operation) && !device_of_buffers(call);
+std::shared_ptr<Request> Communicator::enqueue(std::vector<Call> calls) {
+  const bool is_message = is_point_to_point(calls.front().operation) && !device_of_buffers(calls.front());
+  auto request = std::make_shared<Request>(
+      std::move(calls), [this](const Request& one, bool to_the_end) { pursue(one, to_the_end); });
   {
     const std::lock_guard lock(mutex_);
     if (is_message) arriving_.push_back(request);
@@ -85,8 +87,8 @@ bool Communicator::has_work() {
 /// Messages of device buffers begin when somebody waits for one of them, or for what comes behind: those begun together
 /// run as one, and cannot wait for each other across two ranks.
 bool Communicator::can_begin_call() const {
-  return !queue_.empty() && (wanted_ || !is_point_to_point(queue_.back()->call().operation) ||
-                             !is_point_to_point(queue_.front()->call().operation));
+  return !queue_.empty() && (wanted_ || !is_point_to_point(queue_.back()->first().operation) ||
+                             !is_point_to_point(queue_.front()->first().operation));
 }
 
 /// The first call, or all messages in front.
@@ -96,19 +98,25 @@ std::vector<std::shared_ptr<Request>> Communicator::next_calls() {
   do {
     calls.push_back(queue_.front());
     queue_.pop_front();
-  } while (!queue_.empty() && is_point_to_point(calls.front()->call().operation) &&
-           is_point_to_point(queue_.front()->call().operation));
+  } while (!queue_.empty() && is_point_to_point(calls.front()->first().operation) &&
+           is_point_to_point(queue_.front()->first().operation));
   wanted_ = wanted_ && !queue_.empty();
   return calls;
 }
 
 /// A request is done when the device is, too.
 Result<void> Communicator::perform_to_the_end(const std::vector<std::shared_ptr<Request>>& requests) {
-  Call call = requests.front()->call();
-  std::vector<Call> messages;
-  for (const auto& request : requests) messages.push_back(request->call());
-  auto result = requests.size() == 1 ? perform(call) : perform_group(std::move(messages));
-  return result ? synchronize(call.stream) : result;
+  Result<void> result;
+  if (requests.size() == 1) {
+    for (Call call : requests.front()->calls()) {
+      if (result) result = perform(call);
+    }
+  } else {
+    std::vector<Call> messages;
+    for (const auto& request : requests) messages.push_back(request->first());
+    result = perform_group(std::move(messages));
+  }
+  return result ? synchronize(requests.front()->first().stream) : result;
 }
 
 /// One step of what was begun: takes new messages up, then makes the next call or moves messages.
@@ -131,24 +139,35 @@ void Communicator::turn(std::unique_lock<std::mutex>& lock, int& idle) {
   changed_.notify_all();
 }
 
+bool Communicator::has_turn_for_worker() const {
+  return !working_ && !helped_ && (can_begin_call() || !arriving_.empty() || under_way_ != 0);
+}
+
 void Communicator::work() {
   std::unique_lock lock(mutex_);
   for (int idle = 0;;) {
-    changed_.wait(lock, [this] { return stopping_ || can_begin_call() || !arriving_.empty() || under_way_ != 0; });
-    if (stopping_ && is_idle()) return;
+    changed_.wait(lock, [this] { return stopping_ || has_turn_for_worker(); });
+    if (stopping_) return;
     turn(lock, idle);
   }
 }
 
-/// Somebody waits for a request.
+/// Somebody waits for a request. Whoever waits to the end makes the turns: that costs no change of threads, and the
+/// processor that it runs on is free.
 void Communicator::pursue(const Request& request, bool to_the_end) {
   std::unique_lock lock(mutex_);
   wanted_ = !queue_.empty();
-  if (worker_.joinable()) return changed_.notify_all();
+  const bool has_worker = worker_.joinable();
+  if (has_worker && !to_the_end) return changed_.notify_all();
+  helped_ = true;
+  if (has_worker && working_) backend_->messages().interrupt();
   int idle = 0;
   do {
-    turn(lock, idle);
-  } while (!queue_.empty() || (to_the_end && !request.is_done()));
+    if (working_) changed_.wait(lock, [this] { return !working_; });
+    else turn(lock, idle);
+  } while (!request.is_done() && (to_the_end || !queue_.empty()));
+  helped_ = false;
+  changed_.notify_all();
 }
 
 void Communicator::serve_messages() {
@@ -168,11 +187,10 @@ void Communicator::serve_messages() {
 void Communicator::drain() {
   std::unique_lock lock(mutex_);
   wanted_ = !queue_.empty();
-  if (worker_.joinable()) {
-    changed_.notify_all();
-    return changed_.wait(lock, [this] { return is_idle(); });
+  for (int idle = 0; !is_idle();) {
+    if (working_) changed_.wait(lock, [this] { return !working_; });
+    else turn(lock, idle);
   }
-  for (int idle = 0; !is_idle();) turn(lock, idle);
 }
 
 // -------------------------------------------------------------------------------------------------------------- groups

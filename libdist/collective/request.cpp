@@ -4,9 +4,10 @@
 
 namespace amldist::collective {
 
-Request::Request(const Call& call, Pursue pursue) : call_(call), pursue_(std::move(pursue)) {
-  std::span<const std::size_t>* const spans[4] = {&call_.send_counts, &call_.send_offsets, &call_.recv_counts,
-                                                  &call_.recv_offsets};
+Request::Request(std::vector<Call> calls, Pursue pursue) : calls_(std::move(calls)), pursue_(std::move(pursue)) {
+  Call& call = calls_.front();
+  std::span<const std::size_t>* const spans[4] = {&call.send_counts, &call.send_offsets, &call.recv_counts,
+                                                  &call.recv_offsets};
   for (std::size_t i = 0; i < 4; ++i) {
     lists_[i].assign(spans[i]->begin(), spans[i]->end());
     *spans[i] = lists_[i];
