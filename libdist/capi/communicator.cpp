@@ -90,7 +90,7 @@ int begin(amldist_comm* comm, const Arguments& arguments, amldist_request** requ
     if (comm == nullptr) return null_argument("the communicator");
     const auto call = to_call(*comm->impl, arguments);
     if (!call) return call.error();
-    auto begun = comm->impl->begin(*call);
+    auto begun = comm->impl->begin({*call});
     if (!begun) return begun.error();
     *request = new amldist_request{std::move(*begun)};
     return {};

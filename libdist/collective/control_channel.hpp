@@ -1,6 +1,6 @@
 // The control thread: keeps the connection to rank 0 (on rank 0: to everybody), hears of deaths, answers what this rank
-// is doing, and finds out who is missing when a call comes to its deadline (inquiries.hpp). Connections beside the one to
-// rank 0 are made when they are needed.
+// is doing, and finds out who is missing when a call comes to its deadline (inquiries.hpp). Connections beside the one
+// to rank 0 are made when they are needed.
 //
 // The thread sleeps in poll() while nothing happens. It runs from bootstrap to the world's finalize.
 #pragma once
@@ -54,9 +54,15 @@ class ControlChannel final : private InquiryHost {
                                std::chrono::milliseconds timeout);
   /// Gives a communicator up on all its ranks.
   void abort(const std::shared_ptr<CommWatch>& watch, const std::string& sentence);
-  /// A connection for the data of a communicator between this process and another; the higher world rank connects.
-  [[nodiscard]] Result<FileDescriptor> data_connection(std::uint64_t comm, std::uint32_t world_rank, Vigil& vigil,
-                                                       int comm_rank);
+  /// Connections for the data of a communicator: of two processes, the one with the higher world rank makes it. The
+  /// other one's control thread answers, whatever its program does.
+  [[nodiscard]] bool makes_connection_to(std::uint32_t world_rank) const noexcept { return world_.rank > world_rank; }
+  [[nodiscard]] Result<FileDescriptor> make_data_connection(std::uint64_t id, std::uint32_t world_rank, Vigil& vigil,
+                                                            int comm_rank);
+  /// What the other made, if it is there already.
+  [[nodiscard]] FileDescriptor take_data_connection(std::uint64_t id, std::uint32_t world_rank);
+  /// Closes those that nobody took.
+  void forget_data_connections(std::uint64_t id);
   /// Every rank's piece, in rank order; collective over the communicator. `number` tells its gathers apart.
   [[nodiscard]] Result<std::vector<std::string>> gather_all(const std::shared_ptr<CommWatch>& watch,
                                                             std::uint64_t number, std::string piece, Vigil& vigil);
