@@ -18,6 +18,8 @@ SLURM = os.environ["AMLDIST_TEST_SLURM"]
 RELEASE = os.environ["AMLDIST_TEST_RELEASE"]
 PLUGIN_PACKAGE = f"aml-dist-slurm{SLURM}"
 LINE = "required spank_aml_dist.so"
+PACKAGES = [PLUGIN_PACKAGE, "aml-dist", "libamldist0", "libamldist-mpi", "libamldist-dev", "aml-dist-doc"]
+OLDER = "0.0.9"
 
 
 class Machine:
@@ -25,6 +27,7 @@ class Machine:
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.packages = folder / "packages"
+        self.older = folder / "older"
         self.roots = folder / "roots"
         self.environment = {**os.environ, "DEVCLUSTER_ROOTS": str(self.roots)}
 
@@ -36,9 +39,19 @@ class Machine:
         assert done.returncode == 0, f"{line}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         return done.stdout + done.stderr
 
-    def install(self, *names: str) -> str:
-        files = " ".join(f"{self.packages}/{name}_[0-9]*.deb" for name in names)
-        return self.run(f"apt-get update -qq; apt-get install -y -qq --no-install-recommends {files} 2>&1")
+    def install(self, *names: str, options: str = "", older: bool = False) -> str:
+        files = " ".join(f"{self.older if older else self.packages}/{name}_[0-9]*.deb" for name in names)
+        return self.run(f"apt-get update -qq; apt-get install -y -qq --no-install-recommends {options} {files} 2>&1")
+
+    def versions(self) -> dict[str, str]:
+        """Of our packages that are installed."""
+        listed = self.run("dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\n' 'aml-dist*' 'libamldist*'")
+        return dict(line.split()[1:] for line in listed.splitlines() if line.startswith("installed "))
+
+    def in_cluster(self, line: str, *where: str) -> str:
+        done = self.devcluster("run", "--name", "installation", *where, "--env-clean", "--", "timeout", "60", "bash", "-c", line)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
 
     def ours(self) -> list[str]:
         """Files that any of the packages could have left."""
@@ -58,6 +71,22 @@ def build_packages(folder: pathlib.Path) -> None:
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 
 
+def make_older(package: pathlib.Path, folder: pathlib.Path) -> None:
+    """The same under a lower version, with a sample and a page that later ones do not have."""
+    tree = folder / "tree"
+    subprocess.run(["dpkg-deb", "-R", package, tree], check=True)
+    control = tree / "DEBIAN/control"
+    version = re.search(r"^Version: (.*)$", control.read_text(), re.M)[1]
+    control.write_text(control.read_text().replace(version, OLDER))
+    if package.name.startswith(PLUGIN_PACKAGE):
+        sample = tree / "etc/slurm/plugstack.conf.d/aml-dist.conf"
+        sample.write_text("# As it was.\n" + sample.read_text())
+        (tree / "usr/share/man/man8/aml-dist-gone.8.gz").write_bytes(b"")
+    target = folder / package.name.replace(version, OLDER)
+    subprocess.run(["dpkg-deb", "-Zgzip", "-z1", "-b", tree, target], check=True, capture_output=True)
+    shutil.rmtree(tree)
+
+
 @pytest.fixture(scope="module")
 def machine():
     folder = pathlib.Path(tempfile.mkdtemp(prefix="aml-dist-installation-", dir="/var/tmp"))
@@ -68,6 +97,10 @@ def machine():
     else:
         machine.packages.mkdir()
         build_packages(machine.packages)
+    machine.older.mkdir()
+    for name in PACKAGES:
+        (package,) = machine.packages.glob(f"{name}_[0-9]*.deb")
+        make_older(package, machine.older)
     yield machine
     machine.devcluster("stop", "--name", "installation")
     shutil.rmtree(folder)
@@ -89,7 +122,9 @@ def test_the_plugin_needs_its_own_slurm(machine):
 
 
 def test_installing_makes_it_active(machine):
-    machine.install(PLUGIN_PACKAGE)
+    """An older release, to be upgraded below."""
+    machine.install(*PACKAGES, older=True)
+    assert machine.versions() == dict.fromkeys(PACKAGES, OLDER)
     assert LINE in machine.plugstack.read_text().splitlines()
     assert "include /etc/slurm/plugstack.conf.d/*.conf" in machine.run("cat /etc/slurm/plugstack.conf")
 
@@ -98,26 +133,61 @@ def test_a_first_job_runs(machine):
     started = machine.devcluster("start", "--release", RELEASE, "--name", "installation", "--nodes", "2",
                                  "--plugstack", str(machine.plugstack))
     assert started.returncode == 0, started.stderr
-    done = machine.devcluster("run", "--name", "installation", "--user", "alice", "--env-clean", "--", "timeout", "60",
-                              "srun", "-N2", "-n4", "--aml-dist=pytorch", "bash", "-c", "echo $RANK of $WORLD_SIZE")
-    assert sorted(done.stdout.splitlines()) == [f"{rank} of 4" for rank in range(4)], done.stdout + done.stderr
+    said = machine.in_cluster("srun -N2 -n4 --aml-dist=pytorch bash -c 'echo $RANK of $WORLD_SIZE'", "--user", "alice")
+    assert sorted(said.splitlines()) == [f"{rank} of 4" for rank in range(4)], said
+
+
+def test_an_upgrade_while_a_job_runs(machine):
+    """Its step keeps the file that it began with, its next step has the new one, and the administrator's file stays.
+
+    --force-confold as unattended upgrades have it: without it dpkg asks which of two changed files is wanted.
+    """
+    text = machine.plugstack.read_text().replace(LINE, LINE + " port_range=21000-21999")
+    machine.plugstack.write_text(text)
+    shared = pathlib.Path(machine.in_cluster("mktemp -d /var/tmp/aml-dist-upgrade-XXXXXX").strip())
+    try:
+        script = shared / "job.sh"
+        step = f"srun --aml-dist=pytorch bash -c 'echo STEP $RANK of $WORLD_SIZE; until [[ -e {shared}/FILE ]]; do sleep 0.2; done'"
+        script.write_text("#!/bin/bash\n" + "\n".join(step.replace("STEP", name).replace("FILE", name) for name in ("old", "new")))
+        out = shared / "out"
+        machine.in_cluster(f"sbatch -N2 -n4 --output={out} {script}; until [[ $(grep -c old {out}) = 4 ]]; do sleep 0.1; done")
+        assert mapped(machine, "slurmstepd") == {"/usr/lib/slurm/spank_aml_dist.so"}
+        machine.install(*PACKAGES, options="-o Dpkg::Options::=--force-confold")
+        assert mapped(machine, "slurmstepd") == {"/usr/lib/slurm/spank_aml_dist.so (deleted)"}
+        machine.in_cluster(f"touch {shared}/old; until [[ $(grep -c new {out}) = 4 ]]; do sleep 0.1; done")
+        assert "/usr/lib/slurm/spank_aml_dist.so" in mapped(machine, "slurmstepd")
+        machine.in_cluster(f"touch {shared}/new; while squeue -h | grep -q .; do sleep 0.1; done")
+        assert sorted(out.read_text().splitlines()) == sorted(f"{name} {rank} of 4" for name in ("old", "new") for rank in range(4))
+        assert "drain" not in machine.in_cluster("sinfo -h -o %T"), "no node is lost"
+    finally:
+        shutil.rmtree(shared)
     assert machine.devcluster("stop", "--name", "installation").returncode == 0
+    assert machine.plugstack.read_text() == text
+
+
+def mapped(machine: Machine, program: str) -> set[str]:
+    """The plugin's file as the processes of this name on node1 have it mapped."""
+    lines = machine.in_cluster(f"for each in $(grep -lx {program} /proc/[0-9]*/comm); do "
+                               "grep -h spank_aml_dist ${each%comm}maps; done", "--on", "node1")
+    return {re.sub(r"/(x86_64|aarch64)-linux-gnu/", "/", line.split(maxsplit=5)[5]) for line in lines.splitlines()}
+
+
+def test_the_upgrade_was_whole(machine):
+    versions = machine.versions()
+    assert set(versions) == set(PACKAGES) and OLDER not in versions.values(), versions
+    assert machine.run("find /usr -name '*aml-dist-gone*'") == "", "what the new release does not have is gone"
+    assert machine.run("dpkg --audit") == ""
+    changed = machine.run(f"dpkg --verify {' '.join(PACKAGES)} || true").split()
+    assert changed == ["??5??????", "c", "/etc/slurm/plugstack.conf.d/aml-dist.conf"], "only the administrator's file differs"
 
 
 def test_tools_library_and_headers_work(machine):
-    machine.install("aml-dist", "libamldist0", "libamldist-dev", "aml-dist-doc")
     assert machine.run("aml-dist --version").startswith("aml-dist ")
     assert "node1" in machine.run("aml-dist explain --aml-dist=pytorch --nodelist 'node[1-2]' --tasks-per-node 2")
     assert machine.run("test -x /usr/share/aml-dist/devcluster/lib/machine-init.sh && "
                        "/usr/share/aml-dist/devcluster/devcluster --version").startswith("devcluster ")
     assert "libamldist.so.0 (" in machine.run("ldconfig -p")
-
-
-def test_an_upgrade_keeps_the_administrators_file(machine):
-    text = machine.plugstack.read_text().replace(LINE, LINE + " port_range=21000-21999")
-    machine.plugstack.write_text(text)
-    machine.run(f"apt-get install -y -qq --reinstall {machine.packages}/{PLUGIN_PACKAGE}_[0-9]*.deb 2>&1")
-    assert machine.plugstack.read_text() == text
+    assert "not found" not in machine.run("ldd /usr/lib/*/aml-dist/libamldist_mpi.so"), "its Open MPI came with it"
 
 
 def test_removing_takes_the_line_out_of_plugstack(machine):
@@ -143,7 +213,7 @@ def test_another_file_with_the_line_is_told(machine):
 
 
 def test_purging_leaves_nothing(machine):
-    machine.run(f"apt-get purge -y -qq {PLUGIN_PACKAGE} aml-dist libamldist0 libamldist-dev aml-dist-doc 2>&1")
+    machine.run(f"apt-get purge -y -qq {' '.join(PACKAGES)} 2>&1")
     assert machine.ours() == []
 
 
