@@ -4,10 +4,13 @@
 help_root() {
     cat <<'HELP'
 devcluster root RELEASE [-- COMMAND...]
+devcluster root --possible RELEASE
 
   devcluster root trixie                        makes the root if there is none, and prints its folder
   devcluster root trixie -- slurmctld -V        runs a command there, as root
   devcluster start --release trixie             a cluster of its Slurm
+  devcluster root --possible trixie             exit status 0 if there is a root, or one could be made and used here;
+                                                1 if not, with the reason
 
   bookworm   Debian 12: Slurm 22.05, PMIx 4
   trixie     Debian 13: Slurm 24.11, PMIx 5
@@ -15,8 +18,8 @@ devcluster root RELEASE [-- COMMAND...]
 
 A root is made once, in some 30 s, from the Debian archive that this machine's apt uses, and stays in
 /var/cache/aml-devcluster; to be rid of it, remove the folder. The release of this machine needs none.
-With DEVCLUSTER_ROOTS=DIR roots are made there, one of this machine's release too. In the command /tmp, /var/tmp, /run and all folders that do not belong to the
-system are the host's.
+With DEVCLUSTER_ROOTS=DIR roots are made there, one of this machine's release too. In the command /tmp, /var/tmp, /run
+and all folders that do not belong to the system are the host's.
 HELP
 }
 
@@ -24,7 +27,7 @@ readonly ROOTS=${DEVCLUSTER_ROOTS:-/var/cache/aml-devcluster}
 readonly RELEASES='bookworm trixie forky'
 
 cmd_root() {
-    parse_options '' "$@"
+    parse_options 'possible' "$@"
     if [[ -n ${OPT[help]-} ]]; then help_root; return; fi
     [[ ${#REST[@]} -gt 0 ]] || usage_error "root: name a release ($RELEASES)"
     local release=${REST[0]} root
@@ -32,9 +35,33 @@ cmd_root() {
     if [[ ${command[0]-} == -- ]]; then command=("${command[@]:1}"); fi
     check_release "$release"
     root=$(root_of "$release")
+    if [[ -n ${OPT[possible]-} ]]; then root_is_possible "$release" "$root"; return; fi
     if [[ -n $root ]]; then make_root "$release" "$root"; fi
     if [[ ${#command[@]} -eq 0 ]]; then echo "${root:-/}"; return; fi
     run_in_root "$root" "${command[@]}"
+}
+
+# root_is_possible RELEASE ROOT: what no change of ours could mend; a mmdebstrap that fails is no such reason
+root_is_possible() {
+    local release=$1 root=$2 mirror
+    if [[ -z $root ]]; then return; fi
+    [[ $EUID -eq 0 ]] || fail "only root can make and enter a root for '$release'"
+    namespaces_allowed || fail 'namespaces are refused on this machine'
+    mountpoint -q / || fail "this machine's / is no mount point (a chroot), so that no other root can take its place"
+    if [[ -d $root ]]; then return; fi
+    mirror=$(own_archive)
+    [[ -n $mirror ]] || fail "apt of this machine knows no Debian archive: try 'apt-get update'"
+    archive_has "$mirror" "$release" || fail "the archive of this machine, $mirror, has no '$release'"
+}
+
+# archive_has URL RELEASE: asked with apt's own means and settings
+archive_has() {
+    local folder status=0
+    folder=$(mktemp -d)
+    /usr/lib/apt/apt-helper -o APT::Sandbox::User=root download-file "${1%/}/dists/$2/InRelease" "$folder/InRelease" \
+        >"$folder/log" 2>&1 || status=1
+    rm -rf "$folder"
+    return "$status"
 }
 
 # run_in_root ROOT COMMAND...: with little of our environment, which may name programs that ROOT lacks
