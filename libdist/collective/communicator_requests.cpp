@@ -63,8 +63,8 @@ Result<std::shared_ptr<Request>> Communicator::begin(std::vector<Call> calls) {
 
 std::shared_ptr<Request> Communicator::enqueue(std::vector<Call> calls) {
   const bool is_message = is_point_to_point(calls.front().operation) && !device_of_buffers(calls.front());
-  auto request = std::make_shared<Request>(
-      std::move(calls), [this](const Request& one, bool to_the_end) { pursue(one, to_the_end); });
+  auto request = std::make_shared<Request>(std::move(calls),
+                                           [this](const Request& one, bool to_the_end) { pursue(one, to_the_end); });
   {
     const std::lock_guard lock(mutex_);
     if (is_message) arriving_.push_back(request);

@@ -12,7 +12,8 @@
 
 namespace amldist::collective {
 
-/// A call made without waiting, or several that are made one after the other. Shared by the caller's handle and the thread that runs it.
+/// A call made without waiting, or several that are made one after the other. Shared by the caller's handle and the
+/// thread that runs it.
 class Request {
  public:
   /// Somebody wants a request done: it is to be moved, or to be done when this returns or soon after.
