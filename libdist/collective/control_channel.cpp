@@ -116,12 +116,8 @@ void ControlChannel::serve_once() {
 void ControlChannel::beat() {
   if (Clock::now() < next_beat_) return;
   next_beat_ = Clock::now() + std::chrono::seconds(1);
-  std::function<void()> heartbeat;
-  {
-    const std::lock_guard lock(mutex_);
-    heartbeat = heartbeat_;
-  }
-  if (heartbeat) heartbeat();
+  const std::lock_guard lock(heartbeat_mutex_);
+  if (heartbeat_) heartbeat_();
 }
 
 void ControlChannel::mark_gone(std::uint32_t world_rank, Standing standing) {
@@ -377,7 +373,7 @@ Result<std::vector<std::string>> ControlChannel::gather_all(const std::shared_pt
 
 void ControlChannel::set_heartbeat(std::function<void()> heartbeat) {
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(heartbeat_mutex_);
     heartbeat_ = std::move(heartbeat);
   }
   post([this] { next_beat_ = Clock::now(); });

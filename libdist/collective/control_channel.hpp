@@ -67,7 +67,8 @@ class ControlChannel final : private InquiryHost {
   [[nodiscard]] Result<std::vector<std::string>> gather_all(const std::shared_ptr<CommWatch>& watch,
                                                             std::uint64_t number, std::string piece, Vigil& vigil);
   void set_log(LogFunction log);
-  /// Called about once a second from now on, on the control thread: the flight recorder's heartbeat.
+  /// Called about once a second from now on, on the control thread: the flight recorder's heartbeat. When this returns,
+  /// the one before is not called any more, nor being called.
   void set_heartbeat(std::function<void()> heartbeat);
 
  private:
@@ -113,6 +114,9 @@ class ControlChannel final : private InquiryHost {
   std::atomic<std::uint32_t> gone_count_ = 0;
   std::atomic<bool> stopping_ = false;
 
+  std::mutex heartbeat_mutex_;
+  std::function<void()> heartbeat_;
+
   std::mutex mutex_;  // guards the rest
   std::condition_variable came_;
   std::vector<std::function<void()>> posted_;
@@ -120,7 +124,6 @@ class ControlChannel final : private InquiryHost {
   std::map<std::pair<std::uint64_t, std::uint32_t>, FileDescriptor> data_;
   std::map<GatherKey, std::vector<std::string>> gathered_;
   LogFunction log_;
-  std::function<void()> heartbeat_;
   std::thread thread_;
 };
 

@@ -188,6 +188,8 @@ Result<void> GradientReducer::wait() {
                                                  " was not marked ready in this step: mark "
                                                  "every gradient, those that a rank does not use too"})};
   }
+  // For the last one first: this thread then makes the calls that are left without a break, on the processor that it has.
+  if (!buckets_.empty()) buckets_.back().request->wait();
   Result<void> all;
   for (Bucket& bucket : buckets_) {
     bucket.request->wait();
