@@ -45,9 +45,11 @@ struct Arguments {
 Result<Call> to_call(const Communicator& comm, const Arguments& from) {
   const auto type = amldist::collective::to_data_type(from.type);
   const auto op = amldist::collective::to_reduce_op(from.op);
-  const std::string name(amldist::collective::to_string(from.operation));
-  if (!type) return Error{Errc::invalid_argument, name + ": " + std::to_string(from.type) + " is no amldist_type"};
-  if (!op) return Error{Errc::invalid_argument, name + ": " + std::to_string(from.op) + " is no amldist_op"};
+  const auto refuse = [&](const std::string& why) {
+    return Error{Errc::invalid_argument, std::string(amldist::collective::to_string(from.operation)) + ": " + why};
+  };
+  if (!type) return refuse(std::to_string(from.type) + " is no amldist_type");
+  if (!op) return refuse(std::to_string(from.op) + " is no amldist_op");
   Call call;
   call.operation = from.operation;
   call.type = *type;
@@ -61,7 +63,7 @@ Result<Call> to_call(const Communicator& comm, const Arguments& from) {
   const bool gets_lists = sends_lists || from.operation == Operation::allgatherv;
   if ((sends_lists && (from.send_counts == nullptr || from.send_offsets == nullptr)) ||
       (gets_lists && (from.recv_counts == nullptr || from.recv_offsets == nullptr))) {
-    return Error{Errc::invalid_argument, name + ": a list of counts or offsets is NULL"};
+    return refuse("a list of counts or offsets is NULL");
   }
   if (sends_lists) {
     call.send_counts = {from.send_counts, size};
@@ -90,7 +92,7 @@ int begin(amldist_comm* comm, const Arguments& arguments, amldist_request** requ
     if (comm == nullptr) return null_argument("the communicator");
     const auto call = to_call(*comm->impl, arguments);
     if (!call) return call.error();
-    auto begun = comm->impl->begin(*call);
+    auto begun = comm->impl->begin({*call});
     if (!begun) return begun.error();
     *request = new amldist_request{std::move(*begun)};
     return {};

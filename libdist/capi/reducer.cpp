@@ -91,9 +91,9 @@ int amldist_reducer_wait(amldist_reducer* reducer) {
 int amldist_reducer_calls(amldist_reducer* reducer) {
   int calls = 0;
   const int status = with(reducer, [&](GradientReducer& impl) -> Result<void> {
-    const auto units = impl.units();
-    if (!units) return units.error();
-    calls = static_cast<int>(*units);
+    const auto made = impl.calls();
+    if (!made) return made.error();
+    calls = static_cast<int>(*made);
     return {};
   });
   return status == AMLDIST_OK ? calls : status;

@@ -1,8 +1,9 @@
 // Which gradients go into one all-reduce: a pure decision, from sizes alone, the same on every rank.
 //
 // Gradients become ready from the last to the first, so that is the order of buckets. A bucket is closed when the next
-// tensor would pass its limit; the first is small, so that communication starts early. A tensor that is to be reduced
-// where it lies is a unit of its own and does not close the bucket that is open around it.
+// tensor would pass its limit; the first is small, so that communication starts early. Tensors that are to be reduced
+// where they lie are gathered in the same way, beside the open bucket: they make a call each, one behind the other, but
+// only together are they worth waking another thread.
 #pragma once
 
 #include <cstddef>
@@ -27,11 +28,13 @@ struct Placement {
   std::size_t offset;  ///< bytes, a multiple of bucket_alignment
 };
 
-/// One all-reduce.
+/// What is launched at once: a bucket in one all-reduce, or tensors that have one each.
 struct Unit {
-  std::vector<Placement> tensors;  ///< one, at 0, where it is `alone`
-  std::size_t bytes = 0;           ///< of the bucket's memory, padding included; 0 where it is `alone`
+  std::vector<Placement> tensors;  ///< all at 0 where they are `alone`
+  std::size_t bytes = 0;           ///< of the bucket's memory, padding included; 0 where they are `alone`
   bool alone = false;
+
+  [[nodiscard]] std::size_t calls() const noexcept { return alone ? tensors.size() : 1; }
 };
 
 inline constexpr std::size_t bucket_alignment = 64;

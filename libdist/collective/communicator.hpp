@@ -2,11 +2,13 @@
 // lost as a whole when one of its ranks is.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -38,6 +40,8 @@ struct Process {
 
 class Communicator {
  public:
+  static constexpr milliseconds default_timeout{300000};
+
   /// The world of this step. `timeout` zero: the default.
   [[nodiscard]] static Result<std::unique_ptr<Communicator>> init(const EnvironmentReader& environment,
                                                                   milliseconds timeout);
@@ -54,8 +58,9 @@ class Communicator {
 
   /// Runs a call to its end, after those begun before; inside a group only keeps it.
   [[nodiscard]] Result<void> run(Call call);
-  /// Begins a call. Errors: invalid_argument inside a group, and those of check().
-  [[nodiscard]] Result<std::shared_ptr<Request>> begin(Call call);
+  /// Begins a call, or several collectives without lists as one request. Errors: invalid_argument inside a group, and
+  /// those of check().
+  [[nodiscard]] Result<std::shared_ptr<Request>> begin(std::vector<Call> calls);
   [[nodiscard]] Result<void> group_begin();
   [[nodiscard]] Result<void> group_end();
   /// nullptr for a negative colour.
@@ -76,29 +81,45 @@ class Communicator {
  private:
   class CallVigil;
   class CallExchange;
+  class MessageTraffic;
 
   Communicator(std::shared_ptr<Process> process, std::shared_ptr<CommWatch> watch, milliseconds timeout);
   [[nodiscard]] Result<void> build(const Call& occasion);
   void describe_place();
   [[nodiscard]] Result<void> check(const Call& call) const;
-  [[nodiscard]] Result<void> perform(Call& call);
-  [[nodiscard]] Result<void> perform_group(std::vector<Call> messages);
+  [[nodiscard]] FlightRecorder::Ticket record(const Call& call);
+  void close_record(FlightRecorder::Ticket ticket, const Result<void>& result);
   template <typename Run>
   [[nodiscard]] Result<void> watched(const Call& call, Run run);
+  [[nodiscard]] Result<void> perform(Call& call);
+  [[nodiscard]] Result<void> perform_group(std::vector<Call> messages);
+  [[nodiscard]] Result<void> exchange_wishes(const Call& call);
+  [[nodiscard]] std::optional<int> device_of_buffers(const Call& call);
   [[nodiscard]] Result<Backend*> backend_for(const Call& call, CallVigil& vigil);
   [[nodiscard]] Result<void> create_device_backend(int device, CallVigil& vigil);
-  [[nodiscard]] Result<void> perform_to_the_end(Call& call);
-  [[nodiscard]] Result<void> perform_group_to_the_end(std::vector<Call> messages);
   [[nodiscard]] Result<void> synchronize(void* stream);
   [[nodiscard]] Result<void> refuse_if_lost() const;
   void close_recorder() noexcept;
   [[nodiscard]] Result<std::vector<std::string>> gather_all(std::string piece, Vigil& vigil);
+
+  // What is made beside the program (communicator_requests.cpp). Calls come one after the other; sends and receives of
+  // host buffers move on their own, also while a call waits.
+  [[nodiscard]] Result<void> make(Call call);
+  [[nodiscard]] Result<void> make_messages(std::vector<Call> messages);
+  [[nodiscard]] std::shared_ptr<Request> enqueue(std::vector<Call> calls);
+  [[nodiscard]] Result<void> perform_to_the_end(const std::vector<std::shared_ptr<Request>>& requests);
+  [[nodiscard]] bool can_begin_call() const;
+  [[nodiscard]] bool has_turn_for_worker() const;
+  [[nodiscard]] std::vector<std::shared_ptr<Request>> next_calls();
+  void turn(std::unique_lock<std::mutex>& lock, int& idle);
+  void work();
+  void pursue(const Request& request, bool to_the_end);
+  /// Takes up new messages and moves all, from inside a call that waits.
+  void serve_messages();
+  [[nodiscard]] bool is_idle() const { return queue_.empty() && arriving_.empty() && !working_ && under_way_ == 0; }
+  [[nodiscard]] bool has_work();
   /// Until everything begun has come to its end.
   void drain();
-  void work();
-  void run_queue(std::unique_lock<std::mutex>& lock);
-  void pursue();
-  [[nodiscard]] bool can_begin() const;
 
   std::shared_ptr<Process> process_;
   std::shared_ptr<CommWatch> watch_;
@@ -108,6 +129,7 @@ class Communicator {
   std::string provenance_;
   std::unique_ptr<HostBackend> backend_;
   std::unique_ptr<NcclBackend> device_backend_;  ///< from the first device buffer on
+  std::unique_ptr<MessageTraffic> traffic_;
   bool deterministic_ = false;
   std::uint32_t recorder_slot_ = 0;
   void* stream_ = nullptr;
@@ -120,12 +142,18 @@ class Communicator {
   bool has_begun_ = false;  ///< a call without waiting
   int group_depth_ = 0;
   std::vector<Call> group_;
+  std::string wish_;  ///< of the split that is being made
+  std::vector<std::string> wishes_;
+  std::atomic<bool> has_arrivals_ = false;
 
   std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<Request>> queue_;
-  bool working_ = false;
-  bool wanted_ = false;  ///< somebody waits for what is in the queue
+  std::deque<std::shared_ptr<Request>> queue_;      ///< calls that have not begun, and messages of device buffers
+  std::vector<std::shared_ptr<Request>> arriving_;  ///< messages of host buffers that were not taken up yet
+  std::size_t under_way_ = 0;                       ///< those that were, at the end of the last turn
+  bool working_ = false;                            ///< a turn is being made
+  bool helped_ = false;                             ///< a thread that waits for a request makes the turns
+  bool wanted_ = false;                             ///< somebody waits for what is in the queue
   bool stopping_ = false;
   std::thread worker_;  ///< started by the first call that does not wait
 };

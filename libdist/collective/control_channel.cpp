@@ -48,10 +48,9 @@ class BlockedSignals {
 ControlChannel::ControlChannel(World world)
     : world_(std::move(world)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      links_(world_, {[this](ControlLink& link, Frame& frame) { handle(link, frame); },
-                      [this](std::uint32_t rank, bool left) {
-                        mark_gone(rank, left ? Standing::left : Standing::dead);
-                      }}),
+      links_(world_,
+             {[this](ControlLink& link, Frame& frame) { handle(link, frame); },
+              [this](std::uint32_t rank, bool left) { mark_gone(rank, left ? Standing::left : Standing::dead); }}),
       inquiries_(*this),
       gone_(world_.size),
       log_(write_to_stderr) {
@@ -117,12 +116,8 @@ void ControlChannel::serve_once() {
 void ControlChannel::beat() {
   if (Clock::now() < next_beat_) return;
   next_beat_ = Clock::now() + std::chrono::seconds(1);
-  std::function<void()> heartbeat;
-  {
-    const std::lock_guard lock(mutex_);
-    heartbeat = heartbeat_;
-  }
-  if (heartbeat) heartbeat();
+  const std::lock_guard lock(heartbeat_mutex_);
+  if (heartbeat_) heartbeat_();
 }
 
 void ControlChannel::mark_gone(std::uint32_t world_rank, Standing standing) {
@@ -298,7 +293,6 @@ void ControlChannel::add(const std::shared_ptr<CommWatch>& watch) {
 void ControlChannel::remove(const CommWatch& watch) {
   const std::lock_guard lock(mutex_);
   watches_.erase(watch.id());
-  std::erase_if(data_, [&](const auto& each) { return each.first.first == watch.id(); });
 }
 
 Error ControlChannel::find_out(const std::shared_ptr<CommWatch>& watch, const Occasion& occasion,
@@ -318,10 +312,10 @@ void ControlChannel::abort(const std::shared_ptr<CommWatch>& watch, const std::s
   static_cast<void>(watch->wait_for_verdict(Clock::now() + std::chrono::seconds(1)));
 }
 
-Result<FileDescriptor> ControlChannel::data_connection(std::uint64_t comm, std::uint32_t world_rank, Vigil& vigil,
-                                                       int comm_rank) {
+Result<FileDescriptor> ControlChannel::make_data_connection(std::uint64_t id, std::uint32_t world_rank, Vigil& vigil,
+                                                            int comm_rank) {
   const Member& member = world_.members[world_rank];
-  while (world_.rank > world_rank) {
+  for (;;) {
     if (auto going_on = vigil.keep_waiting(comm_rank); !going_on) return going_on.error();
     auto socket = connect_to(member.address, member.port, Clock::now() + milliseconds(250));
     if (!socket) {
@@ -329,7 +323,7 @@ Result<FileDescriptor> ControlChannel::data_connection(std::uint64_t comm, std::
       continue;
     }
     const std::string hello =
-        FrameWriter(FrameKind::hello_data).number(world_.nonce).number(comm).number(world_.rank).take();
+        FrameWriter(FrameKind::hello_data).number(world_.nonce).number(id).number(world_.rank).take();
     if (auto sent = send_all(*socket, hello, Clock::now() + milliseconds(250)); !sent) continue;
     char greeting = 0;
     while (!wait_until_ready(*socket, Readiness::read, Clock::now() + milliseconds(10))) {
@@ -337,15 +331,17 @@ Result<FileDescriptor> ControlChannel::data_connection(std::uint64_t comm, std::
     }
     if (::recv(socket->get(), &greeting, 1, 0) == 1) return socket;
   }
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    if (auto found = data_.extract({comm, world_rank})) return std::move(found.mapped());
-    came_.wait_for(lock, milliseconds(1));
-    lock.unlock();
-    auto going_on = vigil.keep_waiting(comm_rank);
-    lock.lock();
-    if (!going_on) return going_on.error();
-  }
+}
+
+FileDescriptor ControlChannel::take_data_connection(std::uint64_t id, std::uint32_t world_rank) {
+  const std::lock_guard lock(mutex_);
+  auto found = data_.extract({id, world_rank});
+  return found ? std::move(found.mapped()) : FileDescriptor();
+}
+
+void ControlChannel::forget_data_connections(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(data_, [id](const auto& each) { return each.first.first == id; });
 }
 
 Result<std::vector<std::string>> ControlChannel::gather_all(const std::shared_ptr<CommWatch>& watch,
@@ -377,7 +373,7 @@ Result<std::vector<std::string>> ControlChannel::gather_all(const std::shared_pt
 
 void ControlChannel::set_heartbeat(std::function<void()> heartbeat) {
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(heartbeat_mutex_);
     heartbeat_ = std::move(heartbeat);
   }
   post([this] { next_beat_ = Clock::now(); });

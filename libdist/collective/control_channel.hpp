@@ -1,6 +1,6 @@
 // The control thread: keeps the connection to rank 0 (on rank 0: to everybody), hears of deaths, answers what this rank
-// is doing, and finds out who is missing when a call comes to its deadline (inquiries.hpp). Connections beside the one to
-// rank 0 are made when they are needed.
+// is doing, and finds out who is missing when a call comes to its deadline (inquiries.hpp). Connections beside the one
+// to rank 0 are made when they are needed.
 //
 // The thread sleeps in poll() while nothing happens. It runs from bootstrap to the world's finalize.
 #pragma once
@@ -54,14 +54,21 @@ class ControlChannel final : private InquiryHost {
                                std::chrono::milliseconds timeout);
   /// Gives a communicator up on all its ranks.
   void abort(const std::shared_ptr<CommWatch>& watch, const std::string& sentence);
-  /// A connection for the data of a communicator between this process and another; the higher world rank connects.
-  [[nodiscard]] Result<FileDescriptor> data_connection(std::uint64_t comm, std::uint32_t world_rank, Vigil& vigil,
-                                                       int comm_rank);
+  /// Connections for the data of a communicator: of two processes, the one with the higher world rank makes it. The
+  /// other one's control thread answers, whatever its program does.
+  [[nodiscard]] bool makes_connection_to(std::uint32_t world_rank) const noexcept { return world_.rank > world_rank; }
+  [[nodiscard]] Result<FileDescriptor> make_data_connection(std::uint64_t id, std::uint32_t world_rank, Vigil& vigil,
+                                                            int comm_rank);
+  /// What the other made, if it is there already.
+  [[nodiscard]] FileDescriptor take_data_connection(std::uint64_t id, std::uint32_t world_rank);
+  /// Closes those that nobody took.
+  void forget_data_connections(std::uint64_t id);
   /// Every rank's piece, in rank order; collective over the communicator. `number` tells its gathers apart.
   [[nodiscard]] Result<std::vector<std::string>> gather_all(const std::shared_ptr<CommWatch>& watch,
                                                             std::uint64_t number, std::string piece, Vigil& vigil);
   void set_log(LogFunction log);
-  /// Called about once a second from now on, on the control thread: the flight recorder's heartbeat.
+  /// Called about once a second from now on, on the control thread: the flight recorder's heartbeat. When this returns,
+  /// the one before is not called any more, nor being called.
   void set_heartbeat(std::function<void()> heartbeat);
 
  private:
@@ -107,6 +114,9 @@ class ControlChannel final : private InquiryHost {
   std::atomic<std::uint32_t> gone_count_ = 0;
   std::atomic<bool> stopping_ = false;
 
+  std::mutex heartbeat_mutex_;
+  std::function<void()> heartbeat_;
+
   std::mutex mutex_;  // guards the rest
   std::condition_variable came_;
   std::vector<std::function<void()>> posted_;
@@ -114,7 +124,6 @@ class ControlChannel final : private InquiryHost {
   std::map<std::pair<std::uint64_t, std::uint32_t>, FileDescriptor> data_;
   std::map<GatherKey, std::vector<std::string>> gathered_;
   LogFunction log_;
-  std::function<void()> heartbeat_;
   std::thread thread_;
 };
 

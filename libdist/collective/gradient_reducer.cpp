@@ -100,9 +100,11 @@ void GradientReducer::begin_step() {
   }
 }
 
-Result<std::size_t> GradientReducer::units() {
+Result<std::size_t> GradientReducer::calls() {
   if (auto fixed = lay_out(); !fixed) return fixed.error();
-  return buckets_.size();
+  std::size_t calls = 0;
+  for (const Bucket& bucket : buckets_) calls += bucket.plan.calls();
+  return calls;
 }
 
 Result<void*> GradientReducer::view(std::size_t tensor) {
@@ -135,25 +137,29 @@ Result<void> GradientReducer::bind(std::size_t tensor, void* data) {
   return {};
 }
 
-/// Copies in what is fused, and begins the call.
+/// Copies in what is fused, and begins the calls.
 Result<void> GradientReducer::launch(Bucket& bucket) {
   Call call;
   call.operation = Operation::allreduce;
   call.type = type_;
   call.redop = options_.op;
-  if (bucket.plan.alone) {
-    const Tensor& tensor = tensors_[bucket.plan.tensors.front().tensor];
-    call.send = call.recv = tensor.data;
-    call.count = tensor.count;
-  } else {
-    for (const Placement& place : bucket.plan.tensors) {
-      const Tensor& tensor = tensors_[place.tensor];
-      if (tensor.own && tensor.count != 0) std::memcpy(bucket.memory + place.offset, tensor.data, bytes_of(tensor));
+  std::vector<Call> calls;
+  for (const Placement& place : bucket.plan.tensors) {
+    const Tensor& tensor = tensors_[place.tensor];
+    if (bucket.plan.alone) {
+      call.send = call.recv = tensor.data;
+      call.count = tensor.count;
+      calls.push_back(call);
+    } else if (tensor.own && tensor.count != 0) {
+      std::memcpy(bucket.memory + place.offset, tensor.data, bytes_of(tensor));
     }
+  }
+  if (!bucket.plan.alone) {
     call.send = call.recv = bucket.memory;
     call.count = bucket.plan.bytes / size_of(type_);
+    calls.push_back(call);
   }
-  auto begun = comm_.begin(call);
+  auto begun = comm_.begin(std::move(calls));
   if (!begun) return begun.error();
   bucket.request = std::move(*begun);
   return {};
@@ -182,6 +188,8 @@ Result<void> GradientReducer::wait() {
                                                  " was not marked ready in this step: mark "
                                                  "every gradient, those that a rank does not use too"})};
   }
+  // For the last one first: this thread then makes the calls that are left without a break, on the processor that it has.
+  if (!buckets_.empty()) buckets_.back().request->wait();
   Result<void> all;
   for (Bucket& bucket : buckets_) {
     bucket.request->wait();

@@ -35,7 +35,7 @@ class GradientReducer {
 
   [[nodiscard]] std::size_t tensors() const noexcept { return tensors_.size(); }
   /// Calls that a step takes. Fixes the layout.
-  [[nodiscard]] Result<std::size_t> units();
+  [[nodiscard]] Result<std::size_t> calls();
 
   /// Memory of a gradient in its bucket, aligned to 64 bytes, the same until the end. Fixes the layout.
   [[nodiscard]] Result<void*> view(std::size_t tensor);

@@ -107,7 +107,8 @@ HostBackend::HostBackend(const CommWatch& watch, Topology topology, TransportCho
     : watch_(watch),
       topology_(std::move(topology)),
       why_not_mpi_(std::move(choice.why_not_mpi)),
-      transport_(std::move(choice.transport)) {}
+      collectives_(std::move(choice.collectives)),
+      messages_(std::move(choice.messages)) {}
 
 Result<std::unique_ptr<HostBackend>> HostBackend::create(ControlChannel& channel, const CommWatch& watch,
                                                          const Gather& gather, MpiSession* mpi, Vigil& vigil) {
@@ -122,11 +123,11 @@ Result<std::unique_ptr<HostBackend>> HostBackend::create(ControlChannel& channel
   PeerGroup all;
   for (int r = 0; r < static_cast<int>(watch.members().size()); ++r) all.ranks.push_back(r);
   all.own = watch.rank();
-  out->all_.emplace(*out->transport_, std::move(all), out->kernels_);
+  out->all_.emplace(*out->collectives_, std::move(all), out->kernels_);
   NodeCollectives* const node = out->node_ ? &*out->node_ : nullptr;
-  out->nodes_.emplace(out->topology_, *out->transport_, out->kernels_, node);
+  out->nodes_.emplace(out->topology_, *out->collectives_, out->kernels_, node);
   if (out->topology_.nodes.size() == 1) out->name_ = "shared memory";
-  else out->name_ = out->node_ ? "hierarchical" : out->transport_->name();
+  else out->name_ = out->node_ ? "hierarchical" : out->collectives_->name();
   return out;
 }
 
@@ -140,8 +141,8 @@ std::string HostBackend::memory_offer(std::string& problem) {
   }
   if (auto made = Arenas::create(topology_.own_index, size)) arenas_ = std::move(*made);
   else problem = made.error().message;
-  return concat({own_processors(), memory_.data() != nullptr ? memory_.address() : "", "\n",
-                 arenas_ ? arenas_->address() : ""});
+  return concat(
+      {own_processors(), memory_.data() != nullptr ? memory_.address() : "", "\n", arenas_ ? arenas_->address() : ""});
 }
 
 /// Opens what the other ranks of the node offer; the reason where that fails.
@@ -208,7 +209,7 @@ std::string HostBackend::describe() const {
   std::string text;
   if (node_) text = concat({"shared memory (", to_string(kernels_.instruction_set()), ")"});
   if (topology_.nodes.size() > 1) {
-    text += concat({text.empty() ? "" : ", ", transport_->name(), " between ", std::to_string(topology_.nodes.size()),
+    text += concat({text.empty() ? "" : ", ", collectives_->name(), " between ", std::to_string(topology_.nodes.size()),
                     " nodes"});
   }
   if (!why_not_mpi_.empty()) text += concat({" (no MPI: ", why_not_mpi_, ")"});
@@ -235,17 +236,19 @@ Result<void> HostBackend::run(const Call& call, Vigil& vigil) {
   return done;
 }
 
+Message HostBackend::message_of(const Call& call) {
+  // A message only reads what it sends.
+  void* const data = call.operation == Operation::send ? const_cast<void*>(call.send) : call.recv;  // NOLINT
+  return {call.root, static_cast<std::byte*>(data), call.count * size_of(call.type), message_signature(call)};
+}
+
 Result<void> HostBackend::run_group(std::span<const Call> messages, Vigil& vigil) {
   std::vector<Message> sends;
   std::vector<Message> receives;
   for (const Call& call : messages) {
-    const std::size_t bytes = call.count * size_of(call.type);
-    // A message only reads what it sends.
-    void* const data = call.operation == Operation::send ? const_cast<void*>(call.send) : call.recv;  // NOLINT
-    (call.operation == Operation::send ? sends : receives)
-        .push_back({call.root, static_cast<std::byte*>(data), bytes, message_signature(call)});
+    (call.operation == Operation::send ? sends : receives).push_back(message_of(call));
   }
-  return transport_->exchange(sends, receives, vigil);
+  return messages_->exchange(sends, receives, vigil);
 }
 
 Result<void*> HostBackend::allocate(std::size_t bytes) {

@@ -17,8 +17,7 @@ class HostBackend final : public Backend {
  public:
   /// Collective over the communicator. `gather` is its gather_all; `mpi` may be nullptr.
   [[nodiscard]] static Result<std::unique_ptr<HostBackend>> create(ControlChannel& channel, const CommWatch& watch,
-                                                                   const Gather& gather, MpiSession* mpi,
-                                                                   Vigil& vigil);
+                                                                   const Gather& gather, MpiSession* mpi, Vigil& vigil);
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] Result<void> run(const Call& call, Vigil& vigil) override;
@@ -28,7 +27,11 @@ class HostBackend final : public Backend {
 
   [[nodiscard]] const Topology& topology() const noexcept { return topology_; }
   /// Whether calls may come from any thread, or only from the one that the program makes its calls from.
-  [[nodiscard]] bool serves_any_thread() const noexcept { return transport_->serves_any_thread(); }
+  [[nodiscard]] bool serves_any_thread() const noexcept { return collectives_->serves_any_thread(); }
+  /// What carries the messages of users: apart from collectives, which may be in progress meanwhile.
+  [[nodiscard]] Transport& messages() noexcept { return *messages_; }
+  /// A send or receive, for that transport.
+  [[nodiscard]] static Message message_of(const Call& call);
   /// For people: "shared memory (avx512), mpi between 4 nodes".
   [[nodiscard]] std::string describe() const;
 
@@ -47,7 +50,8 @@ class HostBackend final : public Backend {
   std::string_view name_;
   std::string trouble_;  ///< why there is no shared memory, if there should be
   std::string why_not_mpi_;
-  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<Transport> collectives_;
+  std::unique_ptr<Transport> messages_;
   SharedMemory memory_;
   std::optional<Arenas> arenas_;
   std::optional<Rounds> rounds_;

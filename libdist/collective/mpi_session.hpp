@@ -49,11 +49,11 @@ class MpiSession {
   [[nodiscard]] Result<void> open(Vigil& vigil);
   [[nodiscard]] amldist_mpi_handle comm() const noexcept { return comm_; }
 
-  /// Tags tell communicators apart: the lowest that no communicator of this process has. Ranks agree on the highest of
-  /// theirs, and take it.
+  /// Tags tell communicators apart, two for each: the lowest that no communicator of this process has. Ranks agree on
+  /// the highest of theirs, and take it and the next.
   [[nodiscard]] int next_tag() const noexcept { return next_tag_; }
   void take_tag(int tag) noexcept { next_tag_ = tag + 1; }
-  [[nodiscard]] bool has_tags() const noexcept { return next_tag_ < largest_tag_; }
+  [[nodiscard]] bool has_tags() const noexcept { return next_tag_ + 1 < largest_tag_; }
 
   /// "MPI_ERR_TRUNCATE: message truncated" for an error number.
   [[nodiscard]] std::string error_text(int error) const;

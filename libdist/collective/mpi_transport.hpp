@@ -22,33 +22,36 @@ class MpiTransport final : public Transport {
 
   [[nodiscard]] std::string_view name() const noexcept override { return "mpi"; }
   [[nodiscard]] bool serves_any_thread() const noexcept override { return session_.serves_any_thread(); }
-  [[nodiscard]] Result<void> exchange(std::span<const Message> sends, std::span<const Message> receives,
-                                      Vigil& vigil) override;
+  [[nodiscard]] Result<void> post(const Message& message, Direction direction, std::size_t& left,
+                                  Vigil& vigil) override;
+  [[nodiscard]] Result<bool> progress(Vigil& vigil) override;
+  [[nodiscard]] int awaited() const noexcept override;
+  bool rest(int idle) override;
+  void give_up() noexcept override;
 
  private:
+  using Stage = std::vector<std::byte>;
   /// One message of MPI's.
   struct Piece {
-    const Message* message = nullptr;
+    Message message;
+    std::size_t* left = nullptr;
     bool is_receive = false;
-    std::byte* header = nullptr;  ///< in `staged_`; nullptr: data alone
+    bool is_through = false;
+    Stage stage;  ///< header, and the data of a short message; empty: data alone, where the message has it
     amldist_mpi_handle request = 0;
   };
 
-  [[nodiscard]] Result<void> post(const Message& message, bool is_receive, Vigil& vigil);
   [[nodiscard]] Result<void> post_piece(Piece piece, std::byte* data, std::size_t bytes, Vigil& vigil);
-  /// Looks at all pieces once; whether any came to its end.
-  [[nodiscard]] Result<bool> progress(Vigil& vigil);
-  [[nodiscard]] Result<void> accept(const Piece& piece, Vigil& vigil);
-  [[nodiscard]] Result<void> wait(Vigil& vigil);
-  void give_up();
+  [[nodiscard]] Result<void> accept(Piece& piece, Vigil& vigil);
+  [[nodiscard]] Stage take_stage(std::size_t bytes);
+  void return_stage(Stage stage);
 
   MpiSession& session_;
   const CommWatch& watch_;
   const int tag_;
   const std::size_t piece_;
   std::vector<Piece> pieces_;
-  std::vector<std::byte> staged_;  ///< headers, and short messages
-  std::size_t staged_bytes_ = 0;
+  std::vector<Stage> stages_;  ///< to be used again
 };
 
 }  // namespace amldist::collective

@@ -282,6 +282,7 @@ int NcclBackend::enqueue(const Call& call) {
   const auto [type, factor] = moved_as(call.type);
   const int op = static_cast<int>(call.redop);
   const std::size_t count = call.count * factor;
+  const auto in_pieces = [&] { return grouped([&] { return enqueue_pieces(call); }); };
   switch (call.operation) {
     case Operation::allreduce:
       return api_.all_reduce(call.send, call.recv, count, type, op, comm_, call.stream);
@@ -294,17 +295,16 @@ int NcclBackend::enqueue(const Call& call) {
     case Operation::reduce_scatter:
       return api_.reduce_scatter(call.send, call.recv, count, type, op, comm_, call.stream);
     case Operation::alltoall:
-      if (api_.all_to_all != nullptr) return api_.all_to_all(call.send, call.recv, count, type, comm_, call.stream);
-      return grouped([&] { return enqueue_pieces(call); });
+      if (api_.all_to_all == nullptr) return in_pieces();
+      return api_.all_to_all(call.send, call.recv, count, type, comm_, call.stream);
     case Operation::gather:
-      if (api_.gather != nullptr) return api_.gather(call.send, call.recv, count, type, call.root, comm_, call.stream);
-      return grouped([&] { return enqueue_pieces(call); });
+      if (api_.gather == nullptr) return in_pieces();
+      return api_.gather(call.send, call.recv, count, type, call.root, comm_, call.stream);
     case Operation::scatter:
-      if (api_.scatter != nullptr)
-        return api_.scatter(call.send, call.recv, count, type, call.root, comm_, call.stream);
-      return grouped([&] { return enqueue_pieces(call); });
+      if (api_.scatter == nullptr) return in_pieces();
+      return api_.scatter(call.send, call.recv, count, type, call.root, comm_, call.stream);
     case Operation::alltoallv:
-      return grouped([&] { return enqueue_pieces(call); });
+      return in_pieces();
     case Operation::allgatherv:
       return grouped([&] { return enqueue_broadcasts(call); });
     case Operation::send:
@@ -312,13 +312,9 @@ int NcclBackend::enqueue(const Call& call) {
       return enqueue_message(call);
     case Operation::barrier:
       return barrier(call.stream);
-    case Operation::none:
-    case Operation::split:
-    case Operation::finalize:
-    case Operation::init:
-      break;
+    default:
+      return nccl_success;  // not a matter of data
   }
-  return nccl_success;  // not a matter of data
 }
 
 /// An allgatherv: each rank's piece from its owner to all.

@@ -89,6 +89,8 @@ class NodeCollectives {
   void copy(void* to, const void* from, std::size_t bytes, Store store = Store::cached) const {
     if (bytes != 0 && to != from) kernels_.copy(to, from, bytes, store);
   }
+  /// To the own stage.
+  void hand(void* to, const void* from, std::size_t bytes) const { copy(to, from, bytes, Store::handed); }
   /// One pipeline: `stage(i)` fills the own slot or line, `consume(i, back)` reads the others' round. It may end the
   /// pipeline by returning false (a Result<bool>).
   template <typename Stage, typename Consume>

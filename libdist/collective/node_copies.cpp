@@ -30,7 +30,7 @@ Result<void> NodeCollectives::broadcast(std::byte* buffer, std::size_t bytes, st
       pieces_of(bytes, piece),
       [&](std::size_t i) {
         if (sends)
-          copy(in_line ? rounds_.own_line() : rounds_.own_slot(), buffer + i * piece, part_of(bytes, i, piece));
+          hand(in_line ? rounds_.own_line() : rounds_.own_slot(), buffer + i * piece, part_of(bytes, i, piece));
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
         if (sends) return {};
@@ -48,7 +48,7 @@ Result<void> NodeCollectives::allgather(const std::byte* send, std::byte* recv, 
   copy(recv + blocks.offset(own) * unit, send, blocks.count(own) * unit);
   return pipeline(
       pieces_of(longest_of(blocks, rounds_.size()) * unit, piece),
-      [&](std::size_t i) { copy(rounds_.own_slot(), send + i * piece, part_of(blocks.count(own) * unit, i, piece)); },
+      [&](std::size_t i) { hand(rounds_.own_slot(), send + i * piece, part_of(blocks.count(own) * unit, i, piece)); },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
         for (std::uint32_t k = 1; k < rounds_.size(); ++k) {
           const std::uint32_t r = (own + k) % rounds_.size();
@@ -68,7 +68,7 @@ Result<void> NodeCollectives::gather(const std::byte* send, std::byte* recv, con
   return pipeline(
       pieces_of(longest_of(blocks, rounds_.size()) * unit, piece),
       [&](std::size_t i) {
-        if (own != root) copy(rounds_.own_slot(), send + i * piece, part_of(blocks.count(own) * unit, i, piece));
+        if (own != root) hand(rounds_.own_slot(), send + i * piece, part_of(blocks.count(own) * unit, i, piece));
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
         for (std::uint32_t r = 0; own == root && r < rounds_.size(); ++r) {
@@ -91,7 +91,7 @@ Result<void> NodeCollectives::scatter(const std::byte* send, std::byte* recv, co
       [&](std::size_t i) {
         for (std::uint32_t r = 0; own == root && r < rounds_.size(); ++r) {
           if (r == own) continue;
-          copy(rounds_.own_slot() + r * piece, send + blocks.offset(r) * unit + i * piece,
+          hand(rounds_.own_slot() + r * piece, send + blocks.offset(r) * unit + i * piece,
                part_of(blocks.count(r) * unit, i, piece));
         }
       },
@@ -125,7 +125,7 @@ Result<void> NodeCollectives::alltoall(const std::byte* send, const Blocks& send
       [&](std::size_t i) {
         for (std::uint32_t r = 0; r < ranks; ++r) {
           if (r == own) continue;
-          copy(rounds_.own_slot() + r * piece, send + send_blocks.offset(r) * unit + i * piece,
+          hand(rounds_.own_slot() + r * piece, send + send_blocks.offset(r) * unit + i * piece,
                part_of(send_blocks.count(r) * unit, i, piece));
         }
       },

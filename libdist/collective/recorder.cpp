@@ -186,20 +186,25 @@ FlightRecorder::Ticket FlightRecorder::write(const RecordedCall& call, State sta
   const std::uint64_t now = clock_.now();
   RecordedEntry& entry = entries_[(ticket - 1) & mask_];
   const std::uint32_t slot = std::min(call.communicator, communicator_slots - 1);
-  static_cast<void>(entry.ticket.exchange(0, std::memory_order_acq_rel));  // no new field under the old ticket
-  entry.sequence.store(call.sequence, relaxed);
-  entry.bytes = call.bytes;
-  entry.enqueued = now;
-  entry.started.store(state == State::started ? now : 0, relaxed);
-  entry.ended.store(0, relaxed);
-  entry.communicator.store(slot, relaxed);
-  entry.peer = call.peer;
-  entry.status = 0;
-  entry.operation = static_cast<std::uint8_t>(call.operation);
-  entry.type = static_cast<std::uint8_t>(call.type);
-  entry.reduction = static_cast<std::uint8_t>(call.reduction);
-  entry.flags = 0;
-  entry.state.store(static_cast<std::uint8_t>(state), relaxed);
+  // No new field under the old ticket: each is written after it. On x86 that is an ordinary store, while an exchange
+  // of the ticket would wait until everything written before has left the processor.
+  const auto put_after = [](auto& field, auto value) {
+    std::atomic_ref(field).store(value, std::memory_order_release);
+  };
+  entry.ticket.store(0, relaxed);
+  entry.sequence.store(call.sequence, std::memory_order_release);
+  put_after(entry.bytes, call.bytes);
+  put_after(entry.enqueued, now);
+  entry.started.store(state == State::started ? now : 0, std::memory_order_release);
+  entry.ended.store(0, std::memory_order_release);
+  entry.communicator.store(slot, std::memory_order_release);
+  put_after(entry.peer, call.peer);
+  put_after(entry.status, std::int16_t{0});
+  put_after(entry.operation, static_cast<std::uint8_t>(call.operation));
+  put_after(entry.type, static_cast<std::uint8_t>(call.type));
+  put_after(entry.reduction, static_cast<std::uint8_t>(call.reduction));
+  put_after(entry.flags, std::uint16_t{0});
+  entry.state.store(static_cast<std::uint8_t>(state), std::memory_order_release);
   entry.ticket.store(ticket, std::memory_order_release);
   if (is_collective(call.operation)) communicators_[slot].entered.store(call.sequence, relaxed);
   if (ticket % calls_between_ticks == 0) tick();

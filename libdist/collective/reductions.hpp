@@ -16,6 +16,7 @@ namespace amldist::collective {
 enum class Store : std::uint8_t {
   cached,     ///< ordinary stores
   streaming,  ///< past the caches, for results that would only push others out of them
+  handed,     ///< for lines that another processor has read and will read again: copies only, folds take it as cached
 };
 
 /// dst[i] = sources[0][i] op sources[1][i] op ..., for `count` elements; also to `second` unless it is null. With
@@ -47,7 +48,7 @@ class Reductions {
   void fold(const Fold& work, DataType type, ReduceOp op) const noexcept { table_[index(type, op)](work); }
   /// Copies bytes; ranges do not overlap.
   void copy(void* dst, const void* src, std::size_t bytes, Store store) const noexcept {
-    copy_(dst, src, bytes, store);
+    (store == Store::handed && bytes >= handed_from ? hand_over_ : copy_)(dst, src, bytes, store);
   }
   [[nodiscard]] InstructionSet instruction_set() const noexcept { return set_; }
 
@@ -59,8 +60,11 @@ class Reductions {
     return static_cast<std::size_t>(type) * reduce_ops + static_cast<std::size_t>(op);
   }
 
+  static constexpr std::size_t handed_from = 512;  ///< bytes; below, starting a string instruction costs more
+
   const FoldFunction* table_;
   CopyFunction copy_;
+  CopyFunction hand_over_;
   InstructionSet set_;
 };
 

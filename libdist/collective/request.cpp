@@ -4,9 +4,10 @@
 
 namespace amldist::collective {
 
-Request::Request(const Call& call, std::function<void()> pursue) : call_(call), pursue_(std::move(pursue)) {
-  std::span<const std::size_t>* const spans[4] = {&call_.send_counts, &call_.send_offsets, &call_.recv_counts,
-                                                  &call_.recv_offsets};
+Request::Request(std::vector<Call> calls, Pursue pursue) : calls_(std::move(calls)), pursue_(std::move(pursue)) {
+  Call& call = calls_.front();
+  std::span<const std::size_t>* const spans[4] = {&call.send_counts, &call.send_offsets, &call.recv_counts,
+                                                  &call.recv_offsets};
   for (std::size_t i = 0; i < 4; ++i) {
     lists_[i].assign(spans[i]->begin(), spans[i]->end());
     *spans[i] = lists_[i];
@@ -14,12 +15,12 @@ Request::Request(const Call& call, std::function<void()> pursue) : call_(call), 
 }
 
 bool Request::test() {
-  if (!is_done()) pursue_();
+  if (!is_done()) pursue_(*this, false);
   return is_done();
 }
 
 void Request::wait() {
-  if (test()) return;
+  if (!is_done()) pursue_(*this, true);
   std::unique_lock lock(mutex_);
   came_.wait(lock, [this] { return is_done(); });
 }

@@ -1,8 +1,10 @@
 #include "collective/tcp_transport.hpp"
 
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -15,66 +17,74 @@ constexpr std::size_t header_bytes = 16;
 
 }  // namespace
 
-TcpTransport::TcpTransport(ControlChannel& channel, const CommWatch& watch)
-    : channel_(channel), watch_(watch), connections_(watch.members().size()), busy_(watch.members().size()) {}
+TcpTransport::TcpTransport(ControlChannel& channel, const CommWatch& watch, std::uint64_t id)
+    : channel_(channel),
+      watch_(watch),
+      id_(id),
+      interrupted_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      connections_(watch.members().size()),
+      busy_(watch.members().size()) {}
 
-Result<void> TcpTransport::connect(int peer, Vigil& vigil) {
+Result<void> TcpTransport::post(const Message& message, Direction direction, std::size_t& left, Vigil& vigil) {
+  auto& connection = connections_[static_cast<std::size_t>(message.peer)];
+  const std::uint32_t peer = watch_.members()[static_cast<std::size_t>(message.peer)];
+  if (!connection && channel_.makes_connection_to(peer)) {
+    auto made = channel_.make_data_connection(id_, peer, vigil, message.peer);
+    if (!made) return made.error();
+    connection = std::move(*made);
+  }
+  ++left;
+  if (direction == Direction::send) sends_.push_back({message, &left, {message.signature, message.bytes}, 0});
+  else receives_.push_back({message, &left, {0, 0}, 0});
+  return {};
+}
+
+bool TcpTransport::is_connected(int peer) {
   auto& connection = connections_[static_cast<std::size_t>(peer)];
-  if (connection) return {};
-  auto made = channel_.data_connection(watch_.id(), watch_.members()[static_cast<std::size_t>(peer)], vigil, peer);
-  if (!made) return made.error();
-  connection = std::move(*made);
-  return {};
+  if (!connection) connection = channel_.take_data_connection(id_, watch_.members()[static_cast<std::size_t>(peer)]);
+  return static_cast<bool>(connection);
 }
 
-/// Lowest peer first on every rank: connections between several ranks cannot wait for one another in a circle.
-Result<void> TcpTransport::connect_all(Vigil& vigil) {
-  std::vector<int> peers;
-  for (const auto* list : {&sends_, &receives_}) {
-    for (const Progress& each : *list) peers.push_back(each.message.peer);
-  }
-  std::ranges::sort(peers);
-  for (const int peer : peers) {
-    if (auto connected = connect(peer, vigil); !connected) return connected;
-  }
-  return {};
+int TcpTransport::awaited() const noexcept {
+  if (!receives_.empty()) return receives_.front().message.peer;
+  return sends_.empty() ? Vigil::anyone : sends_.front().message.peer;
 }
 
-Result<void> TcpTransport::exchange(std::span<const Message> sends, std::span<const Message> receives, Vigil& vigil) {
-  sends_.clear();
-  receives_.clear();
-  for (const Message& message : sends) sends_.push_back({message, {message.signature, message.bytes}, 0});
-  for (const Message& message : receives) receives_.push_back({message, {0, 0}, 0});
-  if (auto connected = connect_all(vigil); !connected) return connected;
-  while (!sends_.empty() || !receives_.empty()) {
-    const auto moved = progress(vigil);
-    if (!moved) return moved.error();
-    if (*moved || (sends_.empty() && receives_.empty())) continue;
-    wait_a_little();
-    const int peer = receives_.empty() ? sends_.front().message.peer : receives_.front().message.peer;
-    if (auto going_on = vigil.keep_waiting(peer); !going_on) return going_on;
-  }
-  return {};
-}
-
-Result<bool> TcpTransport::progress(Vigil& vigil) {
+template <typename Move>
+Result<bool> TcpTransport::advance(std::vector<Progress>& list, Move move) {
   bool any = false;
-  const auto advance = [&](std::vector<Progress>& list, auto move) -> Result<void> {
-    ++pass_;
-    for (Progress& each : list) {
-      auto& turn = busy_[static_cast<std::size_t>(each.message.peer)];
-      if (turn == pass_) continue;  // behind an earlier message of the same pair
+  ++pass_;
+  for (Progress& each : list) {
+    auto& turn = busy_[static_cast<std::size_t>(each.message.peer)];
+    if (turn == pass_) continue;  // behind an earlier message of the same pair
+    if (is_connected(each.message.peer)) {
       const auto moved = move(each);
       if (!moved) return moved.error();
       any = any || *moved;
-      if (!each.is_done()) turn = pass_;
     }
-    std::erase_if(list, [](const Progress& each) { return each.is_done(); });
-    return {};
-  };
-  if (auto sent = advance(sends_, [&](Progress& each) { return push(each, vigil); }); !sent) return sent.error();
-  if (auto got = advance(receives_, [&](Progress& each) { return pull(each, vigil); }); !got) return got.error();
+    if (each.is_done()) --*each.left;
+    else turn = pass_;
+  }
+  std::erase_if(list, [](const Progress& each) { return each.is_done(); });
   return any;
+}
+
+Result<bool> TcpTransport::progress(Vigil& vigil) {
+  const auto sent = advance(sends_, [&](Progress& each) { return push(each, vigil); });
+  if (!sent) return sent.error();
+  const auto got = advance(receives_, [&](Progress& each) { return pull(each, vigil); });
+  if (!got) return got.error();
+  return *sent || *got;
+}
+
+void TcpTransport::interrupt() noexcept {
+  const std::uint64_t one = 1;
+  static_cast<void>(!::write(interrupted_.get(), &one, sizeof one));
+}
+
+void TcpTransport::give_up() noexcept {
+  sends_.clear();
+  receives_.clear();
 }
 
 Result<bool> TcpTransport::push(Progress& send, Vigil& vigil) {
@@ -123,17 +133,24 @@ Result<bool> TcpTransport::pull(Progress& receive, Vigil& vigil) {
   return any;
 }
 
-void TcpTransport::wait_a_little() {
-  std::vector<pollfd> wanted;
+bool TcpTransport::rest(int /*idle*/) {
+  std::vector<pollfd> wanted = {{interrupted_.get(), POLLIN, 0}};
+  int milliseconds = 10;
   const auto add = [&](const std::vector<Progress>& list, short event) {
     for (const Progress& each : list) {
-      wanted.push_back({connections_[static_cast<std::size_t>(each.message.peer)].get(), event, 0});
+      const int socket = connections_[static_cast<std::size_t>(each.message.peer)].get();
+      if (socket >= 0) wanted.push_back({socket, event, 0});
+      else milliseconds = 1;  // a connection that the peer has still to make wakes nobody here
     }
   };
   add(sends_, POLLOUT);
   add(receives_, POLLIN);
-  constexpr int milliseconds = 10;
-  static_cast<void>(::poll(wanted.data(), wanted.size(), milliseconds));
+  const bool came = ::poll(wanted.data(), wanted.size(), milliseconds) > 0;
+  std::uint64_t interruptions = 0;
+  if (came && wanted.front().revents != 0) {
+    static_cast<void>(!::read(interrupted_.get(), &interruptions, sizeof interruptions));
+  }
+  return true;
 }
 
 }  // namespace amldist::collective

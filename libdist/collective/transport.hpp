@@ -20,6 +20,9 @@ struct Message {
   std::uint32_t signature = 0;
 };
 
+enum class Direction : std::uint8_t { send, receive };
+
+/// Used by one thread at a time, but for interrupt(). Not used again after an error, but for give_up().
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -31,10 +34,25 @@ class Transport {
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
   /// Whether any thread may use it, or only the one from which the program makes its calls.
   [[nodiscard]] virtual bool serves_any_thread() const noexcept = 0;
-  /// Runs all messages to their end. Messages between the same two ranks arrive in the order of the lists. Not used
-  /// again after an error.
-  [[nodiscard]] virtual Result<void> exchange(std::span<const Message> sends, std::span<const Message> receives,
-                                              Vigil& vigil) = 0;
+
+  /// Takes a message up, and never waits for a call of the peer's: whatever the peer does first can be taken up next.
+  /// Adds to `left`; when progress() has taken that off again, the message is through. Data and `left` stay valid until
+  /// then. Messages between the same two ranks arrive in the order in which they were taken up.
+  [[nodiscard]] virtual Result<void> post(const Message& message, Direction direction, std::size_t& left,
+                                          Vigil& vigil) = 0;
+  /// Moves what can be moved, without waiting; whether anything was.
+  [[nodiscard]] virtual Result<bool> progress(Vigil& vigil) = 0;
+  /// After `idle` looks in vain: lets others have the processor, for a few milliseconds at most. False: not yet.
+  virtual bool rest(int idle) = 0;
+  /// The peer of the first receive, else of the first send, that is under way.
+  [[nodiscard]] virtual int awaited() const noexcept = 0;
+  /// Ends a rest() on another thread.
+  virtual void interrupt() noexcept {}
+  /// Forgets all messages, after an error.
+  virtual void give_up() noexcept = 0;
+
+  /// Runs all messages to their end.
+  [[nodiscard]] Result<void> exchange(std::span<const Message> sends, std::span<const Message> receives, Vigil& vigil);
 };
 
 }  // namespace amldist::collective

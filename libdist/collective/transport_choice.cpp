@@ -35,13 +35,16 @@ Result<TransportChoice> choose_transport(ControlChannel& channel, const CommWatc
     const auto tag = common_tag(*all, without);
     if (tag && offers) {
       if (auto opened = mpi->open(vigil); !opened) return opened.error();
-      mpi->take_tag(*tag);
-      choice.transport = std::make_unique<MpiTransport>(*mpi, watch, *tag);
+      mpi->take_tag(*tag + 1);
+      choice.collectives = std::make_unique<MpiTransport>(*mpi, watch, *tag);
+      choice.messages = std::make_unique<MpiTransport>(*mpi, watch, *tag + 1);
       return choice;
     }
     if (offers) choice.why_not_mpi = concat({"rank ", std::to_string(without), " does without MPI"});
   }
-  choice.transport = std::make_unique<TcpTransport>(channel, watch);
+  constexpr std::uint64_t of_messages = 0x6d65737361676573;  // identifiers are random: this makes another one
+  choice.collectives = std::make_unique<TcpTransport>(channel, watch, watch.id());
+  choice.messages = std::make_unique<TcpTransport>(channel, watch, watch.id() ^ of_messages);
   return choice;
 }
 

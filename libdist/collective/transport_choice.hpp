@@ -16,8 +16,9 @@ namespace amldist::collective {
 using Gather = std::function<Result<std::vector<std::string>>(std::string piece)>;
 
 struct TransportChoice {
-  std::unique_ptr<Transport> transport;
-  std::string why_not_mpi;  ///< for people; "" where nobody asked for it
+  std::unique_ptr<Transport> collectives;
+  std::unique_ptr<Transport> messages;  ///< the user's own: they move whatever collective is being made
+  std::string why_not_mpi;              ///< for people; "" where nobody asked for it
 };
 
 /// Collective over the communicator. `mpi` is nullptr where this process does without it.

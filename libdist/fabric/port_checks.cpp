@@ -19,7 +19,7 @@ std::string number_text(double number) {
   return tenth == 0 ? std::to_string(whole) : concat({std::to_string(whole), ".", std::to_string(tenth)});
 }
 
-std::string_view remedy_for(PortState state, std::optional<PhysicalState> physical) {
+std::string_view remedy_for(PortState state, PhysicalState physical) {
   if (state == PortState::init || state == PortState::armed) {
     return "no subnet manager has configured the port: wait, or start one (opensm, or the switch's)";
   }
@@ -37,7 +37,7 @@ Finding judge_state(const JudgedPort& each) {
   const std::string evidence =
       concat({each.name().to_string(), " ", port.state.shown(), ", ", port.phys_state.shown()});
   const auto state = port.state.present() ? parse_state(port.state.text) : std::nullopt;
-  const auto physical = port.phys_state.present() ? parse_physical_state(port.phys_state.text) : std::nullopt;
+  const auto physical = port.phys_state.present() ? parse_physical_state(port.phys_state.text) : PhysicalState::unknown;
   if (!state) return {Verdict::fail, evidence, "the port's state cannot be read: reload the driver"};
   if (*state != PortState::active) return {Verdict::fail, evidence, std::string(remedy_for(*state, physical))};
   if (port.phys_state.absent()) return {Verdict::warn, evidence, "update the driver: it gives no phys_state"};

@@ -55,9 +55,9 @@ std::optional<PortState> parse_state(std::string_view text) noexcept {
   return number ? std::optional(static_cast<PortState>(*number)) : std::nullopt;
 }
 
-std::optional<PhysicalState> parse_physical_state(std::string_view text) noexcept {
+PhysicalState parse_physical_state(std::string_view text) noexcept {
   const auto number = leading_number(text, 7);
-  return number && *number >= 1 ? std::optional(static_cast<PhysicalState>(*number)) : std::nullopt;
+  return number ? static_cast<PhysicalState>(*number) : PhysicalState::unknown;
 }
 
 std::optional<Rate> parse_rate(std::string_view text) {

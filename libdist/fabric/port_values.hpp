@@ -13,11 +13,20 @@ namespace amldist::fabric {
 enum class PortState { nop = 0, down = 1, init = 2, armed = 3, active = 4, active_defer = 5 };
 
 /// `phys_state`: "5: LinkUp".
-enum class PhysicalState { sleep = 1, polling = 2, disabled = 3, training = 4, link_up = 5, recovery = 6, test = 7 };
+enum class PhysicalState {
+  unknown = 0,
+  sleep = 1,
+  polling = 2,
+  disabled = 3,
+  training = 4,
+  link_up = 5,
+  recovery = 6,
+  test = 7
+};
 
 /// nullopt unless the number is one of these and followed by ": WORD" or by nothing.
 [[nodiscard]] std::optional<PortState> parse_state(std::string_view text) noexcept;
-[[nodiscard]] std::optional<PhysicalState> parse_physical_state(std::string_view text) noexcept;
+[[nodiscard]] PhysicalState parse_physical_state(std::string_view text) noexcept;
 
 /// `rate`: "400 Gb/sec (4X NDR)", "2.5 Gb/sec (1X SDR)". Speed names come and go; the number and the width count.
 struct Rate {

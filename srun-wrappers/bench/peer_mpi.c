@@ -37,57 +37,70 @@ struct place {
   int size;
 };
 
+/* A call, and which of its buffers are in place. */
+struct plan {
+  const struct bench_call *call;
+  MPI_Datatype type;
+  MPI_Op op;
+  int count;
+  int root; /* this rank is */
+  int same;
+  int own_piece;  /* the piece that this rank gives lies where it belongs in the result */
+  int own_result; /* what this rank gets lies where it was in the input */
+};
+
+static int reduction(const struct plan *plan) {
+  const MPI_Comm world = MPI_COMM_WORLD;
+  const void *send = plan->same ? MPI_IN_PLACE : plan->call->send;
+  void *recv = plan->call->recv;
+  switch (plan->call->op) {
+    case BENCH_ALLREDUCE: return MPI_Allreduce(send, recv, plan->count, plan->type, plan->op, world);
+    case BENCH_REDUCE:
+      return MPI_Reduce(plan->root ? send : plan->call->send, plan->root ? recv : NULL, plan->count, plan->type, plan->op, 0,
+                        world);
+    default: return MPI_Reduce_scatter_block(plan->call->send, recv, plan->count, plan->type, plan->op, world);
+  }
+}
+
+static int movement(const struct plan *plan, const struct place *here) {
+  const MPI_Comm world = MPI_COMM_WORLD;
+  const MPI_Datatype type = plan->type;
+  const int count = plan->count, next = (here->rank + 1) % here->size, last = (here->rank + here->size - 1) % here->size;
+  const void *send = plan->call->send;
+  void *recv = plan->call->recv;
+  switch (plan->call->op) {
+    case BENCH_BROADCAST: return MPI_Bcast(recv, count, type, 0, world);
+    case BENCH_ALLGATHER:
+      return MPI_Allgather(plan->own_piece ? MPI_IN_PLACE : send, count, type, recv, count, type, world);
+    case BENCH_ALLTOALL: return MPI_Alltoall(plan->same ? MPI_IN_PLACE : send, count, type, recv, count, type, world);
+    case BENCH_GATHER:
+      return MPI_Gather(plan->root && plan->own_piece ? MPI_IN_PLACE : send, count, type, recv, count, type, 0, world);
+    case BENCH_SCATTER:
+      return MPI_Scatter(send, count, type, plan->root && plan->own_result ? MPI_IN_PLACE : recv, count, type, 0, world);
+    case BENCH_SENDRECV:
+      return MPI_Sendrecv(send, count, type, next, 0, recv, count, type, last, 0, world, MPI_STATUS_IGNORE);
+    default: return MPI_Barrier(world);
+  }
+}
+
 static int run(void *state, const struct bench_call *call) {
   const struct place *here = state;
-  const MPI_Datatype type = type_of(call->type);
-  const MPI_Op op = op_of(call->redop);
-  const MPI_Comm world = MPI_COMM_WORLD;
-  if (type == MPI_DATATYPE_NULL || call->count > INT_MAX) return BENCH_UNSUPPORTED;
-  if (is_reduction(call->op) && op == MPI_OP_NULL) return BENCH_UNSUPPORTED;
-  const int count = (int)call->count, root = here->rank == 0;
   const size_t own = call->count * (size_t)here->rank * bench_type_size(call->type);
-  const int same = call->send == call->recv;
-  const int own_piece_in_place = (const char *)call->send == (const char *)call->recv + own;
-  const int own_result_in_place = (const char *)call->recv == (const char *)call->send + own;
-  const void *send = call->send;
-  int result = MPI_SUCCESS;
-  switch (call->op) {
-    case BENCH_ALLREDUCE:
-      result = MPI_Allreduce(same ? MPI_IN_PLACE : send, call->recv, count, type, op, world);
-      break;
-    case BENCH_REDUCE:
-      result = MPI_Reduce(same && root ? MPI_IN_PLACE : send, root ? call->recv : NULL, count, type, op, 0, world);
-      break;
-    case BENCH_BROADCAST:
-      result = MPI_Bcast(call->recv, count, type, 0, world);
-      break;
-    case BENCH_ALLGATHER:
-      result = MPI_Allgather(own_piece_in_place ? MPI_IN_PLACE : send, count, type, call->recv, count, type, world);
-      break;
-    case BENCH_REDUCE_SCATTER:
-      if (own_result_in_place) return BENCH_UNSUPPORTED; /* MPI puts the result at the front of the input */
-      result = MPI_Reduce_scatter_block(send, call->recv, count, type, op, world);
-      break;
-    case BENCH_ALLTOALL:
-      result = MPI_Alltoall(same ? MPI_IN_PLACE : send, count, type, call->recv, count, type, world);
-      break;
-    case BENCH_GATHER:
-      result = MPI_Gather(root && own_piece_in_place ? MPI_IN_PLACE : send, count, type, call->recv, count, type, 0, world);
-      break;
-    case BENCH_SCATTER:
-      result = MPI_Scatter(send, count, type, root && own_result_in_place ? MPI_IN_PLACE : call->recv, count, type, 0, world);
-      break;
-    case BENCH_SENDRECV:
-      if (same) return BENCH_UNSUPPORTED;
-      result = MPI_Sendrecv(send, count, type, (here->rank + 1) % here->size, 0, call->recv, count, type,
-                            (here->rank + here->size - 1) % here->size, 0, world, MPI_STATUS_IGNORE);
-      break;
-    case BENCH_BARRIER:
-      result = MPI_Barrier(world);
-      break;
-    default:
-      return BENCH_UNSUPPORTED;
-  }
+  const struct plan plan = {.call = call,
+                            .type = type_of(call->type),
+                            .op = op_of(call->redop),
+                            .count = (int)call->count,
+                            .root = here->rank == 0,
+                            .same = call->send == call->recv,
+                            .own_piece = (const char *)call->send == (const char *)call->recv + own,
+                            .own_result = (const char *)call->recv == (const char *)call->send + own};
+  const int reduces = is_reduction(call->op);
+  if ((unsigned)call->op >= BENCH_OPS || plan.type == MPI_DATATYPE_NULL || call->count > INT_MAX) return BENCH_UNSUPPORTED;
+  if (reduces && plan.op == MPI_OP_NULL) return BENCH_UNSUPPORTED;
+  /* MPI puts the result at the front of the input. */
+  if (call->op == BENCH_REDUCE_SCATTER && plan.own_result) return BENCH_UNSUPPORTED;
+  if (call->op == BENCH_SENDRECV && plan.same) return BENCH_UNSUPPORTED;
+  const int result = reduces ? reduction(&plan) : movement(&plan, here);
   return result == MPI_SUCCESS ? BENCH_FINE : BENCH_FAILED;
 }
 

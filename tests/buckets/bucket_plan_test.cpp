@@ -48,6 +48,14 @@ TEST(BucketPlan, LeavesABucketOpenAroundTensorsThatStandAlone) {
   EXPECT_EQ(units[0].bytes, 0U);
 }
 
+TEST(BucketPlan, LaunchesTensorsThatStandAloneTogetherUpToTheLimit) {
+  auto tensors = tensors_of({3 * kib, 3 * kib, 3 * kib, 3 * kib, 3 * kib});
+  for (auto& tensor : tensors) tensor.alone = true;
+  const auto units = plan_buckets(tensors, {4 * kib, 8 * kib});
+  EXPECT_EQ(members(units), (Lists{{4}, {3, 2}, {1, 0}}));
+  EXPECT_EQ(units[1].calls(), 2U);
+}
+
 TEST(BucketPlan, HasNothingToDoForNothing) { EXPECT_TRUE(plan_buckets({}, {}).empty()); }
 
 TEST(BucketPlan, PlacesEveryTensorOnceAlignedAndApart) {

@@ -39,8 +39,10 @@ def cluster():
                                  *(["--release", RELEASE] if RELEASE else []))
     assert started.status == 0, str(started)
     yield cluster
+    crashed = [core.name for core in pathlib.Path(f"/run/aml-devcluster/{NAME}/log").glob("core*")]
     stopped = cluster.devcluster("stop")
     assert stopped.status == 0, str(stopped)
+    assert not crashed, f"slurmctld or a slurmd crashed while the tests ran: {crashed}"
 
 
 @pytest.fixture(scope="session")

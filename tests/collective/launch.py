@@ -106,7 +106,7 @@ def main() -> int:
     bad = [status for status in statuses if status != 0]
     if bad:
         print(f"exit statuses: {statuses}")
-    return bad[0] if bad and bad[0] > 0 else int(bool(bad))
+    return next((status for status in bad if status is not None and status > 0), int(bool(bad)))
 
 
 if __name__ == "__main__":

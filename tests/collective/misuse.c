@@ -1,5 +1,5 @@
-/* What callers get wrong: every time an error value with a sentence. And what lies between calls: requests, groups, splits,
- * another thread that gives up. */
+/* What callers get wrong: every time an error value with a sentence. And what lies between calls: groups, splits, another
+ * thread that gives up. */
 #include <string.h>
 
 #include "program.h"
@@ -43,24 +43,6 @@ void run_misuse(void) {
   refused(amldist_iallreduce(world, x, x, 1, AMLDIST_FLOAT32, AMLDIST_SUM, &request), AMLDIST_EINVAL, "group");
   OK(amldist_group_end(world));
   OK(amldist_barrier(world)); /* none of it has harmed the communicator */
-}
-
-/* Twenty calls at once; blocking ones come after those begun before them. */
-void run_requests(void) {
-  enum { CALLS = 20 };
-  double x[CALLS];
-  amldist_request *requests[CALLS];
-  for (int i = 0; i < CALLS; ++i) {
-    x[i] = rank + i;
-    OK(amldist_iallreduce(world, &x[i], &x[i], 1, AMLDIST_FLOAT64, AMLDIST_SUM, &requests[i]));
-  }
-  double last = rank;
-  OK(amldist_allreduce(world, &last, &last, 1, AMLDIST_FLOAT64, AMLDIST_MAX));
-  CHECK(last == size - 1);
-  for (int i = 0, done = 0; i < CALLS; ++i, done = 0) {
-    while (!done) OK(amldist_test(&requests[i], &done));
-    CHECK(requests[i] == NULL && x[i] == size * (size - 1) / 2.0 + size * i);
-  }
 }
 
 /* Even and odd ranks, in reversed order; a part of a part; one rank in none. */

@@ -23,6 +23,8 @@ void run_operations(void);
 void run_misuse(void);
 void run_large(void);
 void run_requests(void);
+void run_crossing(void);
+void run_relay(void);
 void run_split(void);
 void run_victim(int argc, char **argv); /* HOW WHO DEADLINE_MS */
 

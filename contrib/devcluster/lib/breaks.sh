@@ -129,6 +129,7 @@ heal_machines() {
         undo_breaks "$machine"
         if [[ $machine == login ]]; then continue; fi
         nodes+=" $machine"
+        single_host || daemon_alive "munged@$machine" || start_munged "$machine" || exit 1
         daemon_alive "$machine" || start_slurmd "$machine"
     done
     # shellcheck disable=SC2086

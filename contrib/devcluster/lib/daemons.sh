@@ -1,11 +1,12 @@
 # shellcheck shell=bash
 # munged, slurmctld and the slurmds: start, find, kill.
 
-# daemon_pid munged|slurmctld|NODE: its process id inside its machine, if it lives
+# daemon_pid munged|munged@NODE|slurmctld|NODE: its process id inside its machine, if it lives
 daemon_pid() {
     local machine=login program=$1 file pid outside=''
     case $1 in
     munged) file=$STATE/munge/munged.pid ;;
+    munged@*) machine=${1#munged@} program=munged; file=$(munge_home "$machine")/munged.pid ;;
     slurmctld) file=$STATE/ctl/slurmctld.pid ;;
     *) machine=$1 program=slurmd file=$STATE/spool/$1/slurmd.pid ;;
     esac
@@ -13,6 +14,16 @@ daemon_pid() {
     if ! single_host; then outside=/proc/$(machine_pid "$machine")/root || return 1; fi
     grep -qszxF -- "DEVCLUSTER=$TAG" "$outside/proc/$pid/environ" &&
         [[ $(<"$outside/proc/$pid/comm") == "$program" ]] && echo "$pid"
+}
+
+# On one host there is but one munged.
+daemon_names() {
+    local node
+    echo munged slurmctld
+    for node in ${P[names]}; do
+        single_host || echo "munged@$node"
+        echo "$node"
+    done
 }
 
 daemon_alive() { [[ -n $(daemon_pid "$1") ]]; }
@@ -28,17 +39,29 @@ kill_daemon() {
 
 daemon_gone() { ! daemon_alive "$1"; }
 
-start_munged() {
-    local home=$STATE/munge
-    mkdir -p "$home"
-    if [[ ! -f $home/key ]]; then
-        (umask 077; head -c 1024 /dev/urandom >"$home/key")
-    fi
-    rm -f "$home/socket" "$home/socket.lock" "$home/munged.pid"
-    (detached_in login munged --force --key-file="$home/key" --socket="$home/socket" --pid-file="$home/munged.pid" \
-        --log-file="$STATE/log/munged.log" --seed-file="$home/seed" >"$STATE/log/munged.out" 2>&1) ||
-        { say 'munged does not start'; show_tail "$STATE/log/munged.out"; show_tail "$STATE/log/munged.log"; return 1; }
-    wait_until 10 test -S "$home/socket"
+# Every machine has a munged of its own, as in life: where several slurmds share one, it calls a credential replayed when the
+# second node reads it, and slurmd before 23.11 frees what munge says about that twice if two launches come at once.
+munge_home() { if [[ $1 == login ]]; then echo "$STATE/munge"; else echo "$STATE/machines/$1/munge"; fi; }
+
+# A machine sees its own munge_home as $STATE/munge, where slurm.conf looks for the socket.
+start_munged() { # start_munged [NODE]
+    local machine=${1:-login} home=$STATE/munge log=$STATE/log/${1:+$1.}munged
+    rm -f "$(munge_home "$machine")"/{socket,socket.lock,munged.pid}
+    (detached_in "$machine" munged --force --key-file="$home/key" --socket="$home/socket" --pid-file="$home/munged.pid" \
+        --log-file="$log.log" --seed-file="$home/seed" >"$log.out" 2>&1) ||
+        { say "munged does not start on $machine"; show_tail "$log.out"; show_tail "$log.log"; return 1; }
+    wait_until 10 test -S "$(munge_home "$machine")/socket"
+}
+
+write_munge_keys() {
+    local home node
+    mkdir -p "$STATE/munge"
+    (umask 077; head -c 1024 /dev/urandom >"$STATE/munge/key")
+    if single_host; then return; fi
+    for home in $(for node in ${P[names]}; do munge_home "$node"; done); do
+        mkdir -p "$home"
+        cp -p "$STATE/munge/key" "$home/key"
+    done
 }
 
 start_slurmctld() {
@@ -57,7 +80,8 @@ start_slurmd() {
     if configless; then where=(--conf-server "login:${P[ports]}"); fi
     mkdir -p "$STATE/spool/$node" "$STATE/tmp/$node"
     rm -f "$STATE/spool/$node/slurmd.pid"
-    (detached_in "$node" slurmd -N "$node" "${where[@]}" >"$STATE/log/$node.out" 2>&1) &
+    (   single_host || daemon_alive "munged@$node" || start_munged "$node" || exit 1
+        detached_in "$node" slurmd -N "$node" "${where[@]}" >"$STATE/log/$node.out" 2>&1) &
 }
 
 # detached_in MACHINE COMMAND...: replaces the (sub)shell

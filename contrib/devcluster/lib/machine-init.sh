@@ -44,6 +44,8 @@ for file in "${own[@]}" "${shared[@]}"; do [[ -e /etc/$file ]] || missing+=("$fi
 for file in "${own[@]}"; do mount --bind "$me/$file" "/etc/$file"; done
 for file in "${shared[@]}"; do mount --bind "$state/etc/$file" "/etc/$file"; done
 
+[[ $name == login ]] || mount --bind "$me/munge" "$state/munge"
+
 # The nodes of a configless cluster have no configuration but what slurmd fetches into /run/slurm. It does not yet
 # know then where munged listens.
 if [[ -n $configless && $name != login ]]; then

@@ -181,6 +181,7 @@ build_cluster() {
     local machine node
     say "cluster '$NAME': Slurm $(slurm_version), nodes ${P[names]}${P[subnet]:+, subnet ${P[subnet]}}"
     write_config
+    write_munge_keys
     if ! single_host; then
         write_users
         say 'making the machines'
@@ -217,7 +218,7 @@ start_again() {
         done
         if [[ -n $dead ]]; then say "machines gone:$dead; building the cluster anew"; start_new; return; fi
     fi
-    for daemon in munged slurmctld ${P[names]}; do
+    for daemon in $(daemon_names); do
         daemon_alive "$daemon" || dead+=" $daemon"
     done
     # shellcheck disable=SC2086

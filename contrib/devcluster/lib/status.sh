@@ -25,7 +25,7 @@ UNHEALTHY=''
 gather_status() {
     local daemon node state
     UNHEALTHY='' UP=() STATE_OF=() BROKEN=()
-    for daemon in munged slurmctld ${P[names]}; do
+    for daemon in $(daemon_names); do
         UP[$daemon]=up
         daemon_alive "$daemon" || { UP[$daemon]=down; UNHEALTHY+=" $daemon"; }
     done

@@ -205,7 +205,7 @@ AMLDIST_API int amldist_gather(amldist_comm *comm, const void *send, void *recv,
 AMLDIST_API int amldist_scatter(amldist_comm *comm, const void *send, void *recv, size_t count, amldist_type type,
                                 int root);
 /* One message to a peer, received in the order of sending. The receiver's count and type must be the sender's. A send
- * may wait for the receiver: put the two directions of an exchange into a group. */
+ * may wait for the receiver: put the two directions of an exchange into a group, or begin one of them without waiting. */
 AMLDIST_API int amldist_send(amldist_comm *comm, const void *buffer, size_t count, amldist_type type, int peer);
 AMLDIST_API int amldist_recv(amldist_comm *comm, void *buffer, size_t count, amldist_type type, int peer);
 /* Returns when every rank has called it. */
@@ -215,11 +215,14 @@ AMLDIST_API int amldist_barrier(amldist_comm *comm);
  * none, *out becomes NULL. The deadline and the deterministic mode are inherited. */
 AMLDIST_API int amldist_split(amldist_comm *comm, int color, int key, amldist_comm **out);
 
-/* The same without waiting. Calls on one communicator run in the order they were made, blocking ones included; sends and
- * receives made one after the other run as one, from the first amldist_wait(), amldist_test() or other call on. Every
- * request must be given to amldist_wait(), or to amldist_test() until it is done.
+/* The same without waiting. Collectives of one communicator run in the order in which they were made, blocking ones and
+ * splits included. Sends and receives of host buffers begin at once and move on their own, also while a collective waits:
+ * between the two directions of an exchange anything else may be done. Those of device buffers begin at the first
+ * amldist_wait(), amldist_test() or collective behind them, those begun together as one: begin both directions first.
+ * Every request must be given to amldist_wait(), or to amldist_test() until it is done.
  * Where data goes over an MPI that was not initialised with MPI_THREAD_MULTIPLE, calls without waiting run inside the next
- * amldist_wait(), amldist_test() or blocking call, on the thread that makes it, which must be the one that MPI allows. */
+ * amldist_wait(), amldist_test() or blocking call, on the thread that makes it, which must be the one that MPI allows; a
+ * collective then runs to its end there, in amldist_test() too. */
 AMLDIST_API int amldist_iallreduce(amldist_comm *comm, const void *send, void *recv, size_t count, amldist_type type,
                                    amldist_op op, amldist_request **request);
 AMLDIST_API int amldist_ireduce(amldist_comm *comm, const void *send, void *recv, size_t count, amldist_type type,

@@ -1,0 +1,217 @@
+// What a communicator makes beside the program: calls that do not wait, and the messages of users.
+//
+// Two kinds, two ways. Calls that all ranks make come one after the other, in their order: that is what ranks agree on.
+// Sends and receives of host buffers are taken up at once and move on their own, whatever call is being made: a rank
+// may do anything between the two directions of an exchange. Messages of device buffers are calls on a stream; those
+// that stand together are made as one.
+#include "collective/communicator_vigil.hpp"
+#include "collective/message_traffic.hpp"
+#include "core/text.hpp"
+
+namespace amldist::collective {
+
+using text::concat;
+
+Result<void> Communicator::run(Call call) {
+  if (auto fine = check(call); !fine) return fine;
+  call.stream = stream_;
+  if (group_depth_ == 0) return make(call);
+  group_.push_back(call);
+  return {};
+}
+
+/// After what was begun before; on this thread if nothing is in its way.
+Result<void> Communicator::make(Call call) {
+  if (!has_work()) return perform(call);
+  if (device_of_buffers(call)) {
+    drain();
+    return perform(call);
+  }
+  const auto request = enqueue({call});
+  request->wait();
+  return request->result();
+}
+
+Result<void> Communicator::make_messages(std::vector<Call> messages) {
+  const bool of_device =
+      std::ranges::any_of(messages, [this](const Call& call) { return device_of_buffers(call).has_value(); });
+  if (of_device) drain();
+  if (of_device || !has_work()) return perform_group(std::move(messages));
+  std::vector<std::shared_ptr<Request>> requests;
+  for (const Call& message : messages) requests.push_back(enqueue({message}));
+  Result<void> all;
+  for (const auto& request : requests) {
+    request->wait();
+    if (all && !request->result()) all = request->result();
+  }
+  return all;
+}
+
+Result<std::shared_ptr<Request>> Communicator::begin(std::vector<Call> calls) {
+  if (group_depth_ > 0) {
+    return Error{Errc::invalid_argument, concat({"i", to_string(calls.front().operation),
+                                                 " inside a group: use the blocking call, "
+                                                 "amldist_group_end() runs it"})};
+  }
+  for (Call& call : calls) {
+    if (auto fine = check(call); !fine) return fine.error();
+    call.stream = stream_;
+  }
+  has_begun_ = true;
+  return enqueue(std::move(calls));
+}
+
+std::shared_ptr<Request> Communicator::enqueue(std::vector<Call> calls) {
+  const bool is_message = is_point_to_point(calls.front().operation) && !device_of_buffers(calls.front());
+  auto request = std::make_shared<Request>(std::move(calls),
+                                           [this](const Request& one, bool to_the_end) { pursue(one, to_the_end); });
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_message) arriving_.push_back(request);
+    else queue_.push_back(request);
+    if (is_message) has_arrivals_.store(true, std::memory_order_release);
+    // Where the back end is only for the program's own thread, calls run when that next waits for one.
+    if (backend_->serves_any_thread() && !worker_.joinable()) worker_ = std::thread([this] { work(); });
+  }
+  changed_.notify_all();
+  if (is_message) backend_->messages().interrupt();
+  return request;
+}
+
+bool Communicator::has_work() {
+  if (!has_begun_) return false;
+  const std::lock_guard lock(mutex_);
+  return !is_idle();
+}
+
+/// Messages of device buffers begin when somebody waits for one of them, or for what comes behind: those begun together
+/// run as one, and cannot wait for each other across two ranks.
+bool Communicator::can_begin_call() const {
+  return !queue_.empty() && (wanted_ || !is_point_to_point(queue_.back()->first().operation) ||
+                             !is_point_to_point(queue_.front()->first().operation));
+}
+
+/// The first call, or all messages in front.
+std::vector<std::shared_ptr<Request>> Communicator::next_calls() {
+  std::vector<std::shared_ptr<Request>> calls;
+  if (!can_begin_call()) return calls;
+  do {
+    calls.push_back(queue_.front());
+    queue_.pop_front();
+  } while (!queue_.empty() && is_point_to_point(calls.front()->first().operation) &&
+           is_point_to_point(queue_.front()->first().operation));
+  wanted_ = wanted_ && !queue_.empty();
+  return calls;
+}
+
+/// A request is done when the device is, too.
+Result<void> Communicator::perform_to_the_end(const std::vector<std::shared_ptr<Request>>& requests) {
+  Result<void> result;
+  if (requests.size() == 1) {
+    for (Call call : requests.front()->calls()) {
+      if (result) result = perform(call);
+    }
+  } else {
+    std::vector<Call> messages;
+    for (const auto& request : requests) messages.push_back(request->first());
+    result = perform_group(std::move(messages));
+  }
+  return result ? synchronize(requests.front()->first().stream) : result;
+}
+
+/// One step of what was begun: takes new messages up, then makes the next call or moves messages.
+void Communicator::turn(std::unique_lock<std::mutex>& lock, int& idle) {
+  working_ = true;
+  const auto arrived = std::exchange(arriving_, {});
+  has_arrivals_.store(false, std::memory_order_relaxed);
+  const auto calls = next_calls();
+  lock.unlock();
+  for (const auto& message : arrived) traffic_->post(message);
+  if (!calls.empty()) {
+    const auto result = perform_to_the_end(calls);
+    for (const auto& request : calls) request->complete(result);
+  }
+  idle = traffic_->progress() || !calls.empty() ? 0 : idle + 1;
+  if (idle > 0) traffic_->rest(idle);
+  lock.lock();
+  working_ = false;
+  under_way_ = traffic_->size();
+  changed_.notify_all();
+}
+
+bool Communicator::has_turn_for_worker() const {
+  return !working_ && !helped_ && (can_begin_call() || !arriving_.empty() || under_way_ != 0);
+}
+
+void Communicator::work() {
+  std::unique_lock lock(mutex_);
+  for (int idle = 0;;) {
+    changed_.wait(lock, [this] { return stopping_ || has_turn_for_worker(); });
+    if (stopping_) return;
+    turn(lock, idle);
+  }
+}
+
+/// Somebody waits for a request. Whoever waits to the end makes the turns: that costs no change of threads, and the
+/// processor that it runs on is free.
+void Communicator::pursue(const Request& request, bool to_the_end) {
+  std::unique_lock lock(mutex_);
+  wanted_ = !queue_.empty();
+  const bool has_worker = worker_.joinable();
+  if (has_worker && !to_the_end) return changed_.notify_all();
+  helped_ = true;
+  if (has_worker && working_) backend_->messages().interrupt();
+  int idle = 0;
+  do {
+    if (working_) changed_.wait(lock, [this] { return !working_; });
+    else turn(lock, idle);
+  } while (!request.is_done() && (to_the_end || !queue_.empty()));
+  helped_ = false;
+  changed_.notify_all();
+}
+
+void Communicator::serve_messages() {
+  if (!traffic_) return;
+  if (has_arrivals_.load(std::memory_order_acquire)) {
+    std::vector<std::shared_ptr<Request>> arrived;
+    {
+      const std::lock_guard lock(mutex_);
+      arrived.swap(arriving_);
+      has_arrivals_.store(false, std::memory_order_relaxed);
+    }
+    for (const auto& message : arrived) traffic_->post(message);
+  }
+  traffic_->progress();
+}
+
+void Communicator::drain() {
+  std::unique_lock lock(mutex_);
+  wanted_ = !queue_.empty();
+  for (int idle = 0; !is_idle();) {
+    if (working_) changed_.wait(lock, [this] { return !working_; });
+    else turn(lock, idle);
+  }
+}
+
+// -------------------------------------------------------------------------------------------------------------- groups
+Result<void> Communicator::group_begin() {
+  ++group_depth_;
+  return {};
+}
+
+Result<void> Communicator::group_end() {
+  if (group_depth_ == 0) return Error{Errc::invalid_argument, "amldist_group_end() without amldist_group_begin()"};
+  if (--group_depth_ > 0) return {};
+  const std::vector<Call> calls = std::exchange(group_, {});
+  std::vector<Call> messages;
+  for (const Call& call : calls) {
+    if (is_point_to_point(call.operation)) {
+      messages.push_back(call);
+    } else if (auto done = make(call); !done) {
+      return done;
+    }
+  }
+  return messages.empty() ? Result<void>() : make_messages(std::move(messages));
+}
+
+}  // namespace amldist::collective
