@@ -222,12 +222,12 @@ Result<void> HostBackend::run(const Call& call, Vigil& vigil) {
   if (is_point_to_point(call.operation)) return run_group({&call, 1}, vigil);
   const std::uint32_t signature = numbered_signature(call);
   if (rounds_) rounds_->begin_call(signature, vigil);
-  all_->begin_call(signature, vigil);
-  nodes_->begin_call(signature, vigil);
   if (topology_.nodes.size() == 1 && node_) {
     const Reduction what = reduction_of(call, topology_.own_ranks().size());
     return run_on(*node_, call, what, static_cast<std::size_t>(call.root));
   }
+  all_->begin_call(signature, vigil);
+  nodes_->begin_call(signature, vigil);
   Reduction what = reduction_of(call, watch_.members().size());
   if (what.op == ReduceOp::avg) what.op = ReduceOp::sum;
   auto done = topology_.most_on_a_node() > 1 ? run_between_nodes(call, what)

@@ -60,7 +60,7 @@ class Reductions {
     return static_cast<std::size_t>(type) * reduce_ops + static_cast<std::size_t>(op);
   }
 
-  static constexpr std::size_t handed_from = 512;  ///< bytes; below, starting a string instruction costs more
+  static constexpr std::size_t handed_from = 128;  ///< bytes; below, starting a string instruction costs more
 
   const FoldFunction* table_;
   CopyFunction copy_;

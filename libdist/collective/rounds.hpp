@@ -115,6 +115,8 @@ class Rounds {
   }
   [[nodiscard]] Result<void> wait_until(std::uint32_t peer, std::uint32_t round);
   [[nodiscard]] Result<void> wait_slowly(std::uint32_t peer, std::uint32_t round);
+  /// Whether the line came while this rank kept its processor.
+  [[nodiscard]] bool spin_long(std::uint32_t peer, std::uint32_t round, bool& differs) noexcept;
   /// Whether the peer's line shows `round`; sets `differs` where its call is another one.
   [[nodiscard]] bool has_come(std::uint32_t peer, std::uint32_t round, bool& differs) noexcept;
 
@@ -127,7 +129,8 @@ class Rounds {
   std::uint32_t first_of_call_ = 1;
   std::uint32_t signature_ = 0;
   Vigil* vigil_ = nullptr;
-  std::vector<std::uint32_t> seen_;  // by peer: the last round known to be published
+  Clock::time_point next_long_spin_;  ///< the first at once
+  std::vector<std::uint32_t> seen_;   // by peer: the last round known to be published
 };
 
 }  // namespace amldist::collective

@@ -21,7 +21,7 @@
 #include <mpi.h>
 #else
 #include "amldist/amldist.h"
-static amldist_comm *world;
+static amldist_comm* world;
 #endif
 
 static int rank, size;
@@ -32,7 +32,7 @@ static double now(void) {
   return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-static void begin(int *argc, char ***argv) {
+static void begin(int* argc, char*** argv) {
 #ifdef WITH_MPI
   MPI_Init(argc, argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -61,7 +61,7 @@ static void barrier(void) {
   amldist_barrier(world);
 #endif
 }
-static void allreduce(float *send, float *recv, size_t count) {
+static void allreduce(float* send, float* recv, size_t count) {
 #ifdef WITH_MPI
   MPI_Allreduce(send == recv ? MPI_IN_PLACE : send, recv, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 #else
@@ -80,8 +80,8 @@ static double slowest(double mine) {
 #endif
   return all;
 }
-static float *memory(size_t bytes, int shared) {
-  void *out = NULL;
+static float* memory(size_t bytes, int shared) {
+  void* out = NULL;
 #ifndef WITH_MPI
   if (shared && amldist_alloc(world, bytes, &out) != 0) exit(1);
 #endif
@@ -90,23 +90,23 @@ static float *memory(size_t bytes, int shared) {
   memset(out, 0, bytes);
   return out;
 }
-static int by_value(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
+static int by_value(const void* a, const void* b) {
+  const double x = *(const double*)a, y = *(const double*)b;
   return (x > y) - (x < y);
 }
-static double median(double *times, int n) {
+static double median(double* times, int n) {
   qsort(times, (size_t)n, sizeof *times, by_value);
   return slowest(times[n / 2]);
 }
 
-static void rewrite(float *data, size_t count, int i) {
+static void rewrite(float* data, size_t count, int i) {
   const float value = (float)(rank + i % 7);
   for (size_t k = 0; k < count; ++k) data[k] = value;
 }
 
 /* Batches of calls for small sizes, where the clock would be most of what is measured. */
-static double measure(float *send, float *recv, size_t count, int calls, int batch) {
-  double *times = malloc((size_t)calls * sizeof *times);
+static double measure(float* send, float* recv, size_t count, int calls, int batch) {
+  double* times = malloc((size_t)calls * sizeof *times);
   for (int i = -2; i < calls; ++i) {
     rewrite(send, count, i + 7);
     barrier();
@@ -125,12 +125,12 @@ struct line {
   _Alignas(64) atomic_ulong number;
 };
 /* One page that both ranks, children of one launcher, have mapped. */
-static struct line *shared_page(void) {
+static struct line* shared_page(void) {
   char name[64];
   snprintf(name, sizeof name, "/aml-dist-bench-%d", (int)getppid());
   const int file = shm_open(name, O_CREAT | O_RDWR, 0600);
   if (file < 0 || ftruncate(file, 4096) != 0) exit(1);
-  struct line *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  struct line* page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (page == MAP_FAILED) exit(1);
   barrier();
   shm_unlink(name);
@@ -140,7 +140,7 @@ static struct line *shared_page(void) {
 /* Each writes its line and waits for the other's: no all-reduce can be faster. */
 static double bare_exchange(void) {
   enum { samples = 50, batch = 100 };
-  struct line *page = shared_page();
+  struct line* page = shared_page();
   double times[samples];
   unsigned long number = 0;
   for (int i = 0; i < samples; ++i) {
@@ -158,8 +158,8 @@ static double bare_exchange(void) {
   return median(times, samples);
 }
 #endif
-static double limit(float *send, float *recv, size_t count, int calls) {
-  double *times = malloc((size_t)calls * sizeof *times);
+static double limit(float* send, float* recv, size_t count, int calls) {
+  double* times = malloc((size_t)calls * sizeof *times);
   for (int i = 0; i < calls; ++i) {
     rewrite(send, count, i);
     barrier();
@@ -172,16 +172,16 @@ static double limit(float *send, float *recv, size_t count, int calls) {
   return result;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   begin(&argc, &argv);
   const int shared = argc > 1 && strcmp(argv[1], "shared") == 0;
   const int rounds = argc > 2 ? atoi(argv[2]) : 1;
   for (int a = 3; a < argc; ++a) {
     const size_t bytes = strtoull(argv[a], NULL, 10), count = bytes / sizeof(float);
     float *send = memory(bytes, shared), *recv = memory(bytes, shared);
-    const int batch = bytes <= 4096 ? 100 : 1;
+    const int batch = bytes > 4096 ? 1 : size > 2 ? 10 : 100;
     int calls = rounds * (bytes <= 65536 ? 200 : bytes <= 1 << 20 ? 100 : bytes <= 16 << 20 ? 11 : 5);
-    if (size > 2) calls = calls / 4 + 3;
+    if (size > 2) calls = calls / 10 + 3; /* with more ranks than processors a call may take many milliseconds */
     const double out = measure(send, recv, count, calls, batch);
     const double in = measure(recv, recv, count, calls, batch);
     const double least = size == 2 && bytes <= 4096 ? bare_exchange() : limit(send, recv, count, calls);
