@@ -13,7 +13,7 @@ struct Header {
 };
 
 /// Up to here a copy is cheaper than a second message.
-constexpr std::size_t longest_short = 4096;
+constexpr std::size_t longest_short = 32768;
 
 }  // namespace
 

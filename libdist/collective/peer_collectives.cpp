@@ -7,10 +7,18 @@
 namespace amldist::collective {
 namespace {
 
-// Above this a ring's bandwidth counts for more than the number of its steps.
-constexpr std::size_t doubling_up_to = 16384;
+// A step of a collective takes about as long as sending so many bytes more (measured by tests/bench/between_nodes).
+constexpr std::size_t bytes_of_a_step = 32768;
 // Pieces of a ring, and so the scratch memory.
 constexpr std::size_t longest_piece = 1UL << 20;
+
+/// Whether few steps with all the data take less than a ring's many steps with slices of it.
+bool doubles(std::size_t bytes, std::size_t ranks) noexcept {
+  const std::size_t core = std::bit_floor(ranks);
+  const auto steps = static_cast<std::size_t>(std::bit_width(core)) - 1 + (core == ranks ? 0 : 2);
+  const std::size_t of_ring = 2 * (ranks - 1);
+  return bytes <= longest_piece && steps * (bytes_of_a_step + bytes) <= of_ring * (bytes_of_a_step + bytes / ranks);
+}
 
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes != 0 && to != from) std::memcpy(to, from, bytes);
@@ -66,7 +74,7 @@ Result<void> PeerCollectives::allreduce(const Reduction& what) {
   const std::size_t unit = size_of(what.type);
   copy_bytes(what.recv, what.send, what.count * unit);
   if (group_.size() == 1) return {};
-  if (what.count * unit <= doubling_up_to) return allreduce_by_doubling(what.recv, what);
+  if (doubles(what.count * unit, group_.size())) return allreduce_by_doubling(what.recv, what);
   const std::size_t most = longest_piece / unit * group_.size();
   for (std::size_t at = 0; at < what.count; at += most) {
     Reduction part = what;

@@ -6,9 +6,9 @@ import re
 import shutil
 
 import pytest
-from cluster import BUILD
+from cluster import BUILD, ROOT
 
-CASES = "place misuse requests split"
+CASES = "place misuse requests crossing relay split"
 AGAINST_MPI = BUILD / "tests/collective/mpi/against_mpi"
 
 
@@ -48,6 +48,22 @@ def test_a_world_without_set_up(request, cluster, program, options):
     for rank, rest in found.items():
         mates = [other for other in sorted(hosts) if hosts[other] == hosts[rank]]
         assert f"local {mates.index(rank)} of {len(mates)}," in rest
+
+
+@pytest.mark.parametrize("example", ["collective_hello", "collective_train", "allreduce.py"])
+def test_the_examples_as_they_are(cluster, program, pmix, example):
+    """C, C++ (a training that compares its weights with the true ones) and Python through ctypes."""
+    folder = program.split("LD_LIBRARY_PATH=")[1].split()[0]
+    if example.endswith(".py"):
+        shutil.copy(ROOT / "contrib/examples/collective" / example, folder)
+        command = f"/usr/bin/python3 {folder}/{example}"
+    else:
+        shutil.copy(BUILD / "tests/collective" / example, folder)
+        command = f"{folder}/{example}"
+    done = cluster.run(f"env LD_LIBRARY_PATH={folder} AMLDIST_LIBRARY={folder}/libamldist.so.0 timeout 60 "
+                       f"srun -N4 --ntasks-per-node=2 --mpi=pmix {command}")
+    assert done.status == 0, str(done)
+    assert done.out.strip(), str(done)
 
 
 def lines_of(done, beginning: str) -> list[str]:
