@@ -168,7 +168,8 @@ Result<std::unique_ptr<MeetingPoint>> meet_by_pmix(const ProcessIdentity& identi
   pmix_proc_t self = {};
   const bool shared = pmix->is_initialized() != 0;
   if (const int status = pmix->init(&self, nullptr, 0); status != PMIX_SUCCESS) {
-    return Error{Errc::unavailable, concat({"PMIx_Init failed: ", pmix->error_string(status)})};
+    return Error{Errc::unavailable, concat({"PMIx_Init failed: ", pmix->error_string(status),
+                                            ": start the step with srun --mpi=pmix"})};
   }
   if (!shared) static const ClientEnd end(*pmix);
   if (self.rank != identity.rank) {
