@@ -9,11 +9,13 @@
 #include "collective/recorder_reader.hpp"
 #include "collective/stalls.hpp"
 #include "core/file_descriptor.hpp"
+#include "core/result.hpp"
 
 namespace amldist::collective {
 namespace {
 
 constexpr std::size_t newest_calls = 256;
+constexpr std::string_view broken = " broken by another rank";
 
 bool belongs_to(int descriptor, unsigned user) noexcept {
   struct stat status = {};
@@ -42,9 +44,14 @@ std::optional<std::string> describe_last_call(const Recording& recording) {
   const auto open = std::ranges::find_if(recording.calls, unended);
   const bool inside = open != recording.calls.end();
   std::string text = (inside ? "in " : "after ") + describe_call(inside ? *open : recording.calls.back());
+  const bool by_another =
+      inside && open->state == recorder_format::State::failed && open->status == status_number(Errc::peer);
+  if (by_another) text += broken;
   if (!is_last_call(text)) return std::nullopt;
   return text;
 }
+
+bool is_broken_by_another(std::string_view text) noexcept { return text.ends_with(broken); }
 
 bool is_last_call(std::string_view text) noexcept {
   const auto fits = [](char c) {

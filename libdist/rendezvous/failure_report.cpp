@@ -139,11 +139,20 @@ void FirstFailure::take(const FailureReport& report) {
   }
   const bool in_step = alike_.empty() || report.rank < alike_.size();
   if (!is_failure(report.wait_status) || !in_step) return;
-  if (!first_) first_ = report;
+  if (!first_ || is_earlier_cause(report)) {
+    first_ = report;
+    alike_.assign(alike_.size(), false);
+    alike_count_ = 0;
+  }
   const bool counts = report.wait_status == first_->wait_status && !alike_.empty();
   if (!counts || alike_[report.rank]) return;
   alike_[report.rank] = true;
   ++alike_count_;
+}
+
+/// What Slurm kills because of a first death is broken by nobody either, but comes after the cause has been told.
+bool FirstFailure::is_earlier_cause(const FailureReport& report) const {
+  return collective::is_broken_by_another(first_->last_call) && !collective::is_broken_by_another(report.last_call);
 }
 
 std::string FirstFailure::sentence(const RestOfStep& rest) const {

@@ -8,7 +8,8 @@
 //
 //   aml-dist;1;00c0ffee00c0ffee;failed;2;0;9;1234;node2        rank, local rank, wait status, milliseconds, host
 //
-// and, where the task's flight recorder tells, one field more: "in allreduce #42 (4 MiB of float32)".
+// and, where the task's flight recorder tells, one field more: "in allreduce #42 (4 MiB of float32)". A task whose call
+// was broken by another rank ended because of that one's end, which its own node may tell a moment later.
 //
 // Datagrams may be lost, come twice, or come from anybody; the token tells ours, and everything else is dropped. Slurm
 // kills the rest of a step only after srun has heard of the first death, and a node reports a death before it tells
@@ -70,7 +71,7 @@ struct RestOfStep {
   bool kill_on_bad_exit = false;  ///< Slurm ends the step when one task fails
 };
 
-/// Keeps the first report by arrival, and counts. Memory: one report and one bit for each task.
+/// Keeps the first report by arrival, but prefers a cause to a consequence, and counts. Memory: one report and one bit for each task.
 class FirstFailure {
  public:
   /// `tasks`: of the whole step; 0 when not known.
@@ -85,6 +86,7 @@ class FirstFailure {
   [[nodiscard]] std::string sentence(const RestOfStep& rest) const;
 
  private:
+  [[nodiscard]] bool is_earlier_cause(const FailureReport& report) const;
   [[nodiscard]] std::string clause(const RestOfStep& rest) const;
 
   std::optional<FailureReport> first_;

@@ -49,7 +49,14 @@ TEST_F(LastCall, IsTheOneThatDidNotEnd) {
 
 TEST_F(LastCall, IsTheOneThatFailed) {
   recorder_.fail(recorder_.begin(call(2)), -7);
-  EXPECT_EQ(read(), "in allreduce #2 (4 MiB of float32)");
+  EXPECT_EQ(read(), "in allreduce #2 (4 MiB of float32)") << "a deadline may have been anybody's fault";
+}
+
+TEST_F(LastCall, WasBrokenByAnotherWhereThatOneDied) {
+  recorder_.fail(recorder_.begin(call(2)), status_number(Errc::peer));
+  EXPECT_EQ(read(), "in allreduce #2 (4 MiB of float32) broken by another rank");
+  EXPECT_TRUE(is_broken_by_another(*read()));
+  EXPECT_FALSE(is_broken_by_another("in allreduce #2 (4 MiB of float32)"));
 }
 
 TEST_F(LastCall, IsNotReadFromOtherPeoplesFilesOrOtherPlaces) {

@@ -110,6 +110,19 @@ TEST(FirstFailure, TheFirstToArriveCounts) {
             "first failure: rank 2 (local 0) on node2: exit status 7, 1.2 s after the start");
 }
 
+TEST(FirstFailure, ACauseCountsMoreThanItsConsequenceThatArrivedBeforeIt) {
+  FailureReport survivor = report(3, exited(7)), killed = report(2, SIGKILL), later = report(1, SIGKILL);
+  survivor.last_call = "in allreduce #6 (4 MiB of float32) broken by another rank";
+  killed.last_call = "after allreduce #5 (4 MiB of float32)";
+  const std::string cause = sentence({killed, survivor});
+  EXPECT_TRUE(cause.starts_with("first failure: rank 2 ")) << cause;
+  EXPECT_EQ(sentence({survivor, killed}), cause);
+  EXPECT_EQ(sentence({survivor, killed, later}), cause) << "by arrival, among causes";
+  EXPECT_TRUE(sentence({survivor}).starts_with("first failure: rank 3 "));
+  survivor.last_call = "in allreduce #6 (4 MiB of float32)";
+  EXPECT_TRUE(sentence({survivor, killed}).starts_with("first failure: rank 3 ")) << "it may have failed by itself";
+}
+
 TEST(FirstFailure, ARefusedStepHasItsSentenceAlready) {
   FailureReport refused = report();
   refused.kind = FailureReport::Kind::refused;
