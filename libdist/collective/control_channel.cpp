@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <thread>
 
 #include "core/text.hpp"
 
@@ -23,6 +25,17 @@ milliseconds grace_of(milliseconds timeout) { return std::clamp(timeout / 4, mil
 void write_to_stderr(const std::string& line) {
   const std::string whole = line + "\n";
   static_cast<void>(!::write(STDERR_FILENO, whole.data(), whole.size()));  // one write: lines of ranks do not mix
+}
+
+/// srun reads no more of what its tasks have written once all have ended, if one of them was killed (Slurm's
+/// step_launch.c, slurm_step_launch_wait_finish): the line that names the dead one would be lost, and what the program
+/// says of the error. Who has said the line ends half a second after the others.
+void end_after_the_others() {
+  static const int registered = std::atexit([] {
+    static_cast<void>(std::fflush(nullptr));
+    std::this_thread::sleep_for(milliseconds(500));
+  });
+  static_cast<void>(registered);
 }
 
 /// Signals are for the program's threads.
@@ -146,6 +159,7 @@ void ControlChannel::say(const std::string& sentence) {
     log = log_;
   }
   log("aml-dist: " + sentence);
+  if (std::getenv("SLURM_STEP_ID") != nullptr) end_after_the_others();
 }
 
 // -------------------------------------------------------------------------------------------------------------- frames
