@@ -58,14 +58,15 @@ def devcluster(*words, **keywords):
 
 
 @contextmanager
-def running_cluster(name, nodes):
-    """Yields the stage; the cluster and all its files are gone afterwards, whatever happens."""
+def running_cluster(name, nodes, tasks=8):
+    """Nodes that claim processors enough for so many tasks. Yields the stage; the cluster and all its files are gone afterwards, whatever happens."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(143))
     if subprocess.run([DEVCLUSTER, "conf", "--name", name], check=False, capture_output=True).returncode == 0:
         raise Trouble(f"a cluster '{name}' runs already: devcluster stop --name {name}, or choose another name")
     try:
-        devcluster("start", "--name", name, "--nodes", str(nodes), capture_output=True)
+        cpus = max(8, -(-tasks // nodes))
+        devcluster("start", "--name", name, "--nodes", str(nodes), "--cpus", str(cpus), capture_output=True)
         conf = devcluster("conf", "--name", name, stdout=subprocess.PIPE).stdout.strip()
         stage = Path(conf).parent.parent / "bench"
         stage.mkdir(exist_ok=True)
