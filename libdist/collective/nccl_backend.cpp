@@ -312,9 +312,13 @@ int NcclBackend::enqueue(const Call& call) {
       return enqueue_message(call);
     case Operation::barrier:
       return barrier(call.stream);
-    default:
-      return nccl_success;  // not a matter of data
+    case Operation::none:
+    case Operation::split:
+    case Operation::finalize:
+    case Operation::init:
+      break;
   }
+  return nccl_success;  // not a matter of data
 }
 
 /// An allgatherv: each rank's piece from its owner to all.

@@ -71,7 +71,8 @@ struct RestOfStep {
   bool kill_on_bad_exit = false;  ///< Slurm ends the step when one task fails
 };
 
-/// Keeps the first report by arrival, but prefers a cause to a consequence, and counts. Memory: one report and one bit for each task.
+/// Keeps the first report by arrival, but prefers a cause to a consequence, and counts. Memory: one report and one bit
+/// for each task.
 class FirstFailure {
  public:
   /// `tasks`: of the whole step; 0 when not known.

@@ -177,6 +177,7 @@ def test_the_upgrade_was_whole(machine):
     assert set(versions) == set(PACKAGES) and OLDER not in versions.values(), versions
     assert machine.run("find /usr -name '*aml-dist-gone*'") == "", "what the new release does not have is gone"
     assert machine.run("dpkg --audit") == ""
+    # dpkg's status says that something differs; what it is, is asked here.
     changed = machine.run(f"dpkg --verify {' '.join(PACKAGES)} || true").split()
     assert changed == ["??5??????", "c", "/etc/slurm/plugstack.conf.d/aml-dist.conf"], "only the administrator's file differs"
 
