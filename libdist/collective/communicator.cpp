@@ -125,9 +125,16 @@ Result<void> Communicator::check(const Call& call) const {
   return {};
 }
 
-Result<void> Communicator::refuse_if_lost() const {
+/// The first call that comes too late is recorded as failed for the communicator's reason: who reads the recorder of
+/// a process that ended after it can tell that another's end was the cause.
+Result<void> Communicator::refuse_if_lost(Call call) {
   if (!watch_->is_lost()) return {};
-  return Error{Errc::aborted, watch_->verdict()->message};
+  const Error reason = *watch_->verdict();
+  if (!has_refused_.exchange(true)) {
+    call.sequence = (is_point_to_point(call.operation) ? messages_ : collectives_) + 1;
+    close_record(record(call), reason);
+  }
+  return Error{Errc::aborted, reason.message};
 }
 
 FlightRecorder::Ticket Communicator::record(const Call& call) {
@@ -158,7 +165,7 @@ Result<void> Communicator::watched(const Call& call, Run run_it) {
 
 /// On the calling thread or the worker, never on both.
 Result<void> Communicator::perform(Call& call) {
-  if (auto healthy = refuse_if_lost(); !healthy) return healthy;
+  if (auto healthy = refuse_if_lost(call); !healthy) return healthy;
   call.sequence = is_point_to_point(call.operation) ? ++messages_ : ++collectives_;
   if (call.operation == Operation::split) return exchange_wishes(call);
   return watched(call, [&](CallVigil& vigil) -> Result<void> {
@@ -169,7 +176,7 @@ Result<void> Communicator::perform(Call& call) {
 }
 
 Result<void> Communicator::perform_group(std::vector<Call> messages) {
-  if (auto healthy = refuse_if_lost(); !healthy) return healthy;
+  if (auto healthy = refuse_if_lost(messages.back()); !healthy) return healthy;
   for (Call& message : messages) message.sequence = ++messages_;
   return watched(messages.back(), [&](CallVigil& vigil) -> Result<void> {
     const auto backend = backend_for(messages.back(), vigil);

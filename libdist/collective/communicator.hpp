@@ -98,7 +98,7 @@ class Communicator {
   [[nodiscard]] Result<Backend*> backend_for(const Call& call, CallVigil& vigil);
   [[nodiscard]] Result<void> create_device_backend(int device, CallVigil& vigil);
   [[nodiscard]] Result<void> synchronize(void* stream);
-  [[nodiscard]] Result<void> refuse_if_lost() const;
+  [[nodiscard]] Result<void> refuse_if_lost(Call call);
   void close_recorder() noexcept;
   [[nodiscard]] Result<std::vector<std::string>> gather_all(std::string piece, Vigil& vigil);
 
@@ -137,6 +137,7 @@ class Communicator {
   std::uint64_t messages_ = 0;
   std::uint64_t gathers_ = 0;
   std::uint64_t splits_ = 0;
+  std::atomic<bool> has_refused_ = false;  ///< a call, because the communicator was lost
   bool is_world_ = false;
   bool finalized_ = false;
   bool has_begun_ = false;  ///< a call without waiting

@@ -12,6 +12,7 @@ from cluster import BUILD, readable_copy
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARY = pathlib.Path(os.environ.get("AMLDIST_LIBRARY", BUILD / "lib/libamldist.so"))
 TOOL = os.environ.get("AMLDIST_TOOL", str(ROOT / "build-development/bin/aml-dist"))
+PEER = -8  # AMLDIST_EPEER
 
 PROGRAM = '''
 import ctypes, os, signal, sys, time
@@ -28,6 +29,8 @@ for step in range(5):
         sys.exit(library.amldist_last_error().decode())
 if library.amldist_rank(comm) == 2:
     %s
+if library.amldist_rank(comm) == 3:
+    time.sleep(%s)
 status = allreduce()
 library.amldist_finalize(comm)
 sys.exit(status != 0)
@@ -36,13 +39,13 @@ sys.exit(status != 0)
 
 @pytest.fixture
 def program(workdir):
-    """program(CULPRIT): a command whose rank 2 does that instead of its sixth allreduce."""
+    """program(CULPRIT): a command whose rank 2 does that instead of its sixth allreduce, which rank 3 makes later."""
     assert LIBRARY.is_file(), "libamldist.so is not built (AMLDIST_LIBRARY)"
     library = readable_copy(LIBRARY)
 
-    def write(culprit: str) -> str:
+    def write(culprit: str, seconds_of_rank_3: float = 0) -> str:
         script = workdir / "program.py"
-        script.write_text(PROGRAM % culprit)
+        script.write_text(PROGRAM % (culprit, seconds_of_rank_3))
         return f"/usr/bin/python3 {script} {library}"
     return write
 
@@ -58,6 +61,19 @@ def test_the_line_names_the_last_call_of_the_rank_that_died_first(request, clust
     assert len(lines) == 1, done.err
     assert re.match(r"aml-dist: first failure: rank 2 \(local 0\) on node2: signal 9 \(SIGKILL\), \d+\.\d s after the start, "
                     r"after allreduce #\d+ \(4 KiB of float32\)", lines[0]), lines[0]
+
+
+def test_a_call_that_comes_too_late_is_recorded_with_the_reason(cluster, program, workdir):
+    task = program("os.kill(os.getpid(), signal.SIGKILL)", seconds_of_rank_3=1)
+    done = cluster.run(f"AMLDIST_TRACE_DIR={workdir}/traces srun --aml-dist=pytorch -w node[1-2] -N2 -n4 "
+                       f"--ntasks-per-node=2 {task}")
+    assert done.err.count("first failure: rank 2 ") == 1, done.err
+    (folder,) = (workdir / "traces").iterdir()
+    trace = json.loads(cluster.run(f"{TOOL} trace --json {folder}", on="node2").out)
+    last = {recorder["rank"]: recorder["calls"][-1] for recorder in trace["recorders"]}
+    assert (last[2]["sequence"], last[2]["state"]) == (5, "completed")
+    for rank in (0, 1, 3):
+        assert (last[rank]["sequence"], last[rank]["state"], last[rank]["status"]) == (6, "failed", PEER), (rank, last)
 
 
 def test_trace_tells_who_is_stopped_in_a_running_step_and_of_a_dead_one(cluster, program, workdir):
