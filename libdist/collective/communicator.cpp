@@ -109,7 +109,6 @@ Result<void> Communicator::check(const Call& call) const {
                           std::to_string(size - 1)}));
   }
   const auto own = static_cast<int>(watch_->rank());
-  if (is_point_to_point(call.operation) && call.root == own) return refuse("the peer is the calling rank itself");
   const std::size_t unit = size_of(call.type);
   const std::size_t most = SIZE_MAX / 2 / unit / static_cast<std::size_t>(size);
   if (call.count > most) return refuse("the count is beyond any memory");

@@ -132,10 +132,21 @@ Error judge_two(std::span<const RankState> ranks, const Occasion& occasion) {
           concat({wrong.name, " made another call where ", right.name, " called ", in_full(right.activity.call)})};
 }
 
+/// A message of a rank to itself, of which one direction is missing or another one than it should be.
+Error judge_itself(const RankState& rank, const Call& call, bool differs) {
+  const std::string_view other_way = call.operation == Operation::send ? "received" : "sent";
+  if (differs)
+    return {Errc::peer, concat({rank.name, " sends itself another message than it receives in ", describe(call)})};
+  return {Errc::timeout, concat({rank.name, " waits for itself in ", describe(call), ": it has not ", other_way,
+                                 " that message; begin both directions, in a group or without waiting"})};
+}
+
 }  // namespace
 
 Error judge(std::span<const RankState> ranks, const Occasion& occasion) {
   const Activity& stuck = stuck_call(ranks, occasion);
+  if (is_point_to_point(stuck.call.operation) && occasion.waits_for == static_cast<int>(occasion.reporter))
+    return judge_itself(ranks[occasion.reporter], stuck.call, occasion.differs);
   const std::vector<std::size_t> missing = missing_ranks(ranks, stuck, occasion);
   if (!missing.empty() && !occasion.differs) {
     const RankState& first = ranks[missing.front()];

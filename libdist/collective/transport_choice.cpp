@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "collective/loopback_transport.hpp"
 #include "collective/mpi_transport.hpp"
 #include "collective/tcp_transport.hpp"
 #include "core/text.hpp"
@@ -22,6 +23,11 @@ std::optional<int> common_tag(const std::vector<std::string>& offers, std::size_
   return tag;
 }
 
+/// Users may send to themselves; collectives never do.
+std::unique_ptr<Transport> with_loopback(std::unique_ptr<Transport> others, const CommWatch& watch) {
+  return std::make_unique<LoopbackTransport>(std::move(others), static_cast<int>(watch.rank()));
+}
+
 }  // namespace
 
 Result<TransportChoice> choose_transport(ControlChannel& channel, const CommWatch& watch, const Gather& gather,
@@ -37,14 +43,14 @@ Result<TransportChoice> choose_transport(ControlChannel& channel, const CommWatc
       if (auto opened = mpi->open(vigil); !opened) return opened.error();
       mpi->take_tag(*tag + 1);
       choice.collectives = std::make_unique<MpiTransport>(*mpi, watch, *tag);
-      choice.messages = std::make_unique<MpiTransport>(*mpi, watch, *tag + 1);
+      choice.messages = with_loopback(std::make_unique<MpiTransport>(*mpi, watch, *tag + 1), watch);
       return choice;
     }
     if (offers) choice.why_not_mpi = concat({"rank ", std::to_string(without), " does without MPI"});
   }
   constexpr std::uint64_t of_messages = 0x6d65737361676573;  // identifiers are random: this makes another one
   choice.collectives = std::make_unique<TcpTransport>(channel, watch, watch.id());
-  choice.messages = std::make_unique<TcpTransport>(channel, watch, watch.id() ^ of_messages);
+  choice.messages = with_loopback(std::make_unique<TcpTransport>(channel, watch, watch.id() ^ of_messages), watch);
   return choice;
 }
 

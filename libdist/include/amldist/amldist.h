@@ -205,7 +205,8 @@ AMLDIST_API int amldist_gather(amldist_comm *comm, const void *send, void *recv,
 AMLDIST_API int amldist_scatter(amldist_comm *comm, const void *send, void *recv, size_t count, amldist_type type,
                                 int root);
 /* One message to a peer, received in the order of sending. The receiver's count and type must be the sender's. A send
- * may wait for the receiver: put the two directions of an exchange into a group, or begin one of them without waiting. */
+ * may wait for the receiver: put the two directions of an exchange into a group, or begin one of them without waiting.
+ * The peer may be the calling rank itself. */
 AMLDIST_API int amldist_send(amldist_comm *comm, const void *buffer, size_t count, amldist_type type, int peer);
 AMLDIST_API int amldist_recv(amldist_comm *comm, void *buffer, size_t count, amldist_type type, int peer);
 /* Returns when every rank has called it. */
