@@ -28,22 +28,26 @@ class ProgressLine {
   ~ProgressLine() {
     if (shown_) std::fputs("\r\033[K", stderr);
   }
-  void operator()(const bench_request& request, std::size_t done, std::size_t all) const {
-    if (!shown_) return;
-    std::fprintf(stderr, "\r\033[Kaml-dist: %s of %llu bytes (%zu of %zu)", bench_op_name(request.op),
-                 static_cast<unsigned long long>(request.bytes), done + 1, all);
+  void operator()(std::string_view what) const {
+    if (shown_) std::fprintf(stderr, "\r\033[Kaml-dist: %.*s", static_cast<int>(what.size()), what.data());
   }
 
  private:
   bool shown_;
 };
 
+/// Nobody should learn after minutes of measuring that the picture has no place.
+Result<void> check_picture(const BenchOptions& options) {
+  return options.svg.empty() ? Result<void>() : check_writable(options.svg);
+}
+
+/// The rows first: whatever becomes of the picture, they were measured.
 int print_rows(const std::vector<BenchRow>& rows, const BenchOptions& options) {
+  std::fputs(options.json ? to_json(rows).c_str() : to_table(rows).c_str(), stdout);
   if (!options.svg.empty()) {
     const auto written = write_file(options.svg, draw_bench(rows));
     if (!written) return fail(written.error());
   }
-  std::fputs(options.json ? to_json(rows).c_str() : to_table(rows).c_str(), stdout);
   std::uint64_t wrong = 0;
   for (const BenchRow& row : rows) wrong += row.wrong;
   if (wrong != 0) return fail({Errc::internal, concat({std::to_string(wrong), " elements are wrong"})});
@@ -55,13 +59,16 @@ Result<std::vector<BenchRow>> measure(const BenchOptions& options, const std::ve
   const auto plan = make_plan(options, contenders.front().size);
   if (!plan) return plan.error();
   const ProgressLine line(speaks);
-  return run_plan(*plan, contenders,
-                  [&](const bench_request& request, std::size_t done, std::size_t all) { line(request, done, all); });
+  return run_plan(*plan, contenders, [&](const bench_request& request, std::size_t done, std::size_t all) {
+    line(concat({bench_op_name(request.op), " of ", std::to_string(request.bytes), " bytes (", std::to_string(done + 1),
+                 " of ", std::to_string(all), ")"}));
+  });
 }
 
 /// Ranks that this process starts itself.
 int bench_here(const BenchOptions& options) {
   if (const auto plan = make_plan(options, options.ranks); !plan) return fail(plan.error());
+  if (const auto fine = check_picture(options); !fine) return fail(fine.error());
   std::vector<std::unique_ptr<LocalRanks>> started;
   std::vector<Contender> contenders;
   auto own = LocalRanks::start_own(options.ranks);
@@ -83,6 +90,14 @@ int fail_once(const Error& error, bool speaks) {
   return error.code == Errc::invalid_argument ? exit_usage : exit_failed;
 }
 
+/// Rank 0 draws; the others hear whether it can.
+Result<void> check_picture(const World& world, const BenchOptions& options) {
+  const Result<void> own = world.rank() == 0 ? check_picture(options) : Result<void>();
+  const auto fine = world.told_by_rank_0(static_cast<bool>(own));
+  if (!fine) return fine.error();
+  return *fine || !own ? own : Error{Errc::unavailable, "rank 0 cannot write the picture"};
+}
+
 /// A rank of a step, or alone.
 int bench_in_step(const BenchOptions& options) {
   if (!options.peers.empty()) {
@@ -91,21 +106,29 @@ int bench_in_step(const BenchOptions& options) {
   const auto world = World::join();
   if (!world) return fail(world.error());
   const bool speaks = world->rank() == 0;
+  if (const auto fine = check_picture(*world, options); !fine) return fail_once(fine.error(), speaks);
   const auto rows = measure(options, {world->contender()}, speaks);
-  // Every rank has the same error; one of them says it.
-  if (!rows)
-    return speaks ? fail(rows.error()) : rows.error().code == Errc::invalid_argument ? exit_usage : exit_failed;
+  if (!rows) return fail_once(rows.error(), speaks);
   return speaks ? print_rows(*rows, options) : exit_fine;
+}
+
+int print_rows(const std::vector<ScalingRow>& rows, const BenchOptions& options) {
+  std::fputs(options.json ? to_json(rows).c_str() : to_table(rows).c_str(), stdout);
+  if (options.svg.empty()) return exit_fine;
+  const auto bytes = parse_bytes(options.gradients);
+  const auto written = write_file(options.svg, draw_scaling(rows, {bytes ? *bytes : 0, options.compute_ms}));
+  return written ? exit_fine : fail(written.error());
 }
 
 int scale_in_step(const BenchOptions& options) {
   const auto world = World::join();
   if (!world) return fail(world.error());
   const bool speaks = world->rank() == 0;
-  const auto rows = measure_scaling(*world, options);
+  if (const auto fine = check_picture(*world, options); !fine) return fail_once(fine.error(), speaks);
+  const ProgressLine line(speaks);
+  const auto rows = measure_scaling(*world, options, [&](std::string_view what) { line(what); });
   if (!rows) return fail_once(rows.error(), speaks);
-  if (speaks) std::fputs(options.json ? to_json(*rows).c_str() : to_table(*rows).c_str(), stdout);
-  return exit_fine;
+  return speaks ? print_rows(*rows, options) : exit_fine;
 }
 
 /// The same program once for each rank; rank 0 prints.
@@ -113,14 +136,12 @@ int scale_here(const BenchOptions& options) {
   std::vector<std::string> arguments = {"--scaling", "--gradients", options.gradients, "--compute-ms",
                                         std::to_string(options.compute_ms)};
   if (options.json) arguments.emplace_back("--json");
+  if (!options.svg.empty()) arguments.insert(arguments.end(), {"--svg", options.svg});
   const auto status = run_ranks(options.ranks, arguments);
   return status ? *status : fail(status.error());
 }
 
 int scale(const BenchOptions& options) {
-  if (!options.peers.empty() || !options.svg.empty()) {
-    return fail({Errc::invalid_argument, "--scaling goes with --ranks, --gradients, --compute-ms and --json only"});
-  }
   if (const auto bytes = parse_bytes(options.gradients); !bytes) return fail(bytes.error());
   return options.ranks > 0 ? scale_here(options) : scale_in_step(options);
 }

@@ -42,6 +42,21 @@ void add_bench_choices(CLI::App& command, BenchOptions& options) {
   command.add_flag("--library-memory", options.own_memory, "Buffers from amldist_alloc()");
 }
 
+void add_scaling(CLI::App& command, BenchOptions& options) {
+  CLI::Option* const scaling = command.add_flag("--scaling", options.scaling,
+                                                "A step of training on 1, 2, 4, ... nodes (or ranks): its efficiency");
+  command.add_option("--gradients", options.gradients, "With --scaling: bytes of gradients in a step")
+      ->needs(scaling)
+      ->capture_default_str();
+  command.add_option("--compute-ms", options.compute_ms, "With --scaling: computing in a step, on one rank")
+      ->needs(scaling)
+      ->check(CLI::Range(1.0, 60000.0))
+      ->capture_default_str();
+  for (const char* const of_one_collective : {"--op", "--min", "--max", "--factor", "--type", "--redop", "--rounds",
+                                              "--in-place", "--off-cache", "--rewrite", "--library-memory", "--peer"})
+    scaling->excludes(command.get_option(of_one_collective));
+}
+
 }  // namespace
 
 Command add_bench(CLI::App& app) {
@@ -53,13 +68,9 @@ Command add_bench(CLI::App& app) {
   command->add_option("--ranks", options.ranks, "Start so many ranks on this node")->check(CLI::Range(1, 1024));
   command->add_option("--peer", options.peers, "Another library in the same run, interleaved: openmpi, or NAME=MPICC")
       ->type_name("NAME[=MPICC]");
-  command->add_flag("--scaling", options.scaling, "A step of training on 1, 2, 4, ... nodes (or ranks): its efficiency");
-  command->add_option("--gradients", options.gradients, "With --scaling: bytes of gradients in a step")
-      ->capture_default_str();
-  command->add_option("--compute-ms", options.compute_ms, "With --scaling: computing in a step, on one rank")
-      ->check(CLI::Range(1.0, 60000.0))
-      ->capture_default_str();
-  command->add_option("--svg", options.svg, "Draw the bandwidths into this file too")->type_name("FILE");
+  add_scaling(*command, options);
+  command->add_option("--svg", options.svg, "Draw times and bandwidths, or the scaling, into this file too")
+      ->type_name("FILE");
   command->add_flag("--json", options.json, "An array with an object for each size and library");
   command->add_option("--worker", options.worker)->group("");  // how this program starts its own ranks
   return {command, [shared] { return bench(*shared); }};

@@ -10,9 +10,12 @@
 #include <nlohmann/json.hpp>
 
 #include "aml_dist/table.hpp"
+#include "core/text.hpp"
 
 namespace amldist::tools {
 namespace {
+
+using text::concat;
 
 constexpr std::size_t layers = 24;
 constexpr int steps = 5;
@@ -121,7 +124,8 @@ std::string decimal(double value, int digits) {
 
 }  // namespace
 
-Result<std::vector<ScalingRow>> measure_scaling(const World& world, const BenchOptions& options) {
+Result<std::vector<ScalingRow>> measure_scaling(const World& world, const BenchOptions& options,
+                                                const std::function<void(std::string_view)>& progress) {
   const auto bytes = parse_bytes(options.gradients);
   if (!bytes) return bytes.error();
   amldist_comm* const comm = world.comm();
@@ -131,6 +135,7 @@ Result<std::vector<ScalingRow>> measure_scaling(const World& world, const BenchO
   std::vector<ScalingRow> rows;
   for (const int part : parts_of(nodes > 1 ? nodes : world.size())) {
     const bool chosen = nodes > 1 ? amldist_node_rank(comm) < part : world.rank() < part;
+    progress(concat({"steps on ", std::to_string(part), nodes > 1 ? " nodes" : " ranks"}));
     auto row = measure_part(comm, chosen, nodes > 1 ? part : 1, rounds, *bytes);
     if (!row) return row.error();
     rows.push_back(*row);
@@ -140,10 +145,12 @@ Result<std::vector<ScalingRow>> measure_scaling(const World& world, const BenchO
 }
 
 std::string to_table(const std::vector<ScalingRow>& rows) {
-  std::vector<std::vector<std::string>> table = {{"RANKS", "NODES", "STEP_MS", "IDEAL_MS", "EFFICIENCY"}};
+  std::vector<std::vector<std::string>> table = {
+      {"RANKS", "NODES", "STEP_MS", "IDEAL_MS", "EFFICIENCY", "STEPS_PER_S"}};
   for (const ScalingRow& row : rows) {
     table.push_back({std::to_string(row.ranks), std::to_string(row.nodes), decimal(row.step_ms, 2),
-                     decimal(row.ideal_ms, 2), decimal(100 * row.efficiency(), 1) + " %"});
+                     decimal(row.ideal_ms, 2), decimal(100 * row.efficiency(), 1) + " %",
+                     decimal(row.steps_per_second(), 2)});
   }
   return format_table(table);
 }
@@ -155,7 +162,8 @@ std::string to_json(const std::vector<ScalingRow>& rows) {
                      {"nodes", row.nodes},
                      {"step_ms", row.step_ms},
                      {"ideal_ms", row.ideal_ms},
-                     {"efficiency", row.efficiency()}});
+                     {"efficiency", row.efficiency()},
+                     {"steps_per_s", row.steps_per_second()}});
   }
   return array.dump(2) + "\n";
 }

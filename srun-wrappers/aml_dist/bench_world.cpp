@@ -44,6 +44,12 @@ Result<World> World::join() {
 int World::rank() const noexcept { return amldist_rank(comm_.get()); }
 int World::size() const noexcept { return amldist_size(comm_.get()); }
 
+Result<bool> World::told_by_rank_0(bool own) const {
+  std::int32_t word = own ? 1 : 0;
+  if (amldist_broadcast(comm_.get(), &word, 1, AMLDIST_INT32, 0) != AMLDIST_OK) return library_error();
+  return word == 1;
+}
+
 Contender World::contender() const {
   return {"amldist", size(), [comm = comm_.get()](const bench_request& request) { return measure(comm, request); }};
 }

@@ -19,6 +19,9 @@ class World {
   [[nodiscard]] int rank() const noexcept;
   [[nodiscard]] int size() const noexcept;
 
+  /// Collective: what rank 0 gives.
+  [[nodiscard]] Result<bool> told_by_rank_0(bool own) const;
+
   /// Every rank gets the same result: the slowest time, the sum of what is wrong.
   [[nodiscard]] Contender contender() const;
 

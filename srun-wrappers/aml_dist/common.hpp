@@ -15,6 +15,8 @@ namespace amldist::tools {
 /// Prints one line to standard error; returns the ExitStatus that goes with the error.
 int fail(const Error& error);
 
+/// Whether a file of that name can probably be written; changes nothing.
+[[nodiscard]] Result<void> check_writable(const std::string& path);
 /// Writes or replaces a file. Errors: not writable.
 [[nodiscard]] Result<void> write_file(const std::string& path, std::string_view content);
 

@@ -48,6 +48,33 @@ std::string attributes_of(const LineStyle& style) {
                  style.dashed ? attribute("stroke-dasharray", "5 4") : std::string()});
 }
 
+struct Shade {
+  std::string_view light;
+  std::string_view dark;
+};
+
+/// Colours that need another one on a dark page; what is missing here is seen on both.
+constexpr std::array<Shade, 7> shades = {{{"#1f2933", "#e6ebf1"},
+                                          {"#52606d", "#a9b5c1"},
+                                          {"#dde3ea", "#2c3843"},
+                                          {"#f4f6f8", "#1b2530"},
+                                          {"#b3261e", "#f0716a"},
+                                          {"#fbdad7", "#43201e"},
+                                          {"#4a7fb5", "#5b93cc"}}};
+constexpr std::string_view fonts = "DejaVu Sans, Verdana, Arial, sans-serif";
+constexpr Shade page = {"#ffffff", "#11181f"};
+
+std::string style_for(Scheme scheme) {
+  if (scheme == Scheme::light) return {};
+  std::string rules;
+  for (const Shade& shade : shades) {
+    for (const std::string_view paint : {"fill", "stroke"})
+      rules += concat({"[", paint, "=\"", shade.light, "\"] { ", paint, ": ", shade.dark, " }\n"});
+  }
+  return concat(
+      {"<style>\n@media (prefers-color-scheme: dark) {\n.page { fill: ", page.dark, " }\n", rules, "}\n</style>\n"});
+}
+
 std::string_view word_for(TextStyle::Anchor anchor) { return anchor == TextStyle::Anchor::middle ? "middle" : "end"; }
 
 }  // namespace
@@ -92,13 +119,15 @@ void Svg::open_group(std::string_view tooltip) { body_ += concat({"<g><title>", 
 
 void Svg::close_group() { body_ += "</g>\n"; }
 
-std::string Svg::finish(int width, int height, std::string_view title) const {
+std::string Svg::finish(int width, int height, std::string_view title, Scheme scheme) const {
   const std::string w = std::to_string(width);
   const std::string h = std::to_string(height);
-  return concat({"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", w,
-                 "\" height=\"", h, "\" viewBox=\"0 0 ", w, " ", h,
-                 "\" role=\"img\" font-family=\"DejaVu Sans, Verdana, Arial, sans-serif\">\n<title>", escaped(title),
-                 "</title>\n<rect width=\"", w, "\" height=\"", h, "\" fill=\"#ffffff\"/>\n", body_, "</svg>\n"});
+  const std::string size = concat({" width=\"", w, "\" height=\"", h, "\""});
+  const std::string head =
+      concat({"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\"", size,
+              " viewBox=\"0 0 ", w, " ", h, "\" role=\"img\" font-family=\"", fonts, "\">\n"});
+  return concat({head, "<title>", escaped(title), "</title>\n", style_for(scheme), "<rect class=\"page\"", size,
+                 attribute("fill", page.light), "/>\n", body_, "</svg>\n"});
 }
 
 }  // namespace amldist::tools

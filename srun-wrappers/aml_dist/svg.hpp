@@ -32,6 +32,9 @@ struct TextStyle {
   enum class Anchor { start, middle, end } anchor = Anchor::start;
 };
 
+/// Whether a picture has other colours where the viewer prefers a dark page.
+enum class Scheme { light, light_and_dark };
+
 /// A document that grows by shapes; later ones cover earlier ones. Text is escaped here and nowhere else.
 class Svg {
  public:
@@ -50,8 +53,8 @@ class Svg {
   void open_group(std::string_view tooltip);
   void close_group();
 
-  /// The document on a white background, with a title for screen readers.
-  [[nodiscard]] std::string finish(int width, int height, std::string_view title) const;
+  /// The document on a background of its own, with a title for screen readers.
+  [[nodiscard]] std::string finish(int width, int height, std::string_view title, Scheme scheme = Scheme::light) const;
 
  private:
   std::string body_;

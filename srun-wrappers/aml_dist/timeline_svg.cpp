@@ -36,6 +36,7 @@ constexpr double break_at = left + (right - left) * 0.72;
 
 constexpr std::string_view ink = "#1f2933";
 constexpr std::string_view pale_ink = "#52606d";
+constexpr std::string_view ink_on_waiting = "#241a00";
 constexpr std::string_view grid_ink = "#dde3ea";
 constexpr std::string_view lane_fill = "#f4f6f8";
 constexpr std::string_view waiting_fill = "#f0b429";
@@ -162,7 +163,7 @@ void draw_call(Svg& svg, const CallRecord& call, const TimeScale& scale, int y) 
   const std::string shown = fitted(label, width - 8, 11);
   const bool whole = shown.size() == label.size();
   if (whole) {
-    svg.text(static_cast<int>(from) + 5, y + lane_height / 2 + 4, shown, {11, waits ? ink : "#ffffff", waits});
+    svg.text(static_cast<int>(from) + 5, y + lane_height / 2 + 4, shown, {11, waits ? ink_on_waiting : "#ffffff", waits});
   }
   svg.close_group();
 }
@@ -284,7 +285,8 @@ std::string draw_timeline(const TracedStep& step, std::size_t last) {
     y += lane_height + lane_gap;
   }
   draw_legend(svg, step, bottom + 56);
-  return svg.finish(page_width, bottom + page_foot, concat({"Timeline of step ", step.job()}));
+  return svg.finish(page_width, bottom + page_foot, concat({"Timeline of step ", step.job()}),
+                    Scheme::light_and_dark);
 }
 
 }  // namespace amldist::tools

@@ -1,6 +1,8 @@
 """`aml-dist bench`: names, columns and arithmetic; not how fast anything is."""
 
 import json
+import os
+import pty
 import re
 import shutil
 import subprocess
@@ -68,11 +70,79 @@ def test_alone_it_measures_itself_and_has_no_bus(tool):
     assert row[:6] == ["1024", "256", "float32", "sum", "allreduce", "out"] and row[8:11] == ["n/a", "0", "amldist"]
 
 
-def test_the_picture_has_a_curve(tool, tmp_path):
-    picture = tmp_path / "bandwidth.svg"
-    assert bench(tool, "--ranks", "2", "--max", "64K", "--svg", str(picture)).returncode == FINE
-    curves = [line for line in ElementTree.parse(picture).iter(f"{SVG}polyline") if line.get("stroke-width") == "2.50"]
-    assert len(curves) == 1
+def draw(tool, picture, *arguments):
+    done = tool.run("bench", *arguments, "--svg", str(picture), env=ENVIRONMENT)
+    assert (done.returncode, done.stderr) == (FINE, ""), done
+    return ElementTree.parse(picture), done.stdout
+
+
+def words_in(tree):
+    return [text.text for text in tree.iter(f"{SVG}text")]
+
+
+def curves_in(tree):
+    """Points of each measured curve."""
+    lines = [line for line in tree.iter(f"{SVG}polyline") if line.get("stroke-width") == "2.50"]
+    return [line.get("points").split() for line in lines if len(line.get("points").split()) > 2]
+
+
+def test_the_picture_has_times_and_bandwidths_with_their_units(tool, tmp_path):
+    tree, _ = draw(tool, tmp_path / "bench.svg", "--rounds", "1", "--ranks", "2", "--min", "4", "--max", "4K", "--factor", "32")
+    assert [len(points) for points in curves_in(tree)] == [3, 3]
+    assert {"allreduce of float32, 2 ranks", "microseconds; less is better", "Bus bandwidth", "GB/s; more is better",
+            "size of the array", "4 bytes", "amldist"} <= set(words_in(tree))
+
+
+def test_a_barrier_has_a_picture_without_bandwidths(tool, tmp_path):
+    tree, _ = draw(tool, tmp_path / "bench.svg", "--rounds", "1", "--ranks", "2", "--op", "barrier")
+    assert "barrier, 2 ranks" in words_in(tree) and "Bus bandwidth" not in words_in(tree)
+
+
+def test_the_picture_of_scaling_names_every_point(tool, tmp_path):
+    tree, table = draw(tool, tmp_path / "scaling.svg", "--scaling", "--ranks", "3", "--gradients", "1M", "--compute-ms", "6")
+    rows = [re.split(r"\s{2,}", line.strip()) for line in table.splitlines()[1:]]
+    assert {row[4] for row in rows} <= set(words_in(tree))  # efficiencies, as in the table
+    assert [len(points) for points in curves_in(tree)] == [3, 3]
+    assert {"Scaling efficiency", "per cent of the ideal", "Throughput", "steps per second", "ranks on one node",
+            "6 ms of computing shared among the ranks, and 1 MiB of gradients all-reduced in buckets meanwhile",
+            } <= set(words_in(tree))
+    dashed = [line for line in tree.iter(f"{SVG}polyline") if line.get("stroke-dasharray")]
+    assert len(dashed) == 3  # an ideal in each chart, and its key
+
+
+def luminance(colour):
+    parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, other):
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("page", ["light", "dark"])
+def test_words_are_read_on_a_light_and_on_a_dark_page(tool, tmp_path, page):
+    """At least the contrast that WCAG 2.1 wants of text (1.4.3)."""
+    tree, _ = draw(tool, tmp_path / "scaling.svg", "--scaling", "--ranks", "2", "--gradients", "1M", "--compute-ms", "6")
+    style = next(tree.iter(f"{SVG}style")).text
+    assert "prefers-color-scheme: dark" in style
+    other = dict(re.findall(r'\[fill="(#\w+)"\] \{ fill: (#\w+)', style)) if page == "dark" else {}
+    ground = re.search(r"\.page \{ fill: (#\w+)", style).group(1) if page == "dark" else "#ffffff"
+    for text in tree.iter(f"{SVG}text"):
+        assert contrast(other.get(text.get("fill"), text.get("fill")), ground) >= 4.5, text.text
+
+
+def test_progress_is_for_terminals(tool):
+    """In a pipe there is none (all other tests); on a terminal a line that is gone at the end."""
+    master, slave = pty.openpty()
+    done = subprocess.run([str(tool.path), "bench", "--rounds", "1", "--max", "4"], stdout=subprocess.PIPE, stderr=slave,
+                          env=ENVIRONMENT, timeout=60, check=False)
+    os.close(slave)
+    shown = os.read(master, 4096).decode()
+    os.close(master)
+    assert done.returncode == FINE
+    assert "aml-dist: allreduce of 4 bytes (1 of 1)" in shown and shown.endswith("\r\x1b[K")
 
 
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun on this machine")
@@ -105,6 +175,7 @@ def test_scaling_has_a_row_for_each_part_of_the_step(tool):
     for row in rows:
         assert row["ideal_ms"] == pytest.approx(rows[0]["step_ms"] / row["ranks"])
         assert row["efficiency"] == pytest.approx(row["ideal_ms"] / row["step_ms"])
+        assert row["steps_per_s"] == pytest.approx(1000 / row["step_ms"])
 
 
 @pytest.mark.parametrize("status, words, arguments", [
@@ -118,11 +189,11 @@ def test_scaling_has_a_row_for_each_part_of_the_step(tool):
     (USAGE, "--ranks", ["--ranks", "-1"]),
     (USAGE, "--peer needs --ranks", ["--peer", "openmpi"]),
     (USAGE, "has no --in-place", ["--op", "sendrecv", "--in-place"]),
-    (USAGE, "--scaling goes with", ["--scaling", "--svg", "x.svg"]),
-    (USAGE, "is no size", ["--scaling", "--gradients", "much"]),
     (FAILED, "--peer 'nompi'", ["--ranks", "2", "--peer", "nompi"]),
     (FAILED, "is not there", ["--ranks", "2", "--peer", "mpich=/nonexistent/mpicc"]),
     (FAILED, "cannot be written", ["--max", "4", "--svg", "/nonexistent/x.svg"]),
+    (FAILED, "cannot be written: Is a directory", ["--max", "4", "--svg", "/tmp"]),
+    (FAILED, "cannot be written", ["--ranks", "2", "--max", "4", "--svg", "/nonexistent/x.svg"]),
 ])
 def test_bad_input_is_one_sentence_and_a_status(tool, status, words, arguments):
     done = bench(tool, *arguments)
@@ -135,3 +206,18 @@ def test_no_process_and_no_file_is_left(tool, tmp_path):
     assert done.returncode == FINE and list(tmp_path.iterdir()) == []
     left = subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, text=True, check=False)
     assert left.stdout == ""
+
+
+@pytest.mark.parametrize("status, words, arguments", [
+    (USAGE, "is no size", ["--scaling", "--gradients", "much"]),
+    (USAGE, "--op excludes --scaling", ["--scaling", "--op", "barrier"]),
+    (USAGE, "--peer excludes --scaling", ["--scaling", "--ranks", "2", "--peer", "openmpi"]),
+    (USAGE, "--gradients requires --scaling", ["--gradients", "1M"]),
+    (USAGE, "--compute-ms", ["--scaling", "--compute-ms", "0"]),
+    (FAILED, "cannot be written", ["--scaling", "--svg", "/nonexistent/x.svg"]),
+    (FAILED, "cannot be written", ["--scaling", "--ranks", "2", "--svg", "/nonexistent/x.svg"]),
+])
+def test_bad_input_of_scaling_is_one_sentence_and_a_status(tool, status, words, arguments):
+    done = tool.run("bench", *arguments, env=ENVIRONMENT)
+    assert (done.returncode, done.stdout) == (status, ""), done
+    assert done.stderr.startswith("aml-dist: ") and done.stderr.count("\n") == 1 and words in done.stderr
