@@ -16,6 +16,9 @@ using amldist::Errc;
 using amldist::Error;
 using amldist::Result;
 using amldist::capi::guarded;
+using amldist::capi::is_usable;
+using amldist::capi::refusal_of;
+using amldist::capi::WorldSeat;
 using amldist::collective::Call;
 using amldist::collective::Communicator;
 using amldist::collective::Operation;
@@ -78,7 +81,7 @@ Result<Call> to_call(const Communicator& comm, const Arguments& from) {
 
 int run(amldist_comm* comm, const Arguments& arguments) {
   return guarded([&]() -> Result<void> {
-    if (comm == nullptr) return null_argument("the communicator");
+    if (!is_usable(comm)) return refusal_of(comm);
     const auto call = to_call(*comm->impl, arguments);
     if (!call) return call.error();
     return comm->impl->run(*call);
@@ -89,7 +92,7 @@ int begin(amldist_comm* comm, const Arguments& arguments, amldist_request** requ
   return guarded([&]() -> Result<void> {
     if (request == nullptr) return null_argument("the request");
     *request = nullptr;
-    if (comm == nullptr) return null_argument("the communicator");
+    if (!is_usable(comm)) return refusal_of(comm);
     const auto call = to_call(*comm->impl, arguments);
     if (!call) return call.error();
     auto begun = comm->impl->begin({*call});
@@ -105,9 +108,16 @@ Result<void> take_result(amldist_request** request) {
   return owned->impl->result();
 }
 
+Result<std::unique_ptr<Communicator>> make_world(std::chrono::milliseconds timeout) {
+  auto made = Communicator::init(read_variable, timeout);
+  if (!made) return made.error();
+  if (auto verified = amldist::capi::verify_fabric(**made, read_variable); !verified) return verified.error();
+  return made;
+}
+
 template <typename Number>
 int number_of(const amldist_comm* comm, Number number) noexcept {
-  if (comm == nullptr) return amldist::capi::fail(null_argument("the communicator"));
+  if (comm == nullptr || comm->impl == nullptr) return amldist::capi::fail(refusal_of(comm));
   return static_cast<int>(number(comm->impl->identity()));
 }
 
@@ -120,10 +130,15 @@ int amldist_init(amldist_comm** world, int timeout_ms) {
     if (timeout_ms < 0) {
       return Error{Errc::invalid_argument, "amldist_init: timeout_ms=" + std::to_string(timeout_ms) + " is negative"};
     }
-    auto made = Communicator::init(read_variable, std::chrono::milliseconds(timeout_ms));
+    WorldSeat seat;
+    if (!seat.is_taken()) {
+      return Error{Errc::invalid_argument,
+                   "amldist_init: this process has a world already: use it, amldist_split() it, or finalize it first"};
+    }
+    auto made = make_world(std::chrono::milliseconds(timeout_ms));
     if (!made) return made.error();
-    if (auto verified = amldist::capi::verify_fabric(**made, read_variable); !verified) return verified;
     *world = new amldist_comm{std::move(*made)};
+    seat.keep();
     return {};
   });
 }
@@ -131,8 +146,14 @@ int amldist_init(amldist_comm** world, int timeout_ms) {
 int amldist_finalize(amldist_comm* comm) {
   return guarded([&]() -> Result<void> {
     if (comm == nullptr) return {};
-    const std::unique_ptr<amldist_comm> owned(comm);
-    return owned->impl->finalize();
+    if (comm->impl == nullptr) return refusal_of(comm);
+    if (!comm->impl->is_here()) return {};  // its threads and links are the parent's
+    auto owned = amldist::capi::retire(comm);
+    const bool is_world = owned->is_world();
+    auto done = owned->finalize();
+    owned.reset();
+    if (is_world) WorldSeat::leave();
+    return done;
   });
 }
 
@@ -156,14 +177,15 @@ int amldist_nodes(const amldist_comm* comm) {
 }
 
 const char* amldist_host(const amldist_comm* comm, int rank) {
-  if (comm == nullptr || rank < 0 || rank >= static_cast<int>(comm->impl->identity().size)) return nullptr;
+  if (comm == nullptr || comm->impl == nullptr || rank < 0 || rank >= static_cast<int>(comm->impl->identity().size))
+    return nullptr;
   return comm->impl->host(static_cast<std::uint32_t>(rank)).c_str();
 }
 const char* amldist_task_map(const amldist_comm* comm) {
-  return comm == nullptr ? nullptr : comm->impl->task_map().c_str();
+  return comm == nullptr || comm->impl == nullptr ? nullptr : comm->impl->task_map().c_str();
 }
 const char* amldist_provenance(const amldist_comm* comm) {
-  return comm == nullptr ? nullptr : comm->impl->provenance().c_str();
+  return comm == nullptr || comm->impl == nullptr ? nullptr : comm->impl->provenance().c_str();
 }
 
 // ----------------------------------------------------------------------------------------------------------
@@ -319,8 +341,9 @@ int amldist_test(amldist_request** request, int* done) {
 // others
 int amldist_split(amldist_comm* comm, int color, int key, amldist_comm** out) {
   return guarded([&]() -> Result<void> {
-    if (comm == nullptr || out == nullptr) return null_argument("amldist_split: an argument");
+    if (out == nullptr) return null_argument("amldist_split: the place for the communicator");
     *out = nullptr;
+    if (!is_usable(comm)) return refusal_of(comm);
     auto made = comm->impl->split(color, key);
     if (!made) return made.error();
     if (*made) *out = new amldist_comm{std::move(*made)};
@@ -329,20 +352,19 @@ int amldist_split(amldist_comm* comm, int color, int key, amldist_comm** out) {
 }
 
 int amldist_group_begin(amldist_comm* comm) {
-  return guarded([&]() -> Result<void> {
-    return comm == nullptr ? Result<void>(null_argument("the communicator")) : comm->impl->group_begin();
-  });
+  return guarded(
+      [&]() -> Result<void> { return !is_usable(comm) ? Result<void>(refusal_of(comm)) : comm->impl->group_begin(); });
 }
 int amldist_group_end(amldist_comm* comm) {
-  return guarded([&]() -> Result<void> {
-    return comm == nullptr ? Result<void>(null_argument("the communicator")) : comm->impl->group_end();
-  });
+  return guarded(
+      [&]() -> Result<void> { return !is_usable(comm) ? Result<void>(refusal_of(comm)) : comm->impl->group_end(); });
 }
 
 int amldist_alloc(amldist_comm* comm, size_t bytes, void** memory) {
   return guarded([&]() -> Result<void> {
-    if (comm == nullptr || memory == nullptr) return null_argument("amldist_alloc: an argument");
+    if (memory == nullptr) return null_argument("amldist_alloc: the place for the memory");
     *memory = nullptr;
+    if (!is_usable(comm)) return refusal_of(comm);
     const auto got = comm->impl->allocate(bytes);
     if (!got) return got.error();
     *memory = *got;
@@ -351,27 +373,27 @@ int amldist_alloc(amldist_comm* comm, size_t bytes, void** memory) {
 }
 int amldist_free(amldist_comm* comm, void* memory) {
   return guarded([&]() -> Result<void> {
-    if (comm == nullptr) return null_argument("the communicator");
+    if (!is_usable(comm)) return refusal_of(comm);
     return memory == nullptr ? Result<void>() : comm->impl->release(memory);
   });
 }
 
 int amldist_set_timeout(amldist_comm* comm, int timeout_ms) {
   return guarded([&]() -> Result<void> {
-    if (comm == nullptr) return null_argument("the communicator");
+    if (!is_usable(comm)) return refusal_of(comm);
     return comm->impl->set_timeout(std::chrono::milliseconds(timeout_ms));
   });
 }
 int amldist_set_deterministic(amldist_comm* comm, int on) {
   return guarded([&]() -> Result<void> {
-    if (comm == nullptr) return null_argument("the communicator");
+    if (!is_usable(comm)) return refusal_of(comm);
     comm->impl->set_deterministic(on != 0);
     return {};
   });
 }
 int amldist_set_stream(amldist_comm* comm, void* stream) {
   return guarded([&]() -> Result<void> {
-    if (comm == nullptr) return null_argument("the communicator");
+    if (!is_usable(comm)) return refusal_of(comm);
     comm->impl->set_stream(stream);
     return {};
   });
@@ -379,7 +401,7 @@ int amldist_set_stream(amldist_comm* comm, void* stream) {
 
 int amldist_abort(amldist_comm* comm) {
   return guarded([&]() -> Result<void> {
-    if (comm == nullptr) return null_argument("the communicator");
+    if (!is_usable(comm)) return refusal_of(comm);
     comm->impl->abort();
     return {};
   });
@@ -387,7 +409,7 @@ int amldist_abort(amldist_comm* comm) {
 
 int amldist_health(const amldist_comm* comm) {
   return guarded([&]() -> Result<void> {
-    if (comm == nullptr) return null_argument("the communicator");
+    if (!is_usable(comm)) return refusal_of(comm);
     const auto verdict = comm->impl->health();
     return verdict ? Result<void>(*verdict) : Result<void>();
   });
@@ -395,7 +417,7 @@ int amldist_health(const amldist_comm* comm) {
 
 int amldist_set_log(amldist_comm* comm, amldist_log_function function, void* context) {
   return guarded([&]() -> Result<void> {
-    if (comm == nullptr) return null_argument("the communicator");
+    if (!is_usable(comm)) return refusal_of(comm);
     if (function == nullptr) comm->impl->set_log(nullptr);
     else comm->impl->set_log([function, context](const std::string& line) { function(line.c_str(), context); });
     return {};

@@ -1,13 +1,50 @@
-// What the C interface's handles hold.
+// What the C interface's handles hold, and how a call gets at it.
 #pragma once
 
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "collective/communicator.hpp"
+#include "core/result.hpp"
 
 struct amldist_comm {
-  std::unique_ptr<amldist::collective::Communicator> impl;
+  std::shared_ptr<amldist::collective::Communicator> impl;  ///< the only owner; empty: finalized
 };
 struct amldist_request {
   std::shared_ptr<amldist::collective::Request> impl;
 };
+
+namespace amldist::capi {
+
+/// Why a handle cannot be used: it is NULL, finalized, or a copy that fork() made.
+[[nodiscard]] Error refusal_of(const amldist_comm* comm);
+
+/// In a child of the process that it belongs to.
+[[nodiscard]] Error forked();
+
+[[nodiscard]] inline bool is_usable(const amldist_comm* comm) noexcept {
+  return comm != nullptr && comm->impl != nullptr && comm->impl->is_here();
+}
+
+/// Takes the communicator out of its handle, which stays for a while: whoever uses it once more gets an error.
+[[nodiscard]] std::shared_ptr<collective::Communicator> retire(amldist_comm* comm);
+
+/// A process has one world at a time. Taken until the end of the scope, or until leave() where keep() was called.
+class WorldSeat {
+ public:
+  WorldSeat() noexcept;
+  ~WorldSeat();
+  WorldSeat(const WorldSeat&) = delete;
+  WorldSeat& operator=(const WorldSeat&) = delete;
+
+  [[nodiscard]] bool is_taken() const noexcept { return taken_; }
+  void keep() noexcept { kept_ = true; }
+  static void leave() noexcept;
+
+ private:
+  bool taken_;
+  bool kept_ = false;
+};
+
+}  // namespace amldist::capi

@@ -7,6 +7,7 @@
 #include "collective/gradient_reducer.hpp"
 
 struct amldist_reducer {
+  std::weak_ptr<amldist::collective::Communicator> comm;
   std::unique_ptr<amldist::collective::GradientReducer> impl;
 };
 
@@ -42,6 +43,9 @@ template <typename Body>
 int with(amldist_reducer* reducer, Body body) {
   return guarded([&]() -> Result<void> {
     if (reducer == nullptr) return refused("it is NULL");
+    const auto comm = reducer->comm.lock();
+    if (!comm) return refused("its communicator was finalized before");
+    if (!comm->is_here()) return amldist::capi::forked();
     return body(*reducer->impl);
   });
 }
@@ -53,7 +57,7 @@ int amldist_reducer_create(amldist_comm* comm, const size_t* counts, size_t tens
   return guarded([&]() -> Result<void> {
     if (reducer == nullptr) return refused("the place for it is NULL");
     *reducer = nullptr;
-    if (comm == nullptr) return refused("the communicator is NULL");
+    if (!amldist::capi::is_usable(comm)) return amldist::capi::refusal_of(comm);
     if (counts == nullptr && tensors != 0) return refused("the counts are NULL");
     const auto data_type = amldist::collective::to_data_type(static_cast<int>(type));
     if (!data_type) return refused(std::to_string(static_cast<int>(type)) + " is no amldist_type");
@@ -61,7 +65,7 @@ int amldist_reducer_create(amldist_comm* comm, const size_t* counts, size_t tens
     if (!wanted) return wanted.error();
     auto made = GradientReducer::create(*comm->impl, {counts, tensors}, *data_type, *wanted);
     if (!made) return made.error();
-    *reducer = new amldist_reducer{std::move(*made)};
+    *reducer = new amldist_reducer{comm->impl, std::move(*made)};
     return {};
   });
 }
@@ -101,7 +105,8 @@ int amldist_reducer_calls(amldist_reducer* reducer) {
 
 int amldist_reducer_free(amldist_reducer* reducer) {
   return guarded([&]() -> Result<void> {
-    delete reducer;
+    const std::unique_ptr<amldist_reducer> owned(reducer);
+    if (owned && owned->comm.expired()) owned->impl->abandon();
     return {};
   });
 }

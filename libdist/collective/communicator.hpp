@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "collective/birthmark.hpp"
 #include "collective/control_channel.hpp"
 #include "collective/cuda_driver.hpp"
 #include "collective/host_backend.hpp"
@@ -28,6 +29,7 @@ using std::chrono::milliseconds;
 
 /// What all communicators of a process share.
 struct Process {
+  Birthmark birthmark;
   FlightRecorder recorder;
   CudaProbe cuda;
   TickClock ticks;
@@ -49,6 +51,9 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
+  /// False in a child of the process that made it: there it can only be left alone.
+  [[nodiscard]] bool is_here() const noexcept { return process_->birthmark.is_here(); }
+  [[nodiscard]] bool is_world() const noexcept { return is_world_; }
   [[nodiscard]] const Identity& identity() const noexcept { return identity_; }
   [[nodiscard]] const std::string& host(std::uint32_t rank) const {
     return process_->channel->member(watch_->members()[rank]).host;

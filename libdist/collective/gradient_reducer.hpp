@@ -47,6 +47,8 @@ class GradientReducer {
   /// Until all gradients hold the result; the next step may begin. Errors: a tensor was never ready (named), and those
   /// of an all-reduce.
   [[nodiscard]] Result<void> wait();
+  /// The communicator has gone, and the buckets' memory with it: the object is only to be destroyed.
+  void abandon() noexcept { buckets_.clear(); }
 
  private:
   struct Tensor {

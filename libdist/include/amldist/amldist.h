@@ -109,6 +109,8 @@ AMLDIST_API int amldist_verify_node(const char *policy, const char *sku, char *j
  * Thread safety: one call at a time on a communicator; different communicators may be used from different threads.
  * amldist_abort(), amldist_health() and the questions about rank, size and place are safe from any thread at any time.
  *
+ * fork(): a child may not use its parent's communicators (AMLDIST_EUNAVAILABLE); amldist_finalize() does nothing there.
+ *
  * Environment: AMLDIST_BOOTSTRAP=tcp|pmix|slurm|mpi says how the ranks find rank 0 (default: the first that is there of
  * MPI that the program has initialised, MASTER_ADDR with MASTER_PORT, PMIx, and Slurm's own variables),
  * AMLDIST_TRANSPORT=tcp|mpi what carries host buffers between nodes (default: MPI where every rank's program has
@@ -152,12 +154,14 @@ typedef AMLDIST_ENUM(amldist_op) {
  * world is the calling process alone. timeout_ms bounds this call and becomes the deadline of every later one; 0:
  * AMLDIST_TIMEOUT_MS, else 300000. Errors: AMLDIST_EINVAL (world is NULL, timeout_ms negative), AMLDIST_EMISMATCH (two
  * sources disagree about who this process is: both are named), AMLDIST_ETIMEOUT (the ranks that did not come are named),
- * AMLDIST_EUNAVAILABLE (nothing tells where rank 0 is). *world is NULL after an error. Once per process at a time. */
+ * AMLDIST_EUNAVAILABLE (nothing tells where rank 0 is). *world is NULL after an error. Once per process at a time:
+ * AMLDIST_EINVAL before the last world was finalized. */
 AMLDIST_API int amldist_init(amldist_comm **world, int timeout_ms);
 
 /* Ends a communicator and frees it. Collective in a healthy communicator (it waits for the others to get here, at most
  * until the deadline); local in a lost one. Requests in progress are completed first. Communicators made by
- * amldist_split() are finalized before their parent. NULL is allowed. */
+ * amldist_split() are finalized before their parent. NULL is allowed. A handle that is used or finalized once more is
+ * refused with AMLDIST_EINVAL, unless thousands were finalized since: its memory is then another's. */
 AMLDIST_API int amldist_finalize(amldist_comm *comm);
 
 /* Place in the step; the node numbers are those of amldist_identity. A negative status for NULL. */
@@ -324,7 +328,7 @@ AMLDIST_API int amldist_reducer_ready(amldist_reducer *reducer, size_t tensor);
 AMLDIST_API int amldist_reducer_wait(amldist_reducer *reducer);
 /* Collective calls that a step takes, or a negative status. Fixes the layout as the first view does. */
 AMLDIST_API int amldist_reducer_calls(amldist_reducer *reducer);
-/* Before its communicator is finalized. NULL is allowed. */
+/* Waits for what is in progress. The views go, as they do with the communicator. NULL is allowed. */
 AMLDIST_API int amldist_reducer_free(amldist_reducer *reducer);
 
 #ifdef __cplusplus

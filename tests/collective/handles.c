@@ -1,0 +1,69 @@
+/* Handles that are used when they may not be: a second world, after the end, in a child. Never a crash, and the others
+ * notice nothing. */
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "program.h"
+
+static void refused(int status, int expected, const char *words) {
+  if (status == expected && strstr(amldist_last_error(), words) != NULL) return;
+  fprintf(stderr, "got %d (%s) instead of %d with '%s'\n", status, amldist_last_error(), expected, words);
+  exit(1);
+}
+
+static void a_second_world(void) {
+  amldist_comm *second = NULL;
+  refused(amldist_init(&second, 1000), AMLDIST_EINVAL, "has a world already");
+  CHECK(second == NULL);
+}
+
+static void after_the_end(void) {
+  amldist_comm *part = NULL, *out = NULL;
+  amldist_request *request = NULL;
+  amldist_reducer *reducer = NULL, *early = NULL;
+  const size_t count = 1;
+  void *memory = NULL;
+  OK(amldist_split(world, 0, rank, &part));
+  OK(amldist_alloc(part, 4096, &memory)); /* goes with the communicator */
+  OK(amldist_reducer_create(part, &count, 1, AMLDIST_FLOAT32, NULL, &early));
+  OK(amldist_reducer_ready(early, 0));
+  OK(amldist_reducer_wait(early));
+  OK(amldist_finalize(part));
+  refused(amldist_reducer_ready(early, 0), AMLDIST_EINVAL, "finalized before");
+  OK(amldist_reducer_free(early));
+  refused(amldist_barrier(part), AMLDIST_EINVAL, "finalized before");
+  refused(amldist_ibarrier(part, &request), AMLDIST_EINVAL, "finalized before");
+  refused(amldist_split(part, 0, 0, &out), AMLDIST_EINVAL, "finalized before");
+  refused(amldist_group_begin(part), AMLDIST_EINVAL, "finalized before");
+  refused(amldist_free(part, memory), AMLDIST_EINVAL, "finalized before");
+  refused(amldist_abort(part), AMLDIST_EINVAL, "finalized before");
+  refused(amldist_health(part), AMLDIST_EINVAL, "finalized before");
+  refused(amldist_rank(part), AMLDIST_EINVAL, "finalized before");
+  refused(amldist_reducer_create(part, &count, 1, AMLDIST_FLOAT32, NULL, &reducer), AMLDIST_EINVAL, "finalized before");
+  refused(amldist_finalize(part), AMLDIST_EINVAL, "finalized before");
+  CHECK(amldist_host(part, 0) == NULL && amldist_task_map(part) == NULL && amldist_provenance(part) == NULL);
+}
+
+/* As the workers that load data for a training are. */
+static void in_a_child(void) {
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    refused(amldist_barrier(world), AMLDIST_EUNAVAILABLE, "forked from");
+    CHECK(amldist_rank(world) == rank);
+    OK(amldist_finalize(world));
+    _exit(0);
+  }
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  int sum = 1;
+  OK(amldist_allreduce(world, &sum, &sum, 1, AMLDIST_INT32, AMLDIST_SUM));
+  CHECK(sum == size);
+}
+
+void run_handles(void) {
+  a_second_world();
+  after_the_end();
+  in_a_child();
+}
