@@ -118,6 +118,7 @@ Result<Plan> make_plan(const CommandLine& line, bool as_step) {
   // In an allocation srun takes over what is not said.
   if (line.job_file.empty() && !as_step) complete_shape(*spec, plan->job);
   if (auto fits = check_shape(*spec, plan->job); !fits) return fits.error();
+  if (as_step) commands::count_tasks(plan->job);
   // With a code folder the log would go there; a person looks where the job was submitted.
   if (!as_step && plan->job.has("chdir") && !plan->job.has("output")) {
     std::error_code ignored;

@@ -103,7 +103,9 @@ Result<void> finish_line(Base& base) {
   if (*place == commands::Place::task) line.srun.set("overlap");
   line.srun.set("kill-on-bad-exit", "1");
   line.expand = line.expand || std::ranges::any_of(line.words, commands::mentions_task_variable);
-  return merge_slurm(base);
+  if (auto merged = merge_slurm(base); !merged) return merged;
+  if (*place != commands::Place::outside) commands::count_tasks(line.srun);
+  return {};
 }
 
 int conclude(Base& base, std::string_view tool, std::span<const Flag> table, std::string_view help) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/result.hpp"
+#include "shared/slurm_options.hpp"
 
 namespace amldist::commands {
 
@@ -13,5 +14,9 @@ enum class Place {
 
 /// From Slurm's variables. Errors: invalid_argument in one of several tasks, each of which would start a whole step.
 [[nodiscard]] Result<Place> find_place();
+
+/// Says in `step` how many tasks there are, if it only says how many there are on each node: in an allocation srun would take
+/// the number from the allocation's SLURM_NTASKS, and start that many.
+void count_tasks(SlurmOptions& step);
 
 }  // namespace amldist::commands

@@ -566,6 +566,10 @@ def test_in_an_allocation_a_step(aml_run, slurm):
     assert "--partition cannot be chosen any more" in done.said
     # What is not said is the allocation's.
     assert aml_run.good("--", "x", env=env).text.splitlines() == ["--job-name=x", "--kill-on-bad-exit=1", "--aml-dist=pytorch", "x"]
+    # But not its number of tasks, where the line says how many each node has.
+    of_two = {**env, "SLURM_NTASKS": "2", "SLURM_NNODES": "2"}
+    done = aml_run.good("-N2", "--tasks-per-node=2", "--", "x", env=of_two)
+    assert done.text.splitlines()[1:4] == ["--nodes=2", "--ntasks-per-node=2", "--ntasks=4"]
     assert "use --new-job" in aml_run.refusal(2, "--json", "--", "x", env=env)
     assert aml_run.good("--dry-run", "--new-job", "--", "x", env=env).text.startswith("#!/bin/bash\n#SBATCH ")
 

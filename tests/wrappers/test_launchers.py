@@ -170,6 +170,24 @@ def test_mpirun_in_an_allocation_needs_no_number():
     assert words_of("mpirun", "./a", env={"SLURM_JOB_ID": "1"})[0] == shlex.split(f"srun {M} --aml-dist=mpi ./a")
 
 
+@pytest.mark.parametrize("tool, line, expected", [
+    ("torchrun", "--nnodes=2 --nproc-per-node=4 t.py", ["--nodes=2", "--ntasks-per-node=4", "--ntasks=8"]),
+    ("torchrun", "--nproc-per-node=4 t.py", ["--nodes=1", "--ntasks-per-node=4", "--ntasks=4"]),
+    ("torchrun", "--nnodes=1:9 --nproc-per-node=2 t.py", ["--ntasks-per-node=2", "--nodes=3", "--ntasks=6"]),
+    ("torchrun", "--nnodes=2 --nproc-per-node=gpu t.py", ["--nodes=2", "--ntasks-per-node=1", "--ntasks=2"]),
+    ("torchrun", "--nnodes=2 --nproc-per-node=4 --slurm=-n6 t.py", ["--nodes=2", "--ntasks-per-node=4", "--ntasks=6"]),
+    ("mpirun", "-N 2 ./a", ["--ntasks-per-node=2", "--ntasks=6"]),
+    ("mpirun", "-host a:2,b:2 ./a", ["--nodes=2", "--ntasks-per-node=2", "--ntasks=4"]),
+    ("deepspeed", "--num_nodes 2 --num_gpus 2 t.py", ["--nodes=2", "--ntasks-per-node=2", "--ntasks=4"]),
+    ("horovodrun", "-np 4 -H a:2,b:2 ./a", ["--nodes=2", "--ntasks-per-node=2", "--ntasks=4"]),
+])
+def test_the_number_of_tasks_is_not_left_to_the_allocation(tool, line, expected):
+    """Where SLURM_NTASKS says how many tasks the allocation was made for, srun would start that many."""
+    env = {"SLURM_JOB_ID": "1", "SLURM_NNODES": "3", "SLURM_NTASKS": "3"}
+    words, _ = words_of(tool, line, env=env)
+    assert [word for word in words if re.match("--(nodes|ntasks)\\b", word)] == expected
+
+
 @pytest.mark.parametrize("line, expected", [
     ("--num_nodes 2 --num_gpus 4 t.py --deepspeed ds.json",
      f"srun --nodes=2 --ntasks-per-node=4 --gpus-per-node=4 {S} --aml-dist=pytorch aml-dist exec -- python3 -u t.py "
