@@ -92,6 +92,7 @@ Result<void> rehearse(const Spec& spec, const Placement& placement, const Launch
   auto rendezvous =
       settle(spec, {record.address, record.ports, JobName{{}, record.job_id, 0}, record.step_id}, own_variable, notes);
   if (!rendezvous) return rendezvous.error();
+  if (auto reached = refuse_loopback(*rendezvous, placement, this_machine(slurm_node_address)); !reached) return reached;
   const auto patch = task_environment({spec, placement, std::move(*rendezvous), {}}, 0, own_variable);
   if (!patch) return patch.error();
   return {};

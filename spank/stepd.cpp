@@ -142,6 +142,9 @@ Result<void> mind_own_name(StepPlan& plan, std::uint32_t node, const Environment
                          " in /etc/hosts of ", plan.placement.hosts.at(node),
                          " itself, so its peers would not find it: use master_addr=ip, or correct that file"})};
   }
+  NetworkView network;
+  network.address_of_node = slurm_node_address;  // no name server: slurmstepd must not wait for one
+  if (auto reached = refuse_loopback(meet, plan.placement, network); has_master && !reached) return reached;
   if (!is_loopback(own_host_name())) return {};
   const auto peer = address_of_a_peer(plan.placement, node);
   if (!peer || peer->is_loopback()) return {};

@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/ipv4.hpp"
 #include "core/text.hpp"
 
 namespace amldist {
@@ -117,12 +118,19 @@ Result<void> set_rdma(Spec& spec, std::string_view value) {
   return {};
 }
 
+constexpr std::uint32_t max_count = std::numeric_limits<std::int32_t>::max();
+
 template <std::optional<std::uint32_t> CountAssertions::*member, std::uint32_t low, std::uint32_t high>
 Result<void> set_count(Spec& spec, std::string_view key, std::string_view value) {
   const auto number = parse_number(key, value, low, high);
   if (!number) return number.error();
   spec.counts.*member = *number;
   return {};
+}
+
+Result<void> set_processes_per_node(Spec& spec, std::string_view key, std::string_view value) {
+  spec.counts.processes_per_node_key = key;
+  return set_count<&CountAssertions::processes_per_node, 1, max_count>(spec, key, value);
 }
 
 // ------------------------------------------------------------------------------------------------------ table of keys
@@ -147,7 +155,6 @@ struct Key {
   std::string_view same_as = {};  ///< another name of this key: both together are a duplicate
 };
 
-constexpr std::uint32_t max_count = std::numeric_limits<std::int32_t>::max();
 using C = CountAssertions;
 
 constexpr std::array keys = {
@@ -166,10 +173,9 @@ constexpr std::array keys = {
     Key{"verbose", "", "say what was computed, and from what", any_kind, nullptr},
     Key{"node_count", "N", "assert: nodes of the step", any_kind, set_count<&C::nodes, 1, max_count>},
     Key{"process_count", "N", "assert: tasks of the step", any_kind, set_count<&C::processes, 1, max_count>},
-    Key{"process_count_per_node", "N", "assert: tasks on every node", any_kind,
-        set_count<&C::processes_per_node, 1, max_count>},
-    Key{"process_count_per_instance", "N", "the same, by its name in job files", any_kind,
-        set_count<&C::processes_per_node, 1, max_count>, "process_count_per_node"},
+    Key{"process_count_per_node", "N", "assert: tasks on every node", any_kind, set_processes_per_node},
+    Key{"process_count_per_instance", "N", "the same, by its name in job files", any_kind, set_processes_per_node,
+        "process_count_per_node"},
     Key{"worker_count", "N", "workers (unset: the remaining tasks)", bit(Kind::tensorflow),
         set_count<&C::workers, 0, max_count>},
     Key{"parameter_server_count", "N", "parameter servers", bit(Kind::tensorflow),
@@ -206,7 +212,10 @@ Result<void> apply_key(Spec& spec, std::string_view piece, std::array<bool, keys
   const std::string_view canonical = key->same_as.empty() ? key->name : key->same_as;
   const auto* const first = std::ranges::find(keys, canonical, &Key::name);
   bool& mark = seen[static_cast<std::size_t>(first - keys.begin())];
-  if (mark) return invalid(concat({"key '", key->name, "' is given twice: keep one"}));
+  if (mark) {
+    const std::string other = key->same_as.empty() ? "" : concat({" ('", key->same_as, "' is the same)"});
+    return invalid(concat({"key '", key->name, "' is given twice", other, ": keep one"}));
+  }
   mark = true;
 
   const bool flag = key->set == nullptr;
@@ -257,6 +266,10 @@ std::optional<Kind> kind_from_name(std::string_view name) noexcept {
 
 bool is_host(std::string_view host) noexcept {
   if (host.empty() || host.size() > 253 || host.front() == '-' || host.front() == '.') return false;
+  // What looks like an address is meant as one: no resolver finds 10.1.2.300 or 10.1.2.
+  if (host.find('.') != std::string_view::npos && host.find_first_not_of("0123456789.") == std::string_view::npos) {
+    return Ipv4::parse(host).has_value();
+  }
   return std::ranges::all_of(host, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
            c == '.';

@@ -54,6 +54,7 @@ struct CountAssertions {
   std::optional<std::uint32_t> nodes;               ///< node_count
   std::optional<std::uint32_t> processes;           ///< process_count
   std::optional<std::uint32_t> processes_per_node;  ///< process_count_per_node, process_count_per_instance
+  std::string_view processes_per_node_key = {};     ///< which of the two the user wrote
   std::optional<std::uint32_t> workers;             ///< worker_count
   std::optional<std::uint32_t> parameter_servers;   ///< parameter_server_count
   std::optional<std::uint32_t> chiefs;              ///< chief_count, 0 or 1
@@ -99,7 +100,7 @@ inline constexpr std::size_t longest_option = 4096;
 [[nodiscard]] std::optional<Kind> kind_from_name(std::string_view name) noexcept;
 
 /// Whether `host` is an IPv4 address or a name made of letters, digits, '-', '_' and '.' that does not begin with '-'
-/// and has at most 253 characters. IPv6 is refused: scripts split AZ_BATCH_MASTER_NODE at ':'.
+/// and has at most 253 characters. Digits and dots alone are an address or nothing. IPv6 is refused: scripts split AZ_BATCH_MASTER_NODE at ':'.
 [[nodiscard]] bool is_host(std::string_view host) noexcept;
 
 }  // namespace amldist

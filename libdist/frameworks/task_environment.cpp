@@ -14,7 +14,8 @@ namespace {
 
 using text::concat;
 
-/// Names that say who a process is come first: a value from outside the step is never right, so each is set or removed.
+/// Names that say who a process is, and who its peers are, come first: a value from outside the step is never right, so
+/// each is set or removed.
 /// The others only an aml-dist step of another kind would have left behind: removed when its stamp is there.
 constexpr std::array<std::string_view, 28> names = {
     "RANK",
@@ -29,12 +30,8 @@ constexpr std::array<std::string_view, 28> names = {
     "PET_NPROC_PER_NODE",
     "PET_MASTER_ADDR",
     "PET_MASTER_PORT",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "MASTER_ADDRESS",
     "TF_CONFIG",
     "JAX_COORDINATOR_ADDRESS",
-    "JAX_LOCAL_DEVICE_IDS",
     "OMPI_COMM_WORLD_RANK",
     "OMPI_COMM_WORLD_SIZE",
     "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -42,12 +39,16 @@ constexpr std::array<std::string_view, 28> names = {
     "AZ_BATCH_MASTER_NODE",
     "AZ_BATCHAI_MPI_MASTER_NODE",
     "AZ_BATCH_HOST_LIST",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "MASTER_ADDRESS",
+    "JAX_LOCAL_DEVICE_IDS",
     "AZUREML_NODE_COUNT",
     "AZUREML_CR_NODE_RANK",
     "AMLDIST_BACKEND",
 };
-constexpr std::span identity_names = std::span(names).first<12>();
-constexpr std::span leftover_names = std::span(names).subspan<12>();
+constexpr std::span identity_names = std::span(names).first<21>();
+constexpr std::span leftover_names = std::span(names).subspan<21>();
 
 /// Variables by which frameworks take a process for a rank of Slurm's or PMIx's, and the names of the copies.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 5> rank_clues = {{
@@ -211,7 +212,7 @@ Result<void> check_counts(const Spec& spec, const TaskMap& map) {
       const std::string is = uniform ? concat({"every node has ", text::count(*uniform, "task")})
                                      : concat({"the nodes have different numbers of tasks, up to ",
                                                std::to_string(map.most_tasks_on_a_node())});
-      return count_mismatch("process_count_per_node", *counts.processes_per_node, is,
+      return count_mismatch(counts.processes_per_node_key, *counts.processes_per_node, is,
                             concat({"use srun --ntasks-per-node=", std::to_string(*counts.processes_per_node)}));
     }
   }

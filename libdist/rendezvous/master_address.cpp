@@ -54,6 +54,13 @@ Result<std::string> address_on_interface(const SitePolicy& policy, const std::st
   return address->to_string();
 }
 
+/// An address that leads back to whoever uses it: to connect to 0.0.0.0 is to connect to oneself, too.
+bool means_oneself(std::string_view address) {
+  if (const auto literal = Ipv4::parse(address)) return literal->is_loopback() || literal->bits == 0;
+  const std::string name = text::to_lower(address);
+  return name == "localhost" || name.starts_with("localhost.") || name.ends_with(".localhost");
+}
+
 sockaddr_in socket_address(Ipv4 address, std::uint16_t port) {
   sockaddr_in out = {};
   out.sin_family = AF_INET;
@@ -135,6 +142,17 @@ Result<std::string> choose_master_address(const Spec& spec, const SitePolicy& po
                                          ": ask the administrator to set suffix= or network="})};
   }
   return address->to_string();
+}
+
+Result<void> refuse_loopback(const Rendezvous& rendezvous, const Placement& placement, const NetworkView& network) {
+  const std::uint32_t nodes = placement.map.nodes();
+  if (rendezvous.address_origin == Origin::computed || nodes == 1 || !means_oneself(rendezvous.address)) return {};
+  const auto peer = network.address_of_node(placement.hosts.at(placement.map.node_at(1)));
+  if (peer && peer->is_loopback()) return {};  // several slurmd on one machine
+  const bool key = rendezvous.address_origin == Origin::option;
+  return Error{Errc::mismatch, concat({key ? "master_addr=" : "MASTER_ADDR=", rendezvous.address,
+                                       " is each node itself, and the step has ", std::to_string(nodes), " nodes: ",
+                                       key ? "drop the key" : "unset the variable", " to let aml-dist choose"})};
 }
 
 std::optional<std::string_view> interface_to_ask(std::string_view address) noexcept {

@@ -12,6 +12,7 @@
 #include "core/site_policy.hpp"
 #include "core/spec.hpp"
 #include "placement/step_facts.hpp"
+#include "rendezvous/rendezvous.hpp"
 
 namespace amldist {
 
@@ -38,6 +39,11 @@ struct NetworkView {
 /// and that name. Errors: unavailable when the name does not resolve, or only to loopback.
 [[nodiscard]] Result<std::string> choose_master_address(const Spec& spec, const SitePolicy& policy,
                                                         const Placement& placement, const NetworkView& network);
+
+/// Refuses a master of the user's own (key or variable) in which every node would see itself, such as localhost, where the
+/// step has nodes with other addresses. Of `network` only address_of_node is asked. Errors: mismatch.
+[[nodiscard]] Result<void> refuse_loopback(const Rendezvous& rendezvous, const Placement& placement,
+                                           const NetworkView& network);
 
 /// The view of this machine: the resolver, the routing table and the host name. `slurm_address` answers for NodeAddr
 /// and may be empty.

@@ -10,6 +10,7 @@
 #include "aml_dist/running_step.hpp"
 #include "core/spec.hpp"
 #include "core/text.hpp"
+#include "rendezvous/master_address.hpp"
 
 namespace amldist::tools {
 namespace {
@@ -87,6 +88,15 @@ int print_own(const RunningStep& running, const ExplainOptions& options) {
   return exit_fine;
 }
 
+/// Offline no node has an address.
+NetworkView unknown_network() {
+  NetworkView network;
+  network.address_of_node = [](const std::string& node) -> Result<Ipv4> {
+    return Error{Errc::unavailable, text::concat({"the address of ", node, " is not known here"})};
+  };
+  return network;
+}
+
 }  // namespace
 
 Result<Explanation> explain_layout(const ExplainOptions& options) {
@@ -104,6 +114,7 @@ Result<Explanation> explain_layout(const ExplainOptions& options) {
   const EnvironmentReader nothing = [](std::string_view) { return std::nullopt; };
   auto rendezvous = settle(*spec, facts, nothing, notes);
   if (!rendezvous) return rendezvous.error();
+  if (auto reached = refuse_loopback(*rendezvous, *placement, unknown_network()); !reached) return reached.error();
   const EnvironmentReader inherited = imagined_environment(options, placement->map.size());
   return Explanation{StepPlan{std::move(*spec), std::move(*placement), std::move(*rendezvous),
                               concat({std::to_string(options.job), ".", std::to_string(options.step)})},

@@ -168,7 +168,7 @@ void scenario_jax(void) {
 void scenario_long_variables(void) {
   /* Long ones that mean nothing, in front of the others. */
   char* const long_text = text_repeat("0123456789", 12000);
-  char* const user = text_format("TF_CONFIG=%s", long_text);
+  char* const user = text_format("TRAINING_NOTES=%s", long_text);
   char* const ports = text_format("SLURM_STEP_RESV_PORTS=%s", long_text);
   const char* const own[] = {user, NULL};
   struct step step = usual_step;

@@ -104,6 +104,25 @@ TEST(MasterAddress, MayBeLoopbackOnOneNodeOrOneMachine) {
   EXPECT_EQ(choose("pytorch", placement("n[1-2]", {0, 1}), network(one_machine)).value(), "127.0.0.1");
 }
 
+TEST(MasterAddress, OfTheUsersOwnIsNoLoopbackOnSeveralNodes) {
+  const Placement several = placement("n[1-2]", {0, 1});
+  for (const char* const oneself : {"127.0.0.1", "127.3.2.1", "0.0.0.0", "localhost", "LocalHost", "localhost.localdomain"}) {
+    const Rendezvous key{oneself, 1, Origin::option, Origin::computed};
+    const Rendezvous variable{oneself, 1, Origin::environment, Origin::computed};
+    for (const Rendezvous& chosen : {key, variable}) {
+      const auto refused = refuse_loopback(chosen, several, network(two));
+      ASSERT_FALSE(refused) << oneself;
+      testing::expect_sentence(refused.error().message);
+      EXPECT_NE(refused.error().message.find("2 nodes"), std::string::npos);
+    }
+    EXPECT_TRUE(refuse_loopback(key, placement("n1", {0, 0}), network(two))) << "one node";
+    EXPECT_TRUE(refuse_loopback(key, several, network({{"n1", "127.0.0.1"}, {"n2", "127.0.0.1"}}))) << "one machine";
+  }
+  for (const char* const other : {"10.0.0.9", "n1", "localhoster", "128.0.0.1"}) {
+    EXPECT_TRUE(refuse_loopback({other, 1, Origin::environment, Origin::computed}, several, network(two))) << other;
+  }
+}
+
 TEST(MasterAddress, RefusesAnUnknownHost) {
   EXPECT_FALSE(choose("pytorch", placement("x[1-2]", {0, 1}), network(two)));
 }

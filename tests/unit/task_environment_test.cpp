@@ -49,6 +49,24 @@ TEST(TaskEnvironment, PytorchPerProcess) {
                                       {"AMLDIST_STAMP", stamp(step)}}));
 }
 
+TEST(TaskEnvironment, NoNameOfAnotherKindTellsAnotherIdentity) {
+  // Left by a profile, an outer mpirun, a container: nothing stamps them, and none can be right.
+  const Variables stray = {{"TF_CONFIG", "{}"},
+                           {"JAX_COORDINATOR_ADDRESS", "old:1"},
+                           {"OMPI_COMM_WORLD_RANK", "7"},
+                           {"OMPI_COMM_WORLD_SIZE", "9"},
+                           {"OMPI_COMM_WORLD_LOCAL_RANK", "7"},
+                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "8"},
+                           {"AZ_BATCHAI_MPI_MASTER_NODE", "old"},
+                           {"AZ_BATCH_HOST_LIST", "old,older"},
+                           {"PET_NNODES", "9"},
+                           {"JAX_LOCAL_DEVICE_IDS", "2,3"}};
+  const Variables clean = task(plan("pytorch", placement("n[1-2]", {0, 1})), 1);
+  Variables expected = clean;
+  expected["JAX_LOCAL_DEVICE_IDS"] = "2,3";  // a choice of devices, and no identity
+  EXPECT_EQ(task(plan("pytorch", placement("n[1-2]", {0, 1})), 1, stray), expected);
+}
+
 TEST(TaskEnvironment, TheStampLeavesAMapOutThatTheNodeListDoesNotExplain) {
   Placement joined = placement("n[1-2]", {1, 0});
   joined.in_node_order = false;  // a heterogeneous step
@@ -207,11 +225,6 @@ TEST(TaskEnvironment, WhatAnotherStepLeftBehindIsReplacedOrRemoved) {
   EXPECT_EQ(env.at("HOME"), "/root");
 }
 
-TEST(TaskEnvironment, WhatTheUserSetForAnotherFrameworkStays) {
-  const Variables env = task(plan("pytorch", placement("n[1-2]", {0, 1})), 0, {{"TF_CONFIG", "{}"}});
-  EXPECT_EQ(env.at("TF_CONFIG"), "{}");
-}
-
 TEST(TaskEnvironment, TasksPerNodeIsTheStepsOwn) {
   EXPECT_EQ(task(plan("pytorch", placement("n[1-2]", {0, 0, 1, 1})), 0, {{"SLURM_NTASKS_PER_NODE", "9"}})
                 .at("SLURM_NTASKS_PER_NODE"),
@@ -244,7 +257,7 @@ TEST(Counts, AreAssertionsThatNameBothNumbers) {
            {"pytorch,node_count=2,process_count=4,process_count_per_node=2", two_by_two, {}},
            {"pytorch,process_count=8", two_by_two, {"process_count=8", "4 tasks", "srun -n8"}},
            {"pytorch,node_count=3", two_by_two, {"node_count=3", "2 nodes", "srun -N3"}},
-           {"mpi,process_count_per_instance=4", two_by_two, {"=4", "2 tasks", "--ntasks-per-node=4"}},
+           {"mpi,process_count_per_instance=4", two_by_two, {"process_count_per_instance=4", "2 tasks", "--ntasks-per-node=4"}},
            {"mpi,process_count_per_node=2", uneven, {"=2", "different numbers"}},
            {"pytorch,launch=per-node", two_by_two, {"one launcher per node", "2 tasks", "--ntasks-per-node=1"}},
            {"tensorflow,worker_count=3,parameter_server_count=1", two_by_two, {}},
