@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -44,16 +45,47 @@ std::uint32_t sum_of_tasks(const std::vector<TasksRun>& runs) {
   return tasks;
 }
 
-Result<std::vector<std::string>> read_hostfile(const std::string& path) {
+/// The text of a file, or of a pipe; nullopt if it cannot be read or is too long.
+std::optional<std::string> read_bounded(const std::string& path) {
+  constexpr std::size_t longest = std::size_t{64} << 20U;
   std::ifstream file(path);
-  if (!file) return Error{Errc::not_found, concat({"--hostfile ", quote(path), " cannot be read"})};
+  std::string text;
+  std::array<char, 65536> buffer{};
+  while (file && text.size() <= longest) {
+    file.read(buffer.data(), buffer.size());
+    text.append(buffer.data(), static_cast<std::size_t>(file.gcount()));
+  }
+  return file.eof() ? std::optional(std::move(text)) : std::nullopt;
+}
+
+constexpr std::uint64_t most_ranks = 1ULL << 22U;  // of a host file, which has a name for each
+
+/// One line as Slurm reads it: "node1,node[3-4]", "node1*4" for four ranks, and what is behind a '#' is a comment.
+Result<void> add_hosts(std::string_view line, std::vector<std::string>& hosts) {
+  std::string names(line.substr(0, line.find('#')));
+  std::ranges::replace_if(
+      names, [](char c) { return c == '\t' || c == '\r'; }, ' ');
+  for (const std::string_view word : text::split(names, ' ')) {
+    if (word.empty()) continue;
+    const auto star = word.rfind('*');
+    const auto times = star == word.npos ? 1 : text::to_number(word.substr(star + 1), most_ranks).value_or(0);
+    const auto list = Hostlist::parse(times > 0 ? word.substr(0, star) : word);
+    if (!list) return list.error();
+    const auto expanded = list->expand();
+    if (hosts.size() + expanded.size() * times > most_ranks) return Error{Errc::limit, "too many ranks"};
+    for (const std::string& host : expanded) hosts.insert(hosts.end(), times, host);
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> read_hostfile(const std::string& path) {
+  const auto content = read_bounded(path);
+  if (!content) return Error{Errc::not_found, concat({"--hostfile ", quote(path), " cannot be read"})};
   std::vector<std::string> hosts;
-  for (std::string word; file >> word;) {
-    auto list = Hostlist::parse(word);
-    if (!list) return Error{Errc::invalid_argument, concat({"--hostfile ", quote(path), ": ", list.error().message})};
-    std::ranges::move(list->expand(), std::back_inserter(hosts));
-    if (hosts.size() > most_tasks)
-      return Error{Errc::limit, concat({"--hostfile ", quote(path), " has too many lines"})};
+  for (const std::string_view line : text::split(*content, '\n')) {
+    if (auto added = add_hosts(line, hosts); !added) {
+      return Error{added.error().code, concat({"--hostfile ", quote(path), ": ", added.error().message})};
+    }
   }
   if (hosts.empty()) return invalid(concat({"--hostfile ", quote(path), " names no host"}));
   return hosts;
@@ -145,7 +177,9 @@ Result<Placement> from_counts(const LayoutOptions& options, Hostlist hosts) {
 }
 
 Result<Placement> one_component(const LayoutOptions& options) {
-  const int rules = static_cast<int>(!options.distribution.empty()) + static_cast<int>(!options.mapping.empty()) +
+  // What a host file is called in Slurm's own words.
+  const bool says_hostfile = options.distribution == "arbitrary" && !options.hostfile.empty();
+  const int rules = static_cast<int>(!options.distribution.empty() && !says_hostfile) + static_cast<int>(!options.mapping.empty()) +
                     static_cast<int>(!options.hostfile.empty());
   if (rules > 1) return invalid("--distribution, --mapping and --hostfile exclude one another: give one of them");
   if (!options.hostfile.empty()) return from_hostfile(options);

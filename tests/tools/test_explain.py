@@ -45,6 +45,19 @@ def test_a_host_file_must_agree_with_the_counts(tool, tmp_path):
     assert done.returncode == REFUSED and "2 tasks for n1 but --hostfile names it 1 times" in done.stderr
 
 
+def test_a_host_file_is_read_as_slurm_reads_it(tool, tmp_path):
+    """What srun -m arbitrary took from SLURM_HOSTFILE on a real cluster (22.05)."""
+    hosts = tmp_path / "hosts"
+    hosts.write_text("# the big one first\nnode3 # two GPUs\n\nnode1*2\nnode2,node4#x")
+    given = ["--hostfile", str(hosts), "--distribution", "arbitrary", "--nodelist", "node[1-4]", "--tasks-per-node", "2,1(x3)"]
+    assert [task["host"] for task in tool.tasks(*given)] == ["node3", "node1", "node1", "node2", "node4"]
+    for bad in ("node1*0", "node1*", "node1*x", "node1*99999999999", "*2"):
+        hosts.write_text(bad + "\n")
+        done = tool.run("explain", "--hostfile", str(hosts))
+        assert done.returncode in (USAGE, REFUSED) and done.stderr.count("\n") == 1, done
+    assert tool.run("explain", "--hostfile", "/dev/zero").returncode == REFUSED
+
+
 def test_export_lines_make_the_environment(tool):
     arguments = ["--aml-dist", "pytorch", "--nodelist", "n[1-2]", "--tasks-per-node", "2,1"]
     exports = tool.run("explain", *arguments, "--task", "2").stdout
