@@ -34,9 +34,23 @@ Error unknown(std::string_view option, const std::string& word, int count, Name 
           concat({option, " ", text::quote(word), " is not known: there are ", text::join(known)})};
 }
 
+/// "all_reduce" and "all-reduce" are "allreduce".
+std::string without_dashes(std::string_view word) {
+  std::string out(word);
+  std::erase_if(out, [](char c) { return c == '-' || c == '_'; });
+  return out;
+}
+
+/// What nccl-tests calls the types of C.
+std::string canonical_type(const std::string& word) {
+  if (word == "half") return "float16";
+  if (word == "float") return "float32";
+  return word == "double" ? "float64" : word;
+}
+
 Result<int> parse_op(const std::string& word) {
   for (int op = 0; op < BENCH_OPS; ++op) {
-    if (word == bench_op_name(op)) return op;
+    if (without_dashes(word) == without_dashes(bench_op_name(op))) return op;
   }
   return unknown("--op", word, BENCH_OPS, bench_op_name);
 }
@@ -45,7 +59,7 @@ Result<bench_request> parse_kind(const BenchOptions& options) {
   bench_request request{};
   const auto op = parse_op(options.op);
   if (!op) return op.error();
-  const auto type = number_of<collective::DataType>(options.type, collective::data_types);
+  const auto type = number_of<collective::DataType>(canonical_type(options.type), collective::data_types);
   const auto redop = number_of<collective::ReduceOp>(options.redop, collective::reduce_ops);
   if (!type) {
     return unknown("--type", options.type, collective::data_types,

@@ -1,6 +1,7 @@
 #include "aml_dist/trace.hpp"
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "aml_dist/common.hpp"
 #include "aml_dist/exit_status.hpp"
@@ -11,8 +12,12 @@
 namespace amldist::tools {
 namespace {
 
-int list_steps() {
+int list_steps(bool json) {
   const auto folders = list_step_folders();
+  if (json) {
+    std::puts(nlohmann::json{{"steps", folders}}.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    return exit_fine;
+  }
   for (const std::string& folder : folders) std::printf("%s\n", folder.c_str());
   if (folders.empty())
     std::fprintf(stderr, "aml-dist: no flight recorder on this node: all steps ended well, or none used libamldist\n");
@@ -22,7 +27,7 @@ int list_steps() {
 }  // namespace
 
 int trace(const TraceOptions& options) {
-  if (options.step.empty()) return list_steps();
+  if (options.step.empty()) return list_steps(options.json);
   const auto folder = find_step_folder(options.step);
   if (!folder) return fail(folder.error());
   const auto step = read_traced_step(*folder);

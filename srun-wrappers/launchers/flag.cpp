@@ -22,7 +22,7 @@ std::vector<std::size_t> abbreviated(std::span<const Flag> table, std::string_vi
   for (std::size_t i = 0; i < table.size(); ++i) {
     const auto names = text::split(table[i].names, ' ');
     const bool begins = std::ranges::any_of(
-        names, [&](std::string_view name) { return name.starts_with("--") && name.starts_with(prefix); });
+        names, [&](std::string_view name) { return name.size() > 2 && name.starts_with(prefix); });
     if (begins) out.push_back(i);
   }
   return out;
@@ -54,7 +54,7 @@ Result<Match> match_word(const Dialect& dialect, std::span<const Flag> table, co
     if (const auto flag = find_flag(table, name)) return Match{*flag, name, word.substr(equals + 1)};
   }
   const std::string name = word.substr(0, dialect.equals ? equals : std::string::npos);
-  if (dialect.abbreviations && name.starts_with("--") && name.size() > 2) {
+  if (dialect.abbreviations && name.size() > (name.starts_with("--") ? 2U : 1U)) {
     const auto flags = abbreviated(table, name);
     if (flags.size() == 1) {
       return Match{flags.front(), std::string(shown_name(table[flags.front()])),

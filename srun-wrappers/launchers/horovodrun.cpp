@@ -245,13 +245,14 @@ Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::strin
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> words(argv + 1, argv + argc);
-  const bool check_build =
-      std::ranges::any_of(words, [](const std::string& word) { return word == "--check-build" || word == "-cb"; });
-  if (check_build) {
+  constexpr Dialect dialect{"horovodrun", true, true, true};
+  const std::vector<Flag> flags = flags_of(rows());
+  const auto reading = read_flags(dialect, flags, {argv + 1, argv + argc});
+  const auto is_check = [&](const Given& given) { return has_name(flags[given.flag], "--check-build"); };
+  if (reading && std::ranges::any_of(reading->flags, is_check)) {
     StepLine real;
     real.instead = {"horovodrun", "--check-build"};
     return start(real);
   }
-  return run_tool(Tool<State>{{"horovodrun", true, true, true}, help, rows(), nullptr, translate}, argc, argv);
+  return run_tool(Tool<State>{dialect, help, rows(), nullptr, translate}, argc, argv);
 }

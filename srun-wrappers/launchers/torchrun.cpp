@@ -130,6 +130,11 @@ Done set_endpoint(State& state, const Given& given) {
   const auto colon = state.endpoint.rfind(':');
   if (colon == std::string::npos) return {};
   const auto number = text::to_number(std::string_view(state.endpoint).substr(colon + 1), 65535);
+  // An endpoint of etcd may be a URL, a variable is expanded later; a port that is none is refused, as torchrun does.
+  if (!number && state.endpoint.find('$', colon) == std::string::npos) {
+    return Error{Errc::invalid_argument, concat({given.name, " ", quote(state.endpoint),
+                                                 ": give HOST or HOST:PORT with a port from 0 to 65535"})};
+  }
   if (number && *number > 0) state.port = static_cast<std::uint32_t>(*number);
   return {};
 }
@@ -264,6 +269,9 @@ void per_node(State& state, std::vector<std::string> program) {
 
 Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::string> program,
                const std::vector<std::string>& /*words*/) {
+  if (state.module && state.program) {
+    return Error{Errc::invalid_argument, "--module and --no-python exclude each other: give one"};
+  }
   const auto nodes = std::to_string(state.least_nodes);
   state.line.srun.set(
       "nodes", state.least_nodes == state.most_nodes ? nodes : concat({nodes, "-", std::to_string(state.most_nodes)}));

@@ -54,6 +54,14 @@ def test_every_way_of_running_is_right(tool, arguments):
     assert all(row["wrong"] == 0 for row in rows)
 
 
+@pytest.mark.parametrize("op, type_, expected", [
+    ("all_reduce", "float", ("allreduce", "float32")), ("reduce-scatter", "half", ("reduce_scatter", "float16")),
+    ("all-to-all", "double", ("alltoall", "float64"))])
+def test_names_of_nccl_tests_are_understood(tool, op, type_, expected):
+    (row,) = rows_of(tool, "--ranks", "2", "--op", op, "--type", type_, "--min", "64", "--max", "64")
+    assert (row["op"], row["type"]) == expected
+
+
 def test_sizes_are_multiplied_and_divided_among_ranks(tool):
     whole = rows_of(tool, "--ranks", "3", "--op", "broadcast", "--min", "4", "--max", "100", "--factor", "4")
     shared = rows_of(tool, "--ranks", "3", "--op", "allgather", "--min", "4", "--max", "100", "--factor", "4")

@@ -37,6 +37,15 @@ def test_the_rank_that_is_behind_is_named_with_operation_and_number(tool, tmp_pa
                          "ranks 0,1,3 wait since 10.0 s")
 
 
+def test_without_a_step_those_that_left_recorders_are_listed(tool, tmp_path):
+    for step in ("42.0", "42.1"):
+        step_without(tmp_path / step)
+    listed = sorted(str(tmp_path / step) for step in ("42.0", "42.1"))
+    env = {"AMLDIST_TRACE_DIR": str(tmp_path)}
+    assert set(listed) <= set(tool.run("trace", env=env).stdout.splitlines())
+    assert set(listed) <= set(read_json(tool, env=env)["steps"])
+
+
 def test_json_has_stalls_and_recorders(tool, tmp_path):
     step = read_json(tool, str(step_without(tmp_path / "42.0")), "--last", "3")
     assert (step["job"], step["size"], step["problems"]) == ("42.0", 4, [])

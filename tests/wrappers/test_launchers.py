@@ -224,6 +224,16 @@ def test_deepspeed_takes_the_gpus_of_the_allocation():
     assert not any(word.startswith("--gpus") for word in words) and "no GPUs" in said
 
 
+def test_a_flag_of_the_program_is_not_the_launchers(tmp_path):
+    assert words_of("horovodrun", "-np 2 ./a --check-build -cb")[0][-3:] == ["./a", "--check-build", "-cb"]
+    (tmp_path / "horovodrun").write_text("#!/bin/sh\necho real \"$@\"\n")
+    (tmp_path / "horovodrun").chmod(0o755)
+    for flag in ("--check-build", "-cb", "--check"):
+        done = Command("aml-horovodrun").good("-np", "2", flag, env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+        assert done.text == "real --check-build\n"
+    assert words_of("deepspeed", "--num_gpus 2 --no_local_rank t.py --autotuning tune")[0][-3:] == ["t.py", "--autotuning", "tune"]
+
+
 def test_deepspeed_hands_autotuning_to_the_real_one():
     words, said = words_of("deepspeed", "--autotuning tune t.py --dry-run-of-mine")
     assert words == ["deepspeed", "--autotuning", "tune", "t.py", "--dry-run-of-mine"] and "real deepspeed" in said
@@ -231,6 +241,7 @@ def test_deepspeed_hands_autotuning_to_the_real_one():
 
 @pytest.mark.parametrize("line, expected", [
     ("-np 4 python t.py", f"srun --ntasks=4 {M} --aml-dist=mpi python t.py"),
+    ("-n 4 --num-p 5 python t.py", f"srun --ntasks=5 {M} --aml-dist=mpi python t.py"),  # as argparse abbreviates
     ("-np 4 -H a:2,b:2 python t.py", f"srun --nodes=2 --ntasks-per-node=2 --nodelist=a,b {M} --aml-dist=mpi python t.py"),
     ("--num-proc 3 -H a:2,b:2 t", f"srun --ntasks=3 --distribution=arbitrary --nodelist=a,a,b {M} --aml-dist=mpi t"),
     ("-np 2 --fusion-threshold-mb 64 --cycle-time-ms 2.5 --no-hierarchical-allreduce --timeline-filename t.json t",
@@ -252,6 +263,9 @@ def test_horovodrun(line, expected):
 @pytest.mark.parametrize("tool, line, said", [
     ("torchrun", "--nporc-per-node 2 t.py", "did you mean --nproc-per-node?"),
     ("torchrun", "--nnodes 0 t.py", "--nnodes '0' is not possible"),
+    ("torchrun", "--rdzv-endpoint h:99999 t.py", "with a port from 0 to 65535"),
+    ("torchrun", "--rdzv_endpoint=h: t.py", "with a port from 0 to 65535"),
+    ("torchrun", "--no-python -m a", "exclude each other"),
     ("torchrun", "--nnodes 4:2 t.py", "give N or MIN:MAX"),
     ("torchrun", "--nproc-per-node many t.py", "give a whole number, or auto"),
     ("torchrun", "--nproc-per-node", "--nproc-per-node needs a value"),
