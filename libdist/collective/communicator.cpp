@@ -1,5 +1,6 @@
 #include "collective/communicator.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "collective/communicator_vigil.hpp"
@@ -18,6 +19,33 @@ std::uint64_t recorded_bytes(const Call& call) noexcept { return call.count * si
 bool has_root(Operation operation) noexcept {
   return operation == Operation::reduce || operation == Operation::broadcast || operation == Operation::gather ||
          operation == Operation::scatter;
+}
+
+bool is_used(std::span<const std::size_t> counts) {
+  return std::ranges::any_of(counts, [](std::size_t count) { return count != 0; });
+}
+
+/// Of one rank's lists in allgatherv or alltoallv. `most`: elements that any memory can have.
+Result<void> check_lists(const Call& call, std::size_t own, std::size_t most) {
+  const auto refuse = [&](std::string_view why) {
+    return Error{Errc::invalid_argument, concat({to_string(call.operation), ": ", why})};
+  };
+  const auto differ = [&](std::size_t given, std::string_view where, std::size_t expected) {
+    return refuse(concat({std::to_string(given), where, std::to_string(expected)}));
+  };
+  for (const auto list : {call.send_counts, call.send_offsets, call.recv_counts, call.recv_offsets}) {
+    if (std::ranges::any_of(list, [&](std::size_t number) { return number > most; }))
+      return refuse("a count or an offset is beyond any memory");
+  }
+  const bool gathers = call.operation == Operation::allgatherv;
+  if (gathers && call.count != call.recv_counts[own])
+    return differ(call.count, " elements are given, but counts[own rank] is ", call.recv_counts[own]);
+  if (!gathers && call.send_counts[own] != call.recv_counts[own])
+    return differ(call.send_counts[own], " elements are sent to the own rank, which expects ", call.recv_counts[own]);
+  if (call.send == nullptr && (gathers ? call.count != 0 : is_used(call.send_counts)))
+    return refuse("the buffer to send is NULL");
+  if (call.recv == nullptr && is_used(call.recv_counts)) return refuse("the buffer to receive is NULL");
+  return {};
 }
 
 }  // namespace
@@ -115,8 +143,9 @@ Result<void> Communicator::check(const Call& call) const {
   const bool receives = !rooted || call.operation == Operation::scatter || call.root == own;
   const bool sends = call.operation != Operation::recv && !(call.operation == Operation::scatter && call.root != own);
   const bool gets = call.operation != Operation::send && call.operation != Operation::barrier && receives;
-  const bool listed = call.operation == Operation::alltoallv || call.operation == Operation::allgatherv;
-  if (call.count == 0 || listed || call.operation == Operation::barrier) return {};
+  if (call.operation == Operation::alltoallv || call.operation == Operation::allgatherv)
+    return check_lists(call, watch_->rank(), most);
+  if (call.count == 0 || call.operation == Operation::barrier) return {};
   if (call.operation == Operation::broadcast)
     return call.recv == nullptr ? Result<void>(refuse("the buffer is NULL")) : Result<void>();
   if (sends && call.send == nullptr) return refuse("the buffer to send is NULL");

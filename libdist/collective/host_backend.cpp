@@ -45,9 +45,20 @@ std::uint32_t message_signature(const Call& call) {
   return signature_of(plain);
 }
 
+/// Of the counts that all ranks give alike.
+std::uint32_t digest_of_counts(const Call& call) {
+  std::uint32_t digest = 0;
+  if (call.operation != Operation::allgatherv) return digest;
+  for (const std::size_t count : call.recv_counts) {
+    const auto bits = static_cast<std::uint32_t>(count ^ (count >> 32));
+    digest = ((digest ^ bits) * 0x85ebca6bU) ^ (digest >> 15);
+  }
+  return digest;
+}
+
 /// Signature of one collective: also of its number, so that a rank that is one call behind is noticed.
 std::uint32_t numbered_signature(const Call& call) {
-  return signature_of(call) ^ (static_cast<std::uint32_t>(call.sequence) * 0x9e3779b9U);
+  return signature_of(call) ^ digest_of_counts(call) ^ (static_cast<std::uint32_t>(call.sequence) * 0x9e3779b9U);
 }
 
 Reduction reduction_of(const Call& call, std::size_t ranks) {

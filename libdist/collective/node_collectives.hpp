@@ -19,6 +19,8 @@ class Blocks {
   Blocks(std::span<const std::size_t> counts, std::span<const std::size_t> offsets)
       : counts_(counts), offsets_(offsets) {}
   [[nodiscard]] std::size_t count(std::size_t rank) const { return counts_.empty() ? each_ : counts_[rank]; }
+  /// Each rank has counts of its own, which the call's signature does not know.
+  [[nodiscard]] bool are_listed() const { return !counts_.empty(); }
   [[nodiscard]] std::size_t offset(std::size_t rank) const { return offsets_.empty() ? each_ * rank : offsets_[rank]; }
 
  private:
@@ -74,6 +76,7 @@ class NodeCollectives {
     std::uint64_t recv;
   };
 
+  [[nodiscard]] Result<std::uint64_t> agree_on_longest(const Blocks& send_blocks, const Blocks& recv_blocks);
   [[nodiscard]] Result<void> allreduce_in_line(const Reduction& what, int root);
   [[nodiscard]] Result<void> allreduce_large(const Reduction& what);
   [[nodiscard]] Result<void> allreduce_direct(const Reduction& what);

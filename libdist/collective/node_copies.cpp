@@ -103,25 +103,41 @@ Result<void> NodeCollectives::scatter(const std::byte* send, std::byte* recv, co
       });
 }
 
-/// Only the two ranks of a pair know what they exchange: a first round agrees on the number of pieces.
+/// Only the two ranks of a pair know what they exchange: a first round agrees on the longest message, in elements, and
+/// each rank finds out whether it is given what it expects.
+Result<std::uint64_t> NodeCollectives::agree_on_longest(const Blocks& send_blocks, const Blocks& recv_blocks) {
+  const std::uint32_t own = rounds_.rank();
+  const std::uint32_t ranks = rounds_.size();
+  std::uint64_t longest = longest_of(send_blocks, ranks);
+  if (auto begun = rounds_.begin(); !begun) return begun.error();
+  std::memcpy(rounds_.own_line(), &longest, sizeof longest);
+  for (std::uint32_t r = 0; send_blocks.are_listed() && r < ranks; ++r) {
+    const std::uint64_t given = send_blocks.count(r);
+    std::memcpy(rounds_.own_slot() + r * sizeof given, &given, sizeof given);
+  }
+  rounds_.publish();
+  if (auto came = rounds_.await_all(); !came) return came.error();
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    std::uint64_t theirs = 0;
+    std::memcpy(&theirs, rounds_.line_of(r), sizeof theirs);
+    longest = std::max(longest, theirs);
+    if (!recv_blocks.are_listed()) continue;
+    std::memcpy(&theirs, rounds_.slot_of(r) + own * sizeof theirs, sizeof theirs);
+    if (theirs != recv_blocks.count(r)) return rounds_.differs(r);
+  }
+  return longest;
+}
+
 Result<void> NodeCollectives::alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
                                        const Blocks& recv_blocks, std::size_t unit) {
   const std::uint32_t own = rounds_.rank();
   const std::uint32_t ranks = rounds_.size();
   const std::size_t piece = rounds_.slot_bytes() / ranks / 64 * 64;
-  std::uint64_t longest = longest_of(send_blocks, ranks) * unit;
-  if (auto begun = rounds_.begin(); !begun) return begun;
-  std::memcpy(rounds_.own_line(), &longest, sizeof longest);
-  rounds_.publish();
-  if (auto came = rounds_.await_all(); !came) return came;
-  for (std::uint32_t r = 0; r < ranks; ++r) {
-    std::uint64_t theirs = 0;
-    std::memcpy(&theirs, rounds_.line_of(r), sizeof theirs);
-    longest = std::max(longest, theirs);
-  }
+  const auto longest = agree_on_longest(send_blocks, recv_blocks);
+  if (!longest) return longest.error();
   copy(recv + recv_blocks.offset(own) * unit, send + send_blocks.offset(own) * unit, send_blocks.count(own) * unit);
   return pipeline(
-      pieces_of(longest, piece),
+      pieces_of(*longest * unit, piece),
       [&](std::size_t i) {
         for (std::uint32_t r = 0; r < ranks; ++r) {
           if (r == own) continue;

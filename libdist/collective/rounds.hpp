@@ -87,6 +87,9 @@ class Rounds {
     return {};
   }
 
+  /// What the peer published is not what this rank's call expects of it; ends the call.
+  [[nodiscard]] Error differs(std::uint32_t peer) { return vigil_->differs(place_.communicator_ranks[peer]); }
+
   [[nodiscard]] std::byte* own_line() noexcept { return line(place_.rank, round_).data; }
   [[nodiscard]] std::byte* line_of(std::uint32_t peer, std::uint32_t back = 0) noexcept {
     return line(peer, round_ - back).data;

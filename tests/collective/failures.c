@@ -30,6 +30,24 @@ static void go_on(void) {
   for (int i = 0; i < 1000000; ++i) survivor(amldist_allreduce(world, data, data, COUNT, AMLDIST_FLOAT32, AMLDIST_MAX));
 }
 
+/* All to all with lists, which only the two ranks of a pair can compare. */
+static int exchange(size_t each) {
+  enum { MOST = 16 };
+  size_t counts[MOST], offsets[MOST];
+  CHECK(size <= MOST);
+  for (int r = 0; r < size; ++r) counts[r] = r == rank ? COUNT : each, offsets[r] = (size_t)r * 2 * COUNT;
+  return amldist_alltoallv(world, data, counts, offsets, data + 50000, counts, offsets, AMLDIST_FLOAT32);
+}
+
+/* All gather by lists that are not the same everywhere. */
+static int gather_all(size_t of_victim, int victim) {
+  enum { MOST = 16 };
+  size_t counts[MOST], offsets[MOST];
+  CHECK(size <= MOST);
+  for (int r = 0; r < size; ++r) counts[r] = r == victim ? of_victim : COUNT, offsets[r] = (size_t)r * 2 * COUNT;
+  return amldist_allgatherv(world, data, counts[rank], data + 50000, counts, offsets, AMLDIST_FLOAT32);
+}
+
 void run_victim(int argc, char **argv) {
   CHECK(argc == 5);
   const char *how = argv[2];
@@ -48,11 +66,15 @@ void run_victim(int argc, char **argv) {
     if (strcmp(how, "size") == 0) survivor(amldist_allreduce(world, data, data, COUNT + 1, AMLDIST_FLOAT32, AMLDIST_MAX));
     if (strcmp(how, "type") == 0) survivor(amldist_allreduce(world, data, data, COUNT, AMLDIST_INT32, AMLDIST_MAX));
     if (strcmp(how, "redop") == 0) survivor(amldist_allreduce(world, data, data, COUNT, AMLDIST_FLOAT32, AMLDIST_MIN));
+    if (strcmp(how, "counts") == 0) survivor(exchange(COUNT + 1));
+    if (strcmp(how, "lists") == 0) survivor(gather_all(COUNT + 1, who));
     if (strcmp(how, "abort") == 0) {
       nap(20);
       OK(amldist_abort(world));
     }
   }
+  if (strcmp(how, "counts") == 0) survivor(exchange(COUNT));
+  if (strcmp(how, "lists") == 0) survivor(gather_all(COUNT, who));
   go_on();
   exit(1);
 }

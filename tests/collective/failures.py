@@ -19,9 +19,9 @@ import leftovers
 
 DEADLINE_MS = 1000
 LAYOUTS = [(2, 1), (3, 1), (4, 2), (3, 3), (5, 2)]
-HOWS = ["kill", "stop", "late", "exit", "operation", "size", "type", "redop", "abort"]
+HOWS = ["kill", "stop", "late", "exit", "operation", "size", "type", "redop", "counts", "lists", "abort"]
 # Two ranks that call different things: neither can be called the wrong one.
-EITHER = {"operation", "size", "type", "redop"}
+EITHER = {"operation", "size", "type", "redop", "counts", "lists"}
 
 
 def shared_memory_files() -> set[str]:
@@ -43,7 +43,7 @@ def judge(how: str, victim: int, ranks: int, step: launch.Step, statuses: list[i
     for rank in survivors:
         if not re.search(names, errors.get(rank, "")):
             problems.append(f"rank {rank} does not name rank {victim}: {errors.get(rank)!r}")
-        if how != "abort" and not re.search(r"(allreduce|broadcast) #6\b", errors.get(rank, "")):
+        if how != "abort" and not re.search(r"(allreduce|broadcast|alltoallv|allgatherv) #6\b", errors.get(rank, "")):
             if how in ("late", *EITHER):  # killed and stopped ranks are hit wherever they are
                 problems.append(f"rank {rank} does not name the call: {errors.get(rank)!r}")
     if len(said) != (0 if how == "abort" else 1):

@@ -10,6 +10,28 @@ static void refused(int status, int expected, const char *word) {
   exit(1);
 }
 
+static void misuse_of_lists(void) {
+  enum { MOST = 64 };
+  float x[4] = {0, 0, 0, 0}, y[4];
+  size_t ones[MOST], zeros[MOST] = {0}, own[MOST] = {0}, huge[MOST] = {0};
+  CHECK(size <= MOST);
+  for (int r = 0; r < MOST; ++r) ones[r] = 1;
+  own[rank] = 1;
+  huge[size - 1] = (size_t)1 << 62;
+  const amldist_type type = AMLDIST_FLOAT32;
+  refused(amldist_alltoallv(world, NULL, ones, zeros, y, ones, zeros, type), AMLDIST_EINVAL, "send is NULL");
+  refused(amldist_alltoallv(world, x, ones, zeros, NULL, ones, zeros, type), AMLDIST_EINVAL, "receive is NULL");
+  refused(amldist_alltoallv(world, x, own, zeros, y, zeros, zeros, type), AMLDIST_EINVAL, "sent to the own rank");
+  refused(amldist_alltoallv(world, x, huge, zeros, y, zeros, zeros, type), AMLDIST_EINVAL, "beyond any memory");
+  refused(amldist_alltoallv(world, x, zeros, zeros, y, zeros, huge, type), AMLDIST_EINVAL, "beyond any memory");
+  refused(amldist_allgatherv(world, NULL, 1, y, ones, zeros, type), AMLDIST_EINVAL, "send is NULL");
+  refused(amldist_allgatherv(world, x, 1, NULL, ones, zeros, type), AMLDIST_EINVAL, "receive is NULL");
+  refused(amldist_allgatherv(world, x, 2, y, ones, zeros, type), AMLDIST_EINVAL, "counts[own rank] is 1");
+  refused(amldist_allgatherv(world, x, 1, y, ones, huge, type), AMLDIST_EINVAL, "beyond any memory");
+  OK(amldist_alltoallv(world, NULL, zeros, zeros, NULL, zeros, zeros, type));
+  OK(amldist_allgatherv(world, NULL, 0, NULL, zeros, zeros, type));
+}
+
 void run_misuse(void) {
   float x[4] = {0, 0, 0, 0};
   amldist_comm *none = NULL;
@@ -30,6 +52,7 @@ void run_misuse(void) {
   refused(amldist_broadcast(world, x, 1, AMLDIST_FLOAT32, size), AMLDIST_EINVAL, "root");
   refused(amldist_broadcast(world, x, 1, AMLDIST_FLOAT32, -1), AMLDIST_EINVAL, "root -1");
   refused(amldist_allgatherv(world, x, 1, x, NULL, NULL, AMLDIST_FLOAT32), AMLDIST_EINVAL, "counts");
+  misuse_of_lists();
   refused(amldist_iallreduce(world, x, x, 1, AMLDIST_FLOAT32, AMLDIST_SUM, NULL), AMLDIST_EINVAL, "request");
   refused(amldist_wait(NULL), AMLDIST_EINVAL, "NULL");
   refused(amldist_group_end(world), AMLDIST_EINVAL, "group_begin");
