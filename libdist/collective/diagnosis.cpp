@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "core/text.hpp"
@@ -132,6 +133,24 @@ Error judge_two(std::span<const RankState> ranks, const Occasion& occasion) {
           concat({wrong.name, " made another call where ", right.name, " called ", in_full(right.activity.call)})};
 }
 
+/// Ranks that have gone on to later calls while others wait in this one. Their call with its number was perhaps one that
+/// ends without the others, as a root's that only sends; nobody knows any more.
+std::optional<Error> judge_those_ahead(std::span<const RankState> ranks, const Activity& stuck) {
+  std::vector<std::size_t> ahead;
+  std::vector<std::size_t> waiting;
+  for (std::size_t i = 0; i < ranks.size() && !is_point_to_point(stuck.call.operation); ++i) {
+    if (!is_present(ranks[i]) || ranks[i].activity.sequence < stuck.sequence) continue;
+    (ranks[i].activity.sequence > stuck.sequence ? ahead : waiting).push_back(i);
+  }
+  if (ahead.empty() || waiting.empty()) return std::nullopt;
+  std::string others = names_of(ranks, waiting);
+  others.resize(others.rfind(' '));  // the verb
+  return Error{Errc::timeout,
+               concat({others, waiting.size() == 1 ? " waits" : " wait", " in ", describe(stuck.call), ", but ",
+                       names_of(ranks, ahead), " in ", describe(ranks[ahead.front()].activity.call),
+                       " already: was another call made there, or is the network stuck?"})};
+}
+
 /// A message of a rank to itself, of which one direction is missing or another one than it should be.
 Error judge_itself(const RankState& rank, const Call& call, bool differs) {
   const std::string_view other_way = call.operation == Operation::send ? "received" : "sent";
@@ -165,6 +184,7 @@ Error judge(std::span<const RankState> ranks, const Occasion& occasion) {
                     ranks.size() > 2 ? " and others called " : " called ", in_full(ranks[model].activity.call)})};
   }
   if (occasion.differs && occasion.waits_for >= 0) return judge_two(ranks, occasion);
+  if (auto verdict = judge_those_ahead(ranks, stuck)) return *verdict;
   return {Errc::timeout,
           concat({"no rank is missing in ", describe(stuck.call), ", but it did not end before the deadline: ",
                   occasion.detail.empty() ? std::string("is the deadline too short for it, or the network stuck?")

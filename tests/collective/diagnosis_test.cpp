@@ -55,6 +55,17 @@ TEST(Verdict, SaysWhatALateRankDidLast) {
       "(1024 float32)");
 }
 
+TEST(Verdict, NamesARankThatHasGoneOnWithoutTheOthers) {  // it was the root of a scatter where they split
+  const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allgather, 8)),
+                                        here("rank 1 (a)", inside(Operation::split, 7)),
+                                        here("rank 2 (b)", inside(Operation::split, 7))};
+  const Error verdict = judge(ranks, {1, 0, false, {}});
+  EXPECT_EQ(verdict.code, Errc::timeout);
+  EXPECT_EQ(verdict.message,
+            "rank 1 (a), rank 2 (b) wait in split #7, but rank 0 (a) is in allgather #8 (1024 float32) already: was "
+            "another call made there, or is the network stuck?");
+}
+
 TEST(Verdict, TakesTheLowestCallThatSomebodyIsStuckIn) {  // 0 waits for 1, 1 for 2
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 9)),
                                         here("rank 1 (b)", inside(Operation::broadcast, 8)),
