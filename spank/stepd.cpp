@@ -51,26 +51,30 @@ Result<Draft> draft_plan(Session& session, const Spec& spec, const NodeItems& it
                std::move(step->features)};
 }
 
+/// Whether MASTER_ADDR means this node, rank 0's: an address of the user's may name a server that runs elsewhere.
+bool master_is_ours(const Rendezvous& meet, const std::string& host) {
+  if (meet.address_origin == Origin::computed || meet.address == host) return true;
+  if (meet.address.starts_with(concat({host, "."}))) return true;
+  const auto literal = Ipv4::parse(meet.address);
+  return literal && is_own_address(*literal);
+}
+
 /// Ports that these ranks will listen on: rank 0's, and for TensorFlow one for each task.
-std::vector<std::uint16_t> ports_of(const StepPlan& plan, std::span<const std::uint32_t> ranks) {
+std::vector<std::uint16_t> ports_of(const StepPlan& plan, std::span<const std::uint32_t> ranks,
+                                    const std::string& host) {
   std::vector<std::uint16_t> ports;
   for (const std::uint32_t rank : ranks) {
-    if (plan.spec.kind != Kind::tensorflow && rank != 0) continue;
+    const bool listens = rank == 0 ? master_is_ours(plan.rendezvous, host) : plan.spec.kind == Kind::tensorflow;
+    if (!listens) continue;
     ports.push_back(static_cast<std::uint16_t>(plan.rendezvous.port + plan.placement.map.local_rank_of(rank)));
   }
   return ports;
 }
 
-/// Whether MASTER_ADDR means this node: an address of the user's may name a server that runs elsewhere.
-bool master_is_ours(const StepPlan& plan, const std::string& host) {
-  return plan.rendezvous.address_origin == Origin::computed || plan.rendezvous.address == host;
-}
-
 Result<void> claim_ports(Session& session, const StepPlan& plan, std::span<const std::uint32_t> ranks,
                          const Handle& handle) {
   const std::string host = plan.placement.host_of(ranks.front());
-  if (!master_is_ours(plan, host)) return {};
-  const std::vector<std::uint16_t> ports = ports_of(plan, ranks);
+  const std::vector<std::uint16_t> ports = ports_of(plan, ranks, host);
   if (ports.empty()) return {};
   const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
   if (!user) return user.error();

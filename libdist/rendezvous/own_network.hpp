@@ -27,6 +27,9 @@ namespace amldist {
 /// unavailable.
 [[nodiscard]] Result<Ipv4> address_of_interface(std::string_view name, const std::optional<Ipv4Network>& network);
 
+/// Whether an interface of this machine has the address.
+[[nodiscard]] bool is_own_address(Ipv4 address);
+
 /// The name of the interface by which this machine would reach `peer`. Errors: unavailable.
 [[nodiscard]] Result<std::string> interface_towards(Ipv4 peer);
 
