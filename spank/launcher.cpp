@@ -147,6 +147,12 @@ bool may_concern(const Session& session) {
   return std::ranges::any_of(session.policy.default_kind, [](const auto& each) { return each.second != Kind::none; });
 }
 
+/// A task of another step started this srun, and with `none` wants nothing of that step's for the new one.
+void forget_outer_step() {
+  const EnvironmentPatch leftovers = without_outer_step(own_variable);
+  for (const auto& change : leftovers.changes()) ::unsetenv(change.name.c_str());
+}
+
 }  // namespace
 
 Result<void> check_option(const Session& session) {
@@ -156,7 +162,10 @@ Result<void> check_option(const Session& session) {
     return Error{Errc::mismatch,
                  "the components have different --aml-dist options, but one counts for the whole step: give it once"};
   }
-  if (spec->kind == Kind::none) return {};
+  if (spec->kind == Kind::none) {
+    if (session.option) forget_outer_step();  // here: later srun has its own copy of the environment
+    return {};
+  }
   if (session.policy.disabled) {
     tell_user("switched off by the administrator: --aml-dist has no effect");
     return {};
@@ -176,6 +185,7 @@ void open_reports(Session& session) {
   ::unsetenv(report_variable);  // an outer step's srun must not hear of this one
   session.in_job = own_variable("SLURM_JOB_ID").has_value() || names_a_job();
   if (!may_concern(session)) return;
+  ::unsetenv("SLURM_STEP_RESV_PORTS");  // an outer step's; srun sets those of this one later
   if (is_being_debugged()) return;  // a guardian would come between slurmstepd and the program that it traces
   auto listener = Listener::open();
   if (!listener) return;

@@ -240,6 +240,22 @@ EnvironmentPatch own_variables(const EnvironmentReader& environment) {
   return own;
 }
 
+EnvironmentPatch without_outer_step(const EnvironmentReader& environment) {
+  EnvironmentPatch patch;
+  if (!environment(stamp_variable)) return patch;
+  const auto is_users = [&](std::string_view name) {
+    return (name == "MASTER_ADDR" || name == "MASTER_PORT") && users_own(environment, name);
+  };
+  const EnvironmentPatch own = own_variables(environment);
+  for (const auto& change : own.changes()) {
+    if (change.name != "SLURM_NTASKS_PER_NODE" && !is_users(change.name)) patch.unset(change.name);
+  }
+  for (const std::string_view name : fabric_names) {
+    if (environment(name) && !users_own(environment, name)) patch.unset(name);
+  }
+  return patch;
+}
+
 Result<EnvironmentPatch> task_environment(const StepPlan& plan, std::uint32_t rank,
                                           const EnvironmentReader& inherited) {
   const Translator translate = translator_for(plan.spec.kind);

@@ -8,6 +8,7 @@
 #include "aml_dist/command.hpp"
 #include "aml_dist/exec.hpp"
 #include "aml_dist/exit_status.hpp"
+#include "shared/standard_streams.hpp"
 
 namespace {
 
@@ -47,7 +48,9 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     if (argc > 1 && std::string_view(argv[1]) == "exec") return amldist::tools::exec_command({argv + 2, argv + argc});
-    return run(argc, argv);
+    amldist::commands::fill_closed_streams();
+    const int status = run(argc, argv);
+    return amldist::commands::printed_all() ? status : amldist::tools::exit_failed;
   } catch (const std::exception& problem) {
     std::fprintf(stderr, "aml-dist: internal error: %s\n", problem.what());
     return amldist::tools::exit_failed;

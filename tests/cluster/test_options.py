@@ -1,5 +1,7 @@
 """Wrong options are refused before anything is launched, with one sentence; good ones mean what the help says."""
 
+import re
+
 import pytest
 from oracle import own_names
 
@@ -104,6 +106,17 @@ def test_a_name_when_asked_for(cluster):
 def test_none_leaves_nothing(cluster):
     for task in cluster.tasks("-N2 -n2 --aml-dist=none"):
         assert own_names(task) == set()
+
+
+def test_none_inside_a_step_keeps_nothing_of_it(cluster):
+    inner = "srun --overlap -N1 -n1 --aml-dist=none env"
+    for outer in ("pytorch", "mpi", "tensorflow", "jax", "pytorch,launch=per-node"):
+        done = cluster.run(f"srun -N1 -n1 --mpi=none --aml-dist={outer} bash -c 'export KEPT=yes; {inner}'")
+        assert done.status == 0, str(done)
+        names = {line.partition("=")[0] for line in done.out.splitlines()}
+        assert "KEPT" in names and "SLURM_NTASKS" in names
+        assert not [name for name in names if re.match("RANK|LOCAL_|WORLD_|NODE_RANK|GROUP_|PET_|OMPI_COMM|TF_CONFIG|JAX_|AZ_|"
+                                                       "MASTER_|AMLDIST_", name)], str(done)
 
 
 def test_what_the_user_set_by_hand_wins_and_is_told_once(cluster):

@@ -67,6 +67,12 @@ def test_reserved_ports_come_first(cluster):
     assert {task.env["MASTER_PORT"] for task in read_reports(done.out)} == {"12001"}, str(done)
 
 
+def test_ports_that_were_reserved_for_an_outer_step_are_not_taken(cluster):
+    tasks = cluster.tasks("-N2 -n2 --aml-dist=pytorch", env={"SLURM_STEP_RESV_PORTS": "12001-12003"})
+    ports = {task.env["MASTER_PORT"] for task in tasks}
+    assert len(ports) == 1 and 20000 <= int(ports.pop()) <= 29999
+
+
 def wait_for_step(cluster, job: str) -> None:
     deadline = time.monotonic() + 60
     while f"{job}.0" not in cluster.run(f"squeue -h -s -j {job}").out:

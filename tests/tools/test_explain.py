@@ -1,6 +1,7 @@
 """`aml-dist explain` at the edges: what it refuses and how, pictures, and the running step."""
 
 import os
+import subprocess
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -56,6 +57,22 @@ def test_a_host_file_is_read_as_slurm_reads_it(tool, tmp_path):
         done = tool.run("explain", "--hostfile", str(hosts))
         assert done.returncode in (USAGE, REFUSED) and done.stderr.count("\n") == 1, done
     assert tool.run("explain", "--hostfile", "/dev/zero").returncode == REFUSED
+
+
+@pytest.mark.parametrize("arguments", [["explain", "--nodelist", "n1", "--tasks-per-node", "1", "--json"], ["--help"],
+                                       ["check", "--json"], ["doctor", "--nodelist", "n1", "--tasks-per-node", "1"]])
+def test_a_full_disk_is_told(tool, arguments):
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run([tool.path, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == 1 and "standard output cannot be written: No space left" in done.stderr, done
+
+
+def test_what_is_printed_goes_into_no_file_when_output_is_closed(tool, tmp_path):
+    picture = tmp_path / "x.svg"
+    done = subprocess.run(["bash", "-c", '"$0" explain --nodelist n1 --tasks-per-node 1 --svg "$1" >&-', tool.path, picture],
+                          stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert picture.read_text().startswith("<") and "RANK  HOST" not in picture.read_text()
 
 
 def test_export_lines_make_the_environment(tool):

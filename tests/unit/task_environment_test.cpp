@@ -67,6 +67,19 @@ TEST(TaskEnvironment, NoNameOfAnotherKindTellsAnotherIdentity) {
   EXPECT_EQ(task(plan("pytorch", placement("n[1-2]", {0, 1})), 1, stray), expected);
 }
 
+TEST(TaskEnvironment, AStepWithoutAKindKeepsNothingOfAnOuterOne) {
+  const Variables user = {{"HOME", "/home/u"}, {"SLURM_NTASKS_PER_NODE", "2"}, {"NCCL_DEBUG", "WARN"}};
+  for (const char* const option : {"pytorch", "mpi", "tensorflow", "jax"}) {
+    const StepPlan step = plan(option, placement("n[1-2]", {0, 0, 1, 1}));
+    const Variables inside = task(step, 1, user);
+    EXPECT_EQ(applied(without_outer_step(environment(inside)), inside), user) << option;
+  }
+  Variables by_hand = task(plan("pytorch", placement("n1", {0})), 0, user);
+  by_hand["MASTER_ADDR"] = "my.host";
+  EXPECT_EQ(applied(without_outer_step(environment(by_hand)), by_hand).at("MASTER_ADDR"), "my.host");
+  EXPECT_EQ(without_outer_step(environment({{"RANK", "3"}})).changes().size(), 0U) << "no step of ours";
+}
+
 TEST(TaskEnvironment, TheStampLeavesAMapOutThatTheNodeListDoesNotExplain) {
   Placement joined = placement("n[1-2]", {1, 0});
   joined.in_node_order = false;  // a heterogeneous step
