@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/text.hpp"
@@ -23,7 +24,16 @@ std::string names_of(std::span<const RankState> ranks, const std::vector<std::si
   return text + (which.size() == 1 ? " is" : " are");
 }
 
-std::string reason(const RankState& rank, const Activity& stuck) {
+/// Of a message, also with whom: two ranks may wait for each other.
+std::string current_call(std::span<const RankState> ranks, const Call& call) {
+  const bool has_partner =
+      is_point_to_point(call.operation) && call.root >= 0 && std::cmp_less(call.root, ranks.size());
+  if (!has_partner) return describe(call);
+  return concat({describe(call), call.operation == Operation::send ? " to " : " from ",
+                 ranks[static_cast<std::size_t>(call.root)].name});
+}
+
+std::string reason(std::span<const RankState> ranks, const RankState& rank, const Activity& stuck) {
   switch (rank.standing) {
     case Standing::silent:
       return "it does not answer (stopped, or its node is gone)";
@@ -36,7 +46,7 @@ std::string reason(const RankState& rank, const Activity& stuck) {
     case Standing::here:
       break;
   }
-  if (rank.activity.inside) return concat({"it is still in ", describe(rank.activity.call)});
+  if (rank.activity.inside) return concat({"it is still in ", current_call(ranks, rank.activity.call)});
   if (rank.activity.call.sequence == 0) return "it has made no call yet";
   if (is_point_to_point(stuck.call.operation)) {
     return concat({"it is in no call; its last was ", describe(rank.activity.call)});
@@ -171,7 +181,7 @@ Error judge(std::span<const RankState> ranks, const Occasion& occasion) {
     const RankState& first = ranks[missing.front()];
     const bool may_come = first.standing == Standing::here || first.standing == Standing::silent;
     return {may_come ? Errc::timeout : Errc::peer,
-            concat({names_of(ranks, missing), " missing in ", describe(stuck.call), ": ", reason(first, stuck)})};
+            concat({names_of(ranks, missing), " missing in ", describe(stuck.call), ": ", reason(ranks, first, stuck)})};
   }
   std::size_t model = 0;
   const std::vector<std::size_t> differing = differing_ranks(ranks, stuck, model);

@@ -66,8 +66,10 @@ Command add_bench(CLI::App& app) {
   command->footer(bench_examples);
   add_bench_choices(*command, options);
   command->add_option("--ranks", options.ranks, "Start so many ranks on this node")->check(CLI::Range(1, 1024));
-  command->add_option("--peer", options.peers, "Another library in the same run, interleaved: openmpi, or NAME=MPICC")
-      ->type_name("NAME[=MPICC]");
+  command
+      ->add_option("--peer", options.peers,
+                   "Another library in the same run, interleaved: openmpi, NAME=MPICC, or gloo[=PYTHON]")
+      ->type_name("NAME[=PATH]");
   add_scaling(*command, options);
   command->add_option("--svg", options.svg, "Draw times and bandwidths, or the scaling, into this file too")
       ->type_name("FILE");

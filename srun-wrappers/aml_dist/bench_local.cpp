@@ -1,5 +1,6 @@
 #include "aml_dist/bench_local.hpp"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <spawn.h>
@@ -31,6 +32,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto start_limit = std::chrono::seconds(60);
 constexpr auto answer_limit = std::chrono::seconds(120);
 constexpr std::string_view own_name = "amldist";
+constexpr std::string_view gloo_name = "gloo";
 
 Error system_error(std::string_view what) {
   return {Errc::unavailable, concat({"bench: ", what, ": ", std::strerror(errno)})};
@@ -98,22 +100,33 @@ std::vector<char*> pointers_to(const std::vector<std::string>& words) {
   return pointers;
 }
 
-Result<int> spawn(const std::vector<std::string>& command, const std::vector<std::string>& environment) {
+enum class Output : std::uint8_t { shown, hidden };
+
+Result<int> spawn(const std::vector<std::string>& command, const std::vector<std::string>& environment,
+                  Output output = Output::shown) {
   pid_t process = 0;
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
+    if (output == Output::hidden) posix_spawn_file_actions_addopen(&actions, stream, "/dev/null", O_WRONLY, 0);
+  }
   const auto arguments = pointers_to(command);
   const auto variables = pointers_to(environment);
-  errno = ::posix_spawnp(&process, command[0].c_str(), nullptr, nullptr, arguments.data(), variables.data());
+  const int problem =
+      ::posix_spawnp(&process, command[0].c_str(), &actions, nullptr, arguments.data(), variables.data());
+  posix_spawn_file_actions_destroy(&actions);
+  errno = problem;
   if (errno != 0) return system_error(concat({"cannot start ", text::quote(command[0])}));
   return process;
 }
 
-Result<void> run_to_end(const std::vector<std::string>& command) {
-  const auto process = spawn(command, clean_environment());
+Result<void> run_to_end(const std::vector<std::string>& command, Output output = Output::shown) {
+  const auto process = spawn(command, clean_environment(), output);
   if (!process) return process.error();
   int status = 0;
   while (::waitpid(*process, &status, 0) < 0 && errno == EINTR) continue;
   if (status == 0) return {};
-  return Error{Errc::unavailable, concat({"bench: ", text::quote(command[0]), " cannot compile the peer's program"})};
+  return Error{Errc::unavailable, concat({"bench: ", text::quote(command[0]), " failed"})};
 }
 
 /// The program of a peer, and what starts it.
@@ -141,7 +154,10 @@ Result<PeerProgram> compiled_peer(const std::string& name, const fs::path& compi
   const std::string program = folder + "/peer";
   const auto compiled = run_to_end({compiler, "-std=c11", "-D_GNU_SOURCE", "-O2", "-o", program, sources / "core.c",
                                     sources / "serve.c", sources / "peer_mpi.c"});
-  if (!compiled) return compiled.error();
+  if (!compiled) {
+    return Error{Errc::unavailable,
+                 concat({"bench: ", text::quote(compiler.string()), " cannot compile the peer's program"})};
+  }
   const fs::path mpirun = compiler.parent_path() / "mpirun";
   const bool has_mpirun = ::access(mpirun.c_str(), X_OK) == 0;
   return PeerProgram{name, program, has_mpirun ? mpirun : compiler.parent_path() / "mpiexec"};
@@ -175,8 +191,8 @@ bool write_all(int descriptor, std::string_view words) {
 std::string line_of(const bench_request& r) {
   const auto number = [](auto value) { return std::to_string(value); };
   return concat({number(r.op), " ", number(r.type), " ", number(r.redop), " ", number(r.in_place), " ", number(r.bytes),
-                 " ", number(r.iterations), " ", number(r.off_cache), " ", number(r.own_memory), " ",
-                 number(r.rewrite), "\n"});
+                 " ", number(r.iterations), " ", number(r.off_cache), " ", number(r.own_memory), " ", number(r.rewrite),
+                 "\n"});
 }
 
 }  // namespace
@@ -254,14 +270,35 @@ Result<std::unique_ptr<LocalRanks>> LocalRanks::start_own(int ranks) {
   return own;
 }
 
+Result<void> LocalRanks::start_mpi(const std::string& peer, int ranks) {
+  const auto program = find_peer(peer, folder_);
+  if (!program) return program.error();
+  return start({program->launcher, "-n", std::to_string(ranks), program->program, program->name, folder_ + "/socket"},
+               mpi_environment());
+}
+
+/// Ranks of torch.distributed; each is a Python of its own.
+Result<void> LocalRanks::start_gloo(const std::string& peer, int ranks) {
+  const auto equals = peer.find('=');
+  const std::string python = equals == std::string::npos ? "python3" : peer.substr(equals + 1);
+  if (auto there = run_to_end({python, "-c", "import torch.distributed"}, Output::hidden); !there) {
+    return Error{Errc::not_found, concat({"--peer ", peer, ": ", text::quote(python),
+                                          " has no torch; name a Python that has: --peer gloo=/path/to/python3"})};
+  }
+  const std::string program = own_folder().parent_path() / "share/aml-dist/bench/peer_gloo.py";
+  const int port = free_port();
+  for (int rank = 0; rank < ranks; ++rank) {
+    auto environment = rank_environment(rank, ranks, port);
+    environment.insert(environment.begin(), "GLOO_SOCKET_IFNAME=lo");
+    if (auto started = start({python, program, name_, folder_ + "/socket"}, environment); !started) return started;
+  }
+  return {};
+}
+
 Result<std::unique_ptr<LocalRanks>> LocalRanks::start_peer(const std::string& peer, int ranks) {
   std::unique_ptr<LocalRanks> made(new LocalRanks(peer.substr(0, peer.find('='))));
   if (auto listening = made->listen(); !listening) return listening.error();
-  const auto program = find_peer(peer, made->folder_);
-  if (!program) return program.error();
-  auto started = made->start(
-      {program->launcher, "-n", std::to_string(ranks), program->program, program->name, made->folder_ + "/socket"},
-      mpi_environment());
+  auto started = made->name_ == gloo_name ? made->start_gloo(peer, ranks) : made->start_mpi(peer, ranks);
   if (!started) return started.error();
   if (auto arrived = made->accept_ranks(ranks); !arrived) return arrived.error();
   return made;

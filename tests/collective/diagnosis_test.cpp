@@ -55,6 +55,16 @@ TEST(Verdict, SaysWhatALateRankDidLast) {
       "(1024 float32)");
 }
 
+TEST(Verdict, SaysWhomALateRankWaitsFor) {
+  Activity receiving = inside(Operation::recv, 6);
+  receiving.sequence = 14;
+  receiving.call.root = 0;
+  const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::finalize, 15)),
+                                        here("rank 1 (b)", receiving)};
+  EXPECT_EQ(judge(ranks, {0, 1, false, {}}).message,
+            "rank 1 (b) is missing in finalize #15: it is still in recv #6 (1024 float32) from rank 0 (a)");
+}
+
 TEST(Verdict, NamesARankThatHasGoneOnWithoutTheOthers) {  // it was the root of a scatter where they split
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allgather, 8)),
                                         here("rank 1 (a)", inside(Operation::split, 7)),

@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import shutil
+import socket
 import subprocess
 import xml.etree.ElementTree as ElementTree
 
@@ -166,6 +167,67 @@ def test_another_mpi_is_compiled_when_it_is_named(tool):
     assert [row["peer"] for row in rows] == ["amldist", "mine"]
 
 
+def has_torch():
+    asked = subprocess.run(["/usr/bin/python3", "-c", "import torch.distributed"], capture_output=True, check=False)
+    return asked.returncode == 0
+
+
+TORCH = pytest.mark.skipif(not has_torch(), reason="no torch in /usr/bin/python3 (Debian: python3-torch)")
+
+
+@TORCH
+def test_gloo_is_measured_in_the_same_run_and_right(tool):
+    rows = rows_of(tool, "--ranks", "2", "--peer", "gloo=/usr/bin/python3", "--max", "64K", "--factor", "1024", "--rewrite")
+    assert [row["peer"] for row in rows] == ["amldist", "gloo"] * 2 and all(row["wrong"] == 0 for row in rows)
+
+
+class Gloo:
+    """The ranks of peer_gloo.py, asked as `aml-dist bench` asks them."""
+
+    def __init__(self, tool, folder, ranks):
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(folder / "socket"))
+        listener.listen()
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = str(probe.getsockname()[1])
+        program = tool.path.parent.parent / "share/aml-dist/bench/peer_gloo.py"
+        shared = ENVIRONMENT | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(ranks)}
+        self.processes = [subprocess.Popen(["/usr/bin/python3", str(program), "gloo", str(folder / "socket")],
+                                           env=shared | {"GLOO_SOCKET_IFNAME": "lo", "RANK": str(rank)}) for rank in range(ranks)]
+        listener.settimeout(60)
+        self.streams = [listener.accept()[0].makefile("rw") for _ in range(ranks)]
+        assert {stream.readline() for stream in self.streams} == {f"hello gloo {rank} {ranks}\n" for rank in range(ranks)}
+        listener.close()
+
+    def ask(self, op, kind, redop, in_place, iterations):
+        """(status, wrong elements) over all ranks."""
+        for stream in self.streams:
+            print(op, kind, redop, in_place, 1200, iterations, 0, 0, 0, file=stream, flush=True)
+        answers = [stream.readline().split() for stream in self.streams]
+        return max(int(answer[0]) for answer in answers), sum(int(answer[2]) for answer in answers)
+
+    def end(self):
+        for stream in self.streams:
+            stream.close()
+        return [process.wait(30) for process in self.processes]
+
+
+@TORCH
+def test_everything_that_gloo_can_do_is_right(tool, tmp_path):
+    gloo = Gloo(tool, tmp_path, 3)
+    allreduce, reduce, broadcast, allgather, reduce_scatter, alltoall, gather, scatter, sendrecv, barrier = range(10)
+    average, unsupported, bfloat16 = 4, (1, 0), 9
+    for kind in (0, 1, 2, 4, 7, 8):
+        for op in (allreduce, reduce):
+            assert all(gloo.ask(op, kind, redop, place, 0) == (0, 0) for redop in range(4) for place in (0, 1))
+        assert all(gloo.ask(op, kind, 0, 0, calls) == (0, 0) for calls in (0, 3)
+                   for op in (broadcast, allgather, gather, scatter, sendrecv, barrier))
+    assert gloo.ask(allreduce, 7, average, 0, 0) == gloo.ask(allreduce, bfloat16, 0, 0, 0) == unsupported
+    assert gloo.ask(alltoall, 7, 0, 0, 0) == gloo.ask(reduce_scatter, 7, 0, 0, 0) == unsupported
+    assert gloo.end() == [0, 0, 0]
+
+
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun on this machine")
 def test_it_runs_under_mpirun(tool):
     command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", str(tool.path), "bench", "--json", "--max", "4",
@@ -199,6 +261,9 @@ def test_scaling_has_a_row_for_each_part_of_the_step(tool):
     (USAGE, "has no --in-place", ["--op", "sendrecv", "--in-place"]),
     (FAILED, "--peer 'nompi'", ["--ranks", "2", "--peer", "nompi"]),
     (FAILED, "is not there", ["--ranks", "2", "--peer", "mpich=/nonexistent/mpicc"]),
+    (FAILED, "cannot compile", ["--ranks", "2", "--peer", "mpich=/bin/false"]),
+    (FAILED, "has no torch", ["--ranks", "2", "--peer", "gloo=/bin/false"]),
+    (FAILED, "has no torch", ["--ranks", "2", "--peer", "gloo=/nonexistent/python3"]),
     (FAILED, "cannot be written", ["--max", "4", "--svg", "/nonexistent/x.svg"]),
     (FAILED, "cannot be written: Is a directory", ["--max", "4", "--svg", "/tmp"]),
     (FAILED, "cannot be written", ["--ranks", "2", "--max", "4", "--svg", "/nonexistent/x.svg"]),
