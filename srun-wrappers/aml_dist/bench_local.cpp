@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <thread>
@@ -80,9 +81,27 @@ std::vector<std::string> rank_environment(int rank, int ranks, int port) {
   return environment;
 }
 
-/// What lets an MPI run some ranks on this machine, whoever the user is and however few cores there are.
-std::vector<std::string> mpi_environment() {
+void set_variable(std::vector<std::string>& environment, const std::string& name, const std::string& value) {
+  std::erase_if(environment, [&](const std::string& each) { return each.starts_with(name + "="); });
+  environment.push_back(concat({name, "=", value}));
+}
+
+/// In front of what the variable has.
+void put_before(std::vector<std::string>& environment, const std::string& name, const std::string& folders) {
+  const char* const before = std::getenv(name.c_str());
+  set_variable(environment, name, before != nullptr ? concat({folders, ":", before}) : folders);
+}
+
+/// What lets an MPI run some ranks on this machine, whoever the user is and however few cores there are. An MPI in a
+/// folder of its own (`prefix`; empty: the system's) finds its parts there, as after its own set-up script.
+std::vector<std::string> mpi_environment(const fs::path& prefix) {
   auto environment = clean_environment();
+  if (!prefix.empty()) {
+    put_before(environment, "PATH", prefix / "bin");
+    const std::string libraries = prefix / "lib";
+    put_before(environment, "LD_LIBRARY_PATH", concat({libraries, ":", libraries, "/libfabric"}));
+    set_variable(environment, "I_MPI_ROOT", prefix);
+  }
   for (const char* const more :
        {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1",
         "OMPI_MCA_hwloc_base_binding_policy=none", "PRTE_ALLOW_RUN_AS_ROOT=1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1",
@@ -120,8 +139,9 @@ Result<int> spawn(const std::vector<std::string>& command, const std::vector<std
   return process;
 }
 
-Result<void> run_to_end(const std::vector<std::string>& command, Output output = Output::shown) {
-  const auto process = spawn(command, clean_environment(), output);
+Result<void> run_to_end(const std::vector<std::string>& command, const std::vector<std::string>& environment,
+                        Output output = Output::shown) {
+  const auto process = spawn(command, environment, output);
   if (!process) return process.error();
   int status = 0;
   while (::waitpid(*process, &status, 0) < 0 && errno == EINTR) continue;
@@ -134,6 +154,7 @@ struct PeerProgram {
   std::string name;
   std::string program;
   std::string launcher;
+  fs::path prefix;  ///< of the MPI; empty: the system's
 };
 
 Result<PeerProgram> built_in_peer(const std::string& name) {
@@ -142,7 +163,7 @@ Result<PeerProgram> built_in_peer(const std::string& name) {
     return Error{Errc::not_found, concat({"--peer ", text::quote(name), ": ", text::quote(program),
                                           " is not here; name its compiler: --peer ", name, "=/path/to/mpicc"})};
   }
-  return PeerProgram{name, program, "mpirun"};
+  return PeerProgram{name, program, "mpirun", {}};
 }
 
 Result<PeerProgram> compiled_peer(const std::string& name, const fs::path& compiler, const std::string& folder) {
@@ -152,15 +173,17 @@ Result<PeerProgram> compiled_peer(const std::string& name, const fs::path& compi
   }
   const fs::path sources = own_folder().parent_path() / "share/aml-dist/bench";
   const std::string program = folder + "/peer";
+  const fs::path bin = compiler.parent_path();
+  const fs::path prefix = bin == "/usr/bin" || bin.filename() != "bin" ? fs::path() : bin.parent_path();
   const auto compiled = run_to_end({compiler, "-std=c11", "-D_GNU_SOURCE", "-O2", "-o", program, sources / "core.c",
-                                    sources / "serve.c", sources / "peer_mpi.c"});
+                                    sources / "serve.c", sources / "peer_mpi.c"},
+                                   mpi_environment(prefix));
   if (!compiled) {
     return Error{Errc::unavailable,
                  concat({"bench: ", text::quote(compiler.string()), " cannot compile the peer's program"})};
   }
-  const fs::path mpirun = compiler.parent_path() / "mpirun";
-  const bool has_mpirun = ::access(mpirun.c_str(), X_OK) == 0;
-  return PeerProgram{name, program, has_mpirun ? mpirun : compiler.parent_path() / "mpiexec"};
+  const bool has_mpirun = ::access((bin / "mpirun").c_str(), X_OK) == 0;
+  return PeerProgram{name, program, bin / (has_mpirun ? "mpirun" : "mpiexec"), prefix};
 }
 
 Result<PeerProgram> find_peer(const std::string& peer, const std::string& folder) {
@@ -274,14 +297,15 @@ Result<void> LocalRanks::start_mpi(const std::string& peer, int ranks) {
   const auto program = find_peer(peer, folder_);
   if (!program) return program.error();
   return start({program->launcher, "-n", std::to_string(ranks), program->program, program->name, folder_ + "/socket"},
-               mpi_environment());
+               mpi_environment(program->prefix));
 }
 
 /// Ranks of torch.distributed; each is a Python of its own.
 Result<void> LocalRanks::start_gloo(const std::string& peer, int ranks) {
   const auto equals = peer.find('=');
   const std::string python = equals == std::string::npos ? "python3" : peer.substr(equals + 1);
-  if (auto there = run_to_end({python, "-c", "import torch.distributed"}, Output::hidden); !there) {
+  if (auto there = run_to_end({python, "-c", "import torch.distributed"}, clean_environment(), Output::hidden);
+      !there) {
     return Error{Errc::not_found, concat({"--peer ", peer, ": ", text::quote(python),
                                           " has no torch; name a Python that has: --peer gloo=/path/to/python3"})};
   }
