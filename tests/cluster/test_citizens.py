@@ -84,6 +84,14 @@ def test_mpi_with_pmix_is_silent(cluster, pmix):
     assert well.status == 0 and not well.own_lines(), str(well)
 
 
+def test_fences_of_mpi_are_fences(cluster):
+    """Slurm's own choice is none between nodes (docs/decisions/0014)."""
+    assert {task.env["SLURM_PMIX_FENCE"] for task in cluster.tasks("-N2 --aml-dist=mpi")} == {"ring"}
+    assert "SLURM_PMIX_FENCE" not in cluster.tasks("-N1 --aml-dist=pytorch")[0].env
+    chosen = cluster.run("env SLURM_PMIX_FENCE=mixed srun -N1 --aml-dist=mpi printenv SLURM_PMIX_FENCE")
+    assert chosen.out == "mixed\n", "the user's word counts"
+
+
 def test_gpus_that_do_not_fit_are_told_once(cluster):
     done = cluster.run("srun -N4 --ntasks-per-node=2 --export=ALL,ROCR_VISIBLE_DEVICES=0 --aml-dist=pytorch true")
     assert done.status == 0 and len(done.own_lines()) == 1 and "each task sees 1 GPU" in done.own_lines()[0], str(done)

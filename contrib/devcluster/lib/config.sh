@@ -94,10 +94,10 @@ write_cgroup_conf() {
     if at_least 23.11; then echo 'CgroupPlugin=disabled'; else echo 'CgroupPlugin=cgroup/v1'; fi >"$STATE/slurm/cgroup.conf"
 }
 
-# Left to itself mpi/pmix mixes two kinds of fence. On two busy processors a few launches in a hundred of Open MPI 4.1
-# over several nodes then die in MPI_Init: a rank gets a message before it has come out of the first fence.
+# Left to itself mpi/pmix uses a tree for fences without data, which joins no nodes where a step has fewer of them than
+# TreeWidth: Open MPI's MPI_Init is then no barrier, and a few launches in a hundred die in it.
 write_mpi_conf() {
-    if has_pmix; then echo 'PMIxCollFence=tree' >"$STATE/slurm/mpi.conf"; fi
+    if has_pmix; then echo 'PMIxCollFence=ring' >"$STATE/slurm/mpi.conf"; fi
 }
 
 # Slurm wants device files, and takes their number from the name; any device will do.
