@@ -175,7 +175,11 @@ std::string_view label_of(Straggler::Why why) {
 
 void draw_missing(Svg& svg, const Lane& lane, const TimeScale& scale, int y) {
   const Stall& stall = *lane.missing;
-  const double from = scale.x(stall.since_ns > 0 ? stall.since_ns : scale.first());
+  std::int64_t since = stall.since_ns > 0 ? stall.since_ns : scale.first();
+  // Others may have gone ahead of what it did last.
+  if (lane.recording != nullptr && !lane.recording->calls.empty())
+    since = std::max(since, lane.recording->calls.back().ended_ns);
+  const double from = scale.x(since);
   const double width = std::max(right - from, 60.0);
   const double corner = right - width;
   svg.open_group(collective::sentence(*lane.straggler));
