@@ -89,10 +89,11 @@ Result<Ipv4> address_of_interface(std::string_view name, const std::optional<Ipv
   auto all = own_interfaces();
   if (!all) return all.error();
   for (const Interface& each : *all) {
-    if (each.name == name && (!network || network->contains(each.address))) return each.address;
+    const bool fits = !each.address.is_loopback() && (!network || network->contains(each.address));
+    if (each.name == name && fits) return each.address;
   }
   return Error{Errc::unavailable,
-               text::concat({own_host_name(), " has no interface ", name, " with an IPv4 address",
+               text::concat({own_host_name(), " has no interface ", name, " with an IPv4 address for other nodes",
                              network ? text::concat({" in ", network->to_string()}) : std::string(),
                              ", but the site's interface=", name, " puts MASTER_ADDR there: ask the administrator"})};
 }

@@ -23,8 +23,8 @@ namespace amldist {
 /// This machine's host name, as programs look it up.
 [[nodiscard]] std::string own_host_name();
 
-/// The first IPv4 address of an interface of this machine, of those in `network` if the site names one. Errors:
-/// unavailable.
+/// The first IPv4 address of an interface of this machine that is not loopback, of those in `network` if the site names
+/// one. Errors: unavailable.
 [[nodiscard]] Result<Ipv4> address_of_interface(std::string_view name, const std::optional<Ipv4Network>& network);
 
 /// Whether an interface of this machine has the address.

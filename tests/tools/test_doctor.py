@@ -67,6 +67,15 @@ def test_a_step_is_examined_for_what_it_is_for(tool):
     assert asked["tensorflow", "srun"]["verdict"] == "alone"
 
 
+@pytest.mark.parametrize("option", ["pytorch", "mpi"])
+@pytest.mark.parametrize("framework", ["torch", "lightning", "deepspeed"])
+def test_a_framework_alone_is_fine_where_the_step_is(tool, option, framework):
+    """A launcher that nobody asked for, and that belongs to another sort of step, is no failure of this one."""
+    rows = doctor(tool, f"--aml-dist={option}", *TWO_BY_TWO, "--framework", framework, status=0)
+    assert {row["verdict"] for row in rows.values()} == {"fine", "skip"}
+    doctor(tool, f"--aml-dist={option}", *TWO_BY_TWO, "--framework", framework, "--launcher", "torchrun", status=1)
+
+
 @pytest.mark.parametrize("kind, changes, framework, verdict, words", [
     ("pytorch", ["MASTER_PORT=70000"], "torch", "fails", "70000 is no port"),
     ("pytorch", ["RANK=two"], "torch", "fails", "RANK is 'two', not a number"),
@@ -233,7 +242,7 @@ def test_in_a_child_of_torchrun(tool):
     ("exclude each other", ["--env-file", "/dev/null", *TWO_BY_TWO]),
     ("no NAME=VALUE in it", ["--env-file", "/dev/null"]),
     ("does not exist: the step has 4 tasks", [*TWO_BY_TWO, "--task", "4"]),
-    ("no row for 'caffe '", [*TWO_BY_TWO, "--framework", "caffe"]),
+    ("no row for 'caffe'", [*TWO_BY_TWO, "--framework", "caffe"]),
     ("give NAME=VALUE", [*TWO_BY_TWO, "--env", "=x"]),
     ("about an imagined step", ["--task", "1"]),
     ("did you mean 'pytorch'", [*TWO_BY_TWO, "--aml-dist=pytroch"]),

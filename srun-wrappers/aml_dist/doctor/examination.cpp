@@ -84,12 +84,12 @@ std::string kinds_in_words(unsigned kinds) {
   return "any kind";
 }
 
-/// Why a row does not belong to this step; empty: it does.
-std::string why_not(const Row& row, const Surroundings& here) {
-  if (here.kind() && (row.kinds & bit_of(*here.kind())) == 0) {
+/// Why a row does not belong to this step; empty: it does. A framework or a launcher that was asked for belongs to it.
+std::string why_not(const Row& row, const Surroundings& here, const Selection& selection) {
+  if (selection.framework.empty() && here.kind() && (row.kinds & bit_of(*here.kind())) == 0) {
     return concat({"this step is of --aml-dist=", to_string(*here.kind()), ", it wants ", kinds_in_words(row.kinds)});
   }
-  if (row.launcher == no_launcher) return {};
+  if (row.launcher == no_launcher || !selection.launcher.empty()) return {};
   if (here.start() == Start::per_process && row.start != nullptr) {
     return "srun starts every process here, and a launcher in each would start another set: launch=per-node is for it";
   }
@@ -112,8 +112,8 @@ Finding run_rule(const Row& row, const Surroundings& here) {
   return finding;
 }
 
-Finding examine_row(const Row& row, const Surroundings& here, bool asked_for) {
-  const std::string reason = asked_for ? std::string() : why_not(row, here);
+Finding examine_row(const Row& row, const Surroundings& here, const Selection& selection) {
+  const std::string reason = why_not(row, here, selection);
   Finding finding = reason.empty() ? run_rule(row, here) : with({}, {Verdict::skip, reason, {}});
   finding.framework = row.framework;
   finding.launcher = here.start() == Start::torchrun && row.launcher == "srun" ? "torchrun" : row.launcher;
@@ -130,12 +130,11 @@ bool is_wanted(const Row& row, const Surroundings& here, const Selection& select
 }  // namespace
 
 Result<std::vector<Finding>> examine(const Surroundings& here, const Selection& selection) {
-  const bool asked_for = !selection.framework.empty() || !selection.launcher.empty();
   std::vector<Finding> findings;
   for (const Row& row : rows) {
-    if (is_wanted(row, here, selection)) findings.push_back(examine_row(row, here, asked_for));
+    if (is_wanted(row, here, selection)) findings.push_back(examine_row(row, here, selection));
   }
-  if (is_wanted(locked_memory, here, selection)) findings.push_back(examine_row(locked_memory, here, asked_for));
+  if (is_wanted(locked_memory, here, selection)) findings.push_back(examine_row(locked_memory, here, selection));
   if (!findings.empty()) return findings;
   std::string names;
   for (const Row& row : rows) {
@@ -143,7 +142,7 @@ Result<std::vector<Finding>> examine(const Surroundings& here, const Selection& 
   }
   return Error{Errc::invalid_argument,
                concat({"the doctor has no row for ",
-                       text::quote(concat({selection.framework, " ", selection.launcher})), " here: frameworks are ",
+                       text::quote(text::trim(concat({selection.framework, " ", selection.launcher}))), " here: frameworks are ",
                        names, ", launchers srun, torchrun, torch.distributed.launch, accelerate launch"})};
 }
 
