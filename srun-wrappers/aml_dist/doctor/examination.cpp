@@ -140,10 +140,10 @@ Result<std::vector<Finding>> examine(const Surroundings& here, const Selection& 
   for (const Row& row : rows) {
     if (names.find(row.framework) == std::string::npos) names += concat({names.empty() ? "" : ", ", row.framework});
   }
+  const std::string asked = concat({selection.framework, " ", selection.launcher});
   return Error{Errc::invalid_argument,
-               concat({"the doctor has no row for ",
-                       text::quote(text::trim(concat({selection.framework, " ", selection.launcher}))), " here: frameworks are ",
-                       names, ", launchers srun, torchrun, torch.distributed.launch, accelerate launch"})};
+               concat({"the doctor has no row for ", text::quote(text::trim(asked)), " here: frameworks are ", names,
+                       ", launchers srun, torchrun, torch.distributed.launch, accelerate launch"})};
 }
 
 }  // namespace amldist::doctor
