@@ -92,7 +92,8 @@ Result<void> rehearse(const Spec& spec, const Placement& placement, const Launch
   auto rendezvous =
       settle(spec, {record.address, record.ports, JobName{{}, record.job_id, 0}, record.step_id}, own_variable, notes);
   if (!rendezvous) return rendezvous.error();
-  if (auto reached = refuse_loopback(*rendezvous, placement, this_machine(slurm_node_address)); !reached) return reached;
+  if (auto reached = refuse_loopback(*rendezvous, placement, this_machine(slurm_node_address)); !reached)
+    return reached;
   const auto patch = task_environment({spec, placement, std::move(*rendezvous), {}}, 0, own_variable);
   if (!patch) return patch.error();
   return {};
@@ -191,7 +192,7 @@ void open_reports(Session& session) {
   session.in_job = own_variable("SLURM_JOB_ID").has_value() || names_a_job();
   if (!may_concern(session)) return;
   ::unsetenv("SLURM_STEP_RESV_PORTS");  // an outer step's; srun sets those of this one later
-  if (is_being_debugged()) return;  // a guardian would come between slurmstepd and the program that it traces
+  if (is_being_debugged()) return;      // a guardian would come between slurmstepd and the program that it traces
   auto listener = Listener::open();
   if (!listener) return;
   if (::setenv(report_variable, (*listener)->channel().to_string().c_str(), 1) != 0) return;

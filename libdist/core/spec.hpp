@@ -100,7 +100,8 @@ inline constexpr std::size_t longest_option = 4096;
 [[nodiscard]] std::optional<Kind> kind_from_name(std::string_view name) noexcept;
 
 /// Whether `host` is an IPv4 address or a name made of letters, digits, '-', '_' and '.' that does not begin with '-'
-/// and has at most 253 characters. Digits and dots alone are an address or nothing. IPv6 is refused: scripts split AZ_BATCH_MASTER_NODE at ':'.
+/// and has at most 253 characters. Digits and dots alone are an address or nothing. IPv6 is refused: scripts split
+/// AZ_BATCH_MASTER_NODE at ':'.
 [[nodiscard]] bool is_host(std::string_view host) noexcept;
 
 }  // namespace amldist

@@ -40,8 +40,8 @@ struct NetworkView {
 [[nodiscard]] Result<std::string> choose_master_address(const Spec& spec, const SitePolicy& policy,
                                                         const Placement& placement, const NetworkView& network);
 
-/// Refuses a master of the user's own (key or variable) in which every node would see itself, such as localhost, where the
-/// step has nodes with other addresses. Of `network` only address_of_node is asked. Errors: mismatch.
+/// Refuses a master of the user's own (key or variable) in which every node would see itself, such as localhost, where
+/// the step has nodes with other addresses. Of `network` only address_of_node is asked. Errors: mismatch.
 [[nodiscard]] Result<void> refuse_loopback(const Rendezvous& rendezvous, const Placement& placement,
                                            const NetworkView& network);
 

@@ -179,8 +179,8 @@ Result<Placement> from_counts(const LayoutOptions& options, Hostlist hosts) {
 Result<Placement> one_component(const LayoutOptions& options) {
   // What a host file is called in Slurm's own words.
   const bool says_hostfile = options.distribution == "arbitrary" && !options.hostfile.empty();
-  const int rules = static_cast<int>(!options.distribution.empty() && !says_hostfile) + static_cast<int>(!options.mapping.empty()) +
-                    static_cast<int>(!options.hostfile.empty());
+  const int rules = static_cast<int>(!options.distribution.empty() && !says_hostfile) +
+                    static_cast<int>(!options.mapping.empty()) + static_cast<int>(!options.hostfile.empty());
   if (rules > 1) return invalid("--distribution, --mapping and --hostfile exclude one another: give one of them");
   if (!options.hostfile.empty()) return from_hostfile(options);
   if (options.nodelist.empty()) return invalid("--nodelist LIST is missing: the step's nodes, such as 'node[1-4]'");

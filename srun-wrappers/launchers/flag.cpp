@@ -21,8 +21,8 @@ std::vector<std::size_t> abbreviated(std::span<const Flag> table, std::string_vi
   std::vector<std::size_t> out;
   for (std::size_t i = 0; i < table.size(); ++i) {
     const auto names = text::split(table[i].names, ' ');
-    const bool begins = std::ranges::any_of(
-        names, [&](std::string_view name) { return name.size() > 2 && name.starts_with(prefix); });
+    const bool begins =
+        std::ranges::any_of(names, [&](std::string_view name) { return name.size() > 2 && name.starts_with(prefix); });
     if (begins) out.push_back(i);
   }
   return out;

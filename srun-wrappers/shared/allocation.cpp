@@ -19,7 +19,8 @@ std::optional<std::uint64_t> number_in(std::string_view text) {
   return number && *number > 0 ? std::optional(*number) : std::nullopt;
 }
 
-/// Nodes that srun would take: those asked for (N or MIN-MAX), no more than the allocation has; without a word all of it.
+/// Nodes that srun would take: those asked for (N or MIN-MAX), no more than the allocation has; without a word all of
+/// it.
 std::optional<std::uint64_t> nodes_of(const SlurmOptions& step) {
   auto allocated = own_variable("SLURM_NNODES");
   if (!allocated) allocated = own_variable("SLURM_JOB_NUM_NODES");

@@ -15,8 +15,8 @@ enum class Place {
 /// From Slurm's variables. Errors: invalid_argument in one of several tasks, each of which would start a whole step.
 [[nodiscard]] Result<Place> find_place();
 
-/// Says in `step` how many tasks there are, if it only says how many there are on each node: in an allocation srun would take
-/// the number from the allocation's SLURM_NTASKS, and start that many.
+/// Says in `step` how many tasks there are, if it only says how many there are on each node: in an allocation srun
+/// would take the number from the allocation's SLURM_NTASKS, and start that many.
 void count_tasks(SlurmOptions& step);
 
 }  // namespace amldist::commands

@@ -10,8 +10,8 @@
 
 namespace amldist::commands {
 
-/// Puts /dev/null where a standard stream is closed, so that no file or socket opened later takes its number, and with it
-/// what is printed.
+/// Puts /dev/null where a standard stream is closed, so that no file or socket opened later takes its number, and with
+/// it what is printed.
 inline void fill_closed_streams() noexcept {
   for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {
     if (::fcntl(number, F_GETFD) >= 0 || errno != EBADF) continue;

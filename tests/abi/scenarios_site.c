@@ -43,7 +43,8 @@ void scenario_port_lease(void) {
   CHECK(run.nodes == 2 && run.node[0].task[0].status == 0, "a port is tried for another machine");
   run_free(&run);
   /* But rank 0's node is, by whatever the user calls it. */
-  static const char* const here[][2] = {{"MASTER_ADDR=n1", NULL}, {"MASTER_ADDR=n1.cluster", NULL}, {"MASTER_ADDR=10.11.0.1", NULL}};
+  static const char* const here[][2] = {
+      {"MASTER_ADDR=n1", NULL}, {"MASTER_ADDR=n1.cluster", NULL}, {"MASTER_ADDR=10.11.0.1", NULL}};
   for (size_t i = 0; i < sizeof here / sizeof *here; ++i) {
     step.user_environment = here[i];
     drive(&run, &step);

@@ -106,7 +106,8 @@ TEST(MasterAddress, MayBeLoopbackOnOneNodeOrOneMachine) {
 
 TEST(MasterAddress, OfTheUsersOwnIsNoLoopbackOnSeveralNodes) {
   const Placement several = placement("n[1-2]", {0, 1});
-  for (const char* const oneself : {"127.0.0.1", "127.3.2.1", "0.0.0.0", "localhost", "LocalHost", "localhost.localdomain"}) {
+  for (const char* const oneself :
+       {"127.0.0.1", "127.3.2.1", "0.0.0.0", "localhost", "LocalHost", "localhost.localdomain"}) {
     const Rendezvous key{oneself, 1, Origin::option, Origin::computed};
     const Rendezvous variable{oneself, 1, Origin::environment, Origin::computed};
     for (const Rendezvous& chosen : {key, variable}) {
