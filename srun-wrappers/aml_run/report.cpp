@@ -1,6 +1,7 @@
 #include "aml_run/report.hpp"
 
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "core/text.hpp"
@@ -83,6 +84,18 @@ void say_ignored(const Plan& plan) {
                 commands::Tone::faint);
 }
 
+namespace {
+
+/// A batch script whose output cannot be opened does not start, and leaves no word about it.
+std::string missing_output(const JobState& state) {
+  std::error_code unknown;
+  const bool is_missing = !state.output.empty() && !std::filesystem::exists(state.output, unknown) && !unknown;
+  if (state.state != "FAILED" || !is_missing) return {};
+  return concat({"; its output file ", state.output, " was never made: may you write there, on the job's first node?"});
+}
+
+}  // namespace
+
 void say_end(const std::string& id, const Followed& followed) {
   const int status = exit_status_of(followed);
   const std::string after = concat({" after ", seconds_text(followed.seconds)});
@@ -91,7 +104,8 @@ void say_end(const std::string& id, const Followed& followed) {
     return;
   }
   commands::say(concat({"job ", id, " ended as ", followed.state.state, after, ", exit status ", std::to_string(status),
-                        followed.first_failure.empty() ? "" : "; first failure: ", followed.first_failure}),
+                        followed.first_failure.empty() ? "" : "; first failure: ", followed.first_failure,
+                        missing_output(followed.state)}),
                 commands::Tone::bad);
 }
 

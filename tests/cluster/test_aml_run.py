@@ -147,6 +147,14 @@ def test_the_first_failure_is_told_and_its_status_handed_through(cluster, workdi
     assert any("ended as FAILED" in line and "rank 2" in line for line in done.err.splitlines()), str(done)
 
 
+def test_a_folder_that_takes_no_output_is_told(cluster, workdir):
+    locked = workdir / "locked"
+    locked.mkdir(mode=0o755)  # root's
+    done, answer = follow(cluster, locked, "--", "true", user="alice")
+    assert done.status != 0 and answer["state"] == "FAILED", str(done)
+    assert f"{locked}/slurm-{answer['job_id']}.out was never made" in done.err, str(done)
+
+
 def test_output_comes_while_the_job_runs(cluster, workdir):
     script = f"echo early; while [ ! -e {workdir}/go ]; do sleep 0.1; done; echo late"
     words = [str(DEVCLUSTER), "run", "--name", cluster.name, "--env-clean", "--", "bash", "-c",
