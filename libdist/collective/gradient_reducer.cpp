@@ -202,7 +202,8 @@ Result<void> GradientReducer::wait() {
                                                  "every gradient, those that a rank does not use too"})};
   }
   learn_from_wait();
-  // For the last one first: this thread then makes the calls that are left without a break, on the processor that it has.
+  // For the last one first: this thread then makes the calls that are left without a break, on the processor that it
+  // has.
   if (!buckets_.empty()) buckets_.back().request->wait();
   Result<void> all;
   for (Bucket& bucket : buckets_) {
