@@ -45,7 +45,8 @@ struct Arguments {
   const std::size_t* recv_offsets = nullptr;
 };
 
-Result<Call> to_call(const Communicator& comm, const Arguments& from) {
+/// Into `call`, which is new.
+Result<void> to_call(const Communicator& comm, const Arguments& from, Call& call) {
   const auto type = amldist::collective::to_data_type(from.type);
   const auto op = amldist::collective::to_reduce_op(from.op);
   const auto refuse = [&](const std::string& why) {
@@ -53,7 +54,6 @@ Result<Call> to_call(const Communicator& comm, const Arguments& from) {
   };
   if (!type) return refuse(std::to_string(from.type) + " is no amldist_type");
   if (!op) return refuse(std::to_string(from.op) + " is no amldist_op");
-  Call call;
   call.operation = from.operation;
   call.type = *type;
   call.redop = *op;
@@ -76,15 +76,15 @@ Result<Call> to_call(const Communicator& comm, const Arguments& from) {
     call.recv_counts = {from.recv_counts, size};
     call.recv_offsets = {from.recv_offsets, size};
   }
-  return call;
+  return {};
 }
 
 int run(amldist_comm* comm, const Arguments& arguments) {
   return guarded([&]() -> Result<void> {
     if (!is_usable(comm)) return refusal_of(comm);
-    const auto call = to_call(*comm->impl, arguments);
-    if (!call) return call.error();
-    return comm->impl->run(*call);
+    Call call;
+    if (auto fine = to_call(*comm->impl, arguments, call); !fine) return fine;
+    return comm->impl->run(call);
   });
 }
 
@@ -93,9 +93,9 @@ int begin(amldist_comm* comm, const Arguments& arguments, amldist_request** requ
     if (request == nullptr) return null_argument("the request");
     *request = nullptr;
     if (!is_usable(comm)) return refusal_of(comm);
-    const auto call = to_call(*comm->impl, arguments);
-    if (!call) return call.error();
-    auto begun = comm->impl->begin({*call});
+    Call call;
+    if (auto fine = to_call(*comm->impl, arguments, call); !fine) return fine;
+    auto begun = comm->impl->begin({call});
     if (!begun) return begun.error();
     *request = new amldist_request{std::move(*begun)};
     return {};

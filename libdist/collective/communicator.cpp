@@ -138,13 +138,14 @@ Result<void> Communicator::check(const Call& call) const {
   }
   const auto own = static_cast<int>(watch_->rank());
   const std::size_t unit = size_of(call.type);
-  const std::size_t most = SIZE_MAX / 2 / unit / static_cast<std::size_t>(size);
-  if (call.count > most) return refuse("the count is beyond any memory");
+  const auto most = [&] { return SIZE_MAX / 2 / unit / static_cast<std::size_t>(size); };
+  const bool worth_dividing = call.count >> 32 != 0;  // below, not even 2^28 ranks of 8 bytes each pass the limit
+  if (worth_dividing && call.count > most()) return refuse("the count is beyond any memory");
   const bool receives = !rooted || call.operation == Operation::scatter || call.root == own;
   const bool sends = call.operation != Operation::recv && !(call.operation == Operation::scatter && call.root != own);
   const bool gets = call.operation != Operation::send && call.operation != Operation::barrier && receives;
   if (call.operation == Operation::alltoallv || call.operation == Operation::allgatherv)
-    return check_lists(call, watch_->rank(), most);
+    return check_lists(call, watch_->rank(), most());
   if (call.count == 0 || call.operation == Operation::barrier) return {};
   if (call.operation == Operation::broadcast)
     return call.recv == nullptr ? Result<void>(refuse("the buffer is NULL")) : Result<void>();
@@ -155,20 +156,22 @@ Result<void> Communicator::check(const Call& call) const {
 
 /// The first call that comes too late is recorded as failed for the communicator's reason: who reads the recorder of
 /// a process that ended after it can tell that another's end was the cause.
-Result<void> Communicator::refuse_if_lost(Call call) {
+Result<void> Communicator::refuse_if_lost(const Call& late) {
   if (!watch_->is_lost()) return {};
   const Error reason = *watch_->verdict();
   if (!has_refused_.exchange(true)) {
+    Call call = late;
     call.sequence = (is_point_to_point(call.operation) ? messages_ : collectives_) + 1;
-    close_record(record(call), reason);
+    close_record(record(call, process_->ticks.now()), reason);
   }
   return Error{Errc::aborted, reason.message};
 }
 
-FlightRecorder::Ticket Communicator::record(const Call& call) {
+FlightRecorder::Ticket Communicator::record(const Call& call, std::uint64_t began) {
   const bool has_partner = has_root(call.operation) || is_point_to_point(call.operation);
   return process_->recorder.begin({call.operation, call.type, call.redop, recorder_slot_, call.sequence,
-                                   recorded_bytes(call), has_partner ? call.root : -1});
+                                   recorded_bytes(call), has_partner ? call.root : -1},
+                                  began);
 }
 
 void Communicator::close_record(FlightRecorder::Ticket ticket, const Result<void>& result) {
@@ -179,8 +182,8 @@ void Communicator::close_record(FlightRecorder::Ticket ticket, const Result<void
 
 /// Recorder and watch around what a back end does.
 template <typename Run>
-Result<void> Communicator::watched(const Call& call, Run run_it) {
-  const auto ticket = record(call);
+Result<void> Communicator::watched(const Call& call, std::uint64_t began, Run run_it) {
+  const auto ticket = record(call, began);
   watch_->enter(call);
   CallVigil vigil(*this);
   Result<void> result = run_it(vigil);
@@ -196,33 +199,35 @@ Result<void> Communicator::perform(Call& call) {
   if (auto healthy = refuse_if_lost(call); !healthy) return healthy;
   call.sequence = is_point_to_point(call.operation) ? ++messages_ : ++collectives_;
   if (call.operation == Operation::split) return exchange_wishes(call);
-  return watched(call, [&](CallVigil& vigil) -> Result<void> {
-    const auto backend = backend_for(call, vigil);
-    if (!backend) return backend.error();
-    return (*backend)->run(call, vigil);
+  const std::uint64_t began = process_->ticks.now();
+  const auto device = device_of_buffers(call, began);
+  if (!device) backend_->give(call);  // first of all: the others wait for it
+  return watched(call, began, [&](CallVigil& vigil) -> Result<void> {
+    if (!device) return backend_->run(call, vigil);
+    const auto backend = backend_for(device, vigil);
+    return backend ? (*backend)->run(call, vigil) : backend.error();
   });
 }
 
 Result<void> Communicator::perform_group(std::vector<Call> messages) {
   if (auto healthy = refuse_if_lost(messages.back()); !healthy) return healthy;
   for (Call& message : messages) message.sequence = ++messages_;
-  return watched(messages.back(), [&](CallVigil& vigil) -> Result<void> {
-    const auto backend = backend_for(messages.back(), vigil);
+  return watched(messages.back(), process_->ticks.now(), [&](CallVigil& vigil) -> Result<void> {
+    const auto backend = backend_for(device_of_buffers(messages.back()), vigil);
     if (!backend) return backend.error();
     return (*backend)->run_group(messages, vigil);
   });
 }
 
-std::optional<int> Communicator::device_of_buffers(const Call& call) {
-  // Ticks are at least as many as nanoseconds: it looks a little more often than it must.
-  const CudaDriver* const driver = process_->cuda.look(process_->ticks.now());
+/// `now` in ticks, which are at least as many as nanoseconds: it looks a little more often than it must.
+std::optional<int> Communicator::device_of_buffers(const Call& call, std::uint64_t now) {
+  const CudaDriver* const driver = process_->cuda.look(now);
   if (driver == nullptr || call.count == 0) return std::nullopt;
   return device_of(*driver, call.send != nullptr ? call.send : call.recv);
 }
 
 /// Device buffers go over NCCL, everything else does not need it.
-Result<Backend*> Communicator::backend_for(const Call& call, CallVigil& vigil) {
-  const auto device = device_of_buffers(call);
+Result<Backend*> Communicator::backend_for(std::optional<int> device, CallVigil& vigil) {
   if (!device) return backend_.get();
   if (!device_backend_) {
     if (auto made = create_device_backend(*device, vigil); !made) return made.error();

@@ -44,6 +44,10 @@ class Communicator {
  public:
   static constexpr milliseconds default_timeout{300000};
 
+  /// Who makes what was begun: the worker, until somebody waits for it; or whoever waits, if that is known to come at
+  /// once. Then nothing is won by another thread, and it would have to find a processor.
+  enum class Worker : std::uint8_t { woken, left_asleep };
+
   /// The world of this step. `timeout` zero: the default.
   [[nodiscard]] static Result<std::unique_ptr<Communicator>> init(const EnvironmentReader& environment,
                                                                   milliseconds timeout);
@@ -61,11 +65,11 @@ class Communicator {
   [[nodiscard]] const std::string& task_map() const noexcept { return task_map_; }
   [[nodiscard]] const std::string& provenance() const noexcept { return provenance_; }
 
-  /// Runs a call to its end, after those begun before; inside a group only keeps it.
-  [[nodiscard]] Result<void> run(Call call);
+  /// Runs a call to its end, after those begun before; inside a group only keeps it. Sets its sequence and stream.
+  [[nodiscard]] Result<void> run(Call& call);
   /// Begins a call, or several collectives without lists as one request. Errors: invalid_argument inside a group, and
   /// those of check().
-  [[nodiscard]] Result<std::shared_ptr<Request>> begin(std::vector<Call> calls);
+  [[nodiscard]] Result<std::shared_ptr<Request>> begin(std::vector<Call> calls, Worker worker = Worker::woken);
   [[nodiscard]] Result<void> group_begin();
   [[nodiscard]] Result<void> group_end();
   /// nullptr for a negative colour.
@@ -92,26 +96,29 @@ class Communicator {
   [[nodiscard]] Result<void> build(const Call& occasion);
   void describe_place();
   [[nodiscard]] Result<void> check(const Call& call) const;
-  [[nodiscard]] FlightRecorder::Ticket record(const Call& call);
+  [[nodiscard]] FlightRecorder::Ticket record(const Call& call, std::uint64_t began);
   void close_record(FlightRecorder::Ticket ticket, const Result<void>& result);
   template <typename Run>
-  [[nodiscard]] Result<void> watched(const Call& call, Run run);
+  [[nodiscard]] Result<void> watched(const Call& call, std::uint64_t began, Run run);
   [[nodiscard]] Result<void> perform(Call& call);
   [[nodiscard]] Result<void> perform_group(std::vector<Call> messages);
   [[nodiscard]] Result<void> exchange_wishes(const Call& call);
-  [[nodiscard]] std::optional<int> device_of_buffers(const Call& call);
-  [[nodiscard]] Result<Backend*> backend_for(const Call& call, CallVigil& vigil);
+  [[nodiscard]] std::optional<int> device_of_buffers(const Call& call, std::uint64_t now);
+  [[nodiscard]] std::optional<int> device_of_buffers(const Call& call) {
+    return device_of_buffers(call, process_->ticks.now());
+  }
+  [[nodiscard]] Result<Backend*> backend_for(std::optional<int> device, CallVigil& vigil);
   [[nodiscard]] Result<void> create_device_backend(int device, CallVigil& vigil);
   [[nodiscard]] Result<void> synchronize(void* stream);
-  [[nodiscard]] Result<void> refuse_if_lost(Call call);
+  [[nodiscard]] Result<void> refuse_if_lost(const Call& late);
   void close_recorder() noexcept;
   [[nodiscard]] Result<std::vector<std::string>> gather_all(std::string piece, Vigil& vigil);
 
   // What is made beside the program (communicator_requests.cpp). Calls come one after the other; sends and receives of
   // host buffers move on their own, also while a call waits.
-  [[nodiscard]] Result<void> make(Call call);
+  [[nodiscard]] Result<void> make(Call& call);
   [[nodiscard]] Result<void> make_messages(std::vector<Call> messages);
-  [[nodiscard]] std::shared_ptr<Request> enqueue(std::vector<Call> calls);
+  [[nodiscard]] std::shared_ptr<Request> enqueue(std::vector<Call> calls, Worker worker = Worker::woken);
   [[nodiscard]] Result<void> perform_to_the_end(const std::vector<std::shared_ptr<Request>>& requests);
   [[nodiscard]] bool can_begin_call() const;
   [[nodiscard]] bool has_turn_for_worker() const;

@@ -12,7 +12,7 @@ namespace amldist::collective {
 
 using text::concat;
 
-Result<void> Communicator::run(Call call) {
+Result<void> Communicator::run(Call& call) {
   if (auto fine = check(call); !fine) return fine;
   call.stream = stream_;
   if (group_depth_ == 0) return make(call);
@@ -21,7 +21,7 @@ Result<void> Communicator::run(Call call) {
 }
 
 /// After what was begun before; on this thread if nothing is in its way.
-Result<void> Communicator::make(Call call) {
+Result<void> Communicator::make(Call& call) {
   if (!has_work()) return perform(call);
   if (device_of_buffers(call)) {
     drain();
@@ -47,7 +47,7 @@ Result<void> Communicator::make_messages(std::vector<Call> messages) {
   return all;
 }
 
-Result<std::shared_ptr<Request>> Communicator::begin(std::vector<Call> calls) {
+Result<std::shared_ptr<Request>> Communicator::begin(std::vector<Call> calls, Worker worker) {
   if (group_depth_ > 0) {
     return Error{Errc::invalid_argument, concat({"i", to_string(calls.front().operation),
                                                  " inside a group: use the blocking call, "
@@ -58,10 +58,10 @@ Result<std::shared_ptr<Request>> Communicator::begin(std::vector<Call> calls) {
     call.stream = stream_;
   }
   has_begun_ = true;
-  return enqueue(std::move(calls));
+  return enqueue(std::move(calls), worker);
 }
 
-std::shared_ptr<Request> Communicator::enqueue(std::vector<Call> calls) {
+std::shared_ptr<Request> Communicator::enqueue(std::vector<Call> calls, Worker worker) {
   const bool is_message = is_point_to_point(calls.front().operation) && !device_of_buffers(calls.front());
   auto request = std::make_shared<Request>(std::move(calls),
                                            [this](const Request& one, bool to_the_end) { pursue(one, to_the_end); });
@@ -71,9 +71,10 @@ std::shared_ptr<Request> Communicator::enqueue(std::vector<Call> calls) {
     else queue_.push_back(request);
     if (is_message) has_arrivals_.store(true, std::memory_order_release);
     // Where the back end is only for the program's own thread, calls run when that next waits for one.
-    if (backend_->serves_any_thread() && !worker_.joinable()) worker_ = std::thread([this] { work(); });
+    const bool is_wanted = worker == Worker::woken && backend_->serves_any_thread();
+    if (is_wanted && !worker_.joinable()) worker_ = std::thread([this] { work(); });
   }
-  changed_.notify_all();
+  if (worker == Worker::woken) changed_.notify_all();
   if (is_message) backend_->messages().interrupt();
   return request;
 }
@@ -202,9 +203,9 @@ Result<void> Communicator::group_begin() {
 Result<void> Communicator::group_end() {
   if (group_depth_ == 0) return Error{Errc::invalid_argument, "amldist_group_end() without amldist_group_begin()"};
   if (--group_depth_ > 0) return {};
-  const std::vector<Call> calls = std::exchange(group_, {});
+  std::vector<Call> calls = std::exchange(group_, {});
   std::vector<Call> messages;
-  for (const Call& call : calls) {
+  for (Call& call : calls) {
     if (is_point_to_point(call.operation)) {
       messages.push_back(call);
     } else if (auto done = make(call); !done) {

@@ -16,6 +16,10 @@ using text::concat;
 constexpr std::size_t fuse_in_a_node = std::size_t{8} << 10;
 constexpr std::size_t fuse_between_nodes = std::size_t{64} << 10;
 
+// Less than this between a launch and the wait, and there was nothing for a second thread to overlap with: waking it
+// and finding it a processor takes about as long.
+constexpr std::uint64_t at_once_ns = 200'000;
+
 }  // namespace
 
 GradientReducer::GradientReducer(Communicator& comm, DataType type, const ReducerOptions& options)
@@ -159,7 +163,9 @@ Result<void> GradientReducer::launch(Bucket& bucket) {
     call.count = bucket.plan.bytes / size_of(type_);
     calls.push_back(call);
   }
-  auto begun = comm_.begin(std::move(calls));
+  using Worker = Communicator::Worker;
+  bucket.launched_at = TickClock::monotonic_ns();
+  auto begun = comm_.begin(std::move(calls), bucket.waited_for_at_once ? Worker::left_asleep : Worker::woken);
   if (!begun) return begun.error();
   bucket.request = std::move(*begun);
   return {};
@@ -180,6 +186,13 @@ Result<void> GradientReducer::ready(std::size_t tensor) {
   return {};
 }
 
+/// Steps are alike: who waited at once will do so again, and makes the calls itself then. Who has begun to compute
+/// meanwhile loses the overlap of one step.
+void GradientReducer::learn_from_wait() {
+  const std::uint64_t now = TickClock::monotonic_ns();
+  for (Bucket& bucket : buckets_) bucket.waited_for_at_once = now - bucket.launched_at < at_once_ns;
+}
+
 Result<void> GradientReducer::wait() {
   if (auto fixed = lay_out(); !fixed) return fixed;
   const auto late = std::ranges::find(tensors_, false, &Tensor::ready);
@@ -188,7 +201,9 @@ Result<void> GradientReducer::wait() {
                                                  " was not marked ready in this step: mark "
                                                  "every gradient, those that a rank does not use too"})};
   }
-  // For the last one first: this thread then makes the calls that are left without a break, on the processor that it has.
+  learn_from_wait();
+  // For the last one first: this thread then makes the calls that are left without a break, on the processor that it
+  // has.
   if (!buckets_.empty()) buckets_.back().request->wait();
   Result<void> all;
   for (Bucket& bucket : buckets_) {

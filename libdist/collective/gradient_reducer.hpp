@@ -64,6 +64,8 @@ class GradientReducer {
     std::byte* memory = nullptr;
     std::vector<std::byte> private_memory;  ///< where the communicator has none
     std::size_t missing = 0;                ///< tensors that are not ready
+    std::uint64_t launched_at = 0;          ///< nanoseconds
+    bool waited_for_at_once = false;        ///< in the last step
     std::shared_ptr<Request> request;
   };
 
@@ -74,6 +76,7 @@ class GradientReducer {
   [[nodiscard]] Result<void> launch(Bucket& bucket);
   [[nodiscard]] Error unknown(std::size_t tensor) const;
   void begin_step();
+  void learn_from_wait();
 
   Communicator& comm_;
   DataType type_;

@@ -229,10 +229,18 @@ std::string HostBackend::describe() const {
 }
 
 // ------------------------------------------------------------------------------------------------------------- running
+void HostBackend::give(const Call& call) {
+  if (call.operation != Operation::allreduce || topology_.nodes.size() != 1 || !node_) return;
+  rounds_->begin_call(numbered_signature(call));
+  given_ = node_->give(reduction_of(call, topology_.own_ranks().size()));
+}
+
 Result<void> HostBackend::run(const Call& call, Vigil& vigil) {
   if (is_point_to_point(call.operation)) return run_group({&call, 1}, vigil);
+  if (rounds_) rounds_->wait_under(vigil);
+  if (std::exchange(given_, false)) return node_->take(reduction_of(call, topology_.own_ranks().size()));
   const std::uint32_t signature = numbered_signature(call);
-  if (rounds_) rounds_->begin_call(signature, vigil);
+  if (rounds_) rounds_->begin_call(signature);
   if (topology_.nodes.size() == 1 && node_) {
     const Reduction what = reduction_of(call, topology_.own_ranks().size());
     return run_on(*node_, call, what, static_cast<std::size_t>(call.root));

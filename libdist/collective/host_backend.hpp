@@ -20,6 +20,9 @@ class HostBackend final : public Backend {
                                                                    const Gather& gather, MpiSession* mpi, Vigil& vigil);
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
+  /// Before run(): hands this rank's part of the call to the others, where that takes no waiting. It is on its way
+  /// while the caller does what else belongs to a call.
+  void give(const Call& call);
   [[nodiscard]] Result<void> run(const Call& call, Vigil& vigil) override;
   [[nodiscard]] Result<void> run_group(std::span<const Call> messages, Vigil& vigil) override;
   [[nodiscard]] Result<void*> allocate(std::size_t bytes) override;
@@ -56,6 +59,7 @@ class HostBackend final : public Backend {
   std::optional<Arenas> arenas_;
   std::optional<Rounds> rounds_;
   std::optional<NodeCollectives> node_;
+  bool given_ = false;                            ///< this rank's part of the call that run() is to be called for
   std::optional<PeerCollectives> all_;            ///< every rank
   std::optional<HierarchicalCollectives> nodes_;  ///< several nodes, each with its own
 };

@@ -49,6 +49,10 @@ class NodeCollectives {
 
   [[nodiscard]] Result<void> barrier();
   [[nodiscard]] Result<void> allreduce(const Reduction& what);
+  /// Shows the others this rank's part of an all-reduce, where that takes no waiting and ends its work for them;
+  /// whether it did. Then take() is the rest of it, instead of allreduce().
+  [[nodiscard]] bool give(const Reduction& what);
+  [[nodiscard]] Result<void> take(const Reduction& what);
   /// `recv` counts on the root only.
   [[nodiscard]] Result<void> reduce(const Reduction& what, std::uint32_t root);
   /// Rank r's recv becomes the combination of everybody's block r of send.
@@ -77,7 +81,8 @@ class NodeCollectives {
   };
 
   [[nodiscard]] Result<std::uint64_t> agree_on_longest(const Blocks& send_blocks, const Blocks& recv_blocks);
-  [[nodiscard]] Result<void> allreduce_in_line(const Reduction& what, int root);
+  void show(const Reduction& what);
+  [[nodiscard]] Result<void> reduce_at_once(const Reduction& what, int root);
   [[nodiscard]] Result<void> allreduce_large(const Reduction& what);
   [[nodiscard]] Result<void> allreduce_direct(const Reduction& what);
   [[nodiscard]] Result<Agreement> allreduce_whole(const Reduction& what, int root);

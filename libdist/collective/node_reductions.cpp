@@ -70,8 +70,7 @@ Result<void> NodeCollectives::reduce(const Reduction& what, std::uint32_t root) 
 }
 
 Result<void> NodeCollectives::reduce_any(const Reduction& what, int root) {
-  if (what.count * size_of(what.type) <= Rounds::line_data) return allreduce_in_line(what, root);
-  return reduce_staged(what, root);
+  return what.count * size_of(what.type) < direct_from ? reduce_at_once(what, root) : reduce_staged(what, root);
 }
 
 /// Two ranks fold everything up to a size: as much is read from the other as with slices, with one wait less. Beyond
@@ -160,19 +159,43 @@ Result<void> NodeCollectives::allreduce_direct(const Reduction& what) {
   return rounds_.await_all();
 }
 
-/// Data and flag in one cache line.
-Result<void> NodeCollectives::allreduce_in_line(const Reduction& what, int root) {
+// ------------------------------------------------------------------------------------------------------- in one round
+/// Everybody shows everything and folds everything: in the line itself, beside its number, as far as that has room.
+Result<void> NodeCollectives::reduce_at_once(const Reduction& what, int root) {
   if (auto begun = rounds_.begin(); !begun) return begun;
-  if (what.count != 0) std::memcpy(rounds_.own_line(), what.send, what.count * size_of(what.type));
+  show(what);
+  const bool folds = root == everybody || static_cast<std::uint32_t>(root) == rounds_.rank();
+  return folds ? take(what) : Result<void>();
+}
+
+bool NodeCollectives::give(const Reduction& what) {
+  if (what.count * size_of(what.type) >= direct_from || !rounds_.begin_at_once()) return false;
+  show(what);
+  return true;
+}
+
+void NodeCollectives::show(const Reduction& what) {
+  const std::size_t bytes = what.count * size_of(what.type);
+  hand(bytes <= Rounds::line_data ? rounds_.own_line() : rounds_.own_slot(), what.send, bytes);
   rounds_.publish();
-  if (root != everybody && static_cast<std::uint32_t>(root) != rounds_.rank()) return {};
+}
+
+Result<void> NodeCollectives::take(const Reduction& what) {
+  const std::size_t bytes = what.count * size_of(what.type);
+  rounds_.rest(bytes);
   if (auto came = rounds_.await_all(); !came) return came;
-  for (std::uint32_t i = 0; i < rounds_.size(); ++i) sources_[i] = rounds_.line_of(i);
   if (what.count == 0) return {};
+  const bool in_line = bytes <= Rounds::line_data;
+  for (std::uint32_t r = 0; r < rounds_.size(); ++r) {
+    const void* const shown = in_line ? rounds_.line_of(r) : rounds_.slot_of(r);
+    sources_[r] = r == rounds_.rank() ? what.send : shown;
+  }
   kernels_.fold({what.recv, nullptr, sources_.data(), sources_.size(), what.count, what.divisor, Store::cached},
                 what.type, what.op);
   return {};
 }
+
+// ------------------------------------------------------------------------------------------------------ through stages
 
 /// Everybody stages everything and folds everything, piece by piece.
 Result<NodeCollectives::Agreement> NodeCollectives::allreduce_whole(const Reduction& what, int root) {

@@ -179,11 +179,10 @@ void FlightRecorder::close_communicator(std::uint32_t slot) noexcept {
   if (on() && slot < communicator_slots) communicators_[slot].closed = 1;
 }
 
-FlightRecorder::Ticket FlightRecorder::write(const RecordedCall& call, State state) noexcept {
+FlightRecorder::Ticket FlightRecorder::write(const RecordedCall& call, State state, std::uint64_t now) noexcept {
   if (header_ == nullptr) return 0;
   constexpr auto relaxed = std::memory_order_relaxed;
   const Ticket ticket = header_->recorded.fetch_add(1, relaxed) + 1;
-  const std::uint64_t now = clock_.now();
   RecordedEntry& entry = entries_[(ticket - 1) & mask_];
   const std::uint32_t slot = std::min(call.communicator, communicator_slots - 1);
   // No new field under the old ticket: each is written after it. On x86 that is an ordinary store, while an exchange
@@ -212,10 +211,12 @@ FlightRecorder::Ticket FlightRecorder::write(const RecordedCall& call, State sta
 }
 
 FlightRecorder::Ticket FlightRecorder::enqueue(const RecordedCall& call) noexcept {
-  return write(call, State::enqueued);
+  return write(call, State::enqueued, clock_.now());
 }
 
-FlightRecorder::Ticket FlightRecorder::begin(const RecordedCall& call) noexcept { return write(call, State::started); }
+FlightRecorder::Ticket FlightRecorder::begin(const RecordedCall& call, std::uint64_t now) noexcept {
+  return write(call, State::started, now);
+}
 
 /// nullptr where the ring has gone round since: the line is another call's now.
 RecordedEntry* FlightRecorder::entry_of(Ticket ticket) const noexcept {

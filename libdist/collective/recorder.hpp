@@ -82,8 +82,9 @@ class FlightRecorder {
 
   /// A call that starts later (asynchronous): follow with start(), then complete() or fail().
   Ticket enqueue(const RecordedCall& call) noexcept;
-  /// A call that starts now.
-  Ticket begin(const RecordedCall& call) noexcept;
+  /// A call that starts now, or started at `now`.
+  Ticket begin(const RecordedCall& call) noexcept { return begin(call, clock_.now()); }
+  Ticket begin(const RecordedCall& call, std::uint64_t now) noexcept;
   void start(Ticket ticket) noexcept;
   void complete(Ticket ticket) noexcept;
   /// `status`: the negative amldist_status that the caller gets.
@@ -102,7 +103,7 @@ class FlightRecorder {
   void close(Ending ending) noexcept;
 
  private:
-  Ticket write(const RecordedCall& call, recorder_format::State state) noexcept;
+  Ticket write(const RecordedCall& call, recorder_format::State state, std::uint64_t now) noexcept;
   void finish(Ticket ticket, recorder_format::State state, int status) noexcept;
   [[nodiscard]] recorder_format::RecordedEntry* entry_of(Ticket ticket) const noexcept;
   void unmap() noexcept;

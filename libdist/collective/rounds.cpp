@@ -50,6 +50,12 @@ bool Rounds::has_come(std::uint32_t peer, std::uint32_t round, bool& differs) no
   return true;
 }
 
+void Rounds::rest(std::size_t bytes) const noexcept {
+  constexpr std::size_t bytes_in_a_pause = 2048;
+  if (crowded_) return;
+  for (std::size_t i = 0; i < bytes / bytes_in_a_pause; ++i) relax();
+}
+
 Result<void> Rounds::wait_until(std::uint32_t peer, std::uint32_t round) {
   bool differs = false;
   const int spins = crowded_ ? 4 : 64;

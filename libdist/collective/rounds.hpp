@@ -51,12 +51,13 @@ class Rounds {
   /// Whether the node has more ranks than processors: then a wait hands the processor on at once.
   [[nodiscard]] bool is_crowded() const noexcept { return crowded_; }
 
-  /// Begins a call: its rounds carry this signature, and waiting is under this vigil.
-  void begin_call(std::uint32_t signature, Vigil& vigil) noexcept {
+  /// Begins a call: its rounds carry this signature.
+  void begin_call(std::uint32_t signature) noexcept {
     signature_ = signature;
-    vigil_ = &vigil;
     first_of_call_ = round_ + 1;
   }
+  /// Waiting is under this vigil from now on.
+  void wait_under(Vigil& vigil) noexcept { vigil_ = &vigil; }
 
   /// Begins the next round: afterwards own_slot() and own_line() may be written.
   [[nodiscard]] Result<void> begin() {
@@ -67,6 +68,14 @@ class Rounds {
       if (auto came = wait_until(peer, wanted); !came) return came;
     }
     return advance();
+  }
+  /// The same where no rank has to be waited for; false, and nothing begun, where one would.
+  [[nodiscard]] bool begin_at_once() noexcept {
+    for (const std::uint32_t seen : seen_) {
+      if (static_cast<std::int32_t>(seen - (round_ - 1)) < 0) return false;
+    }
+    ++round_;
+    return true;
   }
   /// Ends own writing of the current round.
   void publish() noexcept {
@@ -79,6 +88,9 @@ class Rounds {
     if (static_cast<std::int32_t>(seen_[peer] - wanted) >= 0) return {};
     return wait_until(peer, wanted);
   }
+  /// Before waiting for lines behind which so many bytes lie in slots. To look at a line takes it from its writer, who
+  /// must get it back to publish; so nobody looks before the bytes can have left the writer's processor.
+  void rest(std::size_t bytes) const noexcept;
   [[nodiscard]] Result<void> await_all(std::uint32_t back = 0) {
     for (std::uint32_t i = 1; i < place_.size; ++i) {
       const std::uint32_t peer = (place_.rank + i) % place_.size;

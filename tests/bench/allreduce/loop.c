@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <math.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +47,14 @@ static void begin(int* argc, char*** argv) {
   rank = amldist_rank(world);
   size = amldist_size(world);
 #endif
+}
+/* As srun does, for every library alike: one that leaves ranks unbound would now and then have two on one processor. */
+static void bind_to_processor(void) {
+  cpu_set_t own;
+  if (size > sysconf(_SC_NPROCESSORS_ONLN)) return;
+  CPU_ZERO(&own);
+  CPU_SET((size_t)rank, &own);
+  sched_setaffinity(0, sizeof own, &own);
 }
 static void end(void) {
 #ifdef WITH_MPI
@@ -174,6 +183,7 @@ static double limit(float* send, float* recv, size_t count, int calls) {
 
 int main(int argc, char** argv) {
   begin(&argc, &argv);
+  bind_to_processor();
   const int shared = argc > 1 && strcmp(argv[1], "shared") == 0;
   const int rounds = argc > 2 ? atoi(argv[2]) : 1;
   for (int a = 3; a < argc; ++a) {
