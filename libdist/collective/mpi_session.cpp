@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <cstdlib>
+#include <cstring>
 #include <thread>
 
 #include "collective/shared_object.hpp"
@@ -112,6 +114,8 @@ MpiSession::MpiSession(const amldist_mpi_functions& functions, bool initialized_
   std::array<char, 128> name = {};
   functions_.library(name.data(), name.size());
   library_ = name.data();
+  const char* const yields = std::getenv("OMPI_MCA_mpi_yield_when_idle");
+  yields_ = yields != nullptr && (std::strcmp(yields, "1") == 0 || std::strcmp(yields, "true") == 0);
 }
 
 MpiSession::~MpiSession() {
