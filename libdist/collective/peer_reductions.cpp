@@ -15,6 +15,8 @@ constexpr std::size_t directly_up_to = 4096;
 constexpr std::size_t ranks_directly = 8;  // at most
 // Of what goes round, and so the scratch memory.
 constexpr std::size_t longest_piece = 1UL << 20;
+// More does not stay in the cache between a step and the next.
+constexpr std::size_t halved_at_once = 512UL << 10;
 
 std::size_t whole_logarithm(std::size_t ranks) noexcept { return static_cast<std::size_t>(std::bit_width(ranks)) - 1; }
 
@@ -70,7 +72,7 @@ Result<void> PeerCollectives::allreduce(const Reduction& what) {
   const bool halves = std::has_single_bit(size);
   if (!halves && size <= ranks_directly && bytes <= directly_up_to) return allreduce_directly(what);
   if (doubles(bytes, size)) return allreduce_by_doubling(what);
-  const std::size_t most = longest_piece / unit * (halves ? 2 : size);
+  const std::size_t most = halves ? halved_at_once / unit : longest_piece / unit * size;
   for (std::size_t at = 0; at < what.count; at += most) {
     Reduction part = what;
     part.count = std::min(most, what.count - at);

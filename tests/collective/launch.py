@@ -3,9 +3,9 @@
     launch.py --ranks 4 --nodes 2 [--env NAME=VALUE]... -- PROGRAM ARGUMENT...
 
 Each gets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. With several nodes, ranks are dealt in blocks, or one to each
-node in turn with --cyclic, and every node has a name of its own (AMLDIST_NODE_NAME): its ranks do not share memory with the others. Standard output and error
-of all ranks appear with their number in front. Exit status: 0 if every rank's was 0, else the first other one. No
-process outlives this one; whatever is left after --limit seconds is killed and reported.
+node in turn with --cyclic, and every node has a name of its own (AMLDIST_NODE_NAME): its ranks do not share memory with
+the others. Standard output and error of all ranks appear with their number in front. Exit status: 0 if every rank's was
+0, else the first other one. No process outlives this one; whatever is left after --limit seconds is killed and reported.
 """
 
 from __future__ import annotations
