@@ -8,6 +8,8 @@ namespace {
 
 // Between nodes: up to here one message of a node's leader is quicker than slices of all its ranks.
 constexpr std::size_t by_leaders_up_to = 4096;
+// The same for a reduce-scatter that is made as an all-reduce: bytes of all blocks.
+constexpr std::size_t scattered_by_leaders_up_to = 32768;
 // What reduce and reduce-scatter take through their own memory at once.
 constexpr std::size_t longest_piece = 1UL << 20;
 
@@ -141,7 +143,7 @@ Result<void> HierarchicalCollectives::barrier() {
 /// Small ones as a whole; others in pieces of all blocks, so that no buffer grows with the message.
 Result<void> HierarchicalCollectives::reduce_scatter(const Reduction& what, const Blocks& blocks) {
   const std::size_t unit = size_of(what.type);
-  if (what.count * ranks() * unit <= by_leaders_up_to) {
+  if (what.count * ranks() * unit <= scattered_by_leaders_up_to) {
     Reduction whole = what;
     whole.count = what.count * ranks();
     whole.recv = stage(whole.count * unit);

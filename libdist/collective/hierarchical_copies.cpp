@@ -10,9 +10,9 @@ namespace amldist::collective {
 namespace {
 
 // Measured by tests/bench/between_nodes.
-constexpr std::size_t gathered_by_leaders_up_to = 16384;  // bytes of all blocks
+constexpr std::size_t gathered_by_leaders_up_to = 65536;  // bytes of all blocks
 constexpr std::size_t bundled_up_to = 4096;               // bytes of a block, to and from a root
-constexpr std::size_t exchanged_by_leaders_up_to = 512;   // bytes of a block
+constexpr std::size_t exchanged_by_leaders_up_to = 4096;  // bytes of a block
 constexpr std::size_t largest_bundle = 1UL << 20;         // of all blocks of a node's ranks
 
 std::uint32_t index_of(const std::vector<int>& ranks, int rank) {

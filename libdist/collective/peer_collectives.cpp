@@ -1,6 +1,7 @@
 #include "collective/peer_collectives.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace amldist::collective {
@@ -9,6 +10,8 @@ namespace {
 // Pieces of what goes along a tree, and so the scratch memory.
 constexpr std::size_t longest_piece = 1UL << 20;
 constexpr std::size_t longest_in_parts = 2UL << 20;
+// Bytes of all blocks (measured by tests/bench/between_nodes).
+constexpr std::size_t gathered_by_doubling_up_to = 131072;
 
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes != 0 && to != from) std::memcpy(to, from, bytes);
@@ -89,9 +92,38 @@ Result<void> PeerCollectives::broadcast(std::byte* buffer, std::size_t bytes, st
 
 Result<void> PeerCollectives::allgather(const std::byte* send_buffer, std::byte* recv, const Blocks& blocks,
                                         std::size_t unit) {
+  copy_bytes(recv + blocks.offset(group_.own) * unit, send_buffer, blocks.count(group_.own) * unit);
+  std::size_t all = 0;
+  bool is_joined = true;  // one block behind the other
+  for (std::size_t r = 0; r < group_.size(); ++r) {
+    is_joined = is_joined && blocks.offset(r) == blocks.offset(0) + all;
+    all += blocks.count(r);
+  }
+  const bool doubles = is_joined && std::has_single_bit(group_.size()) && all * unit <= gathered_by_doubling_up_to;
+  return doubles ? allgather_by_doubling(recv, blocks, unit) : allgather_by_ring(recv, blocks, unit);
+}
+
+/// Partners at twice the distance each time give each other all that they have.
+Result<void> PeerCollectives::allgather_by_doubling(std::byte* recv, const Blocks& blocks, std::size_t unit) {
+  for (std::size_t distance = 1; distance < group_.size(); distance *= 2) {
+    const std::size_t mine = group_.own & ~(distance - 1);  // first of the blocks that this rank has
+    const std::size_t theirs = mine ^ distance;
+    const auto bytes = [&](std::size_t first) {
+      const std::size_t last = first + distance - 1;
+      return (blocks.offset(last) + blocks.count(last) - blocks.offset(first)) * unit;
+    };
+    const std::size_t partner = group_.own ^ distance;
+    auto done = swap(partner, recv + blocks.offset(mine) * unit, bytes(mine), partner,
+                     recv + blocks.offset(theirs) * unit, bytes(theirs));
+    if (!done) return done;
+  }
+  return {};
+}
+
+/// Blocks go round.
+Result<void> PeerCollectives::allgather_by_ring(std::byte* recv, const Blocks& blocks, std::size_t unit) {
   const std::size_t size = group_.size();
   const auto place = [&](std::size_t r) { return recv + blocks.offset(r) * unit; };
-  copy_bytes(place(group_.own), send_buffer, blocks.count(group_.own) * unit);
   for (std::size_t step = 0; step + 1 < size; ++step) {
     const std::size_t out = (group_.own + size - step) % size;
     const std::size_t in = (out + size - 1) % size;

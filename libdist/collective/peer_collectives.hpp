@@ -47,6 +47,8 @@ class PeerCollectives {
                                       const Blocks& recv_blocks, std::size_t unit);
 
  private:
+  [[nodiscard]] Result<void> allgather_by_doubling(std::byte* recv, const Blocks& blocks, std::size_t unit);
+  [[nodiscard]] Result<void> allgather_by_ring(std::byte* recv, const Blocks& blocks, std::size_t unit);
   [[nodiscard]] Result<void> allreduce_directly(const Reduction& what);
   [[nodiscard]] Result<void> allreduce_by_doubling(const Reduction& what);
   [[nodiscard]] Result<void> allreduce_by_halving(const Reduction& what);

@@ -10,8 +10,8 @@ namespace {
 
 // A step takes about as long as sending so many bytes more (measured by tests/bench/between_nodes).
 constexpr std::size_t bytes_of_a_step = 8192;
-// To each of the others: where their number is no power of two, other ways take several steps more.
-constexpr std::size_t directly_up_to = 4096;
+// Bytes to all of the others: where their number is no power of two, other ways take several steps more.
+constexpr std::size_t directly_up_to = 32768;
 constexpr std::size_t ranks_directly = 8;  // at most
 // Of what goes round, and so the scratch memory.
 constexpr std::size_t longest_piece = 1UL << 20;
@@ -70,7 +70,7 @@ Result<void> PeerCollectives::allreduce(const Reduction& what) {
     return {};
   }
   const bool halves = std::has_single_bit(size);
-  if (!halves && size <= ranks_directly && bytes <= directly_up_to) return allreduce_directly(what);
+  if (!halves && size <= ranks_directly && bytes * (size - 1) <= directly_up_to) return allreduce_directly(what);
   if (doubles(bytes, size)) return allreduce_by_doubling(what);
   const std::size_t most = halves ? halved_at_once / unit : longest_piece / unit * size;
   for (std::size_t at = 0; at < what.count; at += most) {
