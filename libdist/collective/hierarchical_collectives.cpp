@@ -20,8 +20,7 @@ std::uint32_t index_of(const std::vector<int>& ranks, int rank) {
 }  // namespace
 
 HierarchicalCollectives::HierarchicalCollectives(const Topology& topology, Transport& transport,
-                                                 const Reductions& kernels, PeerCollectives& all,
-                                                 NodeCollectives* node)
+                                                 const Reductions& kernels, PeerCollectives& all, NodeCollectives* node)
     : topology_(topology), transport_(transport), kernels_(kernels), all_(all), node_(node) {
   PeerGroup leaders;
   PeerGroup rail;
@@ -161,8 +160,8 @@ Result<void> HierarchicalCollectives::reduce_scatter(const Reduction& what, cons
   return {};
 }
 
-/// Elements at..at+count of every block: this rank sums, over its node, those of its peers on the other nodes; then each
-/// takes its own from the peers.
+/// Elements at..at+count of every block: this rank sums, over its node, those of its peers on the other nodes; then
+/// each takes its own from the peers.
 Result<void> HierarchicalCollectives::reduce_scatter_piece(const Reduction& what, std::size_t at, std::size_t count) {
   const std::size_t bytes = count * size_of(what.type);
   const std::size_t nodes = topology_.nodes.size();
@@ -192,7 +191,8 @@ Result<void> HierarchicalCollectives::reduce_scatter_piece(const Reduction& what
   return {};
 }
 
-/// The node's sums of these elements of every block, each on the rank that has it as its share, at the front of the stage.
+/// The node's sums of these elements of every block, each on the rank that has it as its share, at the front of the
+/// stage.
 Result<void> HierarchicalCollectives::reduce_in_node(const Reduction& what, std::size_t at, std::size_t count) {
   const std::size_t unit = size_of(what.type);
   const std::size_t here = topology_.own_ranks().size();

@@ -143,8 +143,8 @@ Result<void> HierarchicalCollectives::allgather_by_rails(const std::byte* send, 
   return {};
 }
 
-/// Where nodes are even, peers are the ranks with the same index. Else a rank's block goes, on each node, to the rank with
-/// its index modulo that node's size.
+/// Where nodes are even, peers are the ranks with the same index. Else a rank's block goes, on each node, to the rank
+/// with its index modulo that node's size.
 Result<void> HierarchicalCollectives::exchange_over_rails(const std::byte* send, std::byte* recv, const Blocks& blocks,
                                                           std::size_t unit) {
   const std::size_t index = topology_.own_index;
@@ -172,7 +172,8 @@ Result<void> HierarchicalCollectives::exchange_over_rails(const std::byte* send,
   return transport_.exchange(sends, receives, *vigil_);
 }
 
-// ---------------------------------------------------------------------------------------------------- gather and scatter
+// ---------------------------------------------------------------------------------------------------- gather and
+// scatter
 Result<void> HierarchicalCollectives::gather(const std::byte* send, std::byte* recv, const Blocks& blocks,
                                              std::size_t unit, int root) {
   if (blocks.count(0) * unit <= bundled_up_to) return gather_bundles(send, recv, blocks, unit, root);
@@ -316,7 +317,8 @@ Result<void> HierarchicalCollectives::alltoall(const std::byte* send, const Bloc
   return transport_.exchange(sends, receives, *vigil_);
 }
 
-/// All blocks of a node's ranks to its first, which exchanges them with the others of its kind, and deals out what came.
+/// All blocks of a node's ranks to its first, which exchanges them with the others of its kind, and deals out what
+/// came.
 Result<void> HierarchicalCollectives::alltoall_by_leaders(const std::byte* send, std::byte* recv, std::size_t block) {
   const std::size_t of_rank = ranks() * block;
   const std::size_t of_node = topology_.own_ranks().size() * of_rank;

@@ -157,8 +157,8 @@ int MpiTransport::awaited() const noexcept {
   return pieces_.empty() ? Vigil::anyone : pieces_.front().message.peer;
 }
 
-/// With a processor for each rank, spins a little; with fewer lets others have it at once. In the end it naps, as a message
-/// may be begun long before the peer has its counterpart.
+/// With a processor for each rank, spins a little; with fewer lets others have it at once. In the end it naps, as a
+/// message may be begun long before the peer has its counterpart.
 bool MpiTransport::rest(int idle) {
   constexpr int spins = 50;
   constexpr int yields = 20000;

@@ -1,8 +1,8 @@
 // Messages over MPI's own: non-blocking sends and receives, so that every wait keeps its eye on the deadline.
 //
-// A message carries its signature and length in front of the data. Of a long one the first part does, and the rest follows
-// in pieces that MPI's int can count. Where signatures are numbered (one for each call), only the
-// first message of a call from one rank to another is signed: those behind it are of the same call, and come bare.
+// A message carries its signature and length in front of the data. Of a long one the first part does, and the rest
+// follows in pieces that MPI's int can count. Where signatures are numbered (one for each call), only the first message
+// of a call from one rank to another is signed: those behind it are of the same call, and come bare.
 #pragma once
 
 #include <vector>

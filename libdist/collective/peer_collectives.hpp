@@ -55,7 +55,8 @@ class PeerCollectives {
   [[nodiscard]] Result<void> allreduce_by_ring(const Reduction& what);
   [[nodiscard]] Result<void> swap(std::size_t to, const std::byte* out, std::size_t out_bytes, std::size_t from,
                                   std::byte* in, std::size_t in_bytes);
-  /// As swap(), of elements: what comes is combined with `mine` into `into` (any of them) as it comes, by way of scratch.
+  /// As swap(), of elements: what comes is combined with `mine` into `into` (any of them) as it comes, by way of
+  /// scratch.
   [[nodiscard]] Result<void> swap_and_combine(std::size_t to, const std::byte* out, std::size_t out_count,
                                               std::size_t from, const std::byte* mine, std::byte* into,
                                               std::size_t in_count, const Reduction& what, bool other_first);
@@ -66,8 +67,8 @@ class PeerCollectives {
   [[nodiscard]] Result<void> send(std::size_t to, const std::byte* data, std::size_t bytes);
   [[nodiscard]] Result<void> receive(std::size_t from, std::byte* data, std::size_t bytes);
   /// into = mine op other; `other_first`: other op mine. `into` may be either.
-  void combine(std::byte* into, const std::byte* mine, const std::byte* other, std::size_t count,
-               const Reduction& what, bool other_first) const;
+  void combine(std::byte* into, const std::byte* mine, const std::byte* other, std::size_t count, const Reduction& what,
+               bool other_first) const;
   /// With a transport's room in front of it.
   [[nodiscard]] std::byte* scratch(std::size_t bytes);
 

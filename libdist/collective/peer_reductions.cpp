@@ -153,17 +153,17 @@ Result<void> PeerCollectives::allreduce_by_halving(const Reduction& what) {
     const std::size_t middle = kept.begin + (kept.count() + 1) / 2;
     given[step] = (own & distance) != 0 ? Range{kept.begin, middle} : Range{middle, kept.end};
     kept = (own & distance) != 0 ? Range{middle, kept.end} : Range{kept.begin, middle};
-    auto done = swap_and_combine(partner, mine + given[step].begin * unit, given[step].count(), partner,
-                                 mine + kept.begin * unit, what.recv + kept.begin * unit, kept.count(), what,
-                                 partner < own);
+    auto done =
+        swap_and_combine(partner, mine + given[step].begin * unit, given[step].count(), partner,
+                         mine + kept.begin * unit, what.recv + kept.begin * unit, kept.count(), what, partner < own);
     if (!done) return done;
     mine = what.recv;
   }
   for (std::size_t distance = 1; distance < group_.size(); distance *= 2) {
     const std::size_t partner = own ^ distance;
     const Range& got = given[--step];
-    auto done = swap(partner, what.recv + kept.begin * unit, kept.count() * unit, partner,
-                     what.recv + got.begin * unit, got.count() * unit);
+    auto done = swap(partner, what.recv + kept.begin * unit, kept.count() * unit, partner, what.recv + got.begin * unit,
+                     got.count() * unit);
     if (!done) return done;
     kept = {std::min(kept.begin, got.begin), std::max(kept.end, got.end)};
   }

@@ -142,9 +142,9 @@ Result<bool> TcpTransport::pull(Progress& receive, Vigil& vigil) {
   return any;
 }
 
-/// A message between ranks that wait for each other comes sooner than a sleeper is woken. Yielding serves both cases: with a
-/// processor of its own a rank looks again at once, else another one runs. Who has run in vain for long, or did not get the
-/// processor back for long, sleeps: being woken, it comes before those who only compute.
+/// A message between ranks that wait for each other comes sooner than a sleeper is woken. Yielding serves both cases:
+/// with a processor of its own a rank looks again at once, else another one runs. Who has run in vain for long, or did
+/// not get the processor back for long, sleeps: being woken, it comes before those who only compute.
 bool TcpTransport::rest(int idle) {
   constexpr auto patience = std::chrono::microseconds(100);
   const auto now = Clock::now();

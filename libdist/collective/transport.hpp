@@ -50,8 +50,8 @@ class Transport {
                                           Vigil& vigil) = 0;
   /// Moves what can be moved, without waiting; whether anything was.
   [[nodiscard]] virtual Result<bool> progress(Vigil& vigil) = 0;
-  /// After `idle` looks in vain: lets others have the processor if that is wise, for a few milliseconds at most. Whether it
-  /// is time to ask the vigil.
+  /// After `idle` looks in vain: lets others have the processor if that is wise, for a few milliseconds at most.
+  /// Whether it is time to ask the vigil.
   virtual bool rest(int idle) = 0;
   /// The peer of the first receive, else of the first send, that is under way.
   [[nodiscard]] virtual int awaited() const noexcept = 0;

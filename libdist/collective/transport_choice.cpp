@@ -30,7 +30,9 @@ std::unique_ptr<Transport> with_loopback(std::unique_ptr<Transport> others, cons
 }
 
 /// Tag, if this rank has MPI, and processors.
-std::string offer_of(int tag, bool has_mpi) { return concat({has_mpi ? std::to_string(tag) : "", "\n", own_processors()}); }
+std::string offer_of(int tag, bool has_mpi) {
+  return concat({has_mpi ? std::to_string(tag) : "", "\n", own_processors()});
+}
 
 std::vector<std::string> processors_of(const std::vector<std::string>& offers) {
   std::vector<std::string> out;

@@ -3,8 +3,8 @@
  *   loop OPERATION SAMPLES BYTES...
  *
  * For every size (what a rank gives to each of the others, or to all of them: as in the operation's own count) rank 0
- * prints "BYTES OWN PEER OWN_IN_PLACE PEER_IN_PLACE": microseconds a call, medians over the samples, of the slowest rank.
- * A sample is a batch of calls of the one library and then of the other; who is first alternates. In place only where
+ * prints "BYTES OWN PEER OWN_IN_PLACE PEER_IN_PLACE": microseconds a call, medians over the samples, of the slowest
+ * rank. A sample is a batch of calls of the one library and then of the other; who is first alternates. In place only where
  * the operation is allreduce; float32, sum, inputs rewritten before every batch. */
 #define _GNU_SOURCE
 #include <math.h>
@@ -34,7 +34,8 @@ static double now(void) {
 
 /* ------------------------------------------------------------------------------------------------------- operations */
 static int allreduce(int who, int in_place) {
-  if (who == PEER) return MPI_Allreduce(in_place ? MPI_IN_PLACE : input, output, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  const void *const from = in_place ? MPI_IN_PLACE : input;
+  if (who == PEER) return MPI_Allreduce(from, output, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
   return amldist_allreduce(world, in_place ? output : input, output, count, AMLDIST_FLOAT32, AMLDIST_SUM);
 }
 static int reduce(int who, int in_place) {
@@ -125,7 +126,8 @@ static double batch_of(const struct operation *what, int who, int in_place, int 
   return (now() - start) / batch;
 }
 
-static void measure(const struct operation *what, int in_place, int samples, int batch, size_t elements, double result[2]) {
+static void measure(const struct operation *what, int in_place, int samples, int batch, size_t elements,
+                    double result[2]) {
   static double times[2][MOST_SAMPLES];
   for (int s = -2; s < samples; ++s) {
     for (int turn = 0; turn < 2; ++turn) {
