@@ -4,8 +4,8 @@
  *
  * For every size (what a rank gives to each of the others, or to all of them: as in the operation's own count) rank 0
  * prints "BYTES OWN PEER OWN_IN_PLACE PEER_IN_PLACE": microseconds a call, medians over the samples, of the slowest
- * rank. A sample is a batch of calls of the one library and then of the other; who is first alternates. In place only where
- * the operation is allreduce; float32, sum, inputs rewritten before every batch. */
+ * rank. A sample is a batch of calls of the one library and then of the other; who is first alternates. In place only
+ * where the operation is allreduce; float32, sum, inputs rewritten before every batch. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <mpi.h>
@@ -63,7 +63,8 @@ static int allgatherv(int who, int in_place) {
 }
 static int reduce_scatter(int who, int in_place) {
   (void)in_place;
-  if (who == PEER) return MPI_Reduce_scatter_block(input, output, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  const int each = (int)count;
+  if (who == PEER) return MPI_Reduce_scatter_block(input, output, each, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
   return amldist_reduce_scatter(world, input, output, count, AMLDIST_FLOAT32, AMLDIST_SUM);
 }
 static int gather(int who, int in_place) {
