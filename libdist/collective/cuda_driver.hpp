@@ -43,6 +43,7 @@ class CudaProbe {
  private:
   std::atomic<const CudaDriver*> found_ = nullptr;
   std::atomic<std::uint64_t> next_look_ns_ = 0;
+  std::atomic<std::uint64_t> objects_seen_ = 0;  ///< that the process had loaded by the last search
 };
 
 /// Keeps a device's primary context, the one that the runtime API and every framework uses.

@@ -8,6 +8,8 @@ namespace {
 
 // Between nodes: up to here one message of a node's leader is quicker than slices of all its ranks.
 constexpr std::size_t by_leaders_up_to = 4096;
+// The same for a reduce-scatter that is made as an all-reduce: bytes of all blocks.
+constexpr std::size_t scattered_by_leaders_up_to = 32768;
 // What reduce and reduce-scatter take through their own memory at once.
 constexpr std::size_t longest_piece = 1UL << 20;
 
@@ -18,8 +20,8 @@ std::uint32_t index_of(const std::vector<int>& ranks, int rank) {
 }  // namespace
 
 HierarchicalCollectives::HierarchicalCollectives(const Topology& topology, Transport& transport,
-                                                 const Reductions& kernels, NodeCollectives* node)
-    : topology_(topology), transport_(transport), kernels_(kernels), node_(node) {
+                                                 const Reductions& kernels, PeerCollectives& all, NodeCollectives* node)
+    : topology_(topology), transport_(transport), kernels_(kernels), all_(all), node_(node) {
   PeerGroup leaders;
   PeerGroup rail;
   for (const auto& ranks : topology.nodes) {
@@ -87,10 +89,7 @@ Result<void> HierarchicalCollectives::allreduce_by_slices(const Reduction& what)
 
 PeerCollectives HierarchicalCollectives::agents(int agent) {
   PeerGroup group;
-  const std::size_t home = topology_.node_of(agent);
-  for (std::size_t n = 0; n < topology_.nodes.size(); ++n) {
-    group.ranks.push_back(n == home ? agent : topology_.nodes[n].front());
-  }
+  for (std::size_t n = 0; n < topology_.nodes.size(); ++n) group.ranks.push_back(agent_of(n, agent));
   group.own = topology_.own_node;
   PeerCollectives out(transport_, std::move(group), kernels_);
   out.begin_call(signature_, *vigil_);
@@ -130,30 +129,6 @@ Result<void> HierarchicalCollectives::broadcast(std::byte* buffer, std::size_t b
   return node_->broadcast(buffer, bytes, index_of(topology_.own_ranks(), agent));
 }
 
-/// Every rank gathers the blocks of its peers on the other nodes, then the node's ranks share what they have.
-Result<void> HierarchicalCollectives::allgather(const std::byte* send, std::byte* recv, const Blocks& blocks,
-                                                std::size_t unit) {
-  const std::size_t index = topology_.own_index;
-  std::vector<std::size_t> counts(topology_.nodes.size());
-  std::vector<std::size_t> offsets(topology_.nodes.size());
-  const auto fill = [&](auto rank_at, std::size_t number) {
-    counts.resize(number);
-    offsets.resize(number);
-    for (std::size_t i = 0; i < number; ++i) {
-      counts[i] = blocks.count(static_cast<std::size_t>(rank_at(i)));
-      offsets[i] = blocks.offset(static_cast<std::size_t>(rank_at(i)));
-    }
-  };
-  fill([&](std::size_t n) { return topology_.nodes[n][index]; }, topology_.nodes.size());
-  if (auto done = rail_->allgather(send, recv, Blocks(counts, offsets), unit); !done) return done;
-  for (std::size_t n = 0; node_ && n < topology_.nodes.size(); ++n) {
-    fill([&](std::size_t i) { return topology_.nodes[n][i]; }, topology_.nodes[n].size());
-    if (auto done = node_->allgather(recv + offsets[index] * unit, recv, Blocks(counts, offsets), unit); !done)
-      return done;
-  }
-  return {};
-}
-
 Result<void> HierarchicalCollectives::barrier() {
   if (node_) {
     if (auto done = node_->barrier(); !done) return done;
@@ -164,39 +139,103 @@ Result<void> HierarchicalCollectives::barrier() {
   return node_ ? node_->barrier() : Result<void>();
 }
 
-/// In pieces of all blocks, so that no buffer grows with the message.
-Result<void> HierarchicalCollectives::reduce_scatter(const Reduction& what) {
+/// Small ones as a whole; others in pieces of all blocks, so that no buffer grows with the message.
+Result<void> HierarchicalCollectives::reduce_scatter(const Reduction& what, const Blocks& blocks) {
   const std::size_t unit = size_of(what.type);
-  const std::size_t most = std::max<std::size_t>(1, longest_piece / unit / topology_.nodes.size());
+  if (what.count * ranks() * unit <= scattered_by_leaders_up_to) {
+    Reduction whole = what;
+    whole.count = what.count * ranks();
+    whole.recv = stage(whole.count * unit);
+    if (auto done = allreduce_by_leaders(whole); !done) return done;
+    if (what.count == 0) return {};
+    const auto own = static_cast<std::size_t>(topology_.own_ranks()[topology_.own_index]);
+    std::memcpy(what.recv, whole.recv + blocks.offset(own) * unit, what.count * unit);
+    return {};
+  }
+  const std::size_t shares = topology_.nodes.size() * (1 + topology_.most_on_a_node() / topology_.fewest_on_a_node());
+  const std::size_t most = std::max<std::size_t>(1, longest_piece / unit / shares);
   for (std::size_t at = 0; at < what.count; at += most) {
-    const std::size_t count = std::min(most, what.count - at);
-    if (auto done = reduce_scatter_piece(what, at, count); !done) return done;
+    if (auto done = reduce_scatter_piece(what, at, std::min(most, what.count - at)); !done) return done;
   }
   return {};
 }
 
-/// Elements at..at+count of every block: this rank sums, over its node, those for itself and its peers on the other
-/// nodes; then each takes its own from the peers.
+/// Elements at..at+count of every block: this rank sums, over its node, those of its peers on the other nodes; then
+/// each takes its own from the peers.
 Result<void> HierarchicalCollectives::reduce_scatter_piece(const Reduction& what, std::size_t at, std::size_t count) {
-  const std::size_t unit = size_of(what.type);
+  const std::size_t bytes = count * size_of(what.type);
   const std::size_t nodes = topology_.nodes.size();
-  if (piece_.size() < nodes * count * unit) piece_.resize(nodes * count * unit);
-  std::vector<std::size_t> counts(topology_.own_ranks().size(), count);
-  std::vector<std::size_t> offsets(counts.size());
+  const std::size_t here = topology_.own_ranks().size();
+  std::size_t sums = 0;
+  for (std::size_t n = 0; n < nodes; ++n) sums += shares_of(n);
+  std::byte* const from_peers = stage((sums + nodes) * bytes) + sums * bytes;
+  if (auto done = reduce_in_node(what, at, count); !done) return done;
+  std::vector<Message> sends;
+  std::vector<Message> receives;
+  std::vector<const void*> sources(nodes);
+  const std::byte* sum = piece_.data();
   for (std::size_t n = 0; n < nodes; ++n) {
-    Reduction in_node = what;
-    in_node.recv = piece_.data() + n * count * unit;
-    for (std::size_t i = 0; i < offsets.size(); ++i) {
-      offsets[i] = static_cast<std::size_t>(topology_.nodes[n][i]) * what.count + at;
+    const auto& theirs = topology_.nodes[n];
+    sources[n] = n == topology_.own_node ? sum : from_peers + n * bytes;
+    if (n != topology_.own_node) {
+      receives.push_back(message(theirs[topology_.own_index % theirs.size()], from_peers + n * bytes, bytes));
+      for (std::size_t j = topology_.own_index; j < theirs.size(); j += here) {
+        sends.push_back(message(theirs[j], sum + (j / here) * bytes, bytes));
+      }
     }
-    in_node.count = what.count * nodes * offsets.size();
-    if (auto done = node_->reduce_scatter(in_node, Blocks(counts, offsets)); !done) return done;
+    sum += shares_of(n) * bytes;
   }
-  Reduction between = what;
-  between.send = piece_.data();
-  between.recv = what.recv + at * unit;
-  between.count = nodes * count;
-  return rail_->reduce_scatter(between, Blocks(count));
+  if (auto done = transport_.exchange(sends, receives, *vigil_); !done) return done;
+  kernels_.fold({what.recv + at * size_of(what.type), nullptr, sources.data(), nodes, count, 1, Store::cached},
+                what.type, what.op);
+  return {};
+}
+
+/// The node's sums of these elements of every block, each on the rank that has it as its share, at the front of the
+/// stage.
+Result<void> HierarchicalCollectives::reduce_in_node(const Reduction& what, std::size_t at, std::size_t count) {
+  const std::size_t unit = size_of(what.type);
+  const std::size_t here = topology_.own_ranks().size();
+  Reduction in_node = what;
+  in_node.recv = piece_.data();
+  for (const auto& theirs : topology_.nodes) {
+    for (std::size_t first = 0; first < theirs.size(); first += here) {
+      BlockList blocks;
+      for (std::size_t j = first; j < first + here; ++j) {
+        const bool is_there = j < theirs.size();
+        blocks.add(is_there ? count : 0, is_there ? static_cast<std::size_t>(theirs[j]) * what.count + at : 0);
+      }
+      if (node_) {
+        if (auto done = node_->reduce_scatter(in_node, blocks.view()); !done) return done;
+      } else {
+        std::memcpy(in_node.recv, what.send + blocks.view().offset(0) * unit, count * unit);
+      }
+      in_node.recv += blocks.view().count(topology_.own_index) * unit;
+    }
+  }
+  return {};
+}
+
+// ------------------------------------------------------------------------------------------------------------- common
+int HierarchicalCollectives::agent_of(std::size_t node, int root) const {
+  return node == topology_.node_of(root) ? root : topology_.nodes[node].front();
+}
+
+Message HierarchicalCollectives::message(int rank, const std::byte* data, std::size_t bytes) const {
+  return {rank, const_cast<std::byte*>(data), bytes, signature_, false};  // NOLINT: a send only reads
+}
+
+std::size_t HierarchicalCollectives::ranks() const { return all_.group().size(); }
+
+std::size_t HierarchicalCollectives::shares_of(std::size_t node) const {
+  const std::size_t theirs = topology_.nodes[node].size();
+  const std::size_t here = topology_.own_ranks().size();
+  return theirs > topology_.own_index ? (theirs - topology_.own_index + here - 1) / here : 0;
+}
+
+std::byte* HierarchicalCollectives::stage(std::size_t bytes) {
+  if (piece_.size() < bytes) piece_.resize(bytes);
+  return piece_.data();
 }
 
 }  // namespace amldist::collective

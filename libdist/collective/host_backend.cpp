@@ -1,9 +1,6 @@
 #include "collective/host_backend.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
-#include <cstring>
 
 #include "core/text.hpp"
 
@@ -16,26 +13,6 @@ constexpr std::size_t slot_bytes = 512UL << 10;
 
 const std::byte* bytes_of(const void* data) { return static_cast<const std::byte*>(data); }
 std::byte* bytes_of(void* data) { return static_cast<std::byte*>(data); }
-
-std::string own_processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  static_cast<void>(::sched_getaffinity(0, sizeof set, &set));
-  return {reinterpret_cast<const char*>(&set), sizeof set};
-}
-
-/// Processors that the ranks of a node may use together.
-std::size_t processors_together(const std::vector<std::string>& sets) {
-  cpu_set_t together;
-  CPU_ZERO(&together);
-  for (const std::string& bytes : sets) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    std::memcpy(&set, bytes.data(), std::min(sizeof set, bytes.size()));
-    CPU_OR(&together, &together, &set);
-  }
-  return static_cast<std::size_t>(CPU_COUNT(&together));
-}
 
 /// Signature of one message: what sender and receiver must agree on.
 std::uint32_t message_signature(const Call& call) {
@@ -75,7 +52,7 @@ std::vector<std::string> node_names(const ControlChannel& channel, const CommWat
   return names;
 }
 
-/// The call on ranks that all work the same way: of one node, or by messages alone. `root` is an index among them.
+/// The call on ranks of one node, by messages alone, or on several nodes. `index_of_root` is an index among them.
 template <typename Group>
 Result<void> run_on(Group& group, const Call& call, const Reduction& what, std::size_t index_of_root) {
   const std::size_t unit = size_of(call.type);
@@ -118,6 +95,7 @@ HostBackend::HostBackend(const CommWatch& watch, Topology topology, TransportCho
     : watch_(watch),
       topology_(std::move(topology)),
       why_not_mpi_(std::move(choice.why_not_mpi)),
+      crowded_(choice.is_crowded),
       collectives_(std::move(choice.collectives)),
       messages_(std::move(choice.messages)) {}
 
@@ -136,13 +114,13 @@ Result<std::unique_ptr<HostBackend>> HostBackend::create(ControlChannel& channel
   all.own = watch.rank();
   out->all_.emplace(*out->collectives_, std::move(all), out->kernels_);
   NodeCollectives* const node = out->node_ ? &*out->node_ : nullptr;
-  out->nodes_.emplace(out->topology_, *out->collectives_, out->kernels_, node);
+  out->nodes_.emplace(out->topology_, *out->collectives_, out->kernels_, *out->all_, node);
   if (out->topology_.nodes.size() == 1) out->name_ = "shared memory";
   else out->name_ = out->node_ ? "hierarchical" : out->collectives_->name();
   return out;
 }
 
-/// What a rank tells the others of its node: its processors, then the addresses of its memory.
+/// What a rank tells the others of its node: the addresses of its memory.
 std::string HostBackend::memory_offer(std::string& problem) {
   const auto size = static_cast<std::uint32_t>(topology_.own_ranks().size());
   if (topology_.own_index == 0 && size > 1) {
@@ -152,16 +130,13 @@ std::string HostBackend::memory_offer(std::string& problem) {
   }
   if (auto made = Arenas::create(topology_.own_index, size)) arenas_ = std::move(*made);
   else problem = made.error().message;
-  return concat(
-      {own_processors(), memory_.data() != nullptr ? memory_.address() : "", "\n", arenas_ ? arenas_->address() : ""});
+  return concat({memory_.data() != nullptr ? memory_.address() : "", "\n", arenas_ ? arenas_->address() : ""});
 }
 
 /// Opens what the other ranks of the node offer; the reason where that fails.
 std::string HostBackend::open_memory(const std::vector<std::string>& offers) {
   const auto& ranks = topology_.own_ranks();
-  const auto offer_of = [&](std::size_t index) {
-    return offers[static_cast<std::size_t>(ranks[index])].substr(sizeof(cpu_set_t));
-  };
+  const auto offer_of = [&](std::size_t index) { return offers[static_cast<std::size_t>(ranks[index])]; };
   if (topology_.own_index != 0) {
     const std::string first = offer_of(0);
     const std::size_t bytes = Rounds::memory_bytes(static_cast<std::uint32_t>(ranks.size()), slot_bytes);
@@ -197,10 +172,8 @@ Result<void> HostBackend::share_memory(const Gather& gather) {
     }
   }
   if (size == 1) return {};
-  std::vector<std::string> sets;
-  for (const int rank : ranks) sets.push_back((*offers)[static_cast<std::size_t>(rank)]);
   NodePlace place = {static_cast<std::uint32_t>(topology_.own_index), size, ranks};
-  rounds_.emplace(memory_.data(), std::move(place), slot_bytes, processors_together(sets) < size);
+  rounds_.emplace(memory_.data(), std::move(place), slot_bytes, crowded_);
   node_.emplace(*rounds_, kernels_, &*arenas_);
   return {};
 }
@@ -249,8 +222,8 @@ Result<void> HostBackend::run(const Call& call, Vigil& vigil) {
   nodes_->begin_call(signature, vigil);
   Reduction what = reduction_of(call, watch_.members().size());
   if (what.op == ReduceOp::avg) what.op = ReduceOp::sum;
-  auto done = topology_.most_on_a_node() > 1 ? run_between_nodes(call, what)
-                                             : run_on(*all_, call, what, static_cast<std::size_t>(call.root));
+  const auto root = static_cast<std::size_t>(call.root);
+  auto done = topology_.most_on_a_node() > 1 ? run_on(*nodes_, call, what, root) : run_on(*all_, call, what, root);
   if (done && call.redop == ReduceOp::avg && has_result(call, watch_.rank())) divide(what);
   return done;
 }
@@ -258,7 +231,7 @@ Result<void> HostBackend::run(const Call& call, Vigil& vigil) {
 Message HostBackend::message_of(const Call& call) {
   // A message only reads what it sends.
   void* const data = call.operation == Operation::send ? const_cast<void*>(call.send) : call.recv;  // NOLINT
-  return {call.root, static_cast<std::byte*>(data), call.count * size_of(call.type), message_signature(call)};
+  return {call.root, static_cast<std::byte*>(data), call.count * size_of(call.type), message_signature(call), false};
 }
 
 Result<void> HostBackend::run_group(std::span<const Call> messages, Vigil& vigil) {
@@ -282,31 +255,6 @@ Result<void*> HostBackend::allocate(std::size_t bytes) {
 Result<void> HostBackend::release(void* memory) {
   if (arenas_) return arenas_->release(memory);
   return Error{Errc::invalid_argument, "amldist_free: this memory is not from amldist_alloc() of this communicator"};
-}
-
-/// What does not gain by going through the nodes goes from rank to rank.
-Result<void> HostBackend::run_between_nodes(const Call& call, const Reduction& what) {
-  switch (call.operation) {
-    case Operation::allreduce:
-      return nodes_->allreduce(what);
-    case Operation::reduce:
-      return nodes_->reduce(what, call.root);
-    case Operation::broadcast:
-      return nodes_->broadcast(what.recv, call.count * size_of(call.type), call.root);
-    case Operation::allgather:
-    case Operation::allgatherv:
-      if (nodes_->is_even()) return nodes_->allgather(what.send, what.recv, blocks_of(call), size_of(call.type));
-      break;
-    case Operation::reduce_scatter:
-      if (nodes_->is_even()) return nodes_->reduce_scatter(what);
-      break;
-    case Operation::barrier:
-    case Operation::finalize:
-      return nodes_->barrier();
-    default:
-      break;
-  }
-  return run_on(*all_, call, what, static_cast<std::size_t>(call.root));
 }
 
 /// The end of an average whose sum went over several levels.

@@ -44,7 +44,6 @@ class HostBackend final : public Backend {
   [[nodiscard]] std::string memory_offer(std::string& problem);
   [[nodiscard]] std::string open_memory(const std::vector<std::string>& offers);
   void separate_all(std::string why);
-  [[nodiscard]] Result<void> run_between_nodes(const Call& call, const Reduction& what);
   void divide(const Reduction& what) const;
 
   Reductions kernels_;
@@ -53,6 +52,7 @@ class HostBackend final : public Backend {
   std::string_view name_;
   std::string trouble_;  ///< why there is no shared memory, if there should be
   std::string why_not_mpi_;
+  bool crowded_ = false;  ///< fewer processors than ranks on this machine
   std::unique_ptr<Transport> collectives_;
   std::unique_ptr<Transport> messages_;
   SharedMemory memory_;

@@ -14,6 +14,7 @@ class LoopbackTransport final : public Transport {
       : others_(std::move(others)), own_rank_(own_rank) {}
 
   [[nodiscard]] std::string_view name() const noexcept override { return others_->name(); }
+  [[nodiscard]] std::size_t part_bytes() const noexcept override { return others_->part_bytes(); }
   [[nodiscard]] bool serves_any_thread() const noexcept override { return others_->serves_any_thread(); }
   [[nodiscard]] Result<void> post(const Message& message, Direction direction, std::size_t& left,
                                   Vigil& vigil) override;

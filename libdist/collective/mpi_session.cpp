@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <cstdlib>
+#include <cstring>
 #include <thread>
 
 #include "collective/shared_object.hpp"
@@ -20,7 +22,8 @@ constexpr int first_tag = 16;
 
 void* open_library(const std::string& named) {
   if (!named.empty()) return ::dlopen(named.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  void* const beside = ::dlopen((own_folder() + "aml-dist/" + file_name).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  void* const beside =
+      ::dlopen((own_folder() + "aml-dist/" + file_name).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   return beside != nullptr ? beside : ::dlopen(file_name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
@@ -95,8 +98,9 @@ Result<std::unique_ptr<MpiSession>> MpiSession::find(const EnvironmentReader& en
   }
   const int state = (*functions)->state();
   if (state == AMLDIST_MPI_FINALIZED) {
-    return Error{Errc::unavailable, concat({wish->words, ": MPI is finalised already in this process, and cannot be "
-                                                         "initialised again"})};
+    return Error{Errc::unavailable, concat({wish->words,
+                                            ": MPI is finalised already in this process, and cannot be "
+                                            "initialised again"})};
   }
   if (state == AMLDIST_MPI_NOT_YET && (*functions)->initialize() != 0) {
     return Error{Errc::unavailable, concat({wish->words, ": MPI_Init_thread failed"})};
@@ -112,6 +116,8 @@ MpiSession::MpiSession(const amldist_mpi_functions& functions, bool initialized_
   std::array<char, 128> name = {};
   functions_.library(name.data(), name.size());
   library_ = name.data();
+  const char* const yields = std::getenv("OMPI_MCA_mpi_yield_when_idle");
+  yields_ = yields != nullptr && (std::strcmp(yields, "1") == 0 || std::strcmp(yields, "true") == 0);
 }
 
 MpiSession::~MpiSession() {

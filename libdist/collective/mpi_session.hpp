@@ -40,6 +40,9 @@ class MpiSession {
 
   [[nodiscard]] const amldist_mpi_functions& functions() const noexcept { return functions_; }
   [[nodiscard]] bool serves_any_thread() const noexcept { return any_thread_; }
+  /// Whether MPI itself hands the processor on whenever it has nothing to do: as mpirun tells it where there are more
+  /// ranks than processors.
+  [[nodiscard]] bool yields() const noexcept { return yields_; }
   /// Whether data is to go over it, or the user wants it for the bootstrap alone.
   [[nodiscard]] bool carries_data() const noexcept { return carries_data_; }
   /// For people: "Open MPI v4.1.4".
@@ -68,6 +71,7 @@ class MpiSession {
   const bool initialized_here_;
   bool carries_data_ = true;
   bool any_thread_ = false;
+  bool yields_ = false;
   bool ended_well_ = false;
   int largest_tag_ = 0;
   int next_tag_ = 1;

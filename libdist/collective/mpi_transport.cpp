@@ -1,8 +1,11 @@
 #include "collective/mpi_transport.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <span>
 #include <thread>
+#include <utility>
 
 namespace amldist::collective {
 namespace {
@@ -13,7 +16,11 @@ struct Header {
 };
 
 /// Up to here a copy is cheaper than a second message.
-constexpr std::size_t longest_short = 32768;
+constexpr std::size_t longest_copy = 32768;
+
+std::size_t copied_of(const Message& message) { return std::min(message.bytes, longest_copy); }
+
+static_assert(sizeof(Header) <= Transport::room);
 
 }  // namespace
 
@@ -32,67 +39,116 @@ void MpiTransport::return_stage(Stage stage) {
   if (!stage.empty() && stages_.size() < most) stages_.push_back(std::move(stage));
 }
 
+/// Whether it is signed. Both sides find the same, as long as they are in the same calls.
+bool MpiTransport::is_first_of_call(const Message& message, bool is_receive) {
+  if (signing_ == Signing::each_message) return true;
+  Signatures& last = signed_[static_cast<std::size_t>(message.peer)];
+  return std::exchange(is_receive ? last.from : last.to, message.signature) != message.signature;
+}
+
 Result<void> MpiTransport::post(const Message& message, Direction direction, std::size_t& left, Vigil& vigil) {
   const bool is_receive = direction == Direction::receive;
-  const bool is_short = message.bytes <= longest_short;
-  const std::size_t first = sizeof(Header) + (is_short ? message.bytes : 0);
-  Piece head = {message, &left, is_receive, false, take_stage(first), 0};
-  if (!is_receive) {
-    const Header said = {message.signature, message.bytes};
-    std::memcpy(head.stage.data(), &said, sizeof said);
-    if (is_short && message.bytes != 0) std::memcpy(head.stage.data() + sizeof said, message.data, message.bytes);
+  std::size_t at = 0;
+  if (is_first_of_call(message, is_receive)) {
+    if (auto posted = post_signed(message, is_receive, left, vigil); !posted) return posted;
+    at = copied_of(message);
+    if (at == message.bytes) return {};
   }
-  std::byte* const staged = head.stage.data();  // stays where it is when its owner moves
-  if (auto posted = post_piece(std::move(head), staged, first, vigil); !posted) return posted;
-  if (is_short) return {};
-  for (std::size_t at = 0; at < message.bytes; at += piece_) {
-    const std::size_t bytes = std::min(piece_, message.bytes - at);
-    Piece piece = {message, &left, is_receive, false, {}, 0};
-    if (auto posted = post_piece(std::move(piece), message.data + at, bytes, vigil); !posted) return posted;
-  }
+  do {  // an empty one, too: its length is a thing to agree on
+    Piece piece = {message, &left, is_receive, false, {}, nullptr, std::min(piece_, message.bytes - at)};
+    if (auto posted = post_piece(std::move(piece), message.data + at, vigil); !posted) return posted;
+    at += piece_;
+  } while (at < message.bytes);
   return {};
 }
 
-Result<void> MpiTransport::post_piece(Piece piece, std::byte* data, std::size_t bytes, Vigil& vigil) {
+/// The header and the first part of the data.
+Result<void> MpiTransport::post_signed(const Message& message, bool is_receive, std::size_t& left, Vigil& vigil) {
+  const std::size_t body = copied_of(message);
+  Piece head = {message, &left, is_receive, false, {}, nullptr, sizeof(Header) + body};
+  const bool in_place = is_receive && message.has_room;
+  if (!in_place) head.stage = take_stage(head.bytes);
+  // The stage's memory stays where it is when its owner moves.
+  std::byte* const staged = in_place ? message.data - sizeof(Header) : head.stage.data();
+  head.header = staged;
+  if (!is_receive) {
+    const Header said = {message.signature, message.bytes};
+    std::memcpy(staged, &said, sizeof said);
+    if (body != 0) std::memcpy(staged + sizeof said, message.data, body);
+  }
+  return post_piece(std::move(head), staged, vigil);
+}
+
+Result<void> MpiTransport::post_piece(Piece piece, std::byte* data, Vigil& vigil) {
   const auto& mpi = session_.functions();
   const int peer = static_cast<int>(watch_.members()[static_cast<std::size_t>(piece.message.peer)]);
-  const int count = static_cast<int>(bytes);
-  const int error = piece.is_receive ? mpi.receive(session_.comm(), data, count, peer, tag_, &piece.request)
-                                     : mpi.send(session_.comm(), data, count, peer, tag_, &piece.request);
+  const int count = static_cast<int>(piece.bytes);
+  amldist_mpi_handle request = 0;
+  const int error = piece.is_receive ? mpi.receive(session_.comm(), data, count, peer, tag_, &request)
+                                     : mpi.send(session_.comm(), data, count, peer, tag_, &request);
   if (error != 0) return vigil.lost(piece.message.peer, session_.error_text(error));
   ++*piece.left;
   pieces_.push_back(std::move(piece));
+  requests_.push_back(request);
   return {};
 }
 
 Result<bool> MpiTransport::progress(Vigil& vigil) {
+  std::array<amldist_mpi_outcome, AMLDIST_MPI_MOST> outcomes;  // written by MPI before it is read
   bool any = false;
-  for (Piece& piece : pieces_) {
+  for (std::size_t at = 0; at < pieces_.size(); at += outcomes.size()) {
+    const auto count = static_cast<int>(std::min(outcomes.size(), pieces_.size() - at));
     int done = 0;
-    const int error = session_.functions().test(&piece.request, &done);
-    // What came is longer than what is expected: another call's.
-    if (error != 0 && piece.is_receive) return vigil.differs(piece.message.peer);
-    if (error != 0) return vigil.lost(piece.message.peer, session_.error_text(error));
-    if (done == 0) continue;
-    any = piece.is_through = true;
-    if (auto accepted = accept(piece, vigil); !accepted) return accepted.error();
-    --*piece.left;
-    return_stage(std::move(piece.stage));
+    const int error = session_.functions().test_some(requests_.data() + at, count, outcomes.data(), &done);
+    if (error != 0) return vigil.lost(pieces_[at].message.peer, session_.error_text(error));
+    for (const auto& outcome : std::span(outcomes).first(static_cast<std::size_t>(done))) {
+      Piece& piece = pieces_[at + static_cast<std::size_t>(outcome.index)];
+      if (auto finished = finish(piece, outcome, vigil); !finished) return finished.error();
+    }
+    any = any || done != 0;
   }
-  if (any) std::erase_if(pieces_, [](const Piece& piece) { return piece.is_through; });
+  if (any) forget_finished();
   return any;
 }
 
-Result<void> MpiTransport::accept(Piece& piece, Vigil& vigil) {
-  if (!piece.is_receive || piece.stage.empty()) return {};
+Result<void> MpiTransport::finish(Piece& piece, const amldist_mpi_outcome& outcome, Vigil& vigil) {
+  piece.is_through = true;
+  // What came is longer than what is expected: another call's.
+  if (outcome.error != 0 && piece.is_receive) return vigil.differs(piece.message.peer);
+  if (outcome.error != 0) return vigil.lost(piece.message.peer, session_.error_text(outcome.error));
+  if (piece.is_receive) {
+    if (auto accepted = accept(piece, static_cast<std::size_t>(outcome.bytes), vigil); !accepted) return accepted;
+  }
+  --*piece.left;
+  return_stage(std::move(piece.stage));
+  return {};
+}
+
+Result<void> MpiTransport::accept(const Piece& piece, std::size_t came, Vigil& vigil) {
   const Message& message = piece.message;
+  if (came != piece.bytes) return vigil.differs(message.peer);
+  if (piece.header == nullptr) return {};
   Header said = {};
-  std::memcpy(&said, piece.stage.data(), sizeof said);
+  std::memcpy(&said, piece.header, sizeof said);
   if (said.signature != message.signature || said.bytes != message.bytes) return vigil.differs(message.peer);
-  if (message.bytes != 0 && message.bytes <= longest_short) {
-    std::memcpy(message.data, piece.stage.data() + sizeof said, message.bytes);
+  if (piece.bytes > sizeof said && !piece.stage.empty()) {
+    std::memcpy(message.data, piece.header + sizeof said, piece.bytes - sizeof said);
   }
   return {};
+}
+
+void MpiTransport::forget_finished() {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    if (pieces_[i].is_through) continue;
+    if (kept != i) {
+      pieces_[kept] = std::move(pieces_[i]);
+      requests_[kept] = requests_[i];
+    }
+    ++kept;
+  }
+  pieces_.erase(pieces_.begin() + static_cast<std::ptrdiff_t>(kept), pieces_.end());
+  requests_.resize(kept);
 }
 
 int MpiTransport::awaited() const noexcept {
@@ -101,26 +157,28 @@ int MpiTransport::awaited() const noexcept {
   return pieces_.empty() ? Vigil::anyone : pieces_.front().message.peer;
 }
 
-/// Spins a little, then lets others have the processor: there may be more ranks than processors. In the end it naps, as
-/// a message may be begun long before the peer has its counterpart.
+/// With a processor for each rank, spins a little; with fewer lets others have it at once. In the end it naps, as a
+/// message may be begun long before the peer has its counterpart.
 bool MpiTransport::rest(int idle) {
   constexpr int spins = 50;
   constexpr int yields = 20000;
+  constexpr int looks_between_vigils = 8;
   constexpr auto nap = std::chrono::microseconds(100);
-  if (idle < spins) return false;
-  if (idle < yields) std::this_thread::yield();
-  else std::this_thread::sleep_for(nap);
-  return true;
+  if (!crowded_ && idle < spins) return false;
+  if (idle >= yields) std::this_thread::sleep_for(nap);
+  else if (!session_.yields()) std::this_thread::yield();
+  return idle >= yields || idle % looks_between_vigils == 0;
 }
 
 /// The staged bytes may still be read by MPI: they live as long as it does.
 void MpiTransport::give_up() noexcept {
-  for (Piece& piece : pieces_) {
-    if (piece.is_through) continue;
-    session_.functions().give_up(&piece.request, piece.is_receive ? 1 : 0);
-    session_.keep(std::move(piece.stage));
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    if (pieces_[i].is_through) continue;
+    session_.functions().give_up(&requests_[i], pieces_[i].is_receive ? 1 : 0);
+    session_.keep(std::move(pieces_[i].stage));
   }
   pieces_.clear();
+  requests_.clear();
 }
 
 }  // namespace amldist::collective

@@ -1,7 +1,8 @@
 // Messages over MPI's own: non-blocking sends and receives, so that every wait keeps its eye on the deadline.
 //
-// A short message carries its signature and length in front of the data. A longer one is preceded by a message with
-// these two alone, and goes in pieces that MPI's int can count.
+// A message carries its signature and length in front of the data. Of a long one the first part does, and the rest
+// follows in pieces that MPI's int can count. Where signatures are numbered (one for each call), only the first message
+// of a call from one rank to another is signed: those behind it are of the same call, and come bare.
 #pragma once
 
 #include <vector>
@@ -16,11 +17,22 @@ class MpiTransport final : public Transport {
  public:
   static constexpr std::size_t longest_piece = 1UL << 30;
 
+  enum class Signing : std::uint8_t { each_message, each_call };
+
   /// `tag` is this communicator's alone. Session and watch outlive this object. `piece` is for tests.
-  MpiTransport(MpiSession& session, const CommWatch& watch, int tag, std::size_t piece = longest_piece)
-      : session_(session), watch_(watch), tag_(tag), piece_(piece) {}
+  MpiTransport(MpiSession& session, const CommWatch& watch, int tag, Signing signing, bool crowded,
+               std::size_t piece = longest_piece)
+      : session_(session),
+        watch_(watch),
+        tag_(tag),
+        signing_(signing),
+        crowded_(crowded),
+        piece_(piece),
+        signed_(signing == Signing::each_call ? watch.members().size() : 0) {}
 
   [[nodiscard]] std::string_view name() const noexcept override { return "mpi"; }
+  /// What Open MPI sends at once over TCP (64 KiB with its header), without asking the receiver first.
+  [[nodiscard]] std::size_t part_bytes() const noexcept override { return 65536 - 256; }
   [[nodiscard]] bool serves_any_thread() const noexcept override { return session_.serves_any_thread(); }
   [[nodiscard]] Result<void> post(const Message& message, Direction direction, std::size_t& left,
                                   Vigil& vigil) override;
@@ -37,21 +49,35 @@ class MpiTransport final : public Transport {
     std::size_t* left = nullptr;
     bool is_receive = false;
     bool is_through = false;
-    Stage stage;  ///< header, and the data of a short message; empty: data alone, where the message has it
-    amldist_mpi_handle request = 0;
+    Stage stage;  ///< header, and the first part of the data; empty: data alone, where the message has it
+    const std::byte* header = nullptr;  ///< of a signed message
+    std::size_t bytes = 0;
+  };
+  /// What the last signed message to and from a rank was signed with.
+  struct Signatures {
+    std::uint32_t to = 0;
+    std::uint32_t from = 0;
   };
 
-  [[nodiscard]] Result<void> post_piece(Piece piece, std::byte* data, std::size_t bytes, Vigil& vigil);
-  [[nodiscard]] Result<void> accept(Piece& piece, Vigil& vigil);
+  [[nodiscard]] bool is_first_of_call(const Message& message, bool is_receive);
+  [[nodiscard]] Result<void> post_signed(const Message& message, bool is_receive, std::size_t& left, Vigil& vigil);
+  [[nodiscard]] Result<void> post_piece(Piece piece, std::byte* data, Vigil& vigil);
+  [[nodiscard]] Result<void> finish(Piece& piece, const amldist_mpi_outcome& outcome, Vigil& vigil);
+  [[nodiscard]] Result<void> accept(const Piece& piece, std::size_t came, Vigil& vigil);
+  void forget_finished();
   [[nodiscard]] Stage take_stage(std::size_t bytes);
   void return_stage(Stage stage);
 
   MpiSession& session_;
   const CommWatch& watch_;
   const int tag_;
+  const Signing signing_;
+  const bool crowded_;  ///< fewer processors than ranks
   const std::size_t piece_;
   std::vector<Piece> pieces_;
-  std::vector<Stage> stages_;  ///< to be used again
+  std::vector<amldist_mpi_handle> requests_;  ///< MPI's, of each piece
+  std::vector<Signatures> signed_;            ///< by rank
+  std::vector<Stage> stages_;                 ///< to be used again
 };
 
 }  // namespace amldist::collective

@@ -7,18 +7,11 @@
 namespace amldist::collective {
 namespace {
 
-// A step of a collective takes about as long as sending so many bytes more (measured by tests/bench/between_nodes).
-constexpr std::size_t bytes_of_a_step = 32768;
-// Pieces of a ring, and so the scratch memory.
+// Pieces of what goes along a tree, and so the scratch memory.
 constexpr std::size_t longest_piece = 1UL << 20;
-
-/// Whether few steps with all the data take less than a ring's many steps with slices of it.
-bool doubles(std::size_t bytes, std::size_t ranks) noexcept {
-  const std::size_t core = std::bit_floor(ranks);
-  const auto steps = static_cast<std::size_t>(std::bit_width(core)) - 1 + (core == ranks ? 0 : 2);
-  const std::size_t of_ring = 2 * (ranks - 1);
-  return bytes <= longest_piece && steps * (bytes_of_a_step + bytes) <= of_ring * (bytes_of_a_step + bytes / ranks);
-}
+constexpr std::size_t longest_in_parts = 2UL << 20;
+// Bytes of all blocks (measured by tests/bench/between_nodes).
+constexpr std::size_t gathered_by_doubling_up_to = 131072;
 
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes != 0 && to != from) std::memcpy(to, from, bytes);
@@ -27,14 +20,28 @@ void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
 }  // namespace
 
 Message PeerCollectives::message(std::size_t peer, const std::byte* data, std::size_t bytes) const {
-  return {group_.ranks[peer], const_cast<std::byte*>(data), bytes, signature_};  // NOLINT: a send only reads
+  return {group_.ranks[peer], const_cast<std::byte*>(data), bytes, signature_, false};  // NOLINT: a send only reads
 }
 
 Result<void> PeerCollectives::swap(std::size_t to, const std::byte* out, std::size_t out_bytes, std::size_t from,
                                    std::byte* in, std::size_t in_bytes) {
-  const Message sent = message(to, out, out_bytes);
-  const Message received = message(from, in, in_bytes);
-  return transport_.exchange({&sent, 1}, {&received, 1}, *vigil_);
+  sends_.clear();
+  receives_.clear();
+  add_parts(sends_, to, out, out_bytes);
+  add_parts(receives_, from, in, in_bytes);
+  return transport_.exchange(sends_, receives_, *vigil_);
+}
+
+/// What is much longer gains nothing by it.
+void PeerCollectives::add_parts(std::vector<Message>& list, std::size_t peer, const std::byte* data, std::size_t bytes,
+                                bool has_room) const {
+  const std::size_t part = bytes <= longest_in_parts ? transport_.part_bytes() : bytes;
+  std::size_t at = 0;
+  do {
+    list.push_back(message(peer, data + at, std::min(part, bytes - at)));
+    list.back().has_room = has_room && at == 0;
+    at += part;
+  } while (at < bytes);
 }
 
 Result<void> PeerCollectives::send(std::size_t to, const std::byte* data, std::size_t bytes) {
@@ -47,17 +54,9 @@ Result<void> PeerCollectives::receive(std::size_t from, std::byte* data, std::si
   return transport_.exchange({}, {&received, 1}, *vigil_);
 }
 
-void PeerCollectives::combine(std::byte* into, const std::byte* other, std::size_t count, const Reduction& what,
-                              bool other_first) const {
-  if (count == 0) return;
-  const void* const sources[2] = {other_first ? other : into, other_first ? into : other};
-  const ReduceOp op = what.op == ReduceOp::avg ? ReduceOp::sum : what.op;
-  kernels_.fold({into, nullptr, sources, 2, count, 1, Store::cached}, what.type, op);
-}
-
 std::byte* PeerCollectives::scratch(std::size_t bytes) {
-  if (scratch_.size() < bytes) scratch_.resize(bytes);
-  return scratch_.data();
+  if (scratch_.size() < Transport::room + bytes) scratch_.resize(Transport::room + bytes);
+  return scratch_.data() + Transport::room;
 }
 
 Result<void> PeerCollectives::barrier() {
@@ -66,96 +65,6 @@ Result<void> PeerCollectives::barrier() {
     const std::size_t to = (group_.own + distance) % size;
     const std::size_t from = (group_.own + size - distance) % size;
     if (auto done = swap(to, nullptr, 0, from, nullptr, 0); !done) return done;
-  }
-  return {};
-}
-
-Result<void> PeerCollectives::allreduce(const Reduction& what) {
-  const std::size_t unit = size_of(what.type);
-  copy_bytes(what.recv, what.send, what.count * unit);
-  if (group_.size() == 1) return {};
-  if (doubles(what.count * unit, group_.size())) return allreduce_by_doubling(what.recv, what);
-  const std::size_t most = longest_piece / unit * group_.size();
-  for (std::size_t at = 0; at < what.count; at += most) {
-    Reduction part = what;
-    part.count = std::min(most, what.count - at);
-    if (auto done = allreduce_by_ring(what.recv + at * unit, part); !done) return done;
-  }
-  return {};
-}
-
-/// Recursive doubling. Ranks beyond the largest power of two give their data to a partner first and get the result
-/// back.
-Result<void> PeerCollectives::allreduce_by_doubling(std::byte* data, const Reduction& what) {
-  const std::size_t bytes = what.count * size_of(what.type);
-  const std::size_t core = std::bit_floor(group_.size());
-  const std::size_t own = group_.own;
-  std::byte* const other = scratch(bytes);
-  if (own >= core) {
-    if (auto sent = send(own - core, data, bytes); !sent) return sent;
-    return receive(own - core, data, bytes);
-  }
-  const bool has_guest = own + core < group_.size();
-  if (has_guest) {
-    if (auto got = receive(own + core, other, bytes); !got) return got;
-    combine(data, other, what.count, what, false);
-  }
-  for (std::size_t distance = 1; distance < core; distance *= 2) {
-    const std::size_t partner = own ^ distance;
-    if (auto done = swap(partner, data, bytes, partner, other, bytes); !done) return done;
-    combine(data, other, what.count, what, partner < own);
-  }
-  return has_guest ? send(own + core, data, bytes) : Result<void>();
-}
-
-/// Slices go round: every rank adds its own to what comes, then the finished slices go round.
-Result<void> PeerCollectives::allreduce_by_ring(std::byte* data, const Reduction& what) {
-  const std::size_t unit = size_of(what.type);
-  const std::size_t size = group_.size();
-  const std::size_t next = (group_.own + 1) % size;
-  const std::size_t previous = (group_.own + size - 1) % size;
-  const std::size_t each = (what.count + size - 1) / size;
-  const auto begin = [&](std::size_t slice) { return std::min(what.count, slice * each); };
-  const auto count = [&](std::size_t slice) { return begin(slice + 1) - begin(slice); };
-  std::byte* const other = scratch(each * unit);
-  for (std::size_t step = 0; step + 1 < size; ++step) {
-    const std::size_t out = (group_.own + size - step) % size;
-    const std::size_t in = (out + size - 1) % size;
-    auto done = swap(next, data + begin(out) * unit, count(out) * unit, previous, other, count(in) * unit);
-    if (!done) return done;
-    combine(data + begin(in) * unit, other, count(in), what, true);
-  }
-  for (std::size_t step = 0; step + 1 < size; ++step) {
-    const std::size_t out = (group_.own + 1 + size - step) % size;
-    const std::size_t in = (out + size - 1) % size;
-    auto done =
-        swap(next, data + begin(out) * unit, count(out) * unit, previous, data + begin(in) * unit, count(in) * unit);
-    if (!done) return done;
-  }
-  return {};
-}
-
-/// A binomial tree, in pieces.
-Result<void> PeerCollectives::reduce(const Reduction& what, std::size_t root) {
-  const std::size_t unit = size_of(what.type);
-  const std::size_t size = group_.size();
-  const std::size_t own = (group_.own + size - root) % size;
-  const std::size_t most = longest_piece / unit;
-  for (std::size_t at = 0; at < what.count; at += most) {
-    const std::size_t count = std::min(most, what.count - at);
-    const std::size_t bytes = count * unit;
-    std::byte* const other = scratch(2 * bytes);
-    std::byte* const data = own == 0 ? what.recv + at * unit : other + bytes;
-    copy_bytes(data, what.send + at * unit, bytes);
-    for (std::size_t distance = 1; distance < size; distance *= 2) {
-      if ((own & distance) != 0) {
-        if (auto sent = send((own - distance + root) % size, data, bytes); !sent) return sent;
-        break;
-      }
-      if (own + distance >= size) continue;
-      if (auto got = receive((own + distance + root) % size, other, bytes); !got) return got;
-      combine(data, other, count, what, false);
-    }
   }
   return {};
 }
@@ -183,9 +92,38 @@ Result<void> PeerCollectives::broadcast(std::byte* buffer, std::size_t bytes, st
 
 Result<void> PeerCollectives::allgather(const std::byte* send_buffer, std::byte* recv, const Blocks& blocks,
                                         std::size_t unit) {
+  copy_bytes(recv + blocks.offset(group_.own) * unit, send_buffer, blocks.count(group_.own) * unit);
+  std::size_t all = 0;
+  bool is_joined = true;  // one block behind the other
+  for (std::size_t r = 0; r < group_.size(); ++r) {
+    is_joined = is_joined && blocks.offset(r) == blocks.offset(0) + all;
+    all += blocks.count(r);
+  }
+  const bool doubles = is_joined && std::has_single_bit(group_.size()) && all * unit <= gathered_by_doubling_up_to;
+  return doubles ? allgather_by_doubling(recv, blocks, unit) : allgather_by_ring(recv, blocks, unit);
+}
+
+/// Partners at twice the distance each time give each other all that they have.
+Result<void> PeerCollectives::allgather_by_doubling(std::byte* recv, const Blocks& blocks, std::size_t unit) {
+  for (std::size_t distance = 1; distance < group_.size(); distance *= 2) {
+    const std::size_t mine = group_.own & ~(distance - 1);  // first of the blocks that this rank has
+    const std::size_t theirs = mine ^ distance;
+    const auto bytes = [&](std::size_t first) {
+      const std::size_t last = first + distance - 1;
+      return (blocks.offset(last) + blocks.count(last) - blocks.offset(first)) * unit;
+    };
+    const std::size_t partner = group_.own ^ distance;
+    auto done = swap(partner, recv + blocks.offset(mine) * unit, bytes(mine), partner,
+                     recv + blocks.offset(theirs) * unit, bytes(theirs));
+    if (!done) return done;
+  }
+  return {};
+}
+
+/// Blocks go round.
+Result<void> PeerCollectives::allgather_by_ring(std::byte* recv, const Blocks& blocks, std::size_t unit) {
   const std::size_t size = group_.size();
   const auto place = [&](std::size_t r) { return recv + blocks.offset(r) * unit; };
-  copy_bytes(place(group_.own), send_buffer, blocks.count(group_.own) * unit);
   for (std::size_t step = 0; step + 1 < size; ++step) {
     const std::size_t out = (group_.own + size - step) % size;
     const std::size_t in = (out + size - 1) % size;
@@ -246,35 +184,6 @@ Result<void> PeerCollectives::alltoall(const std::byte* send_buffer, const Block
       if (auto done = swap(partner, to(partner) + at, part, partner, other, part); !done) return done;
       copy_bytes(to(partner) + at, other, part);
     }
-  }
-  return {};
-}
-
-/// Every rank gets all others' parts of its block, piece by piece, and folds them in rank order.
-Result<void> PeerCollectives::reduce_scatter(const Reduction& what, const Blocks& blocks) {
-  const std::size_t unit = size_of(what.type);
-  const std::size_t size = group_.size();
-  std::size_t longest = 0;
-  for (std::size_t r = 0; r < size; ++r) longest = std::max(longest, blocks.count(r));
-  const std::size_t piece = std::max<std::size_t>(1, longest_piece / unit / size);
-  std::byte* const parts = scratch(piece * unit * size);
-  std::vector<const void*> sources(size);
-  const ReduceOp op = what.op == ReduceOp::avg ? ReduceOp::sum : what.op;
-  for (std::size_t at = 0; at < std::max<std::size_t>(longest, 1); at += piece) {
-    const auto part = [&](std::size_t r) { return std::min(piece, blocks.count(r) - std::min(blocks.count(r), at)); };
-    std::vector<Message> sends;
-    std::vector<Message> receives;
-    for (std::size_t r = 0; r < size; ++r) {
-      const std::byte* const mine = what.send + (blocks.offset(r) + at) * unit;
-      sources[r] = r == group_.own ? mine : parts + r * piece * unit;
-      if (r == group_.own) continue;
-      sends.push_back(message(r, mine, part(r) * unit));
-      receives.push_back(message(r, parts + r * piece * unit, part(group_.own) * unit));
-    }
-    if (auto done = transport_.exchange(sends, receives, *vigil_); !done) return done;
-    if (part(group_.own) == 0) continue;
-    kernels_.fold({what.recv + at * unit, nullptr, sources.data(), size, part(group_.own), 1, Store::cached}, what.type,
-                  op);
   }
   return {};
 }

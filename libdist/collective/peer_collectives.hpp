@@ -47,16 +47,29 @@ class PeerCollectives {
                                       const Blocks& recv_blocks, std::size_t unit);
 
  private:
-  [[nodiscard]] Result<void> allreduce_by_doubling(std::byte* data, const Reduction& what);
-  [[nodiscard]] Result<void> allreduce_by_ring(std::byte* data, const Reduction& what);
+  [[nodiscard]] Result<void> allgather_by_doubling(std::byte* recv, const Blocks& blocks, std::size_t unit);
+  [[nodiscard]] Result<void> allgather_by_ring(std::byte* recv, const Blocks& blocks, std::size_t unit);
+  [[nodiscard]] Result<void> allreduce_directly(const Reduction& what);
+  [[nodiscard]] Result<void> allreduce_by_doubling(const Reduction& what);
+  [[nodiscard]] Result<void> allreduce_by_halving(const Reduction& what);
+  [[nodiscard]] Result<void> allreduce_by_ring(const Reduction& what);
   [[nodiscard]] Result<void> swap(std::size_t to, const std::byte* out, std::size_t out_bytes, std::size_t from,
                                   std::byte* in, std::size_t in_bytes);
+  /// As swap(), of elements: what comes is combined with `mine` into `into` (any of them) as it comes, by way of
+  /// scratch.
+  [[nodiscard]] Result<void> swap_and_combine(std::size_t to, const std::byte* out, std::size_t out_count,
+                                              std::size_t from, const std::byte* mine, std::byte* into,
+                                              std::size_t in_count, const Reduction& what, bool other_first);
+  /// Adds messages for this much, in parts; the first with room in front of it if that is there.
+  void add_parts(std::vector<Message>& list, std::size_t peer, const std::byte* data, std::size_t bytes,
+                 bool has_room = false) const;
   [[nodiscard]] Message message(std::size_t peer, const std::byte* data, std::size_t bytes) const;
   [[nodiscard]] Result<void> send(std::size_t to, const std::byte* data, std::size_t bytes);
   [[nodiscard]] Result<void> receive(std::size_t from, std::byte* data, std::size_t bytes);
-  /// into = into op other; `other_first`: other op into.
-  void combine(std::byte* into, const std::byte* other, std::size_t count, const Reduction& what,
+  /// into = mine op other; `other_first`: other op mine. `into` may be either.
+  void combine(std::byte* into, const std::byte* mine, const std::byte* other, std::size_t count, const Reduction& what,
                bool other_first) const;
+  /// With a transport's room in front of it.
   [[nodiscard]] std::byte* scratch(std::size_t bytes);
 
   Transport& transport_;
@@ -65,6 +78,8 @@ class PeerCollectives {
   std::uint32_t signature_ = 0;
   Vigil* vigil_ = nullptr;
   std::vector<std::byte> scratch_;  ///< at most a few MiB, whatever the message
+  std::vector<Message> sends_;      ///< of one exchange
+  std::vector<Message> receives_;
 };
 
 }  // namespace amldist::collective

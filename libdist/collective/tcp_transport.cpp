@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 namespace amldist::collective {
 namespace {
@@ -117,23 +118,43 @@ Result<bool> TcpTransport::pull(Progress& receive, Vigil& vigil) {
   bool any = false;
   while (!receive.is_done()) {
     const bool in_header = receive.done < header_bytes;
-    std::byte* const to = in_header ? reinterpret_cast<std::byte*>(receive.header) + receive.done
-                                    : receive.message.data + (receive.done - header_bytes);
-    const std::size_t most =
-        in_header ? header_bytes - receive.done : receive.message.bytes - (receive.done - header_bytes);
-    const ssize_t got = ::recv(socket, to, most, MSG_DONTWAIT);
+    iovec parts[2] = {};
+    std::size_t count = 0;
+    if (in_header) {
+      parts[count++] = {reinterpret_cast<std::byte*>(receive.header) + receive.done, header_bytes - receive.done};
+    }
+    const std::size_t got_body = in_header ? 0 : receive.done - header_bytes;
+    if (receive.message.bytes > got_body) {
+      parts[count++] = {receive.message.data + got_body, receive.message.bytes - got_body};
+    }
+    msghdr whole = {};
+    whole.msg_iov = parts;
+    whole.msg_iovlen = count;
+    const ssize_t got = ::recvmsg(socket, &whole, MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return any;
     if (got <= 0) return vigil.lost(receive.message.peer, got == 0 ? "it closed the connection" : std::strerror(errno));
     receive.done += static_cast<std::size_t>(got);
     any = true;
     const bool expected = receive.header[0] == receive.message.signature && receive.header[1] == receive.message.bytes;
-    if (in_header && receive.done == header_bytes && !expected) return vigil.differs(receive.message.peer);
+    if (in_header && receive.done >= header_bytes && !expected) return vigil.differs(receive.message.peer);
   }
   return any;
 }
 
-bool TcpTransport::rest(int /*idle*/) {
+/// A message between ranks that wait for each other comes sooner than a sleeper is woken. Yielding serves both cases:
+/// with a processor of its own a rank looks again at once, else another one runs. Who has run in vain for long, or did
+/// not get the processor back for long, sleeps: being woken, it comes before those who only compute.
+bool TcpTransport::rest(int idle) {
+  constexpr auto patience = std::chrono::microseconds(100);
+  const auto now = Clock::now();
+  if (idle == 1) idle_since_ = now;
+  if (now - idle_since_ >= patience) return sleep();
+  std::this_thread::yield();
+  return false;
+}
+
+bool TcpTransport::sleep() {
   std::vector<pollfd> wanted = {{interrupted_.get(), POLLIN, 0}};
   int milliseconds = 10;
   const auto add = [&](const std::vector<Progress>& list, short event) {

@@ -17,6 +17,7 @@ class TcpTransport final : public Transport {
   ~TcpTransport() override { channel_.forget_data_connections(id_); }
 
   [[nodiscard]] std::string_view name() const noexcept override { return "tcp"; }
+  [[nodiscard]] std::size_t part_bytes() const noexcept override { return 256UL << 10; }
   [[nodiscard]] bool serves_any_thread() const noexcept override { return true; }
   [[nodiscard]] Result<void> post(const Message& message, Direction direction, std::size_t& left,
                                   Vigil& vigil) override;
@@ -39,6 +40,7 @@ class TcpTransport final : public Transport {
   [[nodiscard]] bool is_connected(int peer);
   [[nodiscard]] Result<bool> push(Progress& send, Vigil& vigil);
   [[nodiscard]] Result<bool> pull(Progress& receive, Vigil& vigil);
+  bool sleep();
   template <typename Move>
   [[nodiscard]] Result<bool> advance(std::vector<Progress>& list, Move move);
 
@@ -51,6 +53,7 @@ class TcpTransport final : public Transport {
   std::vector<Progress> receives_;
   std::vector<std::uint64_t> busy_;  // by rank: the pass of advance() in which an earlier message had its turn
   std::uint64_t pass_ = 0;
+  Clock::time_point idle_since_;
 };
 
 }  // namespace amldist::collective

@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "collective/backend.hpp"
 
@@ -18,6 +20,7 @@ struct Message {
   std::byte* data = nullptr;  ///< a send only reads it
   std::size_t bytes = 0;
   std::uint32_t signature = 0;
+  bool has_room = false;  ///< of a receive: `Transport::room` bytes in front of the data may be overwritten
 };
 
 enum class Direction : std::uint8_t { send, receive };
@@ -25,6 +28,8 @@ enum class Direction : std::uint8_t { send, receive };
 /// Used by one thread at a time, but for interrupt(). Not used again after an error, but for give_up().
 class Transport {
  public:
+  static constexpr std::size_t room = 64;
+
   virtual ~Transport() = default;
   Transport() = default;
   Transport(const Transport&) = delete;
@@ -32,6 +37,9 @@ class Transport {
 
   /// "tcp", "mpi"; static.
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+  /// A long message is best cut into parts of so many bytes, if the first can be used while the others come: a multiple
+  /// of cache lines.
+  [[nodiscard]] virtual std::size_t part_bytes() const noexcept = 0;
   /// Whether any thread may use it, or only the one from which the program makes its calls.
   [[nodiscard]] virtual bool serves_any_thread() const noexcept = 0;
 
@@ -42,7 +50,8 @@ class Transport {
                                           Vigil& vigil) = 0;
   /// Moves what can be moved, without waiting; whether anything was.
   [[nodiscard]] virtual Result<bool> progress(Vigil& vigil) = 0;
-  /// After `idle` looks in vain: lets others have the processor, for a few milliseconds at most. False: not yet.
+  /// After `idle` looks in vain: lets others have the processor if that is wise, for a few milliseconds at most.
+  /// Whether it is time to ask the vigil.
   virtual bool rest(int idle) = 0;
   /// The peer of the first receive, else of the first send, that is under way.
   [[nodiscard]] virtual int awaited() const noexcept = 0;
@@ -52,7 +61,19 @@ class Transport {
   virtual void give_up() noexcept = 0;
 
   /// Runs all messages to their end.
-  [[nodiscard]] Result<void> exchange(std::span<const Message> sends, std::span<const Message> receives, Vigil& vigil);
+  [[nodiscard]] Result<void> exchange(std::span<const Message> sends, std::span<const Message> receives, Vigil& vigil) {
+    return exchange(sends, receives, vigil, {});
+  }
+  /// `received` is told of each receive, in their order, while others are still under way.
+  using Received = std::function<void(std::size_t index)>;
+  [[nodiscard]] Result<void> exchange(std::span<const Message> sends, std::span<const Message> receives, Vigil& vigil,
+                                      const Received& received);
+
+ private:
+  [[nodiscard]] Result<void> run(std::span<const Message> sends, std::span<const Message> receives, Vigil& vigil,
+                                 const Received& received);
+
+  std::vector<std::size_t> lefts_;  ///< of each receive, where somebody is to be told
 };
 
 }  // namespace amldist::collective

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "collective/crowding.hpp"
 #include "collective/loopback_transport.hpp"
 #include "collective/mpi_transport.hpp"
 #include "collective/tcp_transport.hpp"
@@ -16,7 +17,7 @@ using text::concat;
 std::optional<int> common_tag(const std::vector<std::string>& offers, std::size_t& rank) {
   int tag = 0;
   for (rank = 0; rank < offers.size(); ++rank) {
-    const auto number = text::to_number(offers[rank], INT32_MAX);
+    const auto number = text::to_number(std::string_view(offers[rank]).substr(0, offers[rank].find('\n')), INT32_MAX);
     if (!number) return std::nullopt;
     tag = std::max(tag, static_cast<int>(*number));
   }
@@ -28,6 +29,17 @@ std::unique_ptr<Transport> with_loopback(std::unique_ptr<Transport> others, cons
   return std::make_unique<LoopbackTransport>(std::move(others), static_cast<int>(watch.rank()));
 }
 
+/// Tag, if this rank has MPI, and processors.
+std::string offer_of(int tag, bool has_mpi) {
+  return concat({has_mpi ? std::to_string(tag) : "", "\n", own_processors()});
+}
+
+std::vector<std::string> processors_of(const std::vector<std::string>& offers) {
+  std::vector<std::string> out;
+  for (const std::string& offer : offers) out.push_back(offer.substr(offer.find('\n') + 1));
+  return out;
+}
+
 }  // namespace
 
 Result<TransportChoice> choose_transport(ControlChannel& channel, const CommWatch& watch, const Gather& gather,
@@ -35,15 +47,19 @@ Result<TransportChoice> choose_transport(ControlChannel& channel, const CommWatc
   const bool offers = mpi != nullptr && mpi->carries_data() && mpi->has_tags();
   TransportChoice choice;
   if (watch.members().size() > 1) {
-    const auto all = gather(offers ? std::to_string(mpi->next_tag()) : "");
+    const auto all = gather(offer_of(offers ? mpi->next_tag() : 0, offers));
     if (!all) return all.error();
+    choice.is_crowded = are_crowded(processors_of(*all), watch.rank());
     std::size_t without = 0;
     const auto tag = common_tag(*all, without);
     if (tag && offers) {
       if (auto opened = mpi->open(vigil); !opened) return opened.error();
       mpi->take_tag(*tag + 1);
-      choice.collectives = std::make_unique<MpiTransport>(*mpi, watch, *tag);
-      choice.messages = with_loopback(std::make_unique<MpiTransport>(*mpi, watch, *tag + 1), watch);
+      using Signing = MpiTransport::Signing;
+      const bool crowded = choice.is_crowded;
+      choice.collectives = std::make_unique<MpiTransport>(*mpi, watch, *tag, Signing::each_call, crowded);
+      choice.messages =
+          with_loopback(std::make_unique<MpiTransport>(*mpi, watch, *tag + 1, Signing::each_message, crowded), watch);
       return choice;
     }
     if (offers) choice.why_not_mpi = concat({"rank ", std::to_string(without), " does without MPI"});

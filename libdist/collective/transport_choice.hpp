@@ -19,6 +19,7 @@ struct TransportChoice {
   std::unique_ptr<Transport> collectives;
   std::unique_ptr<Transport> messages;  ///< the user's own: they move whatever collective is being made
   std::string why_not_mpi;              ///< for people; "" where nobody asked for it
+  bool is_crowded = false;              ///< fewer processors than ranks on this machine
 };
 
 /// Collective over the communicator. `mpi` is nullptr where this process does without it.

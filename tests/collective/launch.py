@@ -2,10 +2,10 @@
 
     launch.py --ranks 4 --nodes 2 [--env NAME=VALUE]... -- PROGRAM ARGUMENT...
 
-Each gets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. With several nodes, ranks are dealt in blocks, and every node
-has a name of its own (AMLDIST_NODE_NAME): its ranks do not share memory with the others. Standard output and error
-of all ranks appear with their number in front. Exit status: 0 if every rank's was 0, else the first other one. No
-process outlives this one; whatever is left after --limit seconds is killed and reported.
+Each gets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. With several nodes, ranks are dealt in blocks, or one to each
+node in turn with --cyclic, and every node has a name of its own (AMLDIST_NODE_NAME): its ranks do not share memory with
+the others. Standard output and error of all ranks appear with their number in front. Exit status: 0 if every rank's was
+0, else the first other one. No process outlives this one; whatever is left after --limit seconds is killed and reported.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def node_of(rank: int, ranks: int, nodes: int) -> int:
 class Step:
     """The ranks of one step, with what they have printed so far."""
 
-    def __init__(self, command: list[str], ranks: int, nodes: int = 1, environment: dict[str, str] | None = None):
+    def __init__(self, command: list[str], ranks: int, nodes: int = 1, environment: dict[str, str] | None = None,
+                 cyclic: bool = False):
         self.lines: list[tuple[int, str]] = []
         self.processes: list[subprocess.Popen] = []
         self._readers: list[threading.Thread] = []
@@ -51,7 +52,7 @@ class Step:
         for rank in range(ranks):
             own = base | {"RANK": str(rank)}
             if nodes > 1:
-                own["AMLDIST_NODE_NAME"] = f"node{node_of(rank, ranks, nodes)}"
+                own["AMLDIST_NODE_NAME"] = f"node{rank % nodes if cyclic else node_of(rank, ranks, nodes)}"
             process = subprocess.Popen(command, env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                        errors="replace")
             self.processes.append(process)
@@ -94,12 +95,14 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--cyclic", action="store_true")
     parser.add_argument("--limit", type=float, default=110)
     parser.add_argument("--env", action="append", default=[])
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
-    step = Step(command, options.ranks, options.nodes, dict(each.split("=", 1) for each in options.env))
+    step = Step(command, options.ranks, options.nodes, dict(each.split("=", 1) for each in options.env),
+                options.cyclic)
     statuses = step.wait(options.limit)
     for rank, line in step.lines:
         print(f"{rank}: {line}")

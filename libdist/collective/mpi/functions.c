@@ -110,6 +110,26 @@ static int test(amldist_mpi_handle *handle, int *done) {
   return error;
 }
 
+static int test_some(amldist_mpi_handle *handles, int count, amldist_mpi_outcome *outcomes, int *done) {
+  MPI_Request requests[AMLDIST_MPI_MOST];
+  MPI_Status statuses[AMLDIST_MPI_MOST];
+  int which[AMLDIST_MPI_MOST];
+  for (int i = 0; i < count; ++i) requests[i] = request_of(handles[i]);
+  const int error = MPI_Testsome(count, requests, done, which, statuses);
+  if (*done == MPI_UNDEFINED) *done = 0;
+  int told = MPI_SUCCESS;
+  for (int i = 0; i < *done; ++i) {
+    amldist_mpi_outcome *const outcome = &outcomes[i];
+    outcome->index = which[i];
+    outcome->error = error == MPI_SUCCESS ? MPI_SUCCESS : statuses[i].MPI_ERROR;
+    outcome->bytes = 0;
+    if (outcome->error == MPI_SUCCESS) MPI_Get_count(&statuses[i], MPI_BYTE, &outcome->bytes);
+    else told = outcome->error;
+    handles[which[i]] = handle_of_request(requests[which[i]]);
+  }
+  return told == MPI_SUCCESS ? error : MPI_SUCCESS; /* an error of one of them is said there */
+}
+
 static void give_up(amldist_mpi_handle *handle, int is_receive) {
   MPI_Request request = request_of(*handle);
   *handle = 0;
@@ -135,6 +155,7 @@ const amldist_mpi_functions *amldist_mpi_get_functions(void) {
       .send = send,
       .receive = receive,
       .test = test,
+      .test_some = test_some,
       .give_up = give_up,
   };
   return &functions;

@@ -15,13 +15,23 @@ extern "C" {
 #endif
 
 /* Raised with every change of the table. */
-enum { AMLDIST_MPI_TABLE = 1 };
+enum { AMLDIST_MPI_TABLE = 2 };
 
 /* What MPI_Init has come to in this process. */
 enum { AMLDIST_MPI_NOT_YET = 0, AMLDIST_MPI_READY = 1, AMLDIST_MPI_FINALIZED = 2 };
 
 /* An MPI_Request or an MPI_Comm. 0: none. */
 typedef uintptr_t amldist_mpi_handle;
+
+/* Requests that test_some takes. */
+enum { AMLDIST_MPI_MOST = 64 };
+
+/* How a request has ended. */
+typedef struct amldist_mpi_outcome {
+  int index; /* in the list */
+  int error;
+  int bytes; /* of a receive that went well: how many came */
+} amldist_mpi_outcome;
 
 typedef struct amldist_mpi_functions {
   int table; /* AMLDIST_MPI_TABLE of its build */
@@ -44,6 +54,9 @@ typedef struct amldist_mpi_functions {
   int (*receive)(amldist_mpi_handle comm, void *data, int bytes, int peer, int tag, amldist_mpi_handle *request);
   /* *done becomes 1 and *request 0 when it has come to its end; never waits. */
   int (*test)(amldist_mpi_handle *request, int *done);
+  /* The same for up to AMLDIST_MPI_MOST at once, none of them 0; MPI moves on once, however many there are. The first *done
+   * outcomes are of those that have come to their end. */
+  int (*test_some)(amldist_mpi_handle *requests, int count, amldist_mpi_outcome *outcomes, int *done);
   /* Gives a request up: a receive is cancelled, a send is left to MPI. Never waits. */
   void (*give_up)(amldist_mpi_handle *request, int is_receive);
 } amldist_mpi_functions;
