@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -17,6 +18,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "core/text.hpp"
@@ -218,6 +220,39 @@ std::string line_of(const bench_request& r) {
                  "\n"});
 }
 
+/// Whether no processor with a smaller number is a thread of the same core.
+bool is_first_of_core(int processor) {
+  std::ifstream siblings(
+      concat({"/sys/devices/system/cpu/cpu", std::to_string(processor), "/topology/thread_siblings_list"}));
+  int first = processor;
+  siblings >> first;
+  return first == processor;
+}
+
+/// The processors that this program may use, one of each core before the rest.
+std::vector<int> own_processors() {
+  cpu_set_t allowed;
+  std::vector<int> processors;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return processors;
+  for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
+    if (CPU_ISSET(processor, &allowed)) processors.push_back(processor);
+  }
+  std::ranges::stable_partition(processors, is_first_of_core);
+  return processors;
+}
+
+/// Gives the process behind a connection one processor, so that no two ranks of any library share one while another is
+/// idle. Of its threads only the first, which makes the calls. What cannot be bound is measured as it is.
+void bind(const FileDescriptor& connection, int processor) {
+  ucred peer = {};
+  socklen_t length = sizeof peer;
+  if (::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return;
+  cpu_set_t only;
+  CPU_ZERO(&only);
+  CPU_SET(processor, &only);
+  static_cast<void>(::sched_setaffinity(peer.pid, sizeof only, &only));
+}
+
 }  // namespace
 
 Result<void> LocalRanks::listen() {
@@ -255,6 +290,7 @@ bool LocalRanks::somebody_died() {
 
 Result<void> LocalRanks::accept_ranks(int ranks) {
   const auto until = Clock::now() + start_limit;
+  const std::vector<int> processors = own_processors();
   ranks_.resize(static_cast<std::size_t>(ranks));
   for (int arrived = 0; arrived < ranks;) {
     pollfd wait = {listener_.get(), POLLIN, 0};
@@ -274,6 +310,7 @@ Result<void> LocalRanks::accept_ranks(int ranks) {
       return Error{Errc::mismatch,
                    concat({"bench: ", name_, " did not come up as ", text::count(ranks_.size(), "rank")})};
     }
+    if (ranks_.size() <= processors.size()) bind(connection, processors[*rank]);
     ranks_[*rank] = std::move(connection);
     ++arrived;
   }
