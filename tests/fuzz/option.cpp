@@ -58,7 +58,7 @@ std::string written(const Spec& spec) {
   add("rdma", spec.rdma ? written(*spec.rdma) : "");
   add("node_count", written(spec.counts.nodes));
   add("process_count", written(spec.counts.processes));
-  add("process_count_per_node", written(spec.counts.processes_per_node));
+  add(spec.counts.processes_per_node_key, written(spec.counts.processes_per_node));
   add("worker_count", written(spec.counts.workers));
   add("parameter_server_count", written(spec.counts.parameter_servers));
   add("chief_count", written(spec.counts.chiefs));
