@@ -1,7 +1,8 @@
 #include "collective/hierarchical_collectives.hpp"
 
 #include <algorithm>
-#include <cstring>
+
+#include "collective/copy_bytes.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -48,8 +49,8 @@ Result<void> HierarchicalCollectives::allreduce(const Reduction& what) {
 Result<void> HierarchicalCollectives::allreduce_by_leaders(const Reduction& what) {
   if (node_) {
     if (auto done = node_->reduce(what, 0); !done) return done;
-  } else if (what.send != what.recv) {
-    std::memcpy(what.recv, what.send, what.count * size_of(what.type));
+  } else {
+    copy_bytes(what.recv, what.send, what.count * size_of(what.type));
   }
   if (leaders_) {
     Reduction between = what;
@@ -147,9 +148,8 @@ Result<void> HierarchicalCollectives::reduce_scatter(const Reduction& what, cons
     whole.count = what.count * ranks();
     whole.recv = stage(whole.count * unit);
     if (auto done = allreduce_by_leaders(whole); !done) return done;
-    if (what.count == 0) return {};
     const auto own = static_cast<std::size_t>(topology_.own_ranks()[topology_.own_index]);
-    std::memcpy(what.recv, whole.recv + blocks.offset(own) * unit, what.count * unit);
+    copy_bytes(what.recv, whole.recv + blocks.offset(own) * unit, what.count * unit);
     return {};
   }
   const std::size_t shares = topology_.nodes.size() * (1 + topology_.most_on_a_node() / topology_.fewest_on_a_node());
@@ -208,7 +208,7 @@ Result<void> HierarchicalCollectives::reduce_in_node(const Reduction& what, std:
       if (node_) {
         if (auto done = node_->reduce_scatter(in_node, blocks.view()); !done) return done;
       } else {
-        std::memcpy(in_node.recv, what.send + blocks.view().offset(0) * unit, count * unit);
+        copy_bytes(in_node.recv, what.send + blocks.view().offset(0) * unit, count * unit);
       }
       in_node.recv += blocks.view().count(topology_.own_index) * unit;
     }

@@ -1,9 +1,9 @@
 // What moves data between the ranks of several nodes without combining it. Short blocks are bundled: one message from
 // node to node; long ones go straight from rank to rank, and over shared memory inside a node.
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
+#include "collective/copy_bytes.hpp"
 #include "collective/hierarchical_collectives.hpp"
 
 namespace amldist::collective {
@@ -17,10 +17,6 @@ constexpr std::size_t largest_bundle = 1UL << 20;         // of all blocks of a 
 
 std::uint32_t index_of(const std::vector<int>& ranks, int rank) {
   return static_cast<std::uint32_t>(std::ranges::find(ranks, rank) - ranks.begin());
-}
-
-void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes != 0 && to != from) std::memcpy(to, from, bytes);
 }
 
 /// Whether the blocks of these ranks lie one behind the other.

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
+
+#include "collective/copy_bytes.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -12,10 +13,6 @@ constexpr std::size_t longest_piece = 1UL << 20;
 constexpr std::size_t longest_in_parts = 2UL << 20;
 // Bytes of all blocks (measured by tests/bench/between_nodes).
 constexpr std::size_t gathered_by_doubling_up_to = 131072;
-
-void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes != 0 && to != from) std::memcpy(to, from, bytes);
-}
 
 }  // namespace
 

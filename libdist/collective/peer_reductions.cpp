@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstring>
 
+#include "collective/copy_bytes.hpp"
 #include "collective/peer_collectives.hpp"
 
 namespace amldist::collective {
@@ -27,10 +27,6 @@ bool doubles(std::size_t bytes, std::size_t ranks) noexcept {
   const std::size_t sliced_steps = is_power ? 2 * steps : 2 * (ranks - 1);
   const std::size_t sliced_bytes = 2 * bytes / ranks * (ranks - 1);
   return bytes <= longest_piece && steps * (bytes_of_a_step + bytes) <= sliced_steps * bytes_of_a_step + sliced_bytes;
-}
-
-void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes != 0 && to != from) std::memcpy(to, from, bytes);
 }
 
 ReduceOp without_division(ReduceOp op) noexcept { return op == ReduceOp::avg ? ReduceOp::sum : op; }
