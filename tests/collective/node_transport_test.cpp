@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <thread>
 
 namespace amldist::collective {
 namespace {
@@ -164,6 +165,25 @@ TEST_F(NodeTransportTest, BothDirectionsAreLongAtOnce) {
   EXPECT_EQ(left, 0U);
   EXPECT_EQ(got[0], given[1]);
   EXPECT_EQ(got[1], given[0]);
+}
+
+/// What a sanitizer of threads sees both ends of.
+TEST_F(NodeTransportTest, TheEndsRunAtTheSameTime) {
+  constexpr int rounds = 200;
+  const auto talk = [this](int rank, int peer) {
+    WitnessVigil own_vigil;
+    for (std::size_t i = 0; i < rounds; ++i) {
+      std::vector<std::byte> given = pattern(i * i * 11, static_cast<unsigned>(rank));
+      std::vector<std::byte> got(given.size());
+      const Message send = {peer, given.data(), given.size(), 7, false};
+      const Message receive = {peer, got.data(), got.size(), 7, false};
+      ASSERT_TRUE(end(rank).exchange({&send, 1}, {&receive, 1}, own_vigil));
+      ASSERT_EQ(got, pattern(got.size(), static_cast<unsigned>(peer)));
+    }
+  };
+  std::thread other(talk, second, first);
+  talk(first, second);
+  other.join();
 }
 
 TEST_F(NodeTransportTest, OnePeersFullRingHoldsUpNothingWithAnother) {
