@@ -149,12 +149,14 @@ bool NodeTransport::rest(int idle) {
   constexpr int spins = 256;
   constexpr auto patience = std::chrono::microseconds(500);
   if (is_idle()) return others_->rest(idle);
-  if (std::exchange(is_new_, false) || idle == 1) idle_since_ = Clock::now();
-  if (!crowded_ && idle < spins) {
+  const int looks = crowded_ ? 1 : spins;
+  if (idle < looks) {
     relax();
     return false;
   }
-  const auto waited = Clock::now() - idle_since_;
+  const auto now = Clock::now();
+  if (std::exchange(is_new_, false) || idle == looks) idle_since_ = now;
+  const auto waited = now - idle_since_;
   if (waited < patience) {
     std::this_thread::yield();
     return false;
