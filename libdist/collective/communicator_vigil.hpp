@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -53,11 +54,8 @@ class Communicator::CallVigil final : public Vigil {
   [[nodiscard]] bool is_gone_for_good(int rank) {
     constexpr auto underway = milliseconds(100);
     if (!is_gone(rank)) return false;
-    if (suspect_ != rank || suspected_at_ == Clock::time_point()) {
-      suspect_ = rank;
-      suspected_at_ = Clock::now();
-    }
-    return Clock::now() - suspected_at_ >= underway;
+    const auto now = Clock::now();
+    return now - suspects_.try_emplace(rank, now).first->second >= underway;
   }
   [[nodiscard]] bool is_gone(int rank) const {
     const auto& members = owner_.watch_->members();
@@ -69,8 +67,7 @@ class Communicator::CallVigil final : public Vigil {
   Communicator& owner_;
   const bool serves_messages_;
   mutable Clock::time_point deadline_;
-  int suspect_ = anyone;
-  Clock::time_point suspected_at_;
+  std::map<int, Clock::time_point> suspects_;  ///< since when
 };
 
 /// gather_all for the device back end's own set-up.

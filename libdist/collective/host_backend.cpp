@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "collective/node_transport.hpp"
 #include "core/text.hpp"
 
 namespace amldist::collective {
@@ -44,6 +45,11 @@ Reduction reduction_of(const Call& call, std::size_t ranks) {
 
 Blocks blocks_of(const Call& call) {
   return call.recv_counts.empty() ? Blocks(call.count) : Blocks(call.recv_counts, call.recv_offsets);
+}
+
+/// That the ranks of a node share: for collectives, and behind it for messages.
+std::size_t memory_bytes(std::uint32_t ranks) {
+  return Rounds::memory_bytes(ranks, slot_bytes) + NodeTransport::memory_bytes(ranks);
 }
 
 std::vector<std::string> node_names(const ControlChannel& channel, const CommWatch& watch) {
@@ -96,6 +102,7 @@ HostBackend::HostBackend(const CommWatch& watch, Topology topology, TransportCho
       topology_(std::move(topology)),
       why_not_mpi_(std::move(choice.why_not_mpi)),
       crowded_(choice.is_crowded),
+      messages_share_memory_(choice.shares_memory),
       collectives_(std::move(choice.collectives)),
       messages_(std::move(choice.messages)) {}
 
@@ -124,7 +131,7 @@ Result<std::unique_ptr<HostBackend>> HostBackend::create(ControlChannel& channel
 std::string HostBackend::memory_offer(std::string& problem) {
   const auto size = static_cast<std::uint32_t>(topology_.own_ranks().size());
   if (topology_.own_index == 0 && size > 1) {
-    auto made = SharedMemory::create(Rounds::memory_bytes(size, slot_bytes));
+    auto made = SharedMemory::create(memory_bytes(size));
     if (made) memory_ = std::move(*made);
     else problem = made.error().message;
   }
@@ -139,7 +146,7 @@ std::string HostBackend::open_memory(const std::vector<std::string>& offers) {
   const auto offer_of = [&](std::size_t index) { return offers[static_cast<std::size_t>(ranks[index])]; };
   if (topology_.own_index != 0) {
     const std::string first = offer_of(0);
-    const std::size_t bytes = Rounds::memory_bytes(static_cast<std::uint32_t>(ranks.size()), slot_bytes);
+    const std::size_t bytes = memory_bytes(static_cast<std::uint32_t>(ranks.size()));
     auto opened = SharedMemory::open(first.substr(0, first.find('\n')), bytes);
     if (!opened) return opened.error().message;
     memory_ = std::move(*opened);
@@ -175,6 +182,9 @@ Result<void> HostBackend::share_memory(const Gather& gather) {
   NodePlace place = {static_cast<std::uint32_t>(topology_.own_index), size, ranks};
   rounds_.emplace(memory_.data(), std::move(place), slot_bytes, crowded_);
   node_.emplace(*rounds_, kernels_, &*arenas_);
+  if (messages_share_memory_) return {};
+  std::byte* const rings = memory_.data() + Rounds::memory_bytes(size, slot_bytes);
+  messages_ = std::make_unique<NodeTransport>(std::move(messages_), rings, rounds_->place(), crowded_);
   return {};
 }
 

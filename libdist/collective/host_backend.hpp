@@ -53,9 +53,10 @@ class HostBackend final : public Backend {
   std::string trouble_;  ///< why there is no shared memory, if there should be
   std::string why_not_mpi_;
   bool crowded_ = false;  ///< fewer processors than ranks on this machine
+  bool messages_share_memory_ = false;
+  SharedMemory memory_;
   std::unique_ptr<Transport> collectives_;
   std::unique_ptr<Transport> messages_;
-  SharedMemory memory_;
   std::optional<Arenas> arenas_;
   std::optional<Rounds> rounds_;
   std::optional<NodeCollectives> node_;

@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <thread>
-#ifdef __SSE2__
-#include <immintrin.h>
-#endif
+
+#include "collective/relax.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -16,14 +15,6 @@ constexpr std::size_t page = 4096;
 std::size_t lines_bytes(std::uint32_t ranks) noexcept {
   const std::size_t bytes = static_cast<std::size_t>(ranks) * Rounds::slots * 64;
   return (bytes + page - 1) / page * page;
-}
-
-void relax() noexcept {
-#ifdef __SSE2__
-  _mm_pause();
-#else
-  std::this_thread::yield();
-#endif
 }
 
 }  // namespace

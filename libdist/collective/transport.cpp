@@ -19,7 +19,7 @@ Result<void> Transport::run(std::span<const Message> sends, std::span<const Mess
     while (told < lefts_.size() && lefts_[told] == 0) received(told++);
     idle = *moved ? 0 : idle + 1;
     if (*moved || !rest(idle)) continue;
-    if (auto going_on = vigil.keep_waiting(awaited()); !going_on) return going_on;
+    if (auto going_on = keep_waiting(vigil); !going_on) return going_on;
   }
   return {};
 }

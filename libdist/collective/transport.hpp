@@ -55,6 +55,8 @@ class Transport {
   virtual bool rest(int idle) = 0;
   /// The peer of the first receive, else of the first send, that is under way.
   [[nodiscard]] virtual int awaited() const noexcept = 0;
+  /// Asks the vigil about what is awaited; also about every peer of whose end the transport does not hear by itself.
+  [[nodiscard]] virtual Result<void> keep_waiting(Vigil& vigil) { return vigil.keep_waiting(awaited()); }
   /// Ends a rest() on another thread.
   virtual void interrupt() noexcept {}
   /// Forgets all messages, after an error.

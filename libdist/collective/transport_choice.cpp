@@ -57,6 +57,7 @@ Result<TransportChoice> choose_transport(ControlChannel& channel, const CommWatc
       mpi->take_tag(*tag + 1);
       using Signing = MpiTransport::Signing;
       const bool crowded = choice.is_crowded;
+      choice.shares_memory = true;
       choice.collectives = std::make_unique<MpiTransport>(*mpi, watch, *tag, Signing::each_call, crowded);
       choice.messages =
           with_loopback(std::make_unique<MpiTransport>(*mpi, watch, *tag + 1, Signing::each_message, crowded), watch);

@@ -18,6 +18,7 @@ using Gather = std::function<Result<std::vector<std::string>>(std::string piece)
 struct TransportChoice {
   std::unique_ptr<Transport> collectives;
   std::unique_ptr<Transport> messages;  ///< the user's own: they move whatever collective is being made
+  bool shares_memory = false;           ///< they go through memory inside a node as they are: MPI's do
   std::string why_not_mpi;              ///< for people; "" where nobody asked for it
   bool is_crowded = false;              ///< fewer processors than ranks on this machine
 };

@@ -48,6 +48,27 @@ static int gather_all(size_t of_victim, int victim) {
   return amldist_allgatherv(world, data, counts[rank], data + 50000, counts, offsets, AMLDIST_FLOAT32);
 }
 
+/* Messages to and from all others at once, longer than what lies between two ranks. What comes is not looked at. */
+static int tell_all(void) {
+  enum { LONG = 50000 };
+  OK(amldist_group_begin(world));
+  for (int r = 0; r < size; ++r) {
+    if (r != rank) OK(amldist_recv(world, data + LONG, LONG, AMLDIST_FLOAT32, r));
+    if (r != rank) OK(amldist_send(world, data, LONG, AMLDIST_FLOAT32, r));
+  }
+  return amldist_group_end(world);
+}
+
+/* Dies when its messages have begun to arrive: nobody takes them to their end. */
+static void die_midway(void) {
+  amldist_request *sending = NULL;
+  for (int r = 0; r < size; ++r) {
+    if (r != rank) OK(amldist_isend(world, data, 50000, AMLDIST_FLOAT32, r, &sending));
+  }
+  nap(5);
+  raise(SIGKILL);
+}
+
 void run_victim(int argc, char **argv) {
   CHECK(argc == 5);
   const char *how = argv[2];
@@ -68,6 +89,7 @@ void run_victim(int argc, char **argv) {
     if (strcmp(how, "redop") == 0) survivor(amldist_allreduce(world, data, data, COUNT, AMLDIST_FLOAT32, AMLDIST_MIN));
     if (strcmp(how, "counts") == 0) survivor(exchange(COUNT + 1));
     if (strcmp(how, "lists") == 0) survivor(gather_all(COUNT + 1, who));
+    if (strcmp(how, "midway") == 0) die_midway();
     if (strcmp(how, "abort") == 0) {
       nap(20);
       OK(amldist_abort(world));
@@ -75,6 +97,7 @@ void run_victim(int argc, char **argv) {
   }
   if (strcmp(how, "counts") == 0) survivor(exchange(COUNT));
   if (strcmp(how, "lists") == 0) survivor(gather_all(COUNT, who));
+  if (strcmp(how, "midway") == 0) survivor(tell_all());
   go_on();
   exit(1);
 }

@@ -19,7 +19,7 @@ import leftovers
 
 DEADLINE_MS = 1000
 LAYOUTS = [(2, 1), (3, 1), (4, 2), (3, 3), (5, 2)]
-HOWS = ["kill", "stop", "late", "exit", "operation", "size", "type", "redop", "counts", "lists", "abort"]
+HOWS = ["kill", "stop", "late", "exit", "operation", "size", "type", "redop", "counts", "lists", "abort", "midway"]
 # Two ranks that call different things: neither can be called the wrong one.
 EITHER = {"operation", "size", "type", "redop", "counts", "lists"}
 

@@ -26,6 +26,7 @@ void run_requests(void);
 void run_crossing(void);
 void run_itself(void);
 void run_handles(void);
+void run_messages(void);
 void run_relay(void);
 void run_split(void);
 void run_victim(int argc, char **argv); /* HOW WHO DEADLINE_MS */

@@ -1,0 +1,287 @@
+// Messages through the rings of one node, step by step: both ends in one process, so that each test says who moves
+// when, and may write into the memory what no sound peer would.
+#include "collective/node_transport.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <thread>
+
+namespace amldist::collective {
+namespace {
+
+/// Notes what it is told.
+class WitnessVigil final : public Vigil {
+ public:
+  [[nodiscard]] Result<void> keep_waiting(int rank) override {
+    asked.push_back(rank);
+    return {};
+  }
+  [[nodiscard]] Error differs(int rank) override { return {Errc::peer, "differs " + std::to_string(rank)}; }
+  [[nodiscard]] Error lost(int rank, std::string_view what) override {
+    return {Errc::peer, "lost " + std::to_string(rank) + ": " + std::string(what)};
+  }
+  [[nodiscard]] Clock::time_point deadline() const noexcept override { return Clock::time_point::max(); }
+
+  std::vector<int> asked;
+};
+
+/// Takes messages to other nodes up and never moves them.
+class OtherNodes final : public Transport {
+ public:
+  explicit OtherNodes(std::vector<int>& peers) : peers_(peers) {}
+  [[nodiscard]] std::string_view name() const noexcept override { return "other nodes"; }
+  [[nodiscard]] std::size_t part_bytes() const noexcept override { return 4096; }
+  [[nodiscard]] bool serves_any_thread() const noexcept override { return true; }
+  [[nodiscard]] Result<void> post(const Message& message, Direction /*direction*/, std::size_t& left,
+                                  Vigil& /*vigil*/) override {
+    peers_.push_back(message.peer);
+    ++left;
+    return {};
+  }
+  [[nodiscard]] Result<bool> progress(Vigil& /*vigil*/) override { return false; }
+  bool rest(int /*idle*/) override { return true; }
+  [[nodiscard]] int awaited() const noexcept override { return peers_.empty() ? Vigil::anyone : peers_.front(); }
+  void give_up() noexcept override { peers_.clear(); }
+
+ private:
+  std::vector<int>& peers_;
+};
+
+SharedMemory make_memory() {
+  auto made = SharedMemory::create(NodeTransport::memory_bytes(3));
+  return std::move(*made);
+}
+
+/// Ranks 2, 5 and 6 of a communicator are one node.
+class NodeTransportTest : public testing::Test {
+ protected:
+  static constexpr int first = 2;
+  static constexpr int second = 5;
+  static constexpr int third = 6;
+
+  NodeTransportTest() : memory_(make_memory()) {
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      ends_.push_back(std::make_unique<NodeTransport>(std::make_unique<OtherNodes>(elsewhere), memory_.data(),
+                                                      NodePlace{i, 3, {first, second, third}}, true));
+    }
+  }
+  [[nodiscard]] NodeTransport& end(int rank) { return *ends_[rank == first ? 0 : rank == second ? 1 : 2]; }
+  /// The ring from the first rank to the second.
+  [[nodiscard]] MessageRing& ring() { return reinterpret_cast<MessageRing*>(memory_.data())[1]; }
+
+  void post(int rank, Direction direction, int peer, std::vector<std::byte>& data, std::size_t& left,
+            std::uint32_t signature = 7) {
+    EXPECT_TRUE(end(rank).post({peer, data.data(), data.size(), signature, false}, direction, left, vigil));
+  }
+  /// Both move in turn until neither can.
+  void run(int one, int other) {
+    for (bool moved = true; moved;) {
+      const auto a = end(one).progress(vigil);
+      const auto b = end(other).progress(vigil);
+      ASSERT_TRUE(a && b);
+      moved = *a || *b;
+    }
+  }
+  [[nodiscard]] std::string error_of(int rank) {
+    const auto moved = end(rank).progress(vigil);
+    return moved ? "none" : moved.error().message;
+  }
+
+  WitnessVigil vigil;
+  std::vector<int> elsewhere;
+
+ private:
+  SharedMemory memory_;
+  std::vector<std::unique_ptr<NodeTransport>> ends_;
+};
+
+std::vector<std::byte> pattern(std::size_t bytes, unsigned salt) {
+  std::vector<std::byte> out(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(i * 31 + i / 251 + salt);
+  return out;
+}
+
+constexpr std::size_t header = 16;
+
+TEST_F(NodeTransportTest, EveryLengthAtABorderArrives) {
+  std::vector<std::size_t> lengths = {0, 1, header - 1, header, header + 1};
+  for (const std::size_t lines : {1UL, 2UL, 256UL, 1024UL, 2048UL}) {  // 16, 64 and 128 KiB
+    const std::size_t border = lines * MessageRing::line;
+    for (const std::size_t base : {border - header, border}) {
+      for (const std::size_t length : {base - 1, base, base + 1}) lengths.push_back(length);
+    }
+  }
+  lengths.push_back(10 * MessageRing::capacity + 333);
+  for (const std::size_t length : lengths) {  // each begins where the last one ended
+    std::vector<std::byte> given = pattern(length, 3);
+    std::vector<std::byte> got(length);
+    std::size_t sending = 0;
+    std::size_t receiving = 0;
+    post(first, Direction::send, second, given, sending);
+    post(second, Direction::receive, first, got, receiving);
+    run(first, second);
+    EXPECT_EQ(sending, 0U) << length;
+    EXPECT_EQ(receiving, 0U) << length;
+    EXPECT_EQ(got, given) << length;
+  }
+}
+
+TEST_F(NodeTransportTest, ManyAreSentBeforeTheFirstIsReceived) {
+  constexpr std::size_t many = 3000;  // some times what the ring holds
+  std::deque<std::vector<std::byte>> given;
+  std::deque<std::vector<std::byte>> got;
+  std::size_t sending = 0;
+  std::size_t receiving = 0;
+  for (std::size_t i = 0; i < many; ++i) {
+    given.push_back(pattern(i % 130, static_cast<unsigned>(i)));
+    post(first, Direction::send, second, given.back(), sending);
+    ASSERT_TRUE(end(first).progress(vigil));
+  }
+  EXPECT_GT(sending, 0U);
+  EXPECT_LT(sending, many);
+  for (std::size_t i = 0; i < many; ++i) {
+    got.emplace_back(given[i].size());
+    post(second, Direction::receive, first, got.back(), receiving);
+  }
+  run(first, second);
+  EXPECT_EQ(sending + receiving, 0U);
+  EXPECT_EQ(got, given);
+}
+
+TEST_F(NodeTransportTest, BothDirectionsAreLongAtOnce) {
+  std::vector<std::byte> given[2] = {pattern(1000003, 1), pattern(777777, 2)};
+  std::vector<std::byte> got[2] = {std::vector<std::byte>(777777), std::vector<std::byte>(1000003)};
+  std::size_t left = 0;
+  post(first, Direction::send, second, given[0], left);
+  post(second, Direction::send, first, given[1], left);
+  run(first, second);  // neither gets far: nobody receives yet
+  EXPECT_EQ(left, 2U);
+  post(first, Direction::receive, second, got[0], left);
+  post(second, Direction::receive, first, got[1], left);
+  run(first, second);
+  EXPECT_EQ(left, 0U);
+  EXPECT_EQ(got[0], given[1]);
+  EXPECT_EQ(got[1], given[0]);
+}
+
+/// What a sanitizer of threads sees both ends of.
+TEST_F(NodeTransportTest, TheEndsRunAtTheSameTime) {
+  constexpr int rounds = 200;
+  const auto talk = [this](int rank, int peer) {
+    WitnessVigil own_vigil;
+    for (std::size_t i = 0; i < rounds; ++i) {
+      std::vector<std::byte> given = pattern(i * i * 11, static_cast<unsigned>(rank));
+      std::vector<std::byte> got(given.size());
+      const Message send = {peer, given.data(), given.size(), 7, false};
+      const Message receive = {peer, got.data(), got.size(), 7, false};
+      ASSERT_TRUE(end(rank).exchange({&send, 1}, {&receive, 1}, own_vigil));
+      ASSERT_EQ(got, pattern(got.size(), static_cast<unsigned>(peer)));
+    }
+  };
+  std::thread other(talk, second, first);
+  talk(first, second);
+  other.join();
+}
+
+TEST_F(NodeTransportTest, OnePeersFullRingHoldsUpNothingWithAnother) {
+  std::vector<std::byte> stuck = pattern(1 << 20, 1);
+  std::vector<std::byte> given = pattern(100, 2);
+  std::vector<std::byte> got(100);
+  std::size_t never = 0;
+  std::size_t left = 0;
+  post(first, Direction::send, second, stuck, never);
+  post(first, Direction::send, third, given, left);
+  post(third, Direction::receive, first, got, left);
+  run(first, third);
+  EXPECT_EQ(never, 1U);
+  EXPECT_EQ(left, 0U);
+  EXPECT_EQ(got, given);
+}
+
+TEST_F(NodeTransportTest, AnotherMessageThanIsExpectedIsNoticed) {
+  std::vector<std::byte> given = pattern(100, 1);
+  std::vector<std::byte> shorter(99);
+  std::size_t left = 0;
+  post(first, Direction::send, second, given, left, 7);
+  EXPECT_EQ(error_of(first), "none");
+  post(second, Direction::receive, first, given, left, 8);
+  EXPECT_EQ(error_of(second), "differs 2");
+  post(first, Direction::send, third, given, left);
+  EXPECT_EQ(error_of(first), "none");
+  post(third, Direction::receive, first, shorter, left);
+  EXPECT_EQ(error_of(third), "differs 2");
+}
+
+TEST_F(NodeTransportTest, OnlyTheNodesOwnRanksAreNeighbours) {
+  std::vector<std::byte> data(8);
+  std::size_t left = 0;
+  for (const int peer : {0, 3, first, 7}) post(first, Direction::send, peer, data, left);  // to itself, too
+  EXPECT_EQ(elsewhere, (std::vector<int>{0, 3, first, 7}));
+  EXPECT_EQ(end(first).awaited(), 0);
+  post(first, Direction::receive, third, data, left);
+  EXPECT_EQ(end(first).awaited(), third);
+  end(first).give_up();
+  EXPECT_EQ(end(first).awaited(), Vigil::anyone);
+}
+
+TEST_F(NodeTransportTest, TheVigilIsAskedAboutEveryNeighbour) {
+  std::vector<std::byte> data(8);
+  std::size_t left = 0;
+  post(first, Direction::receive, second, data, left);
+  post(first, Direction::receive, third, data, left);
+  post(first, Direction::receive, third, data, left);
+  ASSERT_TRUE(end(first).keep_waiting(vigil));
+  EXPECT_EQ(vigil.asked.front(), second);
+  EXPECT_EQ(std::ranges::count(vigil.asked, third), 1);
+}
+
+TEST_F(NodeTransportTest, AWaitEndsByAskingAndCanBeInterrupted) {
+  std::vector<std::byte> data(8);
+  std::size_t left = 0;
+  post(first, Direction::receive, second, data, left);
+  bool asks = false;
+  for (int idle = 1; !asks; ++idle) asks = end(first).rest(idle);
+  end(first).interrupt();
+  EXPECT_TRUE(end(first).rest(1 << 20));
+}
+
+/// What a reader and a writer find when the memory says what cannot be.
+class DamagedRing : public NodeTransportTest, public testing::WithParamInterface<std::uint64_t> {};
+
+TEST_P(DamagedRing, IsNoticedByTheReader) {
+  std::vector<std::byte> data(1000);
+  std::size_t left = 0;
+  post(second, Direction::receive, first, data, left);
+  ring().written = GetParam();
+  EXPECT_EQ(error_of(second), "lost 2: its messages in shared memory are damaged");
+}
+
+TEST_P(DamagedRing, IsNoticedByTheWriter) {
+  std::vector<std::byte> data(MessageRing::capacity + 1);
+  std::size_t left = 0;
+  post(first, Direction::send, second, data, left);
+  EXPECT_EQ(error_of(first), "none");
+  ring().taken = MessageRing::capacity - GetParam();
+  EXPECT_EQ(error_of(first), "lost 5: its messages in shared memory are damaged");
+}
+
+INSTANTIATE_TEST_SUITE_P(Counters, DamagedRing,
+                         testing::Values(MessageRing::capacity + MessageRing::line, ~std::uint64_t{0}, 63, 1,
+                                         std::uint64_t{1} << 63));
+
+/// A header that promises more than any memory holds: it is compared, and nothing is taken by it.
+TEST_F(NodeTransportTest, AHeaderOfNonsenseIsAnotherMessage) {
+  const std::uint64_t nonsense[2] = {7, ~std::uint64_t{0}};
+  std::memcpy(ring().data, nonsense, sizeof nonsense);
+  ring().written = MessageRing::line;
+  std::vector<std::byte> data(8);
+  std::size_t left = 0;
+  post(second, Direction::receive, first, data, left);
+  EXPECT_EQ(error_of(second), "differs 2");
+}
+
+}  // namespace
+}  // namespace amldist::collective
