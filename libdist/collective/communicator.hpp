@@ -128,6 +128,9 @@ class Communicator {
   void pursue(const Request& request, bool to_the_end);
   /// Takes up new messages and moves all, from inside a call that waits.
   void serve_messages();
+  /// Where MPI carries data, the program may have left messages of its own with it, such as one that waits for a
+  /// connection. MPI moves them only while it is called, and a wait in the node's memory does not call it.
+  void let_mpi_move_on();
   [[nodiscard]] bool is_idle() const { return queue_.empty() && arriving_.empty() && !working_ && under_way_ == 0; }
   [[nodiscard]] bool has_work();
   /// Until everything begun has come to its end.

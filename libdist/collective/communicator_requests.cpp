@@ -185,6 +185,13 @@ void Communicator::serve_messages() {
   traffic_->progress();
 }
 
+void Communicator::let_mpi_move_on() {
+  const MpiSession* const mpi = process_->mpi.get();
+  if (mpi == nullptr || mpi->comm() == 0 || !backend_) return;
+  // A back end that any thread may use is used by other threads than MPI may know.
+  if (mpi->serves_any_thread() || !backend_->serves_any_thread()) mpi->functions().move_on();
+}
+
 void Communicator::drain() {
   std::unique_lock lock(mutex_);
   wanted_ = !queue_.empty();

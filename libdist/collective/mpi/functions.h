@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* Raised with every change of the table. */
-enum { AMLDIST_MPI_TABLE = 2 };
+enum { AMLDIST_MPI_TABLE = 3 };
 
 /* What MPI_Init has come to in this process. */
 enum { AMLDIST_MPI_NOT_YET = 0, AMLDIST_MPI_READY = 1, AMLDIST_MPI_FINALIZED = 2 };
@@ -57,6 +57,8 @@ typedef struct amldist_mpi_functions {
   /* The same for up to AMLDIST_MPI_MOST at once, none of them 0; MPI moves on once, however many there are. The first *done
    * outcomes are of those that have come to their end. */
   int (*test_some)(amldist_mpi_handle *requests, int count, amldist_mpi_outcome *outcomes, int *done);
+  /* Lets MPI move on with whatever is under way in this process, the program's own messages too. Never waits. */
+  void (*move_on)(void);
   /* Gives a request up: a receive is cancelled, a send is left to MPI. Never waits. */
   void (*give_up)(amldist_mpi_handle *request, int is_receive);
 } amldist_mpi_functions;
