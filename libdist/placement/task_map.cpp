@@ -100,20 +100,35 @@ Result<Distribution> parse_distribution(std::string_view text, std::optional<std
                concat({"unknown distribution ", quote(text), ": use block, cyclic, plane=N or arbitrary"})};
 }
 
+/// The same placement is the same blocks, however it was put together: more tasks of the last node are added to those it
+/// has, and neighbours with equal numbers are one block.
 void TaskMap::append(std::uint32_t first_node, std::uint32_t nodes, std::uint32_t tasks) {
-  if (!blocks_.empty()) {
-    Block& last = blocks_.back();
-    const bool more_of_one_node = last.nodes == 1 && nodes == 1 && last.first_node == first_node;
-    const bool next_nodes = last.tasks == tasks && last.first_node + last.nodes == first_node;
-    if (more_of_one_node) last.tasks += tasks;
-    else if (next_nodes) last.nodes += nodes;
-    if (more_of_one_node || next_nodes) {
-      size_ += nodes * tasks;
-      return;
-    }
+  const bool more_of_last_node =
+      !blocks_.empty() && blocks_.back().first_node + blocks_.back().nodes == std::uint64_t{first_node} + 1;
+  if (!more_of_last_node) {
+    blocks_.push_back({size_, first_node, nodes, tasks});
+    size_ += nodes * tasks;
+    return join_last_blocks();
   }
-  blocks_.push_back({size_, first_node, nodes, tasks});
-  size_ += nodes * tasks;
+  Block& last = blocks_.back();
+  if (last.nodes > 1) {
+    --last.nodes;
+    const std::uint32_t before = last.tasks;
+    blocks_.push_back({size_ - before, first_node, 1, before});
+  }
+  blocks_.back().tasks += tasks;
+  size_ += tasks;
+  join_last_blocks();
+  if (nodes > 1) append(first_node + 1, nodes - 1, tasks);
+}
+
+void TaskMap::join_last_blocks() {
+  if (blocks_.size() < 2) return;
+  Block& before = blocks_[blocks_.size() - 2];
+  const Block& last = blocks_.back();
+  if (before.tasks != last.tasks || before.first_node + before.nodes != last.first_node) return;
+  before.nodes += last.nodes;
+  blocks_.pop_back();
 }
 
 Result<TaskMap> TaskMap::from_tasks_per_node(std::span<const TasksRun> tasks_per_node, Distribution distribution) {

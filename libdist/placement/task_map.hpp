@@ -99,6 +99,7 @@ class TaskMap {
  private:
   TaskMap() = default;
   void append(std::uint32_t first_node, std::uint32_t nodes, std::uint32_t tasks);
+  void join_last_blocks();
   [[nodiscard]] Result<TaskMap> finish(std::uint32_t nodes) &&;
   [[nodiscard]] Result<void> count_tasks();
   void order_nodes();
