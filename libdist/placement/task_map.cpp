@@ -100,8 +100,8 @@ Result<Distribution> parse_distribution(std::string_view text, std::optional<std
                concat({"unknown distribution ", quote(text), ": use block, cyclic, plane=N or arbitrary"})};
 }
 
-/// The same placement is the same blocks, however it was put together: more tasks of the last node are added to those it
-/// has, and neighbours with equal numbers are one block.
+/// The same placement is the same blocks, however it was put together: more tasks of the last node are added to those
+/// it has, and neighbours with equal numbers are one block.
 void TaskMap::append(std::uint32_t first_node, std::uint32_t nodes, std::uint32_t tasks) {
   const bool more_of_last_node =
       !blocks_.empty() && blocks_.back().first_node + blocks_.back().nodes == std::uint64_t{first_node} + 1;
