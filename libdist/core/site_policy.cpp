@@ -141,12 +141,12 @@ std::vector<std::string> apply_arguments(SitePolicy& policy, std::span<const std
       continue;
     }
     const auto equals = argument.find('=');
-    const std::string_view name = argument.substr(0, equals);
+    const std::string_view name = text::trim(argument.substr(0, equals));
     if (!is_known(name) || name == "disabled") {
       const auto near = text::nearest(name, argument_names);
       complaints.push_back(concat({"plugstack argument ", quote(argument), " is unknown and was ignored",
                                    near ? concat({": did you mean '", *near, "'?"}) : std::string()}));
-    } else if (equals == std::string_view::npos || !apply_value(policy, name, argument.substr(equals + 1))) {
+    } else if (equals == std::string_view::npos || !apply_value(policy, name, text::trim(argument.substr(equals + 1)))) {
       complaints.push_back(concat({"plugstack argument ", quote(argument), " has no possible value and was ignored"}));
     }
   }

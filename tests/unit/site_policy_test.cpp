@@ -81,6 +81,15 @@ TEST_F(ConfigFile, IsReadLineByLine) {
   EXPECT_TRUE(policy.disabled);
 }
 
+TEST_F(ConfigFile, MayHaveBlanksAroundTheEqualsSign) {
+  write("port_range = 15000-15999\nrdma.gpu\t=require \r\nmaster_addr= name\n");
+  const SitePolicy policy = load();
+  EXPECT_TRUE(complaints_.empty()) << complaints_.front();
+  EXPECT_EQ(policy.ports.to_string(), "15000-15999");
+  EXPECT_EQ(policy.rdma_of_partition.at("gpu"), RdmaPolicy::require);
+  EXPECT_EQ(policy.master_addr, MasterAddress::Form::name);
+}
+
 TEST_F(ConfigFile, YieldsToThePlugstackLine) {
   write("port_range=15000-15999\n");
   EXPECT_EQ(load({"port_range=16000-16999"}).ports.to_string(), "16000-16999");
