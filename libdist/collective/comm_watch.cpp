@@ -18,22 +18,27 @@ void read_what(std::uint64_t word, Call& call) noexcept {
 Activity CommWatch::activity() const noexcept {
   Activity out;
   for (int tries = 0; tries < 4; ++tries) {  // a call that begins meanwhile is read again
-    out.inside = inside_.load(std::memory_order_acquire);
-    out.sequence = collective_.load(std::memory_order_acquire);
-    read_what(what_.load(std::memory_order_acquire), out.call);
-    out.call.count = count_.load(std::memory_order_acquire);
-    out.call.sequence = number_.load(std::memory_order_acquire);
+    const std::uint8_t state = state_.load(std::memory_order_acquire);
+    const bool is_message = (state & of_message) != 0;
+    out.inside = (state & inside) != 0;
+    out.sequence = collectives_.load(std::memory_order_acquire);
+    out.call.sequence = is_message ? messages_.load(std::memory_order_acquire) : out.sequence;
+    const Kept& kept = is_message ? message_ : kept_[out.sequence % calls_kept];
+    const std::uint64_t mark = kept.mark.load(std::memory_order_acquire);
+    read_what(kept.what.load(std::memory_order_acquire), out.call);
+    out.call.count = kept.count.load(std::memory_order_acquire);
     const std::uint64_t awaited = awaited_.load(std::memory_order_acquire);
     const bool of_this_call = awaited >> 32 == label_of_call();
     out.waits_for = of_this_call ? static_cast<int>(static_cast<std::uint32_t>(awaited)) : Vigil::anyone;
-    if (collective_.load(std::memory_order_acquire) == out.sequence) break;
+    const bool is_whole = mark >> 32 == (out.call.sequence & UINT32_MAX) && kept.mark.load() == mark;
+    if (is_whole && collectives_.load(std::memory_order_acquire) == out.sequence) break;
   }
   return out;
 }
 
 std::vector<PastCall> CommWatch::past() const {
   std::vector<PastCall> out;
-  const std::uint64_t newest = collective_.load(std::memory_order_acquire);
+  const std::uint64_t newest = collectives_.load(std::memory_order_acquire);
   for (const Kept& kept : kept_) {
     const std::uint64_t mark = kept.mark.load(std::memory_order_acquire);
     PastCall one;
