@@ -45,6 +45,17 @@ struct Call {
 /// counts of send, recv and the v-operations). Ranks compare it to notice that they are in different calls.
 [[nodiscard]] std::uint32_t signature_of(const Call& call) noexcept;
 
+/// Of the counts that all ranks give alike, those of allgatherv; else 0.
+[[nodiscard]] inline std::uint32_t digest_of_lists(const Call& call) noexcept {
+  std::uint32_t digest = 0;
+  if (call.operation != Operation::allgatherv) return digest;
+  for (const std::size_t count : call.recv_counts) {
+    const auto bits = static_cast<std::uint32_t>(count ^ (count >> 32));
+    digest = ((digest ^ bits) * 0x85ebca6bU) ^ (digest >> 15);
+  }
+  return digest;
+}
+
 /// "allreduce #17 (1048576 float32)", "barrier #3".
 [[nodiscard]] std::string describe(const Call& call);
 

@@ -23,6 +23,7 @@ class Communicator::CallVigil final : public Vigil {
   [[nodiscard]] Result<void> keep_waiting(int rank) override {
     if (serves_messages_) owner_.serve_messages();
     owner_.let_mpi_move_on();
+    owner_.watch_->wait_for(rank);
     if (owner_.watch_->is_lost()) return *owner_.watch_->verdict();
     if (owner_.process_->channel->is_anyone_gone() && is_gone_for_good(rank)) return find_out({own(), rank, false, {}});
     if (Clock::now() >= deadline()) return find_out({own(), rank, false, {}});

@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 using text::concat;
 
 /// How long a rank may take to say what it is doing before it counts as silent.
-milliseconds grace_of(milliseconds timeout) { return std::clamp(timeout / 4, milliseconds(200), milliseconds(1000)); }
+milliseconds grace_of(milliseconds timeout) { return std::clamp(timeout / 2, milliseconds(300), milliseconds(1000)); }
 
 void write_to_stderr(const std::string& line) {
   const std::string whole = line + "\n";
@@ -240,12 +240,7 @@ void ControlChannel::on_report(const ControlLink& link, Frame& frame) {
 void ControlChannel::on_query(ControlLink& link, Frame& frame) {
   const std::uint64_t id = frame.number();
   const auto watch = find(id);
-  FrameWriter answer(FrameKind::status);
-  answer.number(id).number(watch ? 1 : 0);
-  const Activity activity = watch ? watch->activity() : Activity();
-  answer.number(activity.sequence).number(activity.inside ? 1 : 0);
-  write_call(answer, activity.call);
-  send_to(*link.rank, answer.take());
+  send_to(*link.rank, status_frame(id, watch.get()));
 }
 
 void ControlChannel::on_verdict(Frame& frame) {

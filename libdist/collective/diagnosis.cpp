@@ -24,16 +24,29 @@ std::string names_of(std::span<const RankState> ranks, const std::vector<std::si
   return text + (which.size() == 1 ? " is" : " are");
 }
 
-/// Of a message, also with whom: two ranks may wait for each other.
-std::string current_call(std::span<const RankState> ranks, const Call& call) {
-  const bool has_partner =
-      is_point_to_point(call.operation) && call.root >= 0 && std::cmp_less(call.root, ranks.size());
-  if (!has_partner) return describe(call);
-  return concat({describe(call), call.operation == Operation::send ? " to " : " from ",
-                 ranks[static_cast<std::size_t>(call.root)].name});
+bool is_present(const RankState& rank) { return rank.standing == Standing::here; }
+
+/// Whom a rank waits for in a send or a receive.
+std::optional<std::size_t> partner_of(std::span<const RankState> ranks, std::size_t rank) {
+  const Activity& activity = ranks[rank].activity;
+  if (!is_present(ranks[rank]) || !activity.inside || !is_point_to_point(activity.call.operation)) return std::nullopt;
+  const int partner = activity.waits_for != Vigil::anyone ? activity.waits_for : activity.call.root;
+  if (partner < 0 || !std::cmp_less(partner, ranks.size()) || std::cmp_equal(partner, rank)) return std::nullopt;
+  return static_cast<std::size_t>(partner);
 }
 
-std::string reason(std::span<const RankState> ranks, const RankState& rank, const Activity& stuck) {
+/// Of a message, also with whom: two ranks may wait for each other.
+std::string current_call(std::span<const RankState> ranks, std::size_t rank) {
+  const Call& call = ranks[rank].activity.call;
+  const auto partner = partner_of(ranks, rank);
+  if (!partner) return describe(call);
+  const bool is_other_one = !std::cmp_equal(*partner, call.root);  // a group is described by its last message
+  const std::string_view way = is_other_one ? ", waiting for " : call.operation == Operation::send ? " to " : " from ";
+  return concat({describe(call), way, ranks[*partner].name});
+}
+
+std::string reason(std::span<const RankState> ranks, std::size_t which, const Activity& stuck) {
+  const RankState& rank = ranks[which];
   switch (rank.standing) {
     case Standing::silent:
       return "it does not answer (stopped, or its node is gone)";
@@ -46,7 +59,7 @@ std::string reason(std::span<const RankState> ranks, const RankState& rank, cons
     case Standing::here:
       break;
   }
-  if (rank.activity.inside) return concat({"it is still in ", current_call(ranks, rank.activity.call)});
+  if (rank.activity.inside) return concat({"it is still in ", current_call(ranks, which)});
   if (rank.activity.call.sequence == 0) return "it has made no call yet";
   if (is_point_to_point(stuck.call.operation)) {
     return concat({"it is in no call; its last was ", describe(rank.activity.call)});
@@ -54,14 +67,9 @@ std::string reason(std::span<const RankState> ranks, const RankState& rank, cons
   return concat({"it has not called it; its last call was ", describe(rank.activity.call)});
 }
 
-bool is_present(const RankState& rank) { return rank.standing == Standing::here; }
-
-/// The call that holds everybody up: the lowest numbered collective that somebody is in.
-const Activity& stuck_call(std::span<const RankState> ranks, const Occasion& occasion) {
-  const Activity* lowest = &ranks[occasion.reporter].activity;
-  // Whoever saw another's call differ speaks of its own; ranks that are still in an earlier one have nothing to do with
-  // it.
-  if (occasion.differs || is_point_to_point(lowest->call.operation)) return *lowest;
+/// The lowest numbered collective that somebody is in, or `lowest`.
+const Activity& lowest_collective(std::span<const RankState> ranks, const Activity& start) {
+  const Activity* lowest = &start;
   for (const RankState& rank : ranks) {
     const bool waits = is_present(rank) && rank.activity.inside && !is_point_to_point(rank.activity.call.operation);
     if (waits && rank.activity.sequence < lowest->sequence) lowest = &rank.activity;
@@ -69,15 +77,30 @@ const Activity& stuck_call(std::span<const RankState> ranks, const Occasion& occ
   return *lowest;
 }
 
-std::vector<std::size_t> missing_ranks(std::span<const RankState> ranks, const Activity& stuck,
-                                       const Occasion& occasion) {
+/// The last of those of whom each waits for a message of the next; `from` where they wait in a circle.
+std::size_t end_of_chain(std::span<const RankState> ranks, std::size_t from) {
+  std::size_t end = from;
+  for (std::size_t steps = 0; steps <= ranks.size(); ++steps) {
+    const auto next = partner_of(ranks, end);
+    if (!next) return end;
+    end = *next;
+  }
+  return from;
+}
+
+/// A call that cannot end, and who is not in it.
+struct Absence {
+  const Activity* stuck = nullptr;
   std::vector<std::size_t> missing;
-  const bool direct = is_point_to_point(stuck.call.operation) && occasion.waits_for != Vigil::anyone;
+  std::optional<std::size_t> waiter;  ///< whose message it is
+};
+
+/// Those who have not come to a collective. Not those who wait for a message of one of them.
+std::vector<std::size_t> missing_ranks(std::span<const RankState> ranks, const Activity& stuck) {
+  std::vector<std::size_t> missing;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (i == occasion.reporter) continue;
-    if (direct && i != static_cast<std::size_t>(occasion.waits_for)) continue;
     const bool through = ranks[i].standing == Standing::left && stuck.call.operation == Operation::finalize;
-    const bool absent = direct || !is_present(ranks[i]) || ranks[i].activity.sequence < stuck.sequence;
+    const bool absent = !is_present(ranks[i]) || ranks[i].activity.sequence < stuck.sequence;
     if (absent && !through) missing.push_back(i);
   }
   // A dead rank explains the others' absence: they may be waiting for it elsewhere.
@@ -85,32 +108,59 @@ std::vector<std::size_t> missing_ranks(std::span<const RankState> ranks, const A
     return ranks[i].standing == Standing::dead || ranks[i].standing == Standing::silent;
   };
   if (std::ranges::any_of(missing, is_gone)) std::erase_if(missing, [&](std::size_t i) { return !is_gone(i); });
+  const std::vector<std::size_t> all = missing;
+  std::erase_if(missing, [&](std::size_t i) {
+    const std::size_t end = end_of_chain(ranks, i);
+    return end != i && std::ranges::find(all, end) != all.end();
+  });
   return missing;
 }
 
-/// Ranks whose call with the stuck number is not the one that most made (of equally many: the lowest rank's).
-std::vector<std::size_t> differing_ranks(std::span<const RankState> ranks, const Activity& stuck, std::size_t& model) {
+/// The reporter waits for a message: of a rank that is away, or waits itself for another message, or is in a collective
+/// that waits for others.
+Absence absence_from_message(std::span<const RankState> ranks, const Occasion& occasion) {
+  const auto partner = static_cast<std::size_t>(occasion.waits_for);
+  std::size_t waiter = occasion.reporter;
+  const std::size_t end = end_of_chain(ranks, partner);
+  for (std::size_t i = partner; i != end; i = *partner_of(ranks, i)) waiter = i;
+  const Activity& last = ranks[end].activity;
+  if (is_present(ranks[end]) && last.inside && !is_point_to_point(last.call.operation)) {
+    const Activity& stuck = lowest_collective(ranks, last);
+    std::vector<std::size_t> missing = missing_ranks(ranks, stuck);
+    std::erase_if(missing, [&](std::size_t i) { return end_of_chain(ranks, i) == end; });
+    if (!missing.empty()) return {&stuck, std::move(missing), {}};
+  }
+  return {&ranks[waiter].activity, {end}, waiter};
+}
+
+Absence find_absence(std::span<const RankState> ranks, const Occasion& occasion) {
+  const Activity& own = ranks[occasion.reporter].activity;
+  const bool for_message = is_point_to_point(own.call.operation);
+  if (for_message && occasion.waits_for != Vigil::anyone) return absence_from_message(ranks, occasion);
+  const Activity& stuck = for_message ? own : lowest_collective(ranks, own);
+  std::vector<std::size_t> missing = missing_ranks(ranks, stuck);
+  std::erase(missing, occasion.reporter);
+  return {&stuck, std::move(missing), {}};
+}
+
+const PastCall* call_with(const RankState& rank, std::uint64_t sequence) {
+  const auto found = std::ranges::find(rank.past, sequence, [](const PastCall& one) { return one.call.sequence; });
+  return is_present(rank) && found != rank.past.end() ? &*found : nullptr;
+}
+
+/// Ranks by the collective that they made with one number: first those of whom there are most (of equally many: with
+/// the lowest rank), who made the right one.
+std::vector<std::vector<std::size_t>> ranks_by_call(std::span<const RankState> ranks, std::uint64_t sequence) {
   std::map<std::uint32_t, std::vector<std::size_t>> by_call;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const Activity& activity = ranks[i].activity;
-    if (is_present(ranks[i]) && activity.sequence == stuck.sequence && activity.call.sequence == stuck.sequence) {
-      by_call[signature_of(activity.call)].push_back(i);
-    }
+    if (const PastCall* const made = call_with(ranks[i], sequence)) by_call[made->signature()].push_back(i);
   }
-  const std::vector<std::size_t>* largest = nullptr;
-  for (const auto& [signature, group] : by_call) {
-    const bool better = largest == nullptr || group.size() > largest->size() ||
-                        (group.size() == largest->size() && group.front() < largest->front());
-    if (better) largest = &group;
-  }
-  std::vector<std::size_t> out;
-  if (largest == nullptr) return out;
-  model = largest->front();
-  for (const auto& [signature, group] : by_call) {
-    if (&group != largest) out.insert(out.end(), group.begin(), group.end());
-  }
-  std::ranges::sort(out);
-  return out;
+  std::vector<std::vector<std::size_t>> groups;
+  for (auto& [signature, group] : by_call) groups.push_back(std::move(group));
+  std::ranges::sort(groups, [](const auto& a, const auto& b) {
+    return a.size() != b.size() ? a.size() > b.size() : a.front() < b.front();
+  });
+  return groups;
 }
 
 /// As describe(), with what else can differ.
@@ -123,12 +173,30 @@ std::string in_full(const Call& call) {
   return text;
 }
 
+Error judge_parted(std::span<const RankState> ranks, std::uint64_t sequence) {
+  const auto groups = ranks_by_call(ranks, sequence);
+  const std::vector<std::size_t>& right = groups.front();
+  std::vector<std::size_t> wrong;
+  for (std::size_t i = 1; i < groups.size(); ++i) wrong.insert(wrong.end(), groups[i].begin(), groups[i].end());
+  std::ranges::sort(wrong);
+  std::string names = names_of(ranks, wrong);
+  names.resize(names.rfind(' '));  // the verb
+  const std::string theirs = in_full(call_with(ranks[wrong.front()], sequence)->call);
+  const std::string ours = in_full(call_with(ranks[right.front()], sequence)->call);
+  return {Errc::peer, concat({names, " called ", theirs, theirs == ours ? " with other counts" : "", " where ",
+                              ranks[right.front()].name, right.size() > 1 ? " and others called " : " called ", ours})};
+}
+
 /// Two ranks met in different calls, and one of them has gone on meanwhile. Whoever is where fewer others are made the
 /// wrong call (of two, the one that is ahead): a root that only sends, for example, is through with it before anybody
 /// notices.
 Error judge_two(std::span<const RankState> ranks, const Occasion& occasion) {
   const RankState& other = ranks[static_cast<std::size_t>(occasion.waits_for)];
   const RankState& reporter = ranks[occasion.reporter];
+  if (is_point_to_point(reporter.activity.call.operation)) {
+    return {Errc::peer, concat({other.name, " sends another message than ", reporter.name, " receives in ",
+                                describe(reporter.activity.call)})};
+  }
   const auto beside = [&](const RankState& rank) {
     return std::ranges::count_if(ranks, [&](const RankState& each) {
       return is_present(each) && each.activity.sequence == rank.activity.sequence;
@@ -161,6 +229,43 @@ std::optional<Error> judge_those_ahead(std::span<const RankState> ranks, const A
                        " already: was another call made there, or is the network stuck?"})};
 }
 
+/// One rank gives another a number of elements that it does not expect. Of several such pairs the one whose first or
+/// second rank is in most of them.
+std::optional<Error> judge_pairs(std::span<const RankState> ranks, const Activity& stuck) {
+  struct Pair {
+    std::size_t from;
+    std::size_t to;
+  };
+  std::vector<Pair> wrong;
+  std::vector<std::size_t> times(ranks.size());
+  const auto knows = [&](std::size_t i) {
+    const PairCounts& pairs = ranks[i].pairs;
+    return is_present(ranks[i]) && pairs.sequence == stuck.sequence && pairs.gives.size() == ranks.size() &&
+           pairs.takes.size() == ranks.size();
+  };
+  for (std::size_t a = 0; a < ranks.size(); ++a) {
+    for (std::size_t b = 0; knows(a) && b < ranks.size(); ++b) {
+      if (!knows(b) || ranks[a].pairs.gives[b] == ranks[b].pairs.takes[a]) continue;
+      wrong.push_back({a, b});
+      ++times[a];
+      ++times[b];
+    }
+  }
+  if (wrong.empty() || stuck.call.operation != Operation::alltoallv) return std::nullopt;
+  const auto worst = static_cast<std::size_t>(std::ranges::max_element(times) - times.begin());
+  const auto first = *std::ranges::find_if(wrong, [&](const Pair& p) { return p.from == worst || p.to == worst; });
+  const RankState& from = ranks[first.from];
+  const RankState& to = ranks[first.to];
+  const std::string given = std::to_string(from.pairs.gives[first.to]);
+  const std::string expected = std::to_string(to.pairs.takes[first.from]);
+  const std::string call = concat({to_string(Operation::alltoallv), " #", std::to_string(stuck.sequence)});
+  if (first.from == worst)
+    return Error{Errc::peer, concat({from.name, " called ", call, " with other counts: it gives ", to.name, " ", given,
+                                     " elements where that expects ", expected})};
+  return Error{Errc::peer, concat({to.name, " called ", call, " with other counts: it expects ", expected,
+                                   " elements of ", from.name, ", which gives ", given})};
+}
+
 /// A message of a rank to itself, of which one direction is missing or another one than it should be.
 Error judge_itself(const RankState& rank, const Call& call, bool differs) {
   const std::string_view other_way = call.operation == Operation::send ? "received" : "sent";
@@ -172,31 +277,41 @@ Error judge_itself(const RankState& rank, const Call& call, bool differs) {
 
 }  // namespace
 
+std::optional<std::uint64_t> parting_of(std::span<const RankState> ranks) {
+  std::map<std::uint64_t, std::uint32_t> seen;  // signatures by number
+  std::optional<std::uint64_t> lowest;
+  for (const RankState& rank : ranks) {
+    if (!is_present(rank)) continue;
+    for (const PastCall& one : rank.past) {
+      const auto [first, is_new] = seen.try_emplace(one.call.sequence, one.signature());
+      if (!is_new && first->second != one.signature())
+        lowest = std::min(lowest.value_or(one.call.sequence), one.call.sequence);
+    }
+  }
+  return lowest;
+}
+
 Error judge(std::span<const RankState> ranks, const Occasion& occasion) {
-  const Activity& stuck = stuck_call(ranks, occasion);
-  if (is_point_to_point(stuck.call.operation) && occasion.waits_for == static_cast<int>(occasion.reporter))
-    return judge_itself(ranks[occasion.reporter], stuck.call, occasion.differs);
-  const std::vector<std::size_t> missing = missing_ranks(ranks, stuck, occasion);
-  if (!missing.empty() && !occasion.differs) {
-    const RankState& first = ranks[missing.front()];
-    const bool may_come = first.standing == Standing::here || first.standing == Standing::silent;
+  const Activity& own = ranks[occasion.reporter].activity;
+  if (is_point_to_point(own.call.operation) && occasion.waits_for == static_cast<int>(occasion.reporter))
+    return judge_itself(ranks[occasion.reporter], own.call, occasion.differs);
+  if (const auto parted = parting_of(ranks)) return judge_parted(ranks, *parted);
+  if (occasion.differs) {
+    if (auto verdict = judge_pairs(ranks, own)) return *verdict;
+    if (occasion.waits_for >= 0) return judge_two(ranks, occasion);
+  }
+  const Absence absence = find_absence(ranks, occasion);
+  if (!absence.missing.empty()) {
+    const std::size_t first = absence.missing.front();
+    const bool may_come = ranks[first].standing == Standing::here || ranks[first].standing == Standing::silent;
+    const std::string whose = absence.waiter ? concat({" of ", ranks[*absence.waiter].name}) : "";
     return {may_come ? Errc::timeout : Errc::peer,
-            concat({names_of(ranks, missing), " missing in ", describe(stuck.call), ": ", reason(ranks, first, stuck)})};
+            concat({names_of(ranks, absence.missing), " missing in ", describe(absence.stuck->call), whose, ": ",
+                    reason(ranks, first, *absence.stuck)})};
   }
-  std::size_t model = 0;
-  const std::vector<std::size_t> differing = differing_ranks(ranks, stuck, model);
-  if (!differing.empty()) {
-    const RankState& first = ranks[differing.front()];
-    std::string text = names_of(ranks, differing);
-    text.resize(text.rfind(' '));  // the verb
-    return {Errc::peer,
-            concat({text, " called ", in_full(first.activity.call), " where ", ranks[model].name,
-                    ranks.size() > 2 ? " and others called " : " called ", in_full(ranks[model].activity.call)})};
-  }
-  if (occasion.differs && occasion.waits_for >= 0) return judge_two(ranks, occasion);
-  if (auto verdict = judge_those_ahead(ranks, stuck)) return *verdict;
+  if (auto verdict = judge_those_ahead(ranks, *absence.stuck)) return *verdict;
   return {Errc::timeout,
-          concat({"no rank is missing in ", describe(stuck.call), ", but it did not end before the deadline: ",
+          concat({"no rank is missing in ", describe(absence.stuck->call), ", but it did not end before the deadline: ",
                   occasion.detail.empty() ? std::string("is the deadline too short for it, or the network stuck?")
                                           : occasion.detail})};
 }

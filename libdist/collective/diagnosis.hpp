@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <span>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "collective/comm_watch.hpp"
 
@@ -26,6 +28,8 @@ struct RankState {
   Standing standing = Standing::silent;
   Activity activity;   ///< for `here`
   std::string detail;  ///< why it is dead, where known
+  std::vector<PastCall> past;  ///< for `here`: its last collectives
+  PairCounts pairs;            ///< for `here`
 };
 
 /// What set the diagnosis off.
@@ -35,6 +39,9 @@ struct Occasion {
   bool differs = false;           ///< it saw that rank make another call
   std::string detail;             ///< a clause of the back end, or empty
 };
+
+/// The lowest number under which those who are there made different collectives; nullopt: none is known.
+[[nodiscard]] std::optional<std::uint64_t> parting_of(std::span<const RankState> ranks);
 
 /// The verdict. Its message names every missing rank, the operation and its number:
 ///   rank 3 (node2) is missing in allreduce #17 (1048576 float32): it does not answer (stopped, or its node is gone)

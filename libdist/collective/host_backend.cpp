@@ -23,20 +23,9 @@ std::uint32_t message_signature(const Call& call) {
   return signature_of(plain);
 }
 
-/// Of the counts that all ranks give alike.
-std::uint32_t digest_of_counts(const Call& call) {
-  std::uint32_t digest = 0;
-  if (call.operation != Operation::allgatherv) return digest;
-  for (const std::size_t count : call.recv_counts) {
-    const auto bits = static_cast<std::uint32_t>(count ^ (count >> 32));
-    digest = ((digest ^ bits) * 0x85ebca6bU) ^ (digest >> 15);
-  }
-  return digest;
-}
-
 /// Signature of one collective: also of its number, so that a rank that is one call behind is noticed.
 std::uint32_t numbered_signature(const Call& call) {
-  return signature_of(call) ^ digest_of_counts(call) ^ (static_cast<std::uint32_t>(call.sequence) * 0x9e3779b9U);
+  return signature_of(call) ^ digest_of_lists(call) ^ (static_cast<std::uint32_t>(call.sequence) * 0x9e3779b9U);
 }
 
 Reduction reduction_of(const Call& call, std::size_t ranks) {
@@ -212,9 +201,18 @@ std::string HostBackend::describe() const {
 }
 
 // ------------------------------------------------------------------------------------------------------------- running
+/// Holds the calls before it as well. Some calls end on a rank that heard of nobody, as a gather does on all but the root:
+/// who made another call there is noticed in the next call that waits for it. The same for the same call again.
+std::uint32_t HostBackend::chained_signature(const Call& call) noexcept {
+  const std::uint32_t own = numbered_signature(call);
+  if (own != last_signature_) chain_ ^= own;
+  last_signature_ = own;
+  return chain_;
+}
+
 void HostBackend::give(const Call& call) {
   if (call.operation != Operation::allreduce || topology_.nodes.size() != 1 || !node_) return;
-  rounds_->begin_call(numbered_signature(call));
+  rounds_->begin_call(chained_signature(call));
   given_ = node_->give(reduction_of(call, topology_.own_ranks().size()));
 }
 
@@ -222,7 +220,7 @@ Result<void> HostBackend::run(const Call& call, Vigil& vigil) {
   if (is_point_to_point(call.operation)) return run_group({&call, 1}, vigil);
   if (rounds_) rounds_->wait_under(vigil);
   if (std::exchange(given_, false)) return node_->take(reduction_of(call, topology_.own_ranks().size()));
-  const std::uint32_t signature = numbered_signature(call);
+  const std::uint32_t signature = chained_signature(call);
   if (rounds_) rounds_->begin_call(signature);
   if (topology_.nodes.size() == 1 && node_) {
     const Reduction what = reduction_of(call, topology_.own_ranks().size());

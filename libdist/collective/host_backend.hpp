@@ -45,6 +45,7 @@ class HostBackend final : public Backend {
   [[nodiscard]] std::string open_memory(const std::vector<std::string>& offers);
   void separate_all(std::string why);
   void divide(const Reduction& what) const;
+  [[nodiscard]] std::uint32_t chained_signature(const Call& call) noexcept;
 
   Reductions kernels_;
   const CommWatch& watch_;
@@ -60,6 +61,8 @@ class HostBackend final : public Backend {
   std::optional<Arenas> arenas_;
   std::optional<Rounds> rounds_;
   std::optional<NodeCollectives> node_;
+  std::uint32_t chain_ = 0;  ///< of the signatures of all calls until now
+  std::uint32_t last_signature_ = 0;
   bool given_ = false;                            ///< this rank's part of the call that run() is to be called for
   std::optional<PeerCollectives> all_;            ///< every rank
   std::optional<HierarchicalCollectives> nodes_;  ///< several nodes, each with its own

@@ -13,8 +13,6 @@ using text::concat;
 /// Ranks that are still on their way to the call in question are asked again so often.
 constexpr milliseconds ask_again(20);
 
-}  // namespace
-
 void write_call(FrameWriter& writer, const Call& call) {
   writer.number(static_cast<std::uint64_t>(call.operation))
       .number(static_cast<std::uint64_t>(call.type))
@@ -33,6 +31,62 @@ Call read_call(Frame& frame) {
   call.count = frame.number();
   call.sequence = frame.number();
   return call;
+}
+
+void write_list(FrameWriter& writer, const std::vector<std::uint64_t>& list) {
+  writer.number(list.size());
+  for (const std::uint64_t each : list) writer.number(each);
+}
+
+std::vector<std::uint64_t> read_list(Frame& frame) {
+  std::vector<std::uint64_t> list;
+  const std::uint64_t size = frame.number();
+  while (list.size() < size && !frame.is_short()) list.push_back(frame.number());
+  return list;
+}
+
+/// What a rank that answers says of itself.
+void write_state(FrameWriter& writer, const CommWatch& watch) {
+  const Activity activity = watch.activity();
+  writer.number(activity.sequence).number(activity.inside ? 1 : 0).number(static_cast<std::uint32_t>(activity.waits_for));
+  write_call(writer, activity.call);
+  const auto past = watch.past();
+  writer.number(past.size());
+  for (const PastCall& one : past) {
+    write_call(writer, one.call);
+    writer.number(one.lists);
+  }
+  const PairCounts pairs = watch.pair_counts();
+  writer.number(pairs.sequence);
+  write_list(writer, pairs.gives);
+  write_list(writer, pairs.takes);
+}
+
+RankState read_state(Frame& frame) {
+  RankState state;
+  state.standing = Standing::here;
+  state.activity.sequence = frame.number();
+  state.activity.inside = frame.number() != 0;
+  state.activity.waits_for = static_cast<int>(static_cast<std::uint32_t>(frame.number()));
+  state.activity.call = read_call(frame);
+  const std::uint64_t calls = frame.number();
+  while (state.past.size() < calls && !frame.is_short()) {
+    const Call call = read_call(frame);
+    state.past.push_back({call, static_cast<std::uint32_t>(frame.number())});
+  }
+  state.pairs.sequence = frame.number();
+  state.pairs.gives = read_list(frame);
+  state.pairs.takes = read_list(frame);
+  return state;
+}
+
+}  // namespace
+
+std::string status_frame(std::uint64_t communicator, const CommWatch* watch) {
+  FrameWriter answer(FrameKind::status);
+  answer.number(communicator).number(watch != nullptr ? 1 : 0);
+  if (watch != nullptr) write_state(answer, *watch);
+  return answer.take();
 }
 
 std::string verdict_frame(const CommWatch& watch, const Error& verdict) {
@@ -69,7 +123,7 @@ void Inquiries::pursue(Case& current) {
       .number(static_cast<std::uint64_t>(current.grace.count()))
       .text(current.occasion.detail);
   host_.send_to(watch.members()[current.candidate], report.take());
-  current.next = Clock::now() + current.grace + current.grace / 2;
+  current.next = Clock::now() + current.grace * 2;  // it has patience of its own with those whom it asks
 }
 
 void Inquiries::coordinate(Case& current) {
@@ -87,7 +141,8 @@ void Inquiries::ask(Case& current) {
   for (std::size_t i = 0; i < watch.members().size(); ++i) {
     if (current.answers[i]) continue;
     if (i == watch.rank()) {
-      current.answers[i] = RankState{name_of(watch, i), Standing::here, watch.activity(), {}};
+      current.answers[i] =
+          RankState{name_of(watch, i), Standing::here, watch.activity(), {}, watch.past(), watch.pair_counts()};
     } else {
       host_.send_to(watch.members()[i], FrameWriter(FrameKind::query).number(watch.id()).take());
     }
@@ -103,7 +158,7 @@ bool Inquiries::is_answered(Case& current) {
   }
   const auto& reporter = current.answers[current.occasion.reporter];
   if (!current.occasion.differs || !reporter || is_point_to_point(reporter->activity.call.operation)) return true;
-  const std::uint64_t reached = reporter->activity.sequence;
+  const std::uint64_t reached = parting_of(states_of(current)).value_or(reporter->activity.sequence);
   bool all = true;
   for (std::size_t r = 0; r < current.answers.size(); ++r) {
     auto& answer = current.answers[r];
@@ -130,16 +185,20 @@ void Inquiries::look() {
 }
 
 RankState Inquiries::presumed_state(const CommWatch& watch, std::size_t rank) const {
-  return {name_of(watch, rank), host_.end_of(watch.members()[rank]).value_or(Standing::silent), {}, {}};
+  return {name_of(watch, rank), host_.end_of(watch.members()[rank]).value_or(Standing::silent), {}, {}, {}, {}};
 }
 
-void Inquiries::conclude(Case& current) {
+std::vector<RankState> Inquiries::states_of(const Case& current) const {
   std::vector<RankState> states;
   for (std::size_t i = 0; i < current.answers.size(); ++i) {
     const bool gone = is_gone(current.watch->members()[i]);
     states.push_back(current.answers[i] && !gone ? *current.answers[i] : presumed_state(*current.watch, i));
   }
-  announce(current.watch, judge(states, current.occasion), true);
+  return states;
+}
+
+void Inquiries::conclude(Case& current) {
+  announce(current.watch, judge(states_of(current), current.occasion), true);
 }
 
 void Inquiries::announce(const std::shared_ptr<CommWatch>& watch, const Error& verdict, bool print) {
@@ -169,10 +228,8 @@ std::string Inquiries::name_of(const CommWatch& watch, std::size_t rank) const {
 void Inquiries::take_status(std::uint32_t world_rank, Frame& frame) {
   const std::uint64_t id = frame.number();
   RankState state;
-  state.standing = frame.number() != 0 ? Standing::here : Standing::unaware;
-  state.activity.sequence = frame.number();
-  state.activity.inside = frame.number() != 0;
-  state.activity.call = read_call(frame);
+  if (frame.number() != 0) state = read_state(frame);
+  else state.standing = Standing::unaware;
   for (Case& current : cases_) {
     if (current.watch->id() != id || !current.coordinating) continue;
     const auto& members = current.watch->members();

@@ -69,6 +69,7 @@ class Inquiries {
   void coordinate(Case& current);
   void ask(Case& current);
   [[nodiscard]] bool is_answered(Case& current);
+  [[nodiscard]] std::vector<RankState> states_of(const Case& current) const;
   void conclude(Case& current);
   void say_once(const std::string& sentence);
   [[nodiscard]] bool is_gone(std::uint32_t world_rank) const { return host_.end_of(world_rank).has_value(); }
@@ -80,9 +81,8 @@ class Inquiries {
   std::vector<std::string> said_;
 };
 
-/// A call's description within a frame.
-void write_call(FrameWriter& writer, const Call& call);
-[[nodiscard]] Call read_call(Frame& frame);
+/// The answer to a query; `watch` nullptr: the communicator is not here.
+[[nodiscard]] std::string status_frame(std::uint64_t communicator, const CommWatch* watch);
 /// The verdict on a communicator as a frame.
 [[nodiscard]] std::string verdict_frame(const CommWatch& watch, const Error& verdict);
 

@@ -24,8 +24,11 @@ Activity after(Operation operation, std::uint64_t sequence) {
   activity.inside = false;
   return activity;
 }
-RankState here(const char* name, const Activity& activity) { return {name, Standing::here, activity, {}}; }
-RankState absent(const char* name, Standing standing) { return {name, standing, {}, {}}; }
+PastCall past(const Activity& activity) { return {activity.call, 0}; }
+RankState here(const char* name, const Activity& activity) {
+  return {name, Standing::here, activity, {}, {past(activity)}, {}};
+}
+RankState absent(const char* name, Standing standing) { return {name, standing, {}, {}, {}, {}}; }
 
 TEST(Verdict, NamesAStoppedRank) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 17, 1048576)),
@@ -110,6 +113,86 @@ TEST(Verdict, WhoIsThroughWithTheWrongCallIsNotTheOneToAccuseOthers) {
   EXPECT_EQ(judge(ranks, {2, 0, true, {}}).message, sentence);
   const std::vector<RankState> two = {ranks[0], ranks[2]};
   EXPECT_EQ(judge(two, {0, 1, true, {}}).message, sentence);
+}
+
+RankState gone_on(const char* name, const Activity& activity, std::initializer_list<Activity> before) {
+  RankState state = here(name, activity);
+  state.past.clear();
+  for (const Activity& each : before) state.past.push_back(past(each));
+  if (!is_point_to_point(activity.call.operation)) state.past.push_back(past(activity));
+  return state;
+}
+
+TEST(Verdict, TheCallInWhichTheRanksPartedIsNamedAlsoWhenAllHaveGoneOn) {  // a gather ends on all but the root
+  Activity other_root = inside(Operation::gather, 8, 10);
+  other_root.call.root = 1;
+  const Activity gather = inside(Operation::gather, 8, 10);
+  const std::vector<RankState> ranks = {here("rank 0 (a)", gather),
+                                        gone_on("rank 1 (a)", inside(Operation::barrier, 9), {gather}),
+                                        gone_on("rank 2 (b)", inside(Operation::barrier, 9), {other_root})};
+  const std::string sentence =
+      "rank 2 (b) called gather #8 (10 float32) root 1 where rank 0 (a) and others called gather #8 (10 float32) root 0";
+  EXPECT_EQ(judge(ranks, {0, 2, true, {}}).message, sentence);
+  EXPECT_EQ(judge(ranks, {2, 0, true, {}}).message, sentence);
+  EXPECT_EQ(judge(ranks, {0, Vigil::anyone, false, {}}).message, sentence);  // or nobody noticed before the deadline
+}
+
+TEST(Verdict, ListsThatDifferAreAnotherCall) {
+  const Activity call = inside(Operation::allgatherv, 4);
+  std::vector<RankState> ranks = {here("rank 0 (a)", call), here("rank 1 (a)", call), here("rank 2 (b)", call)};
+  ranks[1].past.front().lists = 7;
+  EXPECT_EQ(judge(ranks, {1, 0, true, {}}).message,
+            "rank 1 (a) called allgatherv #4 (1024 float32) with other counts where rank 0 (a) and others called "
+            "allgatherv #4 (1024 float32)");
+}
+
+TEST(Verdict, CountsOfPairsShowWhoseAreWrong) {
+  const Activity call = inside(Operation::alltoallv, 4);
+  std::vector<RankState> ranks = {here("rank 0 (a)", call), here("rank 1 (a)", call), here("rank 2 (b)", call)};
+  for (RankState& rank : ranks) rank.pairs = {4, {5, 5, 5}, {5, 5, 5}};
+  ranks[2].pairs = {4, {6, 6, 6}, {6, 6, 6}};
+  EXPECT_EQ(judge(ranks, {2, 0, true, {}}).message,
+            "rank 2 (b) called alltoallv #4 with other counts: it expects 6 elements of rank 0 (a), which gives 5");
+}
+
+Activity waiting_in(Operation operation, std::uint64_t collectives, int partner) {
+  Activity message = inside(operation, 3);
+  message.sequence = collectives;
+  message.call.root = partner;
+  return message;
+}
+
+TEST(Verdict, WhoWaitsForAMessageOfTheMissingRankIsNotMissing) {  // 3 waits for 2, 2 for 1
+  const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::barrier, 5)),
+                                        here("rank 1 (a)", after(Operation::allreduce, 4)),
+                                        gone_on("rank 2 (b)", waiting_in(Operation::recv, 4, 1), {}),
+                                        gone_on("rank 3 (b)", waiting_in(Operation::recv, 4, 2), {})};
+  EXPECT_TRUE(judge(ranks, {0, Vigil::anyone, false, {}}).message.starts_with("rank 1 (a) is missing in barrier #5: "));
+  EXPECT_EQ(judge(ranks, {3, 2, false, {}}).message,
+            "rank 1 (a) is missing in recv #3 (1024 float32) of rank 2 (b): it is in no call; its last was allreduce #4 "
+            "(1024 float32)");
+}
+
+TEST(Verdict, WhoWaitsForARankInACollectiveWaitsForThoseItWaitsFor) {
+  const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::gather, 5)),
+                                        gone_on("rank 1 (a)", waiting_in(Operation::recv, 5, 0), {}),
+                                        absent("rank 2 (b)", Standing::silent)};
+  EXPECT_TRUE(judge(ranks, {1, 0, false, {}}).message.starts_with("rank 2 (b) is missing in gather #5"));
+}
+
+TEST(Verdict, NamesBothWhereOneWaitsForAMessageAndTheOtherInACollective) {
+  const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::barrier, 5)),
+                                        gone_on("rank 1 (a)", waiting_in(Operation::recv, 4, 0), {})};
+  EXPECT_EQ(judge(ranks, {1, 0, false, {}}).message,
+            "rank 0 (a) is missing in recv #3 (1024 float32) of rank 1 (a): it is still in barrier #5");
+}
+
+TEST(Verdict, NamesWhomAGroupOfMessagesWaitsFor) {  // it has sent to 2, and waits for what 0 is to send
+  Activity group = waiting_in(Operation::send, 4, 2);
+  group.waits_for = 0;
+  const std::vector<RankState> ranks = {here("rank 0 (a)", after(Operation::barrier, 4)),
+                                        gone_on("rank 1 (a)", group, {}), here("rank 2 (b)", inside(Operation::barrier, 5))};
+  EXPECT_TRUE(judge(ranks, {2, Vigil::anyone, false, {}}).message.starts_with("rank 0 (a) is missing in barrier #5: "));
 }
 
 TEST(Verdict, NobodyIsMissing) {

@@ -48,6 +48,13 @@ static int gather_all(size_t of_victim, int victim) {
   return amldist_allgatherv(world, data, counts[rank], data + 50000, counts, offsets, AMLDIST_FLOAT32);
 }
 
+/* What ends on most ranks before they have heard of the others. */
+static int collect(int root, int scatters) {
+  enum { EACH = 10 };
+  return scatters ? amldist_scatter(world, data, data + 50000, EACH, AMLDIST_FLOAT32, root)
+                  : amldist_gather(world, data, data + 50000, EACH, AMLDIST_FLOAT32, root);
+}
+
 /* Messages to and from all others at once, longer than what lies between two ranks. What comes is not looked at. */
 static int tell_all(void) {
   enum { LONG = 50000 };
@@ -90,11 +97,16 @@ void run_victim(int argc, char **argv) {
     if (strcmp(how, "counts") == 0) survivor(exchange(COUNT + 1));
     if (strcmp(how, "lists") == 0) survivor(gather_all(COUNT + 1, who));
     if (strcmp(how, "midway") == 0) die_midway();
+    if (strcmp(how, "root") == 0) survivor(collect(1 % size, 0));
+    if (strcmp(how, "across") == 0) survivor(collect(0, 1));
+    if (strcmp(how, "alone") == 0) go_on();
     if (strcmp(how, "abort") == 0) {
       nap(20);
       OK(amldist_abort(world));
     }
   }
+  const int wrong = strcmp(how, "root") == 0 || strcmp(how, "across") == 0;
+  if ((wrong && rank != who) || strcmp(how, "alone") == 0) survivor(collect(0, 0));
   if (strcmp(how, "counts") == 0) survivor(exchange(COUNT));
   if (strcmp(how, "lists") == 0) survivor(gather_all(COUNT, who));
   if (strcmp(how, "midway") == 0) survivor(tell_all());

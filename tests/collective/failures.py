@@ -19,9 +19,11 @@ import leftovers
 
 DEADLINE_MS = 1000
 LAYOUTS = [(2, 1), (3, 1), (4, 2), (3, 3), (5, 2)]
-HOWS = ["kill", "stop", "late", "exit", "operation", "size", "type", "redop", "counts", "lists", "abort", "midway"]
+HOWS = ["kill", "stop", "late", "exit", "operation", "size", "type", "redop", "counts", "lists", "abort", "midway", "root",
+        "across", "alone"]
+CALL = re.compile(r"(allreduce|broadcast|alltoallv|allgatherv|gather|scatter) #6\b")
 # Two ranks that call different things: neither can be called the wrong one.
-EITHER = {"operation", "size", "type", "redop", "counts", "lists"}
+EITHER = {"operation", "size", "type", "redop", "counts", "lists", "root", "across", "alone"}
 
 
 def shared_memory_files() -> set[str]:
@@ -40,10 +42,14 @@ def judge(how: str, victim: int, ranks: int, step: launch.Step, statuses: list[i
     names = rf"rank {victim} \("
     if how in EITHER and ranks == 2:
         names = r"rank [01] \("
+    # The others, whom a wrong call is compared with, are named behind this word.
+    accused = {rank: line.split(" where rank ")[0] for rank, line in errors.items()}
     for rank in survivors:
+        if how in EITHER and ranks > 2 and not re.search(names, accused.get(rank, "")):
+            problems.append(f"rank {rank} does not accuse rank {victim}: {errors.get(rank)!r}")
         if not re.search(names, errors.get(rank, "")):
             problems.append(f"rank {rank} does not name rank {victim}: {errors.get(rank)!r}")
-        if how != "abort" and not re.search(r"(allreduce|broadcast|alltoallv|allgatherv) #6\b", errors.get(rank, "")):
+        if how != "abort" and not CALL.search(errors.get(rank, "")):
             if how in ("late", *EITHER):  # killed and stopped ranks are hit wherever they are
                 problems.append(f"rank {rank} does not name the call: {errors.get(rank)!r}")
     if len(said) != (0 if how == "abort" else 1):
