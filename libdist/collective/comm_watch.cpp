@@ -15,7 +15,19 @@ void read_what(std::uint64_t word, Call& call) noexcept {
 
 }  // namespace
 
-Activity CommWatch::activity() const noexcept {
+void CommWatch::hold(const Call& call) {
+  const std::lock_guard lock(mutex_);
+  held_ = call;
+  // The caller's lists need not outlive the call.
+  held_->send_counts = held_->send_offsets = held_->recv_counts = held_->recv_offsets = {};
+}
+
+void CommWatch::release() {
+  const std::lock_guard lock(mutex_);
+  held_.reset();
+}
+
+Activity CommWatch::activity() const {
   Activity out;
   for (int tries = 0; tries < 4; ++tries) {  // a call that begins meanwhile is read again
     const std::uint8_t state = state_.load(std::memory_order_acquire);
@@ -32,6 +44,12 @@ Activity CommWatch::activity() const noexcept {
     out.waits_for = of_this_call ? static_cast<int>(static_cast<std::uint32_t>(awaited)) : Vigil::anyone;
     const bool is_whole = mark >> 32 == (out.call.sequence & UINT32_MAX) && kept.mark.load() == mark;
     if (is_whole && collectives_.load(std::memory_order_acquire) == out.sequence) break;
+  }
+  const std::lock_guard lock(mutex_);
+  if (held_) {
+    if (!is_point_to_point(held_->operation)) out.sequence = held_->sequence;
+    out.inside = true;
+    out.call = *held_;
   }
   return out;
 }

@@ -69,7 +69,11 @@ class CommWatch {
   void wait_for(int rank) noexcept {
     awaited_.store(std::uint64_t{label_of_call()} << 32 | static_cast<std::uint32_t>(rank), std::memory_order_relaxed);
   }
-  [[nodiscard]] Activity activity() const noexcept;
+  /// A call that went on a device is not over there: until release(), that is what this rank does, whatever its program
+  /// does meanwhile.
+  void hold(const Call& call);
+  void release();
+  [[nodiscard]] Activity activity() const;
   /// The last collectives, the oldest first: of ranks that parted, some have gone on to later calls meanwhile.
   [[nodiscard]] std::vector<PastCall> past() const;
   /// Of the last alltoallv.
@@ -114,6 +118,7 @@ class CommWatch {
   mutable std::mutex mutex_;
   std::condition_variable decided_;
   std::optional<Error> verdict_;
+  std::optional<Call> held_;  ///< guarded by mutex_
   PairCounts pair_counts_;
   Kept message_;  ///< the last send or receive
   std::array<Kept, calls_kept> kept_;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "collective/communicator_vigil.hpp"
+#include "collective/device_calls.hpp"
 #include "collective/message_traffic.hpp"
 #include "collective/split_wishes.hpp"
 #include "core/text.hpp"
@@ -54,11 +55,12 @@ Result<void> check_lists(const Call& call, std::size_t own, std::size_t most) {
 Result<void> Communicator::create_device_backend(int device, CallVigil& vigil) {
   const char* const named = std::getenv(nccl_variable);
   CallExchange exchange(*this, vigil);
-  auto made = NcclBackend::create(load_nccl(named != nullptr ? named : ""), *process_->cuda.look(process_->ticks.now()),
-                                  device, exchange, vigil.deadline());
+  const CudaDriver& driver = *process_->cuda.look(process_->ticks.now());
+  auto made = NcclBackend::create(load_nccl(named != nullptr ? named : ""), driver, device, exchange, vigil.deadline());
   if (!made) return made.error();
   device_backend_ = std::move(*made);
   device_backend_->set_deterministic(deterministic_);
+  device_calls_ = std::make_unique<DeviceCalls>(*this, driver, *device_backend_);
   return {};
 }
 
@@ -121,6 +123,7 @@ Communicator::~Communicator() {
   }
   changed_.notify_all();
   if (worker_.joinable()) worker_.join();
+  device_calls_.reset();
   process_->channel->remove(*watch_);
   if (finalized_) close_recorder();
 }
@@ -180,16 +183,16 @@ void Communicator::close_record(FlightRecorder::Ticket ticket, const Result<void
   process_->recorder.note(result.error().message);
 }
 
-/// Recorder and watch around what a back end does.
+/// Recorder and watch around what a back end does. What it enqueued on a device goes on there.
 template <typename Run>
-Result<void> Communicator::watched(const Call& call, std::uint64_t began, Run run_it) {
+Result<void> Communicator::watched(const Call& call, std::uint64_t began, bool on_device, Run run_it) {
   const auto ticket = record(call, began);
   watch_->enter(call);
   CallVigil vigil(*this);
   Result<void> result = run_it(vigil);
   watch_->leave();
-  close_record(ticket, result);
-  // An argument that only the back end could refuse does not lose the communicator; all else does.
+  if (result && on_device) device_calls_->add(call, ticket);
+  else close_record(ticket, result);
   if (!result && !watch_->is_lost()) process_->channel->abort(watch_, result.error().message);
   return result;
 }
@@ -197,25 +200,29 @@ Result<void> Communicator::watched(const Call& call, std::uint64_t began, Run ru
 /// On the calling thread or the worker, never on both.
 Result<void> Communicator::perform(Call& call) {
   if (auto healthy = refuse_if_lost(call); !healthy) return healthy;
-  call.sequence = is_point_to_point(call.operation) ? ++messages_ : ++collectives_;
-  if (call.operation == Operation::split) return exchange_wishes(call);
   const std::uint64_t began = process_->ticks.now();
   const auto device = device_of_buffers(call, began);
+  if (device) {
+    if (auto supported = NcclBackend::supports(call); !supported) return supported;
+  }
+  call.sequence = is_point_to_point(call.operation) ? ++messages_ : ++collectives_;
+  if (call.operation == Operation::split) return exchange_wishes(call);
   if (!device) backend_->give(call);  // first of all: the others wait for it
-  return watched(call, began, [&](CallVigil& vigil) -> Result<void> {
+  return watched(call, began, device.has_value(), [&](CallVigil& vigil) -> Result<void> {
     if (!device) return backend_->run(call, vigil);
     const auto backend = backend_for(device, vigil);
-    return backend ? (*backend)->run(call, vigil) : backend.error();
+    return backend ? name_who_is_gone((*backend)->run(call, vigil), vigil) : backend.error();
   });
 }
 
 Result<void> Communicator::perform_group(std::vector<Call> messages) {
   if (auto healthy = refuse_if_lost(messages.back()); !healthy) return healthy;
   for (Call& message : messages) message.sequence = ++messages_;
-  return watched(messages.back(), process_->ticks.now(), [&](CallVigil& vigil) -> Result<void> {
-    const auto backend = backend_for(device_of_buffers(messages.back()), vigil);
+  const auto device = device_of_buffers(messages.back());
+  return watched(messages.back(), process_->ticks.now(), device.has_value(), [&](CallVigil& vigil) -> Result<void> {
+    const auto backend = backend_for(device, vigil);
     if (!backend) return backend.error();
-    return (*backend)->run_group(messages, vigil);
+    return name_who_is_gone((*backend)->run_group(messages, vigil), vigil);
   });
 }
 
@@ -238,7 +245,13 @@ Result<Backend*> Communicator::backend_for(std::optional<int> device, CallVigil&
 Result<void> Communicator::synchronize(void* stream) {
   if (!device_backend_) return {};
   CallVigil vigil(*this);
-  return device_backend_->synchronize(stream, vigil);
+  return name_who_is_gone(device_backend_->synchronize(stream, vigil), vigil);
+}
+
+/// NCCL only knows that a connection broke; the control connection knows whose process ended.
+Result<void> Communicator::name_who_is_gone(Result<void> result, CallVigil& vigil) {
+  if (result || result.error().code != Errc::peer || watch_->is_lost()) return result;
+  return vigil.lost(Vigil::anyone, result.error().message);
 }
 
 // --------------------------------------------------------------------------------------------------------------- split
@@ -282,6 +295,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
 // ---------------------------------------------------------------------------------------------------------------- rest
 Result<void> Communicator::finalize() {
   drain();
+  if (device_calls_) static_cast<void>(device_calls_->await_all());
   finalized_ = true;
   if (watch_->is_lost() || watch_->members().size() == 1) return {};
   Call call;

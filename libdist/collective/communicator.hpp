@@ -90,6 +90,7 @@ class Communicator {
  private:
   class CallVigil;
   class CallExchange;
+  class DeviceCalls;
   class MessageTraffic;
 
   Communicator(std::shared_ptr<Process> process, std::shared_ptr<CommWatch> watch, milliseconds timeout);
@@ -99,7 +100,7 @@ class Communicator {
   [[nodiscard]] FlightRecorder::Ticket record(const Call& call, std::uint64_t began);
   void close_record(FlightRecorder::Ticket ticket, const Result<void>& result);
   template <typename Run>
-  [[nodiscard]] Result<void> watched(const Call& call, std::uint64_t began, Run run);
+  [[nodiscard]] Result<void> watched(const Call& call, std::uint64_t began, bool on_device, Run run);
   [[nodiscard]] Result<void> perform(Call& call);
   [[nodiscard]] Result<void> perform_group(std::vector<Call> messages);
   [[nodiscard]] Result<void> exchange_wishes(const Call& call);
@@ -110,6 +111,8 @@ class Communicator {
   [[nodiscard]] Result<Backend*> backend_for(std::optional<int> device, CallVigil& vigil);
   [[nodiscard]] Result<void> create_device_backend(int device, CallVigil& vigil);
   [[nodiscard]] Result<void> synchronize(void* stream);
+  /// What NCCL's own news of another rank's end comes to.
+  [[nodiscard]] Result<void> name_who_is_gone(Result<void> result, CallVigil& vigil);
   [[nodiscard]] Result<void> refuse_if_lost(const Call& late);
   void close_recorder() noexcept;
   [[nodiscard]] Result<std::vector<std::string>> gather_all(std::string piece, Vigil& vigil);
@@ -144,6 +147,7 @@ class Communicator {
   std::string provenance_;
   std::unique_ptr<HostBackend> backend_;
   std::unique_ptr<NcclBackend> device_backend_;  ///< from the first device buffer on
+  std::unique_ptr<DeviceCalls> device_calls_;
   std::unique_ptr<MessageTraffic> traffic_;
   bool deterministic_ = false;
   std::uint32_t recorder_slot_ = 0;

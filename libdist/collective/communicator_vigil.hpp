@@ -17,13 +17,18 @@ namespace amldist::collective {
 /// that do not wait never ask the clock.
 class Communicator::CallVigil final : public Vigil {
  public:
-  explicit CallVigil(Communicator& owner, bool serves_messages = true)
-      : owner_(owner), serves_messages_(serves_messages) {}
+  /// What goes on while the call waits.
+  enum class Moves : std::uint8_t {
+    all,       ///< the messages that are under way, and MPI
+    only_mpi,  ///< the messages are moved by whoever waits
+    nothing,   ///< neither may be touched by this thread
+  };
+  explicit CallVigil(Communicator& owner, Moves moves = Moves::all) : owner_(owner), moves_(moves) {}
 
   [[nodiscard]] Result<void> keep_waiting(int rank) override {
-    if (serves_messages_) owner_.serve_messages();
-    owner_.let_mpi_move_on();
-    owner_.watch_->wait_for(rank);
+    if (moves_ == Moves::all) owner_.serve_messages();
+    if (moves_ != Moves::nothing) owner_.let_mpi_move_on();
+    if (moves_ != Moves::nothing) owner_.watch_->wait_for(rank);
     if (owner_.watch_->is_lost()) return *owner_.watch_->verdict();
     if (owner_.process_->channel->is_anyone_gone() && is_gone_for_good(rank)) return find_out({own(), rank, false, {}});
     if (Clock::now() >= deadline()) return find_out({own(), rank, false, {}});
@@ -67,7 +72,7 @@ class Communicator::CallVigil final : public Vigil {
   }
 
   Communicator& owner_;
-  const bool serves_messages_;
+  const Moves moves_;
   mutable Clock::time_point deadline_;
   std::map<int, Clock::time_point> suspects_;  ///< since when
 };

@@ -20,6 +20,11 @@ struct CudaDriver {
   int (*primary_context_release)(int device) = nullptr;
   int (*context_push)(void* context) = nullptr;
   int (*context_pop)(void** context) = nullptr;
+  int (*stream_is_capturing)(void* stream, int* status) = nullptr;
+  int (*event_create)(void** event, unsigned flags) = nullptr;
+  int (*event_record)(void* event, void* stream) = nullptr;
+  int (*event_query)(void* event) = nullptr;
+  int (*event_destroy)(void* event) = nullptr;
   int (*error_string)(int error, const char** words) = nullptr;
 
   /// From a library that the process has loaded (or that load() opens). Errors: a function is missing.

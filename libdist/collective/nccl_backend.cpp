@@ -44,17 +44,6 @@ void* advanced(void* base, std::size_t elements, DataType type) noexcept {
   return static_cast<std::byte*>(base) + elements * size_of(type);
 }
 
-Result<void> check_support(const Call& call) {
-  if (is_reduction(call.operation) && moved_as(call.type).factor != 1) {
-    return Error{Errc::unavailable, concat({"NCCL cannot combine ", to_string(call.type),
-                                            ": use int32, or a buffer in the host's memory"})};
-  }
-  if (call.operation == Operation::alltoall && call.send == call.recv && call.count != 0) {
-    return Error{Errc::unavailable, "NCCL cannot run an alltoall in place: give it a second buffer"};
-  }
-  return {};
-}
-
 // What ranks tell each other before NCCL starts: "+VERSION;" and rank 0's id, or "-" and why not.
 std::string good_news(const NcclApi& api, const NcclUniqueId* id) {
   std::string piece = concat({"+", std::to_string(api.version), ";"});
@@ -115,6 +104,17 @@ Result<void> confirm(Exchange& exchange, const Result<void>& own, Clock::time_po
 }
 
 }  // namespace
+
+Result<void> NcclBackend::supports(const Call& call) {
+  if (is_reduction(call.operation) && moved_as(call.type).factor != 1) {
+    return Error{Errc::unavailable, concat({"NCCL cannot combine ", to_string(call.type),
+                                            ": use int32, or a buffer in the host's memory"})};
+  }
+  if (call.operation == Operation::alltoall && call.send == call.recv && call.count != 0) {
+    return Error{Errc::unavailable, "NCCL cannot run an alltoall in place: give it a second buffer"};
+  }
+  return {};
+}
 
 NcclBackend::NcclBackend(NcclApi api, const CudaDriver& driver, DeviceContext context, int rank, int size)
     : api_(std::move(api)), driver_(&driver), context_(std::move(context)), rank_(rank), size_(size) {}
@@ -336,7 +336,7 @@ int NcclBackend::enqueue_broadcasts(const Call& call) {
 }
 
 Result<void> NcclBackend::run(const Call& call, Vigil& vigil) {
-  if (auto supported = check_support(call); !supported) return supported;
+  if (auto supported = supports(call); !supported) return supported;
   const std::scoped_lock lock(in_use_);
   if (comm_ == nullptr) return Error{Errc::aborted, "the communicator on GPUs was given up before"};
   const DeviceContext::Current current(context_);
@@ -358,15 +358,25 @@ Result<void> NcclBackend::run_group(std::span<const Call> messages, Vigil& vigil
   return end(settle(result, "send and receive", vigil));
 }
 
-Result<bool> NcclBackend::is_complete(void* stream) {
+Result<void> NcclBackend::health() {
   const std::scoped_lock lock(in_use_);
-  if (comm_ == nullptr) return Error{Errc::aborted, "the communicator on GPUs was given up before"};
   const DeviceContext::Current current(context_);
+  return ask_for_trouble();
+}
+
+/// With in_use_ locked.
+Result<void> NcclBackend::ask_for_trouble() {
+  if (comm_ == nullptr) return Error{Errc::aborted, "the communicator on GPUs was given up before"};
   int trouble = nccl_success;
   if (const int asked = api_.get_async_error(comm_, &trouble); asked != nccl_success) trouble = asked;
-  if (trouble != nccl_success && trouble != nccl_in_progress) {
-    return end(error_of(trouble, "go on")).error();
-  }
+  if (trouble == nccl_success || trouble == nccl_in_progress) return {};
+  return end(error_of(trouble, "go on"));
+}
+
+Result<bool> NcclBackend::is_complete(void* stream) {
+  const std::scoped_lock lock(in_use_);
+  const DeviceContext::Current current(context_);
+  if (auto healthy = ask_for_trouble(); !healthy) return healthy.error();
   const int status = driver_->stream_query(stream);
   if (status == cuda_success) return true;
   if (status == cuda_not_ready) return false;

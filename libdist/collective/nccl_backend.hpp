@@ -31,11 +31,17 @@ class NcclBackend final : public Backend {
 
   [[nodiscard]] std::string_view name() const noexcept override { return "nccl"; }
   [[nodiscard]] int device() const noexcept { return context_.device(); }
+  [[nodiscard]] const DeviceContext& context() const noexcept { return context_; }
+
+  /// Errors: NCCL has nothing for this call. Such a call is not made, and does no harm.
+  [[nodiscard]] static Result<void> supports(const Call& call);
 
   [[nodiscard]] Result<void> run(const Call& call, Vigil& vigil) override;
   [[nodiscard]] Result<void> run_group(std::span<const Call> messages, Vigil& vigil) override;
   [[nodiscard]] Result<void> synchronize(void* stream, Vigil& vigil) override;
   [[nodiscard]] Result<bool> is_complete(void* stream) override;
+  /// Whether NCCL has run into trouble since; never waits. Errors as those of is_complete().
+  [[nodiscard]] Result<void> health();
 
   /// Device memory that NCCL has registered: transports use it without a copy.
   [[nodiscard]] Result<void*> allocate(std::size_t bytes) override;
@@ -52,6 +58,7 @@ class NcclBackend final : public Backend {
   NcclBackend(NcclApi api, const CudaDriver& driver, DeviceContext context, int rank, int size);
 
   [[nodiscard]] Result<void> start(const NcclUniqueId& id, Clock::time_point deadline);
+  [[nodiscard]] Result<void> ask_for_trouble();
   [[nodiscard]] int enqueue(const Call& call);
   [[nodiscard]] int enqueue_pieces(const Call& call);
   [[nodiscard]] int enqueue_broadcasts(const Call& call);

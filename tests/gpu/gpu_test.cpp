@@ -61,7 +61,8 @@ struct Board {
 
 class BoardExchange final : public Exchange {
  public:
-  BoardExchange(Board& board, int rank, int size, int first_round) : board_(&board), rank_(rank), size_(size), round_(first_round) {}
+  BoardExchange(Board& board, int rank, int size, int first_round)
+      : board_(&board), rank_(rank), size_(size), round_(first_round) {}
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return size_; }
   [[nodiscard]] Result<std::vector<std::string>> gather_all(std::string own, Clock::time_point deadline) override {
@@ -170,7 +171,8 @@ void check_reductions(const Rank& own, std::size_t count) {
   const DeviceArray<float> send(numbers(own.rank, count * size)), recv{std::vector<float>(count)};
   finish(own, call_of(own, Operation::allreduce, send.get(), recv.get(), count));
   auto all = recv.read();
-  for (std::size_t i = 0; i < count; ++i) expect(all[i] == sum_at(own.size, i), "allreduce of " + std::to_string(count));
+  for (std::size_t i = 0; i < count; ++i)
+    expect(all[i] == sum_at(own.size, i), "allreduce of " + std::to_string(count));
   finish(own, call_of(own, Operation::reduce_scatter, send.get(), recv.get(), count));
   all = recv.read();
   const std::size_t first = static_cast<std::size_t>(own.rank) * count;
@@ -191,7 +193,8 @@ void check_movements(const Rank& own, std::size_t count) {
   }
   finish(own, call_of(own, Operation::allgather, send.get(), recv.get(), count));
   all = recv.read();
-  for (std::size_t i = 0; i < count * size; ++i) expect(all[i] == numbers(static_cast<int>(i / count), count)[i % count], "allgather");
+  for (std::size_t i = 0; i < count * size; ++i)
+    expect(all[i] == numbers(static_cast<int>(i / count), count)[i % count], "allgather");
   const int right = (own.rank + 1) % own.size, left = (own.rank + own.size - 1) % own.size;
   const std::vector<Call> messages = {call_of(own, Operation::send, send.get(), nullptr, count, right),
                                       call_of(own, Operation::recv, nullptr, recv.get(), count, left)};
@@ -231,12 +234,14 @@ int run_rank(Board& board, int rank, int size) {
   const CudaDriver driver = real_driver();
   BoardExchange exchange(board, rank, size, 0);
   const char* const named = std::getenv(nccl_variable);
-  auto backend = NcclBackend::create(load_nccl(named != nullptr ? named : ""), driver, device, exchange, Clock::now() + 120s);
+  auto backend =
+      NcclBackend::create(load_nccl(named != nullptr ? named : ""), driver, device, exchange, Clock::now() + 120s);
   if (!fine(backend, "the communicator")) return 1;
   cudaStream_t stream = nullptr;
   cuda(cudaStreamCreate(&stream), "cudaStreamCreate");
   const Rank own{**backend, rank, size, stream};
-  for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, std::size_t{1} << 18}) check_reductions(own, count);
+  for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, std::size_t{1} << 18})
+    check_reductions(own, count);
   check_movements(own, 257);
   finish(own, call_of(own, Operation::barrier, nullptr, nullptr, 0));
   const auto memory = own.backend.allocate(1 << 20);

@@ -278,7 +278,11 @@ AMLDIST_API int amldist_set_timeout(amldist_comm *comm, int timeout_ms);
  * in effect: give it on every rank. (Only the MPI and NCCL back ends need it; the others are always so.) */
 AMLDIST_API int amldist_set_deterministic(amldist_comm *comm, int on);
 /* CUDA stream (cudaStream_t) for calls on device buffers; NULL: the default stream. Such a call returns when it is
- * enqueued; its request is done when the stream has come past it. */
+ * enqueued; its request is done when the stream has come past it. A thread of the library keeps watch over it until
+ * then: when its turn on the stream lasts longer than the deadline, or a rank is gone, NCCL is aborted, the stream comes
+ * to rest, and amldist_health() and every later call tell which rank was missing. (Not in a stream that is being captured
+ * for a CUDA graph.) A call that NCCL has nothing for is refused with AMLDIST_EUNAVAILABLE and does no harm: reductions
+ * of 16-bit integers, amldist_alltoall() in place. */
 AMLDIST_API int amldist_set_stream(amldist_comm *comm, void *stream);
 
 /* Gives the communicator up: every call in progress or to come, on every rank, returns AMLDIST_EABORTED. Safe from any
