@@ -180,6 +180,7 @@ FlightRecorder::Ticket Communicator::record(const Call& call, std::uint64_t bega
 void Communicator::close_record(FlightRecorder::Ticket ticket, const Result<void>& result) {
   if (result) return process_->recorder.complete(ticket);
   process_->recorder.fail(ticket, status_number(result.error().code));
+  const std::lock_guard lock(process_->noting);
   process_->recorder.note(result.error().message);
 }
 

@@ -31,6 +31,7 @@ using std::chrono::milliseconds;
 struct Process {
   Birthmark birthmark;
   FlightRecorder recorder;
+  std::mutex noting;  ///< around recorder.note(): communicators may fail on several threads at once
   CudaProbe cuda;
   TickClock ticks;
   std::string trace;                        ///< for people: where the recorder is, or why there is none

@@ -337,9 +337,9 @@ int fail_as_last(const std::string& how, void* data) {
 /// The last rank does not make the second call. The others hear of it, with its number, and go on.
 void run_failure(const std::string& how) {
   const DeviceArray<float> data(numbers<float>(rank_, 1000));
-  ok(amldist_set_timeout(world, how == "gone" ? 60000 : 2000), "timeout");
   ok(amldist_allreduce(world, data.get(), data.get(), 1000, AMLDIST_FLOAT32, AMLDIST_SUM), "the first call");
   cuda(cudaStreamSynchronize(stream), "the stream");
+  ok(amldist_set_timeout(world, how == "gone" ? 60000 : 2000), "timeout");
   const int last = size_ - 1;
   int status = AMLDIST_OK;
   if (how == "missing" && rank_ != last) {
