@@ -16,7 +16,7 @@ struct Header {
 };
 
 /// Up to here a copy is cheaper than a second message.
-constexpr std::size_t longest_copy = 32768;
+constexpr std::size_t longest_copy = Transport::one_packet;
 
 std::size_t copied_of(const Message& message) { return std::min(message.bytes, longest_copy); }
 

@@ -31,8 +31,7 @@ class MpiTransport final : public Transport {
         signed_(signing == Signing::each_call ? watch.members().size() : 0) {}
 
   [[nodiscard]] std::string_view name() const noexcept override { return "mpi"; }
-  /// What Open MPI sends at once over TCP (64 KiB with its header), without asking the receiver first.
-  [[nodiscard]] std::size_t part_bytes() const noexcept override { return 65536 - 256; }
+  [[nodiscard]] std::size_t part_bytes() const noexcept override { return one_packet; }
   [[nodiscard]] bool serves_any_thread() const noexcept override { return session_.serves_any_thread(); }
   [[nodiscard]] Result<void> post(const Message& message, Direction direction, std::size_t& left,
                                   Vigil& vigil) override;

@@ -17,7 +17,7 @@ class TcpTransport final : public Transport {
   ~TcpTransport() override { channel_.forget_data_connections(id_); }
 
   [[nodiscard]] std::string_view name() const noexcept override { return "tcp"; }
-  [[nodiscard]] std::size_t part_bytes() const noexcept override { return 256UL << 10; }
+  [[nodiscard]] std::size_t part_bytes() const noexcept override { return one_packet; }
   [[nodiscard]] bool serves_any_thread() const noexcept override { return true; }
   [[nodiscard]] Result<void> post(const Message& message, Direction direction, std::size_t& left,
                                   Vigil& vigil) override;
