@@ -121,7 +121,7 @@ Communicator::~Communicator() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  changed_.notify_all();
+  for_worker_.notify_one();
   if (worker_.joinable()) worker_.join();
   device_calls_.reset();
   process_->channel->remove(*watch_);

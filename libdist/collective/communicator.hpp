@@ -168,7 +168,8 @@ class Communicator {
   std::atomic<bool> has_arrivals_ = false;
 
   std::mutex mutex_;  // guards the rest
-  std::condition_variable changed_;
+  std::condition_variable changed_;     ///< a turn has ended
+  std::condition_variable for_worker_;  ///< there is a turn for it: waking it costs whoever else has its processor
   std::deque<std::shared_ptr<Request>> queue_;      ///< calls that have not begun, and messages of device buffers
   std::vector<std::shared_ptr<Request>> arriving_;  ///< messages of host buffers that were not taken up yet
   std::size_t under_way_ = 0;                       ///< those that were, at the end of the last turn

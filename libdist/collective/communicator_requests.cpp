@@ -74,7 +74,7 @@ std::shared_ptr<Request> Communicator::enqueue(std::vector<Call> calls, Worker w
     const bool is_wanted = worker == Worker::woken && backend_->serves_any_thread();
     if (is_wanted && !worker_.joinable()) worker_ = std::thread([this] { work(); });
   }
-  if (worker == Worker::woken) changed_.notify_all();
+  if (worker == Worker::woken) for_worker_.notify_one();
   if (is_message) backend_->messages().interrupt();
   return request;
 }
@@ -147,7 +147,7 @@ bool Communicator::has_turn_for_worker() const {
 void Communicator::work() {
   std::unique_lock lock(mutex_);
   for (int idle = 0;;) {
-    changed_.wait(lock, [this] { return stopping_ || has_turn_for_worker(); });
+    for_worker_.wait(lock, [this] { return stopping_ || has_turn_for_worker(); });
     if (stopping_) return;
     turn(lock, idle);
   }
@@ -159,7 +159,7 @@ void Communicator::pursue(const Request& request, bool to_the_end) {
   std::unique_lock lock(mutex_);
   wanted_ = !queue_.empty();
   const bool has_worker = worker_.joinable();
-  if (has_worker && !to_the_end) return changed_.notify_all();
+  if (has_worker && !to_the_end) return for_worker_.notify_one();
   helped_ = true;
   if (has_worker && working_) backend_->messages().interrupt();
   int idle = 0;
@@ -168,7 +168,7 @@ void Communicator::pursue(const Request& request, bool to_the_end) {
     else turn(lock, idle);
   } while (!request.is_done() && (to_the_end || !queue_.empty()));
   helped_ = false;
-  changed_.notify_all();
+  if (has_turn_for_worker()) for_worker_.notify_one();
 }
 
 void Communicator::serve_messages() {

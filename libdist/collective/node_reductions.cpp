@@ -1,8 +1,7 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 
+#include "collective/cache_share.hpp"
 #include "collective/node_pipeline.hpp"
 
 namespace amldist::collective {
@@ -10,12 +9,6 @@ namespace {
 
 constexpr int everybody = -1;  // instead of a root: all ranks get the result
 constexpr std::size_t cache_line = 64;
-
-std::size_t last_level_cache() noexcept {
-  const long bytes = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
-  constexpr std::size_t usual = 16UL << 20;
-  return bytes > 0 ? static_cast<std::size_t>(bytes) : usual;
-}
 
 /// From here on, library-allocated buffers are worth a look.
 constexpr std::size_t direct_from = 8192;
@@ -46,7 +39,7 @@ NodeCollectives::NodeCollectives(Rounds& rounds, const Reductions& kernels, cons
     : rounds_(rounds),
       kernels_(kernels),
       arenas_(arenas),
-      streaming_from_(last_level_cache() / 2 / rounds.size()),
+      streaming_from_(cache_share(rounds.size()) / 4 * 3),
       sources_(rounds.size()),
       inputs_(rounds.size()),
       results_(rounds.size()) {}
@@ -267,9 +260,12 @@ class NodeCollectives::Sliced {
     }
     std::byte* const staged = rounds_.own_slot() + piece_ * unit_;
     std::byte* const to = receives_ ? what_.recv + i * piece_ * unit_ + at : staged;
-    owner_.kernels_.fold({to, nullptr, owner_.sources_.data(), rounds_.size(), cut.size(own), what_.divisor},
+    // What goes past the caches cannot be copied from them.
+    const bool twice = to != staged && store_ == Store::streaming;
+    owner_.kernels_.fold({to, twice ? staged : nullptr, owner_.sources_.data(), rounds_.size(), cut.size(own),
+                          what_.divisor, twice ? store_ : Store::cached},
                          what_.type, what_.op);
-    if (to != staged) owner_.hand(staged, to, cut.size(own) * unit_);
+    if (to != staged && !twice) owner_.hand(staged, to, cut.size(own) * unit_);
   }
 
   [[nodiscard]] Result<void> take_results(std::size_t i, std::uint32_t back) const {

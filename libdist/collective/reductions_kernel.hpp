@@ -273,15 +273,20 @@ inline void fold_vectors(const Fold& work, std::size_t at) {
   }
 }
 
+// The elements before the first whole vector of `dst`; how many.
+template <typename Lane, ReduceOp op>
+std::size_t fold_head(const Fold& work) {
+  const auto address = reinterpret_cast<std::uintptr_t>(work.dst);
+  std::size_t i = 0;
+  for (; i < work.count && (address + i * sizeof(typename Lane::Stored)) % vector_bytes != 0; ++i)
+    fold_one<Lane, op>(work, i);
+  return i;
+}
+
 template <typename Lane, ReduceOp op, bool streaming, bool both>
 void fold_all(const Fold& work) {
-  using Stored = typename Lane::Stored;
   constexpr std::size_t lanes = sizeof(typename Lane::Accumulator) / sizeof(typename Lane::Arithmetic);
-  std::size_t i = 0;
-  if constexpr (streaming) {
-    const auto address = reinterpret_cast<std::uintptr_t>(work.dst);
-    for (; i < work.count && (address + i * sizeof(Stored)) % vector_bytes != 0; ++i) fold_one<Lane, op>(work, i);
-  }
+  std::size_t i = streaming ? fold_head<Lane, op>(work) : 0;
   for (; i + unroll * lanes <= work.count; i += unroll * lanes)
     fold_vectors<Lane, op, unroll, streaming, both>(work, i);
   for (; i + lanes <= work.count; i += lanes) fold_vectors<Lane, op, 1, streaming, both>(work, i);
@@ -289,9 +294,16 @@ void fold_all(const Fold& work) {
   if constexpr (streaming) fence_streaming();
 }
 
-// Two sources, one result: every staged all-reduce of two ranks. With the addresses in registers (a store could change
-// `work` for all the compiler knows) and the other rank's lines asked for ahead it takes a quarter less time.
-template <typename Lane, ReduceOp op>
+template <bool streaming, typename V>
+inline void store_as(void* to, V v) {
+  if constexpr (streaming) store_streaming(to, v);
+  else store_cached(to, v);
+}
+
+// Two sources: every all-reduce of two ranks. With the addresses in registers (a store could change `work` for all the
+// compiler knows) and one result's lines behind the other's it takes up to a third less time; asking for the other
+// rank's lines ahead helps where there is one result, and harms where there are two (`twice`).
+template <typename Lane, ReduceOp op, bool streaming, bool both, bool twice>
 void fold_pair(const Fold& work) {
   using Stored = typename Lane::Stored;
   using Accumulator = typename Lane::Accumulator;
@@ -300,20 +312,34 @@ void fold_pair(const Fold& work) {
   const auto* const a = static_cast<const Stored*>(work.sources[0]);
   const auto* const b = static_cast<const Stored*>(work.sources[1]);
   auto* const dst = static_cast<Stored*>(work.dst);
+  auto* const second = static_cast<Stored*>(work.second);
   const std::size_t count = work.count;
-  std::size_t i = 0;
+  std::size_t i = streaming ? fold_head<Lane, op>(work) : 0;
   for (; i + unroll * lanes <= count; i += unroll * lanes) {
     Accumulator sums[unroll];
     for (std::size_t u = 0; u < unroll; ++u) {
-      __builtin_prefetch(a + i + ahead + u * lanes);
-      __builtin_prefetch(b + i + ahead + u * lanes);
+      if constexpr (!twice) {
+        __builtin_prefetch(a + i + ahead + u * lanes);
+        __builtin_prefetch(b + i + ahead + u * lanes);
+      }
       sums[u] = combined<Lane, op>(Lane::read(a + i + u * lanes), Lane::read(b + i + u * lanes));
       if constexpr (op == ReduceOp::avg) sums[u] = sums[u] / static_cast<typename Lane::Arithmetic>(work.divisor);
     }
-    for (std::size_t u = 0; u < unroll; ++u) store_cached(dst + i + u * lanes, Lane::to_stored(sums[u]));
+    for (std::size_t u = 0; u < unroll; ++u) store_as<streaming>(dst + i + u * lanes, Lane::to_stored(sums[u]));
+    if constexpr (twice) {
+      for (std::size_t u = 0; u < unroll; ++u) store_as<both>(second + i + u * lanes, Lane::to_stored(sums[u]));
+    }
   }
-  for (; i + lanes <= count; i += lanes) fold_vectors<Lane, op, 1, false, false>(work, i);
+  for (; i + lanes <= count; i += lanes) fold_vectors<Lane, op, 1, streaming, both>(work, i);
   for (; i < count; ++i) fold_one<Lane, op>(work, i);
+  if constexpr (streaming) fence_streaming();
+}
+
+template <typename Lane, ReduceOp op, bool streaming, bool both>
+void fold_some(const Fold& work) {
+  if (work.source_count != 2) fold_all<Lane, op, streaming, both>(work);
+  else if (both || work.second != nullptr) fold_pair<Lane, op, streaming, both, true>(work);
+  else fold_pair<Lane, op, streaming, both, false>(work);
 }
 
 template <typename Lane, ReduceOp op>
@@ -325,13 +351,12 @@ void fold(const Fold& work) {
     if (work.store == Store::streaming && dst % sizeof(typename Lane::Stored) == 0) {
       const bool alike =
           work.second != nullptr && work.second_store == Store::streaming && (dst - second) % vector_bytes == 0;
-      if (alike) fold_all<Lane, op, true, true>(work);
-      else fold_all<Lane, op, true, false>(work);
+      if (alike) fold_some<Lane, op, true, true>(work);
+      else fold_some<Lane, op, true, false>(work);
       return;
     }
   }
-  if (work.source_count == 2 && work.second == nullptr) fold_pair<Lane, op>(work);
-  else fold_all<Lane, op, false, false>(work);
+  fold_some<Lane, op, false, false>(work);
 }
 
 void copy_bytes(void* dst, const void* src, std::size_t bytes, Store store) {

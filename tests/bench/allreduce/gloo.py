@@ -20,7 +20,7 @@ import torch.distributed as dist
 def calls_for(size: int, ranks: int, rounds: int) -> int:
     """As in loop.c, and fewer where one takes 100 us and more."""
     calls = rounds * (60 if size <= 65536 else 30 if size <= 1 << 20 else 5 if size <= 16 << 20 else 3)
-    return calls if ranks == 2 else calls // 4 + 3
+    return max(calls, 3) if ranks == 2 else calls // 4 + 3
 
 
 def measure(send: torch.Tensor, recv: torch.Tensor, calls: int, rank: int) -> float:

@@ -5,7 +5,8 @@
  * For every size: float32 sum with inputs rewritten before each call; rank 0 prints "BYTES OUT_OF_PLACE IN_PLACE
  * LIMIT", microseconds, medians over the calls of the slowest rank. LIMIT is what the machine needs at the least: up to
  * 4 KiB and with two ranks, the time in which each hands one cache line to the other (only aml-dist's loop measures
- * that); else the time of reading and writing BYTES on all ranks at once. */
+ * that); else the time of reading and writing BYTES on all ranks at once. ROUNDS 0: three calls of each kind, for a
+ * library that takes tens of milliseconds. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <math.h>
@@ -113,19 +114,39 @@ static void rewrite(float* data, size_t count, int i) {
   for (size_t k = 0; k < count; ++k) data[k] = value;
 }
 
-/* Batches of calls for small sizes, where the clock would be most of what is measured. */
-static double measure(float* send, float* recv, size_t count, int calls, int batch) {
-  double* times = malloc((size_t)calls * sizeof *times);
+/* What is timed, in turn: the machine's memory is faster in some seconds than in others. */
+enum kind { OUT_OF_PLACE, IN_PLACE, COPY, KINDS };
+struct buffers {
+  float *send, *recv;
+  size_t count;
+};
+static void do_once(enum kind kind, const struct buffers* data) {
+  if (kind == OUT_OF_PLACE) allreduce(data->send, data->recv, data->count);
+  else if (kind == IN_PLACE) allreduce(data->recv, data->recv, data->count);
+  else memcpy(data->recv, data->send, data->count * sizeof *data->send);
+}
+/* Some calls of one kind, the first two of which only bring the caches into the state that such calls leave. Batches for
+ * small sizes, where the clock would be most of what is measured. */
+static void measure(enum kind kind, const struct buffers* data, double* times, int calls, int batch) {
   for (int i = -2; i < calls; ++i) {
-    rewrite(send, count, i + 7);
+    rewrite(kind == IN_PLACE ? data->recv : data->send, data->count, i + 7);
     barrier();
     const double start = now();
-    for (int b = 0; b < batch; ++b) allreduce(send, recv, count);
+    for (int b = 0; b < batch; ++b) do_once(kind, data);
     if (i >= 0) times[i] = (now() - start) / batch;
   }
-  const double result = median(times, calls);
-  free(times);
-  return result;
+}
+/* `result` has the median of each kind. */
+static void measure_all(const struct buffers* data, int turns, int calls, int batch, double* result) {
+  double* times[KINDS];
+  for (int kind = 0; kind < KINDS; ++kind) times[kind] = malloc((size_t)(turns * calls) * sizeof **times);
+  for (int turn = 0; turn < turns; ++turn) {
+    for (int kind = 0; kind < KINDS; ++kind) measure((enum kind)kind, data, times[kind] + turn * calls, calls, batch);
+  }
+  for (int kind = 0; kind < KINDS; ++kind) {
+    result[kind] = median(times[kind], turns * calls);
+    free(times[kind]);
+  }
 }
 #ifdef WITH_MPI
 static double bare_exchange(void) { return INFINITY; }
@@ -167,20 +188,6 @@ static double bare_exchange(void) {
   return median(times, samples);
 }
 #endif
-static double limit(float* send, float* recv, size_t count, int calls) {
-  double* times = malloc((size_t)calls * sizeof *times);
-  for (int i = 0; i < calls; ++i) {
-    rewrite(send, count, i);
-    barrier();
-    const double start = now();
-    memcpy(recv, send, count * sizeof *send);
-    times[i] = now() - start;
-  }
-  const double result = median(times, calls);
-  free(times);
-  return result;
-}
-
 int main(int argc, char** argv) {
   begin(&argc, &argv);
   bind_to_processor();
@@ -189,13 +196,14 @@ int main(int argc, char** argv) {
   for (int a = 3; a < argc; ++a) {
     const size_t bytes = strtoull(argv[a], NULL, 10), count = bytes / sizeof(float);
     float *send = memory(bytes, shared), *recv = memory(bytes, shared);
-    const int batch = bytes > 4096 ? 1 : size > 2 ? 10 : 100;
-    int calls = rounds * (bytes <= 65536 ? 200 : bytes <= 1 << 20 ? 100 : bytes <= 16 << 20 ? 11 : 5);
-    if (size > 2) calls = calls / 10 + 3; /* with more ranks than processors a call may take many milliseconds */
-    const double out = measure(send, recv, count, calls, batch);
-    const double in = measure(recv, recv, count, calls, batch);
-    const double least = size == 2 && bytes <= 4096 ? bare_exchange() : limit(send, recv, count, calls);
-    if (rank == 0) printf("%zu %.3f %.3f %.3f\n", bytes, out, in, least);
+    int batch = bytes > 4096 ? 1 : size > 2 ? 10 : 100;
+    int calls = bytes <= 65536 ? 70 : bytes <= 1 << 20 ? 33 : bytes <= 16 << 20 ? 5 : 3;
+    if (size > 2) calls = calls / 10 + 1; /* with more ranks than processors a call may take many milliseconds */
+    if (rounds == 0) batch = 1, calls = 3;
+    double times[KINDS];
+    measure_all(&(struct buffers){send, recv, count}, rounds == 0 ? 1 : rounds * 3, calls, batch, times);
+    if (size == 2 && bytes <= 4096) times[COPY] = bare_exchange();
+    if (rank == 0) printf("%zu %.3f %.3f %.3f\n", bytes, times[OUT_OF_PLACE], times[IN_PLACE], times[COPY]);
     fflush(stdout);
 #ifdef WITH_MPI
     free(send), free(recv);

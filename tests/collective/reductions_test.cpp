@@ -1,0 +1,167 @@
+// The kernels against plain loops: one and two results, whatever way they take to memory, wherever they lie.
+#include "collective/reductions.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace amldist::collective {
+namespace {
+
+constexpr std::size_t most = 5000;
+
+template <typename T>
+struct Typed;
+template <>
+struct Typed<float> {
+  static constexpr DataType type = DataType::float32;
+};
+template <>
+struct Typed<double> {
+  static constexpr DataType type = DataType::float64;
+};
+template <>
+struct Typed<std::uint8_t> {
+  static constexpr DataType type = DataType::uint8;
+};
+template <>
+struct Typed<std::int64_t> {
+  static constexpr DataType type = DataType::int64;
+};
+
+template <typename T>
+T combined(T a, T b, ReduceOp op) {
+  if (op == ReduceOp::prod) return static_cast<T>(a * b);
+  if (op == ReduceOp::max) return std::max(a, b);
+  if (op == ReduceOp::min) return std::min(a, b);
+  return static_cast<T>(a + b);
+}
+
+/// What a test varies. `shift` and `apart` are elements: of the first result behind a cache line, and of the second
+/// behind the first's place in a line.
+struct Way {
+  InstructionSet set;
+  std::size_t sources;
+  std::size_t count;
+  std::size_t shift;
+  std::size_t apart;
+  Store store;
+  Store second_store;
+  bool twice;
+  bool in_place;
+};
+
+template <typename T>
+class Trial {
+ public:
+  explicit Trial(const Way& way) : way_(way) {
+    for (std::size_t s = 0; s < way.sources; ++s) {
+      std::vector<T> data(most + 256);
+      for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<T>((i * 7 + s * 3) % 5 + 1);
+      inputs_.push_back(std::move(data));
+    }
+  }
+
+  void expect_right(ReduceOp op) {
+    std::vector<T> first(most + 256, T{99});
+    std::vector<T> second(most + 256, T{99});
+    T* const dst = way_.in_place ? aligned(inputs_[0]) : aligned(first) + way_.shift;
+    T* const other = way_.in_place && way_.sources > 1 ? aligned(inputs_[1]) : aligned(second) + way_.shift + way_.apart;
+    std::vector<const void*> sources;
+    for (std::vector<T>& input : inputs_) sources.push_back(aligned(input));
+    std::vector<T> wanted(aligned(inputs_[0]), aligned(inputs_[0]) + way_.count);
+    for (std::size_t s = 1; s < way_.sources; ++s) {
+      for (std::size_t i = 0; i < way_.count; ++i) wanted[i] = combined(wanted[i], aligned(inputs_[s])[i], op);
+    }
+    if (op == ReduceOp::avg) {
+      for (T& each : wanted) each = static_cast<T>(each / static_cast<T>(way_.sources));
+    }
+    const T after = dst[way_.count];
+    Reductions(way_.set).fold({dst, way_.twice ? other : nullptr, sources.data(), way_.sources, way_.count,
+                               way_.sources, way_.store, way_.second_store},
+                              Typed<T>::type, op);
+    EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), dst));
+    EXPECT_EQ(dst[way_.count], after);
+    if (way_.twice) {
+      EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), other));
+    }
+  }
+
+ private:
+  static T* aligned(std::vector<T>& data) {
+    const auto address = reinterpret_cast<std::uintptr_t>(data.data());
+    return reinterpret_cast<T*>((address + 63) / 64 * 64);
+  }
+
+  Way way_;
+  std::vector<std::vector<T>> inputs_;
+};
+
+template <typename T>
+void expect_all_right(const Way& way) {
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::prod, ReduceOp::max, ReduceOp::min, ReduceOp::avg}) {
+    Trial<T>(way).expect_right(op);
+  }
+}
+
+std::vector<InstructionSet> sets_of_this_processor() {
+  std::vector<InstructionSet> sets = {InstructionSet::plain};
+  for (const auto set : {InstructionSet::avx2, InstructionSet::avx512}) {
+    if (set <= best_instruction_set()) sets.push_back(set);
+  }
+  return sets;
+}
+
+/// All that concerns how results reach memory, for each number of sources and of elements.
+std::vector<Way> ways() {
+  std::vector<Way> all;
+  for (const InstructionSet set : sets_of_this_processor()) {
+    for (const std::size_t sources : {1UL, 2UL, 3UL}) {
+      for (const std::size_t count : {0UL, 1UL, 63UL, 64UL, 257UL, most}) {
+        for (const Store store : {Store::cached, Store::streaming}) {
+          all.push_back({set, sources, count, 0, 0, store, Store::cached, false, false});
+          all.push_back({set, sources, count, 0, 0, store, Store::cached, true, false});
+          all.push_back({set, sources, count, 0, 0, store, Store::streaming, true, false});
+        }
+      }
+    }
+  }
+  return all;
+}
+
+std::string described(const Way& way) {
+  return std::string(to_string(way.set)) + ", " + std::to_string(way.sources) + " sources, " +
+         std::to_string(way.count) + " elements from " + std::to_string(way.shift) + ", stores " +
+         std::to_string(static_cast<int>(way.store)) + " and " +
+         (way.twice ? std::to_string(static_cast<int>(way.second_store)) : std::string("none"));
+}
+
+TEST(Kernels, FoldLikePlainLoopsWhereverResultsLie) {
+  for (Way way : ways()) {
+    for (const std::size_t shift : {0UL, 1UL, 7UL}) {
+      for (const std::size_t apart : {0UL, 3UL}) {
+        way.shift = shift;
+        way.apart = apart;
+        SCOPED_TRACE(described(way));
+        expect_all_right<float>(way);
+        expect_all_right<double>(way);
+        expect_all_right<std::uint8_t>(way);
+        expect_all_right<std::int64_t>(way);
+      }
+    }
+  }
+}
+
+TEST(Kernels, FoldIntoTheirOwnSources) {
+  for (Way way : ways()) {
+    way.in_place = true;
+    SCOPED_TRACE(described(way));
+    expect_all_right<float>(way);
+    expect_all_right<std::uint8_t>(way);
+  }
+}
+
+}  // namespace
+}  // namespace amldist::collective
