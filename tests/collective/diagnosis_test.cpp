@@ -186,6 +186,16 @@ TEST(Verdict, NamesBothWhereOneWaitsForAMessageAndTheOtherInACollective) {
             "rank 0 (a) is missing in recv #3 (1024 float32) of rank 1 (a): it is still in barrier #5");
 }
 
+TEST(Verdict, WhoWaitsForAMessageWhereMostAreInACollectiveIsMissingThere) {  // it has left the barrier out
+  const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::barrier, 5)),
+                                        gone_on("rank 1 (a)", waiting_in(Operation::recv, 4, 0), {}),
+                                        here("rank 2 (b)", inside(Operation::barrier, 5))};
+  const std::string sentence =
+      "rank 1 (a) is missing in barrier #5: it is still in recv #3 (1024 float32) from rank 0 (a)";
+  EXPECT_EQ(judge(ranks, {1, 0, false, {}}).message, sentence);
+  EXPECT_EQ(judge(ranks, {2, Vigil::anyone, false, {}}).message, sentence);
+}
+
 TEST(Verdict, NamesWhomAGroupOfMessagesWaitsFor) {  // it has sent to 2, and waits for what 0 is to send
   Activity group = waiting_in(Operation::send, 4, 2);
   group.waits_for = 0;
@@ -309,6 +319,7 @@ struct Disagreement {
   std::string changed;
   std::string believed;  ///< the variable that it contradicts
 };
+void PrintTo(const Disagreement& trial, std::ostream* out) { *out << trial.what; }
 class TwoSources : public testing::TestWithParam<Disagreement> {};
 
 TEST_P(TwoSources, AreBothNamed) {
