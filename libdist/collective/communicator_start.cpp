@@ -100,7 +100,7 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
   const auto limit = effective_timeout(environment, timeout);
   if (!limit) return limit.error();
   const auto deadline = Clock::now() + *limit;
-  const auto told = read_process_identity(environment);
+  const auto told = read_process_identity(environment, ::getpid());
   if (!told) return told.error();
   auto mpi = told->size > 1 ? MpiSession::find(environment, *told) : std::unique_ptr<MpiSession>();
   if (!mpi) return mpi.error();

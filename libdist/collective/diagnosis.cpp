@@ -92,7 +92,7 @@ std::size_t end_of_chain(std::span<const RankState> ranks, std::size_t from) {
 struct Absence {
   const Activity* stuck = nullptr;
   std::vector<std::size_t> missing;
-  std::optional<std::size_t> waiter;  ///< whose message it is
+  std::optional<std::size_t> waiter;  ///< whose message it is, where that matters
 };
 
 /// Those who have not come to a collective. Not those who wait for a message of one of them.
@@ -127,10 +127,19 @@ Absence absence_from_message(std::span<const RankState> ranks, const Occasion& o
   if (is_present(ranks[end]) && last.inside && !is_point_to_point(last.call.operation)) {
     const Activity& stuck = lowest_collective(ranks, last);
     std::vector<std::size_t> missing = missing_ranks(ranks, stuck);
-    std::erase_if(missing, [&](std::size_t i) { return end_of_chain(ranks, i) == end; });
-    if (!missing.empty()) return {&stuck, std::move(missing), {}};
+    std::vector<std::size_t> others = missing;
+    std::erase_if(others, [&](std::size_t i) { return end_of_chain(ranks, i) == end; });
+    if (!others.empty()) return {&stuck, std::move(others), {}};
+    // Of those who wait for each other in two ways, the fewer have left the others' way.
+    const auto waiting = static_cast<std::size_t>(std::ranges::count_if(ranks, [&](const RankState& rank) {
+      return is_present(rank) && rank.activity.inside && rank.activity.call.sequence == stuck.sequence &&
+             !is_point_to_point(rank.activity.call.operation);
+    }));
+    if (!missing.empty() && waiting > missing.size()) return {&stuck, std::move(missing), {}};
   }
-  return {&ranks[waiter].activity, {end}, waiter};
+  // Who is in another call may be right: then the waiter is the one that should not wait.
+  const bool either = is_present(ranks[end]) && last.inside;
+  return {&ranks[waiter].activity, {end}, either ? std::optional(waiter) : std::nullopt};
 }
 
 Absence find_absence(std::span<const RankState> ranks, const Occasion& occasion) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/text.hpp"
+#include "placement/process_identity.hpp"
 #include "placement/step_facts.hpp"
 
 namespace amldist::collective {
@@ -54,7 +55,8 @@ Result<std::unique_ptr<MeetingPoint>> meet_at_master(const EnvironmentReader& en
 }
 
 /// A step of plain srun: the host of rank 0 from Slurm's variables, the port from job and step.
-Result<std::unique_ptr<MeetingPoint>> meet_by_slurm(const EnvironmentReader& environment) {
+Result<std::unique_ptr<MeetingPoint>> meet_by_slurm(const EnvironmentReader& environment,
+                                                    const ProcessIdentity& identity) {
   constexpr std::uint64_t most = UINT32_MAX;
   const auto number = [&](std::string_view name) { return text::to_number(environment(name).value_or(""), most); };
   const auto job = number("SLURM_JOB_ID");
@@ -69,7 +71,7 @@ Result<std::unique_ptr<MeetingPoint>> meet_by_slurm(const EnvironmentReader& env
     if (const auto rank = text::to_number(word, most)) ranks.push_back(static_cast<std::uint32_t>(*rank));
   }
   const auto small = [](std::uint64_t value) { return static_cast<std::uint32_t>(value); };
-  const auto placement = read_placement(environment, environment("SLURM_PMIX_MAPPING_SERV"),
+  const auto placement = read_placement(environment, has_own_pmix(environment, identity) ? environment("SLURM_PMIX_MAPPING_SERV") : std::nullopt,
                                         {small(*node), small(*nodes), small(*tasks), ranks});
   if (!placement) return placement.error();
   constexpr std::uint64_t lowest = 20000;
@@ -104,7 +106,7 @@ Result<std::unique_ptr<MeetingPoint>> choose_meeting_point(const EnvironmentRead
   const std::string wish = environment("AMLDIST_BOOTSTRAP").value_or("");
   if (wish == "tcp") return meet_at_master(environment);
   if (wish == "pmix") return meet_by_pmix(identity);
-  if (wish == "slurm") return meet_by_slurm(environment);
+  if (wish == "slurm") return meet_by_slurm(environment, identity);
   if (!wish.empty() && wish != "mpi") {
     return Error{Errc::invalid_argument,
                  concat({"AMLDIST_BOOTSTRAP=", text::quote(wish), ": use tcp, pmix, slurm or mpi"})};
@@ -112,13 +114,13 @@ Result<std::unique_ptr<MeetingPoint>> choose_meeting_point(const EnvironmentRead
   if (mpi != nullptr) return meet_by_mpi(*mpi, identity);
   std::string reasons;
   if (environment("MASTER_ADDR") || environment("MASTER_PORT")) return meet_at_master(environment);
-  if (environment("PMIX_NAMESPACE")) {
+  if (has_own_pmix(environment, identity)) {
     auto point = meet_by_pmix(identity);
     if (point) return point;
     reasons = concat({"; PMIx: ", point.error().message});
   }
   if (environment("SLURM_STEP_ID")) {
-    auto point = meet_by_slurm(environment);
+    auto point = meet_by_slurm(environment, identity);
     if (point) return point;
     reasons += concat({"; Slurm: ", point.error().message});
   }

@@ -48,11 +48,21 @@ bool MpiTransport::is_first_of_call(const Message& message, bool is_receive) {
 
 Result<void> MpiTransport::post(const Message& message, Direction direction, std::size_t& left, Vigil& vigil) {
   const bool is_receive = direction == Direction::receive;
-  std::size_t at = 0;
-  if (is_first_of_call(message, is_receive)) {
+  if (!is_receive || !is_held_up(message)) return post_from(message, is_receive, left, 0, vigil);
+  hold(message, left, 0);
+  return {};
+}
+
+Result<void> MpiTransport::post_from(const Message& message, bool is_receive, std::size_t& left, std::size_t at,
+                                     Vigil& vigil) {
+  if (at == 0 && is_first_of_call(message, is_receive)) {
     if (auto posted = post_signed(message, is_receive, left, vigil); !posted) return posted;
     at = copied_of(message);
     if (at == message.bytes) return {};
+    if (is_receive && is_held_up(message)) {
+      hold(message, left, at);
+      return {};
+    }
   }
   do {  // an empty one, too: its length is a thing to agree on
     Piece piece = {message, &left, is_receive, false, {}, nullptr, std::min(piece_, message.bytes - at)};
@@ -62,12 +72,34 @@ Result<void> MpiTransport::post(const Message& message, Direction direction, std
   return {};
 }
 
+void MpiTransport::hold(const Message& message, std::size_t& left, std::size_t at) {
+  held_.push_back({message, &left, at});
+  ++left;
+}
+
+/// Receives what has waited for a signature.
+Result<void> MpiTransport::release(Vigil& vigil) {
+  for (const Held& each : std::exchange(held_, {})) {
+    if (is_held_up(each.message)) {
+      held_.push_back(each);
+      continue;
+    }
+    --*each.left;
+    if (auto posted = post_from(each.message, true, *each.left, each.at, vigil); !posted) return posted;
+  }
+  return {};
+}
+
 /// The header and the first part of the data.
 Result<void> MpiTransport::post_signed(const Message& message, bool is_receive, std::size_t& left, Vigil& vigil) {
   const std::size_t body = copied_of(message);
   Piece head = {message, &left, is_receive, false, {}, nullptr, sizeof(Header) + body};
-  const bool in_place = is_receive && message.has_room;
-  if (!in_place) head.stage = take_stage(head.bytes);
+  const auto peer = static_cast<std::size_t>(message.peer);
+  const bool waits = is_receive && near_[peer];
+  const bool in_place = is_receive && message.has_room && !waits;
+  if (waits) head.room = sizeof(Header) + longest_copy;
+  if (waits) heads_[peer] = true;
+  if (!in_place) head.stage = take_stage(std::max(head.bytes, head.room));
   // The stage's memory stays where it is when its owner moves.
   std::byte* const staged = in_place ? message.data - sizeof(Header) : head.stage.data();
   head.header = staged;
@@ -82,7 +114,7 @@ Result<void> MpiTransport::post_signed(const Message& message, bool is_receive, 
 Result<void> MpiTransport::post_piece(Piece piece, std::byte* data, Vigil& vigil) {
   const auto& mpi = session_.functions();
   const int peer = static_cast<int>(watch_.members()[static_cast<std::size_t>(piece.message.peer)]);
-  const int count = static_cast<int>(piece.bytes);
+  const int count = static_cast<int>(std::max(piece.bytes, piece.room));
   amldist_mpi_handle request = 0;
   const int error = piece.is_receive ? mpi.receive(session_.comm(), data, count, peer, tag_, &request)
                                      : mpi.send(session_.comm(), data, count, peer, tag_, &request);
@@ -108,6 +140,9 @@ Result<bool> MpiTransport::progress(Vigil& vigil) {
     any = any || done != 0;
   }
   if (any) forget_finished();
+  if (!held_.empty()) {
+    if (auto released = release(vigil); !released) return released.error();
+  }
   return any;
 }
 
@@ -131,6 +166,7 @@ Result<void> MpiTransport::accept(const Piece& piece, std::size_t came, Vigil& v
   Header said = {};
   std::memcpy(&said, piece.header, sizeof said);
   if (said.signature != message.signature || said.bytes != message.bytes) return vigil.differs(message.peer);
+  heads_[static_cast<std::size_t>(message.peer)] = false;
   if (piece.bytes > sizeof said && !piece.stage.empty()) {
     std::memcpy(message.data, piece.header + sizeof said, piece.bytes - sizeof said);
   }
@@ -179,6 +215,7 @@ void MpiTransport::give_up() noexcept {
   }
   pieces_.clear();
   requests_.clear();
+  held_.clear();
 }
 
 }  // namespace amldist::collective

@@ -40,6 +40,17 @@ std::vector<std::string> processors_of(const std::vector<std::string>& offers) {
   return out;
 }
 
+/// By rank, whether it is on this machine.
+std::vector<bool> near_ranks(const ControlChannel& channel, const CommWatch& watch) {
+  const Member& own = channel.member(watch.members()[watch.rank()]);
+  std::vector<bool> near;
+  for (const std::uint32_t rank : watch.members()) {
+    const Member& each = channel.member(rank);
+    near.push_back(each.host == own.host || each.address == own.address);
+  }
+  return near;
+}
+
 }  // namespace
 
 Result<TransportChoice> choose_transport(ControlChannel& channel, const CommWatch& watch, const Gather& gather,
@@ -58,9 +69,10 @@ Result<TransportChoice> choose_transport(ControlChannel& channel, const CommWatc
       using Signing = MpiTransport::Signing;
       const bool crowded = choice.is_crowded;
       choice.shares_memory = true;
-      choice.collectives = std::make_unique<MpiTransport>(*mpi, watch, *tag, Signing::each_call, crowded);
-      choice.messages =
-          with_loopback(std::make_unique<MpiTransport>(*mpi, watch, *tag + 1, Signing::each_message, crowded), watch);
+      const auto near = near_ranks(channel, watch);
+      choice.collectives = std::make_unique<MpiTransport>(*mpi, watch, *tag, Signing::each_call, crowded, near);
+      choice.messages = with_loopback(
+          std::make_unique<MpiTransport>(*mpi, watch, *tag + 1, Signing::each_message, crowded, near), watch);
       return choice;
     }
     if (offers) choice.why_not_mpi = concat({"rank ", std::to_string(without), " does without MPI"});

@@ -15,6 +15,9 @@ namespace amldist::text {
 /// Decimal digits only (no sign, no space, no empty text), at most `max`. nullopt for anything else.
 [[nodiscard]] std::optional<std::uint64_t> to_number(std::string_view digits, std::uint64_t max) noexcept;
 
+/// Why to_number() did not take `digits`, behind its name: "is no number", or "is out of range (at most 65535)".
+[[nodiscard]] std::string number_problem(std::string_view digits, std::uint64_t max);
+
 /// Pieces between separators; "" gives one empty piece, as "a," gives two.
 [[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
 

@@ -38,11 +38,24 @@ class Reader {
 
   [[nodiscard]] bool has(std::string_view name) const { return !name.empty() && environment_(name).has_value(); }
 
+  [[nodiscard]] std::string word(std::string_view name) const { return environment_(name).value_or(""); }
+  [[nodiscard]] bool is_in_step() const { return has("SLURM_STEP_ID") && has("SLURM_STEP_NUM_TASKS"); }
+
+  /// Whether "JOB.STEP" is the step that this process is in, or may be: nothing says otherwise. The components of a
+  /// heterogeneous step have jobs of their own.
+  [[nodiscard]] bool is_own_step(std::string_view named) const {
+    if (!is_in_step() || named.empty()) return true;
+    const std::string step = concat({".", word("SLURM_STEP_ID")});
+    return has("SLURM_HET_SIZE") ? named.ends_with(step) : named == word("SLURM_JOB_ID") + step;
+  }
+
   [[nodiscard]] Result<std::optional<std::uint32_t>> number(std::string_view name) const {
     if (!has(name)) return std::optional<std::uint32_t>();
     const std::string value = *environment_(name);
     const auto parsed = text::to_number(value, most_tasks);
-    if (!parsed) return Error{Errc::invalid_argument, concat({name, "=", text::quote(value), " is no number"})};
+    if (!parsed)
+      return Error{Errc::invalid_argument,
+                   concat({name, "=", text::quote(value), " ", text::number_problem(value, most_tasks)})};
     return std::optional(static_cast<std::uint32_t>(*parsed));
   }
 
@@ -90,52 +103,119 @@ Result<ProcessIdentity> read_dialect(const Reader& reader, const Dialect& dialec
   return out;
 }
 
+/// The stamp of this step, where there is one.
+enum class Stamped : std::uint8_t { no, by_this_step, by_an_outer_step };
+
+Stamped stamped(const Reader& reader) {
+  const std::string stamp = reader.word("AMLDIST_STAMP");
+  if (stamp.empty()) return Stamped::no;
+  return reader.is_own_step(stamp.substr(0, stamp.find(' '))) ? Stamped::by_this_step : Stamped::by_an_outer_step;
+}
+
 /// The launcher that is nearest to this process; nullptr: nobody started it.
-const Dialect* nearest_launcher(const Reader& reader, bool stamped) {
+const Dialect* nearest_launcher(const Reader& reader, int own_pid) {
   const bool ranked = reader.has("RANK") && reader.has("WORLD_SIZE");
+  const bool in_step = reader.is_in_step() && reader.has(slurm.rank);
+  const bool by_slurmstepd = in_step && reader.word("SLURM_TASK_PID") == std::to_string(own_pid);
+  // In a per-node step the ranks are those of a launcher that the step's task has started.
+  const bool per_node = reader.has("AMLDIST_HIDDEN_SLURM_STEP_ID");
+  const bool own_ranks = ranked && !per_node && stamped(reader) == Stamped::by_this_step;
   if (reader.has("TORCHELASTIC_RUN_ID") && ranked) return &torchrun;
-  if (reader.has(mpirun.rank) && reader.has("OMPI_UNIVERSE_SIZE")) return &mpirun;
-  if (stamped && ranked) return &own;
-  if (reader.has("SLURM_STEP_ID") && reader.has("SLURM_STEP_NUM_TASKS") && reader.has(slurm.rank)) return &slurm;
+  if (reader.has(mpirun.rank) && reader.has("OMPI_UNIVERSE_SIZE") && !by_slurmstepd) return &mpirun;
+  if (own_ranks) return &own;
+  if (in_step) return &slurm;
   if (ranked || reader.has(plain.rank) || reader.has(plain.size)) return &plain;
   if (reader.has(mpirun.rank)) return &mpirun;
   if (reader.has(pmi.rank)) return &pmi;
   return nullptr;
 }
 
-/// Under srun several agents describe the same task: they must say the same.
+constexpr std::string_view space_of_slurm = "slurm.pmix.";
+
+bool is_pmix_of_step(const Reader& reader) {
+  const std::string space = reader.word("PMIX_NAMESPACE");
+  return space.starts_with(space_of_slurm) &&
+         reader.is_own_step(std::string_view(space).substr(space_of_slurm.size()));
+}
+
+/// What else may describe the same process.
+struct Witnesses {
+  bool slurm = false;
+  bool pmix = false;
+  bool pmi = false;
+  bool open_mpi = false;
+  bool names = false;  ///< RANK, WORLD_SIZE, ...
+};
+
+Witnesses witnesses_of(const Reader& reader, const Dialect& chosen) {
+  const std::string space = reader.word("PMIX_NAMESPACE");
+  const Stamped stamp = stamped(reader);
+  const bool per_node = reader.has("AMLDIST_HIDDEN_SLURM_STEP_ID");
+  Witnesses ask;
+  if (&chosen == &mpirun) {
+    ask.pmix = !space.starts_with(space_of_slurm);
+    ask.names = stamp == Stamped::no;
+  } else if (&chosen == &own || &chosen == &slurm || (&chosen == &plain && !per_node)) {
+    ask.slurm = &chosen == &own && reader.is_in_step();
+    ask.pmix = !reader.is_in_step() || space.empty() || is_pmix_of_step(reader);
+    ask.pmi = reader.is_own_step(reader.word("PMI_JOBID"));
+    ask.open_mpi = !reader.has("OMPI_UNIVERSE_SIZE") && stamp != Stamped::by_an_outer_step;
+    ask.names = &chosen == &slurm && stamp != Stamped::by_an_outer_step;
+  }
+  return ask;
+}
+
+/// Several agents may describe the same process: they must say the same.
 Result<void> check_agreement(const Reader& reader, const Dialect& chosen, const ProcessIdentity& id) {
-  struct Pair {
-    std::string_view name;
-    std::uint32_t ours;
-    std::string_view our_name;
+  const Witnesses ask = witnesses_of(reader, chosen);
+  const auto same = [&](const Dialect& other) -> Result<void> {
+    using Number = std::optional<std::uint32_t>;
+    struct Pair {
+      std::string_view theirs;
+      Number ours;
+      std::string_view our_name;
+    };
+    for (const Pair& pair : {Pair{other.rank, id.rank, chosen.rank}, Pair{other.size, id.size, chosen.size},
+                             Pair{other.local_rank, id.local_rank, chosen.local_rank},
+                             Pair{other.local_size, id.local_size, chosen.local_size}}) {
+      if (!pair.ours) continue;
+      if (auto agree = reader.agrees(pair.theirs, *pair.ours, pair.our_name); !agree) return agree;
+    }
+    return {};
   };
-  const bool in_step = reader.has("SLURM_STEP_ID") && reader.has("SLURM_STEP_NUM_TASKS");
-  const bool near_slurm = &chosen == &own || &chosen == &slurm || &chosen == &plain;
-  std::initializer_list<Pair> pairs = {{"SLURM_PROCID", id.rank, chosen.rank}, {"SLURM_NTASKS", id.size, chosen.size},
-                                       {"PMIX_RANK", id.rank, chosen.rank},    {"PMI_RANK", id.rank, chosen.rank},
-                                       {"PMI_SIZE", id.size, chosen.size},     {"RANK", id.rank, chosen.rank},
-                                       {"WORLD_SIZE", id.size, chosen.size}};
-  if (!near_slurm) return {};
-  for (const Pair& pair : pairs) {
-    const bool of_step = pair.name.starts_with("SLURM_");
-    if (of_step && !in_step) continue;
-    if (auto same = reader.agrees(pair.name, pair.ours, pair.our_name); !same) return same;
+  // Of a heterogeneous step Slurm counts the local ranks by component.
+  constexpr Dialect slurm_whole = {"Slurm", "SLURM_PROCID", "SLURM_NTASKS"};
+  constexpr Dialect pmix = {"PMIx", "PMIX_RANK", ""};
+  struct Question {
+    bool is_asked;
+    const Dialect& dialect;
+  };
+  for (const Question& each : {Question{ask.slurm, slurm_whole}, Question{ask.pmix, pmix}, Question{ask.pmi, pmi},
+                               Question{ask.open_mpi, mpirun}, Question{ask.names, plain}}) {
+    if (!each.is_asked) continue;
+    if (auto agree = same(each.dialect); !agree) return agree;
   }
   return {};
 }
 
 }  // namespace
 
-Result<ProcessIdentity> read_process_identity(const EnvironmentReader& environment) {
+Result<ProcessIdentity> read_process_identity(const EnvironmentReader& environment, int own_pid) {
   const Reader reader(environment);
-  const auto stamp = environment("AMLDIST_STAMP");
-  const Dialect* const launcher = nearest_launcher(reader, stamp.has_value());
+  const Dialect* const launcher = nearest_launcher(reader, own_pid);
   if (launcher == nullptr) return ProcessIdentity();
   auto identity = read_dialect(reader, *launcher);
   if (!identity) return identity;
   if (auto same = check_agreement(reader, *launcher, *identity); !same) return same.error();
   return identity;
+}
+
+bool has_own_pmix(const EnvironmentReader& environment, const ProcessIdentity& identity) {
+  const Reader reader(environment);
+  const std::string space = reader.word("PMIX_NAMESPACE");
+  if (space.starts_with(space_of_slurm)) return is_pmix_of_step(reader);
+  const bool is_task = reader.is_in_step() && (identity.source == slurm.source || identity.source == own.source);
+  return !space.empty() && !is_task;
 }
 
 }  // namespace amldist

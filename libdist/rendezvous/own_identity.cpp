@@ -15,7 +15,9 @@ Result<std::uint32_t> read_number(const EnvironmentReader& environment, std::str
   const auto value = environment(name);
   if (!value) return Error{Errc::unavailable, concat({name, " is not set: start the step with srun --aml-dist=KIND"})};
   const auto number = text::to_number(*value, most_tasks);
-  if (!number) return Error{Errc::invalid_argument, concat({name, "=", text::quote(*value), " is no number"})};
+  if (!number)
+    return Error{Errc::invalid_argument,
+                 concat({name, "=", text::quote(*value), " ", text::number_problem(*value, most_tasks)})};
   return static_cast<std::uint32_t>(*number);
 }
 

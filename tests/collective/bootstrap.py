@@ -40,9 +40,11 @@ def cases(broken: str) -> list[tuple[dict[str, str], str]]:
         ({"RANK": "2", "WORLD_SIZE": "2"} | AT_MASTER, "RANK=2 is not below WORLD_SIZE=2"),
         ({"RANK": "0", "WORLD_SIZE": "0"} | AT_MASTER, "RANK=0 is not below WORLD_SIZE=0"),
         ({"RANK": "-1", "WORLD_SIZE": "2"} | AT_MASTER, "RANK='-1' is no number"),
-        ({"RANK": "0", "WORLD_SIZE": "99999999999999999999"} | AT_MASTER, "WORLD_SIZE='9+' is no number"),
+        ({"RANK": "0", "WORLD_SIZE": "99999999999999999999"} | AT_MASTER, "WORLD_SIZE='9+' is out of range .at most 67108864."),
         ({"RANK": "0"} | AT_MASTER, "RANK is set but WORLD_SIZE is not"),
         (RANK | AT_MASTER | {"PMIX_RANK": "1"}, "RANK=0 but PMIX_RANK=1: unset the wrong one"),
+        (RANK | AT_MASTER | {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"},
+         "RANK=0 but OMPI_COMM_WORLD_RANK=1: unset the wrong one"),
     ]
 
 

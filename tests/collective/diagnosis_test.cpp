@@ -169,8 +169,7 @@ TEST(Verdict, WhoWaitsForAMessageOfTheMissingRankIsNotMissing) {  // 3 waits for
                                         gone_on("rank 3 (b)", waiting_in(Operation::recv, 4, 2), {})};
   EXPECT_TRUE(judge(ranks, {0, Vigil::anyone, false, {}}).message.starts_with("rank 1 (a) is missing in barrier #5: "));
   EXPECT_EQ(judge(ranks, {3, 2, false, {}}).message,
-            "rank 1 (a) is missing in recv #3 (1024 float32) of rank 2 (b): it is in no call; its last was allreduce #4 "
-            "(1024 float32)");
+            "rank 1 (a) is missing in recv #3 (1024 float32): it is in no call; its last was allreduce #4 (1024 float32)");
 }
 
 TEST(Verdict, WhoWaitsForARankInACollectiveWaitsForThoseItWaitsFor) {
@@ -185,6 +184,16 @@ TEST(Verdict, NamesBothWhereOneWaitsForAMessageAndTheOtherInACollective) {
                                         gone_on("rank 1 (a)", waiting_in(Operation::recv, 4, 0), {})};
   EXPECT_EQ(judge(ranks, {1, 0, false, {}}).message,
             "rank 0 (a) is missing in recv #3 (1024 float32) of rank 1 (a): it is still in barrier #5");
+}
+
+TEST(Verdict, WhoWaitsForAMessageWhereMostAreInACollectiveIsMissingThere) {  // it has left the barrier out
+  const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::barrier, 5)),
+                                        gone_on("rank 1 (a)", waiting_in(Operation::recv, 4, 0), {}),
+                                        here("rank 2 (b)", inside(Operation::barrier, 5))};
+  const std::string sentence =
+      "rank 1 (a) is missing in barrier #5: it is still in recv #3 (1024 float32) from rank 0 (a)";
+  EXPECT_EQ(judge(ranks, {1, 0, false, {}}).message, sentence);
+  EXPECT_EQ(judge(ranks, {2, Vigil::anyone, false, {}}).message, sentence);
 }
 
 TEST(Verdict, NamesWhomAGroupOfMessagesWaitsFor) {  // it has sent to 2, and waits for what 0 is to send
@@ -208,12 +217,15 @@ TEST(Verdict, ARankThatHasFinalizedIsThroughFinalize) {
 }
 
 // ------------------------------------------------------------------------------------------------------------ identity
-Result<ProcessIdentity> read(std::map<std::string, std::string, std::less<>> variables) {
-  return read_process_identity([variables = std::move(variables)](std::string_view name) {
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+EnvironmentReader reader_of(Variables variables) {
+  return [variables = std::move(variables)](std::string_view name) {
     const auto found = variables.find(name);
     return found == variables.end() ? std::nullopt : std::optional(found->second);
-  });
+  };
 }
+Result<ProcessIdentity> read(Variables variables) { return read_process_identity(reader_of(std::move(variables))); }
 
 TEST(ProcessIdentity, NobodyStartedIt) {
   const auto id = read({});
@@ -276,6 +288,138 @@ TEST(ProcessIdentity, UnderTorchrunSlurmDescribesTheLaunchers) {
                         {"SLURM_NTASKS", "2"}});
   ASSERT_TRUE(id);
   EXPECT_EQ(id->rank, 7U);
+}
+
+/// `base` with more variables, or with others.
+Variables with(Variables base, const Variables& more) {
+  for (const auto& [name, value] : more) base[name] = value;
+  return base;
+}
+std::string refusal(const Variables& variables) {
+  const auto id = read(variables);
+  return id ? "rank " + std::to_string(id->rank) + " of " + std::to_string(id->size) : id.error().message;
+}
+
+const Variables step = {{"SLURM_JOB_ID", "1"},  {"SLURM_STEP_ID", "7"}, {"SLURM_STEP_NUM_TASKS", "4"},
+                        {"SLURM_PROCID", "1"},  {"SLURM_NTASKS", "4"},  {"SLURM_LOCALID", "0"},
+                        {"SLURM_TASK_PID", "90"}};
+const Variables by_pmi2 = with(step, {{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"PMI_JOBID", "1.7"}});
+const Variables by_pmix = with(step, {{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "slurm.pmix.1.7"}});
+const Variables named = {{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "2"}};
+const Variables open_mpi = {{"OMPI_COMM_WORLD_RANK", "1"},
+                            {"OMPI_COMM_WORLD_SIZE", "4"},
+                            {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+const Variables by_mpirun = with(open_mpi, {{"OMPI_UNIVERSE_SIZE", "4"}, {"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "77"}});
+const Variables by_us = with(with(with(step, named), open_mpi), {{"AMLDIST_STAMP", "1.7 kind=mpi nodes=2"}});
+
+struct Disagreement {
+  std::string what;
+  Variables base;
+  std::string changed;
+  std::string believed;  ///< the variable that it contradicts
+};
+void PrintTo(const Disagreement& trial, std::ostream* out) { *out << trial.what; }
+class TwoSources : public testing::TestWithParam<Disagreement> {};
+
+TEST_P(TwoSources, AreBothNamed) {
+  const auto& [what, base, changed, believed] = GetParam();
+  ASSERT_EQ(refusal(base), "rank 1 of 4");
+  EXPECT_EQ(refusal(with(base, {{changed, "3"}})),
+            believed + "=" + base.at(believed) + " but " + changed + "=3: unset the wrong one");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Pairs, TwoSources,
+    testing::Values(Disagreement{"SlurmPmi2", by_pmi2, "PMI_RANK", "SLURM_PROCID"},
+                    Disagreement{"SlurmPmi2Size", by_pmi2, "PMI_SIZE", "SLURM_NTASKS"},
+                    Disagreement{"SlurmPmix", by_pmix, "PMIX_RANK", "SLURM_PROCID"},
+                    Disagreement{"SlurmRank", with(step, named), "RANK", "SLURM_PROCID"},
+                    Disagreement{"SlurmSize", with(step, named), "WORLD_SIZE", "SLURM_NTASKS"},
+                    Disagreement{"SlurmLocalRank", with(step, named), "LOCAL_RANK", "SLURM_LOCALID"},
+                    Disagreement{"SlurmOpenMpi", with(step, open_mpi), "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"},
+                    Disagreement{"SlurmOpenMpiLocal", with(step, open_mpi), "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"},
+                    Disagreement{"OwnSlurm", by_us, "SLURM_PROCID", "RANK"},
+                    Disagreement{"OwnSlurmSize", by_us, "SLURM_NTASKS", "WORLD_SIZE"},
+                    Disagreement{"OwnPmi2", with(by_us, by_pmi2), "PMI_RANK", "RANK"},
+                    Disagreement{"OwnPmix", with(by_us, by_pmix), "PMIX_RANK", "RANK"},
+                    Disagreement{"OwnOpenMpi", by_us, "OMPI_COMM_WORLD_RANK", "RANK"},
+                    Disagreement{"OwnOpenMpiSize", by_us, "OMPI_COMM_WORLD_SIZE", "WORLD_SIZE"},
+                    Disagreement{"OwnOpenMpiLocal", by_us, "OMPI_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK"},
+                    Disagreement{"OwnOpenMpiLocalSize", by_us, "OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"},
+                    Disagreement{"PlainOpenMpi", with(named, open_mpi), "OMPI_COMM_WORLD_RANK", "RANK"},
+                    Disagreement{"PlainOpenMpiLocal", with(named, open_mpi), "OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"},
+                    Disagreement{"PlainPmi", with(named, {{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}}), "PMI_SIZE", "WORLD_SIZE"},
+                    Disagreement{"PlainPmix", with(named, {{"PMIX_RANK", "1"}}), "PMIX_RANK", "RANK"},
+                    Disagreement{"MpirunPmix", by_mpirun, "PMIX_RANK", "OMPI_COMM_WORLD_RANK"},
+                    Disagreement{"MpirunRank", with(by_mpirun, named), "RANK", "OMPI_COMM_WORLD_RANK"},
+                    Disagreement{"MpirunSize", with(by_mpirun, named), "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"},
+                    Disagreement{"MpirunLocalRank", with(by_mpirun, named), "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"}),
+    [](const auto& trial) { return trial.param.what; });
+
+// What live environments held (Slurm 22.05, Open MPI 4.1): one launcher within another is no disagreement.
+TEST(ProcessIdentity, MpirunWhoseDaemonsAreTasksOfAStep) {
+  EXPECT_EQ(refusal(with(with(step, by_mpirun), {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}})), "rank 1 of 4");
+}
+
+TEST(ProcessIdentity, MpirunInABatchScript) {
+  EXPECT_EQ(refusal(with(by_mpirun, {{"SLURM_JOB_ID", "1"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}})), "rank 1 of 4");
+}
+
+TEST(ProcessIdentity, AStepThatATaskOfMpirunStarted) {
+  const Variables left = with(by_mpirun, {{"OMPI_COMM_WORLD_RANK", "0"}, {"PMIX_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
+  for (const Variables& inner : {step, by_pmi2, by_pmix}) {
+    const auto id = read_process_identity(reader_of(with(left, inner)), 90);
+    ASSERT_TRUE(id) << id.error().message;
+    EXPECT_EQ(id->source, "Slurm");
+    EXPECT_EQ(id->rank, 1U);
+  }
+}
+
+TEST(ProcessIdentity, AStepWithinAStep) {  // started with --mpi=none, or without our option, by rank 3 of another
+  EXPECT_EQ(refusal(with(step, {{"PMI_RANK", "3"}, {"PMI_SIZE", "5"}, {"PMI_JOBID", "1.6"}})), "rank 1 of 4");
+  EXPECT_EQ(refusal(with(step, {{"PMIX_RANK", "3"}, {"PMIX_NAMESPACE", "slurm.pmix.1.6"}})), "rank 1 of 4");
+  EXPECT_EQ(refusal(with(by_us, {{"AMLDIST_STAMP", "1.6 kind=mpi nodes=2"}, {"RANK", "3"}, {"WORLD_SIZE", "5"},
+                                 {"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "5"}})),
+            "rank 1 of 4");
+}
+
+TEST(ProcessIdentity, ThePmixOfAnOuterLauncherIsNotOurs) {
+  const auto is_own = [](const Variables& variables, int pid) {
+    const auto id = read_process_identity(reader_of(variables), pid);
+    return id && has_own_pmix(reader_of(variables), *id);
+  };
+  EXPECT_TRUE(is_own(by_pmix, 90));
+  EXPECT_TRUE(is_own(with(step, by_mpirun), 91));
+  EXPECT_FALSE(is_own(step, 90));
+  EXPECT_FALSE(is_own(with(step, by_mpirun), 90));
+  EXPECT_FALSE(is_own(with(by_pmix, {{"PMIX_NAMESPACE", "slurm.pmix.1.6"}}), 90));
+}
+
+TEST(ProcessIdentity, MpirunWithinATask) {
+  EXPECT_EQ(refusal(with(with(by_us, by_mpirun), {{"RANK", "0"}, {"WORLD_SIZE", "2"}})), "rank 1 of 4");
+}
+
+TEST(ProcessIdentity, ALauncherInAPerNodeStep) {  // such as DeepSpeed's: OMPI_* are those of its own task
+  EXPECT_EQ(refusal({{"AMLDIST_STAMP", "1.7 kind=mpi nodes=2"},
+                     {"AMLDIST_HIDDEN_SLURM_STEP_ID", "7"},
+                     {"SLURM_PROCID", "0"},
+                     {"OMPI_COMM_WORLD_RANK", "0"},
+                     {"OMPI_COMM_WORLD_SIZE", "2"},
+                     {"RANK", "1"},
+                     {"WORLD_SIZE", "4"}}),
+            "rank 1 of 4");
+}
+
+TEST(ProcessIdentity, AComponentOfAHeterogeneousStep) {  // its stamp names the component's own job
+  EXPECT_EQ(refusal(with(by_us, {{"SLURM_HET_SIZE", "2"}, {"AMLDIST_STAMP", "2.7 kind=mpi nodes=2"}, {"SLURM_LOCALID", "1"}})),
+            "rank 1 of 4");
+}
+
+TEST(ProcessIdentity, ANumberThatIsTooLargeIsANumber) {
+  EXPECT_EQ(refusal({{"RANK", "1"}, {"WORLD_SIZE", "99999999999"}}),
+            "WORLD_SIZE='99999999999' is out of range (at most 67108864)");
+  EXPECT_EQ(refusal({{"RANK", "one"}, {"WORLD_SIZE", "2"}}), "RANK='one' is no number");
 }
 
 TEST(ProcessIdentity, HostileNumbersAreRefused) {

@@ -92,6 +92,8 @@ void run_victim(int argc, char **argv) {
     if (strcmp(how, "halt") == 0) raise(SIGSTOP);
     if (strcmp(how, "operation") == 0) survivor(amldist_broadcast(world, data, COUNT, AMLDIST_FLOAT32, 0));
     if (strcmp(how, "size") == 0) survivor(amldist_allreduce(world, data, data, COUNT + 1, AMLDIST_FLOAT32, AMLDIST_MAX));
+    if (strcmp(how, "longer") == 0) survivor(amldist_allreduce(world, data, data, 50000, AMLDIST_FLOAT32, AMLDIST_MAX));
+    if (strcmp(how, "message") == 0) survivor(amldist_send(world, data, 50000, AMLDIST_FLOAT32, (rank + 1) % size));
     if (strcmp(how, "type") == 0) survivor(amldist_allreduce(world, data, data, COUNT, AMLDIST_INT32, AMLDIST_MAX));
     if (strcmp(how, "redop") == 0) survivor(amldist_allreduce(world, data, data, COUNT, AMLDIST_FLOAT32, AMLDIST_MIN));
     if (strcmp(how, "counts") == 0) survivor(exchange(COUNT + 1));
@@ -105,6 +107,8 @@ void run_victim(int argc, char **argv) {
       OK(amldist_abort(world));
     }
   }
+  const int receives = strcmp(how, "message") == 0 && rank == (who + 1) % size;
+  if (receives) survivor(amldist_recv(world, data, 10, AMLDIST_FLOAT32, who));
   const int wrong = strcmp(how, "root") == 0 || strcmp(how, "across") == 0;
   if ((wrong && rank != who) || strcmp(how, "alone") == 0) survivor(collect(0, 0));
   if (strcmp(how, "counts") == 0) survivor(exchange(COUNT));

@@ -20,10 +20,10 @@ import leftovers
 DEADLINE_MS = 1000
 LAYOUTS = [(2, 1), (3, 1), (4, 2), (3, 3), (5, 2)]
 HOWS = ["kill", "stop", "late", "exit", "operation", "size", "type", "redop", "counts", "lists", "abort", "midway", "root",
-        "across", "alone"]
+        "across", "alone", "longer", "message"]
 CALL = re.compile(r"(allreduce|broadcast|alltoallv|allgatherv|gather|scatter) #6\b")
 # Two ranks that call different things: neither can be called the wrong one.
-EITHER = {"operation", "size", "type", "redop", "counts", "lists", "root", "across", "alone"}
+EITHER = {"operation", "size", "type", "redop", "counts", "lists", "root", "across", "alone", "longer"}
 
 
 def shared_memory_files() -> set[str]:
