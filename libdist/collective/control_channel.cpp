@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 using text::concat;
 
 /// How long a rank may take to say what it is doing before it counts as silent.
-milliseconds grace_of(milliseconds timeout) { return std::clamp(timeout / 2, milliseconds(300), milliseconds(1000)); }
+milliseconds grace_of(milliseconds timeout) { return std::clamp(timeout / 3, milliseconds(300), milliseconds(1000)); }
 
 void write_to_stderr(const std::string& line) {
   const std::string whole = line + "\n";
