@@ -68,6 +68,9 @@ class HierarchicalCollectives {
   [[nodiscard]] PeerCollectives agents(int agent);
   [[nodiscard]] int agent_of(std::size_t node, int root) const;
   [[nodiscard]] BlockList blocks_of_node(std::size_t node, const Blocks& blocks) const;
+  [[nodiscard]] std::vector<Message> blocks_of_others(const std::byte* buffer, const Blocks& blocks,
+                                                      std::size_t unit) const;
+  [[nodiscard]] std::vector<Message> bundles_of_others(const std::byte* buffer, const Blocks& blocks, std::size_t unit);
   [[nodiscard]] Message message(int rank, const std::byte* data, std::size_t bytes) const;
   [[nodiscard]] std::size_t ranks() const;
   /// Sums of another node's ranks, of which this rank makes one, or a few where it has fewer peers here.

@@ -71,6 +71,37 @@ Result<void> HierarchicalCollectives::scatter_in_node(const std::byte* from, std
   return {};
 }
 
+/// With every rank on another node, its block.
+std::vector<Message> HierarchicalCollectives::blocks_of_others(const std::byte* buffer, const Blocks& blocks,
+                                                               std::size_t unit) const {
+  std::vector<Message> out;
+  for (std::size_t n = 0; n < topology_.nodes.size(); ++n) {
+    if (n == topology_.own_node) continue;
+    for (const int rank : topology_.nodes[n]) {
+      const auto r = static_cast<std::size_t>(rank);
+      out.push_back(message(rank, buffer + blocks.offset(r) * unit, blocks.count(r) * unit));
+    }
+  }
+  return out;
+}
+
+/// With the first rank of every other node, the equal blocks of all its ranks: in the buffer where they are joined
+/// there, else on the stage, from or to which they are still to be copied.
+std::vector<Message> HierarchicalCollectives::bundles_of_others(const std::byte* buffer, const Blocks& blocks,
+                                                                std::size_t unit) {
+  const std::size_t block = blocks.count(0) * unit;
+  const std::byte* staged = stage(ranks() * block);
+  std::vector<Message> out;
+  for (std::size_t n = 0; n < topology_.nodes.size(); ++n) {
+    if (n == topology_.own_node) continue;
+    const auto& theirs = topology_.nodes[n];
+    const std::byte* const place = buffer + blocks.offset(static_cast<std::size_t>(theirs.front())) * unit;
+    out.push_back(message(theirs.front(), are_joined(theirs, blocks) ? place : staged, theirs.size() * block));
+    staged += out.back().bytes;
+  }
+  return out;
+}
+
 // ----------------------------------------------------------------------------------------------------------- allgather
 Result<void> HierarchicalCollectives::allgather(const std::byte* send, std::byte* recv, const Blocks& blocks,
                                                 std::size_t unit) {
@@ -168,8 +199,7 @@ Result<void> HierarchicalCollectives::exchange_over_rails(const std::byte* send,
   return transport_.exchange(sends, receives, *vigil_);
 }
 
-// ---------------------------------------------------------------------------------------------------- gather and
-// scatter
+// -------------------------------------------------------------------------------------------------- gather and scatter
 Result<void> HierarchicalCollectives::gather(const std::byte* send, std::byte* recv, const Blocks& blocks,
                                              std::size_t unit, int root) {
   if (blocks.count(0) * unit <= bundled_up_to) return gather_bundles(send, recv, blocks, unit, root);
@@ -181,15 +211,7 @@ Result<void> HierarchicalCollectives::gather(const std::byte* send, std::byte* r
   const BlockList own = blocks_of_node(home, blocks);
   const std::uint32_t index = index_of(topology_.own_ranks(), root);
   if (auto done = gather_in_node(send, recv, own.view(), unit, index); !done || !is(root)) return done;
-  std::vector<Message> receives;
-  for (std::size_t n = 0; n < topology_.nodes.size(); ++n) {
-    if (n == home) continue;
-    for (const int rank : topology_.nodes[n]) {
-      const auto r = static_cast<std::size_t>(rank);
-      receives.push_back(message(rank, recv + blocks.offset(r) * unit, blocks.count(r) * unit));
-    }
-  }
-  return transport_.exchange({}, receives, *vigil_);
+  return transport_.exchange({}, blocks_of_others(recv, blocks, unit), *vigil_);
 }
 
 /// One message from each node, straight to its place where that is in one piece.
@@ -208,19 +230,11 @@ Result<void> HierarchicalCollectives::gather_bundles(const std::byte* send, std:
   }
   const BlockList own = blocks_of_node(home, blocks);
   if (auto done = gather_in_node(send, recv, own.view(), unit, index_of(here, root)); !done || !is(root)) return done;
-  std::byte* const bundles = stage(ranks() * block);
-  std::vector<Message> receives;
-  for (std::size_t n = 0, at = 0; n < topology_.nodes.size(); at += topology_.nodes[n++].size() * block) {
-    if (n == home) continue;
-    const auto& theirs = topology_.nodes[n];
-    std::byte* const place = recv + blocks.offset(static_cast<std::size_t>(theirs.front())) * unit;
-    receives.push_back(
-        message(theirs.front(), are_joined(theirs, blocks) ? place : bundles + at, theirs.size() * block));
-  }
+  const auto receives = bundles_of_others(recv, blocks, unit);
   if (auto done = transport_.exchange({}, receives, *vigil_); !done) return done;
-  for (std::size_t n = 0, at = 0; n < topology_.nodes.size(); at += topology_.nodes[n++].size() * block) {
-    const auto& theirs = topology_.nodes[n];
-    if (n != home && !are_joined(theirs, blocks)) unpack(theirs, bundles + at, recv, blocks, unit);
+  for (const Message& bundle : receives) {
+    const auto& theirs = topology_.nodes[topology_.node_of(bundle.peer)];
+    if (!are_joined(theirs, blocks)) unpack(theirs, bundle.data, recv, blocks, unit);
   }
   return {};
 }
@@ -234,15 +248,7 @@ Result<void> HierarchicalCollectives::scatter(const std::byte* send, std::byte* 
     return transport_.exchange({}, {&received, 1}, *vigil_);
   }
   if (is(root)) {
-    std::vector<Message> sends;
-    for (std::size_t n = 0; n < topology_.nodes.size(); ++n) {
-      if (n == home) continue;
-      for (const int rank : topology_.nodes[n]) {
-        const auto r = static_cast<std::size_t>(rank);
-        sends.push_back(message(rank, send + blocks.offset(r) * unit, blocks.count(r) * unit));
-      }
-    }
-    if (auto done = transport_.exchange(sends, {}, *vigil_); !done) return done;
+    if (auto done = transport_.exchange(blocks_of_others(send, blocks, unit), {}, *vigil_); !done) return done;
   }
   const BlockList own = blocks_of_node(home, blocks);
   return scatter_in_node(send, recv, own.view(), unit, index_of(topology_.own_ranks(), root));
@@ -263,15 +269,10 @@ Result<void> HierarchicalCollectives::scatter_bundles(const std::byte* send, std
     return scatter_in_node(bundle, recv, Blocks(blocks.count(0)), unit, index_of(here, agent));
   }
   if (is(root)) {
-    std::byte* const bundles = stage(ranks() * block);
-    std::vector<Message> sends;
-    for (std::size_t n = 0, at = 0; n < topology_.nodes.size(); at += topology_.nodes[n++].size() * block) {
-      if (n == home) continue;
-      const auto& theirs = topology_.nodes[n];
-      const bool is_joined = are_joined(theirs, blocks);
-      if (!is_joined) pack(theirs, send, blocks, unit, bundles + at);
-      const std::byte* const place = send + blocks.offset(static_cast<std::size_t>(theirs.front())) * unit;
-      sends.push_back(message(theirs.front(), is_joined ? place : bundles + at, theirs.size() * block));
+    const auto sends = bundles_of_others(send, blocks, unit);
+    for (const Message& bundle : sends) {
+      const auto& theirs = topology_.nodes[topology_.node_of(bundle.peer)];
+      if (!are_joined(theirs, blocks)) pack(theirs, send, blocks, unit, bundle.data);
     }
     if (auto done = transport_.exchange(sends, {}, *vigil_); !done) return done;
   }
