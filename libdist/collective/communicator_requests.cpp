@@ -12,26 +12,6 @@ namespace amldist::collective {
 
 using text::concat;
 
-Result<void> Communicator::run(Call& call) {
-  if (auto fine = check(call); !fine) return fine;
-  call.stream = stream_;
-  if (group_depth_ == 0) return make(call);
-  group_.push_back(call);
-  return {};
-}
-
-/// After what was begun before; on this thread if nothing is in its way.
-Result<void> Communicator::make(Call& call) {
-  if (!has_work()) return perform(call);
-  if (device_of_buffers(call)) {
-    drain();
-    return perform(call);
-  }
-  const auto request = enqueue({call});
-  request->wait();
-  return request->result();
-}
-
 Result<void> Communicator::make_messages(std::vector<Call> messages) {
   const bool of_device =
       std::ranges::any_of(messages, [this](const Call& call) { return device_of_buffers(call).has_value(); });
@@ -79,8 +59,7 @@ std::shared_ptr<Request> Communicator::enqueue(std::vector<Call> calls, Worker w
   return request;
 }
 
-bool Communicator::has_work() {
-  if (!has_begun_) return false;
+bool Communicator::is_busy() {
   const std::lock_guard lock(mutex_);
   return !is_idle();
 }
