@@ -256,7 +256,7 @@ Result<void> Communicator::perform_on(int device, const Call& call, std::uint64_
   });
 }
 
-Result<void> Communicator::perform_group(std::vector<Call> messages) {
+Result<void> Communicator::perform_group(std::span<Call> messages) {
   if (watch_->is_lost()) return refuse(messages.back());
   for (Call& message : messages) message.sequence = ++messages_;
   const auto device = device_of_buffers(messages.back());

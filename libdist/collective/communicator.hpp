@@ -106,7 +106,7 @@ class Communicator {
   void fail(FlightRecorder::Ticket ticket, const Error& error);
   [[nodiscard]] Result<void> perform(Call& call);
   [[nodiscard]] Result<void> perform_on(int device, const Call& call, std::uint64_t began);
-  [[nodiscard]] Result<void> perform_group(std::vector<Call> messages);
+  [[nodiscard]] Result<void> perform_group(std::span<Call> messages);
   [[nodiscard]] Result<void> exchange_wishes(const Call& call);
   [[nodiscard]] std::optional<int> device_of_buffers(const Call& call, std::uint64_t now);
   [[nodiscard]] std::optional<int> device_of_buffers(const Call& call) {
@@ -124,7 +124,8 @@ class Communicator {
   // What is made beside the program (communicator_requests.cpp). Calls come one after the other; sends and receives of
   // host buffers move on their own, also while a call waits.
   [[nodiscard]] Result<void> make(Call& call);
-  [[nodiscard]] Result<void> make_messages(std::vector<Call> messages);
+  [[nodiscard]] Result<void> make_group();
+  [[nodiscard]] Result<void> make_messages(std::span<Call> messages);
   [[nodiscard]] std::shared_ptr<Request> enqueue(std::vector<Call> calls, Worker worker = Worker::woken);
   [[nodiscard]] Result<void> perform_to_the_end(const std::vector<std::shared_ptr<Request>>& requests);
   [[nodiscard]] bool can_begin_call() const;

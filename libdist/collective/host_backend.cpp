@@ -247,12 +247,12 @@ Message HostBackend::message_of(const Call& call) {
 }
 
 Result<void> HostBackend::run_group(std::span<const Call> messages, Vigil& vigil) {
-  std::vector<Message> sends;
-  std::vector<Message> receives;
+  sends_.clear();
+  receives_.clear();
   for (const Call& call : messages) {
-    (call.operation == Operation::send ? sends : receives).push_back(message_of(call));
+    (call.operation == Operation::send ? sends_ : receives_).push_back(message_of(call));
   }
-  return messages_->exchange(sends, receives, vigil);
+  return messages_->exchange(sends_, receives_, vigil);
 }
 
 Result<void*> HostBackend::allocate(std::size_t bytes) {

@@ -66,6 +66,8 @@ class HostBackend final : public Backend {
   std::uint32_t last_signature_ = 0;
   bool is_one_node_ = false;                      ///< whose ranks share memory: messages are not needed
   bool given_ = false;                            ///< this rank's part of the call that run() is to be called for
+  std::vector<Message> sends_;                    ///< of one run_group(), as are the receives
+  std::vector<Message> receives_;
   std::optional<PeerCollectives> all_;            ///< every rank
   std::optional<HierarchicalCollectives> nodes_;  ///< several nodes, each with its own
 };

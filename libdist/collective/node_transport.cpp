@@ -151,7 +151,8 @@ bool NodeTransport::rest(int idle) {
   if (is_idle()) return others_->rest(idle);
   const int looks = crowded_ ? 1 : spins;
   if (idle < looks) {
-    relax();
+    if (idle < looks / 2) relax_briefly();
+    else relax();
     return false;
   }
   const auto now = Clock::now();
