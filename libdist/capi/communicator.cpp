@@ -30,72 +30,66 @@ std::optional<std::string> read_variable(std::string_view name) {
 
 Error null_argument(std::string_view what) { return {Errc::invalid_argument, std::string(what) + " is NULL"}; }
 
-/// The caller's arguments as they came; types and operators are still numbers.
+/// A call as the caller gave it: type and operator are still numbers, lists have no lengths yet.
 struct Arguments {
-  Operation operation;
-  const void* send = nullptr;
-  void* recv = nullptr;
-  std::size_t count = 0;
+  Call call;
   int type = AMLDIST_UINT8;
   int op = AMLDIST_SUM;
-  int root = 0;
-  const std::size_t* send_counts = nullptr;
-  const std::size_t* send_offsets = nullptr;
-  const std::size_t* recv_counts = nullptr;
-  const std::size_t* recv_offsets = nullptr;
 };
 
-/// Into `call`, which is new.
-Result<void> to_call(const Communicator& comm, const Arguments& from, Call& call) {
-  const auto type = amldist::collective::to_data_type(from.type);
-  const auto op = amldist::collective::to_reduce_op(from.op);
+/// Type or operator is none.
+[[gnu::cold]] Error refusal_of_numbers(const Arguments& arguments) {
   const auto refuse = [&](const std::string& why) {
-    return Error{Errc::invalid_argument, std::string(amldist::collective::to_string(from.operation)) + ": " + why};
+    return Error{Errc::invalid_argument,
+                 std::string(amldist::collective::to_string(arguments.call.operation)) + ": " + why};
   };
-  if (!type) return refuse(std::to_string(from.type) + " is no amldist_type");
-  if (!op) return refuse(std::to_string(from.op) + " is no amldist_op");
-  call.operation = from.operation;
-  call.type = *type;
-  call.redop = *op;
-  call.root = from.root;
-  call.count = from.count;
-  call.send = from.send;
-  call.recv = from.recv;
-  const std::size_t size = comm.identity().size;
-  const bool sends_lists = from.operation == Operation::alltoallv;
-  const bool gets_lists = sends_lists || from.operation == Operation::allgatherv;
-  if ((sends_lists && (from.send_counts == nullptr || from.send_offsets == nullptr)) ||
-      (gets_lists && (from.recv_counts == nullptr || from.recv_offsets == nullptr))) {
-    return refuse("a list of counts or offsets is NULL");
-  }
-  if (sends_lists) {
-    call.send_counts = {from.send_counts, size};
-    call.send_offsets = {from.send_offsets, size};
-  }
-  if (gets_lists) {
-    call.recv_counts = {from.recv_counts, size};
-    call.recv_offsets = {from.recv_offsets, size};
-  }
-  return {};
+  if (!amldist::collective::is_data_type(arguments.type))
+    return refuse(std::to_string(arguments.type) + " is no amldist_type");
+  return refuse(std::to_string(arguments.op) + " is no amldist_op");
 }
 
-int run(amldist_comm* comm, const Arguments& arguments) {
+/// Lists have an entry for each rank. Errors: one is missing.
+[[gnu::noinline]] Result<void> measure_lists(const Communicator& comm, Call& call) {
+  using List = std::span<const std::size_t>;
+  const auto measure = [&](List& counts, List& offsets) {
+    if (counts.data() == nullptr || offsets.data() == nullptr) return false;
+    counts = {counts.data(), comm.identity().size};
+    offsets = {offsets.data(), comm.identity().size};
+    return true;
+  };
+  const bool sends = call.operation == Operation::alltoallv;
+  if (measure(call.recv_counts, call.recv_offsets) && (!sends || measure(call.send_counts, call.send_offsets)))
+    return {};
+  return Error{Errc::invalid_argument,
+               std::string(amldist::collective::to_string(call.operation)) + ": a list of counts or offsets is NULL"};
+}
+
+/// Makes the call one that a communicator can take.
+Result<void> complete(const Communicator& comm, Arguments& arguments) {
+  using namespace amldist::collective;
+  if (!is_data_type(arguments.type) || !is_reduce_op(arguments.op)) return refusal_of_numbers(arguments);
+  Call& call = arguments.call;
+  call.type = static_cast<DataType>(arguments.type);
+  call.redop = static_cast<ReduceOp>(arguments.op);
+  const bool is_listed = call.operation == Operation::alltoallv || call.operation == Operation::allgatherv;
+  return is_listed ? measure_lists(comm, call) : Result<void>();
+}
+
+int run(amldist_comm* comm, Arguments&& arguments) {
   return guarded([&]() -> Result<void> {
     if (!is_usable(comm)) return refusal_of(comm);
-    Call call;
-    if (auto fine = to_call(*comm->impl, arguments, call); !fine) return fine;
-    return comm->impl->run(call);
+    if (auto fine = complete(*comm->impl, arguments); !fine) return fine;
+    return comm->impl->run(arguments.call);
   });
 }
 
-int begin(amldist_comm* comm, const Arguments& arguments, amldist_request** request) {
+int begin(amldist_comm* comm, Arguments&& arguments, amldist_request** request) {
   return guarded([&]() -> Result<void> {
     if (request == nullptr) return null_argument("the request");
     *request = nullptr;
     if (!is_usable(comm)) return refusal_of(comm);
-    Call call;
-    if (auto fine = to_call(*comm->impl, arguments, call); !fine) return fine;
-    auto begun = comm->impl->begin({call});
+    if (auto fine = complete(*comm->impl, arguments); !fine) return fine;
+    auto begun = comm->impl->begin({arguments.call});
     if (!begun) return begun.error();
     *request = new amldist_request{std::move(*begun)};
     return {};
@@ -192,34 +186,39 @@ const char* amldist_provenance(const amldist_comm* comm) {
 // collectives
 namespace {
 
+Arguments movement(Operation operation, const void* send, void* recv, size_t count, amldist_type type, int root = 0) {
+  Arguments made;
+  made.type = type;
+  made.call.operation = operation;
+  made.call.root = root;
+  made.call.count = count;
+  made.call.send = send;
+  made.call.recv = recv;
+  return made;
+}
 Arguments reduction(Operation operation, const void* send, void* recv, size_t count, amldist_type type, amldist_op op,
                     int root = 0) {
-  return {.operation = operation, .send = send, .recv = recv, .count = count, .type = type, .op = op, .root = root};
-}
-Arguments movement(Operation operation, const void* send, void* recv, size_t count, amldist_type type, int root = 0) {
-  return {.operation = operation, .send = send, .recv = recv, .count = count, .type = type, .root = root};
+  Arguments made = movement(operation, send, recv, count, type, root);
+  made.op = op;
+  return made;
 }
 Arguments gathering(const void* send, size_t count, void* recv, const size_t* counts, const size_t* offsets,
                     amldist_type type) {
-  return {.operation = Operation::allgatherv,
-          .send = send,
-          .recv = recv,
-          .count = count,
-          .type = type,
-          .recv_counts = counts,
-          .recv_offsets = offsets};
+  Arguments made = movement(Operation::allgatherv, send, recv, count, type);
+  made.call.recv_counts = {counts, 0};
+  made.call.recv_offsets = {offsets, 0};
+  return made;
 }
 Arguments crossing(const void* send, const size_t* send_counts, const size_t* send_offsets, void* recv,
                    const size_t* recv_counts, const size_t* recv_offsets, amldist_type type) {
-  return {.operation = Operation::alltoallv,
-          .send = send,
-          .recv = recv,
-          .type = type,
-          .send_counts = send_counts,
-          .send_offsets = send_offsets,
-          .recv_counts = recv_counts,
-          .recv_offsets = recv_offsets};
+  Arguments made = movement(Operation::alltoallv, send, recv, 0, type);
+  made.call.send_counts = {send_counts, 0};
+  made.call.send_offsets = {send_offsets, 0};
+  made.call.recv_counts = {recv_counts, 0};
+  made.call.recv_offsets = {recv_offsets, 0};
+  return made;
 }
+Arguments meeting() { return movement(Operation::barrier, nullptr, nullptr, 0, AMLDIST_UINT8); }
 
 }  // namespace
 
@@ -264,7 +263,7 @@ int amldist_send(amldist_comm* comm, const void* buffer, size_t count, amldist_t
 int amldist_recv(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int peer) {
   return run(comm, movement(Operation::recv, nullptr, buffer, count, type, peer));
 }
-int amldist_barrier(amldist_comm* comm) { return run(comm, {.operation = Operation::barrier}); }
+int amldist_barrier(amldist_comm* comm) { return run(comm, meeting()); }
 
 int amldist_iallreduce(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type, amldist_op op,
                        amldist_request** request) {
@@ -316,7 +315,7 @@ int amldist_irecv(amldist_comm* comm, void* buffer, size_t count, amldist_type t
   return begin(comm, movement(Operation::recv, nullptr, buffer, count, type, peer), request);
 }
 int amldist_ibarrier(amldist_comm* comm, amldist_request** request) {
-  return begin(comm, {.operation = Operation::barrier}, request);
+  return begin(comm, meeting(), request);
 }
 
 int amldist_wait(amldist_request** request) {

@@ -43,7 +43,18 @@ struct Call {
 
 /// Digest of everything that must be equal on all ranks (operation, type, operator, root, count; not pointers, nor the
 /// counts of send, recv and the v-operations). Ranks compare it to notice that they are in different calls.
-[[nodiscard]] std::uint32_t signature_of(const Call& call) noexcept;
+[[nodiscard]] constexpr std::uint32_t signature_of(const Call& call) noexcept {
+  const auto mixed = [](std::uint64_t digest, std::uint64_t value) {
+    digest = (digest ^ value) * 0x9e3779b97f4a7c15ULL;
+    return digest ^ (digest >> 29);
+  };
+  const bool counted = call.operation != Operation::allgatherv && call.operation != Operation::alltoallv;
+  const auto word = static_cast<std::uint64_t>(call.operation) | static_cast<std::uint64_t>(call.type) << 8 |
+                    static_cast<std::uint64_t>(is_reduction(call.operation) ? call.redop : ReduceOp::sum) << 16 |
+                    static_cast<std::uint64_t>(static_cast<std::uint32_t>(call.root)) << 32;
+  const std::uint64_t digest = mixed(mixed(1, word), counted ? call.count : 0);
+  return static_cast<std::uint32_t>(digest ^ (digest >> 32));
+}
 
 /// Of the counts that all ranks give alike, those of allgatherv; else 0.
 [[nodiscard]] inline std::uint32_t digest_of_lists(const Call& call) noexcept {

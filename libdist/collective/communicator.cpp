@@ -129,6 +129,37 @@ Communicator::~Communicator() {
 }
 
 // --------------------------------------------------------------------------------------------------------------- calls
+Result<void> Communicator::run(Call& call) {
+  if (!is_right_at_a_glance(call)) {
+    if (auto fine = check(call); !fine) return fine;
+  }
+  call.stream = stream_;
+  if (group_depth_ == 0) return make(call);
+  group_.push_back(call);
+  return {};
+}
+
+/// After what was begun before; on this thread if nothing is in its way.
+Result<void> Communicator::make(Call& call) {
+  if (!has_work()) return perform(call);
+  if (device_of_buffers(call)) {
+    drain();
+    return perform(call);
+  }
+  const auto request = enqueue({call});
+  request->wait();
+  return request->result();
+}
+
+/// Nothing that check() looks for can be wrong with it: as most calls are.
+bool Communicator::is_right_at_a_glance(const Call& call) const noexcept {
+  const bool has_buffers = call.operation == Operation::send   ? call.send != nullptr
+                           : call.operation == Operation::recv ? call.recv != nullptr
+                                                               : call.send != nullptr && call.recv != nullptr;
+  return has_buffers && call.count >> 32 == 0 && call.recv_counts.empty() &&
+         static_cast<std::uint32_t>(call.root) < watch_->members().size();
+}
+
 Result<void> Communicator::check(const Call& call) const {
   const auto refuse = [&](std::string_view why) {
     return Error{Errc::invalid_argument, concat({to_string(call.operation), ": ", why})};
@@ -157,17 +188,16 @@ Result<void> Communicator::check(const Call& call) const {
   return {};
 }
 
-/// The first call that comes too late is recorded as failed for the communicator's reason: who reads the recorder of
-/// a process that ended after it can tell that another's end was the cause.
-Result<void> Communicator::refuse_if_lost(const Call& late) {
-  if (!watch_->is_lost()) return {};
+/// The communicator is lost. The first call that comes too late is recorded as failed for that reason: who reads the
+/// recorder of a process that ended after it can tell that another's end was the cause.
+Error Communicator::refuse(const Call& late) {
   const Error reason = *watch_->verdict();
   if (!has_refused_.exchange(true)) {
     Call call = late;
     call.sequence = (is_point_to_point(call.operation) ? messages_ : collectives_) + 1;
     close_record(record(call, process_->ticks.now()), reason);
   }
-  return Error{Errc::aborted, reason.message};
+  return {Errc::aborted, reason.message};
 }
 
 FlightRecorder::Ticket Communicator::record(const Call& call, std::uint64_t began) {
@@ -192,15 +222,21 @@ Result<void> Communicator::watched(const Call& call, std::uint64_t began, bool o
   CallVigil vigil(*this);
   Result<void> result = run_it(vigil);
   watch_->leave();
-  if (result && on_device) device_calls_->add(call, ticket);
-  else close_record(ticket, result);
-  if (!result && !watch_->is_lost()) process_->channel->abort(watch_, result.error().message);
+  if (!result) fail(ticket, result.error());
+  else if (on_device) device_calls_->add(call, ticket);
+  else process_->recorder.complete(ticket);
   return result;
+}
+
+/// An argument that only the back end could refuse does not lose the communicator; all else does.
+void Communicator::fail(FlightRecorder::Ticket ticket, const Error& error) {
+  close_record(ticket, error);
+  if (!watch_->is_lost()) process_->channel->abort(watch_, error.message);
 }
 
 /// On the calling thread or the worker, never on both.
 Result<void> Communicator::perform(Call& call) {
-  if (auto healthy = refuse_if_lost(call); !healthy) return healthy;
+  if (watch_->is_lost()) return refuse(call);
   const std::uint64_t began = process_->ticks.now();
   const auto device = device_of_buffers(call, began);
   if (device) {
@@ -208,16 +244,20 @@ Result<void> Communicator::perform(Call& call) {
   }
   call.sequence = is_point_to_point(call.operation) ? ++messages_ : ++collectives_;
   if (call.operation == Operation::split) return exchange_wishes(call);
-  if (!device) backend_->give(call);  // first of all: the others wait for it
-  return watched(call, began, device.has_value(), [&](CallVigil& vigil) -> Result<void> {
-    if (!device) return backend_->run(call, vigil);
+  if (device) return perform_on(*device, call, began);
+  backend_->give(call);  // first of all: the others wait for it
+  return watched(call, began, false, [&](CallVigil& vigil) { return backend_->run(call, vigil); });
+}
+
+Result<void> Communicator::perform_on(int device, const Call& call, std::uint64_t began) {
+  return watched(call, began, true, [&](CallVigil& vigil) -> Result<void> {
     const auto backend = backend_for(device, vigil);
     return backend ? name_who_is_gone((*backend)->run(call, vigil), vigil) : backend.error();
   });
 }
 
-Result<void> Communicator::perform_group(std::vector<Call> messages) {
-  if (auto healthy = refuse_if_lost(messages.back()); !healthy) return healthy;
+Result<void> Communicator::perform_group(std::span<Call> messages) {
+  if (watch_->is_lost()) return refuse(messages.back());
   for (Call& message : messages) message.sequence = ++messages_;
   const auto device = device_of_buffers(messages.back());
   return watched(messages.back(), process_->ticks.now(), device.has_value(), [&](CallVigil& vigil) -> Result<void> {

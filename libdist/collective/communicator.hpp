@@ -97,13 +97,16 @@ class Communicator {
   Communicator(std::shared_ptr<Process> process, std::shared_ptr<CommWatch> watch, milliseconds timeout);
   [[nodiscard]] Result<void> build(const Call& occasion);
   void describe_place();
+  [[nodiscard]] bool is_right_at_a_glance(const Call& call) const noexcept;
   [[nodiscard]] Result<void> check(const Call& call) const;
   [[nodiscard]] FlightRecorder::Ticket record(const Call& call, std::uint64_t began);
   void close_record(FlightRecorder::Ticket ticket, const Result<void>& result);
   template <typename Run>
   [[nodiscard]] Result<void> watched(const Call& call, std::uint64_t began, bool on_device, Run run);
+  void fail(FlightRecorder::Ticket ticket, const Error& error);
   [[nodiscard]] Result<void> perform(Call& call);
-  [[nodiscard]] Result<void> perform_group(std::vector<Call> messages);
+  [[nodiscard]] Result<void> perform_on(int device, const Call& call, std::uint64_t began);
+  [[nodiscard]] Result<void> perform_group(std::span<Call> messages);
   [[nodiscard]] Result<void> exchange_wishes(const Call& call);
   [[nodiscard]] std::optional<int> device_of_buffers(const Call& call, std::uint64_t now);
   [[nodiscard]] std::optional<int> device_of_buffers(const Call& call) {
@@ -114,14 +117,15 @@ class Communicator {
   [[nodiscard]] Result<void> synchronize(void* stream);
   /// What NCCL's own news of another rank's end comes to.
   [[nodiscard]] Result<void> name_who_is_gone(Result<void> result, CallVigil& vigil);
-  [[nodiscard]] Result<void> refuse_if_lost(const Call& late);
+  [[nodiscard]] Error refuse(const Call& late);
   void close_recorder() noexcept;
   [[nodiscard]] Result<std::vector<std::string>> gather_all(std::string piece, Vigil& vigil);
 
   // What is made beside the program (communicator_requests.cpp). Calls come one after the other; sends and receives of
   // host buffers move on their own, also while a call waits.
   [[nodiscard]] Result<void> make(Call& call);
-  [[nodiscard]] Result<void> make_messages(std::vector<Call> messages);
+  [[nodiscard]] Result<void> make_group();
+  [[nodiscard]] Result<void> make_messages(std::span<Call> messages);
   [[nodiscard]] std::shared_ptr<Request> enqueue(std::vector<Call> calls, Worker worker = Worker::woken);
   [[nodiscard]] Result<void> perform_to_the_end(const std::vector<std::shared_ptr<Request>>& requests);
   [[nodiscard]] bool can_begin_call() const;
@@ -136,7 +140,9 @@ class Communicator {
   /// connection. MPI moves them only while it is called, and a wait in the node's memory does not call it.
   void let_mpi_move_on();
   [[nodiscard]] bool is_idle() const { return queue_.empty() && arriving_.empty() && !working_ && under_way_ == 0; }
-  [[nodiscard]] bool has_work();
+  /// Whether something was begun and has not ended.
+  [[nodiscard]] bool has_work() { return has_begun_ && is_busy(); }
+  [[nodiscard]] bool is_busy();
   /// Until everything begun has come to its end.
   void drain();
 

@@ -12,31 +12,11 @@ namespace amldist::collective {
 
 using text::concat;
 
-Result<void> Communicator::run(Call& call) {
-  if (auto fine = check(call); !fine) return fine;
-  call.stream = stream_;
-  if (group_depth_ == 0) return make(call);
-  group_.push_back(call);
-  return {};
-}
-
-/// After what was begun before; on this thread if nothing is in its way.
-Result<void> Communicator::make(Call& call) {
-  if (!has_work()) return perform(call);
-  if (device_of_buffers(call)) {
-    drain();
-    return perform(call);
-  }
-  const auto request = enqueue({call});
-  request->wait();
-  return request->result();
-}
-
-Result<void> Communicator::make_messages(std::vector<Call> messages) {
+Result<void> Communicator::make_messages(std::span<Call> messages) {
   const bool of_device =
       std::ranges::any_of(messages, [this](const Call& call) { return device_of_buffers(call).has_value(); });
   if (of_device) drain();
-  if (of_device || !has_work()) return perform_group(std::move(messages));
+  if (of_device || !has_work()) return perform_group(messages);
   std::vector<std::shared_ptr<Request>> requests;
   for (const Call& message : messages) requests.push_back(enqueue({message}));
   Result<void> all;
@@ -79,8 +59,7 @@ std::shared_ptr<Request> Communicator::enqueue(std::vector<Call> calls, Worker w
   return request;
 }
 
-bool Communicator::has_work() {
-  if (!has_begun_) return false;
+bool Communicator::is_busy() {
   const std::lock_guard lock(mutex_);
   return !is_idle();
 }
@@ -115,7 +94,7 @@ Result<void> Communicator::perform_to_the_end(const std::vector<std::shared_ptr<
   } else {
     std::vector<Call> messages;
     for (const auto& request : requests) messages.push_back(request->first());
-    result = perform_group(std::move(messages));
+    result = perform_group(messages);
   }
   return result ? synchronize(requests.front()->first().stream) : result;
 }
@@ -210,16 +189,20 @@ Result<void> Communicator::group_begin() {
 Result<void> Communicator::group_end() {
   if (group_depth_ == 0) return Error{Errc::invalid_argument, "amldist_group_end() without amldist_group_begin()"};
   if (--group_depth_ > 0) return {};
-  std::vector<Call> calls = std::exchange(group_, {});
-  std::vector<Call> messages;
-  for (Call& call : calls) {
-    if (is_point_to_point(call.operation)) {
-      messages.push_back(call);
-    } else if (auto done = make(call); !done) {
-      return done;
-    }
+  Result<void> done = make_group();
+  group_.clear();
+  return done;
+}
+
+/// Calls of all ranks in their order, then the messages together.
+Result<void> Communicator::make_group() {
+  const auto is_collective = [](const Call& call) { return !is_point_to_point(call.operation); };
+  for (Call& call : group_) {
+    if (!is_collective(call)) continue;
+    if (auto done = make(call); !done) return done;
   }
-  return messages.empty() ? Result<void>() : make_messages(std::move(messages));
+  std::erase_if(group_, is_collective);
+  return group_.empty() ? Result<void>() : make_messages(group_);
 }
 
 }  // namespace amldist::collective

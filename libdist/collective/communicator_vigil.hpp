@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <map>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -62,7 +61,9 @@ class Communicator::CallVigil final : public Vigil {
     constexpr auto underway = milliseconds(100);
     if (!is_gone(rank)) return false;
     const auto now = Clock::now();
-    return now - suspects_.try_emplace(rank, now).first->second >= underway;
+    auto suspect = std::ranges::find(suspects_, rank, &Suspect::rank);
+    if (suspect == suspects_.end()) suspect = suspects_.insert(suspect, {rank, now});
+    return now - suspect->since >= underway;
   }
   [[nodiscard]] bool is_gone(int rank) const {
     const auto& members = owner_.watch_->members();
@@ -71,10 +72,15 @@ class Communicator::CallVigil final : public Vigil {
                                [this](std::uint32_t member) { return owner_.process_->channel->is_gone(member); });
   }
 
+  struct Suspect {
+    int rank;
+    Clock::time_point since;
+  };
+
   Communicator& owner_;
   const Moves moves_;
   mutable Clock::time_point deadline_;
-  std::map<int, Clock::time_point> suspects_;  ///< since when
+  std::vector<Suspect> suspects_;
 };
 
 /// gather_all for the device back end's own set-up.

@@ -77,9 +77,7 @@ std::optional<int> device_of(const CudaDriver& driver, const void* pointer) noex
   return device;
 }
 
-const CudaDriver* CudaProbe::look(std::uint64_t now_ns) noexcept {
-  if (const CudaDriver* const found = found_.load(std::memory_order_acquire)) return found;
-  if (now_ns < next_look_ns_.load(std::memory_order_relaxed)) return nullptr;
+const CudaDriver* CudaProbe::search(std::uint64_t now_ns) noexcept {
   next_look_ns_.store(now_ns + look_every_ns, std::memory_order_relaxed);
   // A search in vain goes through the file system, and takes as long as a small collective.
   const std::uint64_t objects = objects_loaded();

@@ -43,9 +43,15 @@ struct CudaDriver {
 class CudaProbe {
  public:
   /// nullptr: not loaded. `now_ns`: any steady clock. Costs a few nanoseconds.
-  [[nodiscard]] const CudaDriver* look(std::uint64_t now_ns) noexcept;
+  [[nodiscard]] const CudaDriver* look(std::uint64_t now_ns) noexcept {
+    const CudaDriver* const found = found_.load(std::memory_order_acquire);
+    const bool is_known = found != nullptr || now_ns < next_look_ns_.load(std::memory_order_relaxed);
+    return is_known ? found : search(now_ns);
+  }
 
  private:
+  [[nodiscard]] const CudaDriver* search(std::uint64_t now_ns) noexcept;
+
   std::atomic<const CudaDriver*> found_ = nullptr;
   std::atomic<std::uint64_t> next_look_ns_ = 0;
   std::atomic<std::uint64_t> objects_seen_ = 0;  ///< that the process had loaded by the last search

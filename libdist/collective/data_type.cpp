@@ -28,14 +28,4 @@ std::string_view to_string(DataType type) noexcept { return name_in(type_names, 
 std::string_view to_string(ReduceOp op) noexcept { return name_in(op_names, op); }
 std::string_view to_string(Operation operation) noexcept { return name_in(operation_names, operation); }
 
-std::optional<DataType> to_data_type(int number) noexcept {
-  if (number < 0 || number >= data_types) return std::nullopt;
-  return static_cast<DataType>(number);
-}
-
-std::optional<ReduceOp> to_reduce_op(int number) noexcept {
-  if (number < 0 || number >= reduce_ops) return std::nullopt;
-  return static_cast<ReduceOp>(number);
-}
-
 }  // namespace amldist::collective

@@ -77,8 +77,17 @@ enum class Operation : std::uint8_t {
 [[nodiscard]] std::string_view to_string(ReduceOp op) noexcept;
 [[nodiscard]] std::string_view to_string(Operation operation) noexcept;
 
+/// Whether a number of the C ABI is one of theirs.
+[[nodiscard]] constexpr bool is_data_type(int number) noexcept { return number >= 0 && number < data_types; }
+[[nodiscard]] constexpr bool is_reduce_op(int number) noexcept { return number >= 0 && number < reduce_ops; }
 /// From the numbers of the C ABI; nullopt for one that is none.
-[[nodiscard]] std::optional<DataType> to_data_type(int number) noexcept;
-[[nodiscard]] std::optional<ReduceOp> to_reduce_op(int number) noexcept;
+[[nodiscard]] constexpr std::optional<DataType> to_data_type(int number) noexcept {
+  if (!is_data_type(number)) return std::nullopt;
+  return static_cast<DataType>(number);
+}
+[[nodiscard]] constexpr std::optional<ReduceOp> to_reduce_op(int number) noexcept {
+  if (!is_reduce_op(number)) return std::nullopt;
+  return static_cast<ReduceOp>(number);
+}
 
 }  // namespace amldist::collective

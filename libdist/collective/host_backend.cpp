@@ -171,6 +171,7 @@ Result<void> HostBackend::share_memory(const Gather& gather) {
   NodePlace place = {static_cast<std::uint32_t>(topology_.own_index), size, ranks};
   rounds_.emplace(memory_.data(), std::move(place), slot_bytes, crowded_);
   node_.emplace(*rounds_, kernels_, &*arenas_);
+  is_one_node_ = topology_.nodes.size() == 1;
   if (messages_share_memory_) return {};
   std::byte* const rings = memory_.data() + Rounds::memory_bytes(size, slot_bytes);
   messages_ = std::make_unique<NodeTransport>(std::move(messages_), rings, rounds_->place(), crowded_);
@@ -211,19 +212,22 @@ std::uint32_t HostBackend::chained_signature(const Call& call) noexcept {
 }
 
 void HostBackend::give(const Call& call) {
-  if (call.operation != Operation::allreduce || topology_.nodes.size() != 1 || !node_) return;
+  if (!is_one_node_ || call.operation != Operation::allreduce) return;
   rounds_->begin_call(chained_signature(call));
-  given_ = node_->give(reduction_of(call, topology_.own_ranks().size()));
+  given_ = node_->give(reduction_of(call, rounds_->size()));
 }
 
 Result<void> HostBackend::run(const Call& call, Vigil& vigil) {
-  if (is_point_to_point(call.operation)) return run_group({&call, 1}, vigil);
   if (rounds_) rounds_->wait_under(vigil);
-  if (std::exchange(given_, false)) return node_->take(reduction_of(call, topology_.own_ranks().size()));
+  if (std::exchange(given_, false)) return node_->take(reduction_of(call, rounds_->size()));
+  return is_point_to_point(call.operation) ? run_group({&call, 1}, vigil) : run_collective(call, vigil);
+}
+
+Result<void> HostBackend::run_collective(const Call& call, Vigil& vigil) {
   const std::uint32_t signature = chained_signature(call);
   if (rounds_) rounds_->begin_call(signature);
-  if (topology_.nodes.size() == 1 && node_) {
-    const Reduction what = reduction_of(call, topology_.own_ranks().size());
+  if (is_one_node_) {
+    const Reduction what = reduction_of(call, rounds_->size());
     return run_on(*node_, call, what, static_cast<std::size_t>(call.root));
   }
   all_->begin_call(signature, vigil);
@@ -243,12 +247,12 @@ Message HostBackend::message_of(const Call& call) {
 }
 
 Result<void> HostBackend::run_group(std::span<const Call> messages, Vigil& vigil) {
-  std::vector<Message> sends;
-  std::vector<Message> receives;
+  sends_.clear();
+  receives_.clear();
   for (const Call& call : messages) {
-    (call.operation == Operation::send ? sends : receives).push_back(message_of(call));
+    (call.operation == Operation::send ? sends_ : receives_).push_back(message_of(call));
   }
-  return messages_->exchange(sends, receives, vigil);
+  return messages_->exchange(sends_, receives_, vigil);
 }
 
 Result<void*> HostBackend::allocate(std::size_t bytes) {

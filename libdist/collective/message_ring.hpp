@@ -13,6 +13,8 @@
 #include <optional>
 #include <span>
 
+#include "collective/relax.hpp"
+
 namespace amldist::collective {
 
 /// In zeroed memory, aligned to a cache line: an empty ring.
@@ -73,6 +75,7 @@ class RingWriter : RingEnd {
   void tell() noexcept {
     end_line();
     ring_->written.store(at_, std::memory_order_release);
+    claim(ring_->data + at_ % MessageRing::capacity);
   }
 };
 

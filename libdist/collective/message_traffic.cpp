@@ -35,7 +35,7 @@ Communicator::MessageTraffic::UnderWay::UnderWay(Communicator& owner, std::share
 }
 
 void Communicator::MessageTraffic::post(std::shared_ptr<Request> request) {
-  if (auto healthy = owner_.refuse_if_lost(request->first()); !healthy) return request->complete(healthy);
+  if (owner_.watch_->is_lost()) return request->complete(owner_.refuse(request->first()));
   under_way_.push_back(std::make_unique<UnderWay>(owner_, std::move(request)));
   UnderWay& message = *under_way_.back();
   const auto direction = message.call.operation == Operation::send ? Direction::send : Direction::receive;

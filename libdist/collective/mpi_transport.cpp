@@ -111,7 +111,7 @@ Result<void> MpiTransport::post_signed(const Message& message, bool is_receive, 
   return post_piece(std::move(head), staged, vigil);
 }
 
-Result<void> MpiTransport::post_piece(Piece piece, std::byte* data, Vigil& vigil) {
+Result<void> MpiTransport::post_piece(Piece&& piece, std::byte* data, Vigil& vigil) {
   const auto& mpi = session_.functions();
   const int peer = static_cast<int>(watch_.members()[static_cast<std::size_t>(piece.message.peer)]);
   const int count = static_cast<int>(std::max(piece.bytes, piece.room));

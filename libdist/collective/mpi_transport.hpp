@@ -78,7 +78,7 @@ class MpiTransport final : public Transport {
   void hold(const Message& message, std::size_t& left, std::size_t at);
   [[nodiscard]] Result<void> release(Vigil& vigil);
   [[nodiscard]] Result<void> post_signed(const Message& message, bool is_receive, std::size_t& left, Vigil& vigil);
-  [[nodiscard]] Result<void> post_piece(Piece piece, std::byte* data, Vigil& vigil);
+  [[nodiscard]] Result<void> post_piece(Piece&& piece, std::byte* data, Vigil& vigil);
   [[nodiscard]] Result<void> finish(Piece& piece, const amldist_mpi_outcome& outcome, Vigil& vigil);
   [[nodiscard]] Result<void> accept(const Piece& piece, std::size_t came, Vigil& vigil);
   void forget_finished();

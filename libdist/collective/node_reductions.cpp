@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "collective/cache_share.hpp"
+#include "collective/copy_bytes.hpp"
 #include "collective/node_pipeline.hpp"
 
 namespace amldist::collective {
@@ -169,8 +170,11 @@ bool NodeCollectives::give(const Reduction& what) {
 
 void NodeCollectives::show(const Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
-  hand(bytes <= Rounds::line_data ? rounds_.own_line() : rounds_.own_slot(), what.send, bytes);
+  const bool in_line = bytes <= Rounds::line_data;
+  if (in_line) copy_bytes(rounds_.own_line(), what.send, bytes);
+  else hand(rounds_.own_slot(), what.send, bytes);
   rounds_.publish();
+  if (in_line) rounds_.claim_next_line();
 }
 
 Result<void> NodeCollectives::take(const Reduction& what) {
@@ -179,10 +183,13 @@ Result<void> NodeCollectives::take(const Reduction& what) {
   if (auto came = rounds_.await_all(); !came) return came;
   if (what.count == 0) return {};
   const bool in_line = bytes <= Rounds::line_data;
-  for (std::uint32_t r = 0; r < rounds_.size(); ++r) {
-    const void* const shown = in_line ? rounds_.line_of(r) : rounds_.slot_of(r);
-    sources_[r] = r == rounds_.rank() ? what.send : shown;
+  const std::byte* shown = in_line ? rounds_.line_of(0) : rounds_.slot_of(0);
+  const std::size_t to_the_next = in_line ? Rounds::between_lines() : rounds_.between_slots();
+  for (const void*& source : sources_) {
+    source = shown;
+    shown += to_the_next;
   }
+  sources_[rounds_.rank()] = what.send;
   kernels_.fold({what.recv, nullptr, sources_.data(), sources_.size(), what.count, what.divisor, Store::cached},
                 what.type, what.op);
   return {};

@@ -44,8 +44,10 @@ std::span<std::byte> NodeTransport::Progress::data(std::size_t bytes) const noex
 Result<void> NodeTransport::post(const Message& message, Direction direction, std::size_t& left, Vigil& vigil) {
   const auto found = std::ranges::lower_bound(ranks_, message.peer);
   const auto index = static_cast<std::size_t>(found - ranks_.begin());
-  if (found == ranks_.end() || *found != message.peer || index == own_)
+  if (found == ranks_.end() || *found != message.peer || index == own_) {
+    others_are_idle_ = false;
     return others_->post(message, direction, left, vigil);
+  }
   (direction == Direction::send ? sends_ : receives_).push_back({message, &left, index, 0});
   ++left;
   is_new_ = true;
@@ -74,8 +76,10 @@ Result<bool> NodeTransport::progress(Vigil& vigil) {
   if (!sent) return sent.error();
   const auto got = advance(receives_, [&](Progress& each) { return pull(each, vigil); });
   if (!got) return got.error();
+  if (others_are_idle_) return *sent || *got;
   const auto moved = others_->progress(vigil);
   if (!moved) return moved.error();
+  others_are_idle_ = others_->awaited() == Vigil::anyone;
   return *sent || *got || *moved;
 }
 
@@ -151,7 +155,8 @@ bool NodeTransport::rest(int idle) {
   if (is_idle()) return others_->rest(idle);
   const int looks = crowded_ ? 1 : spins;
   if (idle < looks) {
-    relax();
+    if (idle < looks / 2) relax_briefly();
+    else relax();
     return false;
   }
   const auto now = Clock::now();

@@ -232,22 +232,24 @@ void FlightRecorder::start(Ticket ticket) noexcept {
   entry->state.store(static_cast<std::uint8_t>(State::started), std::memory_order_release);
 }
 
-void FlightRecorder::finish(Ticket ticket, State state, int status) noexcept {
+void FlightRecorder::complete(Ticket ticket) noexcept {
   RecordedEntry* const entry = entry_of(ticket);
   if (entry == nullptr) return;
   constexpr auto relaxed = std::memory_order_relaxed;
   entry->ended.store(clock_.now(), relaxed);
-  if (state == State::failed) entry->status = static_cast<std::int16_t>(status);
-  entry->state.store(static_cast<std::uint8_t>(state), std::memory_order_release);
-  const std::uint64_t sequence = entry->sequence.load(relaxed);
-  if (state == State::completed && is_collective(Operation{entry->operation})) {
-    communicators_[entry->communicator.load(relaxed)].completed.store(sequence, relaxed);
-  }
+  entry->state.store(static_cast<std::uint8_t>(State::completed), std::memory_order_release);
+  if (!is_collective(Operation{entry->operation})) return;
+  CommunicatorSlot& communicator = communicators_[entry->communicator.load(relaxed)];
+  communicator.completed.store(entry->sequence.load(relaxed), relaxed);
 }
 
-void FlightRecorder::complete(Ticket ticket) noexcept { finish(ticket, State::completed, 0); }
-
-void FlightRecorder::fail(Ticket ticket, int status) noexcept { finish(ticket, State::failed, status); }
+void FlightRecorder::fail(Ticket ticket, int status) noexcept {
+  RecordedEntry* const entry = entry_of(ticket);
+  if (entry == nullptr) return;
+  entry->ended.store(clock_.now(), std::memory_order_relaxed);
+  entry->status = static_cast<std::int16_t>(status);
+  entry->state.store(static_cast<std::uint8_t>(State::failed), std::memory_order_release);
+}
 
 void FlightRecorder::tick() noexcept {
   if (!on()) return;

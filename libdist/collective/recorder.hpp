@@ -104,7 +104,6 @@ class FlightRecorder {
 
  private:
   Ticket write(const RecordedCall& call, recorder_format::State state, std::uint64_t now) noexcept;
-  void finish(Ticket ticket, recorder_format::State state, int status) noexcept;
   [[nodiscard]] recorder_format::RecordedEntry* entry_of(Ticket ticket) const noexcept;
   void unmap() noexcept;
 

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <thread>
 
-#include "collective/relax.hpp"
-
 namespace amldist::collective {
 namespace {
 
@@ -49,13 +47,13 @@ void Rounds::rest(std::size_t bytes) const noexcept {
 
 Result<void> Rounds::wait_until(std::uint32_t peer, std::uint32_t round) {
   bool differs = false;
-  const int spins = crowded_ ? 4 : 64;
+  const int spins = crowded_ ? 4 : 128;
   for (int spin = 0; spin < spins; ++spin) {
     if (has_come(peer, round, differs)) {
       if (differs) return vigil_->differs(place_.communicator_ranks[peer]);
       return {};
     }
-    relax();
+    relax_briefly();
   }
   if (crowded_ || !spin_long(peer, round, differs)) return wait_slowly(peer, round);
   if (differs) return vigil_->differs(place_.communicator_ranks[peer]);

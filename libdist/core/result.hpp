@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cassert>
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
@@ -74,23 +75,32 @@ class [[nodiscard]] Result {
   std::variant<T, Error> content_;
 };
 
-/// A Result without a value.
+/// A Result without a value: a pointer, null where all went well, as most of them are made on the path of every call.
 template <>
 class [[nodiscard]] Result<void> {
  public:
   Result() = default;
-  Result(Error error) : error_(std::move(error)), failed_(true) {}  // NOLINT(google-explicit-constructor)
+  Result(Error error) : error_(kept(std::move(error))) {}  // NOLINT(google-explicit-constructor)
+  Result(Result&&) noexcept = default;
+  Result& operator=(Result&&) noexcept = default;
+  Result(const Result& other) : error_(other.ok() ? nullptr : kept(Error(other.error()))) {}
+  Result& operator=(const Result& other) { return *this = Result(other); }
+  ~Result() = default;
 
-  [[nodiscard]] bool ok() const noexcept { return !failed_; }
+  [[nodiscard]] bool ok() const noexcept { return error_ == nullptr; }
   explicit operator bool() const noexcept { return ok(); }
   [[nodiscard]] const Error& error() const& {
-    assert(failed_);
-    return error_;
+    assert(!ok());
+    return *error_;
   }
 
  private:
-  Error error_;
-  bool failed_ = false;
+  /// Out of the way of what goes well.
+  [[gnu::cold, gnu::noinline]] static std::unique_ptr<Error> kept(Error&& error) {
+    return std::make_unique<Error>(std::move(error));
+  }
+
+  std::unique_ptr<Error> error_;
 };
 
 }  // namespace amldist
