@@ -289,10 +289,14 @@ Result<void> Communicator::synchronize(void* stream) {
   return name_who_is_gone(device_backend_->synchronize(stream, vigil), vigil);
 }
 
-/// NCCL only knows that a connection broke; the control connection knows whose process ended.
+/// NCCL only knows that a connection broke, or that it was aborted; the control connection knows whose process ended.
 Result<void> Communicator::name_who_is_gone(Result<void> result, CallVigil& vigil) {
-  if (result || result.error().code != Errc::peer || watch_->is_lost()) return result;
-  return vigil.lost(Vigil::anyone, result.error().message);
+  if (result) return result;
+  if (result.error().code == Errc::peer && !watch_->is_lost())
+    return vigil.lost(Vigil::anyone, result.error().message);
+  if (result.error().code != Errc::aborted) return result;
+  const auto verdict = watch_->wait_for_verdict(Clock::now() + std::chrono::seconds(1));
+  return verdict ? *verdict : result;
 }
 
 // --------------------------------------------------------------------------------------------------------------- split

@@ -110,8 +110,8 @@ Result<bool> Communicator::DeviceCalls::has_passed(Event event) const {
 
 /// Ends NCCL's kernels here; the others hear why.
 void Communicator::DeviceCalls::give_up(const Error& error) {
-  backend_.abort();
   if (!owner_.watch_->is_lost()) owner_.process_->channel->abort(owner_.watch_, error.message);
+  backend_.abort();
   const std::lock_guard lock(mutex_);
   for (const Pending& each : pending_) owner_.close_record(each.ticket, error);
   lost_ = true;
