@@ -110,8 +110,8 @@ std::vector<std::size_t> missing_ranks(std::span<const RankState> ranks, const A
   if (std::ranges::any_of(missing, is_gone)) std::erase_if(missing, [&](std::size_t i) { return !is_gone(i); });
   const std::vector<std::size_t> all = missing;
   std::erase_if(missing, [&](std::size_t i) {
-    const std::size_t end = end_of_chain(ranks, i);
-    return end != i && std::ranges::find(all, end) != all.end();
+    const auto partner = partner_of(ranks, i);
+    return partner && end_of_chain(ranks, i) != i && std::ranges::find(all, *partner) != all.end();
   });
   return missing;
 }

@@ -172,6 +172,14 @@ TEST(Verdict, WhoWaitsForAMessageOfTheMissingRankIsNotMissing) {  // 3 waits for
             "rank 1 (a) is missing in recv #3 (1024 float32): it is in no call; its last was allreduce #4 (1024 float32)");
 }
 
+TEST(Verdict, OfThoseWhoWaitForEachOtherTheLastIsMissing) {  // 0 waits for 1, 1 for 2, which has not sent
+  const std::vector<RankState> ranks = {gone_on("rank 0 (a)", waiting_in(Operation::recv, 4, 1), {}),
+                                        gone_on("rank 1 (a)", waiting_in(Operation::recv, 4, 2), {}),
+                                        here("rank 2 (b)", inside(Operation::split, 5))};
+  EXPECT_EQ(judge(ranks, {2, Vigil::anyone, false, {}}).message,
+            "rank 1 (a) is missing in split #5: it is still in recv #3 (1024 float32) from rank 2 (b)");
+}
+
 TEST(Verdict, WhoWaitsForARankInACollectiveWaitsForThoseItWaitsFor) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::gather, 5)),
                                         gone_on("rank 1 (a)", waiting_in(Operation::recv, 5, 0), {}),
