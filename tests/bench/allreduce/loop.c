@@ -19,14 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifdef WITH_MPI
-#include <mpi.h>
-#else
-#include "amldist/amldist.h"
-static amldist_comm* world;
-#endif
-
-static int rank, size;
+#include "library.h"
 
 static double now(void) {
   struct timespec t;
@@ -34,21 +27,6 @@ static double now(void) {
   return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-static void begin(int* argc, char*** argv) {
-#ifdef WITH_MPI
-  MPI_Init(argc, argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-#else
-  (void)argc, (void)argv;
-  if (amldist_init(&world, 60000) != 0) {
-    fprintf(stderr, "%s\n", amldist_last_error());
-    exit(1);
-  }
-  rank = amldist_rank(world);
-  size = amldist_size(world);
-#endif
-}
 /* As srun does, for every library alike: one that leaves ranks unbound would now and then have two on one processor. */
 static void bind_to_processor(void) {
   cpu_set_t own;
@@ -56,30 +34,6 @@ static void bind_to_processor(void) {
   CPU_ZERO(&own);
   CPU_SET((size_t)rank, &own);
   sched_setaffinity(0, sizeof own, &own);
-}
-static void end(void) {
-#ifdef WITH_MPI
-  MPI_Finalize();
-#else
-  amldist_finalize(world);
-#endif
-}
-static void barrier(void) {
-#ifdef WITH_MPI
-  MPI_Barrier(MPI_COMM_WORLD);
-#else
-  amldist_barrier(world);
-#endif
-}
-static void allreduce(float* send, float* recv, size_t count) {
-#ifdef WITH_MPI
-  MPI_Allreduce(send == recv ? MPI_IN_PLACE : send, recv, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-#else
-  if (amldist_allreduce(world, send, recv, count, AMLDIST_FLOAT32, AMLDIST_SUM) != 0) {
-    fprintf(stderr, "%s\n", amldist_last_error());
-    exit(1);
-  }
-#endif
 }
 static double slowest(double mine) {
   double all = mine;
