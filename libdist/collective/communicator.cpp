@@ -77,6 +77,7 @@ Communicator::Communicator(std::shared_ptr<Process> process, std::shared_ptr<Com
 Result<void> Communicator::build(const Call& occasion) {
   process_->channel->add(watch_);
   watch_->enter(occasion);
+  sent_.resize(watch_->members().size());
   CallVigil vigil(*this);
   auto backend = HostBackend::create(
       *process_->channel, *watch_, [&](std::string piece) { return gather_all(std::move(piece), vigil); },
@@ -242,7 +243,7 @@ Result<void> Communicator::perform(Call& call) {
   if (device) {
     if (auto supported = NcclBackend::supports(call); !supported) return supported;
   }
-  call.sequence = is_point_to_point(call.operation) ? ++messages_ : ++collectives_;
+  call.sequence = is_point_to_point(call.operation) ? number_message(call, device.has_value()) : ++collectives_;
   if (call.operation == Operation::split) return exchange_wishes(call);
   if (device) return perform_on(*device, call, began);
   backend_->give(call);  // first of all: the others wait for it
@@ -258,8 +259,8 @@ Result<void> Communicator::perform_on(int device, const Call& call, std::uint64_
 
 Result<void> Communicator::perform_group(std::span<Call> messages) {
   if (watch_->is_lost()) return refuse(messages.back());
-  for (Call& message : messages) message.sequence = ++messages_;
   const auto device = device_of_buffers(messages.back());
+  for (Call& message : messages) message.sequence = number_message(message, device.has_value());
   return watched(messages.back(), process_->ticks.now(), device.has_value(), [&](CallVigil& vigil) -> Result<void> {
     const auto backend = backend_for(device, vigil);
     if (!backend) return backend.error();
@@ -292,8 +293,7 @@ Result<void> Communicator::synchronize(void* stream) {
 /// NCCL only knows that a connection broke, or that it was aborted; the control connection knows whose process ended.
 Result<void> Communicator::name_who_is_gone(Result<void> result, CallVigil& vigil) {
   if (result) return result;
-  if (result.error().code == Errc::peer && !watch_->is_lost())
-    return vigil.lost(Vigil::anyone, result.error().message);
+  if (result.error().code == Errc::peer && !watch_->is_lost()) return vigil.lost(Vigil::anyone, result.error().message);
   if (result.error().code != Errc::aborted) return result;
   const auto verdict = watch_->wait_for_verdict(Clock::now() + std::chrono::seconds(1));
   return verdict ? *verdict : result;
@@ -345,7 +345,11 @@ Result<void> Communicator::finalize() {
   if (watch_->is_lost() || watch_->members().size() == 1) return {};
   Call call;
   call.operation = Operation::finalize;
-  auto done = perform(call);
+  call.sequence = ++collectives_;
+  auto done = watched(call, process_->ticks.now(), false, [&](CallVigil& vigil) {
+    auto met = backend_->run(call, vigil);
+    return met ? settle_messages(call, vigil) : met;
+  });
   if (done && is_world_ && process_->mpi) process_->mpi->end_well();
   return done;
 }

@@ -118,6 +118,11 @@ class Communicator {
   /// What NCCL's own news of another rank's end comes to.
   [[nodiscard]] Result<void> name_who_is_gone(Result<void> result, CallVigil& vigil);
   [[nodiscard]] Error refuse(const Call& late);
+  /// The number of a send or a receive. Those of host buffers are counted for settle_messages().
+  std::uint64_t number_message(const Call& message, bool of_device) noexcept;
+  /// The last thing that ranks do together: whether each has received all that was sent to it. A short message is on
+  /// its way without its receiver, so nobody would notice before. Errors: a rank that has not is named.
+  [[nodiscard]] Result<void> settle_messages(const Call& occasion, CallVigil& vigil);
   void close_recorder() noexcept;
   [[nodiscard]] Result<std::vector<std::string>> gather_all(std::string piece, Vigil& vigil);
 
@@ -161,6 +166,8 @@ class Communicator {
   void* stream_ = nullptr;
   std::uint64_t collectives_ = 0;  ///< calls begun; sends and receives count on their own
   std::uint64_t messages_ = 0;
+  std::vector<std::uint64_t> sent_;  ///< messages of host buffers, by rank
+  std::uint64_t received_ = 0;
   std::uint64_t gathers_ = 0;
   std::uint64_t splits_ = 0;
   std::atomic<bool> has_refused_ = false;  ///< a call, because the communicator was lost
@@ -173,7 +180,7 @@ class Communicator {
   std::vector<std::string> wishes_;
   std::atomic<bool> has_arrivals_ = false;
 
-  std::mutex mutex_;  // guards the rest
+  std::mutex mutex_;                    // guards the rest
   std::condition_variable changed_;     ///< a turn has ended
   std::condition_variable for_worker_;  ///< there is a turn for it: waking it costs whoever else has its processor
   std::deque<std::shared_ptr<Request>> queue_;      ///< calls that have not begun, and messages of device buffers

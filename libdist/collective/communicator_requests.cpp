@@ -180,6 +180,39 @@ void Communicator::drain() {
   }
 }
 
+std::uint64_t Communicator::number_message(const Call& message, bool of_device) noexcept {
+  if (!of_device && message.operation == Operation::send) ++sent_[static_cast<std::size_t>(message.root)];
+  if (!of_device && message.operation == Operation::recv) ++received_;
+  return ++messages_;
+}
+
+Result<void> Communicator::settle_messages(const Call& occasion, CallVigil& vigil) {
+  std::uint64_t due = 0;
+  Call tally = occasion;
+  tally.operation = Operation::reduce_scatter;
+  tally.type = DataType::uint64;
+  tally.count = 1;
+  tally.send = sent_.data();
+  tally.recv = &due;
+  if (auto told = backend_->run(tally, vigil); !told) return told;
+  // One rank that has left something, and how much.
+  const std::uint64_t left = due - std::min(due, received_);
+  std::uint64_t found =
+      left == 0 ? 0 : (std::uint64_t{watch_->rank()} + 1) << 32 | std::min<std::uint64_t>(left, UINT32_MAX);
+  tally.operation = Operation::allreduce;
+  tally.redop = ReduceOp::max;
+  tally.send = tally.recv = &found;
+  if (auto told = backend_->run(tally, vigil); !told || found == 0) return told;
+  const auto rank = static_cast<std::uint32_t>((found >> 32) - 1);
+  const std::uint64_t number = found & UINT32_MAX;
+  const std::string sentence =
+      concat({"rank ", std::to_string(rank), " (", host(rank), ") came to ", collective::describe(occasion),
+              " without having received ", std::to_string(number),
+              number == 1 ? " message that was sent to it" : " messages that were sent to it"});
+  if (watch_->rank() == 0) process_->channel->tell(sentence);
+  return Error{Errc::peer, sentence};
+}
+
 // -------------------------------------------------------------------------------------------------------------- groups
 Result<void> Communicator::group_begin() {
   ++group_depth_;

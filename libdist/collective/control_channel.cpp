@@ -316,6 +316,10 @@ Error ControlChannel::find_out(const std::shared_ptr<CommWatch>& watch, const Oc
   return *watch->verdict();
 }
 
+void ControlChannel::tell(const std::string& sentence) {
+  post([this, sentence] { say(sentence); });
+}
+
 void ControlChannel::abort(const std::shared_ptr<CommWatch>& watch, const std::string& sentence) {
   post([this, watch, sentence] { inquiries_.announce(watch, {Errc::aborted, sentence}, false); });
   static_cast<void>(watch->wait_for_verdict(Clock::now() + std::chrono::seconds(1)));

@@ -52,6 +52,8 @@ class ControlChannel final : private InquiryHost {
   /// finding out takes at most a fraction of it (a second or two at most).
   [[nodiscard]] Error find_out(const std::shared_ptr<CommWatch>& watch, const Occasion& occasion,
                                std::chrono::milliseconds timeout);
+  /// Says a sentence to people, before anything that is asked of the control thread afterwards.
+  void tell(const std::string& sentence);
   /// Gives a communicator up on all its ranks.
   void abort(const std::shared_ptr<CommWatch>& watch, const std::string& sentence);
   /// Connections for the data of a communicator: of two processes, the one with the higher world rank makes it. The

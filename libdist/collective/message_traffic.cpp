@@ -30,7 +30,7 @@ class Communicator::MessageTraffic::Witness final : public Vigil {
 
 Communicator::MessageTraffic::UnderWay::UnderWay(Communicator& owner, std::shared_ptr<Request> begun)
     : request(std::move(begun)), call(request->first()), vigil(owner, CallVigil::Moves::only_mpi), ticket(0) {
-  call.sequence = ++owner.messages_;
+  call.sequence = owner.number_message(call, false);
   ticket = owner.record(call, owner.process_->ticks.now());
 }
 

@@ -76,6 +76,15 @@ static void die_midway(void) {
   raise(SIGKILL);
 }
 
+/* A short message is on its way without its receiver, which never asks for it. */
+static void leave_unreceived(int who) {
+  if (rank == (who + 1) % size) survivor(amldist_send(world, data, 10, AMLDIST_FLOAT32, who));
+  const int status = amldist_finalize(world);
+  CHECK(status != AMLDIST_OK);
+  printf("error %d: %s\n", status, amldist_last_error());
+  exit(7);
+}
+
 void run_victim(int argc, char **argv) {
   CHECK(argc == 5);
   const char *how = argv[2];
@@ -111,6 +120,7 @@ void run_victim(int argc, char **argv) {
   if (receives) survivor(amldist_recv(world, data, 10, AMLDIST_FLOAT32, who));
   const int wrong = strcmp(how, "root") == 0 || strcmp(how, "across") == 0;
   if ((wrong && rank != who) || strcmp(how, "alone") == 0) survivor(collect(0, 0));
+  if (strcmp(how, "unreceived") == 0) leave_unreceived(who);
   if (strcmp(how, "counts") == 0) survivor(exchange(COUNT));
   if (strcmp(how, "lists") == 0) survivor(gather_all(COUNT, who));
   if (strcmp(how, "midway") == 0) survivor(tell_all());

@@ -20,7 +20,7 @@ import leftovers
 DEADLINE_MS = 1000
 LAYOUTS = [(2, 1), (3, 1), (4, 2), (3, 3), (5, 2)]
 HOWS = ["kill", "stop", "late", "exit", "operation", "size", "type", "redop", "counts", "lists", "abort", "midway", "root",
-        "across", "alone", "longer", "message"]
+        "across", "alone", "longer", "message", "unreceived"]
 CALL = re.compile(r"(allreduce|broadcast|alltoallv|allgatherv|gather|scatter) #6\b")
 # Two ranks that call different things: neither can be called the wrong one.
 EITHER = {"operation", "size", "type", "redop", "counts", "lists", "root", "across", "alone", "longer"}

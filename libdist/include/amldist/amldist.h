@@ -159,8 +159,8 @@ typedef AMLDIST_ENUM(amldist_op) {
 AMLDIST_API int amldist_init(amldist_comm **world, int timeout_ms);
 
 /* Ends a communicator and frees it. Collective in a healthy communicator (it waits for the others to get here, at most
- * until the deadline); local in a lost one. Requests in progress are completed first. Communicators made by
- * amldist_split() are finalized before their parent. NULL is allowed. A handle that is used or finalized once more is
+ * until the deadline); local in a lost one. Requests in progress are completed first. AMLDIST_EPEER names a rank that has
+ * not received what was sent to it. Communicators made by amldist_split() are finalized before their parent. NULL is allowed. A handle that is used or finalized once more is
  * refused with AMLDIST_EINVAL, unless thousands were finalized since: its memory is then another's. */
 AMLDIST_API int amldist_finalize(amldist_comm *comm);
 
