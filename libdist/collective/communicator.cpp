@@ -229,7 +229,7 @@ Result<void> Communicator::watched(const Call& call, std::uint64_t began, bool o
   return result;
 }
 
-/// An argument that only the back end could refuse does not lose the communicator; all else does.
+/// Whatever goes wrong in a call loses the communicator; what cannot be called is refused before.
 void Communicator::fail(FlightRecorder::Ticket ticket, const Error& error) {
   close_record(ticket, error);
   if (!watch_->is_lost()) process_->channel->abort(watch_, error.message);
