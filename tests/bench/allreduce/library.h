@@ -37,6 +37,17 @@ static void end(void) {
   amldist_finalize(world);
 #endif
 }
+enum merge { LARGEST, SUM };
+/* One number of each rank, merged. */
+static double of_all(double mine, enum merge how) {
+  double all = mine;
+#ifdef WITH_MPI
+  MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, how == SUM ? MPI_SUM : MPI_MAX, MPI_COMM_WORLD);
+#else
+  amldist_allreduce(world, &mine, &all, 1, AMLDIST_FLOAT64, how == SUM ? AMLDIST_SUM : AMLDIST_MAX);
+#endif
+  return all;
+}
 static void barrier(void) {
 #ifdef WITH_MPI
   MPI_Barrier(MPI_COMM_WORLD);

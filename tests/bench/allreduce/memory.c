@@ -22,16 +22,6 @@ static double proportional_kib(void) {
   return (double)kib;
 }
 
-static double mean(double mine) {
-  double all = mine;
-#ifdef WITH_MPI
-  MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-#else
-  amldist_allreduce(world, &mine, &all, 1, AMLDIST_FLOAT64, AMLDIST_SUM);
-#endif
-  return all / size;
-}
-
 static float* buffer(size_t bytes, int shared) {
   void* memory = NULL;
 #ifndef WITH_MPI
@@ -61,7 +51,7 @@ int main(int argc, char** argv) {
     }
     barrier();
     const double pages = (double)((bytes + 4095) / 4096 * 4 * 2); /* KiB of both buffers */
-    const double kib = mean(proportional_kib() - before - pages);
+    const double kib = of_all(proportional_kib() - before - pages, SUM) / size;
     barrier();
     if (rank == 0) printf("%zu %.0f\n", bytes, kib);
     fflush(stdout);
