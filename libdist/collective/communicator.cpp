@@ -340,7 +340,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
 // ---------------------------------------------------------------------------------------------------------------- rest
 Result<void> Communicator::finalize() {
   drain();
-  if (device_calls_) static_cast<void>(device_calls_->await_all());
+  if (device_calls_) device_calls_->await_all();
   finalized_ = true;
   if (watch_->is_lost() || watch_->members().size() == 1) return {};
   Call call;

@@ -59,10 +59,9 @@ void Communicator::DeviceCalls::add(const Call& call, FlightRecorder::Ticket tic
   changed_.notify_all();
 }
 
-bool Communicator::DeviceCalls::await_all() {
+void Communicator::DeviceCalls::await_all() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return pending_.empty() || lost_; });
-  return !lost_;
 }
 
 void Communicator::DeviceCalls::watch() {

@@ -29,8 +29,8 @@ class Communicator::DeviceCalls {
   /// Keeps watch over what was just enqueued on call.stream, and closes its record. Calls in a stream that is being
   /// captured for a graph have no end of their own, and are not watched.
   void add(const Call& call, FlightRecorder::Ticket ticket);
-  /// Until none is left; false when the communicator was lost before.
-  bool await_all();
+  /// Until none is left, or the communicator is lost.
+  void await_all();
 
  private:
   /// An event of the driver, used again and again.
