@@ -171,8 +171,9 @@ def test_the_queue_reason_is_told(cluster, workdir):
     held = cluster.run(f"cd {workdir} && {command('aml-run', '--hold', '--json', '--', 'true')}")
     job = json.loads(held.out)["job_id"]
     cluster.run(f"scancel {job}")
-    done = cluster.run(f"cd {workdir} && (sleep 3; scancel -n waiter) & "
-                       f"{command('aml-run', '--hold', '-J', 'waiter', '--wait', '--', 'true')}")
+    done = cluster.run(f"cd {workdir}; {command('aml-run', '--hold', '-J', 'waiter', '--wait', '--', 'true')} 2>said & "
+                       "until grep -q waits: said; do sleep 0.1; done; scancel -n waiter; wait $!; status=$?; cat said >&2; "
+                       "exit $status")
     assert done.status == 130, str(done)
     assert "waits: JobHeldUser" in done.err
 
@@ -202,9 +203,8 @@ def read_until(end: int, pattern: str, seconds: float = 30) -> str:
 
 def interrupt(cluster):
     """SIGINT to aml-run itself, as the terminal sends it."""
-    found = cluster.run("pgrep -x aml-run").out.split()
-    assert len(found) == 1, found
-    cluster.run(f"kill -INT {found[0]}")
+    done = cluster.run("pkill -INT --oldest -x aml-run")  # a child that it has just started has its name, too
+    assert done.status == 0, str(done)
 
 
 def test_an_interrupt_asks_and_cancels(cluster, workdir):

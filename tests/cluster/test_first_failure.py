@@ -5,7 +5,7 @@ import time
 
 import pytest
 from test_batch import script
-from test_ports import wait_for_step
+from test_ports import hold, wait_for_step
 
 LINE = re.compile(r"^aml-dist: first failure: rank (?P<rank>\d+) \(local (?P<local>\d+)\) on (?P<host>\S+): "
                   r"(?P<end>signal \d+ \(SIG[A-Z0-9]+\)(, core dumped)?|exit status \d+( \(128 \+ SIG[A-Z0-9]+\))?), "
@@ -23,6 +23,14 @@ def first_failure(text: str) -> re.Match:
     found = LINE.match(lines[0])
     assert found, lines[0]
     return found
+
+
+UP = "bash -c 'echo up; exec sleep 60'"
+
+
+def until_up(log, tasks: int) -> str:
+    """A line of a shell that waits until so many tasks have written to the file that they are up."""
+    return f"until [ $(grep -c ^up {log}) -ge {tasks} ]; do sleep 0.1; done 2>/dev/null"
 
 
 def by_rank(**commands: str) -> str:
@@ -100,7 +108,7 @@ def test_ends_are_named(cluster, death, end):
 
 
 def test_a_program_that_is_not_there(cluster):
-    found = first_failure(cluster.run(f"{STEP} -N2 -n2 /no/such/program").err)
+    found = first_failure(cluster.run(f"{STEP} -N1 -n2 /no/such/program").err)
     assert found["end"] == "exit status 2" and found["advice"] == "all 2 tasks ended so", found[0]
 
 
@@ -156,9 +164,7 @@ def test_a_refused_step_has_its_sentence_and_no_more(cluster):
 
 def test_a_step_refused_by_one_node(cluster, workdir):
     """The other node's tasks run already and are ended: they did not fail."""
-    hold = "/usr/bin/python3 -c 'import socket,time; s=socket.create_server((\"\", 23997)); time.sleep(20)'"
-    job = script(workdir, f"srun --overlap -w node1 -N1 -n1 {hold} &", "sleep 2",
-                 "srun --overlap --aml-dist=pytorch,master_port=23997 sleep 30",
+    job = script(workdir, *hold(23997), "srun --overlap --aml-dist=pytorch,master_port=23997 sleep 30",
                  "scancel --signal=KILL --quiet $SLURM_JOB_ID.0", "exit 0")
     _, out = cluster.job_output(f"-w node[1-3] -N3 -n6 --overcommit {job}", workdir)
     assert len(own_lines(out)) == 1 and "port 23997 on node1 is taken" in out, out
@@ -177,21 +183,24 @@ def test_scancel_is_no_failure(cluster, workdir, task):
     assert "first failure" not in (workdir / "err").read_text()
 
 
-def test_scancel_of_srun_that_allocates_for_itself(cluster):
-    done = cluster.run(f"{STEP} -J victim -N2 -n4 sleep 60 & sleep 3; scancel -n victim; wait", timeout=40)
+def test_scancel_of_srun_that_allocates_for_itself(cluster, workdir):
+    log = workdir / "out"
+    done = cluster.run(f"{STEP} -J victim -N2 -n4 {UP} >{log} & {until_up(log, 4)}; scancel -n victim; wait")
     assert "CANCELLED" in done.err and "first failure" not in done.err, str(done)
 
 
-def test_scancel_after_a_failure_keeps_the_line(cluster):
-    task = by_rank(r1="exit 3", other="exec sleep 60")
-    done = cluster.run(f"{STEP} -J victim -N2 -n4 {task} & sleep 5; scancel -n victim; wait", timeout=40)
+def test_scancel_after_a_failure_keeps_the_line(cluster, workdir):
+    task, log = by_rank(r1="exit 3", other="exec sleep 60"), workdir / "err"
+    done = cluster.run(f"{STEP} -J victim -N2 -n4 {task} 2>{log} & until grep -q 'first failure' {log}; do sleep 0.1; done; "
+                       f"scancel -n victim; wait; cat {log} >&2")
     assert first_failure(done.err)["rank"] == "1", str(done)
 
 
-def test_ctrl_c_twice(cluster):
+def test_ctrl_c_twice(cluster, workdir):
     """srun's own job is then cancelled."""
-    for _ in range(3):
-        done = cluster.run(f"{STEP} -N2 -n4 sleep 60 & sleep 3; kill -INT $!; sleep 0.2; kill -INT $!; wait", timeout=20)
+    for attempt in range(3):
+        log = workdir / str(attempt)
+        done = cluster.run(f"{STEP} -N2 -n4 {UP} >{log} & {until_up(log, 4)}; kill -INT $!; sleep 0.2; kill -INT $!; wait")
         if done.err.count("one more within") < 2:  # on a busy machine the second can come too late to be one
             break
     assert "sending Ctrl-C" in done.err and "first failure" not in done.err, str(done)
@@ -199,7 +208,8 @@ def test_ctrl_c_twice(cluster):
 
 def test_a_cancelled_step_is_told_as_what_it_is(cluster, workdir):
     """slurmctld tells nobody that a single step was cancelled: then the line says what was seen."""
-    job = script(workdir, f"{STEP} sleep 60 &", "sleep 3", "scancel $SLURM_JOB_ID.0", "wait", "exit 0")
+    job = script(workdir, f"{STEP} {UP} >{workdir}/out &", until_up(workdir / "out", 4), "scancel $SLURM_JOB_ID.0", "wait",
+                 "exit 0")
     _, out = cluster.job_output(f"-N2 -n4 {job}", workdir)
     assert first_failure(out)["advice"] == "all 4 tasks ended so, as when somebody cancels the step", out
 
@@ -226,5 +236,7 @@ print("ports", len(ports))
 """
     path = workdir / "send.py"
     path.write_text(send)
-    done = cluster.run(f"{STEP} -N2 -n2 sleep 4 & sleep 1.5; /usr/bin/python3 {path}; wait $!; echo status $?")
+    log, task = workdir / "out", f"bash -c 'echo up; until [ -e {workdir}/sent ]; do sleep 0.1; done'"
+    done = cluster.run(f"{STEP} -N2 -n2 {task} >{log} & {until_up(log, 2)}; /usr/bin/python3 {path}; touch {workdir}/sent; "
+                       "wait $!; echo status $?")
     assert "ports 1" in done.out and "status 0" in done.out and own_lines(done.err) == [], str(done)

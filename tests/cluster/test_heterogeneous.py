@@ -7,7 +7,7 @@ from cluster import PROBE, read_reports
 from oracle import check_master_is_on_host_of_rank_zero, check_pytorch
 from test_batch import script
 from test_citizens import loopback_names
-from test_ports import HOLD
+from test_ports import hold
 
 
 def steps(out: str):
@@ -82,9 +82,8 @@ def test_tensorflow_roles_go_on_over_the_components(cluster):
 
 
 def test_a_taken_port_ends_every_component(cluster, workdir):
-    holder = f"srun --overlap -w node1 -N1 -n1 {HOLD.format(port=23997)} &"
     step = "srun --overlap -w node1 -N1 -n1 --aml-dist=pytorch,master_port=23997 sleep 60 : --overlap -w node2 -N1 -n1 sleep 60"
-    job = script(workdir, holder, "sleep 2", step, "echo status $?", "scancel --signal=KILL --quiet $SLURM_JOB_ID.0", "exit 0")
+    job = script(workdir, *hold(23997), step, "echo status $?", "scancel --signal=KILL --quiet $SLURM_JOB_ID.0", "exit 0")
     done, out = cluster.job_output(f"-w node[1-2] -N2 -n4 --overcommit {job}", workdir)
     lines = [line for line in out.splitlines() if "aml-dist: " in line]
     assert len(lines) == 1 and "port 23997 on node1 is taken by another program" in lines[0], str(done) + out

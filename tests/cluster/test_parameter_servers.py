@@ -4,7 +4,7 @@ import time
 
 import pytest
 from test_batch import script
-from test_first_failure import by_rank, first_failure, own_lines
+from test_first_failure import by_rank, first_failure, own_lines, until_up
 
 WORKERS = "worker_count=2,parameter_server_count=2"  # ranks 0, 1; servers 2, 3
 CHIEF = "chief_count=1,worker_count=2,parameter_server_count=1"  # rank 0; workers 1, 2; server 3
@@ -121,12 +121,15 @@ def test_the_program_notices_nothing(cluster):
 
 
 def test_signals_arrive_once(cluster, workdir):
-    count = "n=0; up() { n=$((n+1)); }; bye() { echo got $n; exit 0; }; trap up USR1; trap bye USR2; while :; do sleep 0.1; done"
-    deaf = 'trap "" USR1 USR2; sleep 6'
-    job = script(workdir, step(WORKERS, "", r0=deaf, r1=deaf, other=count) + " &", "sleep 2",
-                 "scancel -s USR1 $SLURM_JOB_ID.0", "sleep 1", "scancel -s USR2 $SLURM_JOB_ID.0", "wait")
+    count = ("n=0; more() { n=$((n+1)); echo one; }; bye() { echo got $n; exit 0; }; trap more USR1; trap bye USR2; echo up; "
+             "while :; do sleep 0.1; done")
+    deaf, log = f'trap "" USR1 USR2; echo up; until [ -e {workdir}/told ]; do sleep 0.1; done', workdir / "out"
+    job = script(workdir, step(WORKERS, "", r0=deaf, r1=deaf, other=count) + f" >{log} &", until_up(log, 4),
+                 "scancel -s USR1 $SLURM_JOB_ID.0", f"until [ $(grep -c one {log}) = 2 ]; do sleep 0.1; done", "sleep 1",
+                 "scancel -s USR2 $SLURM_JOB_ID.0", f"until [ $(grep -c got {log}) = 2 ]; do sleep 0.1; done",
+                 f"touch {workdir}/told", "wait")
     _, out = cluster.job_output(f"-N2 -n4 {job}", workdir)
-    assert out.count("got 1") == 2, out
+    assert log.read_text().count("got 1") == 2, log.read_text() + out
 
 
 def test_scancel_takes_all(cluster, workdir):
@@ -138,10 +141,11 @@ def test_scancel_takes_all(cluster, workdir):
     assert own_lines((workdir / "out").read_text()) == []
 
 
-def test_a_program_dies_with_its_guardian(cluster):
-    run = step(WORKERS, "-J guarded -K -w node[1-2] -N2 -n4", r0="sleep 8", r1="sleep 8", other=SERVE)
+def test_a_program_dies_with_its_guardian(cluster, workdir):
+    run = step(WORKERS, "-J guarded -K -w node[1-2] -N2 -n4", r0="sleep 60", r1="sleep 60", other=f"echo up; {SERVE}")
     killer = "srun --overlap --jobid=$(squeue -h -n guarded -o %A) -w node2 -N1 -n1 pkill -KILL -x aml-dist-guard"
-    done = cluster.run(f"{run} & sleep 3; {killer}; wait", timeout=40)
+    log = workdir / "out"
+    done = cluster.run(f"{run} >{log} & {until_up(log, 2)}; {killer}; wait", timeout=50)
     assert first_failure(done.err)["end"] == "signal 9 (SIGKILL)", str(done)
     nobody_is_left(cluster)
 
