@@ -5,7 +5,7 @@ import random
 import shlex
 
 import pytest
-from cluster import PROBE, read_reports
+from cluster import LOST, PROBE, read_reports
 from oracle import check_master_is_on_host_of_rank_zero, check_pytorch
 from test_batch import script
 
@@ -75,13 +75,9 @@ def heterogeneous(rng: random.Random, nodes: int) -> Step:
     return Step(arguments, total)
 
 
-# What srun says when it lost the connection to a slurmstepd, in one launch of some thousands on a busy machine; why is not
-# known. Where tasks are is the question here: such a step is launched once more, and the job's output says so.
-LOST = "io error with slurmstepd"
-
-
 def job_lines(steps: list[Step], directory) -> list[str]:
-    """A few steps at once; one that wants its CPUs for itself waits for the others."""
+    """A few steps at once; one that wants its CPUs for itself waits for the others. A step whose output Slurm has lost is
+    launched once more, and the job's output says so."""
     lines = [f'lost() {{ grep -q "{LOST}" {directory}/$1.out; }}',
              'run() { bash -c "$2" || { lost "$1" && echo "layout $1 again" && bash -c "$2"; }; echo "layout $1 status $?"; }']
     for number, step in enumerate(steps):
