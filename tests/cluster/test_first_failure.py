@@ -218,7 +218,7 @@ def test_a_cancelled_step_is_told_as_what_it_is(cluster, workdir):
 def test_the_time_limit_is_no_failure(cluster, workdir, limit):
     flags = {"sbatch": ("-t1", ""), "srun": ("", "-t1")}[limit]
     job = script(workdir, f"{STEP} {flags[1]} sleep 200", "sleep 1")
-    _, out = cluster.job_output(f"{flags[0]} -N2 -n2 {job}", workdir, timeout=150)
+    _, out = cluster.job_output(f"{flags[0]} -N2 -n2 {job}", workdir, timeout=200)
     assert "TIME LIMIT" in out and "first failure" not in out, out
 
 
