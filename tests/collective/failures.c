@@ -95,7 +95,7 @@ void run_victim(int argc, char **argv) {
   printf("ready\n");
   fflush(stdout);
   if (rank == who) {
-    if (strcmp(how, "late") == 0) nap(2L * deadline + 500);
+    if (strcmp(how, "late") == 0) nap(4L * deadline);
     if (strcmp(how, "exit") == 0) _exit(0);
     if (strcmp(how, "die") == 0) raise(SIGKILL);
     if (strcmp(how, "halt") == 0) raise(SIGSTOP);

@@ -96,7 +96,7 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--cyclic", action="store_true")
-    parser.add_argument("--limit", type=float, default=110)
+    parser.add_argument("--limit", type=float, default=280)
     parser.add_argument("--env", action="append", default=[])
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
