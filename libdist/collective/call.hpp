@@ -7,6 +7,7 @@
 #include <string>
 
 #include "collective/data_type.hpp"
+#include "collective/parts.hpp"
 
 namespace amldist::collective {
 
@@ -30,6 +31,7 @@ struct Call {
   std::span<const std::size_t> send_offsets;  ///< alltoallv
   std::span<const std::size_t> recv_counts;   ///< alltoallv, allgatherv
   std::span<const std::size_t> recv_offsets;  ///< alltoallv, allgatherv
+  std::span<const Part> parts;                ///< allreduce in place: what lies elsewhere, else none
   void* stream = nullptr;                     ///< CUDA stream, for device buffers
   std::uint64_t sequence = 0;                 ///< 1, 2, ... in the order of the communicator's calls, set by it
 };

@@ -1,7 +1,6 @@
 #include "collective/gradient_reducer.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 #include "collective/tick_clock.hpp"
@@ -13,7 +12,7 @@ namespace {
 using text::concat;
 
 // A call costs about as much as copying so many bytes there and back, within a node and between nodes.
-constexpr std::size_t fuse_in_a_node = std::size_t{8} << 10;
+constexpr std::size_t fuse_in_a_node = std::size_t{32} << 10;
 constexpr std::size_t fuse_between_nodes = std::size_t{64} << 10;
 
 // Less than this between a launch and the wait, and there was nothing for a second thread to overlap with: waking it
@@ -138,27 +137,44 @@ Result<void> GradientReducer::bind(std::size_t tensor, void* data) {
   bound.own = true;
   bound.on_device = on_device;
   bound.data = data;
+  if (laid_out_) buckets_[bound.unit].parts_are_listed = false;
   return {};
 }
 
-/// Copies in what is fused, and begins the calls.
+/// Where the bucket's gradients lie. Views that lie one behind the other are one part.
+void GradientReducer::list_parts(Bucket& bucket) const {
+  bucket.parts.clear();
+  bucket.parts_are_listed = true;
+  const auto is_own = [this](const Placement& place) { return tensors_[place.tensor].own; };
+  if (bucket.plan.alone || std::ranges::none_of(bucket.plan.tensors, is_own)) return;
+  bool behind_view = false;
+  for (const Placement& place : bucket.plan.tensors) {
+    const Tensor& tensor = tensors_[place.tensor];
+    if (tensor.count == 0) continue;
+    if (behind_view && !tensor.own)
+      bucket.parts.back().bytes = place.offset + bytes_of(tensor) - bucket.parts.back().offset;
+    else bucket.parts.push_back({place.offset, bytes_of(tensor), static_cast<std::byte*>(tensor.data)});
+    behind_view = !tensor.own;
+  }
+}
+
+/// Begins the calls.
 Result<void> GradientReducer::launch(Bucket& bucket) {
   Call call;
   call.operation = Operation::allreduce;
   call.type = type_;
   call.redop = options_.op;
   std::vector<Call> calls;
-  for (const Placement& place : bucket.plan.tensors) {
-    const Tensor& tensor = tensors_[place.tensor];
-    if (bucket.plan.alone) {
+  if (bucket.plan.alone) {
+    for (const Placement& place : bucket.plan.tensors) {
+      const Tensor& tensor = tensors_[place.tensor];
       call.send = call.recv = tensor.data;
       call.count = tensor.count;
       calls.push_back(call);
-    } else if (tensor.own && tensor.count != 0) {
-      std::memcpy(bucket.memory + place.offset, tensor.data, bytes_of(tensor));
     }
-  }
-  if (!bucket.plan.alone) {
+  } else {
+    if (!bucket.parts_are_listed) list_parts(bucket);
+    call.parts = bucket.parts;
     call.send = call.recv = bucket.memory;
     call.count = bucket.plan.bytes / size_of(type_);
     calls.push_back(call);
@@ -171,7 +187,16 @@ Result<void> GradientReducer::launch(Bucket& bucket) {
   return {};
 }
 
+bool GradientReducer::note(std::size_t tensor) noexcept {
+  if (!laid_out_ || tensor >= tensors_.size() || tensors_[tensor].ready) return false;
+  std::size_t& missing = buckets_[tensors_[tensor].unit].missing;
+  if (missing == 1) return false;
+  --missing;
+  return tensors_[tensor].ready = true;
+}
+
 Result<void> GradientReducer::ready(std::size_t tensor) {
+  if (note(tensor)) return {};
   if (tensor >= tensors_.size()) return unknown(tensor);
   if (auto fixed = lay_out(); !fixed) return fixed;
   if (std::exchange(tensors_[tensor].ready, true)) {
@@ -209,11 +234,6 @@ Result<void> GradientReducer::wait() {
   for (Bucket& bucket : buckets_) {
     bucket.request->wait();
     if (all && !bucket.request->result()) all = bucket.request->result();
-    if (!all || bucket.plan.alone) continue;
-    for (const Placement& place : bucket.plan.tensors) {
-      const Tensor& tensor = tensors_[place.tensor];
-      if (tensor.own && tensor.count != 0) std::memcpy(tensor.data, bucket.memory + place.offset, bytes_of(tensor));
-    }
   }
   begin_step();
   return all;

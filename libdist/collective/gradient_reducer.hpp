@@ -1,8 +1,8 @@
 // All-reduce of many gradients in few calls, while the rest of them is still being computed.
 //
 // A gradient is either a view into its bucket, written there by the caller and reduced without a copy, or a buffer of
-// the caller's own. Own buffers are copied into the bucket only while they are so small that a copy costs less than a
-// call; larger ones are reduced where they lie.
+// the caller's own. Own buffers are parts of a bucket, copied there as far as other ranks need them, only while they
+// are so small that this costs less than a call; larger ones are reduced where they lie.
 #pragma once
 
 #include <memory>
@@ -42,6 +42,8 @@ class GradientReducer {
   /// The gradient is the caller's `data`. The first time before the layout is fixed; again at any time between two
   /// steps.
   [[nodiscard]] Result<void> bind(std::size_t tensor, void* data);
+  /// ready(), where that launches nothing: then it touches the communicator in no way. False: nothing was done.
+  [[nodiscard]] bool note(std::size_t tensor) noexcept;
   /// This rank's gradient is complete and stays untouched until wait(). Launches what can be launched.
   [[nodiscard]] Result<void> ready(std::size_t tensor);
   /// Until all gradients hold the result; the next step may begin. Errors: a tensor was never ready (named), and those
@@ -63,9 +65,11 @@ class GradientReducer {
     Unit plan;
     std::byte* memory = nullptr;
     std::vector<std::byte> private_memory;  ///< where the communicator has none
-    std::size_t missing = 0;                ///< tensors that are not ready
-    std::uint64_t launched_at = 0;          ///< nanoseconds
-    bool waited_for_at_once = false;        ///< in the last step
+    std::vector<Part> parts;                ///< the caller's own buffers and the views between them; none: views only
+    bool parts_are_listed = false;
+    std::size_t missing = 0;          ///< tensors that are not ready
+    std::uint64_t launched_at = 0;    ///< nanoseconds
+    bool waited_for_at_once = false;  ///< in the last step
     std::shared_ptr<Request> request;
   };
 
@@ -73,6 +77,7 @@ class GradientReducer {
   [[nodiscard]] std::size_t bytes_of(const Tensor& tensor) const noexcept { return tensor.count * size_of(type_); }
   [[nodiscard]] Result<void> lay_out();
   [[nodiscard]] Result<void> take_memory(Bucket& bucket);
+  void list_parts(Bucket& bucket) const;
   [[nodiscard]] Result<void> launch(Bucket& bucket);
   [[nodiscard]] Error unknown(std::size_t tensor) const;
   void begin_step();

@@ -1,6 +1,8 @@
 #include "collective/host_backend.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include "collective/node_transport.hpp"
 #include "core/text.hpp"
@@ -29,7 +31,7 @@ std::uint32_t numbered_signature(const Call& call) {
 }
 
 Reduction reduction_of(const Call& call, std::size_t ranks) {
-  return {bytes_of(call.send), bytes_of(call.recv), call.count, call.type, call.redop, ranks};
+  return {bytes_of(call.send), bytes_of(call.recv), call.count, call.type, call.redop, ranks, call.parts};
 }
 
 Blocks blocks_of(const Call& call) {
@@ -202,8 +204,8 @@ std::string HostBackend::describe() const {
 }
 
 // ------------------------------------------------------------------------------------------------------------- running
-/// Holds the calls before it as well. Some calls end on a rank that heard of nobody, as a gather does on all but the root:
-/// who made another call there is noticed in the next call that waits for it. The same for the same call again.
+/// Holds the calls before it as well. Some calls end on a rank that heard of nobody, as a gather does on all but the
+/// root: who made another call there is noticed in the next call that waits for it. The same for the same call again.
 std::uint32_t HostBackend::chained_signature(const Call& call) noexcept {
   const std::uint32_t own = numbered_signature(call);
   if (own != last_signature_) chain_ ^= own;
@@ -212,7 +214,7 @@ std::uint32_t HostBackend::chained_signature(const Call& call) noexcept {
 }
 
 void HostBackend::give(const Call& call) {
-  if (!is_one_node_ || call.operation != Operation::allreduce) return;
+  if (!is_one_node_ || call.operation != Operation::allreduce || !call.parts.empty()) return;
   rounds_->begin_call(chained_signature(call));
   given_ = node_->give(reduction_of(call, rounds_->size()));
 }
@@ -234,9 +236,14 @@ Result<void> HostBackend::run_collective(const Call& call, Vigil& vigil) {
   nodes_->begin_call(signature, vigil);
   Reduction what = reduction_of(call, watch_.members().size());
   if (what.op == ReduceOp::avg) what.op = ReduceOp::sum;
+  const auto parts = std::exchange(what.parts, {});
+  for (const Part& part : parts) std::memcpy(what.recv + part.offset, part.data, part.bytes);
   const auto root = static_cast<std::size_t>(call.root);
   auto done = topology_.most_on_a_node() > 1 ? run_on(*nodes_, call, what, root) : run_on(*all_, call, what, root);
   if (done && call.redop == ReduceOp::avg && has_result(call, watch_.rank())) divide(what);
+  for (const Part& part : parts) {
+    if (done) std::memcpy(part.data, what.recv + part.offset, part.bytes);
+  }
   return done;
 }
 

@@ -58,6 +58,7 @@ struct Reduction {
   DataType type = DataType::uint8;
   ReduceOp op = ReduceOp::sum;
   std::size_t divisor = 1;
+  std::span<const Part> parts;  ///< of `recv`, that lie elsewhere; all-reduce in place
 };
 
 /// Ranks and roots here are those within the node. begin_call() of the rounds comes before every call.
@@ -106,6 +107,10 @@ class NodeCollectives {
   [[nodiscard]] Result<void> reduce_at_once(const Reduction& what, int root);
   [[nodiscard]] Result<void> allreduce_large(const Reduction& what);
   [[nodiscard]] Result<void> allreduce_direct(const Reduction& what);
+  [[nodiscard]] Result<void> allreduce_packed(const Reduction& what);
+  void fold_direct(const Reduction& what, const Part& part);
+  void pack(const Reduction& what, std::size_t begin, std::size_t end) const;
+  void unpack(const Reduction& what, std::size_t begin, std::size_t end) const;
   [[nodiscard]] Result<Agreement> allreduce_whole(const Reduction& what, int root);
   [[nodiscard]] Result<Agreement> allreduce_sliced(const Reduction& what, int root);
   [[nodiscard]] Result<void> reduce_staged(const Reduction& what, int root);
@@ -118,7 +123,7 @@ class NodeCollectives {
   void copy(void* to, const void* from, std::size_t bytes, Store store = Store::cached) const {
     if (bytes != 0 && to != from) kernels_.copy(to, from, bytes, store);
   }
-  /// To the own stage.
+  /// To the own stage, or other lines that lie with another rank.
   void hand(void* to, const void* from, std::size_t bytes) const { copy(to, from, bytes, Store::handed); }
   /// One pipeline: `stage(i)` fills the own slot or line, `consume(i, back)` reads the others' round. It may end the
   /// pipeline by returning false (a Result<bool>).

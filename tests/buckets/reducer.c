@@ -48,7 +48,13 @@ static void check(const float *data, int size, size_t tensor, int step) {
   }
 }
 
-/* bound(tensor): whether it is a buffer of the program's own. */
+static float *bind_anew(amldist_reducer *reducer, size_t tensor) {
+  float *const data = malloc(count_of(tensor) * sizeof(float) + 1);
+  EXPECT(amldist_reducer_bind(reducer, tensor, data) == AMLDIST_OK);
+  return data;
+}
+
+/* bound(tensor): whether it is a buffer of the program's own; another one from the third step on. */
 static void run_steps(amldist_comm *comm, int (*bound)(size_t)) {
   const int rank = amldist_rank(comm), size = amldist_size(comm);
   size_t counts[TENSORS];
@@ -58,9 +64,7 @@ static void run_steps(amldist_comm *comm, int (*bound)(size_t)) {
   for (size_t t = 0; t < TENSORS; ++t) counts[t] = count_of(t);
   EXPECT(amldist_reducer_create(comm, counts, TENSORS, AMLDIST_FLOAT32, &options, &reducer) == AMLDIST_OK);
   for (size_t t = 0; t < TENSORS; ++t) {
-    if (!bound(t)) continue;
-    data[t] = malloc(counts[t] * sizeof(float) + 1);
-    EXPECT(amldist_reducer_bind(reducer, t, data[t]) == AMLDIST_OK);
+    if (bound(t)) data[t] = bind_anew(reducer, t);
   }
   for (size_t t = 0; t < TENSORS; ++t) {
     void *view = NULL;
@@ -71,6 +75,11 @@ static void run_steps(amldist_comm *comm, int (*bound)(size_t)) {
   }
   EXPECT(amldist_reducer_calls(reducer) > 0 && amldist_reducer_calls(reducer) < TENSORS);
   for (int step = 0; step < STEPS; ++step) {
+    for (size_t t = 0; step == 2 && t < TENSORS; ++t) {
+      if (!bound(t)) continue;
+      free(data[t]);
+      data[t] = bind_anew(reducer, t);
+    }
     for (size_t k = 0; k < TENSORS; ++k) { /* 7 and TENSORS have no common divisor: every tensor once */
       const size_t tensor = step % 2 == 0 ? TENSORS - 1 - k : (k * 7 + (size_t)rank) % TENSORS;
       fill(data[tensor], rank, tensor, step);

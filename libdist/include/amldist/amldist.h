@@ -302,7 +302,7 @@ AMLDIST_API int amldist_set_log(amldist_comm *comm, amldist_log_function functio
  * for each tensor in any order, then amldist_reducer_wait(). Tensors are expected from the last to the first, as backward
  * passes produce them; buckets are filled in that order and begin as soon as they are full, in one order on all ranks.
  *
- * A tensor is a view into its bucket (nothing is copied), or a buffer of the caller's own: small ones are copied together,
+ * A tensor is a view into its bucket (nothing is copied), or a buffer of the caller's own: small ones go together,
  * large ones and those on a GPU are reduced where they lie. All ranks give the same counts, type and options and bind the same tensors.
  *
  * Thread safety: one call at a time on a reducer, and none on its communicator from another thread meanwhile. Since 0.1. */
@@ -315,7 +315,7 @@ typedef struct amldist_reducer_options {
   size_t struct_size;        /* sizeof(amldist_reducer_options) */
   size_t bucket_bytes;       /* 25 MiB */
   size_t first_bucket_bytes; /* 1 MiB: communication starts early */
-  size_t fuse_bytes;         /* own buffers up to this size are copied together: 8 KiB in a node, 64 KiB between nodes */
+  size_t fuse_bytes;         /* own buffers up to this size go together: 32 KiB in a node, 64 KiB between nodes */
   int op;                    /* amldist_op */
 } amldist_reducer_options;
 
