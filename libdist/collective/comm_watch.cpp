@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 namespace amldist::collective {
 namespace {
@@ -15,16 +16,9 @@ void read_what(std::uint64_t word, Call& call) noexcept {
 
 }  // namespace
 
-void CommWatch::hold(const Call& call) {
+void CommWatch::hold(Held oldest) {
   const std::lock_guard lock(mutex_);
-  held_ = call;
-  // The caller's lists need not outlive the call.
-  held_->send_counts = held_->send_offsets = held_->recv_counts = held_->recv_offsets = {};
-}
-
-void CommWatch::release() {
-  const std::lock_guard lock(mutex_);
-  held_.reset();
+  held_ = std::move(oldest);
 }
 
 Activity CommWatch::activity() const {
@@ -46,10 +40,10 @@ Activity CommWatch::activity() const {
     if (is_whole && collectives_.load(std::memory_order_acquire) == out.sequence) break;
   }
   const std::lock_guard lock(mutex_);
-  if (held_) {
-    if (!is_point_to_point(held_->operation)) out.sequence = held_->sequence;
+  if (const auto held = held_ ? held_() : std::nullopt) {
+    if (!is_point_to_point(held->operation)) out.sequence = held->sequence;
     out.inside = true;
-    out.call = *held_;
+    out.call = *held;
   }
   return out;
 }

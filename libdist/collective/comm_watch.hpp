@@ -6,6 +6,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -69,10 +70,10 @@ class CommWatch {
   void wait_for(int rank) noexcept {
     awaited_.store(std::uint64_t{label_of_call()} << 32 | static_cast<std::uint32_t>(rank), std::memory_order_relaxed);
   }
-  /// A call that went on a device is not over there: until release(), that is what this rank does, whatever its program
-  /// does meanwhile.
-  void hold(const Call& call);
-  void release();
+  /// Asked for the oldest call that is not over on a device: while there is one, that is what this rank does, whatever its
+  /// program does meanwhile.
+  using Held = std::function<std::optional<Call>()>;
+  void hold(Held oldest);
   [[nodiscard]] Activity activity() const;
   /// The last collectives, the oldest first: of ranks that parted, some have gone on to later calls meanwhile.
   [[nodiscard]] std::vector<PastCall> past() const;
@@ -118,7 +119,7 @@ class CommWatch {
   mutable std::mutex mutex_;
   std::condition_variable decided_;
   std::optional<Error> verdict_;
-  std::optional<Call> held_;  ///< guarded by mutex_
+  Held held_;  ///< guarded by mutex_
   PairCounts pair_counts_;
   Kept message_;  ///< the last send or receive
   std::array<Kept, calls_kept> kept_;

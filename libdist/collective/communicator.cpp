@@ -222,10 +222,10 @@ Result<void> Communicator::watched(const Call& call, std::uint64_t began, bool o
   watch_->enter(call);
   CallVigil vigil(*this);
   Result<void> result = run_it(vigil);
+  if (result && on_device) device_calls_->add(call, ticket);  // before it leaves: nobody is to see it outside
   watch_->leave();
   if (!result) fail(ticket, result.error());
-  else if (on_device) device_calls_->add(call, ticket);
-  else process_->recorder.complete(ticket);
+  else if (!on_device) process_->recorder.complete(ticket);
   return result;
 }
 

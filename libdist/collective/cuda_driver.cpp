@@ -46,6 +46,7 @@ Result<CudaDriver> CudaDriver::bind(void* library) {
                    take(library, "cuStreamQuery", driver.stream_query) &&
                    take(library, "cuDevicePrimaryCtxRetain", driver.primary_context_retain) &&
                    take(library, "cuDevicePrimaryCtxRelease_v2", driver.primary_context_release) &&
+                   take(library, "cuCtxGetCurrent", driver.context_get) &&
                    take(library, "cuCtxPushCurrent_v2", driver.context_push) &&
                    take(library, "cuCtxPopCurrent_v2", driver.context_pop) &&
                    take(library, "cuStreamIsCapturing", driver.stream_is_capturing) &&
@@ -119,7 +120,11 @@ DeviceContext::~DeviceContext() {
 }
 
 DeviceContext::Current::Current(const DeviceContext& context) noexcept {
-  if (context.driver_ != nullptr && context.driver_->context_push(context.context_) == 0) driver_ = context.driver_;
+  const CudaDriver* const driver = context.driver_;
+  if (driver == nullptr) return;
+  void* current = nullptr;
+  if (driver->context_get(&current) == 0 && current == context.context_) return;
+  if (driver->context_push(context.context_) == 0) driver_ = driver;
 }
 
 DeviceContext::Current::~Current() {

@@ -18,6 +18,7 @@ struct CudaDriver {
   int (*stream_query)(void* stream) = nullptr;
   int (*primary_context_retain)(void** context, int device) = nullptr;
   int (*primary_context_release)(int device) = nullptr;
+  int (*context_get)(void** context) = nullptr;
   int (*context_push)(void* context) = nullptr;
   int (*context_pop)(void** context) = nullptr;
   int (*stream_is_capturing)(void* stream, int* status) = nullptr;
@@ -70,7 +71,7 @@ class DeviceContext {
 
   [[nodiscard]] int device() const noexcept { return device_; }
 
-  /// Makes the context current for this thread while it lives.
+  /// Makes the context current for this thread while it lives, if it is not already, as in most programs.
   class Current {
    public:
     explicit Current(const DeviceContext& context) noexcept;

@@ -18,7 +18,13 @@ constexpr int not_ready = 600;
 
 }  // namespace
 
+Communicator::DeviceCalls::DeviceCalls(Communicator& owner, const CudaDriver& driver, NcclBackend& backend)
+    : owner_(owner), driver_(driver), backend_(backend), ring_(most_pending) {
+  owner_.watch_->hold([this] { return oldest(); });
+}
+
 Communicator::DeviceCalls::~DeviceCalls() {
+  owner_.watch_->hold(nullptr);
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -26,62 +32,85 @@ Communicator::DeviceCalls::~DeviceCalls() {
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
   const DeviceContext::Current current(backend_.context());
-  for (const Pending& left : pending_) driver_.event_destroy(left.event);
-  for (const Event event : unused_) driver_.event_destroy(event);
+  for (const Pending& each : ring_) {
+    if (each.event != nullptr) driver_.event_destroy(each.event);
+  }
 }
 
-/// An event behind all that the stream has; nullptr where there can be none.
-Communicator::DeviceCalls::Event Communicator::DeviceCalls::mark(void* stream) {
+/// Puts the event behind all that the stream has; false where none can be.
+bool Communicator::DeviceCalls::mark(Event& event, void* stream) const {
   const DeviceContext::Current current(backend_.context());
   int capturing = not_capturing;
-  if (driver_.stream_is_capturing(stream, &capturing) != success || capturing != not_capturing) return nullptr;
-  Event event = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!unused_.empty()) {
-      event = unused_.back();
-      unused_.pop_back();
-    }
-  }
-  if (event == nullptr && driver_.event_create(&event, without_timing) != success) return nullptr;
-  if (driver_.event_record(event, stream) == success) return event;
-  driver_.event_destroy(event);
-  return nullptr;
+  if (driver_.stream_is_capturing(stream, &capturing) != success || capturing != not_capturing) return false;
+  if (event == nullptr && driver_.event_create(&event, without_timing) != success) return false;
+  return driver_.event_record(event, stream) == success;
 }
 
 void Communicator::DeviceCalls::add(const Call& call, FlightRecorder::Ticket ticket) {
-  const Event event = mark(call.stream);
-  if (event == nullptr) return owner_.process_->recorder.complete(ticket);
+  const std::uint64_t number = begun_.load(std::memory_order_relaxed);
+  if (number - ended_.load(std::memory_order_acquire) == most_pending) wait_for_room();
+  Pending& place = at(number);
+  if (lost_.load(std::memory_order_relaxed))
+    return owner_.close_record(ticket, Error{Errc::aborted, "the communicator was aborted"});
+  if (!mark(place.event, call.stream)) return owner_.process_->recorder.complete(ticket);
+  place = {call.operation, call.type, call.redop, call.root, call.count, call.sequence, ticket, place.event};
+  begun_.store(number + 1);
+  if (number == 0 || asleep_.load()) wake();
+}
+
+void Communicator::DeviceCalls::wait_for_room() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return begun_.load() - ended_.load() < most_pending || lost_; });
+}
+
+void Communicator::DeviceCalls::wake() {
   const std::lock_guard lock(mutex_);
-  pending_.push_back({call, ticket, event});
-  if (pending_.size() == 1) owner_.watch_->hold(call);
   if (!thread_.joinable()) thread_ = std::thread([this] { watch(); });
   changed_.notify_all();
 }
 
 void Communicator::DeviceCalls::await_all() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return pending_.empty() || lost_; });
+  changed_.wait(lock, [this] { return is_empty() || lost_; });
+}
+
+/// What lies between the two numbers is not written: a place is free for another call when `ended_` has passed it.
+std::optional<Call> Communicator::DeviceCalls::oldest() const {
+  const std::lock_guard lock(mutex_);
+  if (is_empty()) return std::nullopt;
+  const Pending& first = at(ended_);
+  Call call;
+  call.operation = first.operation;
+  call.type = first.type;
+  call.redop = first.redop;
+  call.root = first.root;
+  call.count = first.count;
+  call.sequence = first.sequence;
+  return call;
 }
 
 void Communicator::DeviceCalls::watch() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [this] { return stopping_ || (!pending_.empty() && !lost_); });
-    if (stopping_) return;
-    const Pending first = pending_.front();
-    lock.unlock();
+  while (wait_for_call()) {
+    const Pending& first = at(ended_);
     const auto ended = await(first);
-    if (ended && !*ended) give_up(ended->error());
-    else if (ended) owner_.process_->recorder.complete(first.ticket);
-    lock.lock();
-    if (!ended || lost_) continue;
-    pending_.pop_front();
-    unused_.push_back(first.event);
-    if (pending_.empty()) owner_.watch_->release();
-    else owner_.watch_->hold(pending_.front().call);
+    if (!ended) return;
+    if (!*ended) return give_up(ended->error());
+    owner_.process_->recorder.complete(first.ticket);
+    const std::lock_guard lock(mutex_);
+    ++ended_;
     changed_.notify_all();
   }
+}
+
+/// Looks by itself for a while, as the next call mostly comes soon and need not wake this thread then.
+bool Communicator::DeviceCalls::wait_for_call() {
+  constexpr int looks = 100;
+  std::unique_lock lock(mutex_);
+  for (int i = 0; i < looks && !stopping_ && is_empty(); ++i) changed_.wait_for(lock, between_looks);
+  asleep_ = true;
+  changed_.wait(lock, [this] { return stopping_ || !is_empty(); });
+  asleep_ = false;
+  return !stopping_;
 }
 
 /// How the oldest call ended; nullopt when the watch is over before. Its deadline is counted from here on: what waits
@@ -112,7 +141,7 @@ void Communicator::DeviceCalls::give_up(const Error& error) {
   if (!owner_.watch_->is_lost()) owner_.process_->channel->abort(owner_.watch_, error.message);
   backend_.abort();
   const std::lock_guard lock(mutex_);
-  for (const Pending& each : pending_) owner_.close_record(each.ticket, error);
+  for (std::uint64_t number = ended_; number != begun_; ++number) owner_.close_record(at(number).ticket, error);
   lost_ = true;
   changed_.notify_all();
 }

@@ -3,7 +3,8 @@
 //   world_test CASE        each rank is a process with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
 //
 // CASE: operations; or how the last rank fails: missing (its peers wait for a request), silent (they wait for their
-// stream, which knows nothing of us), gone, other (it makes another call). Of the CUDA runtime only what is declared
+// stream, which knows nothing of us), ahead (they make call after call meanwhile), gone, other (it makes another call).
+// Of the CUDA runtime only what is declared
 // below is used, so that the same program runs over memory that is only called a device's (tests/nccl/processes).
 #include <unistd.h>
 
@@ -299,6 +300,20 @@ void check_reducer() {
   for (const auto* tensor : tensors) delete tensor;
 }
 
+/// More calls than a device takes at once, each with its own place for the result.
+void check_calls_ahead() {
+  constexpr std::size_t calls = 3000;
+  const DeviceArray<float> in(numbers<float>(rank_, calls)), out(calls);
+  for (std::size_t i = 0; i < calls; ++i) {
+    ok(amldist_allreduce(world, static_cast<float*>(in.get()) + i, static_cast<float*>(out.get()) + i, 1,
+                         AMLDIST_FLOAT32, AMLDIST_MAX),
+       "one of many calls");
+  }
+  std::vector<float> wanted(calls);
+  for (std::size_t i = 0; i < calls; ++i) wanted[i] = expected<float>(i, AMLDIST_MAX);
+  expect_equal(out.read(), wanted, "many calls");
+}
+
 /// What cannot be is said, and does no harm.
 void check_refusals() {
   const DeviceArray<float> data(std::size_t{64});
@@ -317,6 +332,7 @@ void run_operations() {
   check_requests();
   check_split();
   check_reducer();
+  check_calls_ahead();
   check_refusals();
   void* usual = stream;
   stream = nullptr;
@@ -342,7 +358,12 @@ void run_failure(const std::string& how) {
   ok(amldist_set_timeout(world, how == "gone" ? 60000 : 2000), "timeout");
   const int last = size_ - 1;
   int status = AMLDIST_OK;
-  if (how == "missing" && rank_ != last) {
+  if (how == "silent") std::this_thread::sleep_for(std::chrono::milliseconds(300));  // so does whoever keeps watch
+  if (how == "ahead" && rank_ != last) {
+    while (status == AMLDIST_OK)
+      status = amldist_allreduce(world, data.get(), data.get(), 1000, AMLDIST_FLOAT32, AMLDIST_SUM);
+    static_cast<void>(cudaStreamSynchronize(stream));
+  } else if (how == "missing" && rank_ != last) {
     amldist_request* request = nullptr;
     ok(amldist_iallreduce(world, data.get(), data.get(), 1000, AMLDIST_FLOAT32, AMLDIST_SUM, &request),
        "the second call");

@@ -52,6 +52,8 @@ TEST(DeviceContext, IsCurrentOnlyWhileNeededAndReleasedOnce) {
     {
       const DeviceContext::Current current(moved);
       EXPECT_EQ(FakeCuda::depth(), 1);
+      const DeviceContext::Current again(moved);
+      EXPECT_EQ(FakeCuda::depth(), 1) << "what is current already is not pushed";
     }
     EXPECT_EQ(FakeCuda::depth(), 0);
   }

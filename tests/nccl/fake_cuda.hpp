@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include "collective/cuda_driver.hpp"
 #include "fake_nccl.hpp"
@@ -23,11 +24,12 @@ struct FakeCuda {
     static FakeCuda cuda;
     return cuda;
   }
-  /// How deep the stack of contexts of this thread is.
-  static int& depth() {
-    thread_local int value = 0;
-    return value;
+  /// This thread's stack of contexts.
+  static std::vector<void*>& contexts() {
+    thread_local std::vector<void*> stack;
+    return stack;
   }
+  static std::size_t depth() { return contexts().size(); }
 };
 
 inline collective::CudaDriver fake_cuda_driver() {
@@ -56,12 +58,18 @@ inline collective::CudaDriver fake_cuda_driver() {
     --FakeCuda::instance().retained;
     return 0;
   };
-  driver.context_push = [](void*) {
-    ++FakeCuda::depth();
+  driver.context_get = [](void** context) {
+    const auto& stack = FakeCuda::contexts();
+    *context = stack.empty() ? nullptr : stack.back();
     return 0;
   };
-  driver.context_pop = [](void**) {
-    --FakeCuda::depth();
+  driver.context_push = [](void* context) {
+    FakeCuda::contexts().push_back(context);
+    return 0;
+  };
+  driver.context_pop = [](void** context) {
+    *context = FakeCuda::contexts().back();
+    FakeCuda::contexts().pop_back();
     return 0;
   };
   driver.error_string = [](int, const char** words) {

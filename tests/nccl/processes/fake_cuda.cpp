@@ -11,12 +11,13 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "fake_stream.hpp"
 
 namespace {
 
-constexpr int success = 0, invalid_value = 1, not_ready = 600;
+constexpr int success = 0, invalid_value = 1, invalid_context = 201, not_ready = 600;
 
 /// Works off what is enqueued, in order. Never ends: a process's streams go with it.
 class Stream {
@@ -92,6 +93,12 @@ bool is_of_device(std::uintptr_t address) {
   return address < begin + std::max<std::size_t>(bytes, 1);
 }
 
+/// This thread's stack of contexts.
+std::vector<void*>& contexts() {
+  thread_local std::vector<void*> stack;
+  return stack;
+}
+
 }  // namespace
 
 namespace amldist::testing {
@@ -135,10 +142,12 @@ EXPORT int cuStreamIsCapturing(void* /*stream*/, int* status) {
   return success;
 }
 EXPORT int cuEventCreate(void** event, unsigned /*flags*/) {
+  if (contexts().empty()) return invalid_context;
   *event = new Event;
   return success;
 }
 EXPORT int cuEventRecord(void* event, void* stream) {
+  if (contexts().empty()) return invalid_context;
   Stream& asked = stream_of(stream);
   *static_cast<Event*>(event) = {&asked, asked.enqueued()};
   return success;
@@ -156,8 +165,19 @@ EXPORT int cuDevicePrimaryCtxRetain(void** context, int /*device*/) {
   return success;
 }
 EXPORT int cuDevicePrimaryCtxRelease_v2(int /*device*/) { return success; }
-EXPORT int cuCtxPushCurrent_v2(void* /*context*/) { return success; }
-EXPORT int cuCtxPopCurrent_v2(void** /*context*/) { return success; }
+EXPORT int cuCtxGetCurrent(void** context) {
+  *context = contexts().empty() ? nullptr : contexts().back();
+  return success;
+}
+EXPORT int cuCtxPushCurrent_v2(void* context) {
+  contexts().push_back(context);
+  return success;
+}
+EXPORT int cuCtxPopCurrent_v2(void** context) {
+  *context = contexts().back();
+  contexts().pop_back();
+  return success;
+}
 EXPORT int cuGetErrorString(int /*error*/, const char** words) {
   *words = "pretended trouble";
   return success;
@@ -168,7 +188,10 @@ EXPORT int cudaGetDeviceCount(int* count) {
   *count = 1;
   return success;
 }
-EXPORT int cudaSetDevice(int /*device*/) { return success; }
+EXPORT int cudaSetDevice(int /*device*/) {
+  contexts().assign(1, &Device::instance());
+  return success;
+}
 EXPORT int cudaMalloc(void** memory, std::size_t bytes) {
   *memory = amldist::testing::allocate_on_device(bytes);
   return success;
