@@ -10,129 +10,127 @@
 namespace amldist::collective {
 namespace {
 
-struct Header {
-  std::uint64_t signature;
-  std::uint64_t bytes;
-};
-
 /// Up to here a copy is cheaper than a second message.
 constexpr std::size_t longest_copy = Transport::one_packet;
 
 std::size_t copied_of(const Message& message) { return std::min(message.bytes, longest_copy); }
 
-static_assert(sizeof(Header) <= Transport::room);
-
 }  // namespace
 
-MpiTransport::Stage MpiTransport::take_stage(std::size_t bytes) {
-  Stage stage;
-  if (!stages_.empty()) {
-    stage = std::move(stages_.back());
-    stages_.pop_back();
+inline MpiTransport::Piece& MpiTransport::next_piece(const Message& message, bool is_receive, std::size_t& left) {
+  if (under_way_ == requests_.size()) {
+    pieces_.emplace_back();
+    requests_.push_back(0);
   }
-  if (stage.size() < bytes) stage.resize(bytes);
-  return stage;
+  Piece& piece = pieces_[under_way_];
+  piece.left = &left;
+  piece.peer = message.peer;
+  piece.is_receive = is_receive;
+  piece.is_through = false;
+  piece.header = nullptr;
+  return piece;
 }
 
-void MpiTransport::return_stage(Stage stage) {
-  constexpr std::size_t most = 64;  // more are in use in large groups only
-  if (!stage.empty() && stages_.size() < most) stages_.push_back(std::move(stage));
+inline Result<void> MpiTransport::begin(Piece& piece, std::byte* data, std::size_t reach, Vigil& vigil) {
+  const auto& mpi = session_.functions();
+  const int peer = peers_[static_cast<std::size_t>(piece.peer)].rank;
+  const int count = static_cast<int>(reach);
+  amldist_mpi_handle& request = requests_[under_way_];
+  const int error = piece.is_receive ? mpi.receive(session_.comm(), data, count, peer, tag_, &request)
+                                     : mpi.send(session_.comm(), data, count, peer, tag_, &request);
+  if (error != 0) return vigil.lost(piece.peer, session_.error_text(error));
+  if (request == 0) {  // through already: progress() has that to tell
+    is_sent_ = true;
+    return {};
+  }
+  ++under_way_;
+  ++*piece.left;
+  return {};
 }
 
 /// Whether it is signed. Both sides find the same, as long as they are in the same calls.
-bool MpiTransport::is_first_of_call(const Message& message, bool is_receive) {
+bool MpiTransport::is_first_of_call(Peer& peer, const Message& message, bool is_receive) const {
   if (signing_ == Signing::each_message) return true;
-  Signatures& last = signed_[static_cast<std::size_t>(message.peer)];
-  return std::exchange(is_receive ? last.from : last.to, message.signature) != message.signature;
+  return std::exchange(is_receive ? peer.from : peer.to, message.signature) != message.signature;
+}
+
+/// The header and the first part of the data.
+inline Result<void> MpiTransport::post_signed(Peer& peer, const Message& message, bool is_receive, std::size_t& left,
+                                              Vigil& vigil) {
+  static_assert(sizeof(Header) <= room);
+  const std::size_t body = copied_of(message);
+  Piece& piece = next_piece(message, is_receive, left);
+  piece.bytes = sizeof(Header) + body;
+  const bool waits = is_receive && peer.is_near;
+  if (waits) peer.owes_head = true;
+  const std::size_t reach = waits ? sizeof(Header) + longest_copy : piece.bytes;
+  const bool in_place = is_receive && message.has_room && !waits;
+  if (!in_place && piece.stage.size() < reach) piece.stage.resize(reach);
+  std::byte* const head = in_place ? message.data - sizeof(Header) : piece.stage.data();
+  piece.header = head;
+  const Header said = {message.signature, message.bytes};
+  if (is_receive) {
+    piece.expected = said;
+    piece.data = message.data;
+  } else {
+    std::memcpy(head, &said, sizeof said);
+    if (body != 0) std::memcpy(head + sizeof said, message.data, body);
+  }
+  return begin(piece, head, reach, vigil);
 }
 
 Result<void> MpiTransport::post(const Message& message, Direction direction, std::size_t& left, Vigil& vigil) {
   const bool is_receive = direction == Direction::receive;
-  if (!is_receive || !is_held_up(message)) return post_from(message, is_receive, left, 0, vigil);
-  hold(message, left, 0);
+  Peer& peer = peer_of(message);
+  std::size_t at = 0;
+  if (!is_receive || !peer.owes_head) {
+    if (!is_first_of_call(peer, message, is_receive)) return post_bare(message, is_receive, left, at, vigil);
+    if (auto posted = post_signed(peer, message, is_receive, left, vigil); !posted) return posted;
+    at = copied_of(message);
+    if (at == message.bytes) return {};
+  }
+  if (!is_receive || !peer.owes_head) return post_bare(message, is_receive, left, at, vigil);
+  held_.push_back({message, &left, at});
+  ++left;
   return {};
 }
 
-Result<void> MpiTransport::post_from(const Message& message, bool is_receive, std::size_t& left, std::size_t at,
+/// What is not behind a header, from `at` on.
+Result<void> MpiTransport::post_bare(const Message& message, bool is_receive, std::size_t& left, std::size_t at,
                                      Vigil& vigil) {
-  if (at == 0 && is_first_of_call(message, is_receive)) {
-    if (auto posted = post_signed(message, is_receive, left, vigil); !posted) return posted;
-    at = copied_of(message);
-    if (at == message.bytes) return {};
-    if (is_receive && is_held_up(message)) {
-      hold(message, left, at);
-      return {};
-    }
-  }
   do {  // an empty one, too: its length is a thing to agree on
-    Piece piece = {message, &left, is_receive, false, {}, nullptr, std::min(piece_, message.bytes - at)};
-    if (auto posted = post_piece(std::move(piece), message.data + at, vigil); !posted) return posted;
+    Piece& piece = next_piece(message, is_receive, left);
+    piece.bytes = std::min(piece_, message.bytes - at);
+    if (auto posted = begin(piece, message.data + at, piece.bytes, vigil); !posted) return posted;
     at += piece_;
   } while (at < message.bytes);
   return {};
 }
 
-void MpiTransport::hold(const Message& message, std::size_t& left, std::size_t at) {
-  held_.push_back({message, &left, at});
-  ++left;
-}
-
 /// Receives what has waited for a signature.
 Result<void> MpiTransport::release(Vigil& vigil) {
   for (const Held& each : std::exchange(held_, {})) {
-    if (is_held_up(each.message)) {
+    if (peer_of(each.message).owes_head) {
       held_.push_back(each);
       continue;
     }
     --*each.left;
-    if (auto posted = post_from(each.message, true, *each.left, each.at, vigil); !posted) return posted;
+    auto posted = each.at == 0 ? post(each.message, Direction::receive, *each.left, vigil)
+                               : post_bare(each.message, true, *each.left, each.at, vigil);
+    if (!posted) return posted;
   }
-  return {};
-}
-
-/// The header and the first part of the data.
-Result<void> MpiTransport::post_signed(const Message& message, bool is_receive, std::size_t& left, Vigil& vigil) {
-  const std::size_t body = copied_of(message);
-  Piece head = {message, &left, is_receive, false, {}, nullptr, sizeof(Header) + body};
-  const auto peer = static_cast<std::size_t>(message.peer);
-  const bool waits = is_receive && near_[peer];
-  const bool in_place = is_receive && message.has_room && !waits;
-  if (waits) head.room = sizeof(Header) + longest_copy;
-  if (waits) heads_[peer] = true;
-  if (!in_place) head.stage = take_stage(std::max(head.bytes, head.room));
-  // The stage's memory stays where it is when its owner moves.
-  std::byte* const staged = in_place ? message.data - sizeof(Header) : head.stage.data();
-  head.header = staged;
-  if (!is_receive) {
-    const Header said = {message.signature, message.bytes};
-    std::memcpy(staged, &said, sizeof said);
-    if (body != 0) std::memcpy(staged + sizeof said, message.data, body);
-  }
-  return post_piece(std::move(head), staged, vigil);
-}
-
-Result<void> MpiTransport::post_piece(Piece&& piece, std::byte* data, Vigil& vigil) {
-  const auto& mpi = session_.functions();
-  const int peer = static_cast<int>(watch_.members()[static_cast<std::size_t>(piece.message.peer)]);
-  const int count = static_cast<int>(std::max(piece.bytes, piece.room));
-  amldist_mpi_handle request = 0;
-  const int error = piece.is_receive ? mpi.receive(session_.comm(), data, count, peer, tag_, &request)
-                                     : mpi.send(session_.comm(), data, count, peer, tag_, &request);
-  if (error != 0) return vigil.lost(piece.message.peer, session_.error_text(error));
-  ++*piece.left;
-  pieces_.push_back(std::move(piece));
-  requests_.push_back(request);
   return {};
 }
 
 Result<bool> MpiTransport::progress(Vigil& vigil) {
   std::array<amldist_mpi_outcome, AMLDIST_MPI_MOST> outcomes;  // written by MPI before it is read
+  const bool is_sent = std::exchange(is_sent_, false);
   bool any = false;
-  for (std::size_t at = 0; at < pieces_.size(); at += outcomes.size()) {
-    const auto count = static_cast<int>(std::min(outcomes.size(), pieces_.size() - at));
+  for (std::size_t at = 0; at < under_way_; at += outcomes.size()) {
+    const auto count = static_cast<int>(std::min(outcomes.size(), under_way_ - at));
     int done = 0;
     const int error = session_.functions().test_some(requests_.data() + at, count, outcomes.data(), &done);
-    if (error != 0) return vigil.lost(pieces_[at].message.peer, session_.error_text(error));
+    if (error != 0) return vigil.lost(pieces_[at].peer, session_.error_text(error));
     for (const auto& outcome : std::span(outcomes).first(static_cast<std::size_t>(done))) {
       Piece& piece = pieces_[at + static_cast<std::size_t>(outcome.index)];
       if (auto finished = finish(piece, outcome, vigil); !finished) return finished.error();
@@ -143,54 +141,59 @@ Result<bool> MpiTransport::progress(Vigil& vigil) {
   if (!held_.empty()) {
     if (auto released = release(vigil); !released) return released.error();
   }
-  return any;
+  return any || is_sent;
 }
 
 Result<void> MpiTransport::finish(Piece& piece, const amldist_mpi_outcome& outcome, Vigil& vigil) {
   piece.is_through = true;
   // What came is longer than what is expected: another call's.
-  if (outcome.error != 0 && piece.is_receive) return vigil.differs(piece.message.peer);
-  if (outcome.error != 0) return vigil.lost(piece.message.peer, session_.error_text(outcome.error));
+  if (outcome.error != 0 && piece.is_receive) return vigil.differs(piece.peer);
+  if (outcome.error != 0) return vigil.lost(piece.peer, session_.error_text(outcome.error));
   if (piece.is_receive) {
-    if (auto accepted = accept(piece, static_cast<std::size_t>(outcome.bytes), vigil); !accepted) return accepted;
+    const int came = session_.functions().bytes_of(&outcome);
+    if (auto accepted = accept(piece, static_cast<std::size_t>(came), vigil); !accepted) return accepted;
   }
   --*piece.left;
-  return_stage(std::move(piece.stage));
   return {};
 }
 
 Result<void> MpiTransport::accept(const Piece& piece, std::size_t came, Vigil& vigil) {
-  const Message& message = piece.message;
-  if (came != piece.bytes) return vigil.differs(message.peer);
+  if (came != piece.bytes) return vigil.differs(piece.peer);
   if (piece.header == nullptr) return {};
   Header said = {};
   std::memcpy(&said, piece.header, sizeof said);
-  if (said.signature != message.signature || said.bytes != message.bytes) return vigil.differs(message.peer);
-  heads_[static_cast<std::size_t>(message.peer)] = false;
-  if (piece.bytes > sizeof said && !piece.stage.empty()) {
-    std::memcpy(message.data, piece.header + sizeof said, piece.bytes - sizeof said);
+  if (said.signature != piece.expected.signature || said.bytes != piece.expected.bytes) {
+    return vigil.differs(piece.peer);
+  }
+  peers_[static_cast<std::size_t>(piece.peer)].owes_head = false;
+  const bool is_staged = piece.header == piece.stage.data();
+  if (is_staged && piece.bytes > sizeof said) {
+    std::memcpy(piece.data, piece.header + sizeof said, piece.bytes - sizeof said);
   }
   return {};
 }
 
+/// Those under way stay in their order, in front.
 void MpiTransport::forget_finished() {
+  constexpr std::size_t most = 64;  // places, and so stages, to be used again: more are in use in large groups only
   std::size_t kept = 0;
-  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+  for (std::size_t i = 0; i < under_way_; ++i) {
     if (pieces_[i].is_through) continue;
     if (kept != i) {
-      pieces_[kept] = std::move(pieces_[i]);
+      std::swap(pieces_[kept], pieces_[i]);
       requests_[kept] = requests_[i];
     }
     ++kept;
   }
-  pieces_.erase(pieces_.begin() + static_cast<std::ptrdiff_t>(kept), pieces_.end());
-  requests_.resize(kept);
+  under_way_ = kept;
+  if (under_way_ == 0 && pieces_.size() > most) pieces_.resize(most), requests_.resize(most);
 }
 
 int MpiTransport::awaited() const noexcept {
-  const auto receive = std::ranges::find_if(pieces_, &Piece::is_receive);
-  if (receive != pieces_.end()) return receive->message.peer;
-  return pieces_.empty() ? Vigil::anyone : pieces_.front().message.peer;
+  const auto pieces = std::span(pieces_).first(under_way_);
+  const auto receive = std::ranges::find_if(pieces, &Piece::is_receive);
+  if (receive != pieces.end()) return receive->peer;
+  return pieces.empty() ? Vigil::anyone : pieces.front().peer;
 }
 
 /// With a processor for each rank, spins a little; with fewer lets others have it at once. In the end it naps, as a
@@ -208,13 +211,14 @@ bool MpiTransport::rest(int idle) {
 
 /// The staged bytes may still be read by MPI: they live as long as it does.
 void MpiTransport::give_up() noexcept {
-  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+  for (std::size_t i = 0; i < under_way_; ++i) {
     if (pieces_[i].is_through) continue;
     session_.functions().give_up(&requests_[i], pieces_[i].is_receive ? 1 : 0);
     session_.keep(std::move(pieces_[i].stage));
   }
   pieces_.clear();
   requests_.clear();
+  under_way_ = 0;
   held_.clear();
 }
 

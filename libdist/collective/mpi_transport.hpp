@@ -22,16 +22,10 @@ class MpiTransport final : public Transport {
   /// `tag` is this communicator's alone. Session and watch outlive this object. `near`: by rank, whether it is on this
   /// machine. `piece` is for tests.
   MpiTransport(MpiSession& session, const CommWatch& watch, int tag, Signing signing, bool crowded,
-               std::vector<bool> near, std::size_t piece = longest_piece)
-      : session_(session),
-        watch_(watch),
-        tag_(tag),
-        signing_(signing),
-        crowded_(crowded),
-        piece_(piece),
-        near_(std::move(near)),
-        heads_(watch.members().size()),
-        signed_(signing == Signing::each_call ? watch.members().size() : 0) {}
+               const std::vector<bool>& near, std::size_t piece = longest_piece)
+      : session_(session), tag_(tag), signing_(signing), crowded_(crowded), piece_(piece) {
+    for (std::size_t r = 0; r < near.size(); ++r) peers_.push_back({static_cast<int>(watch.members()[r]), near[r]});
+  }
 
   [[nodiscard]] std::string_view name() const noexcept override { return "mpi"; }
   [[nodiscard]] std::size_t part_bytes() const noexcept override { return one_packet; }
@@ -45,16 +39,30 @@ class MpiTransport final : public Transport {
 
  private:
   using Stage = std::vector<std::byte>;
+  /// Another rank.
+  struct Peer {
+    int rank = 0;            ///< in MPI_COMM_WORLD
+    bool is_near = false;    ///< on this machine
+    bool owes_head = false;  ///< a signature is under way that receives wait for
+    std::uint32_t to = 0;    ///< what the last signed message to it was signed with
+    std::uint32_t from = 0;
+  };
+  /// In front of a signed message.
+  struct Header {
+    std::uint64_t signature;
+    std::uint64_t bytes;
+  };
   /// One message of MPI's.
   struct Piece {
-    Message message;
     std::size_t* left = nullptr;
+    int peer = 0;
     bool is_receive = false;
     bool is_through = false;
-    Stage stage;  ///< header, and the first part of the data; empty: data alone, where the message has it
-    const std::byte* header = nullptr;  ///< of a signed message
     std::size_t bytes = 0;
-    std::size_t room = 0;  ///< what may be received, where that is more
+    const std::byte* header = nullptr;  ///< of a signed message
+    Header expected = {};               ///< there
+    std::byte* data = nullptr;          ///< of a signed message that is received: where the data belongs
+    Stage stage;                        ///< room for a header and the first part of the data: stays with the place
   };
   /// A message of a rank on this machine, from which on nothing is received until its signature has been seen: what is
   /// longer than its buffer, Open MPI copies whole there (ob1 with vader's or sm's single copy; seen in 4.1.4).
@@ -63,41 +71,31 @@ class MpiTransport final : public Transport {
     std::size_t* left;
     std::size_t at;
   };
-  /// What the last signed message to and from a rank was signed with.
-  struct Signatures {
-    std::uint32_t to = 0;
-    std::uint32_t from = 0;
-  };
-
-  [[nodiscard]] bool is_first_of_call(const Message& message, bool is_receive);
-  [[nodiscard]] Result<void> post_from(const Message& message, bool is_receive, std::size_t& left, std::size_t at,
-                                       Vigil& vigil);
-  [[nodiscard]] bool is_held_up(const Message& message) const {
-    return heads_[static_cast<std::size_t>(message.peer)];
-  }
-  void hold(const Message& message, std::size_t& left, std::size_t at);
+  [[nodiscard]] bool is_first_of_call(Peer& peer, const Message& message, bool is_receive) const;
+  [[nodiscard]] Peer& peer_of(const Message& message) { return peers_[static_cast<std::size_t>(message.peer)]; }
   [[nodiscard]] Result<void> release(Vigil& vigil);
-  [[nodiscard]] Result<void> post_signed(const Message& message, bool is_receive, std::size_t& left, Vigil& vigil);
-  [[nodiscard]] Result<void> post_piece(Piece&& piece, std::byte* data, Vigil& vigil);
+  [[nodiscard]] Result<void> post_signed(Peer& peer, const Message& message, bool is_receive, std::size_t& left,
+                                         Vigil& vigil);
+  [[nodiscard]] Result<void> post_bare(const Message& message, bool is_receive, std::size_t& left, std::size_t at,
+                                       Vigil& vigil);
+  [[nodiscard]] Piece& next_piece(const Message& message, bool is_receive, std::size_t& left);
+  /// Hands that piece to MPI: up to `reach` bytes from `data` on.
+  [[nodiscard]] Result<void> begin(Piece& piece, std::byte* data, std::size_t reach, Vigil& vigil);
   [[nodiscard]] Result<void> finish(Piece& piece, const amldist_mpi_outcome& outcome, Vigil& vigil);
   [[nodiscard]] Result<void> accept(const Piece& piece, std::size_t came, Vigil& vigil);
   void forget_finished();
-  [[nodiscard]] Stage take_stage(std::size_t bytes);
-  void return_stage(Stage stage);
 
   MpiSession& session_;
-  const CommWatch& watch_;
   const int tag_;
   const Signing signing_;
   const bool crowded_;  ///< fewer processors than ranks
   const std::size_t piece_;
-  const std::vector<bool> near_;  ///< by rank
-  std::vector<bool> heads_;       ///< by rank: a signature is under way that receives wait for
+  std::vector<Peer> peers_;  ///< by rank
   std::vector<Held> held_;
-  std::vector<Piece> pieces_;
+  std::vector<Piece> pieces_;                 ///< those under way, then places to be used again
   std::vector<amldist_mpi_handle> requests_;  ///< MPI's, of each piece
-  std::vector<Signatures> signed_;            ///< by rank
-  std::vector<Stage> stages_;                 ///< to be used again
+  std::size_t under_way_ = 0;                 ///< pieces
+  bool is_sent_ = false;                      ///< a message was through when it was taken up
 };
 
 }  // namespace amldist::collective

@@ -68,16 +68,20 @@ class Transport {
 
   /// Runs all messages to their end.
   [[nodiscard]] Result<void> exchange(std::span<const Message> sends, std::span<const Message> receives, Vigil& vigil) {
-    return exchange(sends, receives, vigil, {});
+    return exchange(sends, receives, vigil, nullptr);
   }
   /// `received` is told of each receive, in their order, while others are still under way.
   using Received = std::function<void(std::size_t index)>;
   [[nodiscard]] Result<void> exchange(std::span<const Message> sends, std::span<const Message> receives, Vigil& vigil,
-                                      const Received& received);
+                                      const Received& received) {
+    return exchange(sends, receives, vigil, &received);
+  }
 
  private:
+  [[nodiscard]] Result<void> exchange(std::span<const Message> sends, std::span<const Message> receives, Vigil& vigil,
+                                      const Received* received);
   [[nodiscard]] Result<void> run(std::span<const Message> sends, std::span<const Message> receives, Vigil& vigil,
-                                 const Received& received);
+                                 const Received* received);
 
   std::vector<std::size_t> lefts_;  ///< of each receive, where somebody is to be told
 };

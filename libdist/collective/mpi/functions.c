@@ -6,6 +6,7 @@
 #include <string.h>
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(amldist_mpi_handle), "a request fits into a handle");
+_Static_assert(sizeof(MPI_Status) <= sizeof(((amldist_mpi_outcome *)0)->status), "a status fits into an outcome");
 _Static_assert(sizeof(MPI_Comm) <= sizeof(amldist_mpi_handle), "a communicator fits into a handle");
 
 static amldist_mpi_handle handle_of_request(MPI_Request request) {
@@ -89,9 +90,14 @@ static int free_comm(amldist_mpi_handle *handle) {
   return MPI_Comm_free(&comm);
 }
 
+/* A short message is nearly always through when MPI_Isend returns. For a longer one MPI_Test would move MPI on, which
+ * would take messages in that nobody receives yet. */
+enum { SHORT = 4096 };
+
 static int send(amldist_mpi_handle comm, const void *data, int bytes, int peer, int tag, amldist_mpi_handle *handle) {
   MPI_Request request = MPI_REQUEST_NULL;
-  const int error = MPI_Isend(data, bytes, MPI_BYTE, peer, tag, comm_of(comm), &request);
+  int error = MPI_Isend(data, bytes, MPI_BYTE, peer, tag, comm_of(comm), &request), done = 0;
+  if (error == MPI_SUCCESS && bytes <= SHORT) error = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
   *handle = handle_of_request(request);
   return error;
 }
@@ -110,14 +116,19 @@ static int test(amldist_mpi_handle *handle, int *done) {
   return error;
 }
 
+static void tell(amldist_mpi_outcome *outcome, int index, int error, const MPI_Status *status) {
+  outcome->index = index;
+  outcome->error = error;
+  memcpy(outcome->status, status, sizeof *status);
+}
+
 /* Open MPI's MPI_Test looks again after it has moved on, its MPI_Testsome only when it is called again. */
 static int test_one(amldist_mpi_handle *handle, amldist_mpi_outcome *outcome, int *done) {
   MPI_Request request = request_of(*handle);
   MPI_Status status;
   const int error = MPI_Test(&request, done, &status);
   if (!*done) return error;
-  *outcome = (amldist_mpi_outcome){.error = error};
-  if (error == MPI_SUCCESS) MPI_Get_count(&status, MPI_BYTE, &outcome->bytes);
+  tell(outcome, 0, error, &status);
   *handle = handle_of_request(request);
   return MPI_SUCCESS;
 }
@@ -132,15 +143,19 @@ static int test_some(amldist_mpi_handle *handles, int count, amldist_mpi_outcome
   if (*done == MPI_UNDEFINED) *done = 0;
   int told = MPI_SUCCESS;
   for (int i = 0; i < *done; ++i) {
-    amldist_mpi_outcome *const outcome = &outcomes[i];
-    outcome->index = which[i];
-    outcome->error = error == MPI_SUCCESS ? MPI_SUCCESS : statuses[i].MPI_ERROR;
-    outcome->bytes = 0;
-    if (outcome->error == MPI_SUCCESS) MPI_Get_count(&statuses[i], MPI_BYTE, &outcome->bytes);
-    else told = outcome->error;
+    tell(&outcomes[i], which[i], error == MPI_SUCCESS ? MPI_SUCCESS : statuses[i].MPI_ERROR, &statuses[i]);
+    if (outcomes[i].error != MPI_SUCCESS) told = outcomes[i].error;
     handles[which[i]] = handle_of_request(requests[which[i]]);
   }
   return told == MPI_SUCCESS ? error : MPI_SUCCESS; /* an error of one of them is said there */
+}
+
+static int bytes_of(const amldist_mpi_outcome *outcome) {
+  MPI_Status status;
+  int bytes = 0;
+  memcpy(&status, outcome->status, sizeof status);
+  MPI_Get_count(&status, MPI_BYTE, &bytes);
+  return bytes;
 }
 
 static void move_on(void) {
@@ -174,6 +189,7 @@ const amldist_mpi_functions *amldist_mpi_get_functions(void) {
       .receive = receive,
       .test = test,
       .test_some = test_some,
+      .bytes_of = bytes_of,
       .move_on = move_on,
       .give_up = give_up,
   };

@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* Raised with every change of the table. */
-enum { AMLDIST_MPI_TABLE = 3 };
+enum { AMLDIST_MPI_TABLE = 4 };
 
 /* What MPI_Init has come to in this process. */
 enum { AMLDIST_MPI_NOT_YET = 0, AMLDIST_MPI_READY = 1, AMLDIST_MPI_FINALIZED = 2 };
@@ -30,7 +30,7 @@ enum { AMLDIST_MPI_MOST = 64 };
 typedef struct amldist_mpi_outcome {
   int index; /* in the list */
   int error;
-  int bytes; /* of a receive that went well: how many came */
+  uint64_t status[4]; /* MPI's own: bytes_of() reads it */
 } amldist_mpi_outcome;
 
 typedef struct amldist_mpi_functions {
@@ -49,7 +49,7 @@ typedef struct amldist_mpi_functions {
   /* The copy, once that request is done; it returns errors. */
   int (*copied_world)(amldist_mpi_handle *comm);
   int (*free_comm)(amldist_mpi_handle *comm);
-  /* comm 0: MPI_COMM_WORLD. */
+  /* comm 0: MPI_COMM_WORLD. *request 0: a short message is through already, so that nobody has to ask. */
   int (*send)(amldist_mpi_handle comm, const void *data, int bytes, int peer, int tag, amldist_mpi_handle *request);
   int (*receive)(amldist_mpi_handle comm, void *data, int bytes, int peer, int tag, amldist_mpi_handle *request);
   /* *done becomes 1 and *request 0 when it has come to its end; never waits. */
@@ -57,6 +57,8 @@ typedef struct amldist_mpi_functions {
   /* The same for up to AMLDIST_MPI_MOST at once, none of them 0; MPI moves on once, however many there are. The first *done
    * outcomes are of those that have come to their end. */
   int (*test_some)(amldist_mpi_handle *requests, int count, amldist_mpi_outcome *outcomes, int *done);
+  /* How many bytes came in a receive that went well. */
+  int (*bytes_of)(const amldist_mpi_outcome *outcome);
   /* Lets MPI move on with whatever is under way in this process, the program's own messages too. Never waits. */
   void (*move_on)(void);
   /* Gives a request up: a receive is cancelled, a send is left to MPI. Never waits. */
