@@ -31,7 +31,7 @@ struct Call {
   std::span<const std::size_t> send_offsets;  ///< alltoallv
   std::span<const std::size_t> recv_counts;   ///< alltoallv, allgatherv
   std::span<const std::size_t> recv_offsets;  ///< alltoallv, allgatherv
-  std::span<const Part> parts;                ///< allreduce in place: what lies elsewhere, else none
+  const Parts* parts = nullptr;               ///< allreduce in place: what lies elsewhere, if anything does
   void* stream = nullptr;                     ///< CUDA stream, for device buffers
   std::uint64_t sequence = 0;                 ///< 1, 2, ... in the order of the communicator's calls, set by it
 };

@@ -174,7 +174,7 @@ Result<void> GradientReducer::launch(Bucket& bucket) {
     }
   } else {
     if (!bucket.parts_are_listed) list_parts(bucket);
-    call.parts = bucket.parts;
+    call.parts = bucket.parts.empty() ? nullptr : &bucket.parts;
     call.send = call.recv = bucket.memory;
     call.count = bucket.plan.bytes / size_of(type_);
     calls.push_back(call);

@@ -65,7 +65,7 @@ class GradientReducer {
     Unit plan;
     std::byte* memory = nullptr;
     std::vector<std::byte> private_memory;  ///< where the communicator has none
-    std::vector<Part> parts;                ///< the caller's own buffers and the views between them; none: views only
+    Parts parts;                            ///< the caller's own buffers and the views between them; none: views only
     bool parts_are_listed = false;
     std::size_t missing = 0;          ///< tensors that are not ready
     std::uint64_t launched_at = 0;    ///< nanoseconds

@@ -214,7 +214,7 @@ std::uint32_t HostBackend::chained_signature(const Call& call) noexcept {
 }
 
 void HostBackend::give(const Call& call) {
-  if (!is_one_node_ || call.operation != Operation::allreduce || !call.parts.empty()) return;
+  if (!is_one_node_ || call.operation != Operation::allreduce || call.parts != nullptr) return;
   rounds_->begin_call(chained_signature(call));
   given_ = node_->give(reduction_of(call, rounds_->size()));
 }
@@ -236,14 +236,14 @@ Result<void> HostBackend::run_collective(const Call& call, Vigil& vigil) {
   nodes_->begin_call(signature, vigil);
   Reduction what = reduction_of(call, watch_.members().size());
   if (what.op == ReduceOp::avg) what.op = ReduceOp::sum;
-  const auto parts = std::exchange(what.parts, {});
-  for (const Part& part : parts) std::memcpy(what.recv + part.offset, part.data, part.bytes);
+  const Parts* const parts = std::exchange(what.parts, nullptr);
+  const std::size_t bytes = call.count * size_of(call.type);
+  for_parts(parts, 0, bytes, [&](const Part& part) { std::memcpy(what.recv + part.offset, part.data, part.bytes); });
   const auto root = static_cast<std::size_t>(call.root);
   auto done = topology_.most_on_a_node() > 1 ? run_on(*nodes_, call, what, root) : run_on(*all_, call, what, root);
   if (done && call.redop == ReduceOp::avg && has_result(call, watch_.rank())) divide(what);
-  for (const Part& part : parts) {
-    if (done) std::memcpy(part.data, what.recv + part.offset, part.bytes);
-  }
+  if (!done) return done;
+  for_parts(parts, 0, bytes, [&](const Part& part) { std::memcpy(part.data, what.recv + part.offset, part.bytes); });
   return done;
 }
 

@@ -58,7 +58,7 @@ struct Reduction {
   DataType type = DataType::uint8;
   ReduceOp op = ReduceOp::sum;
   std::size_t divisor = 1;
-  std::span<const Part> parts;  ///< of `recv`, that lie elsewhere; all-reduce in place
+  const Parts* parts = nullptr;  ///< of `recv`, that lie elsewhere; all-reduce in place
 };
 
 /// Ranks and roots here are those within the node. begin_call() of the rounds comes before every call.

@@ -163,10 +163,9 @@ Result<void> NodeCollectives::allreduce_direct(const Reduction& what) {
     results_[r] = arenas_->at(r, theirs.recv);
   }
   const std::size_t bytes = what.count * size_of(what.type);
-  const Part whole = {0, bytes, what.recv};
   const auto [begin, end] = own_slice(what, rounds_);
-  for_parts(what.parts.empty() ? std::span(&whole, 1) : what.parts, begin, end,
-            [&](const Part& part) { fold_direct(what, part); });
+  if (what.parts == nullptr) fold_direct(what, {begin, end - begin, what.recv + begin});
+  else for_parts(what.parts, begin, end, [&](const Part& part) { fold_direct(what, part); });
   if (auto begun = rounds_.begin(); !begun) return begun;
   rounds_.publish();
   if (auto came = rounds_.await_all(); !came) return came;

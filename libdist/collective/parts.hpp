@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <span>
+#include <vector>
 
 namespace amldist::collective {
 
@@ -15,12 +15,16 @@ struct Part {
   std::byte* data = nullptr;
 };
 
-/// Calls `use` with every part, or what there is of it, from byte `begin` of the buffer to byte `end`. Parts come by
-/// offset and do not overlap; what lies between them is nobody's.
+/// By offset, without overlap; what lies between them is nobody's.
+using Parts = std::vector<Part>;
+
+/// Calls `use` with every part, or what there is of it, from byte `begin` of the buffer to byte `end`. Without `parts`
+/// nothing lies elsewhere.
 template <typename Use>
-void for_parts(std::span<const Part> parts, std::size_t begin, std::size_t end, Use use) {
+void for_parts(const Parts* parts, std::size_t begin, std::size_t end, Use use) {
+  if (parts == nullptr) return;
   const auto end_of = [](const Part& part) { return part.offset + part.bytes; };
-  for (auto part = std::ranges::upper_bound(parts, begin, {}, end_of); part != parts.end(); ++part) {
+  for (auto part = std::ranges::upper_bound(*parts, begin, {}, end_of); part != parts->end(); ++part) {
     if (part->offset >= end) return;
     const std::size_t from = std::max(begin, part->offset);
     use(Part{from, std::min(end, end_of(*part)) - from, part->data + (from - part->offset)});
