@@ -102,6 +102,7 @@ TEST_F(ConfigFile, IsIgnoredWithAWordWhenItCannotBeRead) {
   write(std::string(longest_config + 1, '#'));
   static_cast<void>(load());
   ASSERT_EQ(complaints_.size(), 1U);
+  std::remove(path_.c_str());
   path_ = "/dev/zero";
   static_cast<void>(load());
   ASSERT_EQ(complaints_.size(), 1U);
