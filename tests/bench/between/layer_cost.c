@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "../benchlib/samples.h"
 #include "amldist/amldist.h"
 
 enum { BATCH = 1000, MOST = 2000, HEADER = 16, KINDS = 3 };
@@ -17,12 +18,6 @@ enum { BATCH = 1000, MOST = 2000, HEADER = 16, KINDS = 3 };
 static amldist_comm *world;
 static MPI_Comm mpi;
 static int rank;
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
 
 static void own_call(float *value) {
   if (amldist_allreduce(world, value, value, 1, AMLDIST_FLOAT32, AMLDIST_MAX) == 0) return;
@@ -54,15 +49,6 @@ static double batch_of(void (*call)(float *)) {
   const double start = now();
   for (int i = 0; i < BATCH; ++i) call(&value);
   return (now() - start) / BATCH;
-}
-
-static int by_value(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-static double median(double *samples, int n) {
-  qsort(samples, (size_t)n, sizeof *samples, by_value);
-  return samples[n / 2];
 }
 
 int main(int argc, char **argv) {

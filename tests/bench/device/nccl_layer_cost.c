@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "../benchlib/samples.h"
 #include "amldist/amldist.h"
 
 enum { BATCH = 500, MOST = 2000 };  /* a batch fits into what the library keeps watch over */
@@ -18,12 +19,6 @@ typedef int all_reduce(const void *, void *, size_t, int, int, void *, void *);
 
 static amldist_comm *world;
 static all_reduce *bare_all_reduce;
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
 
 static void own_call(float *value) {
   if (amldist_allreduce(world, value, value, 1, AMLDIST_FLOAT32, AMLDIST_MAX) == 0) return;
@@ -40,15 +35,6 @@ static double batch_of(void (*call)(float *)) {
   const double start = now();
   for (int i = 0; i < BATCH; ++i) call(&value);
   return (now() - start) / BATCH;
-}
-
-static int by_value(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-static double median(double *samples, int n) {
-  qsort(samples, (size_t)n, sizeof *samples, by_value);
-  return samples[n / 2];
 }
 
 int main(int argc, char **argv) {
