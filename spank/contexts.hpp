@@ -9,7 +9,7 @@
 
 namespace amldist::spank {
 
-// ------------------------------------------------------------------------- srun, sbatch, salloc: the user's own
+// ---- srun, sbatch, salloc: the user's own ----
 // process
 
 /// Refuses a bad option before anything is launched: tells the user and returns an error.
@@ -33,7 +33,7 @@ void withdraw_launch(Session& session) noexcept;
 /// step.
 [[nodiscard]] bool leave_refusal_to_nodes(const Session& session) noexcept;
 
-// --------------------------------------------------------------------------------------------------------- slurmstepd
+// ---- slurmstepd ----
 
 /// Before the fork: reads the record and the step's facts and makes the plan. Failures are kept in the session, because
 /// an error here would drain the node.

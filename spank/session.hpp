@@ -34,14 +34,14 @@ struct Session {
 
   bool in_job = false;  ///< srun: the job was there before it, and goes on after the step
 
-  std::optional<StepPlan> plan;    ///< slurmstepd: what its tasks get
-  bool whole_step = true;          ///< slurmstepd: the plan's step is this component, not a heterogeneous one
-  std::vector<PortClaim> claims;   ///< slurmstepd: ports that this node's ranks will listen on
-  std::vector<std::string> notes;  ///< slurmstepd: lines for the user, told by rank 0
+  std::optional<StepPlan> plan;      ///< slurmstepd: what its tasks get
+  bool whole_step = true;            ///< slurmstepd: the plan's step is this component, not a heterogeneous one
+  std::vector<PortClaim> claims;     ///< slurmstepd: ports that this node's ranks will listen on
+  std::vector<std::string> notes;    ///< slurmstepd: lines for the user, told by rank 0
   std::optional<FabricPlan> fabric;  ///< slurmstepd: unless the policy is off
-  bool refused_by_srun = false;    ///< slurmstepd: its tasks must not start, and the user knows why
-  std::optional<Error> failure;    ///< slurmstepd: why its tasks must not start
-  SharedFlag task_refused;         ///< slurmstepd: set by a task that could not be equipped
+  bool refused_by_srun = false;      ///< slurmstepd: its tasks must not start, and the user knows why
+  std::optional<Error> failure;      ///< slurmstepd: why its tasks must not start
+  SharedFlag task_refused;           ///< slurmstepd: set by a task that could not be equipped
   bool step_ended = false;
   std::optional<SrunLink> srun;                 ///< slurmstepd: the way to the srun that started the step
   bool unheard = false;                         ///< slurmstepd: srun does not answer

@@ -182,7 +182,7 @@ const char* amldist_provenance(const amldist_comm* comm) {
   return comm == nullptr || comm->impl == nullptr ? nullptr : comm->impl->provenance().c_str();
 }
 
-// ----------------------------------------------------------------------------------------------------------
+// ----  ----
 // collectives
 namespace {
 
@@ -314,9 +314,7 @@ int amldist_irecv(amldist_comm* comm, void* buffer, size_t count, amldist_type t
                   amldist_request** request) {
   return begin(comm, movement(Operation::recv, nullptr, buffer, count, type, peer), request);
 }
-int amldist_ibarrier(amldist_comm* comm, amldist_request** request) {
-  return begin(comm, meeting(), request);
-}
+int amldist_ibarrier(amldist_comm* comm, amldist_request** request) { return begin(comm, meeting(), request); }
 
 int amldist_wait(amldist_request** request) {
   return guarded([&]() -> Result<void> {
@@ -336,7 +334,7 @@ int amldist_test(amldist_request** request, int* done) {
   });
 }
 
-// ----------------------------------------------------------------------------------------------------------------
+// ----  ----
 // others
 int amldist_split(amldist_comm* comm, int color, int key, amldist_comm** out) {
   return guarded([&]() -> Result<void> {

@@ -54,9 +54,9 @@ amldist_verdict verdict_of(fabric::Verdict verdict) {
 Result<void> hand_out(const std::string& text, char* json, std::size_t size) {
   if (json == nullptr) return {};
   if (text.size() >= size) {
-    return Error{Errc::limit, amldist::text::concat({"amldist_verify_node: the object needs ",
-                                                     std::to_string(text.size() + 1), " bytes, the buffer has ",
-                                                     std::to_string(size)})};
+    return Error{Errc::limit,
+                 amldist::text::concat({"amldist_verify_node: the object needs ", std::to_string(text.size() + 1),
+                                        " bytes, the buffer has ", std::to_string(size)})};
   }
   std::memcpy(json, text.c_str(), text.size() + 1);
   return {};

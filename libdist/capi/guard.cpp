@@ -10,11 +10,13 @@ std::string& last_sentence() noexcept {
 
 }  // namespace
 
-static_assert(status_number(Errc::invalid_argument) == AMLDIST_EINVAL && status_number(Errc::mismatch) == AMLDIST_EMISMATCH &&
+static_assert(status_number(Errc::invalid_argument) == AMLDIST_EINVAL &&
+              status_number(Errc::mismatch) == AMLDIST_EMISMATCH &&
               status_number(Errc::not_found) == AMLDIST_ENOTFOUND &&
-              status_number(Errc::unavailable) == AMLDIST_EUNAVAILABLE && status_number(Errc::limit) == AMLDIST_ELIMIT &&
-              status_number(Errc::internal) == AMLDIST_EINTERNAL && status_number(Errc::timeout) == AMLDIST_ETIMEOUT &&
-              status_number(Errc::peer) == AMLDIST_EPEER && status_number(Errc::aborted) == AMLDIST_EABORTED);
+              status_number(Errc::unavailable) == AMLDIST_EUNAVAILABLE &&
+              status_number(Errc::limit) == AMLDIST_ELIMIT && status_number(Errc::internal) == AMLDIST_EINTERNAL &&
+              status_number(Errc::timeout) == AMLDIST_ETIMEOUT && status_number(Errc::peer) == AMLDIST_EPEER &&
+              status_number(Errc::aborted) == AMLDIST_EABORTED);
 
 int status_of(Errc code) noexcept { return status_number(code); }
 

@@ -17,8 +17,8 @@ namespace amldist::collective {
 
 /// A collective that a rank has begun, for comparison with the other ranks' of the same number.
 struct PastCall {
-  Call call;                   ///< operation, type, operator, root, count and sequence
-  std::uint32_t lists = 0;     ///< digest of what all ranks give alike in lists
+  Call call;                ///< operation, type, operator, root, count and sequence
+  std::uint32_t lists = 0;  ///< digest of what all ranks give alike in lists
   [[nodiscard]] std::uint32_t signature() const noexcept { return signature_of(call) ^ lists; }
 };
 
@@ -31,10 +31,10 @@ struct PairCounts {
 
 /// Where a rank is in its communicator's sequence of collectives.
 struct Activity {
-  std::uint64_t sequence = 0;  ///< of the last collective that was begun; 0: none yet
-  bool inside = false;         ///< still in a call
+  std::uint64_t sequence = 0;     ///< of the last collective that was begun; 0: none yet
+  bool inside = false;            ///< still in a call
   int waits_for = Vigil::anyone;  ///< whom the call waits for, where it has waited and knows
-  Call call;                   ///< operation, type, operator, root, count and sequence of the last call begun
+  Call call;                      ///< operation, type, operator, root, count and sequence of the last call begun
 };
 
 /// Shared by the thread that makes calls (enter, leave), and the control thread (activity, give_verdict). Thread-safe.
@@ -63,15 +63,13 @@ class CommWatch {
     if (!call.send_counts.empty()) keep_pair_counts(call);
     state_.store(is_message ? in_message : in_collective, std::memory_order_release);
   }
-  void leave() noexcept {
-    state_.store(state_.load(std::memory_order_relaxed) & ~inside, std::memory_order_release);
-  }
+  void leave() noexcept { state_.store(state_.load(std::memory_order_relaxed) & ~inside, std::memory_order_release); }
   /// The call that is being made waits for this rank.
   void wait_for(int rank) noexcept {
     awaited_.store(std::uint64_t{label_of_call()} << 32 | static_cast<std::uint32_t>(rank), std::memory_order_relaxed);
   }
-  /// Asked for the oldest call that is not over on a device: while there is one, that is what this rank does, whatever its
-  /// program does meanwhile.
+  /// Asked for the oldest call that is not over on a device: while there is one, that is what this rank does, whatever
+  /// its program does meanwhile.
   using Held = std::function<std::optional<Call>()>;
   void hold(Held oldest);
   [[nodiscard]] Activity activity() const;

@@ -51,7 +51,7 @@ Result<void> check_lists(const Call& call, std::size_t own, std::size_t most) {
 
 }  // namespace
 
-// -------------------------------------------------------------------------------------------------------------- device
+// ---- device ----
 Result<void> Communicator::create_device_backend(int device, CallVigil& vigil) {
   const char* const named = std::getenv(nccl_variable);
   CallExchange exchange(*this, vigil);
@@ -70,7 +70,7 @@ void Communicator::set_deterministic(bool on) {
   if (device_backend_) device_backend_->set_deterministic(on);
 }
 
-// ------------------------------------------------------------------------------------------------------------ building
+// ---- building ----
 Communicator::Communicator(std::shared_ptr<Process> process, std::shared_ptr<CommWatch> watch, milliseconds timeout)
     : process_(std::move(process)), watch_(std::move(watch)), timeout_(timeout.count()) {}
 
@@ -129,7 +129,7 @@ Communicator::~Communicator() {
   if (finalized_) close_recorder();
 }
 
-// --------------------------------------------------------------------------------------------------------------- calls
+// ---- calls ----
 Result<void> Communicator::run(Call& call) {
   if (!is_right_at_a_glance(call)) {
     if (auto fine = check(call); !fine) return fine;
@@ -299,7 +299,7 @@ Result<void> Communicator::name_who_is_gone(Result<void> result, CallVigil& vigi
   return verdict ? *verdict : result;
 }
 
-// --------------------------------------------------------------------------------------------------------------- split
+// ---- split ----
 Result<void> Communicator::exchange_wishes(const Call& call) {
   watch_->enter(call);
   CallVigil vigil(*this);
@@ -337,7 +337,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
   return out;
 }
 
-// ---------------------------------------------------------------------------------------------------------------- rest
+// ---- rest ----
 Result<void> Communicator::finalize() {
   drain();
   if (device_calls_) device_calls_->await_all();

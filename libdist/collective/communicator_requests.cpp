@@ -213,7 +213,7 @@ Result<void> Communicator::settle_messages(const Call& occasion, CallVigil& vigi
   return Error{Errc::peer, sentence};
 }
 
-// -------------------------------------------------------------------------------------------------------------- groups
+// ---- groups ----
 Result<void> Communicator::group_begin() {
   ++group_depth_;
   return {};

@@ -56,7 +56,7 @@ class BlockedSignals {
 
 }  // namespace
 
-// ---------------------------------------------------------------------------------------------------- life of the
+// ---- life of the ----
 // thread
 ControlChannel::ControlChannel(World world)
     : world_(std::move(world)),
@@ -162,7 +162,7 @@ void ControlChannel::say(const std::string& sentence) {
   if (std::getenv("SLURM_STEP_ID") != nullptr) end_after_the_others();
 }
 
-// -------------------------------------------------------------------------------------------------------------- frames
+// ---- frames ----
 void ControlChannel::handle(ControlLink& link, Frame& frame) {
   if (!link.rank) {  // a stranger until it has said the nonce
     if (frame.kind() == FrameKind::hello) return on_hello(link, frame);
@@ -286,7 +286,7 @@ void ControlChannel::on_pieces(Frame& frame) {
   came_.notify_all();
 }
 
-// --------------------------------------------------------------------------------------------------------- other
+// ---- other ----
 // threads
 std::shared_ptr<CommWatch> ControlChannel::find(std::uint64_t id) {
   const std::lock_guard lock(mutex_);

@@ -42,19 +42,18 @@ std::uint64_t objects_loaded() noexcept {
 
 Result<CudaDriver> CudaDriver::bind(void* library) {
   CudaDriver driver;
-  const bool all = take(library, "cuPointerGetAttribute", driver.pointer_get_attribute) &&
-                   take(library, "cuStreamQuery", driver.stream_query) &&
-                   take(library, "cuDevicePrimaryCtxRetain", driver.primary_context_retain) &&
-                   take(library, "cuDevicePrimaryCtxRelease_v2", driver.primary_context_release) &&
-                   take(library, "cuCtxGetCurrent", driver.context_get) &&
-                   take(library, "cuCtxPushCurrent_v2", driver.context_push) &&
-                   take(library, "cuCtxPopCurrent_v2", driver.context_pop) &&
-                   take(library, "cuStreamIsCapturing", driver.stream_is_capturing) &&
-                   take(library, "cuEventCreate", driver.event_create) &&
-                   take(library, "cuEventRecord", driver.event_record) &&
-                   take(library, "cuEventQuery", driver.event_query) &&
-                   take(library, "cuEventDestroy_v2", driver.event_destroy) &&
-                   take(library, "cuGetErrorString", driver.error_string);
+  const bool all =
+      take(library, "cuPointerGetAttribute", driver.pointer_get_attribute) &&
+      take(library, "cuStreamQuery", driver.stream_query) &&
+      take(library, "cuDevicePrimaryCtxRetain", driver.primary_context_retain) &&
+      take(library, "cuDevicePrimaryCtxRelease_v2", driver.primary_context_release) &&
+      take(library, "cuCtxGetCurrent", driver.context_get) &&
+      take(library, "cuCtxPushCurrent_v2", driver.context_push) &&
+      take(library, "cuCtxPopCurrent_v2", driver.context_pop) &&
+      take(library, "cuStreamIsCapturing", driver.stream_is_capturing) &&
+      take(library, "cuEventCreate", driver.event_create) && take(library, "cuEventRecord", driver.event_record) &&
+      take(library, "cuEventQuery", driver.event_query) && take(library, "cuEventDestroy_v2", driver.event_destroy) &&
+      take(library, "cuGetErrorString", driver.error_string);
   if (all) return driver;
   return Error{Errc::unavailable, "the CUDA driver lacks functions that every driver since CUDA 11 has"};
 }

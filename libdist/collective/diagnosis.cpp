@@ -212,16 +212,16 @@ Error judge_two(std::span<const RankState> ranks, const Occasion& occasion) {
     });
   };
   const bool is_ahead = reporter.activity.sequence > other.activity.sequence;
-  const bool is_reporter = is_present(other) && (beside(reporter) < beside(other) ||
-                                                 (beside(reporter) == beside(other) && is_ahead));
+  const bool is_reporter =
+      is_present(other) && (beside(reporter) < beside(other) || (beside(reporter) == beside(other) && is_ahead));
   const RankState& wrong = is_reporter ? reporter : other;
   const RankState& right = is_reporter ? other : reporter;
   return {Errc::peer,
           concat({wrong.name, " made another call where ", right.name, " called ", in_full(right.activity.call)})};
 }
 
-/// Ranks that have gone on to later calls while others wait in this one. Their call with its number was perhaps one that
-/// ends without the others, as a root's that only sends; nobody knows any more.
+/// Ranks that have gone on to later calls while others wait in this one. Their call with its number was perhaps one
+/// that ends without the others, as a root's that only sends; nobody knows any more.
 std::optional<Error> judge_those_ahead(std::span<const RankState> ranks, const Activity& stuck) {
   std::vector<std::size_t> ahead;
   std::vector<std::size_t> waiting;

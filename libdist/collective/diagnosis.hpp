@@ -4,8 +4,8 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,8 +26,8 @@ enum class Standing : std::uint8_t {
 struct RankState {
   std::string name;  ///< "rank 3 (node2)"
   Standing standing = Standing::silent;
-  Activity activity;   ///< for `here`
-  std::string detail;  ///< why it is dead, where known
+  Activity activity;           ///< for `here`
+  std::string detail;          ///< why it is dead, where known
   std::vector<PastCall> past;  ///< for `here`: its last collectives
   PairCounts pairs;            ///< for `here`
 };

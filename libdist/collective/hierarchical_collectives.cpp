@@ -216,7 +216,7 @@ Result<void> HierarchicalCollectives::reduce_in_node(const Reduction& what, std:
   return {};
 }
 
-// ------------------------------------------------------------------------------------------------------------- common
+// ---- common ----
 int HierarchicalCollectives::agent_of(std::size_t node, int root) const {
   return node == topology_.node_of(root) ? root : topology_.nodes[node].front();
 }

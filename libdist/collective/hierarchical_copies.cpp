@@ -48,7 +48,7 @@ void unpack(const std::vector<int>& ranks, const std::byte* from, std::byte* to,
 
 }  // namespace
 
-// -------------------------------------------------------------------------------------------------------------- common
+// ---- common ----
 BlockList HierarchicalCollectives::blocks_of_node(std::size_t node, const Blocks& blocks) const {
   BlockList out;
   for (const int rank : topology_.nodes[node]) {
@@ -102,7 +102,7 @@ std::vector<Message> HierarchicalCollectives::bundles_of_others(const std::byte*
   return out;
 }
 
-// ----------------------------------------------------------------------------------------------------------- allgather
+// ---- allgather ----
 Result<void> HierarchicalCollectives::allgather(const std::byte* send, std::byte* recv, const Blocks& blocks,
                                                 std::size_t unit) {
   std::size_t all = 0;
@@ -199,7 +199,7 @@ Result<void> HierarchicalCollectives::exchange_over_rails(const std::byte* send,
   return transport_.exchange(sends, receives, *vigil_);
 }
 
-// -------------------------------------------------------------------------------------------------- gather and scatter
+// ---- gather and scatter ----
 Result<void> HierarchicalCollectives::gather(const std::byte* send, std::byte* recv, const Blocks& blocks,
                                              std::size_t unit, int root) {
   if (blocks.count(0) * unit <= bundled_up_to) return gather_bundles(send, recv, blocks, unit, root);
@@ -280,7 +280,7 @@ Result<void> HierarchicalCollectives::scatter_bundles(const std::byte* send, std
   return scatter_in_node(send, recv, own.view(), unit, index_of(here, root));
 }
 
-// ------------------------------------------------------------------------------------------------------------ alltoall
+// ---- alltoall ----
 /// In place and long, from rank to rank: one pair at a time.
 Result<void> HierarchicalCollectives::alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
                                                const Blocks& recv_blocks, std::size_t unit) {

@@ -87,7 +87,7 @@ bool has_result(const Call& call, std::uint32_t rank) {
 
 }  // namespace
 
-// ------------------------------------------------------------------------------------------------------------ building
+// ---- building ----
 HostBackend::HostBackend(const CommWatch& watch, Topology topology, TransportChoice choice)
     : watch_(watch),
       topology_(std::move(topology)),
@@ -203,7 +203,7 @@ std::string HostBackend::describe() const {
   return text.empty() ? "one process" : text;
 }
 
-// ------------------------------------------------------------------------------------------------------------- running
+// ---- running ----
 /// Holds the calls before it as well. Some calls end on a rank that heard of nobody, as a gather does on all but the
 /// root: who made another call there is noticed in the next call that waits for it. The same for the same call again.
 std::uint32_t HostBackend::chained_signature(const Call& call) noexcept {

@@ -64,9 +64,9 @@ class HostBackend final : public Backend {
   std::optional<NodeCollectives> node_;
   std::uint32_t chain_ = 0;  ///< of the signatures of all calls until now
   std::uint32_t last_signature_ = 0;
-  bool is_one_node_ = false;                      ///< whose ranks share memory: messages are not needed
-  bool given_ = false;                            ///< this rank's part of the call that run() is to be called for
-  std::vector<Message> sends_;                    ///< of one run_group(), as are the receives
+  bool is_one_node_ = false;    ///< whose ranks share memory: messages are not needed
+  bool given_ = false;          ///< this rank's part of the call that run() is to be called for
+  std::vector<Message> sends_;  ///< of one run_group(), as are the receives
   std::vector<Message> receives_;
   std::optional<PeerCollectives> all_;            ///< every rank
   std::optional<HierarchicalCollectives> nodes_;  ///< several nodes, each with its own

@@ -48,7 +48,9 @@ std::vector<std::uint64_t> read_list(Frame& frame) {
 /// What a rank that answers says of itself.
 void write_state(FrameWriter& writer, const CommWatch& watch) {
   const Activity activity = watch.activity();
-  writer.number(activity.sequence).number(activity.inside ? 1 : 0).number(static_cast<std::uint32_t>(activity.waits_for));
+  writer.number(activity.sequence)
+      .number(activity.inside ? 1 : 0)
+      .number(static_cast<std::uint32_t>(activity.waits_for));
   write_call(writer, activity.call);
   const auto past = watch.past();
   writer.number(past.size());
@@ -98,7 +100,7 @@ std::string verdict_frame(const CommWatch& watch, const Error& verdict) {
 }
 
 void Inquiries::open(const std::shared_ptr<CommWatch>& watch, const Occasion& occasion, milliseconds grace,
-                               bool asked) {
+                     bool asked) {
   if (watch->is_lost()) return;
   for (Case& current : cases_) {
     if (current.watch != watch) continue;
@@ -197,9 +199,7 @@ std::vector<RankState> Inquiries::states_of(const Case& current) const {
   return states;
 }
 
-void Inquiries::conclude(Case& current) {
-  announce(current.watch, judge(states_of(current), current.occasion), true);
-}
+void Inquiries::conclude(Case& current) { announce(current.watch, judge(states_of(current), current.occasion), true); }
 
 void Inquiries::announce(const std::shared_ptr<CommWatch>& watch, const Error& verdict, bool print) {
   if (watch->is_lost()) return;

@@ -71,8 +71,9 @@ Result<std::unique_ptr<MeetingPoint>> meet_by_slurm(const EnvironmentReader& env
     if (const auto rank = text::to_number(word, most)) ranks.push_back(static_cast<std::uint32_t>(*rank));
   }
   const auto small = [](std::uint64_t value) { return static_cast<std::uint32_t>(value); };
-  const auto placement = read_placement(environment, has_own_pmix(environment, identity) ? environment("SLURM_PMIX_MAPPING_SERV") : std::nullopt,
-                                        {small(*node), small(*nodes), small(*tasks), ranks});
+  const auto placement = read_placement(
+      environment, has_own_pmix(environment, identity) ? environment("SLURM_PMIX_MAPPING_SERV") : std::nullopt,
+      {small(*node), small(*nodes), small(*tasks), ranks});
   if (!placement) return placement.error();
   constexpr std::uint64_t lowest = 20000;
   constexpr std::uint64_t places = 1200;

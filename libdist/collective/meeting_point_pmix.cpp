@@ -5,7 +5,8 @@
 // question that comes before rank 0 has published is answered "not found" for good (PMIx 4.2, Slurm 22.05).
 //
 // The client is left initialised to the end of the process: after the last PMIx_Finalize a later MPI_Init of the same
-// process fails. At its end it is finalised, because mpirun takes a process that only initialised PMIx for a failed one.
+// process fails. At its end it is finalised, because mpirun takes a process that only initialised PMIx for a failed
+// one.
 #include "collective/meeting_point.hpp"
 #include "core/text.hpp"
 
@@ -50,9 +51,9 @@ struct Pmix {
       return symbol != nullptr;
     };
     const bool complete = find(out.init, "PMIx_Init") && find(out.is_initialized, "PMIx_Initialized") &&
-                          find(out.finalize, "PMIx_Finalize") && find(out.put, "PMIx_Put") && find(out.commit, "PMIx_Commit") &&
-                          find(out.get, "PMIx_Get") && find(out.fence, "PMIx_Fence_nb") &&
-                          find(out.error_string, "PMIx_Error_string");
+                          find(out.finalize, "PMIx_Finalize") && find(out.put, "PMIx_Put") &&
+                          find(out.commit, "PMIx_Commit") && find(out.get, "PMIx_Get") &&
+                          find(out.fence, "PMIx_Fence_nb") && find(out.error_string, "PMIx_Error_string");
     if (!complete) return Error{Errc::unavailable, "libpmix lacks a function that PMIx 3 has"};
     return out;
   }
@@ -168,8 +169,8 @@ Result<std::unique_ptr<MeetingPoint>> meet_by_pmix(const ProcessIdentity& identi
   pmix_proc_t self = {};
   const bool shared = pmix->is_initialized() != 0;
   if (const int status = pmix->init(&self, nullptr, 0); status != PMIX_SUCCESS) {
-    return Error{Errc::unavailable, concat({"PMIx_Init failed: ", pmix->error_string(status),
-                                            ": start the step with srun --mpi=pmix"})};
+    return Error{Errc::unavailable,
+                 concat({"PMIx_Init failed: ", pmix->error_string(status), ": start the step with srun --mpi=pmix"})};
   }
   if (!shared) static const ClientEnd end(*pmix);
   if (self.rank != identity.rank) {

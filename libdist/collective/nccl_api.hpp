@@ -47,7 +47,7 @@ struct NcclConfig {
 struct NcclApi {
   using Comm = ncclComm*;
 
-  int version = 0;      ///< 22809: 2.28.9
+  int version = 0;   ///< 22809: 2.28.9
   std::string path;  ///< of the library, for people
 
   int (*get_unique_id)(NcclUniqueId*) = nullptr;

@@ -114,7 +114,7 @@ Result<void> NodeCollectives::reduce_staged(const Reduction& what, int root) {
   return agreed ? Result<void>() : agreed.error();
 }
 
-// ------------------------------------------------------------------------------------------------------------ in place
+// ---- in place ----
 void NodeCollectives::offer(const Offer& own) { offer_ = own; }
 
 NodeCollectives::Offer NodeCollectives::offer_of(std::uint32_t rank, std::uint32_t back) {
@@ -194,7 +194,7 @@ void NodeCollectives::fold_direct(const Reduction& what, const Part& part) {
   }
 }
 
-// ------------------------------------------------------------------------------------------------------- in one round
+// ---- in one round ----
 /// Everybody shows everything and folds everything: in the line itself, beside its number, as far as that has room.
 Result<void> NodeCollectives::reduce_at_once(const Reduction& what, int root) {
   if (auto begun = rounds_.begin(); !begun) return begun;
@@ -236,7 +236,7 @@ Result<void> NodeCollectives::take(const Reduction& what) {
   return {};
 }
 
-// ------------------------------------------------------------------------------------------------------ through stages
+// ---- through stages ----
 
 /// Everybody stages everything and folds everything, piece by piece.
 Result<NodeCollectives::Agreement> NodeCollectives::allreduce_whole(const Reduction& what, int root) {

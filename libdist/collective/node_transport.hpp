@@ -72,7 +72,7 @@ class NodeTransport final : public Transport {
   std::vector<Progress> receives_;
   std::uint64_t pass_ = 0;
   bool others_are_idle_ = true;  ///< nothing is under way there, so nothing has to be moved
-  bool is_new_ = false;  ///< a message since the last rest()
+  bool is_new_ = false;          ///< a message since the last rest()
   Clock::time_point idle_since_;
 };
 

@@ -55,7 +55,7 @@ Result<void> PeerCollectives::swap_and_combine(std::size_t to, const std::byte* 
   });
 }
 
-// ---------------------------------------------------------------------------------------------------------- allreduce
+// ---- allreduce ----
 /// Few messages of everything where messages are short; else slices, in few steps where the ranks can be halved.
 Result<void> PeerCollectives::allreduce(const Reduction& what) {
   const std::size_t unit = size_of(what.type);
@@ -193,7 +193,7 @@ Result<void> PeerCollectives::allreduce_by_ring(const Reduction& what) {
   return {};
 }
 
-// ---------------------------------------------------------------------------------------------------- other reductions
+// ---- other reductions ----
 /// A binomial tree, in pieces.
 Result<void> PeerCollectives::reduce(const Reduction& what, std::size_t root) {
   const std::size_t unit = size_of(what.type);

@@ -64,7 +64,7 @@ inline void fence_streaming() {
 #endif
 }
 
-// ----------------------------------------------------------------------------------------------------------- operators
+// ---- operators ----
 // Signed sums and products are formed unsigned: they wrap around.
 template <typename T>
 struct Unsigned {
@@ -95,7 +95,7 @@ inline V combine(V a, V b) {
   return a < b ? a : b;
 }
 
-// -------------------------------------------------------------------------------------------------- types as
+// ---- types as ----
 // arithmetic A lane type: how a vector of stored elements becomes vectors to calculate with, and back.
 template <typename T>
 struct Native {
@@ -208,7 +208,7 @@ struct Half {
   static void write_one(std::uint16_t* to, float value) { *to = half_of_float(value); }
 };
 
-// ----------------------------------------------------------------------------------------------------------------
+// ----  ----
 // folds
 template <typename Lane, ReduceOp op>
 inline void fold_one(const Fold& work, std::size_t i) {

@@ -20,8 +20,8 @@ inline void relax() noexcept {
 #endif
 }
 
-/// The same for the first looks of a wait that may end at any moment. A pause takes 23 ns on the processor that this was
-/// measured on, nearly as long as a line's way; no pause at all keeps taking the line from its writer. Reading the
+/// The same for the first looks of a wait that may end at any moment. A pause takes 23 ns on the processor that this
+/// was measured on, nearly as long as a line's way; no pause at all keeps taking the line from its writer. Reading the
 /// counter takes 9 ns.
 inline void relax_briefly() noexcept {
 #ifdef __x86_64__
@@ -31,8 +31,8 @@ inline void relax_briefly() noexcept {
 #endif
 }
 
-/// Asks for a line that this rank writes next, while it waits for others: it lies in a reader's cache, and a store would
-/// have to wait until that copy is gone.
+/// Asks for a line that this rank writes next, while it waits for others: it lies in a reader's cache, and a store
+/// would have to wait until that copy is gone.
 inline void claim(void* line) noexcept {
 #ifdef __x86_64__
   // The compiler's own prefetch only reads, unless all of the code is for processors that know this one. Those that do

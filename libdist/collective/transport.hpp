@@ -30,8 +30,8 @@ class Transport {
  public:
   static constexpr std::size_t room = 64;
   /// What Linux passes to a network device at once for a TCP connection, of ours or of MPI's, less their headers: 45
-  /// segments of 1448 bytes, or 7 of 8948 (jumbo frames), rounded down. The tail of a longer message goes by itself, and
-  /// each end handles two packets in place of one.
+  /// segments of 1448 bytes, or 7 of 8948 (jumbo frames), rounded down. The tail of a longer message goes by itself,
+  /// and each end handles two packets in place of one.
   static constexpr std::size_t one_packet = (60UL << 10) - 256;
 
   virtual ~Transport() = default;

@@ -45,7 +45,7 @@ std::string ranks_text(const std::vector<std::uint32_t>& ranks) {
   return text;
 }
 
-// ------------------------------------------------------------------------------------------------------------- rank 0
+// ---- rank 0 ----
 struct Guest {
   FileDescriptor socket;
   std::string received;
@@ -157,7 +157,7 @@ class Host {
   std::uint32_t joined_ = 0;
 };
 
-// ---------------------------------------------------------------------------------------------------------- the others
+// ---- the others ----
 /// Waits for one frame; nullopt: the peer has gone, is no rank 0, or the deadline passed.
 std::optional<Frame> wait_for_frame(const FileDescriptor& socket, std::string& received, Clock::time_point deadline) {
   for (;;) {

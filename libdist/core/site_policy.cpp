@@ -146,7 +146,8 @@ std::vector<std::string> apply_arguments(SitePolicy& policy, std::span<const std
       const auto near = text::nearest(name, argument_names);
       complaints.push_back(concat({"plugstack argument ", quote(argument), " is unknown and was ignored",
                                    near ? concat({": did you mean '", *near, "'?"}) : std::string()}));
-    } else if (equals == std::string_view::npos || !apply_value(policy, name, text::trim(argument.substr(equals + 1)))) {
+    } else if (equals == std::string_view::npos ||
+               !apply_value(policy, name, text::trim(argument.substr(equals + 1)))) {
       complaints.push_back(concat({"plugstack argument ", quote(argument), " has no possible value and was ignored"}));
     }
   }

@@ -46,7 +46,7 @@ Result<std::uint32_t> parse_number(std::string_view key, std::string_view value,
   return static_cast<std::uint32_t>(*number);
 }
 
-// ---------------------------------------------------------------------------------------------------- one setter a key
+// ---- one setter a key ----
 
 Result<void> set_launch(Spec& spec, std::string_view value) {
   constexpr std::array<std::string_view, 2> allowed = {"per-process", "per-node"};
@@ -133,7 +133,7 @@ Result<void> set_processes_per_node(Spec& spec, std::string_view key, std::strin
   return set_count<&CountAssertions::processes_per_node, 1, max_count>(spec, key, value);
 }
 
-// ------------------------------------------------------------------------------------------------------ table of keys
+// ---- table of keys ----
 
 constexpr unsigned bit(Kind kind) { return 1U << static_cast<unsigned>(kind); }
 constexpr unsigned any_kind = bit(Kind::pytorch) | bit(Kind::tensorflow) | bit(Kind::mpi) | bit(Kind::jax);

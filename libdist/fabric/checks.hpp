@@ -14,7 +14,7 @@
 
 namespace amldist::fabric {
 
-// ------------------------------------------------------------- about the node as a whole (node_checks.cpp)
+// ---- about the node as a whole (node_checks.cpp) ----
 [[nodiscard]] Check check_policy(const NodeFacts& node, const Question& question);
 [[nodiscard]] Check check_sysfs(const NodeFacts& node, const Question& question);
 [[nodiscard]] Check check_count(const NodeFacts& node, const Question& question);
@@ -26,7 +26,7 @@ namespace amldist::fabric {
 /// `lines`: of the kernel's log; nullopt when it was not read, with the reason.
 [[nodiscard]] Check check_kernel_log(const std::optional<std::vector<std::string>>& lines, std::string_view reason);
 
-// ------------------------------------------------------------- about each judged port (port_checks.cpp)
+// ---- about each judged port (port_checks.cpp) ----
 [[nodiscard]] Check check_state(const NodeFacts& node, const Question& question);
 [[nodiscard]] Check check_rate(const NodeFacts& node, const Question& question);
 [[nodiscard]] Check check_lid(const NodeFacts& node, const Question& question);
@@ -43,7 +43,7 @@ struct CounterHistory {
 [[nodiscard]] Check check_flaps(const NodeFacts& node, const Question& question, const CounterHistory& history);
 [[nodiscard]] Check check_errors(const NodeFacts& node, const Question& question, const CounterHistory& history);
 
-// ------------------------------------------------------------- about this process (process_checks.cpp)
+// ---- about this process (process_checks.cpp) ----
 [[nodiscard]] Check check_device_nodes(const NodeFacts& node, const Question& question, const ProcessFacts& process);
 [[nodiscard]] Check check_provider(const NodeFacts& node, const Question& question, const ProcessFacts& process);
 [[nodiscard]] Check check_memlock(const NodeFacts& node, const Question& question, const ProcessFacts& process);
@@ -51,7 +51,7 @@ struct CounterHistory {
 [[nodiscard]] Check check_environment(const NodeFacts& node, const Question& question);
 [[nodiscard]] Check check_loopback(const NodeFacts& node, const Question& question, const ProcessFacts& process);
 
-// ------------------------------------------------------------- put together (verification.cpp)
+// ---- put together (verification.cpp) ----
 
 /// What a verification knows beside sysfs.
 struct Evidence {

@@ -41,7 +41,7 @@ struct VerbsDeviceFacts {
 struct VerbsFacts {
   bool tried = false;
   std::string reason;               ///< not tried, or not usable at all: why
-  bool verbs_missing = false;     ///< libibverbs cannot be loaded
+  bool verbs_missing = false;       ///< libibverbs cannot be loaded
   std::vector<std::string> listed;  ///< ibv_get_device_list()
   std::vector<VerbsDeviceFacts> devices;
   bool timed_out = false;

@@ -35,8 +35,8 @@ struct StepPlan {
 /// Reads back what task_environment() gave a running task: every name it can set, with the value it has now.
 [[nodiscard]] EnvironmentPatch own_variables(const EnvironmentReader& environment);
 
-/// Removes what an outer step of aml-dist left in this environment, for a step that is to have none of it. What the user
-/// set by hand stays. Empty without an outer step's stamp.
+/// Removes what an outer step of aml-dist left in this environment, for a step that is to have none of it. What the
+/// user set by hand stays. Empty without an outer step's stamp.
 [[nodiscard]] EnvironmentPatch without_outer_step(const EnvironmentReader& environment);
 
 /// Names of the variables that tell a task who it is and where its peers are, of all kinds.

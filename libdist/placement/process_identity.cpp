@@ -134,8 +134,7 @@ constexpr std::string_view space_of_slurm = "slurm.pmix.";
 
 bool is_pmix_of_step(const Reader& reader) {
   const std::string space = reader.word("PMIX_NAMESPACE");
-  return space.starts_with(space_of_slurm) &&
-         reader.is_own_step(std::string_view(space).substr(space_of_slurm.size()));
+  return space.starts_with(space_of_slurm) && reader.is_own_step(std::string_view(space).substr(space_of_slurm.size()));
 }
 
 /// What else may describe the same process.

@@ -38,11 +38,12 @@ struct ProcessIdentity {
   std::string source = "no launcher: one process alone";  ///< for people
 };
 
-/// Errors: mismatch when two sources disagree (both are named), invalid_argument for a number that is malformed or too large.
-/// `own_pid`: of this process, to be compared with SLURM_TASK_PID; 0: not known.
+/// Errors: mismatch when two sources disagree (both are named), invalid_argument for a number that is malformed or too
+/// large. `own_pid`: of this process, to be compared with SLURM_TASK_PID; 0: not known.
 [[nodiscard]] Result<ProcessIdentity> read_process_identity(const EnvironmentReader& environment, int own_pid = 0);
 
-/// Whether the PMIx of the environment is this process's, and not left by an outer step or by an mpirun around this one.
+/// Whether the PMIx of the environment is this process's, and not left by an outer step or by an mpirun around this
+/// one.
 [[nodiscard]] bool has_own_pmix(const EnvironmentReader& environment, const ProcessIdentity& identity);
 
 }  // namespace amldist

@@ -62,7 +62,8 @@ class TaskMap {
   /// From the node of each rank. Errors: mismatch if a node below `nodes` has no rank, or an index is not below it.
   [[nodiscard]] static Result<TaskMap> from_nodes_of_ranks(std::span<const std::uint32_t> node_of_rank,
                                                            std::uint32_t nodes);
-  /// Most blocks that a text may stand for: 2^20, 16 MB. A repeated text of a few bytes could else fill a node's memory.
+  /// Most blocks that a text may stand for: 2^20, 16 MB. A repeated text of a few bytes could else fill a node's
+  /// memory.
   static constexpr std::size_t most_blocks = 1UL << 20;
 
   /// From PMI's text, which repeats until `size` ranks are placed. Errors: invalid_argument, mismatch, limit.

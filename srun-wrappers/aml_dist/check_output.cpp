@@ -71,9 +71,7 @@ std::string to_table(const NodeVerification& node, bool colour, bool quiet) {
   return out + lines_of(node.report.checks, colour, quiet);
 }
 
-std::string to_json(const NodeVerification& node) {
-  return fabric::to_json(node.host, node.report, node.settings);
-}
+std::string to_json(const NodeVerification& node) { return fabric::to_json(node.host, node.report, node.settings); }
 
 std::string to_table(const StepReport& step, bool colour, bool quiet) {
   std::string out =

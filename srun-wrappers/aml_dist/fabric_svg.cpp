@@ -122,7 +122,8 @@ class Drawing {
     svg_.text(margin + 20, y + 15, port.name, {12, port.sick ? red : "#1f2933"});
     svg_.text(margin + node_width - 20, y + 15, port.text, {12, port.sick ? red : grey, false, TextStyle::Anchor::end});
     const int target = middle + (y - middle) / 3;
-    const std::array<Point, 2> link = {{{margin + node_width - 12.0, y + 10.0}, {fabric_left, static_cast<double>(target)}}};
+    const std::array<Point, 2> link = {
+        {{margin + node_width - 12.0, y + 10.0}, {fabric_left, static_cast<double>(target)}}};
     svg_.line(link, {port.sick ? red : green, port.sick ? 3.0 : 1.0});
   }
 

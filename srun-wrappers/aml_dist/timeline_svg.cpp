@@ -163,7 +163,8 @@ void draw_call(Svg& svg, const CallRecord& call, const TimeScale& scale, int y) 
   const std::string shown = fitted(label, width - 8, 11);
   const bool whole = shown.size() == label.size();
   if (whole) {
-    svg.text(static_cast<int>(from) + 5, y + lane_height / 2 + 4, shown, {11, waits ? ink_on_waiting : "#ffffff", waits});
+    svg.text(static_cast<int>(from) + 5, y + lane_height / 2 + 4, shown,
+             {11, waits ? ink_on_waiting : "#ffffff", waits});
   }
   svg.close_group();
 }
@@ -289,8 +290,7 @@ std::string draw_timeline(const TracedStep& step, std::size_t last) {
     y += lane_height + lane_gap;
   }
   draw_legend(svg, step, bottom + 56);
-  return svg.finish(page_width, bottom + page_foot, concat({"Timeline of step ", step.job()}),
-                    Scheme::light_and_dark);
+  return svg.finish(page_width, bottom + page_foot, concat({"Timeline of step ", step.job()}), Scheme::light_and_dark);
 }
 
 }  // namespace amldist::tools

@@ -7,15 +7,15 @@
 enum { INT8, UINT8, INT32, UINT32, INT64, UINT64, FLOAT16, FLOAT32, FLOAT64, BFLOAT16, INT16, UINT16, TYPES };
 enum { SUM, PROD, MAX, MIN, AVG };
 
-static const char *const op_names[BENCH_OPS] = {"allreduce", "reduce",  "broadcast", "allgather", "reduce_scatter",
-                                                "alltoall",  "gather",  "scatter",   "sendrecv",  "barrier"};
+static const char* const op_names[BENCH_OPS] = {"allreduce", "reduce", "broadcast", "allgather", "reduce_scatter",
+                                                "alltoall",  "gather", "scatter",   "sendrecv",  "barrier"};
 static const size_t type_sizes[TYPES] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 2, 2};
 
 /* Buffers that a request cycles through when it must not find its data in a cache. */
 enum { MOST_BUFFERS = 4096 };
 static const size_t beyond_caches = (size_t)256 << 20;
 
-const char *bench_op_name(int op) { return op >= 0 && op < BENCH_OPS ? op_names[op] : NULL; }
+const char* bench_op_name(int op) { return op >= 0 && op < BENCH_OPS ? op_names[op] : NULL; }
 
 size_t bench_type_size(int type) { return type >= 0 && type < TYPES ? type_sizes[type] : 0; }
 
@@ -36,7 +36,7 @@ static double now_us(void) {
   return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
-/* ------------------------------------------------------------------------------------ values that add up exactly */
+/* ---- values that add up exactly ---- */
 
 /* IEEE binary16 and bfloat16 of a small whole number, exact up to 2048 and 256. */
 static uint16_t to_half(float value, int is_bfloat) {
@@ -48,19 +48,41 @@ static uint16_t to_half(float value, int is_bfloat) {
   return (uint16_t)((bits >> 16 & 0x8000) | exponent << 10 | (bits >> 13 & 0x3ff));
 }
 
-static void put(void *buffer, size_t i, int type, int value) {
+static void put(void* buffer, size_t i, int type, int value) {
   switch (type) {
-    case INT8: ((int8_t *)buffer)[i] = (int8_t)value; return;
-    case UINT8: ((uint8_t *)buffer)[i] = (uint8_t)value; return;
-    case INT16: ((int16_t *)buffer)[i] = (int16_t)value; return;
-    case UINT16: ((uint16_t *)buffer)[i] = (uint16_t)value; return;
-    case INT32: ((int32_t *)buffer)[i] = value; return;
-    case UINT32: ((uint32_t *)buffer)[i] = (uint32_t)value; return;
-    case INT64: ((int64_t *)buffer)[i] = value; return;
-    case UINT64: ((uint64_t *)buffer)[i] = (uint64_t)value; return;
-    case FLOAT32: ((float *)buffer)[i] = (float)value; return;
-    case FLOAT64: ((double *)buffer)[i] = value; return;
-    default: ((uint16_t *)buffer)[i] = to_half((float)value, type == BFLOAT16); return;
+    case INT8:
+      ((int8_t*)buffer)[i] = (int8_t)value;
+      return;
+    case UINT8:
+      ((uint8_t*)buffer)[i] = (uint8_t)value;
+      return;
+    case INT16:
+      ((int16_t*)buffer)[i] = (int16_t)value;
+      return;
+    case UINT16:
+      ((uint16_t*)buffer)[i] = (uint16_t)value;
+      return;
+    case INT32:
+      ((int32_t*)buffer)[i] = value;
+      return;
+    case UINT32:
+      ((uint32_t*)buffer)[i] = (uint32_t)value;
+      return;
+    case INT64:
+      ((int64_t*)buffer)[i] = value;
+      return;
+    case UINT64:
+      ((uint64_t*)buffer)[i] = (uint64_t)value;
+      return;
+    case FLOAT32:
+      ((float*)buffer)[i] = (float)value;
+      return;
+    case FLOAT64:
+      ((double*)buffer)[i] = value;
+      return;
+    default:
+      ((uint16_t*)buffer)[i] = to_half((float)value, type == BFLOAT16);
+      return;
   }
 }
 
@@ -85,7 +107,7 @@ static int reduced(int redop, int size, size_t i) {
   return result;
 }
 
-/* ------------------------------------------------------------------------------------------------------- buffers */
+/* ---- buffers ---- */
 
 /* Where a rank's input and output lie, in elements, and how long they are. In place both are in one array. */
 struct shape {
@@ -97,7 +119,7 @@ struct shape {
   size_t whole;
 };
 
-static struct shape shape_of(const struct bench_library *library, const struct bench_request *request) {
+static struct shape shape_of(const struct bench_library* library, const struct bench_request* request) {
   const size_t count = (size_t)bench_count(request->op, request->bytes, request->type, library->size);
   const size_t all = count * (size_t)library->size;
   const size_t own = count * (size_t)library->rank;
@@ -123,17 +145,17 @@ static struct shape shape_of(const struct bench_library *library, const struct b
 }
 
 struct buffers {
-  const struct bench_library *library;
+  const struct bench_library* library;
   int from_library;
   size_t sets;
-  char *send[MOST_BUFFERS];
-  char *recv[MOST_BUFFERS];
-  void *owned[2 * MOST_BUFFERS];
+  char* send[MOST_BUFFERS];
+  char* recv[MOST_BUFFERS];
+  void* owned[2 * MOST_BUFFERS];
   size_t owned_count;
 };
 
-static void *take(struct buffers *buffers, size_t bytes) {
-  void *memory = NULL;
+static void* take(struct buffers* buffers, size_t bytes) {
+  void* memory = NULL;
   if (buffers->from_library) memory = buffers->library->allocate(buffers->library->state, bytes);
   else if (posix_memalign(&memory, 4096, bytes) != 0) memory = NULL;
   if (memory == NULL) return NULL;
@@ -142,7 +164,7 @@ static void *take(struct buffers *buffers, size_t bytes) {
   return memory;
 }
 
-static void give_back(struct buffers *buffers) {
+static void give_back(struct buffers* buffers) {
   for (size_t i = 0; i < buffers->owned_count; ++i) {
     if (buffers->from_library) buffers->library->release(buffers->library->state, buffers->owned[i]);
     else free(buffers->owned[i]);
@@ -150,11 +172,11 @@ static void give_back(struct buffers *buffers) {
   free(buffers);
 }
 
-static struct buffers *make_buffers(const struct bench_library *library, const struct bench_request *request,
-                                    const struct shape *shape) {
+static struct buffers* make_buffers(const struct bench_library* library, const struct bench_request* request,
+                                    const struct shape* shape) {
   const size_t element = bench_type_size(request->type);
   const size_t bytes = shape->whole * element + 64; /* never an empty allocation */
-  struct buffers *buffers = calloc(1, sizeof *buffers);
+  struct buffers* buffers = calloc(1, sizeof *buffers);
   if (buffers == NULL) return NULL;
   buffers->library = library;
   buffers->from_library = request->own_memory && library->allocate != NULL;
@@ -164,8 +186,8 @@ static struct buffers *make_buffers(const struct bench_library *library, const s
     buffers->sets = wanted < MOST_BUFFERS ? wanted : MOST_BUFFERS;
   }
   for (size_t i = 0; i < buffers->sets; ++i) {
-    char *first = take(buffers, bytes);
-    char *second = first != NULL && !request->in_place ? take(buffers, bytes) : first;
+    char* first = take(buffers, bytes);
+    char* second = first != NULL && !request->in_place ? take(buffers, bytes) : first;
     if (first == NULL || second == NULL) {
       give_back(buffers);
       return NULL;
@@ -176,37 +198,44 @@ static struct buffers *make_buffers(const struct bench_library *library, const s
   return buffers;
 }
 
-static void fill(const struct bench_library *library, const struct bench_request *request, const struct shape *shape,
-                 char *send) {
+static void fill(const struct bench_library* library, const struct bench_request* request, const struct shape* shape,
+                 char* send) {
   for (size_t i = 0; i < shape->send_length; ++i) {
     put(send, i, request->type, input(request->redop, library->rank, library->size, i));
   }
 }
 
-/* ------------------------------------------------------------------------------------------------------ checking */
+/* ---- checking ---- */
 
-static int gets_a_result(const struct bench_library *library, int op) {
+static int gets_a_result(const struct bench_library* library, int op) {
   return (op != BENCH_REDUCE && op != BENCH_GATHER) || library->rank == 0;
 }
 
 /* What stands at place `i` of this rank's result. */
-static int expected(const struct bench_library *library, const struct bench_request *request, size_t count, size_t i) {
+static int expected(const struct bench_library* library, const struct bench_request* request, size_t count, size_t i) {
   const int size = library->size, rank = library->rank, redop = request->redop;
   const size_t piece = count != 0 ? i / count : 0, place = count != 0 ? i % count : 0;
   switch (request->op) {
     case BENCH_ALLREDUCE:
-    case BENCH_REDUCE: return reduced(redop, size, i);
-    case BENCH_REDUCE_SCATTER: return reduced(redop, size, (size_t)rank * count + i);
-    case BENCH_BROADCAST: return input(redop, 0, size, i);
-    case BENCH_SCATTER: return input(redop, 0, size, (size_t)rank * count + i);
-    case BENCH_ALLTOALL: return input(redop, (int)piece, size, (size_t)rank * count + place);
-    case BENCH_SENDRECV: return input(redop, (rank + size - 1) % size, size, i);
-    default: return input(redop, (int)piece, size, place); /* gathers */
+    case BENCH_REDUCE:
+      return reduced(redop, size, i);
+    case BENCH_REDUCE_SCATTER:
+      return reduced(redop, size, (size_t)rank * count + i);
+    case BENCH_BROADCAST:
+      return input(redop, 0, size, i);
+    case BENCH_SCATTER:
+      return input(redop, 0, size, (size_t)rank * count + i);
+    case BENCH_ALLTOALL:
+      return input(redop, (int)piece, size, (size_t)rank * count + place);
+    case BENCH_SENDRECV:
+      return input(redop, (rank + size - 1) % size, size, i);
+    default:
+      return input(redop, (int)piece, size, place); /* gathers */
   }
 }
 
-static uint64_t count_wrong(const struct bench_library *library, const struct bench_request *request,
-                            const struct shape *shape, const char *whole_result) {
+static uint64_t count_wrong(const struct bench_library* library, const struct bench_request* request,
+                            const struct shape* shape, const char* whole_result) {
   const size_t element = bench_type_size(request->type);
   uint64_t wrong = 0;
   if (!gets_a_result(library, request->op)) return 0;
@@ -218,18 +247,18 @@ static uint64_t count_wrong(const struct bench_library *library, const struct be
   return wrong;
 }
 
-/* ----------------------------------------------------------------------------------------------------- measuring */
+/* ---- measuring ---- */
 
-static struct bench_call call_on(const struct bench_request *request, const struct shape *shape,
-                                 const struct buffers *buffers, size_t set) {
-  struct bench_call call = {request->op, request->type, request->redop, shape->count, buffers->send[set],
-                            buffers->recv[set]};
+static struct bench_call call_on(const struct bench_request* request, const struct shape* shape,
+                                 const struct buffers* buffers, size_t set) {
+  struct bench_call call = {request->op,  request->type,      request->redop,
+                            shape->count, buffers->send[set], buffers->recv[set]};
   if (request->op == BENCH_BROADCAST) call.recv = buffers->send[set]; /* always in place */
   return call;
 }
 
-static struct bench_result check(const struct bench_library *library, const struct bench_request *request,
-                                 const struct shape *shape, const struct buffers *buffers) {
+static struct bench_result check(const struct bench_library* library, const struct bench_request* request,
+                                 const struct shape* shape, const struct buffers* buffers) {
   struct bench_result result = {0, 0, BENCH_FINE};
   fill(library, request, shape, buffers->send[0]);
   const struct bench_call call = call_on(request, shape, buffers, 0);
@@ -240,8 +269,8 @@ static struct bench_result check(const struct bench_library *library, const stru
 }
 
 /* Time of `iterations` rounds: of the calls, or only of writing the inputs anew. */
-static double loop(const struct bench_library *library, const struct bench_request *request, const struct shape *shape,
-                   const struct buffers *buffers, int calls, int *status) {
+static double loop(const struct bench_library* library, const struct bench_request* request, const struct shape* shape,
+                   const struct buffers* buffers, int calls, int* status) {
   const size_t send_bytes = shape->send_length * bench_type_size(request->type);
   const double start = now_us();
   for (uint64_t i = 0; i < request->iterations && *status == BENCH_FINE; ++i) {
@@ -254,8 +283,8 @@ static double loop(const struct bench_library *library, const struct bench_reque
   return now_us() - start;
 }
 
-static void time_calls(const struct bench_library *library, const struct bench_request *request, const struct shape *shape,
-                       const struct buffers *buffers, struct bench_result *result) {
+static void time_calls(const struct bench_library* library, const struct bench_request* request,
+                       const struct shape* shape, const struct buffers* buffers, struct bench_result* result) {
   double writing = 0;
   if (request->rewrite) writing = loop(library, request, shape, buffers, 0, &result->status);
   if (library->barrier(library->state) != BENCH_FINE) result->status = BENCH_FAILED;
@@ -263,7 +292,7 @@ static void time_calls(const struct bench_library *library, const struct bench_r
   result->microseconds = (total > writing ? total - writing : 0) / (double)request->iterations;
 }
 
-struct bench_result bench_measure(const struct bench_library *library, const struct bench_request *request) {
+struct bench_result bench_measure(const struct bench_library* library, const struct bench_request* request) {
   struct bench_result result = {0, 0, BENCH_FAILED};
   if (bench_op_name(request->op) == NULL || bench_type_size(request->type) == 0) return result;
   if (request->op == BENCH_SENDRECV && request->in_place) {
@@ -271,7 +300,7 @@ struct bench_result bench_measure(const struct bench_library *library, const str
     return result;
   }
   const struct shape shape = shape_of(library, request);
-  struct buffers *buffers = make_buffers(library, request, &shape);
+  struct buffers* buffers = make_buffers(library, request, &shape);
   if (buffers == NULL) {
     result.status = BENCH_NO_MEMORY;
     return result;

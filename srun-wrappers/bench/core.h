@@ -1,8 +1,8 @@
 /* How one rank measures one collective: the same code for libamldist and for every library it is compared with, which
  * differ in a table of functions only (struct bench_library). Plain C, so that any mpicc compiles it.
  *
- * Sizes are those of nccl-tests: `bytes` is the whole array, so of an allgather what every rank gets, of a reduce_scatter
- * what every rank gives; of send-receive one message.
+ * Sizes are those of nccl-tests: `bytes` is the whole array, so of an allgather what every rank gets, of a
+ * reduce_scatter what every rank gives; of send-receive one message.
  */
 #ifndef AMLDIST_BENCH_CORE_H
 #define AMLDIST_BENCH_CORE_H
@@ -37,7 +37,7 @@ struct bench_request {
   uint64_t bytes;
   uint64_t iterations; /* 0: check only */
   int off_cache;       /* every call takes another buffer, until the caches cannot hold them */
-  int own_memory;  /* buffers from the library's own allocator, where it has one */
+  int own_memory;      /* buffers from the library's own allocator, where it has one */
   int rewrite;         /* inputs are written anew before every call; the time for that is taken out */
 };
 
@@ -55,36 +55,36 @@ struct bench_call {
   int type;
   int redop;
   size_t count;
-  const void *send;
-  void *recv;
+  const void* send;
+  void* recv;
 };
 
 struct bench_library {
-  const char *name;
+  const char* name;
   int rank;
   int size;
-  void *state;
-  int (*run)(void *state, const struct bench_call *call);
-  int (*barrier)(void *state);
-  void *(*allocate)(void *state, size_t bytes); /* NULL: there is no such thing */
-  void (*release)(void *state, void *memory);
-  const char *(*trouble)(void *state); /* words for the last failure */
+  void* state;
+  int (*run)(void* state, const struct bench_call* call);
+  int (*barrier)(void* state);
+  void* (*allocate)(void* state, size_t bytes); /* NULL: there is no such thing */
+  void (*release)(void* state, void* memory);
+  const char* (*trouble)(void* state); /* words for the last failure */
 };
 
 /* "allreduce", ...; NULL for a number that is none. */
-const char *bench_op_name(int op);
+const char* bench_op_name(int op);
 size_t bench_type_size(int type);
 
 /* Elements per call (bench_call.count) of an array of `bytes` in a world of `size`. */
 uint64_t bench_count(int op, uint64_t bytes, int type, int size);
 
 /* Runs one request; collective over the library's ranks. */
-struct bench_result bench_measure(const struct bench_library *library, const struct bench_request *request);
+struct bench_result bench_measure(const struct bench_library* library, const struct bench_request* request);
 
-/* Serves requests that arrive on a Unix stream socket until it is closed: "hello NAME RANK SIZE\n" out, then for each line
- * "op type redop in_place bytes iterations off_cache own_memory rewrite\n" a line "status microseconds wrong\n" back.
- * Idle ranks sleep in read(2), so they take nothing from whoever is measured meanwhile. 0, or 1 after trouble. */
-int bench_serve(const struct bench_library *library, const char *socket_path);
+/* Serves requests that arrive on a Unix stream socket until it is closed: "hello NAME RANK SIZE\n" out, then for each
+ * line "op type redop in_place bytes iterations off_cache own_memory rewrite\n" a line "status microseconds wrong\n"
+ * back. Idle ranks sleep in read(2), so they take nothing from whoever is measured meanwhile. 0, or 1 after trouble. */
+int bench_serve(const struct bench_library* library, const char* socket_path);
 
 #ifdef __cplusplus
 }

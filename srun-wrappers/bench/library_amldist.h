@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 /* The table for a communicator, which stays the caller's. */
-struct bench_library bench_library_amldist(amldist_comm *comm);
+struct bench_library bench_library_amldist(amldist_comm* comm);
 
 #ifdef __cplusplus
 }

@@ -18,8 +18,7 @@ enum { LONGEST_TASK_SECONDS = 20, REFUSED_TASK = 1, LOST_TASK = -99 };
 
 static const struct place nowhere = {NULL, 0, -1, NULL, 0};
 
-/* ------------------------------------------------------------------------------------------------------ srun, sbatch
- */
+/* ---- srun, sbatch ---- */
 
 static struct plugin* new_plugin(enum spank_context context, const struct step* step) {
   static struct plugin plugin;
@@ -114,8 +113,7 @@ void drive_srun(struct submission* srun, const struct step* step, const struct e
 
 void drive_sbatch(struct submission* sbatch, const struct step* step) { submit(sbatch, step, NULL, S_CTX_ALLOCATOR); }
 
-/* -------------------------------------------------------------------------------------------------------- slurmstepd
- */
+/* ---- slurmstepd ---- */
 
 /* The launch message first, then the environment, as slurmstepd does: the callback runs twice. */
 static void take_remote_options(struct plugin* plugin, struct environment* environment, const char* option) {
@@ -334,8 +332,7 @@ void drive_special_step(struct node* node, const struct step* step, uint32_t ste
   submission_free(&sbatch);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ slurmd
- */
+/* ---- slurmd ---- */
 
 char* drive_slurmd(const char* const* arguments) {
   struct step step = {.arguments = arguments};
@@ -358,8 +355,7 @@ void drive_job_scripts(const struct step* step) {
   }
 }
 
-/* --------------------------------------------------------------------------------------------------------- whole step
- */
+/* ---- whole step ---- */
 
 void drive(struct run* run, const struct step* step) {
   memset(run, 0, sizeof *run);

@@ -247,8 +247,7 @@ int getifaddrs(struct ifaddrs** all) {
 
 void freeifaddrs(struct ifaddrs* all) { (void)all; }
 
-/* ------------------------------------------------------------------------------------------------------ for scenarios
- */
+/* ---- for scenarios ---- */
 
 void machine_is(const char* name) { snprintf(host_name, sizeof host_name, "%s", name); }
 

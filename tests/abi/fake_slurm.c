@@ -21,8 +21,7 @@
 const struct step* fake_step;
 uint16_t fake_srun_ports[2];
 
-/* ----------------------------------------------------------------------------------------------------------- logging
- */
+/* ---- logging ---- */
 
 static void say(enum audience audience, const char* format, va_list arguments) {
   const int paused = fault_pause();
@@ -65,8 +64,7 @@ static void not_in_task(const char* function) {
         "violation: %s in a task's own process", function);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ layout
- */
+/* ---- layout ---- */
 
 int slurm_step_layout_destroy(slurm_step_layout_t* layout);
 
@@ -168,8 +166,7 @@ int slurm_step_layout_destroy(slurm_step_layout_t* layout) {
   return SLURM_SUCCESS;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- features
- */
+/* ---- features ---- */
 
 int slurm_load_node(time_t since, node_info_msg_t** out, uint16_t flags) {
   (void)since;
@@ -213,8 +210,7 @@ void slurm_free_node_info_msg(node_info_msg_t* message) {
   fault_resume(paused);
 }
 
-/* ------------------------------------------------------------------------------------------------------ names, kills
- */
+/* ---- names, kills ---- */
 
 static void write_address(struct sockaddr_in* out, const char* text) {
   memset(out, 0, sizeof *out);

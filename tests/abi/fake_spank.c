@@ -38,8 +38,7 @@ int spank_symbol_supported(const char* symbol) {
   return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ option
- */
+/* ---- option ---- */
 
 spank_err_t spank_option_register(spank_t spank, struct spank_option* option) {
   const int paused = fault_pause();
@@ -89,8 +88,7 @@ spank_err_t spank_option_getopt(spank_t spank, struct spank_option* option, char
   return ESPANK_SUCCESS;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- items
- */
+/* ---- items ---- */
 
 static bool is_version(spank_item_t item) {
   return item == S_SLURM_VERSION || item == S_SLURM_VERSION_MAJOR || item == S_SLURM_VERSION_MINOR ||
@@ -253,8 +251,7 @@ spank_err_t spank_get_item(spank_t spank, spank_item_t item, ...) {
   return status;
 }
 
-/* ------------------------------------------------------------------------------------------------------- environment
- */
+/* ---- environment ---- */
 
 static spank_err_t environment_status(const struct spank_handle* handle, const char* function) {
   if (!is_alive(handle)) return ESPANK_BAD_ARG;
@@ -322,8 +319,7 @@ spank_err_t spank_unsetenv(spank_t spank, const char* name) {
   return status;
 }
 
-/* ------------------------------------------------------------------------------------------------------- job control
- */
+/* ---- job control ---- */
 
 /* Where Slurm's own check lets a call pass, the call still crashed srun or drained nodes. */
 static spank_err_t job_control_status(const struct spank_handle* handle, const char* function) {

@@ -26,13 +26,13 @@ struct journal {
   int layouts;  /* step layouts and lists of nodes given and not yet destroyed */
   int layout_requests;
   int wall_clock_readings; /* by the plugin */
-  int questions; /* of nodes to srun for the record of a heterogeneous step */
-  size_t kills; /* requests to end a step */
+  int questions;           /* of nodes to srun for the record of a heterogeneous step */
+  size_t kills;            /* requests to end a step */
   uint32_t killed_job[JOURNAL_KILLS];
   uint32_t killed_step[JOURNAL_KILLS];
   struct cost cost[JOURNAL_CALLBACKS]; /* of the last call of each, by enum hook */
-  char callback[64]; /* the plugin's function that runs now, or ran last */
-  char subject[256]; /* what the scenario is trying, printed with a failed check */
+  char callback[64];                   /* the plugin's function that runs now, or ran last */
+  char subject[256];                   /* what the scenario is trying, printed with a failed check */
   size_t said_length[AUDIENCES];
   char said[AUDIENCES][JOURNAL_TEXT]; /* lines, each ended by a newline */
 };

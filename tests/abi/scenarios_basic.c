@@ -17,8 +17,7 @@
 
 static const struct place nowhere = {NULL, 0, -1, NULL, 0};
 
-/* ---------------------------------------------------------------------------------------------------------- constants
- */
+/* ---- constants ---- */
 
 static void check_text(void* library, const char* symbol, const char* expected) {
   const char* const value = dlsym(library, symbol);
@@ -82,8 +81,7 @@ void scenario_contexts(void) {
   free(said);
 }
 
-/* ----------------------------------------------------------------------------------------------- nothing to be noticed
- */
+/* ---- nothing to be noticed ---- */
 
 static void check_nothing(const struct step* step) {
   struct run run;
@@ -144,8 +142,7 @@ void scenario_special_steps(void) {
   }
 }
 
-/* ------------------------------------------------------------------------------------------------- where options meet
- */
+/* ---- where options meet ---- */
 
 static void drive_inherited(struct submission* srun, const char* of_job, const char* own) {
   struct environment job = {0};
@@ -223,8 +220,7 @@ void scenario_sbatch_option(void) {
   submission_free(&sbatch);
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- help
- */
+/* ---- help ---- */
 
 enum { CAME_BACK = 50 };
 

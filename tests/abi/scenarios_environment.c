@@ -92,8 +92,7 @@ void scenario_one_task(void) {
   check_layout(&step, &seating);
 }
 
-/* -------------------------------------------------------------------------------------------------------- other kinds
- */
+/* ---- other kinds ---- */
 
 #define ADDRESS "10.11.0.1"
 #define MEETING_POINT(kind, map)                                                                     \
@@ -195,8 +194,7 @@ void scenario_long_variables(void) {
   free(stamp);
 }
 
-/* ---------------------------------------------------------------------------------------------- the user's own values
- */
+/* ---- the user's own values ---- */
 
 /* Lines that the whole step says, with the meeting point that every task must have. */
 static void check_meeting_point(const struct step* step, size_t lines, const char* address, const char* port) {

@@ -192,8 +192,7 @@ void scenario_layout_defects(void) {
   }
 }
 
-/* ------------------------------------------------------------------------------------------------------------- memory
- */
+/* ---- memory ---- */
 
 /* The usual step's option in so many letters that a std::string has to allocate for them. */
 static const char long_option[] = "pytorch,launch=per-process";
@@ -270,8 +269,7 @@ void scenario_malloc_fails_srun(void) {
   }
 }
 
-/* ----------------------------------------------------------------------------------------------------- parts of a node
- */
+/* ---- parts of a node ---- */
 
 void scenario_one_task_fails(void) {
   static const enum fault kinds[] = {FAULT_SETENV, FAULT_GET_ITEM};

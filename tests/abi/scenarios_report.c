@@ -31,8 +31,7 @@ static size_t reports_of(const struct node* node) {
   return reports;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- the nodes
- */
+/* ---- the nodes ---- */
 
 /* The host compares each datagram's address, token, rank and status; here it is counted. */
 void scenario_report_failed(void) {
@@ -233,8 +232,7 @@ void scenario_report_hostile(void) {
   }
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- srun
- */
+/* ---- srun ---- */
 
 #define REPORT "aml-dist;1;TOKEN;failed;2;0;1792;1234;n2"
 static const char line[] = "aml-dist: first failure: rank 2 (local 0) on n2: exit status 7, 1.2 s after the start\n";

@@ -2,9 +2,9 @@
  *
  *   bucket_speed [--ranks N] [--rounds N] [--json]
  *
- * Three ways to all-reduce the same tensors, in turn, round after round: one blocking call each (in place, on the program's
- * own buffers), the reducer on those buffers, and the reducer on its views. A figure is the median over the rounds of the
- * time of separate calls over the time of the other way in the same round. */
+ * Three ways to all-reduce the same tensors, in turn, round after round: one blocking call each (in place, on the
+ * program's own buffers), the reducer on those buffers, and the reducer on its views. A figure is the median over the
+ * rounds of the time of separate calls over the time of the other way in the same round. */
 #include <amldist/amldist.h>
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -19,7 +19,7 @@
 enum { MOST_TENSORS = 1024, MOST_ROUNDS = 200 };
 
 struct workload {
-  const char *name;
+  const char* name;
   size_t tensors;
   size_t bytes;
   double goal_bound; /* smallest ratio that will do; 0: none */
@@ -39,23 +39,23 @@ static double now_us(void) {
   return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
-static void must(int status, const char *what) {
+static void must(int status, const char* what) {
   if (status == AMLDIST_OK) return;
   fprintf(stderr, "bucket_speed: %s: %s\n", what, amldist_last_error());
   exit(1);
 }
 
-static int ascending(const void *a, const void *b) {
-  const double left = *(const double *)a, right = *(const double *)b;
+static int ascending(const void* a, const void* b) {
+  const double left = *(const double*)a, right = *(const double*)b;
   return left < right ? -1 : left > right;
 }
 
-static double median(double *samples, int count) {
+static double median(double* samples, int count) {
   qsort(samples, (size_t)count, sizeof *samples, ascending);
   return samples[count / 2];
 }
 
-static double separate(amldist_comm *comm, char **data, const struct workload *work) {
+static double separate(amldist_comm* comm, char** data, const struct workload* work) {
   must(amldist_barrier(comm), "barrier");
   const double start = now_us();
   for (size_t t = work->tensors; t-- > 0;) {
@@ -64,7 +64,7 @@ static double separate(amldist_comm *comm, char **data, const struct workload *w
   return now_us() - start;
 }
 
-static double bucketed(amldist_comm *comm, amldist_reducer *reducer, const struct workload *work) {
+static double bucketed(amldist_comm* comm, amldist_reducer* reducer, const struct workload* work) {
   must(amldist_barrier(comm), "barrier");
   const double start = now_us();
   for (size_t t = work->tensors; t-- > 0;) must(amldist_reducer_ready(reducer, t), "ready");
@@ -72,8 +72,8 @@ static double bucketed(amldist_comm *comm, amldist_reducer *reducer, const struc
   return now_us() - start;
 }
 
-static void run(amldist_comm *comm, const struct workload *work, int rounds, int json, int last) {
-  static char *data[MOST_TENSORS];
+static void run(amldist_comm* comm, const struct workload* work, int rounds, int json, int last) {
+  static char* data[MOST_TENSORS];
   static size_t counts[MOST_TENSORS];
   double bound[MOST_ROUNDS], views[MOST_ROUNDS], calls[MOST_ROUNDS];
   amldist_reducer *own = NULL, *viewed = NULL;
@@ -81,7 +81,7 @@ static void run(amldist_comm *comm, const struct workload *work, int rounds, int
   must(amldist_reducer_create(comm, counts, work->tensors, AMLDIST_FLOAT32, NULL, &own), "create");
   must(amldist_reducer_create(comm, counts, work->tensors, AMLDIST_FLOAT32, NULL, &viewed), "create");
   for (size_t t = 0; t < work->tensors; ++t) {
-    if (posix_memalign((void **)&data[t], 64, work->bytes) != 0) exit(1);
+    if (posix_memalign((void**)&data[t], 64, work->bytes) != 0) exit(1);
     memset(data[t], 0, work->bytes);
     must(amldist_reducer_bind(own, t, data[t]), "bind");
   }
@@ -96,8 +96,8 @@ static void run(amldist_comm *comm, const struct workload *work, int rounds, int
   if (amldist_rank(comm) == 0) {
     const double b = median(bound, rounds), v = median(views, rounds), us = median(calls, rounds);
     if (json) {
-      printf("  {\"workload\": \"%s\", \"separate_us\": %.1f, \"own_buffers_x\": %.2f, \"views_x\": %.2f}%s\n", work->name, us,
-             b, v, last ? "" : ",");
+      printf("  {\"workload\": \"%s\", \"separate_us\": %.1f, \"own_buffers_x\": %.2f, \"views_x\": %.2f}%s\n",
+             work->name, us, b, v, last ? "" : ",");
     } else {
       printf("%-15s %11.0f us %10.2fx (goal %.0fx, %s) %8.2fx (goal %.0fx, %s)\n", work->name, us, b, work->goal_bound,
              b >= work->goal_bound ? "met" : "not met", v, work->goal_views, v >= work->goal_views ? "met" : "not met");
@@ -109,12 +109,13 @@ static void run(amldist_comm *comm, const struct workload *work, int rounds, int
 }
 
 static int be_rank(int rounds, int json) {
-  amldist_comm *comm = NULL;
+  amldist_comm* comm = NULL;
   const size_t count = sizeof workloads / sizeof *workloads;
   must(amldist_init(&comm, 60000), "init");
   const int speaks = amldist_rank(comm) == 0;
   if (speaks && json) printf("[\n");
-  if (speaks && !json) printf("%-15s %14s %22s %22s\n", "gradients", "separate", "buckets, own buffers", "buckets, views");
+  if (speaks && !json)
+    printf("%-15s %14s %22s %22s\n", "gradients", "separate", "buckets, own buffers", "buckets, views");
   for (size_t i = 0; i < count; ++i) run(comm, &workloads[i], rounds, json, i + 1 == count);
   if (speaks && json) printf("]\n");
   must(amldist_finalize(comm), "finalize");
@@ -125,19 +126,19 @@ static int free_port(void) {
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
   socklen_t length = sizeof address;
   const int probe = socket(AF_INET, SOCK_STREAM, 0);
-  if (bind(probe, (struct sockaddr *)&address, length) != 0) return 0;
-  getsockname(probe, (struct sockaddr *)&address, &length);
+  if (bind(probe, (struct sockaddr*)&address, length) != 0) return 0;
+  getsockname(probe, (struct sockaddr*)&address, &length);
   close(probe);
   return ntohs(address.sin_port);
 }
 
-static void set_number(const char *name, int value) {
+static void set_number(const char* name, int value) {
   char digits[16];
   snprintf(digits, sizeof digits, "%d", value);
   setenv(name, digits, 1);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   int ranks = 2, rounds = 15, json = 0, bad = 0;
   for (int i = 1; i < argc; ++i) {
     if (strcmp(argv[i], "--json") == 0) json = 1;

@@ -30,7 +30,7 @@ namespace {
 
 using namespace amldist;
 
-// -------------------------------------------------------------------------------------------------------------
+// ----  ----
 // measuring
 
 struct Figure {
@@ -82,7 +82,7 @@ std::vector<std::vector<double>> measure(std::span<const Work> works, unsigned r
 
 Figure microseconds(const Work& work, unsigned rounds) { return figure_of(measure(std::span(&work, 1), rounds)[0]); }
 
-// -------------------------------------------------------------------------------------------------------------
+// ----  ----
 // reporting
 
 struct Row {
@@ -165,7 +165,7 @@ const T& demand(const Result<T>& result) {
   return *result;
 }
 
-// -----------------------------------------------------------------------------------------------------------
+// ----  ----
 // environment
 
 constexpr std::uint32_t tasks_per_node = 8;
@@ -258,7 +258,7 @@ void measure_environments(const char* kind, bool cyclic, unsigned rounds, std::v
   }
 }
 
-// -------------------------------------------------------------------------------------------------- host lists,
+// ---- host lists, ----
 // libslurm
 
 /// The functions of libslurm's public header that take a host list apart.

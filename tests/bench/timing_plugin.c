@@ -25,7 +25,7 @@
 
 #include "import_hooks.h"
 
-/* ------------------------------------------------------------------------------------------------ what was measured */
+/* ---- what was measured ---- */
 
 struct moment {
   int64_t ns;
@@ -115,8 +115,7 @@ static void end(const char* callback, struct moment start, int64_t stop, long ta
   mark("resume", callback);
 }
 
-/* ------------------------------------------------------------------------- calls of the real plugin into Slurm: detail
- */
+/* ---- calls of the real plugin into Slurm: detail ---- */
 
 enum { GETENV, SETENV, UNSETENV, GET_ITEM, CALLS };
 static const char* const call_names[CALLS] = {"spank_getenv", "spank_setenv", "spank_unsetenv", "spank_get_item"};
@@ -177,8 +176,7 @@ static spank_err_t timed_get_item(spank_t spank, spank_item_t item, ...) {
   return status;
 }
 
-/* -------------------------------------------------------------------------------- the option callback, and slurmctld
- */
+/* ---- the option callback, and slurmctld ---- */
 
 static spank_opt_cb_f real_option_callback;
 
@@ -213,8 +211,7 @@ static void* watching_dlsym(void* handle, const char* name) {
   return (void*)timed_layout_get;
 }
 
-/* ------------------------------------------------------------------------------------------------------- the real one
- */
+/* ---- the real one ---- */
 
 static void* real;
 static int first_argument; /* of the real plugin */

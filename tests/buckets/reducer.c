@@ -1,5 +1,5 @@
-/* One rank of several that reduce gradients in buckets, step after step: views, buffers of the program's own, a mixture, in
- * another order on every rank; and calls that are refused. Prints what is wrong and exits with 1. */
+/* One rank of several that reduce gradients in buckets, step after step: views, buffers of the program's own, a
+ * mixture, in another order on every rank; and calls that are refused. Prints what is wrong and exits with 1. */
 #include <amldist/amldist.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@ enum { TENSORS = 40, STEPS = 4 };
 
 static int failures = 0;
 
-static void expect(int condition, const char *what, int line) {
+static void expect(int condition, const char* what, int line) {
   if (condition) return;
   ++failures;
   printf("line %d: %s (%s)\n", line, what, amldist_last_error());
@@ -34,11 +34,11 @@ static float mean(int size, size_t tensor, size_t i, int step) {
   return sum / (float)size;
 }
 
-static void fill(float *data, int rank, size_t tensor, int step) {
+static void fill(float* data, int rank, size_t tensor, int step) {
   for (size_t i = 0; i < count_of(tensor); ++i) data[i] = value(rank, tensor, i, step);
 }
 
-static void check(const float *data, int size, size_t tensor, int step) {
+static void check(const float* data, int size, size_t tensor, int step) {
   for (size_t i = 0; i < count_of(tensor); ++i) {
     const float difference = data[i] - mean(size, tensor, i, step);
     if (difference < 1e-4f && difference > -1e-4f) continue;
@@ -48,18 +48,18 @@ static void check(const float *data, int size, size_t tensor, int step) {
   }
 }
 
-static float *bind_anew(amldist_reducer *reducer, size_t tensor) {
-  float *const data = malloc(count_of(tensor) * sizeof(float) + 1);
+static float* bind_anew(amldist_reducer* reducer, size_t tensor) {
+  float* const data = malloc(count_of(tensor) * sizeof(float) + 1);
   EXPECT(amldist_reducer_bind(reducer, tensor, data) == AMLDIST_OK);
   return data;
 }
 
 /* bound(tensor): whether it is a buffer of the program's own; another one from the third step on. */
-static void run_steps(amldist_comm *comm, int (*bound)(size_t)) {
+static void run_steps(amldist_comm* comm, int (*bound)(size_t)) {
   const int rank = amldist_rank(comm), size = amldist_size(comm);
   size_t counts[TENSORS];
-  float *data[TENSORS];
-  amldist_reducer *reducer = NULL;
+  float* data[TENSORS];
+  amldist_reducer* reducer = NULL;
   const amldist_reducer_options options = {sizeof options, 100000, 20000, 0, AMLDIST_AVG};
   for (size_t t = 0; t < TENSORS; ++t) counts[t] = count_of(t);
   EXPECT(amldist_reducer_create(comm, counts, TENSORS, AMLDIST_FLOAT32, &options, &reducer) == AMLDIST_OK);
@@ -67,7 +67,7 @@ static void run_steps(amldist_comm *comm, int (*bound)(size_t)) {
     if (bound(t)) data[t] = bind_anew(reducer, t);
   }
   for (size_t t = 0; t < TENSORS; ++t) {
-    void *view = NULL;
+    void* view = NULL;
     if (bound(t)) continue;
     EXPECT(amldist_reducer_view(reducer, t, &view) == AMLDIST_OK);
     EXPECT((uintptr_t)view % 64 == 0);
@@ -104,13 +104,13 @@ static int all(size_t tensor) {
 }
 static int some(size_t tensor) { return tensor % 3 == 0; }
 
-static void refuse(amldist_comm *comm) {
+static void refuse(amldist_comm* comm) {
   const size_t counts[] = {10, 20};
   const size_t huge[] = {SIZE_MAX / 2, SIZE_MAX / 2};
   const amldist_reducer_options small = {1, 0, 0, 0, AMLDIST_SUM};
   const amldist_reducer_options no_op = {sizeof no_op, 0, 0, 0, 99};
-  amldist_reducer *reducer = NULL;
-  void *view = NULL;
+  amldist_reducer* reducer = NULL;
+  void* view = NULL;
   float own[20];
   EXPECT(amldist_reducer_create(NULL, counts, 2, AMLDIST_FLOAT32, NULL, &reducer) == AMLDIST_EINVAL);
   EXPECT(amldist_reducer_create(comm, NULL, 2, AMLDIST_FLOAT32, NULL, &reducer) == AMLDIST_EINVAL);
@@ -135,7 +135,7 @@ static void refuse(amldist_comm *comm) {
 }
 
 int main(void) {
-  amldist_comm *comm = NULL;
+  amldist_comm* comm = NULL;
   if (amldist_init(&comm, 30000) != AMLDIST_OK) {
     printf("%s\n", amldist_last_error());
     return 1;

@@ -131,7 +131,8 @@ TEST(Verdict, TheCallInWhichTheRanksPartedIsNamedAlsoWhenAllHaveGoneOn) {  // a 
                                         gone_on("rank 1 (a)", inside(Operation::barrier, 9), {gather}),
                                         gone_on("rank 2 (b)", inside(Operation::barrier, 9), {other_root})};
   const std::string sentence =
-      "rank 2 (b) called gather #8 (10 float32) root 1 where rank 0 (a) and others called gather #8 (10 float32) root 0";
+      "rank 2 (b) called gather #8 (10 float32) root 1 where rank 0 (a) and others called gather #8 (10 float32) root "
+      "0";
   EXPECT_EQ(judge(ranks, {0, 2, true, {}}).message, sentence);
   EXPECT_EQ(judge(ranks, {2, 0, true, {}}).message, sentence);
   EXPECT_EQ(judge(ranks, {0, Vigil::anyone, false, {}}).message, sentence);  // or nobody noticed before the deadline
@@ -168,8 +169,9 @@ TEST(Verdict, WhoWaitsForAMessageOfTheMissingRankIsNotMissing) {  // 3 waits for
                                         gone_on("rank 2 (b)", waiting_in(Operation::recv, 4, 1), {}),
                                         gone_on("rank 3 (b)", waiting_in(Operation::recv, 4, 2), {})};
   EXPECT_TRUE(judge(ranks, {0, Vigil::anyone, false, {}}).message.starts_with("rank 1 (a) is missing in barrier #5: "));
-  EXPECT_EQ(judge(ranks, {3, 2, false, {}}).message,
-            "rank 1 (a) is missing in recv #3 (1024 float32): it is in no call; its last was allreduce #4 (1024 float32)");
+  EXPECT_EQ(
+      judge(ranks, {3, 2, false, {}}).message,
+      "rank 1 (a) is missing in recv #3 (1024 float32): it is in no call; its last was allreduce #4 (1024 float32)");
 }
 
 TEST(Verdict, OfThoseWhoWaitForEachOtherTheLastIsMissing) {  // 0 waits for 1, 1 for 2, which has not sent
@@ -208,7 +210,8 @@ TEST(Verdict, NamesWhomAGroupOfMessagesWaitsFor) {  // it has sent to 2, and wai
   Activity group = waiting_in(Operation::send, 4, 2);
   group.waits_for = 0;
   const std::vector<RankState> ranks = {here("rank 0 (a)", after(Operation::barrier, 4)),
-                                        gone_on("rank 1 (a)", group, {}), here("rank 2 (b)", inside(Operation::barrier, 5))};
+                                        gone_on("rank 1 (a)", group, {}),
+                                        here("rank 2 (b)", inside(Operation::barrier, 5))};
   EXPECT_TRUE(judge(ranks, {2, Vigil::anyone, false, {}}).message.starts_with("rank 0 (a) is missing in barrier #5: "));
 }
 
@@ -224,7 +227,7 @@ TEST(Verdict, ARankThatHasFinalizedIsThroughFinalize) {
   EXPECT_TRUE(judge(ranks, {0, 2, false, {}}).message.starts_with("rank 2 (b) is missing in finalize #6"));
 }
 
-// ------------------------------------------------------------------------------------------------------------ identity
+// ---- identity ----
 using Variables = std::map<std::string, std::string, std::less<>>;
 
 EnvironmentReader reader_of(Variables variables) {
@@ -308,8 +311,8 @@ std::string refusal(const Variables& variables) {
   return id ? "rank " + std::to_string(id->rank) + " of " + std::to_string(id->size) : id.error().message;
 }
 
-const Variables step = {{"SLURM_JOB_ID", "1"},  {"SLURM_STEP_ID", "7"}, {"SLURM_STEP_NUM_TASKS", "4"},
-                        {"SLURM_PROCID", "1"},  {"SLURM_NTASKS", "4"},  {"SLURM_LOCALID", "0"},
+const Variables step = {{"SLURM_JOB_ID", "1"},   {"SLURM_STEP_ID", "7"}, {"SLURM_STEP_NUM_TASKS", "4"},
+                        {"SLURM_PROCID", "1"},   {"SLURM_NTASKS", "4"},  {"SLURM_LOCALID", "0"},
                         {"SLURM_TASK_PID", "90"}};
 const Variables by_pmi2 = with(step, {{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"PMI_JOBID", "1.7"}});
 const Variables by_pmix = with(step, {{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "slurm.pmix.1.7"}});
@@ -339,30 +342,31 @@ TEST_P(TwoSources, AreBothNamed) {
 
 INSTANTIATE_TEST_SUITE_P(
     Pairs, TwoSources,
-    testing::Values(Disagreement{"SlurmPmi2", by_pmi2, "PMI_RANK", "SLURM_PROCID"},
-                    Disagreement{"SlurmPmi2Size", by_pmi2, "PMI_SIZE", "SLURM_NTASKS"},
-                    Disagreement{"SlurmPmix", by_pmix, "PMIX_RANK", "SLURM_PROCID"},
-                    Disagreement{"SlurmRank", with(step, named), "RANK", "SLURM_PROCID"},
-                    Disagreement{"SlurmSize", with(step, named), "WORLD_SIZE", "SLURM_NTASKS"},
-                    Disagreement{"SlurmLocalRank", with(step, named), "LOCAL_RANK", "SLURM_LOCALID"},
-                    Disagreement{"SlurmOpenMpi", with(step, open_mpi), "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"},
-                    Disagreement{"SlurmOpenMpiLocal", with(step, open_mpi), "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"},
-                    Disagreement{"OwnSlurm", by_us, "SLURM_PROCID", "RANK"},
-                    Disagreement{"OwnSlurmSize", by_us, "SLURM_NTASKS", "WORLD_SIZE"},
-                    Disagreement{"OwnPmi2", with(by_us, by_pmi2), "PMI_RANK", "RANK"},
-                    Disagreement{"OwnPmix", with(by_us, by_pmix), "PMIX_RANK", "RANK"},
-                    Disagreement{"OwnOpenMpi", by_us, "OMPI_COMM_WORLD_RANK", "RANK"},
-                    Disagreement{"OwnOpenMpiSize", by_us, "OMPI_COMM_WORLD_SIZE", "WORLD_SIZE"},
-                    Disagreement{"OwnOpenMpiLocal", by_us, "OMPI_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK"},
-                    Disagreement{"OwnOpenMpiLocalSize", by_us, "OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"},
-                    Disagreement{"PlainOpenMpi", with(named, open_mpi), "OMPI_COMM_WORLD_RANK", "RANK"},
-                    Disagreement{"PlainOpenMpiLocal", with(named, open_mpi), "OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"},
-                    Disagreement{"PlainPmi", with(named, {{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}}), "PMI_SIZE", "WORLD_SIZE"},
-                    Disagreement{"PlainPmix", with(named, {{"PMIX_RANK", "1"}}), "PMIX_RANK", "RANK"},
-                    Disagreement{"MpirunPmix", by_mpirun, "PMIX_RANK", "OMPI_COMM_WORLD_RANK"},
-                    Disagreement{"MpirunRank", with(by_mpirun, named), "RANK", "OMPI_COMM_WORLD_RANK"},
-                    Disagreement{"MpirunSize", with(by_mpirun, named), "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"},
-                    Disagreement{"MpirunLocalRank", with(by_mpirun, named), "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"}),
+    testing::Values(
+        Disagreement{"SlurmPmi2", by_pmi2, "PMI_RANK", "SLURM_PROCID"},
+        Disagreement{"SlurmPmi2Size", by_pmi2, "PMI_SIZE", "SLURM_NTASKS"},
+        Disagreement{"SlurmPmix", by_pmix, "PMIX_RANK", "SLURM_PROCID"},
+        Disagreement{"SlurmRank", with(step, named), "RANK", "SLURM_PROCID"},
+        Disagreement{"SlurmSize", with(step, named), "WORLD_SIZE", "SLURM_NTASKS"},
+        Disagreement{"SlurmLocalRank", with(step, named), "LOCAL_RANK", "SLURM_LOCALID"},
+        Disagreement{"SlurmOpenMpi", with(step, open_mpi), "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"},
+        Disagreement{"SlurmOpenMpiLocal", with(step, open_mpi), "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"},
+        Disagreement{"OwnSlurm", by_us, "SLURM_PROCID", "RANK"},
+        Disagreement{"OwnSlurmSize", by_us, "SLURM_NTASKS", "WORLD_SIZE"},
+        Disagreement{"OwnPmi2", with(by_us, by_pmi2), "PMI_RANK", "RANK"},
+        Disagreement{"OwnPmix", with(by_us, by_pmix), "PMIX_RANK", "RANK"},
+        Disagreement{"OwnOpenMpi", by_us, "OMPI_COMM_WORLD_RANK", "RANK"},
+        Disagreement{"OwnOpenMpiSize", by_us, "OMPI_COMM_WORLD_SIZE", "WORLD_SIZE"},
+        Disagreement{"OwnOpenMpiLocal", by_us, "OMPI_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK"},
+        Disagreement{"OwnOpenMpiLocalSize", by_us, "OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"},
+        Disagreement{"PlainOpenMpi", with(named, open_mpi), "OMPI_COMM_WORLD_RANK", "RANK"},
+        Disagreement{"PlainOpenMpiLocal", with(named, open_mpi), "OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"},
+        Disagreement{"PlainPmi", with(named, {{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}}), "PMI_SIZE", "WORLD_SIZE"},
+        Disagreement{"PlainPmix", with(named, {{"PMIX_RANK", "1"}}), "PMIX_RANK", "RANK"},
+        Disagreement{"MpirunPmix", by_mpirun, "PMIX_RANK", "OMPI_COMM_WORLD_RANK"},
+        Disagreement{"MpirunRank", with(by_mpirun, named), "RANK", "OMPI_COMM_WORLD_RANK"},
+        Disagreement{"MpirunSize", with(by_mpirun, named), "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"},
+        Disagreement{"MpirunLocalRank", with(by_mpirun, named), "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"}),
     [](const auto& trial) { return trial.param.what; });
 
 // What live environments held (Slurm 22.05, Open MPI 4.1): one launcher within another is no disagreement.
@@ -371,11 +375,13 @@ TEST(ProcessIdentity, MpirunWhoseDaemonsAreTasksOfAStep) {
 }
 
 TEST(ProcessIdentity, MpirunInABatchScript) {
-  EXPECT_EQ(refusal(with(by_mpirun, {{"SLURM_JOB_ID", "1"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}})), "rank 1 of 4");
+  EXPECT_EQ(refusal(with(by_mpirun, {{"SLURM_JOB_ID", "1"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}})),
+            "rank 1 of 4");
 }
 
 TEST(ProcessIdentity, AStepThatATaskOfMpirunStarted) {
-  const Variables left = with(by_mpirun, {{"OMPI_COMM_WORLD_RANK", "0"}, {"PMIX_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
+  const Variables left =
+      with(by_mpirun, {{"OMPI_COMM_WORLD_RANK", "0"}, {"PMIX_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
   for (const Variables& inner : {step, by_pmi2, by_pmix}) {
     const auto id = read_process_identity(reader_of(with(left, inner)), 90);
     ASSERT_TRUE(id) << id.error().message;
@@ -387,8 +393,11 @@ TEST(ProcessIdentity, AStepThatATaskOfMpirunStarted) {
 TEST(ProcessIdentity, AStepWithinAStep) {  // started with --mpi=none, or without our option, by rank 3 of another
   EXPECT_EQ(refusal(with(step, {{"PMI_RANK", "3"}, {"PMI_SIZE", "5"}, {"PMI_JOBID", "1.6"}})), "rank 1 of 4");
   EXPECT_EQ(refusal(with(step, {{"PMIX_RANK", "3"}, {"PMIX_NAMESPACE", "slurm.pmix.1.6"}})), "rank 1 of 4");
-  EXPECT_EQ(refusal(with(by_us, {{"AMLDIST_STAMP", "1.6 kind=mpi nodes=2"}, {"RANK", "3"}, {"WORLD_SIZE", "5"},
-                                 {"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "5"}})),
+  EXPECT_EQ(refusal(with(by_us, {{"AMLDIST_STAMP", "1.6 kind=mpi nodes=2"},
+                                 {"RANK", "3"},
+                                 {"WORLD_SIZE", "5"},
+                                 {"OMPI_COMM_WORLD_RANK", "3"},
+                                 {"OMPI_COMM_WORLD_SIZE", "5"}})),
             "rank 1 of 4");
 }
 
@@ -420,7 +429,8 @@ TEST(ProcessIdentity, ALauncherInAPerNodeStep) {  // such as DeepSpeed's: OMPI_*
 }
 
 TEST(ProcessIdentity, AComponentOfAHeterogeneousStep) {  // its stamp names the component's own job
-  EXPECT_EQ(refusal(with(by_us, {{"SLURM_HET_SIZE", "2"}, {"AMLDIST_STAMP", "2.7 kind=mpi nodes=2"}, {"SLURM_LOCALID", "1"}})),
+  EXPECT_EQ(refusal(with(by_us,
+                         {{"SLURM_HET_SIZE", "2"}, {"AMLDIST_STAMP", "2.7 kind=mpi nodes=2"}, {"SLURM_LOCALID", "1"}})),
             "rank 1 of 4");
 }
 

@@ -1,5 +1,5 @@
-/* A rank that fails in a given way among others that only call collectives. The others leave with status 7 after printing
- * the error that they got; the test looks at who was named. */
+/* A rank that fails in a given way among others that only call collectives. The others leave with status 7 after
+ * printing the error that they got; the test looks at who was named. */
 #include <signal.h>
 #include <string.h>
 #include <time.h>
@@ -68,7 +68,7 @@ static int tell_all(void) {
 
 /* Dies when its messages have begun to arrive: nobody takes them to their end. */
 static void die_midway(void) {
-  amldist_request *sending = NULL;
+  amldist_request* sending = NULL;
   for (int r = 0; r < size; ++r) {
     if (r != rank) OK(amldist_isend(world, data, 50000, AMLDIST_FLOAT32, r, &sending));
   }
@@ -85,13 +85,14 @@ static void leave_unreceived(int who) {
   exit(7);
 }
 
-void run_victim(int argc, char **argv) {
+void run_victim(int argc, char** argv) {
   CHECK(argc == 5);
-  const char *how = argv[2];
+  const char* how = argv[2];
   const int who = atoi(argv[3]), deadline = atoi(argv[4]);
   OK(amldist_set_timeout(world, deadline));
   /* A victim that leaves early may be missed as early as in the last of these. */
-  for (int i = 0; i < ROUNDS_BEFORE; ++i) survivor(amldist_allreduce(world, data, data, COUNT, AMLDIST_FLOAT32, AMLDIST_MAX));
+  for (int i = 0; i < ROUNDS_BEFORE; ++i)
+    survivor(amldist_allreduce(world, data, data, COUNT, AMLDIST_FLOAT32, AMLDIST_MAX));
   printf("ready\n");
   fflush(stdout);
   if (rank == who) {
@@ -100,7 +101,8 @@ void run_victim(int argc, char **argv) {
     if (strcmp(how, "die") == 0) raise(SIGKILL);
     if (strcmp(how, "halt") == 0) raise(SIGSTOP);
     if (strcmp(how, "operation") == 0) survivor(amldist_broadcast(world, data, COUNT, AMLDIST_FLOAT32, 0));
-    if (strcmp(how, "size") == 0) survivor(amldist_allreduce(world, data, data, COUNT + 1, AMLDIST_FLOAT32, AMLDIST_MAX));
+    if (strcmp(how, "size") == 0)
+      survivor(amldist_allreduce(world, data, data, COUNT + 1, AMLDIST_FLOAT32, AMLDIST_MAX));
     if (strcmp(how, "longer") == 0) survivor(amldist_allreduce(world, data, data, 50000, AMLDIST_FLOAT32, AMLDIST_MAX));
     if (strcmp(how, "message") == 0) survivor(amldist_send(world, data, 50000, AMLDIST_FLOAT32, (rank + 1) % size));
     if (strcmp(how, "type") == 0) survivor(amldist_allreduce(world, data, data, COUNT, AMLDIST_INT32, AMLDIST_MAX));

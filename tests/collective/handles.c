@@ -6,24 +6,24 @@
 
 #include "program.h"
 
-static void refused(int status, int expected, const char *words) {
+static void refused(int status, int expected, const char* words) {
   if (status == expected && strstr(amldist_last_error(), words) != NULL) return;
   fprintf(stderr, "got %d (%s) instead of %d with '%s'\n", status, amldist_last_error(), expected, words);
   exit(1);
 }
 
 static void a_second_world(void) {
-  amldist_comm *second = NULL;
+  amldist_comm* second = NULL;
   refused(amldist_init(&second, 1000), AMLDIST_EINVAL, "has a world already");
   CHECK(second == NULL);
 }
 
 static void after_the_end(void) {
   amldist_comm *part = NULL, *out = NULL;
-  amldist_request *request = NULL;
+  amldist_request* request = NULL;
   amldist_reducer *reducer = NULL, *early = NULL;
   const size_t count = 1;
-  void *memory = NULL;
+  void* memory = NULL;
   OK(amldist_split(world, 0, rank, &part));
   OK(amldist_alloc(part, 4096, &memory)); /* goes with the communicator */
   OK(amldist_reducer_create(part, &count, 1, AMLDIST_FLOAT32, NULL, &early));

@@ -47,22 +47,22 @@ static void beside_others(void) {
   CHECK(from_last == (rank + size - 1) % size);
 }
 
-static amldist_comm *alone(void) {
-  amldist_comm *comm = NULL;
+static amldist_comm* alone(void) {
+  amldist_comm* comm = NULL;
   OK(amldist_split(world, rank, 0, &comm));
   return comm;
 }
 
 /* What can never end is an error with a sentence. */
 static void without_other_direction(void) {
-  amldist_comm *comm = alone();
+  amldist_comm* comm = alone();
   OK(amldist_set_timeout(comm, 100));
   CHECK(amldist_recv(comm, got, 1, AMLDIST_INT32, 0) == AMLDIST_ETIMEOUT);
   CHECK(strstr(amldist_last_error(), "waits for itself in recv #1") != NULL);
   OK(amldist_finalize(comm));
 }
 static void with_another_size(void) {
-  amldist_comm *comm = alone();
+  amldist_comm* comm = alone();
   OK(amldist_group_begin(comm));
   OK(amldist_send(comm, given, 2, AMLDIST_INT32, 0));
   OK(amldist_recv(comm, got, 1, AMLDIST_INT32, 0));

@@ -1,5 +1,5 @@
-/* More than 2^31 elements, in the operations that must count them: one byte each, so that memory suffices. Every rank has
- * one buffer of 2 GiB and a little.
+/* More than 2^31 elements, in the operations that must count them: one byte each, so that memory suffices. Every rank
+ * has one buffer of 2 GiB and a little.
  *
  * A result is known without a second buffer: the pattern below, or its sum over the ranks. */
 #include <stdint.h>
@@ -8,13 +8,13 @@
 #include "program.h"
 
 static const size_t count = (1ULL << 31) + 4099;
-static uint8_t *data;
+static uint8_t* data;
 
 static uint8_t pattern(size_t i, int r) { return (uint8_t)((i * 7 + (i >> 31) * 5 + (size_t)r * 3) % 31); }
 static void fill(int r) {
   for (size_t i = 0; i < count; ++i) data[i] = pattern(i, r);
 }
-static void expect(int from, int to, const char *what) { /* the sum of the patterns of ranks from..to-1 */
+static void expect(int from, int to, const char* what) { /* the sum of the patterns of ranks from..to-1 */
   for (size_t i = 0; i < count; ++i) {
     unsigned want = 0;
     for (int r = from; r < to; ++r) want += pattern(i, r);

@@ -33,7 +33,7 @@ static void all_pairs(size_t length) {
   compare(length, length);
 }
 static void all_pairs_begun(size_t length) {
-  amldist_request *requests[2 * RANKS];
+  amldist_request* requests[2 * RANKS];
   fill(length, length + 1);
   for (int r = 0; r < size; ++r) OK(amldist_isend(world, given[r], length, AMLDIST_UINT8, r, &requests[r]));
   for (int r = 0; r < size; ++r) OK(amldist_irecv(world, got[r], length, AMLDIST_UINT8, r, &requests[size + r]));
@@ -44,7 +44,7 @@ static void all_pairs_begun(size_t length) {
 /* More than a ring or a socket keeps, before the first is received; the last only fills what is left over. */
 static void many_before_the_first_is_received(void) {
   static int32_t numbers[MANY], came[MANY];
-  static amldist_request *requests[MANY];
+  static amldist_request* requests[MANY];
   const int next = (rank + 1) % size, last = (rank + size - 1) % size;
   for (int i = 0; i < MANY; ++i) {
     numbers[i] = rank * MANY + i, came[i] = -1;
@@ -62,7 +62,7 @@ static void many_before_the_first_is_received(void) {
 static void a_send_alone(void) {
   const int next = (rank + 1) % size, last = (rank + size - 1) % size;
   int32_t here = rank, came = -1;
-  amldist_request *sending = NULL;
+  amldist_request* sending = NULL;
   if (rank % 2 != 0) OK(amldist_recv(world, &came, 1, AMLDIST_INT32, last));
   OK(amldist_isend(world, &here, 1, AMLDIST_INT32, next, &sending));
   OK(amldist_wait(&sending));
@@ -73,9 +73,9 @@ static void a_send_alone(void) {
 /* Messages of two communicators do not meet, and their memory goes with them. */
 static void of_two_communicators(void) {
   for (int times = 0; times < 20; ++times) {
-    amldist_comm *turned = NULL;
+    amldist_comm* turned = NULL;
     int32_t here = rank, there = -rank, from_world = -1, from_turned = 1;
-    amldist_request *sending = NULL;
+    amldist_request* sending = NULL;
     OK(amldist_split(world, 0, size - rank, &turned));
     OK(amldist_isend(world, &here, 1, AMLDIST_INT32, (rank + 1) % size, &sending));
     const int own = amldist_rank(turned);

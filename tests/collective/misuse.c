@@ -1,10 +1,10 @@
-/* What callers get wrong: every time an error value with a sentence. And what lies between calls: groups, splits, another
- * thread that gives up. */
+/* What callers get wrong: every time an error value with a sentence. And what lies between calls: groups, splits,
+ * another thread that gives up. */
 #include <string.h>
 
 #include "program.h"
 
-static void refused(int status, int expected, const char *word) {
+static void refused(int status, int expected, const char* word) {
   if (status == expected && strstr(amldist_last_error(), word) != NULL) return;
   fprintf(stderr, "got %d (%s) instead of %d with '%s'\n", status, amldist_last_error(), expected, word);
   exit(1);
@@ -34,9 +34,9 @@ static void misuse_of_lists(void) {
 
 void run_misuse(void) {
   float x[4] = {0, 0, 0, 0};
-  amldist_comm *none = NULL;
-  amldist_request *request = NULL;
-  void *memory;
+  amldist_comm* none = NULL;
+  amldist_request* request = NULL;
+  void* memory;
   int done;
   refused(amldist_init(NULL, 0), AMLDIST_EINVAL, "NULL");
   refused(amldist_init(&none, -1), AMLDIST_EINVAL, "negative");
@@ -48,7 +48,8 @@ void run_misuse(void) {
   refused(amldist_allreduce(world, x, x, 1, (amldist_type)12, AMLDIST_SUM), AMLDIST_EINVAL, "12 is no amldist_type");
   refused(amldist_allreduce(world, x, x, 1, (amldist_type)-1, AMLDIST_SUM), AMLDIST_EINVAL, "no amldist_type");
   refused(amldist_allreduce(world, x, x, 1, AMLDIST_FLOAT32, (amldist_op)5), AMLDIST_EINVAL, "5 is no amldist_op");
-  refused(amldist_allreduce(world, x, x, (size_t)-1, AMLDIST_FLOAT32, AMLDIST_SUM), AMLDIST_EINVAL, "beyond any memory");
+  refused(amldist_allreduce(world, x, x, (size_t)-1, AMLDIST_FLOAT32, AMLDIST_SUM), AMLDIST_EINVAL,
+          "beyond any memory");
   refused(amldist_broadcast(world, x, 1, AMLDIST_FLOAT32, size), AMLDIST_EINVAL, "root");
   refused(amldist_broadcast(world, x, 1, AMLDIST_FLOAT32, -1), AMLDIST_EINVAL, "root -1");
   refused(amldist_allgatherv(world, x, 1, x, NULL, NULL, AMLDIST_FLOAT32), AMLDIST_EINVAL, "counts");

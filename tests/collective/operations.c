@@ -9,7 +9,7 @@
 static const size_t element_bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 2, 2};
 enum { TYPES = 12, OPS = 5 };
 
-/* ------------------------------------------------------------------------------------------- numbers of every type */
+/* ---- numbers of every type ---- */
 static uint16_t half_of(double value) { /* exact for the small whole numbers used here */
   if (value == 0) return 0;
   int exponent;
@@ -25,20 +25,44 @@ static uint16_t bfloat_of(double value) {
   return (uint16_t)(bits >> 16);
 }
 
-static void put(void *buffer, size_t i, amldist_type type, double value) {
+static void put(void* buffer, size_t i, amldist_type type, double value) {
   switch (type) {
-    case AMLDIST_INT8: ((int8_t *)buffer)[i] = (int8_t)value; break;
-    case AMLDIST_UINT8: ((uint8_t *)buffer)[i] = (uint8_t)value; break;
-    case AMLDIST_INT16: ((int16_t *)buffer)[i] = (int16_t)value; break;
-    case AMLDIST_UINT16: ((uint16_t *)buffer)[i] = (uint16_t)value; break;
-    case AMLDIST_INT32: ((int32_t *)buffer)[i] = (int32_t)value; break;
-    case AMLDIST_UINT32: ((uint32_t *)buffer)[i] = (uint32_t)value; break;
-    case AMLDIST_INT64: ((int64_t *)buffer)[i] = (int64_t)value; break;
-    case AMLDIST_UINT64: ((uint64_t *)buffer)[i] = (uint64_t)value; break;
-    case AMLDIST_FLOAT16: ((uint16_t *)buffer)[i] = half_of(value); break;
-    case AMLDIST_BFLOAT16: ((uint16_t *)buffer)[i] = bfloat_of(value); break;
-    case AMLDIST_FLOAT32: ((float *)buffer)[i] = (float)value; break;
-    case AMLDIST_FLOAT64: ((double *)buffer)[i] = value; break;
+    case AMLDIST_INT8:
+      ((int8_t*)buffer)[i] = (int8_t)value;
+      break;
+    case AMLDIST_UINT8:
+      ((uint8_t*)buffer)[i] = (uint8_t)value;
+      break;
+    case AMLDIST_INT16:
+      ((int16_t*)buffer)[i] = (int16_t)value;
+      break;
+    case AMLDIST_UINT16:
+      ((uint16_t*)buffer)[i] = (uint16_t)value;
+      break;
+    case AMLDIST_INT32:
+      ((int32_t*)buffer)[i] = (int32_t)value;
+      break;
+    case AMLDIST_UINT32:
+      ((uint32_t*)buffer)[i] = (uint32_t)value;
+      break;
+    case AMLDIST_INT64:
+      ((int64_t*)buffer)[i] = (int64_t)value;
+      break;
+    case AMLDIST_UINT64:
+      ((uint64_t*)buffer)[i] = (uint64_t)value;
+      break;
+    case AMLDIST_FLOAT16:
+      ((uint16_t*)buffer)[i] = half_of(value);
+      break;
+    case AMLDIST_BFLOAT16:
+      ((uint16_t*)buffer)[i] = bfloat_of(value);
+      break;
+    case AMLDIST_FLOAT32:
+      ((float*)buffer)[i] = (float)value;
+      break;
+    case AMLDIST_FLOAT64:
+      ((double*)buffer)[i] = value;
+      break;
   }
 }
 
@@ -58,7 +82,8 @@ static double combined(size_t i, amldist_op op, amldist_type type) {
     else result += next;
   }
   if (op != AMLDIST_AVG) return result;
-  const int whole = type != AMLDIST_FLOAT16 && type != AMLDIST_BFLOAT16 && type != AMLDIST_FLOAT32 && type != AMLDIST_FLOAT64;
+  const int whole =
+      type != AMLDIST_FLOAT16 && type != AMLDIST_BFLOAT16 && type != AMLDIST_FLOAT32 && type != AMLDIST_FLOAT64;
   return whole ? floor(result / size) : result / size;
 }
 
@@ -78,7 +103,7 @@ static double as_stored(double value, amldist_type type) {
   return value;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- buffers */
+/* ---- buffers ---- */
 /* With a margin on both sides that nobody may touch, and not aligned to more than the element. */
 typedef struct {
   unsigned char *base, *data;
@@ -94,33 +119,33 @@ static buffer new_buffer(size_t bytes, size_t shift) {
   return b;
 }
 static void free_buffer(buffer b) {
-  for (unsigned char *p = b.base; p < b.data; ++p) CHECK(*p == GUARD);
+  for (unsigned char* p = b.base; p < b.data; ++p) CHECK(*p == GUARD);
   for (int i = 0; i < MARGIN; ++i) CHECK(b.data[b.bytes + (size_t)i] == GUARD);
   free(b.base);
 }
-static void expect(const void *got, const void *want, size_t bytes, const char *what, size_t count, int type, int op) {
+static void expect(const void* got, const void* want, size_t bytes, const char* what, size_t count, int type, int op) {
   if (memcmp(got, want, bytes) == 0) return;
   size_t at = 0;
-  while (((const char *)got)[at] == ((const char *)want)[at]) ++at;
+  while (((const char*)got)[at] == ((const char*)want)[at]) ++at;
   fprintf(stderr, "rank %d of %d: %s of %zu elements, type %d, op %d: byte %zu of %zu is wrong\n", rank, size, what,
           count, type, op, at, bytes);
   exit(1);
 }
 
-static void fill(void *data, size_t from, size_t count, int r, amldist_type type, amldist_op op) {
+static void fill(void* data, size_t from, size_t count, int r, amldist_type type, amldist_op op) {
   for (size_t i = 0; i < count; ++i) put(data, i, type, given(r, from + i, op));
 }
-static void fill_combined(void *data, size_t from, size_t count, amldist_type type, amldist_op op) {
+static void fill_combined(void* data, size_t from, size_t count, amldist_type type, amldist_op op) {
   for (size_t i = 0; i < count; ++i) put(data, i, type, as_stored(combined(from + i, op, type), type));
 }
 
-/* ------------------------------------------------------------------------------------------------------- reductions */
+/* ---- reductions ---- */
 static void check_allreduce(size_t count, amldist_type type, amldist_op op, int in_place) {
   const size_t unit = element_bytes[type];
   buffer send = new_buffer(count * unit, unit), recv = new_buffer(count * unit, 0), want = new_buffer(count * unit, 0);
   fill(send.data, 0, count, rank, type, op);
   fill_combined(want.data, 0, count, type, op);
-  void *to = in_place ? send.data : recv.data;
+  void* to = in_place ? send.data : recv.data;
   OK(amldist_allreduce(world, send.data, to, count, type, op));
   expect(to, want.data, count * unit, in_place ? "allreduce in place" : "allreduce", count, type, op);
   free_buffer(send), free_buffer(recv), free_buffer(want);
@@ -134,11 +159,11 @@ static void check_allocated(size_t count, amldist_type type, unsigned who, int i
   if (who >> rank & 1) {
     OK(amldist_alloc(world, count * unit + 128, &send));
     OK(amldist_alloc(world, count * unit, &recv));
-    for (size_t i = 0; i < count * unit; i += 512) CHECK(((unsigned char *)recv)[i] == 0);
+    for (size_t i = 0; i < count * unit; i += 512) CHECK(((unsigned char*)recv)[i] == 0);
   } else {
     CHECK((send = malloc(count * unit + 128)) != NULL && (recv = malloc(count * unit + 1)) != NULL);
   }
-  void *from = (unsigned char *)send + 64, *to = in_place ? from : recv;
+  void *from = (unsigned char*)send + 64, *to = in_place ? from : recv;
   fill(from, 0, count, rank, type, AMLDIST_AVG);
   fill_combined(want.data, 0, count, type, AMLDIST_AVG);
   OK(amldist_allreduce(world, from, to, count, type, AMLDIST_AVG));
@@ -160,7 +185,7 @@ static void check_reduce(size_t count, amldist_type type, amldist_op op, int in_
   buffer send = new_buffer(count * unit, 0), recv = new_buffer(count * unit, unit), want = new_buffer(count * unit, 0);
   fill(send.data, 0, count, rank, type, op);
   fill_combined(want.data, 0, count, type, op);
-  void *to = in_place ? send.data : recv.data;
+  void* to = in_place ? send.data : recv.data;
   OK(amldist_reduce(world, send.data, rank == root ? to : NULL, count, type, op, root));
   if (rank == root) expect(to, want.data, count * unit, "reduce", count, type, op);
   free_buffer(send), free_buffer(recv), free_buffer(want);
@@ -171,13 +196,13 @@ static void check_reduce_scatter(size_t count, amldist_type type, amldist_op op,
   buffer send = new_buffer(all * unit, 0), recv = new_buffer(count * unit, unit), want = new_buffer(count * unit, 0);
   fill(send.data, 0, all, rank, type, op);
   fill_combined(want.data, own, count, type, op);
-  void *to = in_place ? send.data + own * unit : recv.data;
+  void* to = in_place ? send.data + own * unit : recv.data;
   OK(amldist_reduce_scatter(world, send.data, to, count, type, op));
   expect(to, want.data, count * unit, "reduce_scatter", count, type, op);
   free_buffer(send), free_buffer(recv), free_buffer(want);
 }
 
-/* -------------------------------------------------------------------------------------------------------- movements */
+/* ---- movements ---- */
 static void check_broadcast(size_t count, amldist_type type, int root) {
   const size_t unit = element_bytes[type];
   buffer data = new_buffer(count * unit, unit), want = new_buffer(count * unit, 0);
@@ -191,7 +216,7 @@ static void check_broadcast(size_t count, amldist_type type, int root) {
 static void check_allgather(size_t count, amldist_type type, int in_place) {
   const size_t unit = element_bytes[type], all = count * (size_t)size;
   buffer send = new_buffer(count * unit, unit), recv = new_buffer(all * unit, 0), want = new_buffer(all * unit, 0);
-  void *from = in_place ? recv.data + (size_t)rank * count * unit : send.data;
+  void* from = in_place ? recv.data + (size_t)rank * count * unit : send.data;
   fill(from, 0, count, rank, type, AMLDIST_SUM);
   for (int r = 0; r < size; ++r) fill(want.data + (size_t)r * count * unit, 0, count, r, type, AMLDIST_SUM);
   OK(amldist_allgather(world, from, recv.data, count, type));
@@ -218,7 +243,7 @@ static void check_alltoall(size_t count, amldist_type type, int in_place) {
   fill(send.data, 0, all, rank, type, AMLDIST_SUM);
   for (int r = 0; r < size; ++r)
     fill(want.data + (size_t)r * count * unit, (size_t)rank * count, count, r, type, AMLDIST_SUM);
-  void *to = in_place ? send.data : recv.data;
+  void* to = in_place ? send.data : recv.data;
   OK(amldist_alltoall(world, send.data, to, count, type));
   expect(to, want.data, all * unit, "alltoall", count, type, in_place);
   free_buffer(send), free_buffer(recv), free_buffer(want);
@@ -246,7 +271,7 @@ static void check_alltoallv(size_t count, amldist_type type) {
 static void check_gather(size_t count, amldist_type type, int root, int in_place) {
   const size_t unit = element_bytes[type], all = count * (size_t)size;
   buffer send = new_buffer(count * unit, 0), recv = new_buffer(all * unit, 0), want = new_buffer(all * unit, 0);
-  void *from = in_place && rank == root ? recv.data + (size_t)rank * count * unit : send.data;
+  void* from = in_place && rank == root ? recv.data + (size_t)rank * count * unit : send.data;
   fill(from, 0, count, rank, type, AMLDIST_SUM);
   for (int r = 0; r < size; ++r) fill(want.data + (size_t)r * count * unit, 0, count, r, type, AMLDIST_SUM);
   OK(amldist_gather(world, from, rank == root ? recv.data : NULL, count, type, root));
@@ -259,7 +284,7 @@ static void check_scatter(size_t count, amldist_type type, int root, int in_plac
   buffer send = new_buffer(all * unit, 0), recv = new_buffer(count * unit, 0), want = new_buffer(count * unit, 0);
   fill(send.data, 0, all, root, type, AMLDIST_SUM);
   fill(want.data, (size_t)rank * count, count, root, type, AMLDIST_SUM);
-  void *to = in_place && rank == root ? send.data + (size_t)rank * count * unit : recv.data;
+  void* to = in_place && rank == root ? send.data + (size_t)rank * count * unit : recv.data;
   OK(amldist_scatter(world, rank == root ? send.data : NULL, to, count, type, root));
   expect(to, want.data, count * unit, "scatter", count, type, root);
   free_buffer(send), free_buffer(recv), free_buffer(want);
@@ -290,7 +315,7 @@ static void check_messages(size_t count, amldist_type type) {
   free_buffer(send), free_buffer(left), free_buffer(right), free_buffer(want);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- lists */
+/* ---- lists ---- */
 static void check_all(size_t count, amldist_type type, int roots, int ops) {
   for (int op = 0; op < ops; ++op) {
     for (int in_place = 0; in_place < 2; ++in_place) {

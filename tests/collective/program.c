@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-amldist_comm *world;
+amldist_comm* world;
 int rank, size;
 
 /* Says who this rank is, for tests of the bootstrap. */
@@ -13,11 +13,12 @@ static void place(void) {
 }
 
 static const struct {
-  const char *name;
+  const char* name;
   void (*run)(void);
-} cases[] = {{"operations", run_operations}, {"misuse", run_misuse}, {"requests", run_requests}, {"split", run_split},
-             {"handles", run_handles}, {"crossing", run_crossing}, {"itself", run_itself}, {"relay", run_relay},
-             {"messages", run_messages}, {"place", place}, {"large", run_large}};
+} cases[] = {
+    {"operations", run_operations}, {"misuse", run_misuse},     {"requests", run_requests}, {"split", run_split},
+    {"handles", run_handles},       {"crossing", run_crossing}, {"itself", run_itself},     {"relay", run_relay},
+    {"messages", run_messages},     {"place", place},           {"large", run_large}};
 
 static int start(void) {
   if (amldist_init(&world, 30000) != AMLDIST_OK) {
@@ -29,7 +30,7 @@ static int start(void) {
   return 1;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   if (argc == 5 && strcmp(argv[1], "victim") == 0) {
     if (!start()) return 3;
     run_victim(argc, argv);

@@ -7,15 +7,15 @@
 
 #include "amldist/amldist.h"
 
-extern amldist_comm *world;
+extern amldist_comm* world;
 extern int rank, size;
 
-#define CHECK(condition)                                                                                        \
-  do {                                                                                                          \
-    if (!(condition)) {                                                                                         \
+#define CHECK(condition)                                                                                             \
+  do {                                                                                                               \
+    if (!(condition)) {                                                                                              \
       fprintf(stderr, "%s:%d: %s is false; last error: %s\n", __FILE__, __LINE__, #condition, amldist_last_error()); \
-      exit(1);                                                                                                  \
-    }                                                                                                           \
+      exit(1);                                                                                                       \
+    }                                                                                                                \
   } while (0)
 #define OK(call) CHECK((call) == AMLDIST_OK)
 
@@ -29,6 +29,6 @@ void run_handles(void);
 void run_messages(void);
 void run_relay(void);
 void run_split(void);
-void run_victim(int argc, char **argv); /* HOW WHO DEADLINE_MS */
+void run_victim(int argc, char** argv); /* HOW WHO DEADLINE_MS */
 
 #endif

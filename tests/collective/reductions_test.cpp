@@ -68,7 +68,8 @@ class Trial {
     std::vector<T> first(most + 256, T{99});
     std::vector<T> second(most + 256, T{99});
     T* const dst = way_.in_place ? aligned(inputs_[0]) : aligned(first) + way_.shift;
-    T* const other = way_.in_place && way_.sources > 1 ? aligned(inputs_[1]) : aligned(second) + way_.shift + way_.apart;
+    T* const other =
+        way_.in_place && way_.sources > 1 ? aligned(inputs_[1]) : aligned(second) + way_.shift + way_.apart;
     std::vector<const void*> sources;
     for (std::vector<T>& input : inputs_) sources.push_back(aligned(input));
     std::vector<T> wanted(aligned(inputs_[0]), aligned(inputs_[0]) + way_.count);

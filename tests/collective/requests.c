@@ -8,7 +8,7 @@
 void run_requests(void) {
   enum { CALLS = 20 };
   double x[CALLS];
-  amldist_request *requests[CALLS];
+  amldist_request* requests[CALLS];
   for (int i = 0; i < CALLS; ++i) {
     x[i] = rank + i;
     OK(amldist_iallreduce(world, &x[i], &x[i], 1, AMLDIST_FLOAT64, AMLDIST_SUM, &requests[i]));
@@ -22,7 +22,7 @@ void run_requests(void) {
   }
 }
 
-/* ------------------------------------------------------------------------------------------------------- crossing */
+/* ---- crossing ---- */
 /* More than any layer below keeps for a receiver that has not come yet. */
 enum { MOST = 1 << 20 };
 static int32_t sent[MOST], received[MOST];
@@ -48,7 +48,7 @@ static void sum(void) {
   CHECK(ranks == size);
 }
 static void divide(void) {
-  amldist_comm *same = NULL;
+  amldist_comm* same = NULL;
   OK(amldist_split(world, 0, rank, &same));
   OK(amldist_finalize(same));
 }
@@ -59,7 +59,7 @@ static void poll_until_received(void) {
 /* What even and odd ranks do, in their order. Every line ends without help of the other's next line only where messages
  * move on their own. */
 static const struct {
-  const char *name;
+  const char* name;
   void (*even[5])(void);
   void (*odd[5])(void);
 } exchanges[] = {
@@ -84,7 +84,7 @@ static const struct {
 
 static void run_exchange(size_t number) {
   for (size_t i = 0; i < count; ++i) sent[i] = (int32_t)(i * 7 + (size_t)rank), received[i] = -1;
-  void (*const *steps)(void) = rank % 2 == 0 ? exchanges[number].even : exchanges[number].odd;
+  void (*const* steps)(void) = rank % 2 == 0 ? exchanges[number].even : exchanges[number].odd;
   /* The one rank that is left over only takes part in what all do. */
   for (size_t s = 0; s < 5 && steps[s] != NULL; ++s) {
     if (partner < size || steps[s] == sum || steps[s] == divide) steps[s]();
@@ -111,7 +111,7 @@ void run_crossing(void) {
  * comes when the ranks between have been served. */
 void run_relay(void) {
   int32_t first = 0, token = rank;
-  amldist_request *last = NULL;
+  amldist_request* last = NULL;
   if (size < 3) return;
   if (rank == 0) {
     int done = 0;

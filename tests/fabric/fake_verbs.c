@@ -32,11 +32,11 @@ struct fake_qp {
 };
 
 static struct ibv_device devices[most_devices];
-static struct fake_qp *last_posted;
+static struct fake_qp* last_posted;
 
 /* Whether `call` is named in NAME=CALL[:NUMBER],...; its number in `number`. */
-static int named(const char *variable, const char *call, int *number) {
-  const char *each = getenv(variable);
+static int named(const char* variable, const char* call, int* number) {
+  const char* each = getenv(variable);
   const size_t length = strlen(call);
   while (each != NULL && *each != '\0') {
     if (strncmp(each, call, length) == 0 && strchr(":,", each[length]) != NULL) {
@@ -50,7 +50,7 @@ static int named(const char *variable, const char *call, int *number) {
 }
 
 /* 0, or the errno with which the call is to fail; hangs if it is to hang. */
-static int fault(const char *call) {
+static int fault(const char* call) {
   int number = EIO;
   while (named("FAKE_VERBS_HANG", call, NULL)) pause();
   if (!named("FAKE_VERBS_FAIL", call, &number)) return 0;
@@ -58,9 +58,9 @@ static int fault(const char *call) {
   return number;
 }
 
-struct ibv_device **ibv_get_device_list(int *count) {
-  const char *each = getenv("FAKE_VERBS_DEVICES");
-  struct ibv_device **list = calloc(most_devices + 1, sizeof *list);
+struct ibv_device** ibv_get_device_list(int* count) {
+  const char* each = getenv("FAKE_VERBS_DEVICES");
+  struct ibv_device** list = calloc(most_devices + 1, sizeof *list);
   *count = 0;
   if (fault("list") != 0) return NULL;
   while (each != NULL && *each != '\0' && *count < most_devices) {
@@ -73,19 +73,19 @@ struct ibv_device **ibv_get_device_list(int *count) {
   }
   return list;
 }
-void ibv_free_device_list(struct ibv_device **list) { free(list); }
-const char *ibv_get_device_name(struct ibv_device *device) { return device->name; }
+void ibv_free_device_list(struct ibv_device** list) { free(list); }
+const char* ibv_get_device_name(struct ibv_device* device) { return device->name; }
 
 /* The file behind a key: registered memory, with its address at the end. */
 static int open_shared(uint32_t key, int flags) {
   char path[4096];
-  const char *const folder = getenv("FAKE_VERBS_SHARED");
+  const char* const folder = getenv("FAKE_VERBS_SHARED");
   snprintf(path, sizeof path, "%s/%08x", folder != NULL ? folder : "/nonexistent", key);
   return open(path, flags | O_CLOEXEC, 0666);
 }
 
 /* Puts a file in the place of the memory. */
-static int share(struct ibv_mr *mr) {
+static int share(struct ibv_mr* mr) {
   const uint64_t address = (uint64_t)(uintptr_t)mr->addr;
   if (getrandom(&mr->rkey, sizeof mr->rkey, 0) != (ssize_t)sizeof mr->rkey) return -1;
   const int file = open_shared(mr->rkey, O_RDWR | O_CREAT | O_EXCL);
@@ -97,14 +97,14 @@ static int share(struct ibv_mr *mr) {
   return done ? 0 : -1;
 }
 
-static int write_shared(const struct ibv_send_wr *wr) {
+static int write_shared(const struct ibv_send_wr* wr) {
   uint64_t address = 0;
   const int file = open_shared(wr->wr.rdma.rkey, O_RDWR);
   if (file < 0) return ENXIO;
   const off_t end = lseek(file, 0, SEEK_END);
   int status = EIO;
   if (pread(file, &address, sizeof address, end - (off_t)sizeof address) == (ssize_t)sizeof address &&
-      pwrite(file, (const void *)(uintptr_t)wr->sg_list->addr, wr->sg_list->length,
+      pwrite(file, (const void*)(uintptr_t)wr->sg_list->addr, wr->sg_list->length,
              (off_t)(wr->wr.rdma.remote_addr - address)) == (ssize_t)wr->sg_list->length) {
     status = 0;
   }
@@ -112,7 +112,7 @@ static int write_shared(const struct ibv_send_wr *wr) {
   return status;
 }
 
-static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad) {
+static int post_send(struct ibv_qp* qp, struct ibv_send_wr* wr, struct ibv_send_wr** bad) {
   (void)bad;
   const int error = fault("post");
   if (error != 0) return error;
@@ -120,65 +120,65 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
     const int written = write_shared(wr);
     if (written != 0) return written;
   } else if (getenv("FAKE_VERBS_LOSE") == NULL) {
-    memcpy((void *)(uintptr_t)wr->wr.rdma.remote_addr, (const void *)(uintptr_t)wr->sg_list->addr, wr->sg_list->length);
+    memcpy((void*)(uintptr_t)wr->wr.rdma.remote_addr, (const void*)(uintptr_t)wr->sg_list->addr, wr->sg_list->length);
   }
-  last_posted = (struct fake_qp *)qp;
+  last_posted = (struct fake_qp*)qp;
   last_posted->pending = 1;
   return 0;
 }
 
-static int poll_cq(struct ibv_cq *cq, int most, struct ibv_wc *wc) {
+static int poll_cq(struct ibv_cq* cq, int most, struct ibv_wc* wc) {
   (void)cq;
   (void)most;
   if (last_posted == NULL || !last_posted->pending) return 0;
-  const char *status = getenv("FAKE_VERBS_WC");
+  const char* status = getenv("FAKE_VERBS_WC");
   last_posted->pending = 0;
   memset(wc, 0, sizeof *wc);
   wc->status = status != NULL ? (enum ibv_wc_status)atoi(status) : IBV_WC_SUCCESS;
   return 1;
 }
 
-struct ibv_context *ibv_open_device(struct ibv_device *device) {
+struct ibv_context* ibv_open_device(struct ibv_device* device) {
   if (fault("open") != 0) return NULL;
-  struct ibv_context *context = calloc(1, sizeof *context);
+  struct ibv_context* context = calloc(1, sizeof *context);
   context->device = device;
   context->ops.post_send = post_send;
   context->ops.poll_cq = poll_cq;
   return context;
 }
-int ibv_close_device(struct ibv_context *context) {
+int ibv_close_device(struct ibv_context* context) {
   free(context);
   return 0;
 }
-int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attributes) {
+int ibv_query_port(struct ibv_context* context, uint8_t port, struct _compat_ibv_port_attr* attributes) {
   (void)context;
   (void)port;
-  struct ibv_port_attr *own = (struct ibv_port_attr *)attributes;
+  struct ibv_port_attr* own = (struct ibv_port_attr*)attributes;
   own->lid = 1;
   own->active_mtu = IBV_MTU_1024;
   return fault("query_port");
 }
-int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid) {
+int ibv_query_gid(struct ibv_context* context, uint8_t port, int index, union ibv_gid* gid) {
   (void)context;
   (void)port;
   (void)index;
   memset(gid, 1, sizeof *gid);
   return fault("query_gid") != 0 ? -1 : 0;
 }
-struct ibv_pd *ibv_alloc_pd(struct ibv_context *context) {
+struct ibv_pd* ibv_alloc_pd(struct ibv_context* context) {
   if (fault("alloc_pd") != 0) return NULL;
-  struct ibv_pd *pd = calloc(1, sizeof *pd);
+  struct ibv_pd* pd = calloc(1, sizeof *pd);
   pd->context = context;
   return pd;
 }
-int ibv_dealloc_pd(struct ibv_pd *pd) {
+int ibv_dealloc_pd(struct ibv_pd* pd) {
   free(pd);
   return 0;
 }
-struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int access) {
+struct ibv_mr* ibv_reg_mr(struct ibv_pd* pd, void* address, size_t length, int access) {
   (void)access;
   if (fault("reg_mr") != 0) return NULL;
-  struct ibv_mr *mr = calloc(1, sizeof *mr);
+  struct ibv_mr* mr = calloc(1, sizeof *mr);
   mr->pd = pd;
   mr->addr = address;
   mr->length = length;
@@ -188,7 +188,7 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int a
   }
   return mr;
 }
-struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access) {
+struct ibv_mr* ibv_reg_dmabuf_mr(struct ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access) {
   (void)pd;
   (void)offset;
   (void)length;
@@ -198,9 +198,9 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
   errno = getenv("FAKE_VERBS_DMABUF") != NULL ? EBADF : EOPNOTSUPP;
   return NULL;
 }
-int ibv_dereg_mr(struct ibv_mr *mr) {
+int ibv_dereg_mr(struct ibv_mr* mr) {
   char path[4096];
-  const char *const folder = getenv("FAKE_VERBS_SHARED");
+  const char* const folder = getenv("FAKE_VERBS_SHARED");
   if (folder != NULL) {
     snprintf(path, sizeof path, "%s/%08x", folder, mr->rkey);
     unlink(path);
@@ -208,36 +208,36 @@ int ibv_dereg_mr(struct ibv_mr *mr) {
   free(mr);
   return 0;
 }
-struct ibv_cq *ibv_create_cq(struct ibv_context *context, int entries, void *data, struct ibv_comp_channel *channel,
+struct ibv_cq* ibv_create_cq(struct ibv_context* context, int entries, void* data, struct ibv_comp_channel* channel,
                              int vector) {
   (void)entries;
   (void)data;
   (void)channel;
   (void)vector;
-  struct ibv_cq *cq = calloc(1, sizeof *cq);
+  struct ibv_cq* cq = calloc(1, sizeof *cq);
   cq->context = context;
   return cq;
 }
-int ibv_destroy_cq(struct ibv_cq *cq) {
+int ibv_destroy_cq(struct ibv_cq* cq) {
   free(cq);
   return 0;
 }
-struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *wanted) {
+struct ibv_qp* ibv_create_qp(struct ibv_pd* pd, struct ibv_qp_init_attr* wanted) {
   (void)wanted;
   if (fault("create_qp") != 0) return NULL;
-  struct fake_qp *qp = calloc(1, sizeof *qp);
+  struct fake_qp* qp = calloc(1, sizeof *qp);
   qp->qp.context = pd->context;
   qp->qp.pd = pd;
   qp->qp.qp_num = 17;
   return &qp->qp;
 }
-int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *wanted, int mask) {
+int ibv_modify_qp(struct ibv_qp* qp, struct ibv_qp_attr* wanted, int mask) {
   (void)qp;
   (void)mask;
   if (wanted->qp_state == IBV_QPS_RTR) return fault("rtr");
   return wanted->qp_state == IBV_QPS_RTS ? fault("rts") : fault("init");
 }
-int ibv_destroy_qp(struct ibv_qp *qp) {
+int ibv_destroy_qp(struct ibv_qp* qp) {
   free(qp);
   return 0;
 }

@@ -135,7 +135,7 @@ TEST_F(Tree, ATableOfAThousandUnusedEntriesIsFine) {
   EXPECT_EQ(verify().find("ib.gid")->verdict, Verdict::pass);
 }
 
-// ---------------------------------------------------------------------------------------------------------- meetings
+// ---- meetings ----
 
 MeetingPlace place(std::uint16_t port, std::uint32_t node, std::uint32_t nodes) {
   return {"127.0.0.1", port, "1.0", node, nodes};

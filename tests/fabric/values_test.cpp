@@ -20,7 +20,8 @@ TEST(PortValues, PhysicalState) {
   EXPECT_EQ(parse_physical_state("5: LinkUp"), PhysicalState::link_up);
   EXPECT_EQ(parse_physical_state("3: Disabled"), PhysicalState::disabled);
   EXPECT_EQ(parse_physical_state("7: Phy Test"), PhysicalState::test);
-  for (const char* const bad : {"0: ", "8: X", "LinkUp", ""}) EXPECT_EQ(parse_physical_state(bad), PhysicalState::unknown) << bad;
+  for (const char* const bad : {"0: ", "8: X", "LinkUp", ""})
+    EXPECT_EQ(parse_physical_state(bad), PhysicalState::unknown) << bad;
 }
 
 TEST(PortValues, Rate) {

@@ -5,13 +5,13 @@
 
 #include "amldist/amldist.h"
 
-static const char *variable(const char *name) {
-  const char *const value = getenv(name);
+static const char* variable(const char* name) {
+  const char* const value = getenv(name);
   return value != NULL ? value : "-";
 }
 
 int main(void) {
-  amldist_comm *world = NULL;
+  amldist_comm* world = NULL;
   const int status = amldist_init(&world, 60000);
   printf("%d %s %s | %s\n", status, variable("NCCL_IB_DISABLE"), variable("UCX_TLS"),
          status == AMLDIST_OK ? "-" : amldist_last_error());

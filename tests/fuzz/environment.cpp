@@ -19,14 +19,32 @@ namespace amldist::fuzz {
 namespace {
 
 /// Variables that the plugin reads, by a letter that the fuzzer can find.
-constexpr std::array<std::string_view, 26> names = {
-    "AMLDIST_STAMP",         "SLURM_STEP_NODELIST",  "SLURM_STEP_TASKS_PER_NODE", "SLURM_DISTRIBUTION",
-    "SLURM_DIST_PLANESIZE",  "MASTER_ADDR",          "MASTER_PORT",               "SLURM_STEP_RESV_PORTS",
-    "SLURM_CLUSTER_NAME",    "SLURM_RESTART_COUNT",  "SLURM_HET_JOB_ID",          "CUDA_VISIBLE_DEVICES",
-    "ROCR_VISIBLE_DEVICES",  "SLURM_STEP_GPUS",      "GLOO_SOCKET_IFNAME",        "RANK",
-    "WORLD_SIZE",            "LOCAL_RANK",           "LOCAL_WORLD_SIZE",          "NODE_RANK",
-    "SLURM_NTASKS_PER_NODE", "SLURM_PROCID",         "SLURM_NTASKS",              "PMIX_RANK",
-    "SLURM_GPUS_ON_NODE",    "SLURM_CPUS_PER_TASK"};
+constexpr std::array<std::string_view, 26> names = {"AMLDIST_STAMP",
+                                                    "SLURM_STEP_NODELIST",
+                                                    "SLURM_STEP_TASKS_PER_NODE",
+                                                    "SLURM_DISTRIBUTION",
+                                                    "SLURM_DIST_PLANESIZE",
+                                                    "MASTER_ADDR",
+                                                    "MASTER_PORT",
+                                                    "SLURM_STEP_RESV_PORTS",
+                                                    "SLURM_CLUSTER_NAME",
+                                                    "SLURM_RESTART_COUNT",
+                                                    "SLURM_HET_JOB_ID",
+                                                    "CUDA_VISIBLE_DEVICES",
+                                                    "ROCR_VISIBLE_DEVICES",
+                                                    "SLURM_STEP_GPUS",
+                                                    "GLOO_SOCKET_IFNAME",
+                                                    "RANK",
+                                                    "WORLD_SIZE",
+                                                    "LOCAL_RANK",
+                                                    "LOCAL_WORLD_SIZE",
+                                                    "NODE_RANK",
+                                                    "SLURM_NTASKS_PER_NODE",
+                                                    "SLURM_PROCID",
+                                                    "SLURM_NTASKS",
+                                                    "PMIX_RANK",
+                                                    "SLURM_GPUS_ON_NODE",
+                                                    "SLURM_CPUS_PER_TASK"};
 
 using Table = std::map<std::string, std::string, std::less<>>;
 
@@ -69,7 +87,8 @@ void check_variables(const EnvironmentPatch& patch, const StepPlan& plan, std::u
   const auto is_number = [&patch](std::string_view name, std::uint32_t number) {
     return patch.value_of(name) == std::to_string(number);
   };
-  require(is_number("RANK", rank) && is_number("WORLD_SIZE", plan.placement.map.size()), "identity is never the user's");
+  require(is_number("RANK", rank) && is_number("WORLD_SIZE", plan.placement.map.size()),
+          "identity is never the user's");
   require(is_number("LOCAL_RANK", plan.placement.map.local_rank_of(rank)), "nor is the local rank");
   require(is_host(patch.value_of("MASTER_ADDR").value_or("")), "MASTER_ADDR is a host");
   require(text::to_number(patch.value_of("MASTER_PORT").value_or(""), 65535).value_or(0) > 0, "MASTER_PORT is a port");
@@ -113,7 +132,8 @@ void try_step(const Step& step, const Table& table, const std::optional<std::str
   require(placement->hosts.size() == step.nodes, "nor about the nodes of the step");
   Spec spec;
   spec.kind = step.kind;
-  const RendezvousFacts facts{"10.0.0.1", PortRanges::parse("20000-29999").value(), read_job_name(reader_of(table), 7), 3};
+  const RendezvousFacts facts{"10.0.0.1", PortRanges::parse("20000-29999").value(), read_job_name(reader_of(table), 7),
+                              3};
   std::vector<std::string> notes;
   auto rendezvous = settle(spec, facts, reader_of(table), notes);
   if (!rendezvous) return require_sentence(rendezvous.error().message);

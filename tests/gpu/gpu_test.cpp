@@ -46,7 +46,7 @@ void cuda(cudaError_t result, const char* what) {
   if (result != cudaSuccess) expect(false, std::string(what) + ": " + cudaGetErrorString(result));
 }
 
-// ------------------------------------------------------------------------------------------------------------- ranks
+// ---- ranks ----
 
 struct Piece {
   std::atomic<std::uint32_t> length_plus_one;
@@ -102,7 +102,7 @@ class DeadlineVigil final : public Vigil {
   Clock::time_point deadline_;
 };
 
-// ----------------------------------------------------------------------------------------------------------- buffers
+// ---- buffers ----
 
 template <typename T>
 class DeviceArray {
@@ -139,7 +139,7 @@ float sum_at(int size, std::size_t i) {
   return sum;
 }
 
-// -------------------------------------------------------------------------------------------------------- collectives
+// ---- collectives ----
 
 struct Rank {
   NcclBackend& backend;
@@ -253,7 +253,7 @@ int run_rank(Board& board, int rank, int size) {
   return failures != 0;
 }
 
-// ------------------------------------------------------------------------------------------------------------ kernels
+// ---- kernels ----
 
 float to_float(std::uint16_t bfloat) {
   const std::uint32_t bits = static_cast<std::uint32_t>(bfloat) << 16;
@@ -303,7 +303,7 @@ int run_kernels(const char* device_part) {
   return failures != 0;
 }
 
-// --------------------------------------------------------------------------------------------------------------- main
+// ---- main ----
 
 /// In a process of its own: CUDA does not survive a fork.
 template <typename Body>

@@ -114,7 +114,7 @@ void expect_equal(const std::vector<T>& got, const std::vector<T>& wanted, const
   }
 }
 
-// ---------------------------------------------------------------------------------------------------------- reductions
+// ---- reductions ----
 
 template <typename T>
 void check_allreduce(amldist_type type, std::size_t count, amldist_op op) {
@@ -152,7 +152,7 @@ void check_reductions() {
   expect_equal(recv.read(), {own, own + static_cast<long>(count)}, "reduce_scatter");
 }
 
-// ----------------------------------------------------------------------------------------------------------- movements
+// ---- movements ----
 
 /// `count` of each rank's numbers, beginning with its `first`.
 std::vector<float> from_all(std::size_t count, std::size_t first = 0) {
@@ -228,7 +228,7 @@ void check_messages() {
   expect_equal(again.read(), numbers<float>(right, count), "messages as requests");
 }
 
-// -------------------------------------------------------------------------------------------- requests, splits,
+// ---- requests, splits, ----
 // buckets
 
 /// Calls that do not wait, with a host buffer between them.
@@ -341,7 +341,7 @@ void run_operations() {
   stream = usual;
 }
 
-// ------------------------------------------------------------------------------------------------------------ failures
+// ---- failures ----
 
 /// What the last rank does in place of the second call.
 int fail_as_last(const std::string& how, void* data) {

@@ -69,9 +69,10 @@ TEST(FailureReport, CarriesTheLastCall) {
   EXPECT_EQ(telling.to_datagram(token), report().to_datagram(token) + ";in allreduce #42 (4 MiB of float32)");
   EXPECT_EQ(FailureReport::parse(telling.to_datagram(token), token), telling);
   telling.wait_status = exited(7);
-  EXPECT_EQ(sentence({telling}),
-            "first failure: rank 2 (local 0) on node2: exit status 7, 1.2 s after the start, in allreduce #42 (4 MiB of "
-            "float32)");
+  EXPECT_EQ(
+      sentence({telling}),
+      "first failure: rank 2 (local 0) on node2: exit status 7, 1.2 s after the start, in allreduce #42 (4 MiB of "
+      "float32)");
 }
 
 TEST(FailureReport, RefusesHostileDatagrams) {

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 int main(void) {
-  amldist_comm *world;
+  amldist_comm* world;
   if (amldist_init(&world, 60000) != AMLDIST_OK) {
     fprintf(stderr, "hello: %s\n", amldist_last_error());
     return 1;

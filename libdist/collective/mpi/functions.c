@@ -6,7 +6,7 @@
 #include <string.h>
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(amldist_mpi_handle), "a request fits into a handle");
-_Static_assert(sizeof(MPI_Status) <= sizeof(((amldist_mpi_outcome *)0)->status), "a status fits into an outcome");
+_Static_assert(sizeof(MPI_Status) <= sizeof(((amldist_mpi_outcome*)0)->status), "a status fits into an outcome");
 _Static_assert(sizeof(MPI_Comm) <= sizeof(amldist_mpi_handle), "a communicator fits into a handle");
 
 static amldist_mpi_handle handle_of_request(MPI_Request request) {
@@ -40,9 +40,9 @@ static int initialize(void) {
 
 static int finalize(void) { return MPI_Finalize(); }
 
-static int place(int *rank, int *size, int *any_thread, int *largest_tag) {
+static int place(int* rank, int* size, int* any_thread, int* largest_tag) {
   int level = MPI_THREAD_SINGLE, found = 0;
-  int *bound = NULL;
+  int* bound = NULL;
   int error = MPI_Comm_rank(MPI_COMM_WORLD, rank);
   if (error == MPI_SUCCESS) error = MPI_Comm_size(MPI_COMM_WORLD, size);
   if (error == MPI_SUCCESS) error = MPI_Query_thread(&level);
@@ -52,7 +52,7 @@ static int place(int *rank, int *size, int *any_thread, int *largest_tag) {
   return error;
 }
 
-static void library(char *text, size_t size) {
+static void library(char* text, size_t size) {
   char whole[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
   MPI_Get_library_version(whole, &length);
@@ -60,7 +60,7 @@ static void library(char *text, size_t size) {
   snprintf(text, size, "%s", whole);
 }
 
-static void error_text(int error, char *text, size_t size) {
+static void error_text(int error, char* text, size_t size) {
   char whole[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   MPI_Error_string(error, whole, &length);
@@ -71,20 +71,20 @@ static void error_text(int error, char *text, size_t size) {
 /* MPI writes the communicator when the request is done: it must outlive the call. */
 static MPI_Comm copy = MPI_COMM_NULL;
 
-static int copy_world(amldist_mpi_handle *handle) {
+static int copy_world(amldist_mpi_handle* handle) {
   MPI_Request request = MPI_REQUEST_NULL;
   const int error = MPI_Comm_idup(MPI_COMM_WORLD, &copy, &request);
   *handle = handle_of_request(request);
   return error;
 }
 
-static int copied_world(amldist_mpi_handle *comm) {
+static int copied_world(amldist_mpi_handle* comm) {
   *comm = 0;
   memcpy(comm, &copy, sizeof copy);
   return MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
 }
 
-static int free_comm(amldist_mpi_handle *handle) {
+static int free_comm(amldist_mpi_handle* handle) {
   MPI_Comm comm = comm_of(*handle);
   *handle = 0;
   return MPI_Comm_free(&comm);
@@ -94,7 +94,7 @@ static int free_comm(amldist_mpi_handle *handle) {
  * would take messages in that nobody receives yet. */
 enum { SHORT = 4096 };
 
-static int send(amldist_mpi_handle comm, const void *data, int bytes, int peer, int tag, amldist_mpi_handle *handle) {
+static int send(amldist_mpi_handle comm, const void* data, int bytes, int peer, int tag, amldist_mpi_handle* handle) {
   MPI_Request request = MPI_REQUEST_NULL;
   int error = MPI_Isend(data, bytes, MPI_BYTE, peer, tag, comm_of(comm), &request), done = 0;
   if (error == MPI_SUCCESS && bytes <= SHORT) error = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
@@ -102,28 +102,28 @@ static int send(amldist_mpi_handle comm, const void *data, int bytes, int peer, 
   return error;
 }
 
-static int receive(amldist_mpi_handle comm, void *data, int bytes, int peer, int tag, amldist_mpi_handle *handle) {
+static int receive(amldist_mpi_handle comm, void* data, int bytes, int peer, int tag, amldist_mpi_handle* handle) {
   MPI_Request request = MPI_REQUEST_NULL;
   const int error = MPI_Irecv(data, bytes, MPI_BYTE, peer, tag, comm_of(comm), &request);
   *handle = handle_of_request(request);
   return error;
 }
 
-static int test(amldist_mpi_handle *handle, int *done) {
+static int test(amldist_mpi_handle* handle, int* done) {
   MPI_Request request = request_of(*handle);
   const int error = MPI_Test(&request, done, MPI_STATUS_IGNORE);
   if (*done || error != MPI_SUCCESS) *handle = handle_of_request(request);
   return error;
 }
 
-static void tell(amldist_mpi_outcome *outcome, int index, int error, const MPI_Status *status) {
+static void tell(amldist_mpi_outcome* outcome, int index, int error, const MPI_Status* status) {
   outcome->index = index;
   outcome->error = error;
   memcpy(outcome->status, status, sizeof *status);
 }
 
 /* Open MPI's MPI_Test looks again after it has moved on, its MPI_Testsome only when it is called again. */
-static int test_one(amldist_mpi_handle *handle, amldist_mpi_outcome *outcome, int *done) {
+static int test_one(amldist_mpi_handle* handle, amldist_mpi_outcome* outcome, int* done) {
   MPI_Request request = request_of(*handle);
   MPI_Status status;
   const int error = MPI_Test(&request, done, &status);
@@ -133,7 +133,7 @@ static int test_one(amldist_mpi_handle *handle, amldist_mpi_outcome *outcome, in
   return MPI_SUCCESS;
 }
 
-static int test_some(amldist_mpi_handle *handles, int count, amldist_mpi_outcome *outcomes, int *done) {
+static int test_some(amldist_mpi_handle* handles, int count, amldist_mpi_outcome* outcomes, int* done) {
   if (count == 1) return test_one(handles, outcomes, done);
   MPI_Request requests[AMLDIST_MPI_MOST];
   MPI_Status statuses[AMLDIST_MPI_MOST];
@@ -150,7 +150,7 @@ static int test_some(amldist_mpi_handle *handles, int count, amldist_mpi_outcome
   return told == MPI_SUCCESS ? error : MPI_SUCCESS; /* an error of one of them is said there */
 }
 
-static int bytes_of(const amldist_mpi_outcome *outcome) {
+static int bytes_of(const amldist_mpi_outcome* outcome) {
   MPI_Status status;
   int bytes = 0;
   memcpy(&status, outcome->status, sizeof status);
@@ -163,7 +163,7 @@ static void move_on(void) {
   MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &found, MPI_STATUS_IGNORE);
 }
 
-static void give_up(amldist_mpi_handle *handle, int is_receive) {
+static void give_up(amldist_mpi_handle* handle, int is_receive) {
   MPI_Request request = request_of(*handle);
   *handle = 0;
   if (request == MPI_REQUEST_NULL) return;
@@ -173,7 +173,7 @@ static void give_up(amldist_mpi_handle *handle, int is_receive) {
   MPI_Request_free(&request);
 }
 
-const amldist_mpi_functions *amldist_mpi_get_functions(void) {
+const amldist_mpi_functions* amldist_mpi_get_functions(void) {
   static const amldist_mpi_functions functions = {
       .table = AMLDIST_MPI_TABLE,
       .state = state,

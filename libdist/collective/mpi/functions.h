@@ -39,33 +39,33 @@ typedef struct amldist_mpi_functions {
   int (*initialize)(void); /* with MPI_THREAD_MULTIPLE */
   int (*finalize)(void);
   /* Rank and size in MPI_COMM_WORLD, whether any thread may call MPI, and the largest tag. */
-  int (*place)(int *rank, int *size, int *any_thread, int *largest_tag);
+  int (*place)(int* rank, int* size, int* any_thread, int* largest_tag);
   /* First line of MPI_Get_library_version. */
-  void (*library)(char *text, size_t size);
-  void (*error_text)(int error, char *text, size_t size);
+  void (*library)(char* text, size_t size);
+  void (*error_text)(int error, char* text, size_t size);
 
   /* Begins a copy of MPI_COMM_WORLD; collective, one at a time. */
-  int (*copy_world)(amldist_mpi_handle *request);
+  int (*copy_world)(amldist_mpi_handle* request);
   /* The copy, once that request is done; it returns errors. */
-  int (*copied_world)(amldist_mpi_handle *comm);
-  int (*free_comm)(amldist_mpi_handle *comm);
+  int (*copied_world)(amldist_mpi_handle* comm);
+  int (*free_comm)(amldist_mpi_handle* comm);
   /* comm 0: MPI_COMM_WORLD. *request 0: a short message is through already, so that nobody has to ask. */
-  int (*send)(amldist_mpi_handle comm, const void *data, int bytes, int peer, int tag, amldist_mpi_handle *request);
-  int (*receive)(amldist_mpi_handle comm, void *data, int bytes, int peer, int tag, amldist_mpi_handle *request);
+  int (*send)(amldist_mpi_handle comm, const void* data, int bytes, int peer, int tag, amldist_mpi_handle* request);
+  int (*receive)(amldist_mpi_handle comm, void* data, int bytes, int peer, int tag, amldist_mpi_handle* request);
   /* *done becomes 1 and *request 0 when it has come to its end; never waits. */
-  int (*test)(amldist_mpi_handle *request, int *done);
-  /* The same for up to AMLDIST_MPI_MOST at once, none of them 0; MPI moves on once, however many there are. The first *done
-   * outcomes are of those that have come to their end. */
-  int (*test_some)(amldist_mpi_handle *requests, int count, amldist_mpi_outcome *outcomes, int *done);
+  int (*test)(amldist_mpi_handle* request, int* done);
+  /* The same for up to AMLDIST_MPI_MOST at once, none of them 0; MPI moves on once, however many there are. The first
+   * *done outcomes are of those that have come to their end. */
+  int (*test_some)(amldist_mpi_handle* requests, int count, amldist_mpi_outcome* outcomes, int* done);
   /* How many bytes came in a receive that went well. */
-  int (*bytes_of)(const amldist_mpi_outcome *outcome);
+  int (*bytes_of)(const amldist_mpi_outcome* outcome);
   /* Lets MPI move on with whatever is under way in this process, the program's own messages too. Never waits. */
   void (*move_on)(void);
   /* Gives a request up: a receive is cancelled, a send is left to MPI. Never waits. */
-  void (*give_up)(amldist_mpi_handle *request, int is_receive);
+  void (*give_up)(amldist_mpi_handle* request, int is_receive);
 } amldist_mpi_functions;
 
-const amldist_mpi_functions *amldist_mpi_get_functions(void);
+const amldist_mpi_functions* amldist_mpi_get_functions(void);
 
 #ifdef __cplusplus
 }

@@ -30,11 +30,11 @@ template <Element T>
 class Reducer {
  public:
   /// counts: elements of each tensor.
-  [[nodiscard]] static Expected<Reducer> create(const Communicator &comm, std::span<const std::size_t> counts,
-                                                const ReducerOptions &options = {}) {
-    const amldist_reducer_options raw = {sizeof raw, options.bucket_bytes, options.first_bucket_bytes, options.fuse_bytes,
-                                         static_cast<int>(options.op)};
-    amldist_reducer *reducer = nullptr;
+  [[nodiscard]] static Expected<Reducer> create(const Communicator& comm, std::span<const std::size_t> counts,
+                                                const ReducerOptions& options = {}) {
+    const amldist_reducer_options raw = {sizeof raw, options.bucket_bytes, options.first_bucket_bytes,
+                                         options.fuse_bytes, static_cast<int>(options.op)};
+    amldist_reducer* reducer = nullptr;
     const int status = amldist_reducer_create(comm.get(), counts.data(), counts.size(),
                                               static_cast<amldist_type>(type_of<T>), &raw, &reducer);
     if (status != AMLDIST_OK) return Status::of(status);
@@ -43,10 +43,10 @@ class Reducer {
 
   /// A tensor's memory in its bucket, valid as long as the reducer.
   [[nodiscard]] Expected<std::span<T>> view(std::size_t tensor) {
-    void *data = nullptr;
+    void* data = nullptr;
     const int status = amldist_reducer_view(reducer_.get(), tensor, &data);
     if (status != AMLDIST_OK) return Status::of(status);
-    return std::span<T>(static_cast<T *>(data), counts_[tensor]);
+    return std::span<T>(static_cast<T*>(data), counts_[tensor]);
   }
   /// The tensor is a buffer of the caller's own, of its whole length.
   Status bind(std::size_t tensor, std::span<T> data) {
@@ -60,9 +60,9 @@ class Reducer {
 
  private:
   struct Free {
-    void operator()(amldist_reducer *reducer) const noexcept { static_cast<void>(amldist_reducer_free(reducer)); }
+    void operator()(amldist_reducer* reducer) const noexcept { static_cast<void>(amldist_reducer_free(reducer)); }
   };
-  Reducer(amldist_reducer *reducer, std::vector<std::size_t> counts) : reducer_(reducer), counts_(std::move(counts)) {}
+  Reducer(amldist_reducer* reducer, std::vector<std::size_t> counts) : reducer_(reducer), counts_(std::move(counts)) {}
 
   std::unique_ptr<amldist_reducer, Free> reducer_;
   std::vector<std::size_t> counts_;

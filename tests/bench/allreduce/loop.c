@@ -70,8 +70,8 @@ static void do_once(enum kind kind, const struct buffers* data) {
   else if (kind == IN_PLACE) allreduce(data->recv, data->recv, data->count);
   else memcpy(data->recv, data->send, data->count * sizeof *data->send);
 }
-/* Some calls of one kind, the first two of which only bring the caches into the state that such calls leave. Batches for
- * small sizes, where the clock would be most of what is measured. */
+/* Some calls of one kind, the first two of which only bring the caches into the state that such calls leave. Batches
+ * for small sizes, where the clock would be most of what is measured. */
 static void measure(enum kind kind, const struct buffers* data, double* times, int calls, int batch) {
   for (int i = -2; i < calls; ++i) {
     rewrite(kind == IN_PLACE ? data->recv : data->send, data->count, i + 7);

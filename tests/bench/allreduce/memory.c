@@ -2,8 +2,9 @@
  *
  *   memory private|shared ROUNDS BYTES...
  *
- * Rank 0 prints "BYTES KIB", the mean of the ranks: the process's proportional set size (a page of two ranks counts half
- * for each) after all-reduces of so many bytes, less that before the library was initialised, less the two buffers. */
+ * Rank 0 prints "BYTES KIB", the mean of the ranks: the process's proportional set size (a page of two ranks counts
+ * half for each) after all-reduces of so many bytes, less that before the library was initialised, less the two
+ * buffers. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

@@ -15,18 +15,18 @@
 
 enum { BATCH = 1000, MOST = 2000, HEADER = 16, KINDS = 3 };
 
-static amldist_comm *world;
+static amldist_comm* world;
 static MPI_Comm mpi;
 static int rank;
 
-static void own_call(float *value) {
+static void own_call(float* value) {
   if (amldist_allreduce(world, value, value, 1, AMLDIST_FLOAT32, AMLDIST_MAX) == 0) return;
   fprintf(stderr, "%s\n", amldist_last_error());
   MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
 /* What MpiTransport makes of it: functions.c. */
-static void bare_call(float *value) {
+static void bare_call(float* value) {
   static char out[HEADER + sizeof(float)], in[HEADER + sizeof(float)];
   MPI_Request sent, received;
   MPI_Status status;
@@ -41,9 +41,9 @@ static void bare_call(float *value) {
   *value += 0;
 }
 
-static void mpi_call(float *value) { MPI_Allreduce(MPI_IN_PLACE, value, 1, MPI_FLOAT, MPI_MAX, mpi); }
+static void mpi_call(float* value) { MPI_Allreduce(MPI_IN_PLACE, value, 1, MPI_FLOAT, MPI_MAX, mpi); }
 
-static double batch_of(void (*call)(float *)) {
+static double batch_of(void (*call)(float*)) {
   float value = 1;
   MPI_Barrier(MPI_COMM_WORLD);
   const double start = now();
@@ -51,8 +51,8 @@ static double batch_of(void (*call)(float *)) {
   return (now() - start) / BATCH;
 }
 
-int main(int argc, char **argv) {
-  static void (*const calls[KINDS])(float *) = {own_call, bare_call, mpi_call};
+int main(int argc, char** argv) {
+  static void (*const calls[KINDS])(float*) = {own_call, bare_call, mpi_call};
   static double times[KINDS][MOST], over_bare[MOST], over_mpi[MOST];
   int samples = argc > 1 ? atoi(argv[1]) : 500;
   if (samples < 1 || samples > MOST) samples = MOST;

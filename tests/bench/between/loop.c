@@ -19,7 +19,7 @@
 enum { OWN, PEER };
 enum { MOST_SAMPLES = 1000, MOST_RANKS = 256 };
 
-static amldist_comm *world;
+static amldist_comm* world;
 static int rank, size;
 static float *input, *output;
 static size_t count;
@@ -32,9 +32,9 @@ static double now(void) {
   return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-/* ------------------------------------------------------------------------------------------------------- operations */
+/* ---- operations ---- */
 static int allreduce(int who, int in_place) {
-  const void *const from = in_place ? MPI_IN_PLACE : input;
+  const void* const from = in_place ? MPI_IN_PLACE : input;
   if (who == PEER) return MPI_Allreduce(from, output, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
   return amldist_allreduce(world, in_place ? output : input, output, count, AMLDIST_FLOAT32, AMLDIST_SUM);
 }
@@ -91,7 +91,7 @@ static int barrier(int who, int in_place) {
 }
 
 struct operation {
-  const char *name;
+  const char* name;
   int (*call)(int who, int in_place);
   int has_all; /* buffers hold a block for every rank */
 };
@@ -102,20 +102,20 @@ static const struct operation operations[] = {
     {"barrier", barrier, 0},
 };
 
-/* --------------------------------------------------------------------------------------------------------- measuring */
-static int by_value(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
+/* ---- measuring ---- */
+static int by_value(const void* a, const void* b) {
+  const double x = *(const double*)a, y = *(const double*)b;
   return (x > y) - (x < y);
 }
-static double median(double *times, int n) {
+static double median(double* times, int n) {
   qsort(times, (size_t)n, sizeof *times, by_value);
   double all = times[n / 2];
   MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
   return all;
 }
 
-static double batch_of(const struct operation *what, int who, int in_place, int batch, size_t elements) {
-  float *const given = in_place ? output : input;
+static double batch_of(const struct operation* what, int who, int in_place, int batch, size_t elements) {
+  float* const given = in_place ? output : input;
   for (size_t i = 0; i < elements; ++i) given[i] = (float)(rank + 1);
   MPI_Barrier(MPI_COMM_WORLD);
   const double start = now();
@@ -127,7 +127,7 @@ static double batch_of(const struct operation *what, int who, int in_place, int 
   return (now() - start) / batch;
 }
 
-static void measure(const struct operation *what, int in_place, int samples, int batch, size_t elements,
+static void measure(const struct operation* what, int in_place, int samples, int batch, size_t elements,
                     double result[2]) {
   static double times[2][MOST_SAMPLES];
   for (int s = -2; s < samples; ++s) {
@@ -140,15 +140,15 @@ static void measure(const struct operation *what, int in_place, int samples, int
   for (int who = 0; who < 2; ++who) result[who] = median(times[who], samples);
 }
 
-static void one_size(const struct operation *what, size_t bytes, int samples) {
+static void one_size(const struct operation* what, size_t bytes, int samples) {
   count = bytes / sizeof(float);
   const size_t elements = count * (what->has_all ? (size_t)size : 1);
   for (int r = 0; r < size; ++r) {
     counts[r] = (int)(r % 2 ? count / 2 : count), offsets[r] = r == 0 ? 0 : offsets[r - 1] + counts[r - 1];
     own_counts[r] = (size_t)counts[r], own_offsets[r] = (size_t)offsets[r];
   }
-  if (posix_memalign((void **)&input, 4096, elements * sizeof(float) + 64) != 0) exit(1);
-  if (posix_memalign((void **)&output, 4096, elements * sizeof(float) + 64) != 0) exit(1);
+  if (posix_memalign((void**)&input, 4096, elements * sizeof(float) + 64) != 0) exit(1);
+  if (posix_memalign((void**)&output, 4096, elements * sizeof(float) + 64) != 0) exit(1);
   memset(output, 0, elements * sizeof(float));
   const int batch = bytes > 4096 ? 1 : 10;
   double out[2], in[2] = {NAN, NAN};
@@ -159,15 +159,15 @@ static void one_size(const struct operation *what, size_t bytes, int samples) {
   free(input), free(output);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   if (amldist_init(&world, 60000) != 0) {
     fprintf(stderr, "%s\n", amldist_last_error());
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   rank = amldist_rank(world), size = amldist_size(world);
-  const struct operation *what = operations;
-  const struct operation *const end = operations + sizeof operations / sizeof *operations;
+  const struct operation* what = operations;
+  const struct operation* const end = operations + sizeof operations / sizeof *operations;
   while (what < end && argc > 1 && strcmp(what->name, argv[1]) != 0) ++what;
   if (what == end || argc < 4 || size > MOST_RANKS) {
     fprintf(stderr, "usage: loop OPERATION SAMPLES BYTES..., up to %d ranks\n", MOST_RANKS);

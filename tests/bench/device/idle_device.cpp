@@ -17,7 +17,7 @@ int context;  // only its address is used
 
 }  // namespace
 
-// -------------------------------------------------------------------------------------------------------------- driver
+// ---- driver ----
 EXPORT int cuPointerGetAttribute(void* data, int attribute, unsigned long long /*pointer*/) {
   constexpr int memory_type = 2;
   constexpr unsigned device_memory = 2;
@@ -52,7 +52,7 @@ EXPORT int cuGetErrorString(int /*error*/, const char** words) {
   return success;
 }
 
-// ---------------------------------------------------------------------------------------------------------------- NCCL
+// ---- NCCL ----
 EXPORT int ncclGetVersion(int* version) {
   *version = 22809;
   return success;

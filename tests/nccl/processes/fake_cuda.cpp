@@ -124,7 +124,7 @@ void free_on_device(void* memory) {
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-// -------------------------------------------------------------------------------------------------------------- driver
+// ---- driver ----
 EXPORT int cuPointerGetAttribute(void* data, int attribute, unsigned long long pointer) {
   constexpr int memory_type = 2;
   constexpr unsigned device_memory = 2;
@@ -183,7 +183,7 @@ EXPORT int cuGetErrorString(int /*error*/, const char** words) {
   return success;
 }
 
-// ------------------------------------------------------------------------------------------------------------- runtime
+// ---- runtime ----
 EXPORT int cudaGetDeviceCount(int* count) {
   *count = 1;
   return success;

@@ -102,7 +102,7 @@ class Kernel {
   Meeting& meeting_;
 };
 
-// ---------------------------------------------------------------------------------------------------------- arithmetic
+// ---- arithmetic ----
 template <typename T>
 void combine(const Kernel& kernel, std::size_t first, std::size_t count, int op, void* recv) {
   std::vector<T> out(count);
@@ -129,7 +129,7 @@ void combine(const Kernel& kernel, int type, std::size_t first, std::size_t coun
   else std::abort();  // no test combines another type
 }
 
-// -------------------------------------------------------------------------------------------------------------- groups
+// ---- groups ----
 struct Message {
   bool sends;
   char* data;  ///< only read by a send

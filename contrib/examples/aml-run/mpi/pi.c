@@ -9,14 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const long intervals = argc > 1 ? strtol(argv[1], NULL, 10) : 1000;
   MPI_Init(&argc, &argv);
   int rank, size;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
 
-  const char *told = getenv("OMPI_COMM_WORLD_RANK");
+  const char* told = getenv("OMPI_COMM_WORLD_RANK");
   if (told == NULL || atoi(told) != rank) {
     fprintf(stderr, "rank %d was told that it is %s\n", rank, told ? told : "nobody");
     MPI_Abort(MPI_COMM_WORLD, 1);
