@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/file_descriptor.hpp"
 #include "core/text.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace amldist::spank {
 namespace {

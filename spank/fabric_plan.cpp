@@ -12,10 +12,10 @@
 
 #include "core/text.hpp"
 #include "fabric/report_json.hpp"
-#include "rendezvous/datagram.hpp"
-#include "rendezvous/fabric_vote.hpp"
 #include "spank/helper_process.hpp"
 #include "spank/report.hpp"
+#include "step_messages/datagram.hpp"
+#include "step_messages/fabric_vote.hpp"
 
 namespace amldist::spank {
 namespace {
@@ -102,7 +102,7 @@ std::string sentence(const Check& check) {
 }
 
 /// Votes again and again until srun has an answer for all; the more nodes, the less often.
-Word vote(const FabricPlan& plan, const SrunLink& srun, const std::string& datagram) {
+MessageType vote(const FabricPlan& plan, const SrunLink& srun, const std::string& datagram) {
   const int pause_ms = 50 + static_cast<int>(plan.nodes / 5);
   const FileDescriptor socket = open_socket();
   std::array<char, longest_datagram> buffer{};
@@ -112,13 +112,13 @@ Word vote(const FabricPlan& plan, const SrunLink& srun, const std::string& datag
     pollfd answer = {socket.get(), POLLIN, 0};
     if (::poll(&answer, 1, pause_ms) <= 0) continue;
     const ssize_t got = ::recv(socket.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-    const auto word = got > 0 ? parse_word({buffer.data(), static_cast<std::size_t>(got)}, srun.channel.token)
-                              : std::optional<Word>();
-    if (word == Word::use_fabric || word == Word::use_sockets) return *word;
+    const auto word = got > 0 ? parse_message_type({buffer.data(), static_cast<std::size_t>(got)}, srun.channel.token)
+                              : std::optional<MessageType>();
+    if (word == MessageType::use_fabric || word == MessageType::use_sockets) return *word;
     const timespec pause = {pause_ms / 1000, pause_ms % 1000 * 1'000'000L};
     static_cast<void>(::nanosleep(&pause, nullptr));  // "not yet" comes at once
   }
-  return Word::not_yet;
+  return MessageType::not_yet;
 }
 
 /// The verified ports, and what libdist is to verify between the nodes when its first communicator is made.
@@ -132,17 +132,17 @@ std::vector<std::pair<std::string, std::string>> settings_for_tasks(const Fabric
 }
 
 /// What all nodes agree on; a node that hears nothing of the others goes by itself, and says so.
-Word agree(const FabricPlan& plan, const std::optional<SrunLink>& srun, const std::vector<Check>& failures) {
+MessageType agree(const FabricPlan& plan, const std::optional<SrunLink>& srun, const std::vector<Check>& failures) {
   const bool good = failures.empty();
-  if (plan.nodes == 1 && (good || !srun)) return good ? Word::use_fabric : Word::use_sockets;
+  if (plan.nodes == 1 && (good || !srun)) return good ? MessageType::use_fabric : MessageType::use_sockets;
   FabricVote own{plan.node, plan.nodes, plan.policy, good, plan.node_part.traits, plan.host};
   if (!good) own.text = concat({plan.host, ": ", sentence(failures.front())});
-  const Word answer = srun ? vote(plan, *srun, own.to_datagram(srun->channel.token)) : Word::not_yet;
-  if (answer != Word::not_yet) return answer;
+  const MessageType answer = srun ? vote(plan, *srun, own.to_datagram(srun->channel.token)) : MessageType::not_yet;
+  if (answer != MessageType::not_yet) return answer;
   tell_step(concat({"rdma=", fabric::to_string(plan.policy), ": ", plan.host,
                     " hears nothing of the other nodes' fabric from srun: ",
                     plan.policy == RdmaPolicy::require ? "its tasks do not start" : "it uses sockets"}));
-  return Word::use_sockets;
+  return MessageType::use_sockets;
 }
 
 /// The leader's work, to the verdict of the whole step.
@@ -154,8 +154,8 @@ SharedVerdict::Value lead(const FabricPlan& plan, const std::optional<SrunLink>&
   } else if (!failures.empty() && !srun) {
     tell_step(concat({"rdma=prefer: ", plan.host, " uses sockets instead of RDMA: ", sentence(failures.front())}));
   }
-  const Word answer = agree(plan, srun, failures);
-  if (answer == Word::use_fabric) return SharedVerdict::Value::use_fabric;
+  const MessageType answer = agree(plan, srun, failures);
+  if (answer == MessageType::use_fabric) return SharedVerdict::Value::use_fabric;
   return required ? SharedVerdict::Value::refused : SharedVerdict::Value::use_sockets;
 }
 

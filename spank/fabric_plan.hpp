@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "core/result.hpp"
-#include "core/site_policy.hpp"
 #include "core/spec.hpp"
 #include "fabric/node_part.hpp"
+#include "site/site_policy.hpp"
 #include "spank/handle.hpp"
 #include "spank/shared_flag.hpp"
 #include "spank/shared_verdict.hpp"

@@ -19,10 +19,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/file_descriptor.hpp"
-#include "core/process_tree.hpp"
-#include "rendezvous/conversation.hpp"
-#include "rendezvous/datagram.hpp"
+#include "os/file_descriptor.hpp"
+#include "os/process_tree.hpp"
+#include "step_messages/control_message.hpp"
+#include "step_messages/datagram.hpp"
 
 namespace amldist::spank {
 namespace {
@@ -63,8 +63,8 @@ class Guardian {
   Guardian(const SrunLink& target, int socket)
       : socket_(socket),
         target_(target),
-        question_(to_datagram(Word::may_i_end, target.channel.token)),
-        release_(to_datagram(Word::end, target.channel.token)) {}
+        question_(to_datagram(MessageType::may_i_end, target.channel.token)),
+        release_(to_datagram(MessageType::end, target.channel.token)) {}
 
   /// With every signal blocked.
   [[noreturn]] void stand(pid_t child) noexcept {

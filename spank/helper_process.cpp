@@ -10,8 +10,8 @@
 #include <csignal>
 #include <cstring>
 
-#include "core/file_descriptor.hpp"
 #include "core/text.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace amldist::spank {
 namespace {

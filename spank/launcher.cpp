@@ -11,7 +11,6 @@
 #include "fabric/verdict.hpp"
 #include "frameworks/task_environment.hpp"
 #include "placement/components.hpp"
-#include "rendezvous/launch_record.hpp"
 #include "rendezvous/master_address.hpp"
 #include "spank/command_line.hpp"
 #include "spank/contexts.hpp"
@@ -19,6 +18,7 @@
 #include "spank/report.hpp"
 #include "spank/slurm_api.hpp"
 #include "spank/step_reader.hpp"
+#include "step_messages/launch_record.hpp"
 
 namespace amldist::spank {
 namespace {

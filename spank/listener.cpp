@@ -19,13 +19,13 @@
 
 #include "core/ipv4.hpp"
 #include "core/text.hpp"
-#include "rendezvous/conversation.hpp"
-#include "rendezvous/datagram.hpp"
-#include "rendezvous/fabric_vote.hpp"
-#include "rendezvous/server_release.hpp"
 #include "spank/command_line.hpp"
 #include "spank/report.hpp"
 #include "spank/slurm_api.hpp"
+#include "step_messages/control_message.hpp"
+#include "step_messages/datagram.hpp"
+#include "step_messages/fabric_vote.hpp"
+#include "step_messages/server_release.hpp"
 
 namespace amldist::spank {
 namespace {
@@ -151,39 +151,39 @@ class Watch {
     }
     if (const auto end = WorkerEnd::parse(datagram, token_)) {
       release_.take(*end, Clock::now());
-      return to_datagram(Word::heard, token_);
+      return to_datagram(MessageType::heard, token_);
     }
     if (const auto address = parse_text(Subject::address, datagram, token_); address && Ipv4::parse(*address)) {
       if (address_.empty()) address_ = *address;
-      return to_datagram(Word::heard, token_);
+      return to_datagram(MessageType::heard, token_);
     }
     if (const auto vote = FabricVote::parse(datagram, token_)) {
       fabric_.take(*vote);
       if (const auto line = fabric_.line()) tell_user(*line);
       return to_datagram(fabric_.answer(), token_);
     }
-    const auto word = parse_word(datagram, token_);
+    const auto word = parse_message_type(datagram, token_);
     return word ? answer(*word) : std::string();
   }
 
-  [[nodiscard]] std::string answer(Word word) {
+  [[nodiscard]] std::string answer(MessageType word) {
     switch (word) {
-      case Word::may_i_end:
-        return to_datagram(release_.due(Clock::now()) ? Word::end : Word::not_yet, token_);
-      case Word::which_record:
+      case MessageType::may_i_end:
+        return to_datagram(release_.due(Clock::now()) ? MessageType::end : MessageType::not_yet, token_);
+      case MessageType::which_record:
         return text_or_not_yet(Subject::record, step_.record);
-      case Word::which_address:
-        return no_address_ ? to_datagram(Word::no_address, token_) : text_or_not_yet(Subject::address, address_);
-      case Word::no_address:
+      case MessageType::which_address:
+        return no_address_ ? to_datagram(MessageType::no_address, token_) : text_or_not_yet(Subject::address, address_);
+      case MessageType::no_address:
         no_address_ = true;
-        return to_datagram(Word::heard, token_);
+        return to_datagram(MessageType::heard, token_);
       default:
         return {};  // what only srun says
     }
   }
 
   [[nodiscard]] std::string text_or_not_yet(Subject subject, const std::string& text) const {
-    return text.empty() ? to_datagram(Word::not_yet, token_) : to_datagram(subject, text, token_);
+    return text.empty() ? to_datagram(MessageType::not_yet, token_) : to_datagram(subject, text, token_);
   }
 
   void reply(const std::string& datagram, const sockaddr_in& to) const {

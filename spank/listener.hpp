@@ -6,9 +6,9 @@
 #include <string>
 #include <thread>
 
-#include "core/file_descriptor.hpp"
 #include "core/result.hpp"
-#include "rendezvous/failure_report.hpp"
+#include "os/file_descriptor.hpp"
+#include "step_messages/failure_report.hpp"
 
 namespace amldist::spank {
 

@@ -12,11 +12,11 @@
 #include <span>
 #include <string_view>
 
-#include "rendezvous/launch_record.hpp"
 #include "spank/command_line.hpp"
 #include "spank/contexts.hpp"
 #include "spank/report.hpp"
 #include "spank/slurm_headers.hpp"
+#include "step_messages/launch_record.hpp"
 
 namespace amldist::spank {
 namespace {

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "core/site_policy.hpp"
 #include "core/text.hpp"
+#include "site/site_policy.hpp"
 
 namespace amldist::spank {
 namespace {

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "core/result.hpp"
-#include "core/site_policy.hpp"
 #include "core/spec.hpp"
 #include "frameworks/task_environment.hpp"
 #include "rendezvous/port_claim.hpp"
+#include "site/site_policy.hpp"
 #include "spank/fabric_plan.hpp"
 #include "spank/listener.hpp"
 #include "spank/shared_flag.hpp"

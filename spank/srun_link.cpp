@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/file_descriptor.hpp"
-#include "rendezvous/datagram.hpp"
+#include "os/file_descriptor.hpp"
+#include "step_messages/datagram.hpp"
 
 namespace amldist::spank {
 namespace {
@@ -72,12 +72,12 @@ bool tell(const SrunLink& target, const std::string& datagram) {
   for (int i = 0; socket && i < attempts; ++i) {
     send_to(target, socket.get(), datagram);
     if (!wait_for_answer(socket.get())) continue;
-    if (parse_word(receive(socket.get(), buffer), target.channel.token) == Word::heard) return true;
+    if (parse_message_type(receive(socket.get(), buffer), target.channel.token) == MessageType::heard) return true;
   }
   return false;
 }
 
-std::optional<std::string> ask(const SrunLink& target, Word question, Subject answer, int attempts) {
+std::optional<std::string> ask(const SrunLink& target, MessageType question, Subject answer, int attempts) {
   const FileDescriptor socket = open_socket();
   const std::string datagram = to_datagram(question, target.channel.token);
   std::vector<char> buffer(longest_answer);
@@ -86,7 +86,7 @@ std::optional<std::string> ask(const SrunLink& target, Word question, Subject an
     if (!wait_for_answer(socket.get())) continue;
     const std::string_view heard = receive(socket.get(), buffer);
     if (const auto text = parse_text(answer, heard, target.channel.token)) return std::string(*text);
-    if (parse_word(heard, target.channel.token) == Word::no_address) return std::string();
+    if (parse_message_type(heard, target.channel.token) == MessageType::no_address) return std::string();
     constexpr timespec pause = {0, pause_ms * 1'000'000L};
     static_cast<void>(::nanosleep(&pause, nullptr));  // "not yet" comes at once
   }

@@ -5,10 +5,10 @@
 #include <string>
 
 #include "core/environment.hpp"
-#include "core/file_descriptor.hpp"
 #include "core/ipv4.hpp"
-#include "rendezvous/conversation.hpp"
-#include "rendezvous/failure_report.hpp"
+#include "os/file_descriptor.hpp"
+#include "step_messages/control_message.hpp"
+#include "step_messages/failure_report.hpp"
 
 namespace amldist::spank {
 
@@ -39,6 +39,7 @@ bool tell(const SrunLink& target, const std::string& datagram);
 
 /// Asks ten times a second until srun answers with a text, `attempts` times at most; nullopt if it does not. An empty
 /// text: there is no such thing in this step.
-[[nodiscard]] std::optional<std::string> ask(const SrunLink& target, Word question, Subject answer, int attempts);
+[[nodiscard]] std::optional<std::string> ask(const SrunLink& target, MessageType question, Subject answer,
+                                             int attempts);
 
 }  // namespace amldist::spank

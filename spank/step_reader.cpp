@@ -6,10 +6,10 @@
 
 #include "core/rdma_policy.hpp"
 #include "core/text.hpp"
-#include "rendezvous/launch_record.hpp"
+#include "os/own_network.hpp"
 #include "rendezvous/master_address.hpp"
-#include "rendezvous/own_network.hpp"
 #include "spank/slurm_api.hpp"
+#include "step_messages/launch_record.hpp"
 
 namespace amldist::spank {
 namespace {
@@ -104,7 +104,7 @@ std::optional<StepReading> read_from_srun(const NodeItems& items, std::uint32_t 
   };
   if (auto found = read(environment(launch_record_variable))) return found;
   if (!srun) return std::nullopt;
-  return read(ask(*srun, Word::which_record, Subject::record, attempts));
+  return read(ask(*srun, MessageType::which_record, Subject::record, attempts));
 }
 
 HeterogeneousHint read_hint(const NodeItems& items, std::uint32_t tasks, const EnvironmentReader& environment) {

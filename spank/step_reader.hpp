@@ -9,9 +9,9 @@
 #include "core/node_features.hpp"
 #include "core/port_ranges.hpp"
 #include "core/result.hpp"
-#include "core/site_policy.hpp"
 #include "core/spec.hpp"
 #include "placement/step_facts.hpp"
+#include "site/site_policy.hpp"
 #include "spank/handle.hpp"
 #include "spank/srun_link.hpp"
 
@@ -30,7 +30,7 @@ struct NodeItems {
 /// The whole step, as all of its nodes must agree on it.
 struct StepReading {
   Placement placement;
-  std::string address;               ///< for MASTER_ADDR, before the user's wishes; or "@IFACE"
+  std::string address;               ///< for MASTER_ADDR, before the user's requests; or "@IFACE"
   PortRanges ports;                  ///< to hash into
   std::uint32_t job_id = 0;          ///< the whole job's: in a heterogeneous step the first component's
   std::vector<std::uint32_t> ranks;  ///< over the whole step, of this slurmstepd's tasks; empty: only they will know

@@ -8,22 +8,22 @@
 #include <exception>
 #include <span>
 
-#include "collective/last_call.hpp"
-#include "collective/recorder_place.hpp"
 #include "core/rdma_policy.hpp"
 #include "core/text.hpp"
 #include "frameworks/advice.hpp"
 #include "frameworks/tensorflow_roles.hpp"
+#include "os/own_network.hpp"
 #include "placement/identity.hpp"
-#include "rendezvous/launch_record.hpp"
+#include "recorder/last_call.hpp"
+#include "recorder/record_folder.hpp"
 #include "rendezvous/master_address.hpp"
-#include "rendezvous/own_network.hpp"
-#include "rendezvous/server_release.hpp"
 #include "spank/contexts.hpp"
 #include "spank/guardian.hpp"
 #include "spank/report.hpp"
 #include "spank/slurm_api.hpp"
 #include "spank/step_reader.hpp"
+#include "step_messages/launch_record.hpp"
+#include "step_messages/server_release.hpp"
 
 namespace amldist::spank {
 namespace {
@@ -93,7 +93,7 @@ Result<void> announce_address(const Session& session, const StepPlan& plan, cons
   if (!session.srun) return address ? Result<void>(unheard) : address.error();
   const std::uint64_t token = session.srun->channel.token;
   const bool told = tell(*session.srun, address ? to_datagram(Subject::address, plan.rendezvous.address, token)
-                                                : to_datagram(Word::no_address, token));
+                                                : to_datagram(MessageType::no_address, token));
   if (!address) return address.error();
   return told ? Result<void>() : unheard;
 }
@@ -114,7 +114,8 @@ Result<void> learn_address(const Session& session, StepPlan& plan, std::span<con
     return announce_address(session, plan, address, unheard);
   }
   constexpr int attempts = 100;  // ten seconds: nodes do not come to a step at the same moment
-  auto address = session.srun ? ask(*session.srun, Word::which_address, Subject::address, attempts) : std::nullopt;
+  auto address =
+      session.srun ? ask(*session.srun, MessageType::which_address, Subject::address, attempts) : std::nullopt;
   if (address && address->empty()) return Error{Errc::unavailable, ""};  // the user reads it from rank 0's node
   if (!address || !Ipv4::parse(*address)) return unheard;
   plan.rendezvous.address = std::move(*address);

@@ -1,5 +1,5 @@
 // The C functions on communicators: arguments into calls, results into status codes. No logic.
-#include "collective/communicator.hpp"
+#include "collective/communicator/communicator.hpp"
 
 #include <cstdlib>
 #include <memory>

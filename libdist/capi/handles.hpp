@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "collective/communicator.hpp"
+#include "collective/communicator/communicator.hpp"
 #include "core/result.hpp"
 
 struct amldist_comm {

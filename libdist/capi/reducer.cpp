@@ -4,7 +4,7 @@
 #include "amldist/amldist.h"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
-#include "collective/gradient_reducer.hpp"
+#include "collective/buckets/gradient_reducer.hpp"
 
 struct amldist_reducer {
   std::weak_ptr<amldist::collective::Communicator> comm;

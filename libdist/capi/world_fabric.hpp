@@ -1,7 +1,7 @@
 // The fabric between the nodes, verified once when the world is made, where the site or the user asks for it.
 #pragma once
 
-#include "collective/communicator.hpp"
+#include "collective/communicator/communicator.hpp"
 #include "core/environment.hpp"
 #include "core/result.hpp"
 

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "core/node_features.hpp"
-#include "core/site_policy.hpp"
 #include "core/spec.hpp"
+#include "site/site_policy.hpp"
 
 namespace amldist {
 

@@ -12,9 +12,9 @@
 #include <cstring>
 #include <memory>
 
-#include "core/file_descriptor.hpp"
 #include "core/text.hpp"
 #include "fabric/verdict.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace amldist::fabric {
 namespace {

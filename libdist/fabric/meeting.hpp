@@ -18,8 +18,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/file_descriptor.hpp"
 #include "core/result.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace amldist::fabric {
 

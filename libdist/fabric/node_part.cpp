@@ -12,10 +12,10 @@
 #include <cstring>
 #include <ctime>
 
-#include "core/file_descriptor.hpp"
 #include "core/text.hpp"
 #include "fabric/checks.hpp"
 #include "fabric/report_json.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace amldist::fabric {
 namespace {

@@ -137,33 +137,33 @@ bool is_full(const PkeyEntry& entry) noexcept { return (entry.value & full_membe
 
 /// The index that NCCL uses: the user's, else 0.
 Finding judge_nccl_pkey(const JudgedPort& each, const EnvironmentReader& environment) {
-  const auto wish = nccl_parameter(environment, "NCCL_IB_PKEY");
-  const std::int64_t index = wish.value_or(0);
+  const auto requested = nccl_parameter(environment, "NCCL_IB_PKEY");
+  const std::int64_t index = requested.value_or(0);
   const PkeyEntry* const entry = key_at(*each.port, index);
   const std::string evidence = concat({each.name().to_string(), " P_Keys ", keys_text(*each.port)});
   if (entry != nullptr && is_full(*entry)) return {Verdict::pass, evidence, ""};
   const auto usable = std::ranges::find_if(each.port->pkeys, is_full);
   const std::string what =
-      concat({evidence, "; index ", std::to_string(index), " (", wish ? "NCCL_IB_PKEY" : "NCCL's default",
+      concat({evidence, "; index ", std::to_string(index), " (", requested ? "NCCL_IB_PKEY" : "NCCL's default",
               entry == nullptr ? ") is empty" : ") is a limited member"});
-  return {wish ? Verdict::fail : Verdict::warn, what,
+  return {requested ? Verdict::fail : Verdict::warn, what,
           concat({"set NCCL_IB_PKEY=", std::to_string(usable->index), " and UCX_IB_PKEY=", hex16(usable->value)})};
 }
 
 /// UCX_IB_PKEY is a value, 0xffff the default that takes the first full member.
 std::optional<Finding> judge_ucx_pkey(const JudgedPort& each, const EnvironmentReader& environment) {
-  const auto wish = environment("UCX_IB_PKEY");
-  if (!wish || wish->empty()) return std::nullopt;
-  const auto decimal = text::to_number(*wish, 0xffff);
-  const auto value = decimal ? std::optional(static_cast<std::uint16_t>(*decimal)) : parse_hex16(*wish);
+  const auto requested = environment("UCX_IB_PKEY");
+  if (!requested || requested->empty()) return std::nullopt;
+  const auto decimal = text::to_number(*requested, 0xffff);
+  const auto value = decimal ? std::optional(static_cast<std::uint16_t>(*decimal)) : parse_hex16(*requested);
   if (value && (*value & key_bits) == key_bits) return std::nullopt;
   const bool there = value && std::ranges::any_of(each.port->pkeys, [&](const PkeyEntry& entry) {
                        return (entry.value & key_bits) == (*value & key_bits);
                      });
   if (there) return std::nullopt;
   return Finding{Verdict::fail,
-                 concat({each.name().to_string(), " has no P_Key ", printable(*wish, 20), " (UCX_IB_PKEY); it has ",
-                         keys_text(*each.port)}),
+                 concat({each.name().to_string(), " has no P_Key ", printable(*requested, 20),
+                         " (UCX_IB_PKEY); it has ", keys_text(*each.port)}),
                  "correct UCX_IB_PKEY: it is a value, not an index"};
 }
 
@@ -228,8 +228,9 @@ Finding judge_roce_gid(const JudgedPort& each, const EnvironmentReader& environm
                                      " and UCX_IB_GID_INDEX=", std::to_string(good->index), ", or unset them"});
   if (entry == nullptr || entry->value.is_unconfigured()) return {Verdict::fail, evidence, remedy};
   if (!is_version_2(*entry) || !is_routable(*entry)) {
-    const bool wished = nccl_parameter(environment, "NCCL_IB_GID_INDEX").value_or(-1) >= 0;
-    return {wished ? Verdict::warn : Verdict::fail, concat({evidence, " is no routable RoCE v2 address"}), remedy};
+    const bool is_requested = nccl_parameter(environment, "NCCL_IB_GID_INDEX").value_or(-1) >= 0;
+    return {is_requested ? Verdict::warn : Verdict::fail, concat({evidence, " is no routable RoCE v2 address"}),
+            remedy};
   }
   const auto ucx = text::to_number(environment("UCX_IB_GID_INDEX").value_or(""), 65535);
   if (ucx && gid_at(port, static_cast<std::uint32_t>(*ucx)) == nullptr) {

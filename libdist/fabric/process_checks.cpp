@@ -58,9 +58,9 @@ std::string stage_text(const VerbsDeviceFacts& device) {
 
 /// What the user's NCCL_IB_HCA comes to on this node.
 void judge_nccl_selection(const NodeFacts& node, const EnvironmentReader& environment, std::vector<Finding>& findings) {
-  const auto wish = environment("NCCL_IB_HCA");
-  if (!wish || wish->empty()) return;
-  const NcclSelection selection = NcclSelection::parse(*wish);
+  const auto requested = environment("NCCL_IB_HCA");
+  if (!requested || requested->empty()) return;
+  const NcclSelection selection = NcclSelection::parse(*requested);
   std::vector<PortName> used;
   std::vector<PortName> by_prefix;
   for (const DeviceFacts& device : node.devices) {
@@ -70,7 +70,7 @@ void judge_nccl_selection(const NodeFacts& node, const EnvironmentReader& enviro
       if (selection.takes_by_prefix_only(device.name, port.number)) by_prefix.push_back(used.back());
     }
   }
-  const std::string asked = concat({"NCCL_IB_HCA=", printable(*wish, 60)});
+  const std::string asked = concat({"NCCL_IB_HCA=", printable(*requested, 60)});
   // Only a name that is also a device's own is a slip: "mlx5" alone means all of them.
   const bool slip = !by_prefix.empty() && by_prefix.size() < used.size();
   if (used.empty()) {
@@ -89,9 +89,9 @@ void judge_nccl_selection(const NodeFacts& node, const EnvironmentReader& enviro
 }
 
 void judge_ucx_selection(const NodeFacts& node, const EnvironmentReader& environment, std::vector<Finding>& findings) {
-  const auto wish = environment("UCX_NET_DEVICES");
-  if (!wish || wish->empty()) return;
-  const UcxSelection selection = UcxSelection::parse(*wish);
+  const auto requested = environment("UCX_NET_DEVICES");
+  if (!requested || requested->empty()) return;
+  const UcxSelection selection = UcxSelection::parse(*requested);
   std::vector<PortName> used;
   for (const DeviceFacts& device : node.devices) {
     for (const PortFacts& port : device.ports) {
@@ -99,7 +99,7 @@ void judge_ucx_selection(const NodeFacts& node, const EnvironmentReader& environ
       if (usable && selection.takes(device.name, port.number)) used.push_back({device.name, port.number});
     }
   }
-  const std::string asked = concat({"UCX_NET_DEVICES=", printable(*wish, 60)});
+  const std::string asked = concat({"UCX_NET_DEVICES=", printable(*requested, 60)});
   if (!used.empty()) {
     findings.push_back({Verdict::pass, concat({asked, " selects ", exact_selection(used).substr(1)}), ""});
   } else {

@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <fstream>
 
-#include "core/file_descriptor.hpp"
 #include "core/text.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace amldist::fabric {
 namespace {

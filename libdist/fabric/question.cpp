@@ -40,11 +40,11 @@ bool is_accelerated_networking(std::string_view device) noexcept {
 
 std::vector<JudgedPort> judged_ports(const NodeFacts& node, const Question& question) {
   const std::vector<JudgedPort> ports = all_ports(node);
-  const auto wish = question.environment("NCCL_IB_HCA");
-  if (wish && !wish->empty()) {
-    const NcclSelection choice = NcclSelection::parse(*wish);
+  const auto requested = question.environment("NCCL_IB_HCA");
+  if (requested && !requested->empty()) {
+    const NcclSelection choice = NcclSelection::parse(*requested);
     // Without a positive list NCCL's own rule still leaves out nothing; ours does.
-    if (auto chosen = selected(ports, *wish); !chosen.empty()) {
+    if (auto chosen = selected(ports, *requested); !chosen.empty()) {
       const bool names_ports = !choice.excludes() && !choice.entries().empty();
       if (names_ports) return chosen;
       return fabric_ports(std::move(chosen), question.sku && question.sku->fabric == Sku::Fabric::infiniband);

@@ -71,7 +71,7 @@ struct Ipv6Range {
 };
 
 /// What NCCL is told about the GIDs it may choose.
-struct GidWishes {
+struct GidPreference {
   bool ipv4 = true;
   int version = 2;
   std::optional<Ipv4Network> range;
@@ -86,28 +86,28 @@ struct GidWishes {
   }
 };
 
-GidWishes read_wishes(const EnvironmentReader& environment) {
-  GidWishes wishes;
-  wishes.ipv4 = environment("NCCL_IB_ADDR_FAMILY").value_or("AF_INET") != "AF_INET6";
-  wishes.version = static_cast<int>(nccl_parameter(environment, "NCCL_IB_ROCE_VERSION_NUM").value_or(2));
+GidPreference read_preference(const EnvironmentReader& environment) {
+  GidPreference preference;
+  preference.ipv4 = environment("NCCL_IB_ADDR_FAMILY").value_or("AF_INET") != "AF_INET6";
+  preference.version = static_cast<int>(nccl_parameter(environment, "NCCL_IB_ROCE_VERSION_NUM").value_or(2));
   if (const auto range = environment("NCCL_IB_ADDR_RANGE")) {
-    wishes.range = Ipv4Network::parse(*range);
-    wishes.range6 = Ipv6Range::parse(*range);
+    preference.range = Ipv4Network::parse(*range);
+    preference.range6 = Ipv6Range::parse(*range);
   }
-  return wishes;
+  return preference;
 }
 
 bool is_usable(const Gid& gid) noexcept { return !gid.is_zero() && !gid.is_link_local(); }
 
 /// Whether NCCL's scan moves on from `current` to `candidate` (ncclUpdateGidIndex).
-bool is_better(const GidEntry& candidate, const GidEntry& current, const GidWishes& wishes) noexcept {
-  const bool family = candidate.value.is_ipv4() == wishes.ipv4;
-  const bool current_family = current.value.is_ipv4() == wishes.ipv4;
-  const bool in_range = wishes.in_range(candidate.value);
+bool is_better(const GidEntry& candidate, const GidEntry& current, const GidPreference& preference) noexcept {
+  const bool family = candidate.value.is_ipv4() == preference.ipv4;
+  const bool current_family = current.value.is_ipv4() == preference.ipv4;
+  const bool in_range = preference.in_range(candidate.value);
   if (family && !current_family && in_range) return true;
   if (!family || !is_usable(candidate.value) || !in_range) return false;
   const bool differs = roce_version(candidate) != roce_version(current) || !is_usable(current.value);
-  return differs && roce_version(candidate) == wishes.version;
+  return differs && roce_version(candidate) == preference.version;
 }
 
 }  // namespace
@@ -199,10 +199,10 @@ std::uint32_t nccl_gid_index(const EnvironmentReader& environment, const PortFac
   if (const auto wanted = nccl_parameter(environment, "NCCL_IB_GID_INDEX"); wanted && *wanted >= 0) {
     return static_cast<std::uint32_t>(std::min<std::int64_t>(*wanted, 65535));
   }
-  const GidWishes wishes = read_wishes(environment);
+  const GidPreference preference = read_preference(environment);
   GidEntry chosen = entry_at(port, 0);
   for (const GidEntry& candidate : port.gids) {
-    if (candidate.index > 0 && is_better(candidate, chosen, wishes)) chosen = candidate;
+    if (candidate.index > 0 && is_better(candidate, chosen, preference)) chosen = candidate;
   }
   return chosen.index;
 }

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "core/site_policy.hpp"
 #include "core/text.hpp"
 #include "fabric/built_in_skus.hpp"
+#include "site/site_policy.hpp"
 
 namespace amldist::fabric {
 namespace {

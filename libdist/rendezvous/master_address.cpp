@@ -13,9 +13,9 @@
 #include <cstring>
 #include <memory>
 
-#include "core/file_descriptor.hpp"
 #include "core/text.hpp"
-#include "rendezvous/own_network.hpp"
+#include "os/file_descriptor.hpp"
+#include "os/own_network.hpp"
 
 namespace amldist {
 namespace {
@@ -61,14 +61,6 @@ bool means_oneself(std::string_view address) {
   return name == "localhost" || name.starts_with("localhost.") || name.ends_with(".localhost");
 }
 
-sockaddr_in socket_address(Ipv4 address, std::uint16_t port) {
-  sockaddr_in out = {};
-  out.sin_family = AF_INET;
-  out.sin_port = htons(port);
-  out.sin_addr.s_addr = htonl(address.bits);
-  return out;
-}
-
 Result<Ipv4> resolve_ipv4(const std::string& name) {
   if (const auto literal = Ipv4::parse(name)) return *literal;
   addrinfo hints = {};
@@ -84,22 +76,6 @@ Result<Ipv4> resolve_ipv4(const std::string& name) {
   sockaddr_in address = {};
   std::memcpy(&address, found->ai_addr, sizeof address);
   return Ipv4{ntohl(address.sin_addr.s_addr)};
-}
-
-/// A connected UDP socket sends nothing and has the source address that the routing table gives.
-Result<Ipv4> route_source(Ipv4 peer) {
-  const auto failed = [peer] {
-    return Error{Errc::unavailable, concat({"no route to ", peer.to_string(), ": ", std::strerror(errno)})};
-  };
-  const FileDescriptor probe(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!probe) return failed();
-  constexpr std::uint16_t discard_port = 9;
-  const sockaddr_in target = socket_address(peer, discard_port);
-  if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&target), sizeof target) != 0) return failed();
-  sockaddr_in own = {};
-  socklen_t length = sizeof own;
-  if (::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&own), &length) != 0) return failed();
-  return Ipv4{ntohl(own.sin_addr.s_addr)};
 }
 
 bool is_this_host(const std::string& node) {
@@ -168,7 +144,7 @@ NetworkView this_machine(std::function<Result<Ipv4>(const std::string& node)> sl
     return resolve_ipv4(node);
   };
   view.resolve = resolve_ipv4;
-  view.source_towards = route_source;
+  view.source_towards = source_address_towards;
   view.is_here = is_this_host;
   view.interface_address = address_of_interface;
   return view;

@@ -9,10 +9,10 @@
 
 #include "core/ipv4.hpp"
 #include "core/result.hpp"
-#include "core/site_policy.hpp"
 #include "core/spec.hpp"
 #include "placement/step_facts.hpp"
 #include "rendezvous/rendezvous.hpp"
+#include "site/site_policy.hpp"
 
 namespace amldist {
 

@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <string>
 
-#include "core/file_descriptor.hpp"
 #include "core/result.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace amldist {
 

@@ -11,7 +11,7 @@
 #include "aml_dist/bench_world.hpp"
 #include "aml_dist/common.hpp"
 #include "aml_dist/exit_status.hpp"
-#include "collective/data_type.hpp"
+#include "collective/calls/data_type.hpp"
 #include "core/text.hpp"
 
 namespace amldist::tools {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "aml_dist/bench_plan.hpp"
-#include "core/file_descriptor.hpp"
 #include "core/result.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace amldist::tools {
 

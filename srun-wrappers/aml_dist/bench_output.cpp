@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "aml_dist/table.hpp"
-#include "collective/data_type.hpp"
+#include "collective/calls/data_type.hpp"
 
 namespace amldist::tools {
 namespace {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <optional>
 
-#include "collective/data_type.hpp"
+#include "collective/calls/data_type.hpp"
 #include "core/text.hpp"
 
 namespace amldist::tools {

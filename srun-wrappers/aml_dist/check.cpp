@@ -14,7 +14,7 @@
 #include "fabric/kernel_log.hpp"
 #include "fabric/report_json.hpp"
 #include "fabric/verbs_probe.hpp"
-#include "fabric/whole_file.hpp"
+#include "os/whole_file.hpp"
 
 namespace amldist::tools {
 namespace {
@@ -85,7 +85,7 @@ fabric::CounterHistory keep_baseline(const CheckOptions& options, const NodeFact
   history.now = static_cast<std::uint64_t>(::time(nullptr));
   if (options.baseline.empty()) return history;
   fabric::Baseline baseline;
-  if (const auto content = fabric::read_whole_file(options.baseline, fabric::longest_baseline)) {
+  if (const auto content = read_whole_file(options.baseline, fabric::longest_baseline)) {
     auto parsed = fabric::Baseline::parse(*content);
     if (parsed) baseline = std::move(*parsed);
     else
@@ -96,7 +96,7 @@ fabric::CounterHistory keep_baseline(const CheckOptions& options, const NodeFact
   }
   history.baseline = baseline;
   baseline.record(node, history.now);
-  if (!fabric::write_whole_file(options.baseline, baseline.to_string())) {
+  if (!write_whole_file(options.baseline, baseline.to_string())) {
     history.problem = concat({"baseline ", text::quote(options.baseline), " cannot be written"});
   }
   return history;
@@ -171,7 +171,7 @@ int finish(const CheckOptions& options, const Verification& verification) {
   if (options.before_program) print_failures(verification.report);
   else if (options.json) std::printf("%s\n", to_json(verification).c_str());
   else std::fputs(to_table(verification, wants_colour(), options.quiet).c_str(), stdout);
-  if (!options.svg.empty() && !fabric::write_whole_file(options.svg, draw_fabric(verification))) {
+  if (!options.svg.empty() && !write_whole_file(options.svg, draw_fabric(verification))) {
     return fail({Errc::unavailable, concat({"--svg ", text::quote(options.svg), " cannot be written"})});
   }
   return exit_status_of(verification.report.verdict());

@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "aml_dist/common.hpp"
-#include "collective/recorder_place.hpp"
 #include "core/text.hpp"
+#include "recorder/record_folder.hpp"
 
 namespace amldist::tools {
 namespace {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "collective/recorder_reader.hpp"
-#include "collective/stalls.hpp"
 #include "core/result.hpp"
+#include "recorder/record_reader.hpp"
+#include "recorder/stalls.hpp"
 
 namespace amldist::tools {
 

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "aml_run/growing_file.hpp"
-#include "core/file_descriptor.hpp"
 #include "core/text.hpp"
+#include "os/file_descriptor.hpp"
 #include "shared/signals.hpp"
 #include "shared/terminal.hpp"
 

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "core/file_descriptor.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace amldist::run {
 

@@ -14,8 +14,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "core/file_descriptor.hpp"
 #include "core/text.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace amldist::commands {
 namespace {

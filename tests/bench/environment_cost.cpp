@@ -24,7 +24,7 @@
 
 #include "core/hostlist.hpp"
 #include "frameworks/task_environment.hpp"
-#include "rendezvous/launch_record.hpp"
+#include "step_messages/launch_record.hpp"
 
 namespace {
 

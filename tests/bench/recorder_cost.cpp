@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "collective/recorder.hpp"
+#include "recorder/flight_recorder.hpp"
 
 namespace {
 

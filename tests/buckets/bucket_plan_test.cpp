@@ -1,4 +1,4 @@
-#include "collective/bucket_plan.hpp"
+#include "collective/buckets/bucket_plan.hpp"
 
 #include <algorithm>
 #include <random>

@@ -1,5 +1,5 @@
 // A rank's part of the last cache, from descriptions as Linux gives them.
-#include "collective/cache_share.hpp"
+#include "os/cache_share.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

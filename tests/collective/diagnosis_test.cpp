@@ -1,5 +1,5 @@
 // Verdicts over what ranks say of themselves, and identities from environments of every launcher.
-#include "collective/diagnosis.hpp"
+#include "collective/control/diagnosis.hpp"
 
 #include <gtest/gtest.h>
 
@@ -26,13 +26,13 @@ Activity after(Operation operation, std::uint64_t sequence) {
 }
 PastCall past(const Activity& activity) { return {activity.call, 0}; }
 RankState here(const char* name, const Activity& activity) {
-  return {name, Standing::here, activity, {}, {past(activity)}, {}};
+  return {name, Liveness::here, activity, {}, {past(activity)}, {}};
 }
-RankState absent(const char* name, Standing standing) { return {name, standing, {}, {}, {}, {}}; }
+RankState absent(const char* name, Liveness standing) { return {name, standing, {}, {}, {}, {}}; }
 
 TEST(Verdict, NamesAStoppedRank) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 17, 1048576)),
-                                        absent("rank 1 (b)", Standing::silent)};
+                                        absent("rank 1 (b)", Liveness::silent)};
   const Error verdict = judge(ranks, {0, 1, false, {}});
   EXPECT_EQ(verdict.code, Errc::timeout);
   EXPECT_EQ(
@@ -43,7 +43,7 @@ TEST(Verdict, NamesAStoppedRank) {
 TEST(Verdict, NamesADeadRankAndNotThoseThatWaitForIt) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::barrier, 4)),
                                         here("rank 1 (a)", after(Operation::allreduce, 3)),
-                                        absent("rank 2 (b)", Standing::dead)};
+                                        absent("rank 2 (b)", Liveness::dead)};
   const Error verdict = judge(ranks, {0, 1, false, {}});
   EXPECT_EQ(verdict.code, Errc::peer);
   EXPECT_EQ(verdict.message, "rank 2 (b) is missing in barrier #4: its process has ended");
@@ -135,7 +135,7 @@ TEST(Verdict, TheCallInWhichTheRanksPartedIsNamedAlsoWhenAllHaveGoneOn) {  // a 
       "0";
   EXPECT_EQ(judge(ranks, {0, 2, true, {}}).message, sentence);
   EXPECT_EQ(judge(ranks, {2, 0, true, {}}).message, sentence);
-  EXPECT_EQ(judge(ranks, {0, Vigil::anyone, false, {}}).message, sentence);  // or nobody noticed before the deadline
+  EXPECT_EQ(judge(ranks, {0, Watchdog::anyone, false, {}}).message, sentence);  // or nobody noticed before the deadline
 }
 
 TEST(Verdict, ListsThatDifferAreAnotherCall) {
@@ -168,7 +168,8 @@ TEST(Verdict, WhoWaitsForAMessageOfTheMissingRankIsNotMissing) {  // 3 waits for
                                         here("rank 1 (a)", after(Operation::allreduce, 4)),
                                         gone_on("rank 2 (b)", waiting_in(Operation::recv, 4, 1), {}),
                                         gone_on("rank 3 (b)", waiting_in(Operation::recv, 4, 2), {})};
-  EXPECT_TRUE(judge(ranks, {0, Vigil::anyone, false, {}}).message.starts_with("rank 1 (a) is missing in barrier #5: "));
+  EXPECT_TRUE(
+      judge(ranks, {0, Watchdog::anyone, false, {}}).message.starts_with("rank 1 (a) is missing in barrier #5: "));
   EXPECT_EQ(
       judge(ranks, {3, 2, false, {}}).message,
       "rank 1 (a) is missing in recv #3 (1024 float32): it is in no call; its last was allreduce #4 (1024 float32)");
@@ -178,14 +179,14 @@ TEST(Verdict, OfThoseWhoWaitForEachOtherTheLastIsMissing) {  // 0 waits for 1, 1
   const std::vector<RankState> ranks = {gone_on("rank 0 (a)", waiting_in(Operation::recv, 4, 1), {}),
                                         gone_on("rank 1 (a)", waiting_in(Operation::recv, 4, 2), {}),
                                         here("rank 2 (b)", inside(Operation::split, 5))};
-  EXPECT_EQ(judge(ranks, {2, Vigil::anyone, false, {}}).message,
+  EXPECT_EQ(judge(ranks, {2, Watchdog::anyone, false, {}}).message,
             "rank 1 (a) is missing in split #5: it is still in recv #3 (1024 float32) from rank 2 (b)");
 }
 
 TEST(Verdict, WhoWaitsForARankInACollectiveWaitsForThoseItWaitsFor) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::gather, 5)),
                                         gone_on("rank 1 (a)", waiting_in(Operation::recv, 5, 0), {}),
-                                        absent("rank 2 (b)", Standing::silent)};
+                                        absent("rank 2 (b)", Liveness::silent)};
   EXPECT_TRUE(judge(ranks, {1, 0, false, {}}).message.starts_with("rank 2 (b) is missing in gather #5"));
 }
 
@@ -203,7 +204,7 @@ TEST(Verdict, WhoWaitsForAMessageWhereMostAreInACollectiveIsMissingThere) {  // 
   const std::string sentence =
       "rank 1 (a) is missing in barrier #5: it is still in recv #3 (1024 float32) from rank 0 (a)";
   EXPECT_EQ(judge(ranks, {1, 0, false, {}}).message, sentence);
-  EXPECT_EQ(judge(ranks, {2, Vigil::anyone, false, {}}).message, sentence);
+  EXPECT_EQ(judge(ranks, {2, Watchdog::anyone, false, {}}).message, sentence);
 }
 
 TEST(Verdict, NamesWhomAGroupOfMessagesWaitsFor) {  // it has sent to 2, and waits for what 0 is to send
@@ -212,7 +213,8 @@ TEST(Verdict, NamesWhomAGroupOfMessagesWaitsFor) {  // it has sent to 2, and wai
   const std::vector<RankState> ranks = {here("rank 0 (a)", after(Operation::barrier, 4)),
                                         gone_on("rank 1 (a)", group, {}),
                                         here("rank 2 (b)", inside(Operation::barrier, 5))};
-  EXPECT_TRUE(judge(ranks, {2, Vigil::anyone, false, {}}).message.starts_with("rank 0 (a) is missing in barrier #5: "));
+  EXPECT_TRUE(
+      judge(ranks, {2, Watchdog::anyone, false, {}}).message.starts_with("rank 0 (a) is missing in barrier #5: "));
 }
 
 TEST(Verdict, NobodyIsMissing) {
@@ -223,7 +225,7 @@ TEST(Verdict, NobodyIsMissing) {
 
 TEST(Verdict, ARankThatHasFinalizedIsThroughFinalize) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::finalize, 6)),
-                                        absent("rank 1 (a)", Standing::left), absent("rank 2 (b)", Standing::dead)};
+                                        absent("rank 1 (a)", Liveness::left), absent("rank 2 (b)", Liveness::dead)};
   EXPECT_TRUE(judge(ranks, {0, 2, false, {}}).message.starts_with("rank 2 (b) is missing in finalize #6"));
 }
 

@@ -1,6 +1,6 @@
 // Messages through the rings of one node, step by step: both ends in one process, so that each test says who moves
 // when, and may write into the memory what no sound peer would.
-#include "collective/node_transport.hpp"
+#include "collective/transport/node_transport.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace amldist::collective {
 namespace {
 
 /// Notes what it is told.
-class WitnessVigil final : public Vigil {
+class WitnessWatchdog final : public Watchdog {
  public:
   [[nodiscard]] Result<void> keep_waiting(int rank) override {
     asked.push_back(rank);
@@ -36,14 +36,14 @@ class OtherNodes final : public Transport {
   [[nodiscard]] std::size_t part_bytes() const noexcept override { return 4096; }
   [[nodiscard]] bool serves_any_thread() const noexcept override { return true; }
   [[nodiscard]] Result<void> post(const Message& message, Direction /*direction*/, std::size_t& left,
-                                  Vigil& /*vigil*/) override {
+                                  Watchdog& /*watchdog*/) override {
     peers_.push_back(message.peer);
     ++left;
     return {};
   }
-  [[nodiscard]] Result<bool> progress(Vigil& /*vigil*/) override { return false; }
+  [[nodiscard]] Result<bool> progress(Watchdog& /*watchdog*/) override { return false; }
   bool rest(int /*idle*/) override { return true; }
-  [[nodiscard]] int awaited() const noexcept override { return peers_.empty() ? Vigil::anyone : peers_.front(); }
+  [[nodiscard]] int awaited() const noexcept override { return peers_.empty() ? Watchdog::anyone : peers_.front(); }
   void give_up() noexcept override { peers_.clear(); }
 
  private:
@@ -65,7 +65,7 @@ class NodeTransportTest : public testing::Test {
   NodeTransportTest() : memory_(make_memory()) {
     for (std::uint32_t i = 0; i < 3; ++i) {
       ends_.push_back(std::make_unique<NodeTransport>(std::make_unique<OtherNodes>(elsewhere), memory_.data(),
-                                                      NodePlace{i, 3, {first, second, third}}, true));
+                                                      NodeGroup{i, 3, {first, second, third}}, true));
     }
   }
   [[nodiscard]] NodeTransport& end(int rank) { return *ends_[rank == first ? 0 : rank == second ? 1 : 2]; }
@@ -74,23 +74,23 @@ class NodeTransportTest : public testing::Test {
 
   void post(int rank, Direction direction, int peer, std::vector<std::byte>& data, std::size_t& left,
             std::uint32_t signature = 7) {
-    EXPECT_TRUE(end(rank).post({peer, data.data(), data.size(), signature, false}, direction, left, vigil));
+    EXPECT_TRUE(end(rank).post({peer, data.data(), data.size(), signature, false}, direction, left, watchdog));
   }
   /// Both move in turn until neither can.
   void run(int one, int other) {
     for (bool moved = true; moved;) {
-      const auto a = end(one).progress(vigil);
-      const auto b = end(other).progress(vigil);
+      const auto a = end(one).progress(watchdog);
+      const auto b = end(other).progress(watchdog);
       ASSERT_TRUE(a && b);
       moved = *a || *b;
     }
   }
   [[nodiscard]] std::string error_of(int rank) {
-    const auto moved = end(rank).progress(vigil);
+    const auto moved = end(rank).progress(watchdog);
     return moved ? "none" : moved.error().message;
   }
 
-  WitnessVigil vigil;
+  WitnessWatchdog watchdog;
   std::vector<int> elsewhere;
 
  private:
@@ -138,7 +138,7 @@ TEST_F(NodeTransportTest, ManyAreSentBeforeTheFirstIsReceived) {
   for (std::size_t i = 0; i < many; ++i) {
     given.push_back(pattern(i % 130, static_cast<unsigned>(i)));
     post(first, Direction::send, second, given.back(), sending);
-    ASSERT_TRUE(end(first).progress(vigil));
+    ASSERT_TRUE(end(first).progress(watchdog));
   }
   EXPECT_GT(sending, 0U);
   EXPECT_LT(sending, many);
@@ -171,13 +171,13 @@ TEST_F(NodeTransportTest, BothDirectionsAreLongAtOnce) {
 TEST_F(NodeTransportTest, TheEndsRunAtTheSameTime) {
   constexpr int rounds = 200;
   const auto talk = [this](int rank, int peer) {
-    WitnessVigil own_vigil;
+    WitnessWatchdog own_watchdog;
     for (std::size_t i = 0; i < rounds; ++i) {
       std::vector<std::byte> given = pattern(i * i * 11, static_cast<unsigned>(rank));
       std::vector<std::byte> got(given.size());
       const Message send = {peer, given.data(), given.size(), 7, false};
       const Message receive = {peer, got.data(), got.size(), 7, false};
-      ASSERT_TRUE(end(rank).exchange({&send, 1}, {&receive, 1}, own_vigil));
+      ASSERT_TRUE(end(rank).exchange({&send, 1}, {&receive, 1}, own_watchdog));
       ASSERT_EQ(got, pattern(got.size(), static_cast<unsigned>(peer)));
     }
   };
@@ -224,18 +224,18 @@ TEST_F(NodeTransportTest, OnlyTheNodesOwnRanksAreNeighbours) {
   post(first, Direction::receive, third, data, left);
   EXPECT_EQ(end(first).awaited(), third);
   end(first).give_up();
-  EXPECT_EQ(end(first).awaited(), Vigil::anyone);
+  EXPECT_EQ(end(first).awaited(), Watchdog::anyone);
 }
 
-TEST_F(NodeTransportTest, TheVigilIsAskedAboutEveryNeighbour) {
+TEST_F(NodeTransportTest, TheWatchdogIsAskedAboutEveryNeighbour) {
   std::vector<std::byte> data(8);
   std::size_t left = 0;
   post(first, Direction::receive, second, data, left);
   post(first, Direction::receive, third, data, left);
   post(first, Direction::receive, third, data, left);
-  ASSERT_TRUE(end(first).keep_waiting(vigil));
-  EXPECT_EQ(vigil.asked.front(), second);
-  EXPECT_EQ(std::ranges::count(vigil.asked, third), 1);
+  ASSERT_TRUE(end(first).keep_waiting(watchdog));
+  EXPECT_EQ(watchdog.asked.front(), second);
+  EXPECT_EQ(std::ranges::count(watchdog.asked, third), 1);
 }
 
 TEST_F(NodeTransportTest, AWaitEndsByAskingAndCanBeInterrupted) {

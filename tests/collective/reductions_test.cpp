@@ -1,5 +1,5 @@
 // The kernels against plain loops: one and two results, whatever way they take to memory, wherever they lie.
-#include "collective/reductions.hpp"
+#include "collective/kernels/reductions.hpp"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include "fabric/job_checks.hpp"
 #include "fabric/report_json.hpp"
 #include "fabric/sku_table.hpp"
-#include "rendezvous/fabric_vote.hpp"
+#include "step_messages/fabric_vote.hpp"
 #include "unit/support.hpp"
 
 namespace amldist::fabric {
@@ -218,33 +218,33 @@ FabricVote good(std::uint32_t node, std::string traits = "0x0018/-", RdmaPolicy 
 
 TEST(FabricTally, AllMustBeGoodAndAlike) {
   FabricTally tally;
-  EXPECT_EQ(tally.answer(), Word::not_yet);
+  EXPECT_EQ(tally.answer(), MessageType::not_yet);
   tally.take(good(0));
   tally.take(good(0));
-  EXPECT_EQ(tally.answer(), Word::not_yet) << "one node twice is not two";
+  EXPECT_EQ(tally.answer(), MessageType::not_yet) << "one node twice is not two";
   tally.take(good(1));
-  EXPECT_EQ(tally.answer(), Word::use_fabric);
+  EXPECT_EQ(tally.answer(), MessageType::use_fabric);
   EXPECT_FALSE(tally.line());
 }
 
 TEST(FabricTally, OneSickNodeDecidesForAllAndIsToldOnce) {
   FabricTally tally;
   tally.take({1, 2, RdmaPolicy::prefer, false, "-", "node1: ib.state: down"});
-  EXPECT_EQ(tally.answer(), Word::use_sockets);
+  EXPECT_EQ(tally.answer(), MessageType::use_sockets);
   const auto line = tally.line();
   ASSERT_TRUE(line);
   EXPECT_NE(line->find("node1: ib.state"), std::string::npos);
   EXPECT_FALSE(tally.line());
   tally.take(good(0));
   tally.take(good(1));
-  EXPECT_EQ(tally.answer(), Word::use_sockets) << "what was said stays said";
+  EXPECT_EQ(tally.answer(), MessageType::use_sockets) << "what was said stays said";
 }
 
 TEST(FabricTally, DifferentPartitionsAreNamed) {
   FabricTally tally;
   tally.take(good(0, "0x0018/-", RdmaPolicy::require));
   tally.take(good(1, "0x0022/-", RdmaPolicy::require));
-  EXPECT_EQ(tally.answer(), Word::use_sockets);
+  EXPECT_EQ(tally.answer(), MessageType::use_sockets);
   const auto line = tally.line();
   ASSERT_TRUE(line);
   for (const char* const word : {"node0", "node1", "0x0018", "0x0022"})

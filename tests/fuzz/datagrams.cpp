@@ -1,13 +1,13 @@
 // What comes to srun's port from anybody, and to the nodes from srun: reports, questions, answers.
-#include "rendezvous/datagram.hpp"
+#include "step_messages/datagram.hpp"
 
 #include "core/spec.hpp"
 #include "core/text.hpp"
 #include "fuzz.hpp"
 #include "placement/task_map.hpp"
-#include "rendezvous/conversation.hpp"
-#include "rendezvous/failure_report.hpp"
-#include "rendezvous/server_release.hpp"
+#include "step_messages/control_message.hpp"
+#include "step_messages/failure_report.hpp"
+#include "step_messages/server_release.hpp"
 
 namespace amldist::fuzz {
 namespace {

@@ -11,10 +11,10 @@
 #include <fstream>
 #include <iterator>
 
-#include "collective/last_call.hpp"
-#include "collective/recorder.hpp"
-#include "core/file_descriptor.hpp"
 #include "fuzz.hpp"
+#include "os/file_descriptor.hpp"
+#include "recorder/flight_recorder.hpp"
+#include "recorder/last_call.hpp"
 
 namespace amldist::fuzz {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "core/ipv4.hpp"
 #include "fuzz.hpp"
-#include "rendezvous/own_network.hpp"
+#include "os/own_network.hpp"
 
 namespace amldist::fuzz {
 namespace {

@@ -1,5 +1,5 @@
 // SLURM_AMLDIST_LAUNCH, or srun's answer over the network, as slurmstepd reads it as root.
-#include "rendezvous/launch_record.hpp"
+#include "step_messages/launch_record.hpp"
 
 #include "core/environment.hpp"
 #include "core/spec.hpp"

@@ -1,8 +1,8 @@
 // plugstack.conf, in which srun looks how Slurm loads the plugin.
 #include "spank/plugstack.hpp"
 
-#include "core/site_policy.hpp"
 #include "fuzz.hpp"
+#include "site/site_policy.hpp"
 
 namespace amldist::fuzz {
 

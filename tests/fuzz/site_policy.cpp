@@ -1,5 +1,5 @@
 // The administrator's file and the arguments in plugstack.conf, read in slurmd, slurmstepd and srun.
-#include "core/site_policy.hpp"
+#include "site/site_policy.hpp"
 
 #include "fuzz.hpp"
 

@@ -9,10 +9,10 @@
 #include <array>
 #include <filesystem>
 
-#include "core/file_descriptor.hpp"
 #include "fabric/checks.hpp"
 #include "fabric/sku_table.hpp"
 #include "fuzz.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace amldist::fuzz {
 namespace {

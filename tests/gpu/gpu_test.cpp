@@ -17,8 +17,8 @@
 #include <thread>
 #include <vector>
 
-#include "collective/device_kernels.hpp"
-#include "collective/nccl_backend.hpp"
+#include "collective/gpu/device_kernels.hpp"
+#include "collective/gpu/nccl_backend.hpp"
 
 namespace {
 
@@ -87,9 +87,9 @@ class BoardExchange final : public Exchange {
   int round_;
 };
 
-class DeadlineVigil final : public Vigil {
+class DeadlineWatchdog final : public Watchdog {
  public:
-  explicit DeadlineVigil(Clock::duration patience) : deadline_(Clock::now() + patience) {}
+  explicit DeadlineWatchdog(Clock::duration patience) : deadline_(Clock::now() + patience) {}
   [[nodiscard]] Result<void> keep_waiting(int) override {
     if (Clock::now() < deadline_) return {};
     return Error{Errc::timeout, "the deadline passed"};
@@ -161,9 +161,9 @@ Call call_of(const Rank& own, Operation operation, const void* send, void* recv,
 }
 
 void finish(const Rank& own, const Call& call) {
-  DeadlineVigil vigil(60s);
+  DeadlineWatchdog watchdog(60s);
   const std::string name(to_string(call.operation));
-  if (fine(own.backend.run(call, vigil), name)) fine(own.backend.synchronize(call.stream, vigil), name);
+  if (fine(own.backend.run(call, watchdog), name)) fine(own.backend.synchronize(call.stream, watchdog), name);
 }
 
 void check_reductions(const Rank& own, std::size_t count) {
@@ -198,9 +198,9 @@ void check_movements(const Rank& own, std::size_t count) {
   const int right = (own.rank + 1) % own.size, left = (own.rank + own.size - 1) % own.size;
   const std::vector<Call> messages = {call_of(own, Operation::send, send.get(), nullptr, count, right),
                                       call_of(own, Operation::recv, nullptr, recv.get(), count, left)};
-  DeadlineVigil vigil(60s);
-  fine(own.backend.run_group(messages, vigil), "messages");
-  fine(own.backend.synchronize(own.stream, vigil), "messages");
+  DeadlineWatchdog watchdog(60s);
+  fine(own.backend.run_group(messages, watchdog), "messages");
+  fine(own.backend.synchronize(own.stream, watchdog), "messages");
   all = recv.read();
   for (std::size_t i = 0; i < count; ++i) expect(all[i] == numbers(left, count)[i], "messages");
 }
@@ -212,9 +212,9 @@ void check_deadline(const Rank& own) {
     return;
   }
   const DeviceArray<float> data(numbers(own.rank, 1000));
-  DeadlineVigil vigil(2s);
-  const auto begun = own.backend.run(call_of(own, Operation::allreduce, data.get(), data.get(), 1000), vigil);
-  const auto waited = begun ? own.backend.synchronize(own.stream, vigil) : begun;
+  DeadlineWatchdog watchdog(2s);
+  const auto begun = own.backend.run(call_of(own, Operation::allreduce, data.get(), data.get(), 1000), watchdog);
+  const auto waited = begun ? own.backend.synchronize(own.stream, watchdog) : begun;
   expect(!waited, "a call without all its ranks must fail");
   expect(waited || waited.error().code == Errc::timeout, "it must fail by its deadline");
   cuda(cudaStreamSynchronize(own.stream), "the stream after the abort");

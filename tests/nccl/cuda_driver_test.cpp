@@ -1,5 +1,5 @@
 // Is a pointer on a device? Asked without CUDA, and of a driver that answers by heart.
-#include "collective/cuda_driver.hpp"
+#include "collective/gpu/cuda_driver.hpp"
 
 #include "fake_cuda.hpp"
 #include "support.hpp"

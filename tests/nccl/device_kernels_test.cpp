@@ -1,5 +1,5 @@
 // The device part as far as it goes without a GPU: it loads, refuses what cannot be, and says what is missing.
-#include "collective/device_kernels.hpp"
+#include "collective/gpu/device_kernels.hpp"
 
 #include <vector>
 

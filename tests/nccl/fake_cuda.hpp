@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "collective/cuda_driver.hpp"
+#include "collective/gpu/cuda_driver.hpp"
 #include "fake_nccl.hpp"
 
 namespace amldist::testing {

@@ -1,5 +1,5 @@
 // Which NCCL is taken, and what is said about those that are not.
-#include "collective/nccl_api.hpp"
+#include "collective/gpu/nccl_api.hpp"
 
 #include "support.hpp"
 

@@ -1,6 +1,6 @@
 // The NCCL back end over a fake NCCL: what it asks of it, that it computes the right thing with and without the
 // functions of newer releases, and that nothing hangs.
-#include "collective/nccl_backend.hpp"
+#include "collective/gpu/nccl_backend.hpp"
 
 #include <dlfcn.h>
 
@@ -16,7 +16,7 @@ namespace amldist::collective {
 namespace {
 
 using namespace std::chrono_literals;
-using amldist::testing::DeadlineVigil;
+using amldist::testing::DeadlineWatchdog;
 using amldist::testing::expect_sentence;
 using amldist::testing::fake_cuda_driver;
 using amldist::testing::FakeCuda;
@@ -101,10 +101,10 @@ Call call_of(Operation operation, const void* send, void* recv, FakeStream& stre
 }
 
 void finish(NcclBackend& backend, const Call& call) {
-  DeadlineVigil vigil(10s);
-  const auto done = backend.run(call, vigil);
+  DeadlineWatchdog watchdog(10s);
+  const auto done = backend.run(call, watchdog);
   ASSERT_TRUE(done) << done.error().message;
-  const auto complete = backend.synchronize(call.stream, vigil);
+  const auto complete = backend.synchronize(call.stream, watchdog);
   ASSERT_TRUE(complete) << complete.error().message;
 }
 
@@ -190,8 +190,8 @@ TEST_P(Nccl, MovesSmallIntegersAsBytesAndRefusesToAddThem) {
     finish(backend, call);
     for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], -1 - static_cast<int>(i / count));
     call.operation = Operation::allreduce;
-    DeadlineVigil vigil(10s);
-    const auto refused = backend.run(call, vigil);
+    DeadlineWatchdog watchdog(10s);
+    const auto refused = backend.run(call, watchdog);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, Errc::unavailable);
     expect_sentence(refused.error().message);
@@ -208,9 +208,9 @@ TEST_P(Nccl, CrossesMessagesInAGroup) {
     std::vector<float> recv(count);
     const std::vector<Call> messages = {call_of(Operation::send, send.data(), nullptr, stream, right),
                                         call_of(Operation::recv, nullptr, recv.data(), stream, left)};
-    DeadlineVigil vigil(10s);
-    ASSERT_TRUE(backend.run_group(messages, vigil));
-    ASSERT_TRUE(backend.synchronize(&stream, vigil));
+    DeadlineWatchdog watchdog(10s);
+    ASSERT_TRUE(backend.run_group(messages, watchdog));
+    ASSERT_TRUE(backend.synchronize(&stream, watchdog));
     EXPECT_EQ(recv, numbers(left, count));
   });
   EXPECT_EQ(calls("GroupStart"), calls("GroupEnd"));
@@ -253,8 +253,8 @@ TEST_P(Nccl, Splits) {
   std::barrier all_split(4);
   on_communicator(
       [&](NcclBackend& backend, int rank) {
-        DeadlineVigil vigil(10s);
-        auto half = backend.split(rank % 2, rank / 2, rank / 2, 2, vigil);
+        DeadlineWatchdog watchdog(10s);
+        auto half = backend.split(rank % 2, rank / 2, rank / 2, 2, watchdog);
         ASSERT_TRUE(half) << half.error().message;
         all_split.arrive_and_wait();
         FakeStream stream;
@@ -262,7 +262,7 @@ TEST_P(Nccl, Splits) {
         std::vector<float> sum(count);
         finish(**half, call_of(Operation::allreduce, send.data(), sum.data(), stream));
         EXPECT_EQ(sum[0], rank % 2 == 0 ? 200.F : 400.F);
-        const auto none = backend.split(-1, 0, 0, 0, vigil);
+        const auto none = backend.split(-1, 0, 0, 0, watchdog);
         ASSERT_TRUE(none);
         EXPECT_EQ(*none, nullptr);
       },
@@ -275,13 +275,13 @@ TEST_P(Nccl, GivesUpAtTheDeadlineWhenARankNeverCalls) {
     FakeStream stream;
     const auto send = numbers(rank, count);
     std::vector<float> all(count);
-    DeadlineVigil vigil(50ms);
-    ASSERT_TRUE(backend.run(call_of(Operation::allreduce, send.data(), all.data(), stream), vigil));
-    const auto waited = backend.synchronize(&stream, vigil);
+    DeadlineWatchdog watchdog(50ms);
+    ASSERT_TRUE(backend.run(call_of(Operation::allreduce, send.data(), all.data(), stream), watchdog));
+    const auto waited = backend.synchronize(&stream, watchdog);
     ASSERT_FALSE(waited);
     EXPECT_EQ(waited.error().code, Errc::timeout);
     EXPECT_EQ(stream.pending, 0) << "the abort released the kernel";
-    const auto later = backend.run(call_of(Operation::allreduce, send.data(), all.data(), stream), vigil);
+    const auto later = backend.run(call_of(Operation::allreduce, send.data(), all.data(), stream), watchdog);
     ASSERT_FALSE(later);
     EXPECT_EQ(later.error().code, Errc::aborted);
   });
@@ -292,7 +292,7 @@ TEST_P(Nccl, ReportsAsynchronousErrorsAndAborts) {
   on_communicator([&](NcclBackend& backend, int) {
     control_.async_error = nccl_remote_error;
     FakeStream stream;
-    DeadlineVigil vigil(10s);
+    DeadlineWatchdog watchdog(10s);
     const auto state = backend.is_complete(&stream);
     ASSERT_FALSE(state);
     EXPECT_EQ(state.error().code, Errc::peer);
@@ -321,12 +321,12 @@ TEST_P(Nccl, ReportsACallThatIsRefused) {
         FakeStream stream;
         const auto send = numbers(rank, count * ranks);
         std::vector<float> all(count * ranks);
-        DeadlineVigil vigil(10s);
+        DeadlineWatchdog watchdog(10s);
         const std::vector<std::size_t> counts = {count}, offsets = {0};
         Call call = call_of(Operation::allgatherv, send.data(), all.data(), stream);
         call.recv_counts = counts;
         call.recv_offsets = offsets;
-        const auto refused = backend.run(call, vigil);
+        const auto refused = backend.run(call, watchdog);
         EXPECT_FALSE(refused);
       },
       1);
@@ -340,17 +340,17 @@ TEST_P(Nccl, IsAbortedFromAnotherThreadWhileItWaits) {
     FakeStream stream;
     const auto send = numbers(rank, count);
     std::vector<float> all(count);
-    DeadlineVigil vigil(30s);
-    ASSERT_TRUE(backend.run(call_of(Operation::allreduce, send.data(), all.data(), stream), vigil));
+    DeadlineWatchdog watchdog(30s);
+    ASSERT_TRUE(backend.run(call_of(Operation::allreduce, send.data(), all.data(), stream), watchdog));
     std::thread other([&] {
       std::this_thread::sleep_for(20ms);
       backend.abort();
     });
-    const auto released = backend.synchronize(&stream, vigil);
+    const auto released = backend.synchronize(&stream, watchdog);
     other.join();
     ASSERT_FALSE(released);
     EXPECT_EQ(released.error().code, Errc::aborted);
-    EXPECT_LT(Clock::now(), vigil.deadline());
+    EXPECT_LT(Clock::now(), watchdog.deadline());
   });
 }
 
@@ -360,12 +360,12 @@ TEST_P(Nccl, IsAbortedWhileACallIsInProgress) {
     FakeStream stream;
     const auto send = numbers(rank, count);
     std::vector<float> all(count);
-    DeadlineVigil vigil(30s);
+    DeadlineWatchdog watchdog(30s);
     std::thread other([&] {
       std::this_thread::sleep_for(20ms);
       backend.abort();
     });
-    const auto released = backend.run(call_of(Operation::allreduce, send.data(), all.data(), stream), vigil);
+    const auto released = backend.run(call_of(Operation::allreduce, send.data(), all.data(), stream), watchdog);
     other.join();
     ASSERT_FALSE(released);
     EXPECT_EQ(released.error().code, Errc::aborted);

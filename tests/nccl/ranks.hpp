@@ -1,4 +1,4 @@
-// Ranks as threads: an exchange between them, and a vigil with nothing but a deadline.
+// Ranks as threads: an exchange between them, and a watchdog with nothing but a deadline.
 #pragma once
 
 #include <chrono>
@@ -6,11 +6,11 @@
 #include <functional>
 #include <thread>
 
-#include "collective/backend.hpp"
+#include "collective/calls/backend.hpp"
 
 namespace amldist::testing {
 
-using collective::Clock;
+using amldist::Clock;
 
 /// What the exchanges of all ranks share.
 class MeetingRoom {
@@ -19,7 +19,7 @@ class MeetingRoom {
 
   Result<std::vector<std::string>> gather(int rank, std::string piece, Clock::time_point deadline) {
     std::unique_lock lock(mutex_);
-    const std::size_t round = rounds_[rank]++;
+    const std::size_t round = slot_channel_[rank]++;
     auto& pieces = pieces_[round];
     pieces[rank] = std::move(piece);
     changed_.notify_all();
@@ -40,7 +40,7 @@ class MeetingRoom {
   int size_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<int, std::size_t> rounds_;
+  std::map<int, std::size_t> slot_channel_;
   std::map<std::size_t, std::map<int, std::string>> pieces_;
 };
 
@@ -58,9 +58,9 @@ class ThreadExchange final : public collective::Exchange {
   int rank_;
 };
 
-class DeadlineVigil final : public collective::Vigil {
+class DeadlineWatchdog final : public collective::Watchdog {
  public:
-  explicit DeadlineVigil(Clock::duration patience) : deadline_(Clock::now() + patience) {}
+  explicit DeadlineWatchdog(Clock::duration patience) : deadline_(Clock::now() + patience) {}
   [[nodiscard]] Result<void> keep_waiting(int) override {
     if (Clock::now() < deadline_) return {};
     return Error{Errc::timeout, "rank 1 is missing"};

@@ -1,7 +1,7 @@
 // The NCCL of this machine, as far as it goes without a GPU.
 #include <unistd.h>
-#include "collective/nccl_api.hpp"
-#include "collective/nccl_backend.hpp"
+#include "collective/gpu/nccl_api.hpp"
+#include "collective/gpu/nccl_backend.hpp"
 
 #include "support.hpp"
 

@@ -1,5 +1,5 @@
 // What root takes from a user's file: a few words of its own, or nothing.
-#include "collective/last_call.hpp"
+#include "recorder/last_call.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,8 +8,8 @@
 #include <fstream>
 #include <random>
 
-#include "collective/recorder.hpp"
-#include "collective/recorder_reader.hpp"
+#include "recorder/flight_recorder.hpp"
+#include "recorder/record_reader.hpp"
 #include "scratch.hpp"
 #include "support.hpp"
 

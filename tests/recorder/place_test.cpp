@@ -1,4 +1,4 @@
-#include "collective/recorder_place.hpp"
+#include "recorder/record_folder.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -10,7 +10,7 @@
 #include <fstream>
 #include <set>
 
-#include "collective/recorder.hpp"
+#include "recorder/flight_recorder.hpp"
 #include "scratch.hpp"
 #include "support.hpp"
 

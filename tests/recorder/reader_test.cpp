@@ -1,5 +1,5 @@
 // A file that somebody else wrote: whatever its bytes, reading it ends with a value or a sentence.
-#include "collective/recorder_reader.hpp"
+#include "recorder/record_reader.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 #include <random>
 #include <sstream>
 
-#include "collective/recorder.hpp"
+#include "recorder/flight_recorder.hpp"
 #include "scratch.hpp"
 #include "support.hpp"
 

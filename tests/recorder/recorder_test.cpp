@@ -1,4 +1,4 @@
-#include "collective/recorder.hpp"
+#include "recorder/flight_recorder.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -11,7 +11,7 @@
 #include <fstream>
 #include <thread>
 
-#include "collective/recorder_reader.hpp"
+#include "recorder/record_reader.hpp"
 #include "scratch.hpp"
 #include "support.hpp"
 

@@ -1,5 +1,5 @@
 // Who keeps whom waiting, on recordings made up by hand.
-#include "collective/stalls.hpp"
+#include "recorder/stalls.hpp"
 
 #include "support.hpp"
 

@@ -69,7 +69,7 @@ def test_a_function_is_named_and_shown_as_the_header_has_it(function):
 
 
 def arguments() -> list[str]:
-    text = (ROOT / "libdist/core/site_policy.cpp").read_text()
+    text = (ROOT / "libdist/site/site_policy.cpp").read_text()
     return re.findall(r'"([a-z_.]+)"', re.search(r"\n( +\"port_range\", .*?)\};", text, re.DOTALL)[1])
 
 

@@ -1,6 +1,6 @@
-#include "rendezvous/conversation.hpp"
+#include "step_messages/control_message.hpp"
 
-#include "rendezvous/datagram.hpp"
+#include "step_messages/datagram.hpp"
 #include "support.hpp"
 
 namespace amldist {
@@ -25,7 +25,7 @@ TEST(Texts, RefuseEverythingElse) {
     EXPECT_FALSE(parse_text(Subject::address, good.substr(0, length), token)) << length;
   }
   EXPECT_FALSE(parse_text(Subject::address, good + std::string(70000, '1'), token));
-  EXPECT_FALSE(parse_word(good, token));
+  EXPECT_FALSE(parse_message_type(good, token));
 }
 
 }  // namespace

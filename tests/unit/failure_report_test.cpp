@@ -1,4 +1,4 @@
-#include "rendezvous/failure_report.hpp"
+#include "step_messages/failure_report.hpp"
 
 #include <csignal>
 

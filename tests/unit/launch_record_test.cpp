@@ -1,4 +1,4 @@
-#include "rendezvous/launch_record.hpp"
+#include "step_messages/launch_record.hpp"
 
 #include "support.hpp"
 

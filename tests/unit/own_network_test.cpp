@@ -1,4 +1,4 @@
-#include "rendezvous/own_network.hpp"
+#include "os/own_network.hpp"
 
 #include "support.hpp"
 

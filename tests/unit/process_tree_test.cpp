@@ -1,4 +1,4 @@
-#include "core/process_tree.hpp"
+#include "os/process_tree.hpp"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>

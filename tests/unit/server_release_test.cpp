@@ -1,10 +1,10 @@
-#include "rendezvous/server_release.hpp"
+#include "step_messages/server_release.hpp"
 
 #include <csignal>
 
 #include "frameworks/tensorflow_roles.hpp"
-#include "rendezvous/conversation.hpp"
-#include "rendezvous/datagram.hpp"
+#include "step_messages/control_message.hpp"
+#include "step_messages/datagram.hpp"
 #include "support.hpp"
 
 namespace amldist {
@@ -21,21 +21,22 @@ WorkerEnd worker(std::uint32_t rank, std::uint32_t status = 0, std::uint32_t chi
 }
 
 TEST(Words, ReadBackWhatTheyWrite) {
-  EXPECT_EQ(to_datagram(Word::may_i_end, token), "aml-dist;1;00c0ffee00c0ffee;may-i-end");
-  for (const Word word : {Word::may_i_end, Word::not_yet, Word::end, Word::heard, Word::which_record,
-                          Word::which_address, Word::no_address}) {
-    EXPECT_EQ(parse_word(to_datagram(word, token), token), word);
-    EXPECT_FALSE(parse_word(to_datagram(word, token), token + 1));
-    EXPECT_FALSE(parse_word(to_datagram(word, token) + ";", token));
+  EXPECT_EQ(to_datagram(MessageType::may_i_end, token), "aml-dist;1;00c0ffee00c0ffee;may-i-end");
+  for (const MessageType word : {MessageType::may_i_end, MessageType::not_yet, MessageType::end, MessageType::heard,
+                                 MessageType::which_record, MessageType::which_address, MessageType::no_address}) {
+    EXPECT_EQ(parse_message_type(to_datagram(word, token), token), word);
+    EXPECT_FALSE(parse_message_type(to_datagram(word, token), token + 1));
+    EXPECT_FALSE(parse_message_type(to_datagram(word, token) + ";", token));
   }
 }
 
 TEST(Words, RefuseEverythingElse) {
-  const std::string good = to_datagram(Word::end, token);
-  for (std::size_t length = 0; length < good.size(); ++length) EXPECT_FALSE(parse_word(good.substr(0, length), token));
+  const std::string good = to_datagram(MessageType::end, token);
+  for (std::size_t length = 0; length < good.size(); ++length)
+    EXPECT_FALSE(parse_message_type(good.substr(0, length), token));
   for (const std::string& bad : {std::string("end"), good + "\n", std::string(70000, ';'), seal(token, {""}),
                                  seal(token, {"ended", "worker", "1", "0", "0", "2"})}) {
-    EXPECT_FALSE(parse_word(bad, token)) << bad.substr(0, 60);
+    EXPECT_FALSE(parse_message_type(bad, token)) << bad.substr(0, 60);
   }
 }
 

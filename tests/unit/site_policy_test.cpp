@@ -1,4 +1,4 @@
-#include "core/site_policy.hpp"
+#include "site/site_policy.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -11,7 +11,7 @@
 #include <memory>
 
 #include "core/text.hpp"
-#include "rendezvous/own_network.hpp"
+#include "os/own_network.hpp"
 
 namespace amldist::doctor {
 namespace {

@@ -1,0 +1,35 @@
+// A buffer of which segments lie elsewhere: gradients of the caller's own that are reduced together. The buffer itself
+// is then only where ranks show each other what they need: a segment is copied to it, and back, no more than that
+// takes.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+namespace amldist::collective {
+
+/// Where some bytes of a buffer lie. In place: they are read there, and the result is written there.
+struct BufferSegment {
+  std::size_t offset = 0;  ///< in the buffer
+  std::size_t bytes = 0;
+  std::byte* data = nullptr;
+};
+
+/// By offset, without overlap; what lies between them is nobody's.
+using BufferSegments = std::vector<BufferSegment>;
+
+/// Calls `use` with every segment, or what there is of it, from byte `begin` of the buffer to byte `end`. Without
+/// `segments` nothing lies elsewhere.
+template <typename Use>
+void for_segments(const BufferSegments* segments, std::size_t begin, std::size_t end, Use use) {
+  if (segments == nullptr) return;
+  const auto end_of = [](const BufferSegment& segment) { return segment.offset + segment.bytes; };
+  for (auto segment = std::ranges::upper_bound(*segments, begin, {}, end_of); segment != segments->end(); ++segment) {
+    if (segment->offset >= end) return;
+    const std::size_t from = std::max(begin, segment->offset);
+    use(BufferSegment{from, std::min(end, end_of(*segment)) - from, segment->data + (from - segment->offset)});
+  }
+}
+
+}  // namespace amldist::collective

@@ -1,0 +1,75 @@
+// One call on a communicator as a value: back ends run it, queues hold it, the recorder and error messages describe it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "collective/calls/buffer_segments.hpp"
+#include "collective/calls/data_type.hpp"
+
+namespace amldist::collective {
+
+/// What is asked of a back end. Counts and offsets are in elements; pointers are the caller's and stay valid until the
+/// call is complete. Meaning of `count` by operation:
+///   allreduce, reduce, broadcast   elements of the buffer
+///   allgather, gather              elements that each rank gives
+///   reduce_scatter, scatter        elements that each rank gets
+///   alltoall                       elements from each rank to each rank
+///   allgatherv                     elements that this rank gives (= recv_counts[rank])
+///   send, recv                     elements of the message
+struct Call {
+  Operation operation = Operation::none;
+  DataType type = DataType::uint8;
+  ReduceOp redop = ReduceOp::sum;  ///< reductions only
+  int root = 0;                    ///< root of a rooted operation, peer of send and recv
+  std::size_t count = 0;
+  const void* send = nullptr;  ///< broadcast: the buffer, on every rank (also in `recv`)
+  void* recv = nullptr;
+  std::span<const std::size_t> send_counts;   ///< alltoallv
+  std::span<const std::size_t> send_offsets;  ///< alltoallv
+  std::span<const std::size_t> recv_counts;   ///< alltoallv, allgatherv
+  std::span<const std::size_t> recv_offsets;  ///< alltoallv, allgatherv
+  const BufferSegments* segments = nullptr;   ///< allreduce in place: what lies elsewhere, if anything does
+  void* stream = nullptr;                     ///< CUDA stream, for device buffers
+  std::uint64_t sequence = 0;                 ///< 1, 2, ... in the order of the communicator's calls, set by it
+};
+
+[[nodiscard]] constexpr bool is_reduction(Operation operation) noexcept {
+  return operation == Operation::allreduce || operation == Operation::reduce || operation == Operation::reduce_scatter;
+}
+[[nodiscard]] constexpr bool is_point_to_point(Operation operation) noexcept {
+  return operation == Operation::send || operation == Operation::recv;
+}
+
+/// Digest of everything that must be equal on all ranks (operation, type, operator, root, count; not pointers, nor the
+/// counts of send, recv and the v-operations). Ranks compare it to notice that they are in different calls.
+[[nodiscard]] constexpr std::uint32_t signature_of(const Call& call) noexcept {
+  const auto mixed = [](std::uint64_t digest, std::uint64_t value) {
+    digest = (digest ^ value) * 0x9e3779b97f4a7c15ULL;
+    return digest ^ (digest >> 29);
+  };
+  const bool counted = call.operation != Operation::allgatherv && call.operation != Operation::alltoallv;
+  const auto word = static_cast<std::uint64_t>(call.operation) | static_cast<std::uint64_t>(call.type) << 8 |
+                    static_cast<std::uint64_t>(is_reduction(call.operation) ? call.redop : ReduceOp::sum) << 16 |
+                    static_cast<std::uint64_t>(static_cast<std::uint32_t>(call.root)) << 32;
+  const std::uint64_t digest = mixed(mixed(1, word), counted ? call.count : 0);
+  return static_cast<std::uint32_t>(digest ^ (digest >> 32));
+}
+
+/// Of the counts that all ranks give alike, those of allgatherv; else 0.
+[[nodiscard]] inline std::uint32_t digest_of_lists(const Call& call) noexcept {
+  std::uint32_t digest = 0;
+  if (call.operation != Operation::allgatherv) return digest;
+  for (const std::size_t count : call.recv_counts) {
+    const auto bits = static_cast<std::uint32_t>(count ^ (count >> 32));
+    digest = ((digest ^ bits) * 0x85ebca6bU) ^ (digest >> 15);
+  }
+  return digest;
+}
+
+/// "allreduce #17 (1048576 float32)", "barrier #3".
+[[nodiscard]] std::string describe(const Call& call);
+
+}  // namespace amldist::collective

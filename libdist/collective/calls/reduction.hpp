@@ -1,0 +1,22 @@
+// A reduction as the algorithms see it: buffers, type and operator.
+#pragma once
+
+#include <cstddef>
+
+#include "collective/calls/buffer_segments.hpp"
+#include "collective/calls/data_type.hpp"
+
+namespace amldist::collective {
+
+/// What is reduced and how. `divisor` is for ReduceOp::avg.
+struct Reduction {
+  const std::byte* send = nullptr;
+  std::byte* recv = nullptr;
+  std::size_t count = 0;
+  DataType type = DataType::uint8;
+  ReduceOp op = ReduceOp::sum;
+  std::size_t divisor = 1;
+  const BufferSegments* segments = nullptr;  ///< of `recv`, that lie elsewhere; all-reduce in place
+};
+
+}  // namespace amldist::collective

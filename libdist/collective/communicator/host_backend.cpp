@@ -1,0 +1,290 @@
+#include "collective/communicator/host_backend.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "collective/transport/node_transport.hpp"
+#include "core/text.hpp"
+
+namespace amldist::collective {
+namespace {
+
+using text::concat;
+
+constexpr std::size_t slot_bytes = 512UL << 10;
+
+const std::byte* bytes_of(const void* data) { return static_cast<const std::byte*>(data); }
+std::byte* bytes_of(void* data) { return static_cast<std::byte*>(data); }
+
+/// Signature of one message: what sender and receiver must agree on.
+std::uint32_t message_signature(const Call& call) {
+  Call plain = call;
+  plain.operation = Operation::send;
+  plain.root = 0;
+  return signature_of(plain);
+}
+
+/// Signature of one collective: also of its number, so that a rank that is one call behind is noticed.
+std::uint32_t numbered_signature(const Call& call) {
+  return signature_of(call) ^ digest_of_lists(call) ^ (static_cast<std::uint32_t>(call.sequence) * 0x9e3779b9U);
+}
+
+Reduction reduction_of(const Call& call, std::size_t ranks) {
+  return {bytes_of(call.send), bytes_of(call.recv), call.count, call.type, call.redop, ranks, call.segments};
+}
+
+Blocks blocks_of(const Call& call) {
+  return call.recv_counts.empty() ? Blocks(call.count) : Blocks(call.recv_counts, call.recv_offsets);
+}
+
+/// That the ranks of a node share: for collectives, and behind it for messages.
+std::size_t memory_bytes(std::uint32_t ranks) {
+  return SlotChannel::memory_bytes(ranks, slot_bytes) + NodeTransport::memory_bytes(ranks);
+}
+
+std::vector<std::string> node_names(const ControlChannel& channel, const CommWatch& watch) {
+  std::vector<std::string> names;
+  for (const std::uint32_t member : watch.members()) names.push_back(channel.member(member).node);
+  return names;
+}
+
+/// The call on ranks of one node, by messages alone, or on several nodes. `index_of_root` is an index among them.
+template <typename Group>
+Result<void> run_on(Group& group, const Call& call, const Reduction& what, std::size_t index_of_root) {
+  const std::size_t unit = size_of(call.type);
+  const auto root = static_cast<typename Group::Index>(index_of_root);
+  switch (call.operation) {
+    case Operation::allreduce:
+      return group.allreduce(what);
+    case Operation::reduce:
+      return group.reduce(what, root);
+    case Operation::reduce_scatter:
+      return group.reduce_scatter(what, Blocks(call.count));
+    case Operation::broadcast:
+      return group.broadcast(what.recv, call.count * unit, root);
+    case Operation::allgather:
+    case Operation::allgatherv:
+      return group.allgather(what.send, what.recv, blocks_of(call), unit);
+    case Operation::gather:
+      return group.gather(what.send, what.recv, Blocks(call.count), unit, root);
+    case Operation::scatter:
+      return group.scatter(what.send, what.recv, Blocks(call.count), unit, root);
+    case Operation::alltoall:
+      return group.alltoall(what.send, Blocks(call.count), what.recv, Blocks(call.count), unit);
+    case Operation::alltoallv:
+      return group.alltoall(what.send, Blocks(call.send_counts, call.send_offsets), what.recv,
+                            Blocks(call.recv_counts, call.recv_offsets), unit);
+    default:
+      return group.barrier();
+  }
+}
+
+/// Whether this rank has a result of a reduction in `recv`.
+bool has_result(const Call& call, std::uint32_t rank) {
+  return is_reduction(call.operation) && (call.operation != Operation::reduce || call.root == static_cast<int>(rank));
+}
+
+}  // namespace
+
+// ---- building ----
+HostBackend::HostBackend(const CommWatch& watch, Topology topology, TransportChoice choice)
+    : watch_(watch),
+      topology_(std::move(topology)),
+      why_not_mpi_(std::move(choice.why_not_mpi)),
+      oversubscribed_(choice.is_oversubscribed),
+      messages_share_memory_(choice.shares_memory),
+      collectives_(std::move(choice.collectives)),
+      messages_(std::move(choice.messages)) {}
+
+Result<std::unique_ptr<HostBackend>> HostBackend::create(ControlChannel& channel, const CommWatch& watch,
+                                                         const Gather& gather, MpiSession* mpi, Watchdog& watchdog) {
+  auto choice = choose_transport(channel, watch, gather, mpi, watchdog);
+  if (!choice) return choice.error();
+  const int rank = static_cast<int>(watch.rank());
+  std::unique_ptr<HostBackend> out(
+      new HostBackend(watch, Topology::of(node_names(channel, watch), rank), std::move(*choice)));
+  if (out->topology_.most_on_a_node() > 1) {
+    if (auto shared = out->share_memory(gather); !shared) return shared.error();
+  }
+  PeerGroup all;
+  for (int r = 0; r < static_cast<int>(watch.members().size()); ++r) all.ranks.push_back(r);
+  all.own = watch.rank();
+  out->all_.emplace(*out->collectives_, std::move(all), out->kernels_);
+  NodeCollectives* const node = out->node_ ? &*out->node_ : nullptr;
+  out->nodes_.emplace(out->topology_, *out->collectives_, out->kernels_, *out->all_, node);
+  if (out->topology_.nodes.size() == 1) out->name_ = "shared memory";
+  else out->name_ = out->node_ ? "hierarchical" : out->collectives_->name();
+  return out;
+}
+
+/// What a rank tells the others of its node: the addresses of its memory.
+std::string HostBackend::memory_offer(std::string& problem) {
+  const auto size = static_cast<std::uint32_t>(topology_.own_ranks().size());
+  if (topology_.own_index == 0 && size > 1) {
+    auto made = SharedMemory::create(memory_bytes(size));
+    if (made) memory_ = std::move(*made);
+    else problem = made.error().message;
+  }
+  if (auto made = Arenas::create(topology_.own_index, size)) arenas_ = std::move(*made);
+  else problem = made.error().message;
+  return concat({memory_.data() != nullptr ? memory_.address() : "", "\n", arenas_ ? arenas_->address() : ""});
+}
+
+/// Opens what the other ranks of the node offer; the reason where that fails.
+std::string HostBackend::open_memory(const std::vector<std::string>& offers) {
+  const auto& ranks = topology_.own_ranks();
+  const auto offer_of = [&](std::size_t index) { return offers[static_cast<std::size_t>(ranks[index])]; };
+  if (topology_.own_index != 0) {
+    const std::string first = offer_of(0);
+    const std::size_t bytes = memory_bytes(static_cast<std::uint32_t>(ranks.size()));
+    auto opened = SharedMemory::open(first.substr(0, first.find('\n')), bytes);
+    if (!opened) return opened.error().message;
+    memory_ = std::move(*opened);
+  }
+  if (!arenas_) return {};
+  std::vector<std::string> addresses;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const std::string offer = offer_of(i);
+    addresses.push_back(offer.substr(offer.find('\n') + 1));
+  }
+  const auto opened = arenas_->open(addresses);
+  return opened ? std::string() : opened.error().message;
+}
+
+/// The first rank of each node makes the memory, the others open it; then everybody learns whether all could.
+Result<void> HostBackend::share_memory(const Gather& gather) {
+  const auto& ranks = topology_.own_ranks();
+  const auto size = static_cast<std::uint32_t>(ranks.size());
+  std::string problem;
+  const auto offers = gather(memory_offer(problem));
+  if (!offers) return offers.error();
+  if (problem.empty()) problem = open_memory(*offers);
+  const auto problems = gather(problem);
+  if (!problems) return problems.error();
+  memory_.close_file();
+  for (const std::string& each : *problems) {
+    if (!each.empty()) {
+      separate_all(each);
+      return {};
+    }
+  }
+  if (size == 1) return {};
+  NodeGroup place = {static_cast<std::uint32_t>(topology_.own_index), size, ranks};
+  slot_channel_.emplace(memory_.data(), std::move(place), slot_bytes, oversubscribed_);
+  node_.emplace(*slot_channel_, kernels_, &*arenas_);
+  is_one_node_ = topology_.nodes.size() == 1;
+  if (messages_share_memory_) return {};
+  std::byte* const rings = memory_.data() + SlotChannel::memory_bytes(size, slot_bytes);
+  messages_ = std::make_unique<NodeTransport>(std::move(messages_), rings, slot_channel_->place(), oversubscribed_);
+  return {};
+}
+
+/// Without shared memory somewhere every rank counts as a node of its own.
+void HostBackend::separate_all(std::string why) {
+  no_shared_memory_ = std::move(why);
+  memory_ = SharedMemory();
+  arenas_.reset();
+  const int size = static_cast<int>(watch_.members().size());
+  topology_ = Topology();
+  for (int r = 0; r < size; ++r) topology_.nodes.push_back({r});
+  topology_.own_node = watch_.rank();
+}
+
+std::string HostBackend::describe() const {
+  std::string text;
+  if (node_) text = concat({"shared memory (", to_string(kernels_.instruction_set()), ")"});
+  if (topology_.nodes.size() > 1) {
+    text += concat({text.empty() ? "" : ", ", collectives_->name(), " between ", std::to_string(topology_.nodes.size()),
+                    " nodes"});
+  }
+  if (!why_not_mpi_.empty()) text += concat({" (no MPI: ", why_not_mpi_, ")"});
+  if (!no_shared_memory_.empty()) text += concat({" (no shared memory: ", no_shared_memory_, ")"});
+  return text.empty() ? "one process" : text;
+}
+
+// ---- running ----
+/// Holds the calls before it as well. Some calls end on a rank that heard of nobody, as a gather does on all but the
+/// root: who made another call there is noticed in the next call that waits for it. The same for the same call again.
+std::uint32_t HostBackend::chained_signature(const Call& call) noexcept {
+  const std::uint32_t own = numbered_signature(call);
+  if (own != last_signature_) chain_ ^= own;
+  last_signature_ = own;
+  return chain_;
+}
+
+void HostBackend::give(const Call& call) {
+  if (!is_one_node_ || call.operation != Operation::allreduce || call.segments != nullptr) return;
+  slot_channel_->begin_call(chained_signature(call));
+  given_ = node_->give(reduction_of(call, slot_channel_->size()));
+}
+
+Result<void> HostBackend::run(const Call& call, Watchdog& watchdog) {
+  if (slot_channel_) slot_channel_->wait_under(watchdog);
+  if (std::exchange(given_, false)) return node_->take(reduction_of(call, slot_channel_->size()));
+  return is_point_to_point(call.operation) ? run_group({&call, 1}, watchdog) : run_collective(call, watchdog);
+}
+
+Result<void> HostBackend::run_collective(const Call& call, Watchdog& watchdog) {
+  const std::uint32_t signature = chained_signature(call);
+  if (slot_channel_) slot_channel_->begin_call(signature);
+  if (is_one_node_) {
+    const Reduction what = reduction_of(call, slot_channel_->size());
+    return run_on(*node_, call, what, static_cast<std::size_t>(call.root));
+  }
+  all_->begin_call(signature, watchdog);
+  nodes_->begin_call(signature, watchdog);
+  Reduction what = reduction_of(call, watch_.members().size());
+  if (what.op == ReduceOp::avg) what.op = ReduceOp::sum;
+  const BufferSegments* const segments = std::exchange(what.segments, nullptr);
+  const std::size_t bytes = call.count * size_of(call.type);
+  for_segments(segments, 0, bytes, [&](const BufferSegment& segment) {
+    std::memcpy(what.recv + segment.offset, segment.data, segment.bytes);
+  });
+  const auto root = static_cast<std::size_t>(call.root);
+  auto done = topology_.most_on_a_node() > 1 ? run_on(*nodes_, call, what, root) : run_on(*all_, call, what, root);
+  if (done && call.redop == ReduceOp::avg && has_result(call, watch_.rank())) divide(what);
+  if (!done) return done;
+  for_segments(segments, 0, bytes, [&](const BufferSegment& segment) {
+    std::memcpy(segment.data, what.recv + segment.offset, segment.bytes);
+  });
+  return done;
+}
+
+Message HostBackend::message_of(const Call& call) {
+  // A message only reads what it sends.
+  void* const data = call.operation == Operation::send ? const_cast<void*>(call.send) : call.recv;  // NOLINT
+  return {call.root, static_cast<std::byte*>(data), call.count * size_of(call.type), message_signature(call), false};
+}
+
+Result<void> HostBackend::run_group(std::span<const Call> messages, Watchdog& watchdog) {
+  sends_.clear();
+  receives_.clear();
+  for (const Call& call : messages) {
+    (call.operation == Operation::send ? sends_ : receives_).push_back(message_of(call));
+  }
+  return messages_->exchange(sends_, receives_, watchdog);
+}
+
+Result<void*> HostBackend::allocate(std::size_t bytes) {
+  if (!arenas_) {  // one rank on its node, or no shared memory: nobody to share with
+    auto alone = Arenas::create(0, 1);
+    if (!alone) return alone.error();
+    arenas_ = std::move(*alone);
+  }
+  return arenas_->allocate(bytes);
+}
+
+Result<void> HostBackend::release(void* memory) {
+  if (arenas_) return arenas_->release(memory);
+  return Error{Errc::invalid_argument, "amldist_free: this memory is not from amldist_alloc() of this communicator"};
+}
+
+/// The end of an average whose sum went over several levels.
+void HostBackend::divide(const Reduction& what) const {
+  if (what.count == 0) return;
+  const void* const source = what.recv;
+  kernels_.fold({what.recv, nullptr, &source, 1, what.count, what.divisor, Store::cached}, what.type, ReduceOp::avg);
+}
+
+}  // namespace amldist::collective

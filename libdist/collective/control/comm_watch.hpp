@@ -1,0 +1,127 @@
+// What one communicator's caller and the control thread know of each other: which call is being made, and whether the
+// communicator is lost and why.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "collective/calls/call.hpp"
+#include "collective/calls/watchdog.hpp"
+
+namespace amldist::collective {
+
+/// A collective that a rank has begun, for comparison with the other ranks' of the same number.
+struct PastCall {
+  Call call;                ///< operation, type, operator, root, count and sequence
+  std::uint32_t lists = 0;  ///< digest of what all ranks give alike in lists
+  [[nodiscard]] std::uint32_t signature() const noexcept { return signature_of(call) ^ lists; }
+};
+
+/// What a rank gives to and takes from each other in an alltoallv: only the two of a pair can compare it.
+struct PairCounts {
+  std::uint64_t sequence = 0;  ///< of the call; 0: there was none
+  std::vector<std::uint64_t> gives;
+  std::vector<std::uint64_t> takes;
+};
+
+/// Where a rank is in its communicator's sequence of collectives.
+struct Activity {
+  std::uint64_t sequence = 0;        ///< of the last collective that was begun; 0: none yet
+  bool inside = false;               ///< still in a call
+  int waits_for = Watchdog::anyone;  ///< whom the call waits for, where it has waited and knows
+  Call call;                         ///< operation, type, operator, root, count and sequence of the last call begun
+};
+
+/// Shared by the thread that makes calls (enter, leave), and the control thread (activity, give_verdict). Thread-safe.
+class CommWatch {
+ public:
+  CommWatch(std::uint64_t id, std::vector<std::uint32_t> members, std::uint32_t rank)
+      : id_(id), members_(std::move(members)), rank_(rank) {}
+
+  [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
+  /// World ranks, by rank of the communicator.
+  [[nodiscard]] const std::vector<std::uint32_t>& members() const noexcept { return members_; }
+  [[nodiscard]] std::uint32_t rank() const noexcept { return rank_; }
+
+  /// A few stores: this is on the path of every call.
+  void enter(const Call& call) noexcept {
+    const bool is_message = is_point_to_point(call.operation);
+    const auto word = static_cast<std::uint64_t>(call.operation) | static_cast<std::uint64_t>(call.type) << 8 |
+                      static_cast<std::uint64_t>(call.redop) << 16 |
+                      static_cast<std::uint64_t>(static_cast<std::uint32_t>(call.root)) << 32;
+    Kept& kept = is_message ? message_ : kept_[call.sequence % calls_kept];
+    kept.mark.store(0, std::memory_order_relaxed);
+    kept.what.store(word, std::memory_order_release);
+    kept.count.store(call.count, std::memory_order_release);
+    kept.mark.store(call.sequence << 32 | digest_of_lists(call), std::memory_order_release);
+    (is_message ? messages_ : collectives_).store(call.sequence, std::memory_order_release);
+    if (!call.send_counts.empty()) keep_pair_counts(call);
+    state_.store(is_message ? in_message : in_collective, std::memory_order_release);
+  }
+  void leave() noexcept { state_.store(state_.load(std::memory_order_relaxed) & ~inside, std::memory_order_release); }
+  /// The call that is being made waits for this rank.
+  void wait_for(int rank) noexcept {
+    awaited_.store(std::uint64_t{label_of_call()} << 32 | static_cast<std::uint32_t>(rank), std::memory_order_relaxed);
+  }
+  /// Asked for the oldest call that is not over on a device: while there is one, that is what this rank does, whatever
+  /// its program does meanwhile.
+  using Held = std::function<std::optional<Call>()>;
+  void hold(Held oldest);
+  [[nodiscard]] Activity activity() const;
+  /// The last collectives, the oldest first: of ranks that parted, some have gone on to later calls meanwhile.
+  [[nodiscard]] std::vector<PastCall> past() const;
+  /// Of the last alltoallv.
+  [[nodiscard]] PairCounts pair_counts() const;
+
+  [[nodiscard]] bool is_lost() const noexcept { return lost_.load(std::memory_order_acquire); }
+  /// Why it is lost; only the first reason counts. Returns whether this was it.
+  bool give_verdict(Error error);
+  /// The reason; nullopt while it is healthy.
+  [[nodiscard]] std::optional<Error> verdict() const;
+  [[nodiscard]] std::optional<Error> wait_for_verdict(Clock::time_point until);
+
+ private:
+  const std::uint64_t id_;
+  const std::vector<std::uint32_t> members_;
+  const std::uint32_t rank_;
+  /// A call begun. `mark` is its number, the lower half, before the digest of its lists; 0 while it is written.
+  struct alignas(32) Kept {
+    std::atomic<std::uint64_t> mark = 0;
+    std::atomic<std::uint64_t> what = 0;
+    std::atomic<std::uint64_t> count = 0;
+  };
+  static constexpr std::size_t calls_kept = 64;
+  static constexpr std::uint8_t inside = 1;
+  static constexpr std::uint8_t of_message = 2;  ///< the last call was one
+  static constexpr std::uint8_t in_collective = inside;
+  static constexpr std::uint8_t in_message = inside | of_message;
+
+  void keep_pair_counts(const Call& call) noexcept;
+  /// Tells the call that is being made from those before it.
+  [[nodiscard]] std::uint32_t label_of_call() const noexcept {
+    const bool is_message = (state_.load(std::memory_order_relaxed) & of_message) != 0;
+    const auto number = (is_message ? messages_ : collectives_).load(std::memory_order_relaxed);
+    return static_cast<std::uint32_t>(number) << 1 | (is_message ? 1U : 0U);
+  }
+
+  std::atomic<std::uint64_t> collectives_ = 0;
+  std::atomic<std::uint64_t> messages_ = 0;
+  std::atomic<std::uint8_t> state_ = 0;
+  std::atomic<std::uint64_t> awaited_ = UINT32_MAX;  ///< label of the call, before the rank
+  std::atomic<bool> lost_ = false;
+  mutable std::mutex mutex_;
+  std::condition_variable decided_;
+  std::optional<Error> verdict_;
+  Held held_;  ///< guarded by mutex_
+  PairCounts pair_counts_;
+  Kept message_;  ///< the last send or receive
+  std::array<Kept, calls_kept> kept_;
+};
+
+}  // namespace amldist::collective

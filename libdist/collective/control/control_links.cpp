@@ -1,0 +1,116 @@
+#include "collective/control/control_links.hpp"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace amldist::collective {
+
+ControlLinks::ControlLinks(World& world, Listener listener) : world_(world), listener_(std::move(listener)) {
+  for (std::size_t i = 0; i < world_.links.size(); ++i) {
+    if (!world_.links[i]) continue;
+    auto link = std::make_unique<ControlLink>();
+    link->socket = std::move(world_.links[i]);
+    link->received = std::move(world_.unread[i]);
+    link->rank = static_cast<std::uint32_t>(i);
+    links_.push_back(std::move(link));
+  }
+}
+
+void ControlLinks::add_to(std::vector<pollfd>& wanted) const {
+  for (const auto& link : links_) {
+    const bool writes = link->connecting || !link->to_send.empty();
+    wanted.push_back({link->socket.get(), static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN), 0});
+  }
+}
+
+void ControlLinks::serve(std::span<const pollfd> polled) {
+  for (std::size_t i = 0; i < polled.size(); ++i) {
+    const short events = polled[i].revents;
+    if ((events & (POLLOUT | POLLERR)) != 0) write_to(*links_[i]);
+    if (links_[i]->socket && (events & (POLLIN | POLLHUP | POLLERR)) != 0) read_from(*links_[i]);
+  }
+}
+
+void ControlLinks::accept_all() {
+  while (FileDescriptor socket = accept_on(world_.listener)) {
+    links_.push_back(std::make_unique<ControlLink>());
+    links_.back()->socket = std::move(socket);
+  }
+}
+
+void ControlLinks::sweep() {
+  std::erase_if(links_, [](const auto& link) { return !link->socket; });
+}
+
+void ControlLinks::read_from(ControlLink& link) {
+  const bool open = receive_available(link.socket, link.received);
+  bool broken = false;
+  while (link.socket) {
+    auto frame = take_frame(link.received, broken);
+    if (!frame) break;
+    listener_.on_frame(link, *frame);
+  }
+  if (link.socket && (!open || broken)) drop(link);
+}
+
+void ControlLinks::write_to(ControlLink& link) {
+  link.connecting = false;
+  while (link.socket && !link.to_send.empty()) {
+    const ssize_t sent = ::send(link.socket.get(), link.to_send.data(), link.to_send.size(), MSG_NOSIGNAL);
+    if (sent > 0) {
+      link.to_send.erase(0, static_cast<std::size_t>(sent));
+    } else if (errno == EAGAIN || errno == EINTR) {
+      return;
+    } else {  // the end shows on the reading side, behind what the peer said before it went
+      link.to_send.clear();
+    }
+  }
+}
+
+void ControlLinks::drop(ControlLink& link) {
+  link.socket = FileDescriptor();
+  if (link.rank) listener_.on_end(*link.rank, link.left);
+}
+
+ControlLink* ControlLinks::find(std::uint32_t world_rank) {
+  const auto found = std::ranges::find_if(
+      links_, [&](const auto& link) { return link->socket && link->rank == std::optional(world_rank); });
+  return found == links_.end() ? nullptr : found->get();
+}
+
+bool ControlLinks::send_to(std::uint32_t world_rank, const std::string& frame) {
+  if (ControlLink* const link = find(world_rank)) {
+    link->to_send += frame;
+    if (!link->connecting) write_to(*link);
+    return true;
+  }
+  const Member& member = world_.members[world_rank];
+  auto socket = start_connection(member.address, member.port);
+  if (!socket) return false;
+  auto link = std::make_unique<ControlLink>();
+  link->socket = std::move(*socket);
+  link->rank = world_rank;
+  link->connecting = true;
+  link->to_send = FrameWriter(FrameKind::hello).number(world_.nonce).number(world_.rank).take() + frame;
+  links_.push_back(std::move(link));
+  return true;
+}
+
+void ControlLinks::send_to_all_but(std::uint32_t world_rank, const std::string& frame) {
+  for (const auto& link : links_) {
+    if (!link->socket || !link->rank || *link->rank == world_rank) continue;
+    link->to_send += frame;
+    if (!link->connecting) write_to(*link);
+  }
+}
+
+void ControlLinks::say_goodbye() {
+  for (const auto& link : links_) {
+    if (link->rank) link->to_send += FrameWriter(FrameKind::bye).take();
+    write_to(*link);
+  }
+}
+
+}  // namespace amldist::collective

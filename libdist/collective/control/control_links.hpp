@@ -1,0 +1,64 @@
+// The control connections of this process: bytes in and out, frames cut from them. Used by the control thread alone.
+#pragma once
+
+#include <poll.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collective/bootstrap/wire.hpp"
+#include "collective/bootstrap/world.hpp"
+
+namespace amldist::collective {
+
+/// One connection. A stranger until it has said who it is.
+struct ControlLink {
+  FileDescriptor socket;
+  std::string received;
+  std::string to_send;
+  std::optional<std::uint32_t> rank;  ///< of the world; nullopt: it has not said who it is
+  bool connecting = false;
+  bool left = false;  ///< said goodbye
+};
+
+class ControlLinks {
+ public:
+  /// What comes in, and who has gone: without a goodbye its process has ended. Called from serve().
+  struct Listener {
+    std::function<void(ControlLink& link, Frame& frame)> on_frame;
+    std::function<void(std::uint32_t world_rank, bool left)> on_end;
+  };
+
+  /// Takes the world's connections over; `world` outlives this object.
+  ControlLinks(World& world, Listener listener);
+
+  /// Adds what poll() is to wait for.
+  void add_to(std::vector<pollfd>& wanted) const;
+  /// Moves what can be moved, after poll() on what add_to() gave.
+  void serve(std::span<const pollfd> polled);
+  void accept_all();
+  /// Forgets the closed ones.
+  void sweep();
+
+  /// Sends to a rank, over a new connection where there is none. False: it does not listen any more.
+  [[nodiscard]] bool send_to(std::uint32_t world_rank, const std::string& frame);
+  /// To every rank that is connected, but one.
+  void send_to_all_but(std::uint32_t world_rank, const std::string& frame);
+  void say_goodbye();
+
+ private:
+  void read_from(ControlLink& link);
+  void write_to(ControlLink& link);
+  void drop(ControlLink& link);
+  [[nodiscard]] ControlLink* find(std::uint32_t world_rank);
+
+  World& world_;
+  Listener listener_;
+  std::vector<std::unique_ptr<ControlLink>> links_;
+};
+
+}  // namespace amldist::collective

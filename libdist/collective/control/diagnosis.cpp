@@ -1,0 +1,328 @@
+#include "collective/control/diagnosis.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/text.hpp"
+
+namespace amldist::collective {
+namespace {
+
+using text::concat;
+
+/// "rank 3 (node2) is" or "rank 3 (node2), rank 5 (node3) are"; at most eight names.
+std::string names_of(std::span<const RankState> ranks, const std::vector<std::size_t>& which) {
+  constexpr std::size_t most = 8;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(which.size(), most); ++i) {
+    text += concat({i == 0 ? "" : ", ", ranks[which[i]].name});
+  }
+  if (which.size() > most) text += concat({" and ", std::to_string(which.size() - most), " more"});
+  return text + (which.size() == 1 ? " is" : " are");
+}
+
+bool is_present(const RankState& rank) { return rank.standing == Liveness::here; }
+
+/// Whom a rank waits for in a send or a receive.
+std::optional<std::size_t> partner_of(std::span<const RankState> ranks, std::size_t rank) {
+  const Activity& activity = ranks[rank].activity;
+  if (!is_present(ranks[rank]) || !activity.inside || !is_point_to_point(activity.call.operation)) return std::nullopt;
+  const int partner = activity.waits_for != Watchdog::anyone ? activity.waits_for : activity.call.root;
+  if (partner < 0 || !std::cmp_less(partner, ranks.size()) || std::cmp_equal(partner, rank)) return std::nullopt;
+  return static_cast<std::size_t>(partner);
+}
+
+/// Of a message, also with whom: two ranks may wait for each other.
+std::string current_call(std::span<const RankState> ranks, std::size_t rank) {
+  const Call& call = ranks[rank].activity.call;
+  const auto partner = partner_of(ranks, rank);
+  if (!partner) return describe(call);
+  const bool is_other_one = !std::cmp_equal(*partner, call.root);  // a group is described by its last message
+  const std::string_view way = is_other_one ? ", waiting for " : call.operation == Operation::send ? " to " : " from ";
+  return concat({describe(call), way, ranks[*partner].name});
+}
+
+std::string reason(std::span<const RankState> ranks, std::size_t which, const Activity& stuck) {
+  const RankState& rank = ranks[which];
+  switch (rank.standing) {
+    case Liveness::silent:
+      return "it does not answer (stopped, or its node is gone)";
+    case Liveness::dead:
+      return rank.detail.empty() ? "its process has ended" : rank.detail;
+    case Liveness::left:
+      return "it has finalized the communicator";
+    case Liveness::unaware:
+      return "it does not have this communicator (not yet, or not any more)";
+    case Liveness::here:
+      break;
+  }
+  if (rank.activity.inside) return concat({"it is still in ", current_call(ranks, which)});
+  if (rank.activity.call.sequence == 0) return "it has made no call yet";
+  if (is_point_to_point(stuck.call.operation)) {
+    return concat({"it is in no call; its last was ", describe(rank.activity.call)});
+  }
+  return concat({"it has not called it; its last call was ", describe(rank.activity.call)});
+}
+
+/// The lowest numbered collective that somebody is in, or `lowest`.
+const Activity& lowest_collective(std::span<const RankState> ranks, const Activity& start) {
+  const Activity* lowest = &start;
+  for (const RankState& rank : ranks) {
+    const bool waits = is_present(rank) && rank.activity.inside && !is_point_to_point(rank.activity.call.operation);
+    if (waits && rank.activity.sequence < lowest->sequence) lowest = &rank.activity;
+  }
+  return *lowest;
+}
+
+/// The last of those of whom each waits for a message of the next; `from` where they wait in a circle.
+std::size_t end_of_chain(std::span<const RankState> ranks, std::size_t from) {
+  std::size_t end = from;
+  for (std::size_t steps = 0; steps <= ranks.size(); ++steps) {
+    const auto next = partner_of(ranks, end);
+    if (!next) return end;
+    end = *next;
+  }
+  return from;
+}
+
+/// A call that cannot end, and who is not in it.
+struct Absence {
+  const Activity* stuck = nullptr;
+  std::vector<std::size_t> missing;
+  std::optional<std::size_t> waiter;  ///< whose message it is, where that matters
+};
+
+/// Those who have not come to a collective. Not those who wait for a message of one of them.
+std::vector<std::size_t> missing_ranks(std::span<const RankState> ranks, const Activity& stuck) {
+  std::vector<std::size_t> missing;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const bool through = ranks[i].standing == Liveness::left && stuck.call.operation == Operation::finalize;
+    const bool absent = !is_present(ranks[i]) || ranks[i].activity.sequence < stuck.sequence;
+    if (absent && !through) missing.push_back(i);
+  }
+  // A dead rank explains the others' absence: they may be waiting for it elsewhere.
+  const auto is_gone = [&](std::size_t i) {
+    return ranks[i].standing == Liveness::dead || ranks[i].standing == Liveness::silent;
+  };
+  if (std::ranges::any_of(missing, is_gone)) std::erase_if(missing, [&](std::size_t i) { return !is_gone(i); });
+  const std::vector<std::size_t> all = missing;
+  std::erase_if(missing, [&](std::size_t i) {
+    const auto partner = partner_of(ranks, i);
+    return partner && end_of_chain(ranks, i) != i && std::ranges::find(all, *partner) != all.end();
+  });
+  return missing;
+}
+
+/// The reporter waits for a message: of a rank that is away, or waits itself for another message, or is in a collective
+/// that waits for others.
+Absence absence_from_message(std::span<const RankState> ranks, const DiagnosisTrigger& trigger) {
+  const auto partner = static_cast<std::size_t>(trigger.waits_for);
+  std::size_t waiter = trigger.reporter;
+  const std::size_t end = end_of_chain(ranks, partner);
+  for (std::size_t i = partner; i != end; i = *partner_of(ranks, i)) waiter = i;
+  const Activity& last = ranks[end].activity;
+  if (is_present(ranks[end]) && last.inside && !is_point_to_point(last.call.operation)) {
+    const Activity& stuck = lowest_collective(ranks, last);
+    std::vector<std::size_t> missing = missing_ranks(ranks, stuck);
+    std::vector<std::size_t> others = missing;
+    std::erase_if(others, [&](std::size_t i) { return end_of_chain(ranks, i) == end; });
+    if (!others.empty()) return {&stuck, std::move(others), {}};
+    // Of those who wait for each other in two ways, the fewer have left the others' way.
+    const auto waiting = static_cast<std::size_t>(std::ranges::count_if(ranks, [&](const RankState& rank) {
+      return is_present(rank) && rank.activity.inside && rank.activity.call.sequence == stuck.sequence &&
+             !is_point_to_point(rank.activity.call.operation);
+    }));
+    if (!missing.empty() && waiting > missing.size()) return {&stuck, std::move(missing), {}};
+  }
+  // Who is in another call may be right: then the waiter is the one that should not wait.
+  const bool either = is_present(ranks[end]) && last.inside;
+  return {&ranks[waiter].activity, {end}, either ? std::optional(waiter) : std::nullopt};
+}
+
+Absence find_absence(std::span<const RankState> ranks, const DiagnosisTrigger& trigger) {
+  const Activity& own = ranks[trigger.reporter].activity;
+  const bool for_message = is_point_to_point(own.call.operation);
+  if (for_message && trigger.waits_for != Watchdog::anyone) return absence_from_message(ranks, trigger);
+  const Activity& stuck = for_message ? own : lowest_collective(ranks, own);
+  std::vector<std::size_t> missing = missing_ranks(ranks, stuck);
+  std::erase(missing, trigger.reporter);
+  return {&stuck, std::move(missing), {}};
+}
+
+const PastCall* call_with(const RankState& rank, std::uint64_t sequence) {
+  const auto found = std::ranges::find(rank.past, sequence, [](const PastCall& one) { return one.call.sequence; });
+  return is_present(rank) && found != rank.past.end() ? &*found : nullptr;
+}
+
+/// Ranks by the collective that they made with one number: first those of whom there are most (of equally many: with
+/// the lowest rank), who made the right one.
+std::vector<std::vector<std::size_t>> ranks_by_call(std::span<const RankState> ranks, std::uint64_t sequence) {
+  std::map<std::uint32_t, std::vector<std::size_t>> by_call;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (const PastCall* const made = call_with(ranks[i], sequence)) by_call[made->signature()].push_back(i);
+  }
+  std::vector<std::vector<std::size_t>> groups;
+  for (auto& [signature, group] : by_call) groups.push_back(std::move(group));
+  std::ranges::sort(groups, [](const auto& a, const auto& b) {
+    return a.size() != b.size() ? a.size() > b.size() : a.front() < b.front();
+  });
+  return groups;
+}
+
+/// As describe(), with what else can differ.
+std::string in_full(const Call& call) {
+  std::string text = describe(call);
+  if (is_reduction(call.operation)) text += concat({" ", to_string(call.redop)});
+  const bool rooted = call.operation == Operation::reduce || call.operation == Operation::broadcast ||
+                      call.operation == Operation::gather || call.operation == Operation::scatter;
+  if (rooted) text += concat({" root ", std::to_string(call.root)});
+  return text;
+}
+
+Error judge_parted(std::span<const RankState> ranks, std::uint64_t sequence) {
+  const auto groups = ranks_by_call(ranks, sequence);
+  const std::vector<std::size_t>& right = groups.front();
+  std::vector<std::size_t> wrong;
+  for (std::size_t i = 1; i < groups.size(); ++i) wrong.insert(wrong.end(), groups[i].begin(), groups[i].end());
+  std::ranges::sort(wrong);
+  std::string names = names_of(ranks, wrong);
+  names.resize(names.rfind(' '));  // the verb
+  const std::string theirs = in_full(call_with(ranks[wrong.front()], sequence)->call);
+  const std::string ours = in_full(call_with(ranks[right.front()], sequence)->call);
+  return {Errc::peer, concat({names, " called ", theirs, theirs == ours ? " with other counts" : "", " where ",
+                              ranks[right.front()].name, right.size() > 1 ? " and others called " : " called ", ours})};
+}
+
+/// Two ranks met in different calls, and one of them has gone on meanwhile. Whoever is where fewer others are made the
+/// wrong call (of two, the one that is ahead): a root that only sends, for example, is through with it before anybody
+/// notices.
+Error judge_two(std::span<const RankState> ranks, const DiagnosisTrigger& trigger) {
+  const RankState& other = ranks[static_cast<std::size_t>(trigger.waits_for)];
+  const RankState& reporter = ranks[trigger.reporter];
+  if (is_point_to_point(reporter.activity.call.operation)) {
+    return {Errc::peer, concat({other.name, " sends another message than ", reporter.name, " receives in ",
+                                describe(reporter.activity.call)})};
+  }
+  const auto beside = [&](const RankState& rank) {
+    return std::ranges::count_if(ranks, [&](const RankState& each) {
+      return is_present(each) && each.activity.sequence == rank.activity.sequence;
+    });
+  };
+  const bool is_ahead = reporter.activity.sequence > other.activity.sequence;
+  const bool is_reporter =
+      is_present(other) && (beside(reporter) < beside(other) || (beside(reporter) == beside(other) && is_ahead));
+  const RankState& wrong = is_reporter ? reporter : other;
+  const RankState& right = is_reporter ? other : reporter;
+  return {Errc::peer,
+          concat({wrong.name, " made another call where ", right.name, " called ", in_full(right.activity.call)})};
+}
+
+/// Ranks that have gone on to later calls while others wait in this one. Their call with its number was perhaps one
+/// that ends without the others, as a root's that only sends; nobody knows any more.
+std::optional<Error> judge_those_ahead(std::span<const RankState> ranks, const Activity& stuck) {
+  std::vector<std::size_t> ahead;
+  std::vector<std::size_t> waiting;
+  for (std::size_t i = 0; i < ranks.size() && !is_point_to_point(stuck.call.operation); ++i) {
+    if (!is_present(ranks[i]) || ranks[i].activity.sequence < stuck.sequence) continue;
+    (ranks[i].activity.sequence > stuck.sequence ? ahead : waiting).push_back(i);
+  }
+  if (ahead.empty() || waiting.empty()) return std::nullopt;
+  std::string others = names_of(ranks, waiting);
+  others.resize(others.rfind(' '));  // the verb
+  return Error{Errc::timeout,
+               concat({others, waiting.size() == 1 ? " waits" : " wait", " in ", describe(stuck.call), ", but ",
+                       names_of(ranks, ahead), " in ", describe(ranks[ahead.front()].activity.call),
+                       " already: was another call made there, or is the network stuck?"})};
+}
+
+/// One rank gives another a number of elements that it does not expect. Of several such pairs the one whose first or
+/// second rank is in most of them.
+std::optional<Error> judge_pairs(std::span<const RankState> ranks, const Activity& stuck) {
+  struct Pair {
+    std::size_t from;
+    std::size_t to;
+  };
+  std::vector<Pair> wrong;
+  std::vector<std::size_t> times(ranks.size());
+  const auto knows = [&](std::size_t i) {
+    const PairCounts& pairs = ranks[i].pairs;
+    return is_present(ranks[i]) && pairs.sequence == stuck.sequence && pairs.gives.size() == ranks.size() &&
+           pairs.takes.size() == ranks.size();
+  };
+  for (std::size_t a = 0; a < ranks.size(); ++a) {
+    for (std::size_t b = 0; knows(a) && b < ranks.size(); ++b) {
+      if (!knows(b) || ranks[a].pairs.gives[b] == ranks[b].pairs.takes[a]) continue;
+      wrong.push_back({a, b});
+      ++times[a];
+      ++times[b];
+    }
+  }
+  if (wrong.empty() || stuck.call.operation != Operation::alltoallv) return std::nullopt;
+  const auto worst = static_cast<std::size_t>(std::ranges::max_element(times) - times.begin());
+  const auto first = *std::ranges::find_if(wrong, [&](const Pair& p) { return p.from == worst || p.to == worst; });
+  const RankState& from = ranks[first.from];
+  const RankState& to = ranks[first.to];
+  const std::string given = std::to_string(from.pairs.gives[first.to]);
+  const std::string expected = std::to_string(to.pairs.takes[first.from]);
+  const std::string call = concat({to_string(Operation::alltoallv), " #", std::to_string(stuck.sequence)});
+  if (first.from == worst)
+    return Error{Errc::peer, concat({from.name, " called ", call, " with other counts: it gives ", to.name, " ", given,
+                                     " elements where that expects ", expected})};
+  return Error{Errc::peer, concat({to.name, " called ", call, " with other counts: it expects ", expected,
+                                   " elements of ", from.name, ", which gives ", given})};
+}
+
+/// A message of a rank to itself, of which one direction is missing or another one than it should be.
+Error judge_itself(const RankState& rank, const Call& call, bool differs) {
+  const std::string_view other_way = call.operation == Operation::send ? "received" : "sent";
+  if (differs)
+    return {Errc::peer, concat({rank.name, " sends itself another message than it receives in ", describe(call)})};
+  return {Errc::timeout, concat({rank.name, " waits for itself in ", describe(call), ": it has not ", other_way,
+                                 " that message; begin both directions, in a group or without waiting"})};
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> parting_of(std::span<const RankState> ranks) {
+  std::map<std::uint64_t, std::uint32_t> seen;  // signatures by number
+  std::optional<std::uint64_t> lowest;
+  for (const RankState& rank : ranks) {
+    if (!is_present(rank)) continue;
+    for (const PastCall& one : rank.past) {
+      const auto [first, is_new] = seen.try_emplace(one.call.sequence, one.signature());
+      if (!is_new && first->second != one.signature())
+        lowest = std::min(lowest.value_or(one.call.sequence), one.call.sequence);
+    }
+  }
+  return lowest;
+}
+
+Error judge(std::span<const RankState> ranks, const DiagnosisTrigger& trigger) {
+  const Activity& own = ranks[trigger.reporter].activity;
+  if (is_point_to_point(own.call.operation) && trigger.waits_for == static_cast<int>(trigger.reporter))
+    return judge_itself(ranks[trigger.reporter], own.call, trigger.differs);
+  if (const auto parted = parting_of(ranks)) return judge_parted(ranks, *parted);
+  if (trigger.differs) {
+    if (auto verdict = judge_pairs(ranks, own)) return *verdict;
+    if (trigger.waits_for >= 0) return judge_two(ranks, trigger);
+  }
+  const Absence absence = find_absence(ranks, trigger);
+  if (!absence.missing.empty()) {
+    const std::size_t first = absence.missing.front();
+    const bool may_come = ranks[first].standing == Liveness::here || ranks[first].standing == Liveness::silent;
+    const std::string whose = absence.waiter ? concat({" of ", ranks[*absence.waiter].name}) : "";
+    return {may_come ? Errc::timeout : Errc::peer,
+            concat({names_of(ranks, absence.missing), " missing in ", describe(absence.stuck->call), whose, ": ",
+                    reason(ranks, first, *absence.stuck)})};
+  }
+  if (auto verdict = judge_those_ahead(ranks, *absence.stuck)) return *verdict;
+  return {Errc::timeout,
+          concat({"no rank is missing in ", describe(absence.stuck->call), ", but it did not end before the deadline: ",
+                  trigger.detail.empty() ? std::string("is the deadline too short for it, or the network stuck?")
+                                         : trigger.detail})};
+}
+
+}  // namespace amldist::collective

@@ -1,0 +1,51 @@
+// Who is missing: the verdict over a call that did not come to its end, from what the ranks say of themselves.
+//
+// Pure: no clock, no I/O. The control thread of the lowest surviving rank collects, this judges.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collective/control/comm_watch.hpp"
+
+namespace amldist::collective {
+
+/// How a rank answered when it was asked.
+enum class Liveness : std::uint8_t {
+  here,     ///< it answered
+  silent,   ///< it did not: stopped, or its node is gone
+  dead,     ///< its process has ended
+  left,     ///< it has finalized
+  unaware,  ///< it answered, but is not in this communicator yet, or any more
+};
+
+/// One rank of the communicator, as far as is known.
+struct RankState {
+  std::string name;  ///< "rank 3 (node2)"
+  Liveness standing = Liveness::silent;
+  Activity activity;           ///< for `here`
+  std::string detail;          ///< why it is dead, where known
+  std::vector<PastCall> past;  ///< for `here`: its last collectives
+  PairCounts pairs;            ///< for `here`
+};
+
+/// What set the diagnosis off.
+struct DiagnosisTrigger {
+  std::uint32_t reporter = 0;        ///< rank of the communicator
+  int waits_for = Watchdog::anyone;  ///< whom it waited for
+  bool differs = false;              ///< it saw that rank make another call
+  std::string detail;                ///< a clause of the back end, or empty
+};
+
+/// The lowest number under which those who are there made different collectives; nullopt: none is known.
+[[nodiscard]] std::optional<std::uint64_t> parting_of(std::span<const RankState> ranks);
+
+/// The verdict. Its message names every missing rank, the operation and its number:
+///   rank 3 (node2) is missing in allreduce #17 (1048576 float32): it does not answer (stopped, or its node is gone)
+/// Class: timeout if the ranks may still come, peer if they cannot (dead, left, other call).
+[[nodiscard]] Error judge(std::span<const RankState> ranks, const DiagnosisTrigger& trigger);
+
+}  // namespace amldist::collective

@@ -1,0 +1,451 @@
+#include "collective/gpu/nccl_backend.hpp"
+
+#include <array>
+#include <cstring>
+#include <thread>
+
+#include "core/text.hpp"
+
+namespace amldist::collective {
+namespace {
+
+using text::concat;
+
+constexpr int cuda_success = 0;
+constexpr int cuda_not_ready = 600;
+
+/// Waits a little between two questions: at first only a yield, as most answers come within microseconds.
+class Patience {
+ public:
+  void wait() {
+    if (++questions_ <= 64) std::this_thread::yield();
+    else std::this_thread::sleep_for(std::chrono::microseconds(questions_ <= 256 ? 20 : 500));
+  }
+
+ private:
+  unsigned questions_ = 0;
+};
+
+/// An element type that NCCL moves, and how many of them: int16 and uint16 travel as bytes.
+struct Elements {
+  int type;
+  std::size_t factor;
+};
+
+Elements moved_as(DataType type) noexcept {
+  const bool known = type != DataType::int16 && type != DataType::uint16;
+  return known ? Elements{static_cast<int>(type), 1} : Elements{static_cast<int>(DataType::uint8), 2};
+}
+
+const void* advanced(const void* base, std::size_t elements, DataType type) noexcept {
+  return static_cast<const std::byte*>(base) + elements * size_of(type);
+}
+void* advanced(void* base, std::size_t elements, DataType type) noexcept {
+  return static_cast<std::byte*>(base) + elements * size_of(type);
+}
+
+// What ranks tell each other before NCCL starts: "+VERSION;" and rank 0's id, or "-" and why not.
+std::string good_news(const NcclApi& api, const NcclUniqueId* id) {
+  std::string piece = concat({"+", std::to_string(api.version), ";"});
+  if (id != nullptr) piece.append(id->bytes, sizeof id->bytes);
+  return piece;
+}
+
+struct News {
+  int version = 0;
+  std::string_view id;
+  std::string problem;  ///< not empty: this rank cannot
+};
+
+News parse_news(std::string_view piece) {
+  const auto end = piece.find(';');
+  if (piece.empty() || piece[0] != '+' || end == std::string_view::npos) {
+    return {0, {}, piece.size() > 1 ? std::string(piece.substr(1)) : "it sent nothing"};
+  }
+  const auto version = text::to_number(piece.substr(1, end - 1), 1'000'000);
+  if (!version) return {0, {}, "it sent nonsense"};
+  return {static_cast<int>(*version), piece.substr(end + 1), {}};
+}
+
+Error error_of_rank(std::size_t rank, std::string_view why) {
+  return {Errc::unavailable, concat({"no communicator on GPUs: rank ", std::to_string(rank), ": ", why})};
+}
+
+/// Every rank's piece into rank 0's id, or into the same error on all ranks.
+Result<NcclUniqueId> agree(const std::vector<std::string>& pieces) {
+  NcclUniqueId id = {};
+  const News first = parse_news(pieces.at(0));
+  for (std::size_t rank = 0; rank < pieces.size(); ++rank) {
+    const News news = parse_news(pieces[rank]);
+    if (!news.problem.empty()) return error_of_rank(rank, news.problem);
+    if (news.version / 100 != first.version / 100) {
+      return Error{Errc::mismatch,
+                   concat({"no communicator on GPUs: rank 0 has NCCL ", nccl_version_name(first.version), " and rank ",
+                           std::to_string(rank), " has ", nccl_version_name(news.version),
+                           ": give all ranks the same library"})};
+    }
+  }
+  if (first.id.size() != sizeof id.bytes) return error_of_rank(0, "it sent no id");
+  std::memcpy(id.bytes, first.id.data(), sizeof id.bytes);
+  return id;
+}
+
+/// The second round: did NCCL come up everywhere?
+Result<void> confirm(Exchange& exchange, const Result<void>& own, Clock::time_point deadline) {
+  constexpr auto grace = std::chrono::seconds(2);  // those who ran into the deadline are on their way here
+  const auto pieces = exchange.gather_all(own ? "+" : concat({"-", own.error().message}), deadline + grace);
+  if (!own) return own.error();
+  if (!pieces) return pieces.error();
+  for (std::size_t rank = 0; rank < pieces->size(); ++rank) {
+    const std::string& piece = (*pieces)[rank];
+    if (piece != "+") return error_of_rank(rank, piece.empty() ? "it sent nothing" : piece.substr(1));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> NcclBackend::supports(const Call& call) {
+  if (is_reduction(call.operation) && moved_as(call.type).factor != 1) {
+    return Error{Errc::unavailable, concat({"NCCL cannot combine ", to_string(call.type),
+                                            ": use int32, or a buffer in the host's memory"})};
+  }
+  if (call.operation == Operation::alltoall && call.send == call.recv && call.count != 0) {
+    return Error{Errc::unavailable, "NCCL cannot run an alltoall in place: give it a second buffer"};
+  }
+  return {};
+}
+
+NcclBackend::NcclBackend(NcclApi api, const CudaDriver& driver, DeviceContext context, int rank, int size)
+    : api_(std::move(api)), driver_(&driver), context_(std::move(context)), rank_(rank), size_(size) {}
+
+Result<std::unique_ptr<NcclBackend>> NcclBackend::create(Result<NcclApi> api, const CudaDriver& driver, int device,
+                                                         Exchange& exchange, Clock::time_point deadline) {
+  NcclUniqueId id = {};
+  std::string piece;
+  auto context = DeviceContext::retain(driver, device);
+  if (!api) piece = concat({"-", api.error().message});
+  else if (!context) piece = concat({"-", context.error().message});
+  else if (exchange.rank() == 0 && api->get_unique_id(&id) != nccl_success) piece = "-NCCL gives no unique id";
+  else piece = good_news(*api, exchange.rank() == 0 ? &id : nullptr);
+
+  const auto pieces = exchange.gather_all(std::move(piece), deadline);
+  if (!pieces) return pieces.error();
+  const auto agreed = agree(*pieces);
+  if (!agreed) return agreed.error();
+  std::unique_ptr<NcclBackend> made(
+      new NcclBackend(std::move(*api), driver, std::move(*context), exchange.rank(), exchange.size()));
+  const auto started = made->start(*agreed, deadline);
+  if (auto all = confirm(exchange, started, deadline); !all) {
+    made->give_up();
+    return all.error();
+  }
+  return made;
+}
+
+Result<void> NcclBackend::start(const NcclUniqueId& id, Clock::time_point deadline) {
+  const std::scoped_lock lock(in_use_);
+  const DeviceContext::Current current(context_);
+  NcclConfig config;
+  const auto in_time = [&]() -> Result<void> {
+    if (Clock::now() < deadline) return {};
+    return Error{Errc::timeout, "NCCL did not come up before the deadline: some rank does not take part"};
+  };
+  return end(settle(api_.init_rank_config(&comm_, size_, id, rank_, &config), "start", in_time));
+}
+
+NcclBackend::~NcclBackend() {
+  const std::scoped_lock lock(in_use_);
+  const DeviceContext::Current current(context_);
+  for (const auto& [memory, registered] : memory_) {
+    if (comm_ != nullptr && registered.handle != nullptr) api_.comm_deregister(comm_, registered.handle);
+    api_.mem_free(memory);
+  }
+  if (scratch_ != nullptr) api_.mem_free(scratch_);
+  if (comm_ == nullptr) return;
+  // The communicator is idle by contract, so this takes milliseconds; a rank that hangs must not hold up the others.
+  const auto deadline = Clock::now() + std::chrono::seconds(5);
+  const auto in_time = [deadline]() -> Result<void> {
+    if (Clock::now() < deadline) return {};
+    return Error{Errc::timeout, "NCCL does not end"};
+  };
+  if (settle(api_.finalize(comm_), "finalize", in_time)) api_.destroy(comm_);
+  else give_up();
+}
+
+void NcclBackend::give_up() noexcept {
+  if (comm_ == nullptr) return;
+  api_.abort(comm_);  // frees it too
+  comm_ = nullptr;
+}
+
+void NcclBackend::abort() noexcept {
+  abort_asked_ = true;
+  const std::unique_lock lock(in_use_, std::try_to_lock);
+  if (!lock) return;  // whoever holds it sees the flag
+  const DeviceContext::Current current(context_);
+  give_up();
+}
+
+/// Ends every use of comm_: after an error, or when somebody asked for it meanwhile, the communicator is gone.
+Result<void> NcclBackend::end(Result<void> result) {
+  if (abort_asked_ && result) result = Error{Errc::aborted, "the communicator was aborted"};
+  if (!result) give_up();
+  return result;
+}
+
+Error NcclBackend::error_of(int result, std::string_view what) const {
+  const char* const words = api_.error_string(result);
+  const char* const detail = api_.last_error(comm_);
+  std::string sentence = concat({"NCCL cannot ", what, ": ", words != nullptr ? words : "unknown error"});
+  if (detail != nullptr && *detail != '\0') sentence += concat({" (", detail, ")"});
+  for (char& c : sentence) {
+    if (c < ' ' || c >= 0x7f) c = ' ';
+  }
+  return {result == nccl_remote_error ? Errc::peer : Errc::unavailable, sentence.substr(0, 480)};
+}
+
+/// Asks until NCCL knows what became of a call that returned `result`.
+template <typename KeepWaiting>
+Result<void> NcclBackend::settle(int result, std::string_view what, KeepWaiting keep_waiting) {
+  Patience patience;
+  while (result == nccl_in_progress) {
+    if (abort_asked_) return Error{Errc::aborted, "the communicator was aborted"};
+    if (auto waiting = keep_waiting(); !waiting) return waiting;
+    patience.wait();
+    if (const int asked = api_.get_async_error(comm_, &result); asked != nccl_success) result = asked;
+  }
+  if (result != nccl_success) return error_of(result, what);
+  return {};
+}
+
+Result<void> NcclBackend::settle(int result, std::string_view what, Watchdog& watchdog) {
+  return settle(result, what, [&watchdog] { return watchdog.keep_waiting(Watchdog::anyone); });
+}
+
+/// One group around several NCCL calls: the first error wins, and the group is always closed.
+template <typename Enqueue>
+int NcclBackend::grouped(Enqueue enqueue) {
+  if (const int result = api_.group_start(); result != nccl_success) return result;
+  const int inside = enqueue();
+  const int result = api_.group_end();
+  return inside != nccl_success && inside != nccl_in_progress ? inside : result;
+}
+
+int NcclBackend::enqueue_message(const Call& message) {
+  const auto [type, factor] = moved_as(message.type);
+  const std::size_t count = message.count * factor;
+  if (message.operation == Operation::send) {
+    return api_.send(message.send, count, type, message.root, comm_, message.stream);
+  }
+  return api_.recv(message.recv, count, type, message.root, comm_, message.stream);
+}
+
+int NcclBackend::barrier(void* stream) {
+  constexpr std::size_t bytes = 16;
+  if (scratch_ == nullptr) {
+    if (const int result = api_.mem_alloc(&scratch_, bytes); result != nccl_success) return result;
+  }
+  return api_.all_reduce(scratch_, scratch_, 1, static_cast<int>(DataType::uint8), static_cast<int>(ReduceOp::max),
+                         comm_, stream);
+}
+
+/// Operations that NCCL, or this release of it, lacks: as sends and receives of each rank's piece.
+int NcclBackend::enqueue_pieces(const Call& call) {
+  const auto [type, factor] = moved_as(call.type);
+  const bool rooted = call.operation == Operation::gather || call.operation == Operation::scatter;
+  const bool v = call.operation == Operation::alltoallv;
+  const auto sends_to = [&](int peer) {
+    return call.operation == Operation::gather ? peer == call.root : !rooted || rank_ == call.root;
+  };
+  const auto receives_from = [&](int peer) {
+    return call.operation == Operation::scatter ? peer == call.root : !rooted || rank_ == call.root;
+  };
+  int result = nccl_success;
+  for (int peer = 0; peer < size_ && (result == nccl_success || result == nccl_in_progress); ++peer) {
+    const auto at = static_cast<std::size_t>(peer);
+    if (sends_to(peer)) {
+      const std::size_t count = v ? call.send_counts[at] : call.count;
+      const std::size_t offset = v ? call.send_offsets[at] : call.operation == Operation::gather ? 0 : at * call.count;
+      result = api_.send(advanced(call.send, offset, call.type), count * factor, type, peer, comm_, call.stream);
+    }
+    if (receives_from(peer) && (result == nccl_success || result == nccl_in_progress)) {
+      const std::size_t count = v ? call.recv_counts[at] : call.count;
+      const std::size_t offset = v ? call.recv_offsets[at] : call.operation == Operation::scatter ? 0 : at * call.count;
+      result = api_.recv(advanced(call.recv, offset, call.type), count * factor, type, peer, comm_, call.stream);
+    }
+  }
+  return result;
+}
+
+int NcclBackend::enqueue(const Call& call) {
+  const auto [type, factor] = moved_as(call.type);
+  const int op = static_cast<int>(call.redop);
+  const std::size_t count = call.count * factor;
+  const auto in_pieces = [&] { return grouped([&] { return enqueue_pieces(call); }); };
+  switch (call.operation) {
+    case Operation::allreduce:
+      return api_.all_reduce(call.send, call.recv, count, type, op, comm_, call.stream);
+    case Operation::reduce:
+      return api_.reduce(call.send, call.recv, count, type, op, call.root, comm_, call.stream);
+    case Operation::broadcast:
+      return api_.broadcast(call.send, call.recv, count, type, call.root, comm_, call.stream);
+    case Operation::allgather:
+      return api_.all_gather(call.send, call.recv, count, type, comm_, call.stream);
+    case Operation::reduce_scatter:
+      return api_.reduce_scatter(call.send, call.recv, count, type, op, comm_, call.stream);
+    case Operation::alltoall:
+      if (api_.all_to_all == nullptr) return in_pieces();
+      return api_.all_to_all(call.send, call.recv, count, type, comm_, call.stream);
+    case Operation::gather:
+      if (api_.gather == nullptr) return in_pieces();
+      return api_.gather(call.send, call.recv, count, type, call.root, comm_, call.stream);
+    case Operation::scatter:
+      if (api_.scatter == nullptr) return in_pieces();
+      return api_.scatter(call.send, call.recv, count, type, call.root, comm_, call.stream);
+    case Operation::alltoallv:
+      return in_pieces();
+    case Operation::allgatherv:
+      return grouped([&] { return enqueue_broadcasts(call); });
+    case Operation::send:
+    case Operation::recv:
+      return enqueue_message(call);
+    case Operation::barrier:
+      return barrier(call.stream);
+    case Operation::none:
+    case Operation::split:
+    case Operation::finalize:
+    case Operation::init:
+      break;
+  }
+  return nccl_success;  // not a matter of data
+}
+
+/// An allgatherv: each rank's piece from its owner to all.
+int NcclBackend::enqueue_broadcasts(const Call& call) {
+  const auto [type, factor] = moved_as(call.type);
+  int result = nccl_success;
+  for (int root = 0; root < size_ && (result == nccl_success || result == nccl_in_progress); ++root) {
+    const auto at = static_cast<std::size_t>(root);
+    if (call.recv_counts[at] == 0) continue;
+    void* const piece = advanced(call.recv, call.recv_offsets[at], call.type);
+    result = api_.broadcast(root == rank_ ? call.send : piece, piece, call.recv_counts[at] * factor, type, root, comm_,
+                            call.stream);
+  }
+  return result;
+}
+
+Result<void> NcclBackend::run(const Call& call, Watchdog& watchdog) {
+  if (auto supported = supports(call); !supported) return supported;
+  const std::scoped_lock lock(in_use_);
+  if (comm_ == nullptr) return Error{Errc::aborted, "the communicator on GPUs was given up before"};
+  const DeviceContext::Current current(context_);
+  return end(settle(enqueue(call), to_string(call.operation), watchdog));
+}
+
+Result<void> NcclBackend::run_group(std::span<const Call> messages, Watchdog& watchdog) {
+  const std::scoped_lock lock(in_use_);
+  if (comm_ == nullptr) return Error{Errc::aborted, "the communicator on GPUs was given up before"};
+  const DeviceContext::Current current(context_);
+  const int result = grouped([&] {
+    int inside = nccl_success;
+    for (const Call& message : messages) {
+      inside = enqueue_message(message);
+      if (inside != nccl_success && inside != nccl_in_progress) break;
+    }
+    return inside;
+  });
+  return end(settle(result, "send and receive", watchdog));
+}
+
+Result<void> NcclBackend::health() {
+  const std::scoped_lock lock(in_use_);
+  const DeviceContext::Current current(context_);
+  return ask_for_trouble();
+}
+
+/// With in_use_ locked.
+Result<void> NcclBackend::ask_for_trouble() {
+  if (comm_ == nullptr) return Error{Errc::aborted, "the communicator on GPUs was given up before"};
+  int status = nccl_success;
+  if (const int asked = api_.get_async_error(comm_, &status); asked != nccl_success) status = asked;
+  if (status == nccl_success || status == nccl_in_progress) return {};
+  return end(error_of(status, "go on"));
+}
+
+Result<bool> NcclBackend::is_complete(void* stream) {
+  const std::scoped_lock lock(in_use_);
+  const DeviceContext::Current current(context_);
+  if (auto healthy = ask_for_trouble(); !healthy) return healthy.error();
+  const int status = driver_->stream_query(stream);
+  if (status == cuda_success) return true;
+  if (status == cuda_not_ready) return false;
+  return end(Error{Errc::unavailable, concat({"the stream has failed: ", driver_->describe(status)})}).error();
+}
+
+Result<void> NcclBackend::synchronize(void* stream, Watchdog& watchdog) {
+  Patience patience;
+  while (true) {
+    const auto complete = is_complete(stream);
+    if (!complete) return complete.error();
+    if (*complete) return {};
+    if (auto waiting = watchdog.keep_waiting(Watchdog::anyone); !waiting) {
+      abort();
+      return waiting;
+    }
+    patience.wait();
+  }
+}
+
+Result<void*> NcclBackend::allocate(std::size_t bytes) {
+  const std::scoped_lock lock(in_use_);
+  if (comm_ == nullptr) return Error{Errc::aborted, "the communicator on GPUs was given up before"};
+  const DeviceContext::Current current(context_);
+  void* memory = nullptr;
+  if (const int result = api_.mem_alloc(&memory, bytes); result != nccl_success) {
+    Error error = error_of(result, concat({"allocate ", std::to_string(bytes), " bytes"}));
+    error.code = Errc::limit;
+    return error;
+  }
+  void* handle = nullptr;
+  if (api_.comm_register(comm_, memory, bytes, &handle) != nccl_success) handle = nullptr;  // slower, not wrong
+  memory_[memory] = {handle};
+  return memory;
+}
+
+Result<void> NcclBackend::release(void* memory) {
+  const std::scoped_lock lock(in_use_);
+  const auto found = memory_.find(memory);
+  if (found == memory_.end()) return Error{Errc::invalid_argument, "this memory was not allocated here"};
+  const DeviceContext::Current current(context_);
+  if (comm_ != nullptr && found->second.handle != nullptr) api_.comm_deregister(comm_, found->second.handle);
+  api_.mem_free(memory);
+  memory_.erase(found);
+  return {};
+}
+
+Result<std::unique_ptr<NcclBackend>> NcclBackend::split(int color, int key, int new_rank, int new_size,
+                                                        Watchdog& watchdog) {
+  const std::scoped_lock lock(in_use_);
+  if (comm_ == nullptr) return Error{Errc::aborted, "the communicator on GPUs was given up before"};
+  auto context = DeviceContext::retain(*driver_, context_.device());
+  if (!context) return context.error();
+  const DeviceContext::Current current(context_);
+  constexpr int no_color = -1;
+  NcclConfig config;
+  config.split_share = 1;
+  NcclApi::Comm made = nullptr;
+  const int result = api_.split(comm_, color < 0 ? no_color : color, key, &made, &config);
+  if (auto settled = end(settle(result, "split", watchdog)); !settled) return settled.error();
+  if (color < 0) return std::unique_ptr<NcclBackend>();
+  std::unique_ptr<NcclBackend> child(new NcclBackend(api_, *driver_, std::move(*context), new_rank, new_size));
+  child->comm_ = made;
+  const auto came_up = child->settle(nccl_in_progress, "split", watchdog);
+  if (!came_up) {
+    child->give_up();
+    return came_up.error();
+  }
+  return child;
+}
+
+}  // namespace amldist::collective

@@ -1,0 +1,173 @@
+#include "collective/mpi/mpi_session.hpp"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "core/text.hpp"
+#include "os/shared_object.hpp"
+
+namespace amldist::collective {
+namespace {
+
+using text::concat;
+
+constexpr const char* file_name = "libamldist_mpi.so";
+constexpr const char* open_mpi = "libmpi.so.40";  // of Open MPI 4 and 5
+/// Lower tags are for the bootstrap.
+constexpr int first_tag = 16;
+
+void* open_library(const std::string& named) {
+  if (!named.empty()) return ::dlopen(named.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  void* const beside =
+      ::dlopen((own_folder() + "aml-dist/" + file_name).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  return beside != nullptr ? beside : ::dlopen(file_name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+}
+
+/// Whether the program has initialised Open MPI: asked without loading anything.
+bool is_program_in_mpi() {
+  void* const loaded = ::dlopen(open_mpi, RTLD_NOW | RTLD_NOLOAD);
+  if (loaded == nullptr) return false;
+  using Question = int(int*);
+  auto* const initialized = reinterpret_cast<Question*>(::dlsym(loaded, "MPI_Initialized"));
+  auto* const finalized = reinterpret_cast<Question*>(::dlsym(loaded, "MPI_Finalized"));
+  int is = 0;
+  int was = 0;
+  if (initialized != nullptr && finalized != nullptr) {
+    initialized(&is);
+    finalized(&was);
+  }
+  ::dlclose(loaded);
+  return is != 0 && was == 0;
+}
+
+/// What the environment asks of MPI.
+struct MpiPreference {
+  bool nothing = false;    ///< neither data nor bootstrap
+  bool data = true;        ///< data may go over it
+  bool is_asked = false;   ///< it is to be there
+  std::string_view words;  ///< for people: what asks
+};
+
+Result<MpiPreference> read_mpi_preference(const EnvironmentReader& environment) {
+  const std::string transport = environment("AMLDIST_TRANSPORT").value_or("");
+  const std::string bootstrap = environment("AMLDIST_BOOTSTRAP").value_or("");
+  if (!transport.empty() && transport != "mpi" && transport != "tcp") {
+    return Error{Errc::invalid_argument, concat({"AMLDIST_TRANSPORT=", text::quote(transport), ": use mpi or tcp"})};
+  }
+  MpiPreference preference;
+  preference.data = transport != "tcp";
+  preference.is_asked = transport == "mpi" || bootstrap == "mpi";
+  preference.nothing = !preference.data && bootstrap != "mpi";
+  preference.words = transport == "mpi" ? "AMLDIST_TRANSPORT=mpi" : "AMLDIST_BOOTSTRAP=mpi";
+  return preference;
+}
+
+}  // namespace
+
+Result<const amldist_mpi_functions*> load_mpi(const std::string& named) {
+  // Its own plug-ins expect to find MPI among the global symbols.
+  static_cast<void>(::dlopen(open_mpi, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE));
+  void* const library = open_library(named);
+  const std::string name = named.empty() ? file_name : named;
+  if (library == nullptr) {
+    return Error{Errc::unavailable, concat({"the MPI part cannot be loaded (", reason_of_linker(),
+                                            "): install Open MPI 4.1 or 5, and build aml-dist where it is"})};
+  }
+  using Get = decltype(amldist_mpi_get_functions);
+  auto* const get = reinterpret_cast<Get*>(::dlsym(library, "amldist_mpi_get_functions"));
+  const amldist_mpi_functions* const functions = get != nullptr ? get() : nullptr;
+  if (functions == nullptr || functions->table != AMLDIST_MPI_TABLE) {
+    return Error{Errc::mismatch, concat({"the MPI part, ", text::quote(name), ", is of another release"})};
+  }
+  return functions;
+}
+
+Result<std::unique_ptr<MpiSession>> MpiSession::find(const EnvironmentReader& environment,
+                                                     const ProcessIdentity& identity) {
+  const auto preference = read_mpi_preference(environment);
+  if (!preference) return preference.error();
+  if (preference->nothing || (!preference->is_asked && !is_program_in_mpi())) return std::unique_ptr<MpiSession>();
+  const auto functions = load_mpi(environment(mpi_variable).value_or(""));
+  if (!functions) {
+    if (!preference->is_asked) return std::unique_ptr<MpiSession>();
+    return Error{functions.error().code, concat({preference->words, ": ", functions.error().message})};
+  }
+  const int state = (*functions)->state();
+  if (state == AMLDIST_MPI_FINALIZED) {
+    return Error{Errc::unavailable, concat({preference->words,
+                                            ": MPI is finalised already in this process, and cannot be "
+                                            "initialised again"})};
+  }
+  if (state == AMLDIST_MPI_NOT_YET && (*functions)->initialize() != 0) {
+    return Error{Errc::unavailable, concat({preference->words, ": MPI_Init_thread failed"})};
+  }
+  auto session = std::make_unique<MpiSession>(**functions, state == AMLDIST_MPI_NOT_YET);
+  session->carries_data_ = preference->data;
+  if (auto same = session->check(identity); !same) return same.error();
+  return session;
+}
+
+MpiSession::MpiSession(const amldist_mpi_functions& functions, bool initialized_here)
+    : functions_(functions), initialized_here_(initialized_here), next_tag_(first_tag) {
+  std::array<char, 128> name = {};
+  functions_.library(name.data(), name.size());
+  library_ = name.data();
+  const char* const yields = std::getenv("OMPI_MCA_mpi_yield_when_idle");
+  yields_ = yields != nullptr && (std::strcmp(yields, "1") == 0 || std::strcmp(yields, "true") == 0);
+}
+
+MpiSession::~MpiSession() {
+  if (!ended_well_) {  // MPI may read from there as long as the process lives
+    static_cast<void>(new auto(std::move(abandoned_)));
+    return;
+  }
+  if (functions_.state() != AMLDIST_MPI_READY) return;
+  if (comm_ != 0) static_cast<void>(functions_.free_comm(&comm_));
+  if (initialized_here_) static_cast<void>(functions_.finalize());
+}
+
+Result<void> MpiSession::check(const ProcessIdentity& identity) {
+  int rank = 0;
+  int size = 0;
+  int any_thread = 0;
+  if (const int error = functions_.place(&rank, &size, &any_thread, &largest_tag_); error != 0) {
+    return Error{Errc::unavailable, concat({"MPI does not say who this process is: ", error_text(error)})};
+  }
+  any_thread_ = any_thread != 0;
+  if (static_cast<std::uint32_t>(rank) == identity.rank && static_cast<std::uint32_t>(size) == identity.size) return {};
+  const auto place = [](std::uint64_t r, std::uint64_t n) {
+    return concat({"rank ", std::to_string(r), " of ", std::to_string(n)});
+  };
+  return Error{Errc::mismatch,
+               concat({identity.source, " says ", place(identity.rank, identity.size), " but ", library_, " says ",
+                       place(static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(size)),
+                       ": start the step with an MPI type that this MPI speaks (srun --mpi=pmix), or set "
+                       "AMLDIST_TRANSPORT=tcp to leave MPI aside"})};
+}
+
+Result<void> MpiSession::open(Watchdog& watchdog) {
+  if (comm_ != 0) return {};
+  amldist_mpi_handle request = 0;
+  int error = functions_.copy_world(&request);
+  for (int done = 0; error == 0 && done == 0;) {
+    error = functions_.test(&request, &done);
+    if (error != 0 || done != 0) break;
+    if (auto going_on = watchdog.keep_waiting(Watchdog::anyone); !going_on) return going_on;
+    std::this_thread::yield();
+  }
+  if (error == 0) error = functions_.copied_world(&comm_);
+  if (error == 0) return {};
+  return Error{Errc::unavailable, concat({"MPI has no communicator for this library: ", error_text(error)})};
+}
+
+std::string MpiSession::error_text(int error) const {
+  std::array<char, 256> words = {};
+  functions_.error_text(error, words.data(), words.size());
+  return words.data();
+}
+
+}  // namespace amldist::collective

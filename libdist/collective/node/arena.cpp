@@ -1,0 +1,95 @@
+#include "collective/node/arena.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "core/text.hpp"
+
+namespace amldist::collective {
+namespace {
+
+// Large enough for huge pages, where the system gives them to shared memory.
+constexpr std::uint64_t large_page = 2UL << 20;
+constexpr std::uint64_t page = 4096;
+
+std::uint64_t rounded(std::uint64_t bytes, std::uint64_t unit) noexcept { return (bytes + unit - 1) / unit * unit; }
+
+std::uint64_t physical_memory() noexcept {
+  const long pages = ::sysconf(_SC_PHYS_PAGES);
+  return pages > 0 ? static_cast<std::uint64_t>(pages) * page : 1UL << 34;
+}
+
+}  // namespace
+
+std::size_t Arenas::reserved_bytes(std::size_t ranks) noexcept {
+  constexpr std::uint64_t most_together = 1UL << 46;  // half of what a process can address
+  return std::bit_floor(std::min<std::uint64_t>(2 * physical_memory(), most_together / ranks));
+}
+
+Result<Arenas> Arenas::create(std::size_t rank, std::size_t ranks) {
+  auto own = SharedMemory::create(reserved_bytes(ranks));
+  if (!own) return own.error();
+  std::vector<SharedMemory> arenas(ranks);
+  arenas[rank] = std::move(*own);
+  return Arenas(rank, std::move(arenas));
+}
+
+Result<void> Arenas::open(const std::vector<std::string>& addresses) {
+  for (std::size_t r = 0; r < arenas_.size(); ++r) {
+    if (r == rank_) continue;
+    auto opened = SharedMemory::open(addresses[r], reserved_bytes(arenas_.size()));
+    if (!opened) return opened.error();
+    arenas_[r] = std::move(*opened);
+    arenas_[r].close_file();
+  }
+  return {};
+}
+
+Result<void*> Arenas::allocate(std::size_t bytes) {
+  if (bytes > own().size() / 2 || bytes > physical_memory()) {
+    return Error{Errc::limit, text::concat({"amldist_alloc: ", std::to_string(bytes),
+                                            " bytes are more than this machine "
+                                            "has"})};
+  }
+  const std::uint64_t length = rounded(std::max<std::uint64_t>(bytes, 1), page);
+  const std::uint64_t alignment = length >= large_page ? large_page : page;
+  std::uint64_t at = 0;
+  for (const auto& [offset, taken] : used_) {  // the first gap
+    if (offset >= at && offset - at >= length) break;
+    at = rounded(offset + taken, alignment);
+  }
+  if (at + length > own().size()) {
+    return Error{Errc::limit, text::concat({"amldist_alloc: no room for ", std::to_string(bytes), " bytes"})};
+  }
+  used_.emplace(at, length);
+  return own().data() + at;
+}
+
+Result<void> Arenas::release(void* memory) {
+  const auto at = static_cast<std::uint64_t>(static_cast<std::byte*>(memory) - own().data());
+  const auto found = used_.find(at);
+  if (found == used_.end()) {
+    return Error{Errc::invalid_argument, "amldist_free: this memory is not from amldist_alloc() of this communicator"};
+  }
+  // Gives the pages back to the machine, for every process that has them mapped; the next allocation finds zeros.
+  static_cast<void>(::madvise(own().data() + at, found->second, MADV_REMOVE));
+  used_.erase(found);
+  return {};
+}
+
+std::optional<std::uint64_t> Arenas::offset_of(const void* data, std::size_t bytes) const {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  const auto base = reinterpret_cast<std::uintptr_t>(own().data());
+  if (address < base || address - base >= own().size()) return std::nullopt;
+  const std::uint64_t offset = address - base;
+  auto next = used_.upper_bound(offset);
+  if (next == used_.begin()) return std::nullopt;
+  --next;
+  return offset + bytes <= next->first + next->second ? std::optional(offset) : std::nullopt;
+}
+
+}  // namespace amldist::collective

@@ -1,0 +1,96 @@
+// Collectives among the ranks of one node, over rounds in shared memory. No call allocates; no buffer grows with the
+// message: larger ones go through in pieces, the next piece being staged while the last one is read.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "collective/calls/blocks.hpp"
+#include "collective/calls/call.hpp"
+#include "collective/calls/reduction.hpp"
+#include "collective/kernels/reductions.hpp"
+#include "collective/node/arena.hpp"
+#include "collective/node/slot_channel.hpp"
+
+namespace amldist::collective {
+
+/// Ranks and roots here are those within the node. begin_call() of the rounds comes before every call.
+class NodeCollectives {
+ public:
+  using Index = std::uint32_t;  ///< of a rank
+
+  /// `arenas` may be nullptr: then every buffer is private.
+  NodeCollectives(SlotChannel& rounds, const Reductions& kernels, const Arenas* arenas);
+
+  [[nodiscard]] Result<void> barrier();
+  [[nodiscard]] Result<void> allreduce(const Reduction& what);
+  /// Shows the others this rank's part of an all-reduce, where that takes no waiting and ends its work for them;
+  /// whether it did. Then take() is the rest of it, instead of allreduce().
+  [[nodiscard]] bool give(const Reduction& what);
+  [[nodiscard]] Result<void> take(const Reduction& what);
+  /// `recv` counts on the root only.
+  [[nodiscard]] Result<void> reduce(const Reduction& what, std::uint32_t root);
+  /// Rank r's recv becomes the combination of everybody's block r of send.
+  [[nodiscard]] Result<void> reduce_scatter(const Reduction& what, const Blocks& blocks);
+  [[nodiscard]] Result<void> broadcast(std::byte* buffer, std::size_t bytes, std::uint32_t root);
+  /// `blocks` of recv, in units of `unit` bytes, equal on all ranks; own block comes from send.
+  [[nodiscard]] Result<void> allgather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit);
+  [[nodiscard]] Result<void> gather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
+                                    std::uint32_t root);
+  [[nodiscard]] Result<void> scatter(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
+                                     std::uint32_t root);
+  /// Block r of send goes to rank r, block r of recv comes from it.
+  [[nodiscard]] Result<void> alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
+                                      const Blocks& recv_blocks, std::size_t unit);
+
+ private:
+  /// Whether the buffers are used where they lie. Told in the line of a call's first round.
+  enum class Mode : std::uint64_t { staged = 0, direct = 1 };
+  /// How a first round went: all ranks can work directly, or all stage, or they differ and all begin again, staging.
+  enum class Agreement : std::uint8_t { staged, direct, mixed };
+  class Sliced;
+  struct Offer {
+    Mode mode;
+    std::uint64_t send;  ///< offset in the rank's arena
+    std::uint64_t recv;
+  };
+
+  [[nodiscard]] Result<std::uint64_t> agree_on_longest(const Blocks& send_blocks, const Blocks& recv_blocks);
+  void show(const Reduction& what);
+  [[nodiscard]] Result<void> reduce_at_once(const Reduction& what, int root);
+  [[nodiscard]] Result<void> allreduce_large(const Reduction& what);
+  [[nodiscard]] Result<void> allreduce_direct(const Reduction& what);
+  [[nodiscard]] Result<void> allreduce_packed(const Reduction& what);
+  void fold_direct(const Reduction& what, const BufferSegment& segment);
+  void pack(const Reduction& what, std::size_t begin, std::size_t end) const;
+  void unpack(const Reduction& what, std::size_t begin, std::size_t end) const;
+  [[nodiscard]] Result<Agreement> allreduce_whole(const Reduction& what, int root);
+  [[nodiscard]] Result<Agreement> allreduce_sliced(const Reduction& what, int root);
+  [[nodiscard]] Result<void> reduce_staged(const Reduction& what, int root);
+  [[nodiscard]] Result<void> reduce_any(const Reduction& what, int root);
+  [[nodiscard]] bool folds_whole(std::size_t bytes) const noexcept;
+  void offer(const Offer& own);
+  [[nodiscard]] Offer offer_of(std::uint32_t rank, std::uint32_t back);
+  [[nodiscard]] Agreement agreement(std::uint32_t back);
+  [[nodiscard]] Store store_for(std::size_t bytes) const noexcept;
+  void copy(void* to, const void* from, std::size_t bytes, Store store = Store::cached) const {
+    if (bytes != 0 && to != from) kernels_.copy(to, from, bytes, store);
+  }
+  /// To the own stage, or other lines that lie with another rank.
+  void hand(void* to, const void* from, std::size_t bytes) const { copy(to, from, bytes, Store::handed); }
+  /// One pipeline: `stage(i)` fills the own slot or line, `consume(i, back)` reads the others' round. It may end the
+  /// pipeline by returning false (a Result<bool>).
+  template <typename Stage, typename Consume>
+  [[nodiscard]] Result<void> pipeline(std::size_t pieces, Stage stage, Consume consume);
+
+  SlotChannel& slot_channel_;
+  const Reductions& kernels_;
+  const Arenas* arenas_;
+  std::size_t streaming_from_;        ///< results of this many bytes and more go past the caches
+  std::vector<const void*> sources_;  ///< of a fold, by rank
+  std::vector<const std::byte*> inputs_;
+  std::vector<std::byte*> results_;
+  Offer offer_ = {};
+};
+
+}  // namespace amldist::collective

@@ -1,0 +1,163 @@
+#include <algorithm>
+#include <cstring>
+
+#include "collective/node/node_pipeline.hpp"
+
+namespace amldist::collective {
+namespace {
+
+std::size_t pieces_of(std::size_t bytes, std::size_t piece) noexcept {
+  return std::max<std::size_t>(1, (bytes + piece - 1) / piece);
+}
+/// Bytes of piece `i` of `bytes`.
+std::size_t part_of(std::size_t bytes, std::size_t i, std::size_t piece) noexcept {
+  return std::min(piece, bytes - std::min(bytes, i * piece));
+}
+std::size_t longest_of(const Blocks& blocks, std::uint32_t ranks) {
+  std::size_t longest = 0;
+  for (std::uint32_t r = 0; r < ranks; ++r) longest = std::max(longest, blocks.count(r));
+  return longest;
+}
+
+}  // namespace
+
+Result<void> NodeCollectives::broadcast(std::byte* buffer, std::size_t bytes, std::uint32_t root) {
+  const bool sends = slot_channel_.rank() == root;
+  const std::size_t piece = bytes <= SlotChannel::line_data ? SlotChannel::line_data : slot_channel_.slot_bytes() / 4;
+  const bool in_line = piece == SlotChannel::line_data;
+  const Store store = store_for(bytes);
+  return pipeline(
+      pieces_of(bytes, piece),
+      [&](std::size_t i) {
+        if (sends)
+          hand(in_line ? slot_channel_.own_line() : slot_channel_.own_slot(), buffer + i * piece,
+               part_of(bytes, i, piece));
+      },
+      [&](std::size_t i, std::uint32_t back) -> Result<void> {
+        if (sends) return {};
+        if (auto came = slot_channel_.await(root, back); !came) return came;
+        copy(buffer + i * piece, in_line ? slot_channel_.line_of(root, back) : slot_channel_.slot_of(root, back),
+             part_of(bytes, i, piece), store);
+        return {};
+      });
+}
+
+Result<void> NodeCollectives::allgather(const std::byte* send, std::byte* recv, const Blocks& blocks,
+                                        std::size_t unit) {
+  const std::uint32_t own = slot_channel_.rank();
+  const std::size_t piece = slot_channel_.slot_bytes() / 4;
+  copy(recv + blocks.offset(own) * unit, send, blocks.count(own) * unit);
+  return pipeline(
+      pieces_of(longest_of(blocks, slot_channel_.size()) * unit, piece),
+      [&](std::size_t i) {
+        hand(slot_channel_.own_slot(), send + i * piece, part_of(blocks.count(own) * unit, i, piece));
+      },
+      [&](std::size_t i, std::uint32_t back) -> Result<void> {
+        for (std::uint32_t k = 1; k < slot_channel_.size(); ++k) {
+          const std::uint32_t r = (own + k) % slot_channel_.size();
+          if (auto came = slot_channel_.await(r, back); !came) return came;
+          copy(recv + blocks.offset(r) * unit + i * piece, slot_channel_.slot_of(r, back),
+               part_of(blocks.count(r) * unit, i, piece));
+        }
+        return {};
+      });
+}
+
+Result<void> NodeCollectives::gather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
+                                     std::uint32_t root) {
+  const std::uint32_t own = slot_channel_.rank();
+  const std::size_t piece = slot_channel_.slot_bytes() / 4;
+  if (own == root) copy(recv + blocks.offset(own) * unit, send, blocks.count(own) * unit);
+  return pipeline(
+      pieces_of(longest_of(blocks, slot_channel_.size()) * unit, piece),
+      [&](std::size_t i) {
+        if (own != root) hand(slot_channel_.own_slot(), send + i * piece, part_of(blocks.count(own) * unit, i, piece));
+      },
+      [&](std::size_t i, std::uint32_t back) -> Result<void> {
+        for (std::uint32_t r = 0; own == root && r < slot_channel_.size(); ++r) {
+          if (r == own) continue;
+          if (auto came = slot_channel_.await(r, back); !came) return came;
+          copy(recv + blocks.offset(r) * unit + i * piece, slot_channel_.slot_of(r, back),
+               part_of(blocks.count(r) * unit, i, piece));
+        }
+        return {};
+      });
+}
+
+Result<void> NodeCollectives::scatter(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
+                                      std::uint32_t root) {
+  const std::uint32_t own = slot_channel_.rank();
+  const std::size_t piece = slot_channel_.slot_bytes() / slot_channel_.size() / 64 * 64;
+  if (own == root) copy(recv, send + blocks.offset(own) * unit, blocks.count(own) * unit);
+  return pipeline(
+      pieces_of(longest_of(blocks, slot_channel_.size()) * unit, piece),
+      [&](std::size_t i) {
+        for (std::uint32_t r = 0; own == root && r < slot_channel_.size(); ++r) {
+          if (r == own) continue;
+          hand(slot_channel_.own_slot() + r * piece, send + blocks.offset(r) * unit + i * piece,
+               part_of(blocks.count(r) * unit, i, piece));
+        }
+      },
+      [&](std::size_t i, std::uint32_t back) -> Result<void> {
+        if (own == root) return {};
+        if (auto came = slot_channel_.await(root, back); !came) return came;
+        copy(recv + i * piece, slot_channel_.slot_of(root, back) + own * piece,
+             part_of(blocks.count(own) * unit, i, piece));
+        return {};
+      });
+}
+
+/// Only the two ranks of a pair know what they exchange: a first round agrees on the longest message, in elements, and
+/// each rank finds out whether it is given what it expects.
+Result<std::uint64_t> NodeCollectives::agree_on_longest(const Blocks& send_blocks, const Blocks& recv_blocks) {
+  const std::uint32_t own = slot_channel_.rank();
+  const std::uint32_t ranks = slot_channel_.size();
+  std::uint64_t longest = longest_of(send_blocks, ranks);
+  if (auto begun = slot_channel_.begin(); !begun) return begun.error();
+  std::memcpy(slot_channel_.own_line(), &longest, sizeof longest);
+  for (std::uint32_t r = 0; send_blocks.are_listed() && r < ranks; ++r) {
+    const std::uint64_t given = send_blocks.count(r);
+    std::memcpy(slot_channel_.own_slot() + r * sizeof given, &given, sizeof given);
+  }
+  slot_channel_.publish();
+  if (auto came = slot_channel_.await_all(); !came) return came.error();
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    std::uint64_t theirs = 0;
+    std::memcpy(&theirs, slot_channel_.line_of(r), sizeof theirs);
+    longest = std::max(longest, theirs);
+    if (!recv_blocks.are_listed()) continue;
+    std::memcpy(&theirs, slot_channel_.slot_of(r) + own * sizeof theirs, sizeof theirs);
+    if (theirs != recv_blocks.count(r)) return slot_channel_.differs(r);
+  }
+  return longest;
+}
+
+Result<void> NodeCollectives::alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
+                                       const Blocks& recv_blocks, std::size_t unit) {
+  const std::uint32_t own = slot_channel_.rank();
+  const std::uint32_t ranks = slot_channel_.size();
+  const std::size_t piece = slot_channel_.slot_bytes() / ranks / 64 * 64;
+  const auto longest = agree_on_longest(send_blocks, recv_blocks);
+  if (!longest) return longest.error();
+  copy(recv + recv_blocks.offset(own) * unit, send + send_blocks.offset(own) * unit, send_blocks.count(own) * unit);
+  return pipeline(
+      pieces_of(*longest * unit, piece),
+      [&](std::size_t i) {
+        for (std::uint32_t r = 0; r < ranks; ++r) {
+          if (r == own) continue;
+          hand(slot_channel_.own_slot() + r * piece, send + send_blocks.offset(r) * unit + i * piece,
+               part_of(send_blocks.count(r) * unit, i, piece));
+        }
+      },
+      [&](std::size_t i, std::uint32_t back) -> Result<void> {
+        for (std::uint32_t k = 1; k < ranks; ++k) {
+          const std::uint32_t r = (own + k) % ranks;
+          if (auto came = slot_channel_.await(r, back); !came) return came;
+          copy(recv + recv_blocks.offset(r) * unit + i * piece, slot_channel_.slot_of(r, back) + own * piece,
+               part_of(recv_blocks.count(r) * unit, i, piece));
+        }
+        return {};
+      });
+}
+
+}  // namespace amldist::collective

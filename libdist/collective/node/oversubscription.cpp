@@ -1,0 +1,48 @@
+#include "collective/node/oversubscription.hpp"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+
+namespace amldist::collective {
+namespace {
+
+/// The same for all containers of one running kernel.
+std::string own_machine() {
+  std::string identifier;
+  if (std::ifstream("/proc/sys/kernel/random/boot_id") >> identifier) return identifier;
+  std::array<char, 256> name = {};
+  static_cast<void>(::gethostname(name.data(), name.size() - 1));
+  return name.data();
+}
+
+}  // namespace
+
+std::string own_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  static_cast<void>(::sched_getaffinity(0, sizeof set, &set));
+  return std::string(reinterpret_cast<const char*>(&set), sizeof set) + own_machine();
+}
+
+bool are_oversubscribed(const std::vector<std::string>& places, std::size_t own) {
+  const auto machine = [](const std::string& place) { return place.substr(std::min(place.size(), sizeof(cpu_set_t))); };
+  cpu_set_t together;
+  CPU_ZERO(&together);
+  int ranks = 0;
+  for (const std::string& place : places) {
+    if (machine(place) != machine(places[own])) continue;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    std::memcpy(&set, place.data(), std::min(sizeof set, place.size()));
+    CPU_OR(&together, &together, &set);
+    ++ranks;
+  }
+  return CPU_COUNT(&together) < ranks;
+}
+
+}  // namespace amldist::collective

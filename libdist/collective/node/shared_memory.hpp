@@ -1,0 +1,55 @@
+// Memory that the processes of one node share, and of which nothing can be left behind: a memfd, which has no name. The
+// others open it through /proc/PID/fd of the process that made it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "core/result.hpp"
+#include "os/file_descriptor.hpp"
+
+namespace amldist::collective {
+
+/// A mapping; unmapped at the end. Pages are taken from the machine when they are first touched.
+class SharedMemory {
+ public:
+  SharedMemory() = default;
+  SharedMemory(SharedMemory&& other) noexcept
+      : file_(std::move(other.file_)),
+        data_(std::exchange(other.data_, nullptr)),
+        bytes_(std::exchange(other.bytes_, 0)) {}
+  SharedMemory& operator=(SharedMemory&& other) noexcept {
+    std::swap(file_, other.file_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+  ~SharedMemory();
+
+  /// New, zeroed, readable and writable by this user's processes. Errors: limit, unavailable.
+  [[nodiscard]] static Result<SharedMemory> create(std::size_t bytes);
+  /// What `address()` of another process of this node says. Errors: unavailable (another PID namespace, /proc hidden).
+  [[nodiscard]] static Result<SharedMemory> open(const std::string& address, std::size_t bytes);
+
+  /// For open() in another process, while this object lives and has its file.
+  [[nodiscard]] std::string address() const;
+  /// Closes the descriptor; the mapping stays. Nobody can open it any more.
+  void close_file() { file_ = FileDescriptor(); }
+
+  [[nodiscard]] std::byte* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t size() const noexcept { return bytes_; }
+  [[nodiscard]] const FileDescriptor& file() const noexcept { return file_; }
+
+ private:
+  [[nodiscard]] Result<void> map(std::size_t bytes);
+
+  FileDescriptor file_;
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace amldist::collective

@@ -1,0 +1,112 @@
+#include "collective/node/slot_channel.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <thread>
+
+namespace amldist::collective {
+namespace {
+
+constexpr std::size_t page = 4096;
+
+std::size_t lines_bytes(std::uint32_t ranks) noexcept {
+  const std::size_t bytes = static_cast<std::size_t>(ranks) * SlotChannel::slots * 64;
+  return (bytes + page - 1) / page * page;
+}
+
+}  // namespace
+
+std::size_t SlotChannel::memory_bytes(std::uint32_t ranks, std::size_t slot_bytes) noexcept {
+  return lines_bytes(ranks) + static_cast<std::size_t>(ranks) * slots * slot_bytes;
+}
+
+SlotChannel::SlotChannel(std::byte* memory, NodeGroup place, std::size_t slot_bytes, bool oversubscribed)
+    : place_(std::move(place)),
+      lines_(reinterpret_cast<Line*>(memory)),
+      stages_(memory + lines_bytes(place_.size)),
+      slot_bytes_(slot_bytes),
+      oversubscribed_(oversubscribed),
+      seen_(place_.size, 0) {}
+
+bool SlotChannel::has_come(std::uint32_t peer, std::uint32_t round, bool& differs) noexcept {
+  const std::uint64_t word = line(peer, round).word.load(std::memory_order_acquire);
+  const auto shown = static_cast<std::uint32_t>(word >> 32);
+  if (static_cast<std::int32_t>(shown - round) < 0) return false;
+  const bool of_this_call = static_cast<std::int32_t>(round - first_of_call_) >= 0;
+  differs = of_this_call && word != word_of(round);
+  seen_[peer] = round;
+  return true;
+}
+
+void SlotChannel::rest(std::size_t bytes) const noexcept {
+  constexpr std::size_t bytes_in_a_pause = 2048;
+  if (oversubscribed_) return;
+  for (std::size_t i = 0; i < bytes / bytes_in_a_pause; ++i) relax();
+}
+
+Result<void> SlotChannel::wait_until(std::uint32_t peer, std::uint32_t round) {
+  bool differs = false;
+  const int spins = oversubscribed_ ? 4 : 128;
+  for (int spin = 0; spin < spins; ++spin) {
+    if (has_come(peer, round, differs)) {
+      if (differs) return watchdog_->differs(place_.communicator_ranks[peer]);
+      return {};
+    }
+    relax_briefly();
+  }
+  if (oversubscribed_ || !spin_long(peer, round, differs)) return wait_slowly(peer, round);
+  if (differs) return watchdog_->differs(place_.communicator_ranks[peer]);
+  return {};
+}
+
+/// Ranks that were started on one processor and hand it to each other would stay there, with 3 us instead of 0.1 us for
+/// the smallest call, beside an idle one: Linux does not move a process that ran within the last half millisecond, and
+/// looks around once in a few. So from time to time a rank keeps the processor for as long as that takes.
+bool SlotChannel::spin_long(std::uint32_t peer, std::uint32_t round, bool& differs) noexcept {
+  constexpr auto long_enough = std::chrono::milliseconds(5);
+  constexpr auto pause = std::chrono::milliseconds(20);
+  constexpr auto at_once = std::chrono::microseconds(100);
+  constexpr int looks_between_clocks = 256;
+  const auto start = Clock::now();
+  if (start < next_long_spin_) return false;
+  bool came = false;
+  do {
+    for (int look = 0; look < looks_between_clocks && !came; ++look) {
+      came = has_come(peer, round, differs);
+      if (!came) relax();
+    }
+  } while (!came && Clock::now() - start < long_enough);
+  // Who comes soon while this rank keeps its processor has another one.
+  const auto end = Clock::now();
+  next_long_spin_ = end - start < at_once ? end : end + pause;
+  return came;
+}
+
+/// Hands the processor to whoever wants it; after about a millisecond sleeps in growing naps. Nobody has to be woken,
+/// so the publisher pays nothing.
+Result<void> SlotChannel::wait_slowly(std::uint32_t peer, std::uint32_t round) {
+  constexpr int yields_between_looks = 64;
+  constexpr int patient_looks = 64;
+  constexpr auto longest_nap = std::chrono::microseconds(500);
+  auto nap = std::chrono::microseconds(20);
+  for (int look = 0;; ++look) {
+    for (int i = 0; i < yields_between_looks; ++i) {
+      bool differs = false;
+      if (has_come(peer, round, differs)) {
+        if (differs) return watchdog_->differs(place_.communicator_ranks[peer]);
+        return {};
+      }
+      if (look < patient_looks) {
+        static_cast<void>(::sched_yield());
+      } else {
+        std::this_thread::sleep_for(nap);
+        nap = std::min(nap * 2, longest_nap);
+        break;
+      }
+    }
+    if (auto going_on = watchdog_->keep_waiting(place_.communicator_ranks[peer]); !going_on) return going_on;
+  }
+}
+
+}  // namespace amldist::collective

@@ -1,8 +1,0 @@
-#define AMLDIST_VECTOR_BYTES 32
-#include "collective/reductions_kernel.hpp"
-
-namespace amldist::collective {
-
-KernelTable avx2_kernels() noexcept { return {fold_table, &copy_bytes}; }
-
-}  // namespace amldist::collective

@@ -1,0 +1,39 @@
+// Messages of a rank to itself, beside a transport that carries those to others.
+#pragma once
+
+#include <deque>
+#include <memory>
+
+#include "collective/transport/transport.hpp"
+
+namespace amldist::collective {
+
+class LoopbackTransport final : public Transport {
+ public:
+  LoopbackTransport(std::unique_ptr<Transport> others, int own_rank)
+      : others_(std::move(others)), own_rank_(own_rank) {}
+
+  [[nodiscard]] std::string_view name() const noexcept override { return others_->name(); }
+  [[nodiscard]] std::size_t part_bytes() const noexcept override { return others_->part_bytes(); }
+  [[nodiscard]] bool serves_any_thread() const noexcept override { return others_->serves_any_thread(); }
+  [[nodiscard]] Result<void> post(const Message& message, Direction direction, std::size_t& left,
+                                  Watchdog& watchdog) override;
+  [[nodiscard]] Result<bool> progress(Watchdog& watchdog) override;
+  bool rest(int idle) override { return others_->rest(idle); }
+  [[nodiscard]] int awaited() const noexcept override;
+  void interrupt() noexcept override { others_->interrupt(); }
+  void give_up() noexcept override;
+
+ private:
+  struct Half {
+    Message message;
+    std::size_t* left;
+  };
+
+  std::unique_ptr<Transport> others_;
+  int own_rank_;
+  std::deque<Half> sends_;  ///< oldest first, as are the receives: the k-th of one belongs to the k-th of the other
+  std::deque<Half> receives_;
+};
+
+}  // namespace amldist::collective

@@ -1,0 +1,178 @@
+#include "collective/transport/tcp_transport.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+namespace amldist::collective {
+namespace {
+
+constexpr std::size_t header_bytes = 16;
+
+}  // namespace
+
+TcpTransport::TcpTransport(ControlChannel& channel, const CommWatch& watch, std::uint64_t id)
+    : channel_(channel),
+      watch_(watch),
+      id_(id),
+      interrupted_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      connections_(watch.members().size()),
+      busy_(watch.members().size()) {}
+
+Result<void> TcpTransport::post(const Message& message, Direction direction, std::size_t& left, Watchdog& watchdog) {
+  auto& connection = connections_[static_cast<std::size_t>(message.peer)];
+  const std::uint32_t peer = watch_.members()[static_cast<std::size_t>(message.peer)];
+  if (!connection && channel_.makes_connection_to(peer)) {
+    auto made = channel_.make_data_connection(id_, peer, watchdog, message.peer);
+    if (!made) return made.error();
+    connection = std::move(*made);
+  }
+  ++left;
+  if (direction == Direction::send) sends_.push_back({message, &left, {message.signature, message.bytes}, 0});
+  else receives_.push_back({message, &left, {0, 0}, 0});
+  return {};
+}
+
+bool TcpTransport::is_connected(int peer) {
+  auto& connection = connections_[static_cast<std::size_t>(peer)];
+  if (!connection) connection = channel_.take_data_connection(id_, watch_.members()[static_cast<std::size_t>(peer)]);
+  return static_cast<bool>(connection);
+}
+
+int TcpTransport::awaited() const noexcept {
+  if (!receives_.empty()) return receives_.front().message.peer;
+  return sends_.empty() ? Watchdog::anyone : sends_.front().message.peer;
+}
+
+template <typename Move>
+Result<bool> TcpTransport::advance(std::vector<Progress>& list, Move move) {
+  bool any = false;
+  ++pass_;
+  for (Progress& each : list) {
+    auto& turn = busy_[static_cast<std::size_t>(each.message.peer)];
+    if (turn == pass_) continue;  // behind an earlier message of the same pair
+    if (is_connected(each.message.peer)) {
+      const auto moved = move(each);
+      if (!moved) return moved.error();
+      any = any || *moved;
+    }
+    if (each.is_done()) --*each.left;
+    else turn = pass_;
+  }
+  std::erase_if(list, [](const Progress& each) { return each.is_done(); });
+  return any;
+}
+
+Result<bool> TcpTransport::progress(Watchdog& watchdog) {
+  const auto sent = advance(sends_, [&](Progress& each) { return push(each, watchdog); });
+  if (!sent) return sent.error();
+  const auto got = advance(receives_, [&](Progress& each) { return pull(each, watchdog); });
+  if (!got) return got.error();
+  return *sent || *got;
+}
+
+void TcpTransport::interrupt() noexcept {
+  const std::uint64_t one = 1;
+  static_cast<void>(!::write(interrupted_.get(), &one, sizeof one));
+}
+
+void TcpTransport::give_up() noexcept {
+  sends_.clear();
+  receives_.clear();
+}
+
+Result<bool> TcpTransport::push(Progress& send, Watchdog& watchdog) {
+  const int socket = connections_[static_cast<std::size_t>(send.message.peer)].get();
+  bool any = false;
+  while (!send.is_done()) {
+    iovec parts[2] = {};
+    int count = 0;
+    if (send.done < header_bytes) {
+      parts[count++] = {reinterpret_cast<std::byte*>(send.header) + send.done, header_bytes - send.done};
+    }
+    const std::size_t sent_body = send.done < header_bytes ? 0 : send.done - header_bytes;
+    if (send.message.bytes > sent_body)
+      parts[count++] = {send.message.data + sent_body, send.message.bytes - sent_body};
+    msghdr whole = {};
+    whole.msg_iov = parts;
+    whole.msg_iovlen = static_cast<std::size_t>(count);
+    const ssize_t sent = ::sendmsg(socket, &whole, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return any;
+    if (sent < 0) return watchdog.lost(send.message.peer, std::strerror(errno));
+    send.done += static_cast<std::size_t>(sent);
+    any = true;
+  }
+  return any;
+}
+
+Result<bool> TcpTransport::pull(Progress& receive, Watchdog& watchdog) {
+  const int socket = connections_[static_cast<std::size_t>(receive.message.peer)].get();
+  bool any = false;
+  while (!receive.is_done()) {
+    const bool in_header = receive.done < header_bytes;
+    iovec parts[2] = {};
+    std::size_t count = 0;
+    if (in_header) {
+      parts[count++] = {reinterpret_cast<std::byte*>(receive.header) + receive.done, header_bytes - receive.done};
+    }
+    const std::size_t got_body = in_header ? 0 : receive.done - header_bytes;
+    if (receive.message.bytes > got_body) {
+      parts[count++] = {receive.message.data + got_body, receive.message.bytes - got_body};
+    }
+    msghdr whole = {};
+    whole.msg_iov = parts;
+    whole.msg_iovlen = count;
+    const ssize_t got = ::recvmsg(socket, &whole, MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return any;
+    if (got <= 0)
+      return watchdog.lost(receive.message.peer, got == 0 ? "it closed the connection" : std::strerror(errno));
+    receive.done += static_cast<std::size_t>(got);
+    any = true;
+    const bool expected = receive.header[0] == receive.message.signature && receive.header[1] == receive.message.bytes;
+    if (in_header && receive.done >= header_bytes && !expected) return watchdog.differs(receive.message.peer);
+  }
+  return any;
+}
+
+/// A message between ranks that wait for each other comes sooner than a sleeper is woken. Yielding serves both cases:
+/// with a processor of its own a rank looks again at once, else another one runs. Who has run in vain for long, or did
+/// not get the processor back for long, sleeps: being woken, it comes before those who only compute.
+bool TcpTransport::rest(int idle) {
+  constexpr auto patience = std::chrono::microseconds(100);
+  const auto now = Clock::now();
+  if (idle == 1) idle_since_ = now;
+  if (now - idle_since_ >= patience) return sleep();
+  std::this_thread::yield();
+  return false;
+}
+
+bool TcpTransport::sleep() {
+  std::vector<pollfd> wanted = {{interrupted_.get(), POLLIN, 0}};
+  int milliseconds = 10;
+  const auto add = [&](const std::vector<Progress>& list, short event) {
+    for (const Progress& each : list) {
+      const int socket = connections_[static_cast<std::size_t>(each.message.peer)].get();
+      if (socket >= 0) wanted.push_back({socket, event, 0});
+      else milliseconds = 1;  // a connection that the peer has still to make wakes nobody here
+    }
+  };
+  add(sends_, POLLOUT);
+  add(receives_, POLLIN);
+  const bool came = ::poll(wanted.data(), wanted.size(), milliseconds) > 0;
+  std::uint64_t interruptions = 0;
+  if (came && wanted.front().revents != 0) {
+    static_cast<void>(!::read(interrupted_.get(), &interruptions, sizeof interruptions));
+  }
+  return true;
+}
+
+}  // namespace amldist::collective

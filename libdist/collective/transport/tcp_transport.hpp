@@ -1,0 +1,59 @@
+// Messages over TCP: one connection for each pair that talks, made when it first does. In front of every message go its
+// signature and its length.
+#pragma once
+
+#include <vector>
+
+#include "collective/control/control_channel.hpp"
+#include "collective/transport/transport.hpp"
+
+namespace amldist::collective {
+
+class TcpTransport final : public Transport {
+ public:
+  /// `watch` tells the communicator's ranks; `id` tells these connections from those of any other transport. Channel
+  /// and watch outlive this object.
+  TcpTransport(ControlChannel& channel, const CommWatch& watch, std::uint64_t id);
+  ~TcpTransport() override { channel_.forget_data_connections(id_); }
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "tcp"; }
+  [[nodiscard]] std::size_t part_bytes() const noexcept override { return one_packet; }
+  [[nodiscard]] bool serves_any_thread() const noexcept override { return true; }
+  [[nodiscard]] Result<void> post(const Message& message, Direction direction, std::size_t& left,
+                                  Watchdog& watchdog) override;
+  [[nodiscard]] Result<bool> progress(Watchdog& watchdog) override;
+  [[nodiscard]] int awaited() const noexcept override;
+  bool rest(int idle) override;
+  void interrupt() noexcept override;
+  void give_up() noexcept override;
+
+ private:
+  struct Progress {
+    Message message;
+    std::size_t* left = nullptr;
+    std::uint64_t header[2] = {0, 0};
+    std::size_t done = 0;  ///< bytes of header and data
+    [[nodiscard]] bool is_done() const noexcept { return done == sizeof header + message.bytes; }
+  };
+
+  /// Whether there is a connection: the side that does not make it may have to wait for it.
+  [[nodiscard]] bool is_connected(int peer);
+  [[nodiscard]] Result<bool> push(Progress& send, Watchdog& watchdog);
+  [[nodiscard]] Result<bool> pull(Progress& receive, Watchdog& watchdog);
+  bool sleep();
+  template <typename Move>
+  [[nodiscard]] Result<bool> advance(std::vector<Progress>& list, Move move);
+
+  ControlChannel& channel_;
+  const CommWatch& watch_;
+  const std::uint64_t id_;
+  FileDescriptor interrupted_;
+  std::vector<FileDescriptor> connections_;  // by rank
+  std::vector<Progress> sends_;
+  std::vector<Progress> receives_;
+  std::vector<std::uint64_t> busy_;  // by rank: the pass of advance() in which an earlier message had its turn
+  std::uint64_t pass_ = 0;
+  Clock::time_point idle_since_;
+};
+
+}  // namespace amldist::collective

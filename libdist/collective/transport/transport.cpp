@@ -1,0 +1,36 @@
+#include "collective/transport/transport.hpp"
+
+namespace amldist::collective {
+
+Result<void> Transport::run(std::span<const Message> sends, std::span<const Message> receives, Watchdog& watchdog,
+                            const Received* received) {
+  std::size_t left = 0;
+  lefts_.clear();
+  if (received != nullptr) lefts_.resize(receives.size());
+  for (const Message& message : sends) {
+    if (auto posted = post(message, Direction::send, left, watchdog); !posted) return posted;
+  }
+  for (std::size_t i = 0; i < receives.size(); ++i) {
+    std::size_t& own = received != nullptr ? lefts_[i] : left;
+    if (auto posted = post(receives[i], Direction::receive, own, watchdog); !posted) return posted;
+  }
+  std::size_t told = 0;
+  for (int idle = 0; left != 0 || told < lefts_.size();) {
+    const auto moved = progress(watchdog);
+    if (!moved) return moved.error();
+    while (told < lefts_.size() && lefts_[told] == 0) (*received)(told++);
+    idle = *moved ? 0 : idle + 1;
+    if (*moved || !rest(idle)) continue;
+    if (auto going_on = keep_waiting(watchdog); !going_on) return going_on;
+  }
+  return {};
+}
+
+Result<void> Transport::exchange(std::span<const Message> sends, std::span<const Message> receives, Watchdog& watchdog,
+                                 const Received* received) {
+  auto result = run(sends, receives, watchdog, received);
+  if (!result) give_up();
+  return result;
+}
+
+}  // namespace amldist::collective

@@ -1,0 +1,52 @@
+// TCP with deadlines: connections that never wait for longer than they are told to.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/ipv4.hpp"
+#include "core/result.hpp"
+#include "os/clock.hpp"
+#include "os/file_descriptor.hpp"
+
+namespace amldist {
+
+/// Where a process listens.
+struct Endpoint {
+  std::string host;  ///< IPv4 address or name
+  std::uint16_t port = 0;
+
+  [[nodiscard]] std::string to_string() const { return host + ":" + std::to_string(port); }
+};
+
+/// A listening, non-blocking socket on all interfaces. Errors: mismatch if the port is in use, else unavailable.
+[[nodiscard]] Result<FileDescriptor> listen_on(std::uint16_t port);
+[[nodiscard]] std::uint16_t local_port(const FileDescriptor& socket) noexcept;
+
+/// The addresses of `host` (a name is looked up; may take as long as the resolver does). Errors: unavailable.
+[[nodiscard]] Result<std::vector<Ipv4>> addresses_of(const std::string& host);
+/// This machine's IPv4 addresses without loopback.
+[[nodiscard]] std::vector<Ipv4> own_addresses();
+
+/// A non-blocking connection in the making. Errors: unavailable when refused at once.
+[[nodiscard]] Result<FileDescriptor> start_connection(Ipv4 address, std::uint16_t port);
+/// The same, made by `deadline`. Errors: unavailable (refused, unreachable), timeout.
+[[nodiscard]] Result<FileDescriptor> connect_to(Ipv4 address, std::uint16_t port, Clock::time_point deadline);
+/// Accepts one connection, non-blocking; an invalid descriptor when there is none.
+[[nodiscard]] FileDescriptor accept_on(const FileDescriptor& listener) noexcept;
+
+[[nodiscard]] Ipv4 peer_address(const FileDescriptor& socket) noexcept;
+[[nodiscard]] Ipv4 own_address(const FileDescriptor& socket) noexcept;
+
+/// Waits until a socket can be read (or written); false at the deadline.
+enum class Readiness : std::uint8_t { read, write };
+[[nodiscard]] bool wait_until_ready(const FileDescriptor& socket, Readiness what, Clock::time_point deadline) noexcept;
+
+/// Everything, by the deadline. Errors: timeout, unavailable when the peer has gone.
+[[nodiscard]] Result<void> send_all(const FileDescriptor& socket, std::string_view bytes, Clock::time_point deadline);
+/// Appends what is there to `received`, without waiting; false when the peer has gone.
+[[nodiscard]] bool receive_available(const FileDescriptor& socket, std::string& received);
+
+}  // namespace amldist

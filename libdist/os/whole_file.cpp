@@ -1,0 +1,57 @@
+#include "os/whole_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "core/text.hpp"
+#include "os/file_descriptor.hpp"
+
+namespace amldist {
+namespace {
+
+bool write_all(int file, std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t written = ::write(file, content.data(), content.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    content.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<std::string> read_whole_file(const std::string& path, std::size_t most) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  if (!file) return Error{errno == ENOENT ? Errc::not_found : Errc::unavailable, std::strerror(errno)};
+  struct stat status = {};
+  if (::fstat(file.get(), &status) != 0) return Error{Errc::unavailable, std::strerror(errno)};
+  if (!S_ISREG(status.st_mode)) return Error{Errc::unavailable, "not a regular file"};
+  std::string content;
+  std::array<char, 16384> buffer{};
+  for (;;) {
+    const ssize_t got = ::read(file.get(), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Error{Errc::unavailable, std::strerror(errno)};
+    if (got == 0) return content;
+    content.append(buffer.data(), static_cast<std::size_t>(got));
+    if (content.size() > most) return Error{Errc::limit, text::concat({"over ", std::to_string(most), " bytes"})};
+  }
+}
+
+bool write_whole_file(const std::string& path, std::string_view content) {
+  const std::string beside = path + ".new." + std::to_string(::getpid());
+  const FileDescriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!file) return false;
+  if (write_all(file.get(), content) && ::rename(beside.c_str(), path.c_str()) == 0) return true;
+  static_cast<void>(::unlink(beside.c_str()));
+  return false;
+}
+
+}  // namespace amldist

@@ -1,0 +1,79 @@
+#include "recorder/last_call.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "core/result.hpp"
+#include "os/file_descriptor.hpp"
+#include "recorder/record_folder.hpp"
+#include "recorder/record_reader.hpp"
+#include "recorder/stalls.hpp"
+
+namespace amldist::collective {
+namespace {
+
+constexpr std::size_t newest_calls = 256;
+constexpr std::string_view broken = " broken by another rank";
+
+bool belongs_to(int descriptor, unsigned user) noexcept {
+  struct stat status = {};
+  return ::fstat(descriptor, &status) == 0 && status.st_uid == user;
+}
+
+/// A folder of the user's; an empty descriptor for anything else.
+FileDescriptor open_folder(int parent, const std::string& name, unsigned user) {
+  FileDescriptor folder(::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  return folder && belongs_to(folder.get(), user) ? std::move(folder) : FileDescriptor();
+}
+
+bool is_file_of(int folder, const std::string& name, unsigned user) {
+  struct stat status = {};
+  return ::fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode) &&
+         status.st_uid == user;
+}
+
+}  // namespace
+
+std::optional<std::string> describe_last_call(const Recording& recording) {
+  if (recording.calls.empty()) return std::nullopt;
+  const auto unended = [](const CallRecord& call) {
+    return call.pending() || call.state == recorder_format::State::failed;
+  };
+  const auto open = std::ranges::find_if(recording.calls, unended);
+  const bool inside = open != recording.calls.end();
+  std::string text = (inside ? "in " : "after ") + describe_call(inside ? *open : recording.calls.back());
+  const bool by_another =
+      inside && open->state == recorder_format::State::failed && open->status == status_number(Errc::peer);
+  if (by_another) text += broken;
+  if (!is_last_call(text)) return std::nullopt;
+  return text;
+}
+
+bool is_broken_by_another(std::string_view text) noexcept { return text.ends_with(broken); }
+
+bool is_last_call(std::string_view text) noexcept {
+  const auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == ' ' || c == '#' ||
+           c == '(' || c == ')' || c == '_';
+  };
+  return text.size() <= longest_last_call && (text.starts_with("in ") || text.starts_with("after ")) &&
+         std::ranges::all_of(text, fits);
+}
+
+std::optional<std::string> last_call_of(std::span<const std::string> roots, unsigned user, std::string_view step,
+                                        std::uint32_t rank) {
+  if (!is_trace_name(step)) return std::nullopt;
+  const std::string file = std::to_string(rank) + ".trace";
+  for (const std::string& root : roots) {
+    const FileDescriptor own = open_folder(AT_FDCWD, root, user);
+    const FileDescriptor folder = own ? open_folder(own.get(), std::string(step), user) : FileDescriptor();
+    if (!folder || !is_file_of(folder.get(), file, user)) continue;
+    const auto recording = read_recording(folder.get(), file, newest_calls);
+    if (recording && recording->rank == rank) return describe_last_call(*recording);
+  }
+  return std::nullopt;
+}
+
+}  // namespace amldist::collective

@@ -1,0 +1,92 @@
+// Reads flight recorders: of living, stopped and dead processes, of other people, damaged, or made up by an enemy.
+//
+// A file is read with pread(2), never mapped (its writer may shorten it meanwhile), never through a symbolic link,
+// never beyond the format's limits. Whatever is read is checked or clamped, and texts come out printable. Pure but for
+// reading.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collective/calls/data_type.hpp"
+#include "core/result.hpp"
+#include "recorder/record_format.hpp"
+
+namespace amldist::collective {
+
+/// One call as its file tells it. Times are nanoseconds since 1970 on the clock of the writer's host; 0: not yet.
+struct CallRecord {
+  std::uint64_t ticket = 0;  ///< from 1, in the order in which the process made its calls
+  std::uint64_t sequence = 0;
+  std::uint64_t bytes = 0;
+  std::int64_t enqueued_ns = 0;
+  std::int64_t started_ns = 0;
+  std::int64_t ended_ns = 0;
+  std::uint32_t communicator = 0;  ///< CommunicatorRecord::slot; may name none
+  std::int32_t peer = -1;
+  std::int32_t status = 0;
+  recorder_format::State state = recorder_format::State::empty;
+  Operation operation = Operation::none;
+  DataType type = DataType::uint8;  ///< may be no enumerator, as operation and reduction
+  ReduceOp reduction = ReduceOp::sum;
+
+  [[nodiscard]] bool pending() const noexcept {
+    return state == recorder_format::State::enqueued || state == recorder_format::State::started;
+  }
+};
+
+struct CommunicatorRecord {
+  std::uint32_t slot = 0;
+  std::uint64_t id = 0;
+  std::uint32_t rank = 0;  ///< below size
+  std::uint32_t size = 1;
+  std::uint64_t entered = 0;
+  std::uint64_t completed = 0;
+  bool closed = false;
+  std::string name;
+};
+
+/// What can be told about the process behind a file.
+enum class Writer {
+  runs,
+  stopped,  ///< by a signal or a debugger; known on its own host only
+  gone,     ///< dead, or it closed the recorder
+};
+
+/// One file.
+struct Recording {
+  std::string path;
+  std::string job;
+  std::string host;
+  std::string note;        ///< what the process's watchdog found; may be empty
+  std::uint32_t rank = 0;  ///< below size
+  std::uint32_t size = 1;
+  std::uint32_t local_rank = 0;
+  std::int32_t pid = 0;
+  Writer writer = Writer::gone;
+  recorder_format::Ending ending = recorder_format::Ending::none;
+  std::int64_t created_ns = 0;
+  std::int64_t latest_ns = 0;  ///< the last sign of life
+  std::uint64_t recorded = 0;  ///< calls in all; the file holds the newest of them
+  std::vector<CommunicatorRecord> communicators;
+  std::vector<CallRecord> calls;  ///< oldest first
+
+  [[nodiscard]] const CommunicatorRecord* communicator(std::uint32_t slot) const noexcept;
+};
+
+/// Reads `name` in the open folder `folder` (or AT_FDCWD), at most its `newest` calls.
+[[nodiscard]] Result<Recording> read_recording(int folder, const std::string& name,
+                                               std::size_t newest = recorder_format::largest_ring);
+
+/// The recorders of one step, by rank, and a sentence for each file that is none.
+struct StepRecordings {
+  std::vector<Recording> recordings;
+  std::vector<std::string> problems;
+};
+
+/// Reads the files *.trace of a folder. Errors: the folder is not there, cannot be read, or holds no such file.
+[[nodiscard]] Result<StepRecordings> read_step_recordings(const std::string& folder,
+                                                          std::size_t newest = recorder_format::largest_ring);
+
+}  // namespace amldist::collective

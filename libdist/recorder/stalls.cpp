@@ -1,0 +1,269 @@
+#include "recorder/stalls.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "core/text.hpp"
+
+namespace amldist::collective {
+namespace {
+
+using recorder_format::is_collective;
+using recorder_format::State;
+using text::concat;
+
+/// One process's view of one communicator.
+struct Member {
+  const Recording* recording;
+  const CommunicatorRecord* communicator;
+  const CallRecord* newest = nullptr;  ///< collective call on it; nullptr: none that the file holds
+
+  [[nodiscard]] bool waits() const {
+    return newest != nullptr && (newest->pending() || newest->state == State::failed);
+  }
+  [[nodiscard]] std::uint64_t entered() const { return communicator->entered; }
+  [[nodiscard]] std::uint32_t rank() const { return recording->rank; }
+};
+
+const CallRecord* newest_collective(const Recording& recording, std::uint32_t slot) {
+  const auto& calls = recording.calls;
+  const auto found = std::find_if(calls.rbegin(), calls.rend(), [slot](const CallRecord& call) {
+    return call.communicator == slot && call.sequence != 0 && is_collective(call.operation);
+  });
+  return found != calls.rend() ? &*found : nullptr;
+}
+
+/// The oldest call on a communicator that has not ended: with asynchronous calls the newest is not what blocks.
+const CallRecord* oldest_unended(const Recording& recording, std::uint32_t slot) {
+  const auto found = std::ranges::find_if(recording.calls, [slot](const CallRecord& call) {
+    return call.communicator == slot && call.sequence != 0 && is_collective(call.operation) && call.pending();
+  });
+  return found != recording.calls.end() ? &*found : newest_collective(recording, slot);
+}
+
+using Group = std::vector<Member>;
+
+std::map<std::uint64_t, Group> groups_of(std::span<const Recording> recordings) {
+  std::map<std::uint64_t, Group> groups;
+  for (const Recording& recording : recordings) {
+    for (const CommunicatorRecord& communicator : recording.communicators) {
+      if (communicator.closed) continue;
+      groups[communicator.id].push_back({&recording, &communicator, oldest_unended(recording, communicator.slot)});
+    }
+  }
+  return groups;
+}
+
+const CallRecord* call_with(const Member& member, std::uint64_t sequence) {
+  const auto found = std::ranges::find_if(member.recording->calls, [&](const CallRecord& call) {
+    return call.communicator == member.communicator->slot && call.sequence == sequence && is_collective(call.operation);
+  });
+  return found != member.recording->calls.end() ? &*found : nullptr;
+}
+
+Straggler straggler_of(const Member& member, Straggler::Why why) {
+  if (why != Straggler::Why::differs && member.recording->writer == Writer::stopped) why = Straggler::Why::stopped;
+  if (why != Straggler::Why::differs && member.recording->writer == Writer::gone) why = Straggler::Why::gone;
+  std::optional<CallRecord> last;
+  if (const CallRecord* const call = newest_collective(*member.recording, member.communicator->slot)) last = *call;
+  return {why, member.rank(), member.recording->host, last};
+}
+
+void add_unrecorded(const Group& group, Stall& stall) {
+  std::vector<bool> seen(std::min<std::size_t>(stall.members, group.size() + 64));
+  for (const Member& member : group) {
+    if (member.communicator->rank < seen.size()) seen[member.communicator->rank] = true;
+  }
+  for (std::size_t rank = 0; rank < seen.size(); ++rank) {
+    if (!seen[rank])
+      stall.stragglers.push_back({Straggler::Why::no_recorder, static_cast<std::uint32_t>(rank), "", {}});
+  }
+}
+
+/// What members must agree on for a call to match.
+std::array<std::uint64_t, 4> signature(const CallRecord& call) {
+  const bool same_bytes = call.operation == Operation::allreduce || call.operation == Operation::reduce ||
+                          call.operation == Operation::broadcast || call.operation == Operation::reduce_scatter ||
+                          call.operation == Operation::allgather || call.operation == Operation::alltoall;
+  return {static_cast<std::uint64_t>(call.operation), same_bytes ? call.bytes : 0,
+          static_cast<std::uint64_t>(call.type), static_cast<std::uint64_t>(call.reduction)};
+}
+
+/// Members that made another call than most did. With a tie the call of the lowest rank is taken for the right one.
+void add_differing(const Group& group, std::uint64_t sequence, Stall& stall) {
+  std::map<std::array<std::uint64_t, 4>, std::size_t> votes;
+  for (const Member& member : group) {
+    if (const CallRecord* const call = call_with(member, sequence)) ++votes[signature(*call)];
+  }
+  if (votes.size() < 2) return;
+  const CallRecord* right = nullptr;
+  for (const Member& member : group) {
+    const CallRecord* const call = call_with(member, sequence);
+    if (call != nullptr && (right == nullptr || votes[signature(*call)] > votes[signature(*right)])) right = call;
+  }
+  stall.call = *right;
+  for (const Member& member : group) {
+    const CallRecord* const call = call_with(member, sequence);
+    if (call == nullptr || signature(*call) == signature(*right)) continue;
+    Straggler straggler = straggler_of(member, Straggler::Why::differs);
+    straggler.last = *call;
+    stall.stragglers.push_back(std::move(straggler));
+  }
+}
+
+/// Those without whom `sequence` cannot end, from the surest sign to the weakest.
+void add_stragglers(const Group& group, std::uint64_t sequence, Stall& stall) {
+  for (const Member& member : group) {
+    if (member.entered() < sequence) stall.stragglers.push_back(straggler_of(member, Straggler::Why::never_called));
+  }
+  if (group.size() < stall.members) add_unrecorded(group, stall);
+  add_differing(group, sequence, stall);
+  const auto in_it = [&](const Member& member) { return member.waits() && member.newest->sequence == sequence; };
+  if (!stall.stragglers.empty()) return;
+  const bool alive_ones = std::ranges::any_of(
+      group, [&](const Member& member) { return member.recording->writer == Writer::runs || !in_it(member); });
+  for (const Member& member : group) {
+    const bool still = member.recording->writer != Writer::runs;
+    if (in_it(member) && still && alive_ones) stall.stragglers.push_back(straggler_of(member, Straggler::Why::slow));
+  }
+  if (!stall.stragglers.empty()) return;
+  const bool some_left = std::ranges::any_of(group, [&](const Member& member) { return member.entered() > sequence; });
+  for (const Member& member : group) {
+    if (some_left && in_it(member)) stall.stragglers.push_back(straggler_of(member, Straggler::Why::slow));
+  }
+}
+
+std::optional<Stall> collective_stall(const Group& group) {
+  const Member* first = nullptr;
+  for (const Member& member : group) {
+    if (member.waits() && (first == nullptr || member.newest->sequence < first->newest->sequence)) first = &member;
+  }
+  if (first == nullptr) return std::nullopt;
+  const std::uint64_t sequence = first->newest->sequence;
+  Stall stall{first->communicator->id, first->communicator->name, first->communicator->size, *first->newest, 0, {}, {}};
+  add_stragglers(group, sequence, stall);
+  if (stall.stragglers.empty()) return std::nullopt;
+  for (const Member& member : group) {
+    const bool held_up = member.waits() &&
+                         std::ranges::find(stall.stragglers, member.rank(), &Straggler::rank) == stall.stragglers.end();
+    if (!held_up) continue;
+    stall.waiting.push_back(member.rank());
+    const std::int64_t since = member.newest->started_ns != 0 ? member.newest->started_ns : member.newest->enqueued_ns;
+    stall.since_ns = stall.since_ns == 0 ? since : std::min(stall.since_ns, since);
+  }
+  std::ranges::sort(stall.waiting);
+  std::ranges::sort(stall.stragglers, {}, &Straggler::rank);
+  return stall;
+}
+
+/// A pending send or receive whose partner is in no call with this rank.
+std::optional<Stall> partner_stall(const Recording& recording, const std::map<std::uint64_t, Group>& groups) {
+  for (const CallRecord& call : recording.calls) {
+    const auto* const own = recording.communicator(call.communicator);
+    if (is_collective(call.operation) || !call.pending() || own == nullptr || call.peer < 0) continue;
+    const auto peer = static_cast<std::uint32_t>(call.peer);
+    Stall stall{own->id, own->name, own->size, call, call.enqueued_ns, {recording.rank}, {}};
+    const Group& group = groups.at(own->id);
+    const auto partner = std::ranges::find_if(group, [&](const Member& m) { return m.communicator->rank == peer; });
+    if (partner != group.end()) stall.stragglers.push_back(straggler_of(*partner, Straggler::Why::never_called));
+    else stall.stragglers.push_back({Straggler::Why::no_recorder, peer, "", {}});
+    return stall;
+  }
+  return std::nullopt;
+}
+
+/// "rank 3 waits", "ranks 0-2,5 wait".
+std::string with_ranks(std::span<const std::uint32_t> ranks, std::string_view one, std::string_view more) {
+  return concat({ranks.size() == 1 ? "rank " : "ranks ", compress_ranks(ranks), ranks.size() == 1 ? one : more});
+}
+
+}  // namespace
+
+std::vector<Stall> find_stalls(std::span<const Recording> recordings) {
+  const auto groups = groups_of(recordings);
+  std::vector<Stall> stalls;
+  for (const auto& [id, group] : groups) {
+    if (auto stall = collective_stall(group)) stalls.push_back(std::move(*stall));
+  }
+  if (!stalls.empty()) return stalls;
+  for (const Recording& recording : recordings) {
+    if (auto stall = partner_stall(recording, groups)) stalls.push_back(std::move(*stall));
+  }
+  return stalls;
+}
+
+std::string describe_bytes(std::uint64_t bytes) {
+  constexpr std::array<std::string_view, 5> units = {" bytes", " KiB", " MiB", " GiB", " TiB"};
+  std::size_t unit = 0;
+  while (bytes != 0 && bytes % 1024 == 0 && unit + 1 < units.size()) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return concat({std::to_string(bytes), units[unit]});
+}
+
+std::string describe_call(const CallRecord& call) {
+  std::string words(to_string(call.operation));
+  if (call.sequence != 0) words += concat({" #", std::to_string(call.sequence)});
+  if (!is_collective(call.operation) && call.peer >= 0) {
+    words += concat({call.operation == Operation::send ? " to rank " : " from rank ", std::to_string(call.peer)});
+  }
+  if (call.bytes != 0) words += concat({" (", describe_bytes(call.bytes), " of ", to_string(call.type), ")"});
+  return words;
+}
+
+std::string compress_ranks(std::span<const std::uint32_t> ranks) {
+  std::string out;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t end = i;
+    while (end + 1 < ranks.size() && ranks[end + 1] == ranks[end] + 1) ++end;
+    if (!out.empty()) out += ",";
+    out += std::to_string(ranks[i]);
+    if (end > i) out += concat({end == i + 1 ? "," : "-", std::to_string(ranks[end])});
+    i = end + 1;
+  }
+  return out;
+}
+
+std::string sentence(const Straggler& straggler) {
+  using Why = Straggler::Why;
+  const std::string who =
+      concat({"rank ", std::to_string(straggler.rank), straggler.host.empty() ? "" : concat({" on ", straggler.host})});
+  const std::string last = straggler.last ? describe_call(*straggler.last) : "";
+  const std::string in_last = last.empty() ? "" : concat({straggler.last->pending() ? " in " : " after ", last});
+  switch (straggler.why) {
+    case Why::never_called:
+      return concat({who, " has not called it", last.empty() ? "" : concat({" (its last was ", last, ")"})});
+    case Why::stopped:
+      return concat({who, " is stopped", in_last});
+    case Why::gone:
+      return concat({who, " is gone", in_last});
+    case Why::slow:
+      return concat({who, " is still in it"});
+    case Why::differs:
+      return concat({who, " called ", last, " instead"});
+    case Why::no_recorder:
+      break;
+  }
+  return concat({who, " has no recorder here"});
+}
+
+std::string sentence(const Stall& stall) {
+  constexpr std::size_t most_named = 4;
+  std::vector<std::uint32_t> unrecorded;
+  std::vector<std::string> clauses;
+  std::size_t unnamed = 0;
+  for (const Straggler& straggler : stall.stragglers) {
+    if (straggler.why == Straggler::Why::no_recorder) unrecorded.push_back(straggler.rank);
+    else if (clauses.size() < most_named) clauses.push_back(sentence(straggler));
+    else ++unnamed;
+  }
+  if (unnamed > 0) clauses.push_back(concat({"and ", text::count(unnamed, "more rank")}));
+  if (!unrecorded.empty()) clauses.push_back(with_ranks(unrecorded, " has no recorder here", " have no recorder here"));
+  const std::vector<std::string_view> views(clauses.begin(), clauses.end());
+  return concat({describe_call(stall.call), ": ", text::join(views), stall.waiting.empty() ? "" : "; ",
+                 stall.waiting.empty() ? "" : with_ranks(stall.waiting, " waits", " wait")});
+}
+
+}  // namespace amldist::collective

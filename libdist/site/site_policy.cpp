@@ -1,0 +1,199 @@
+#include "site/site_policy.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "core/node_features.hpp"
+#include "core/text.hpp"
+#include "os/file_descriptor.hpp"
+
+namespace amldist {
+namespace {
+
+using text::concat;
+using text::quote;
+
+constexpr std::array<std::string_view, 13> argument_names = {
+    "port_range", "master_addr", "interface", "network",  "suffix",    "rdma",       "config",
+    "disabled",   "default.",    "rdma.",     "rdma_sku", "rdma_sku.", "rdma_helper"};
+
+std::optional<RdmaPolicy> rdma_from_name(std::string_view name) {
+  if (name == "require") return RdmaPolicy::require;
+  if (name == "prefer") return RdmaPolicy::prefer;
+  if (name == "off") return RdmaPolicy::off;
+  return std::nullopt;
+}
+
+/// A name as in the table of SKUs: what the table does not have is found out on the node.
+bool is_sku_name(std::string_view name) {
+  constexpr std::size_t longest_name = 64;
+  return !name.empty() && name.size() <= longest_name &&
+         std::ranges::all_of(name, [](char c) { return c > ' ' && c < 0x7f; });
+}
+
+/// "NAME" of "feature.NAME"; nullopt where `name` begins otherwise.
+std::optional<std::string_view> behind(std::string_view prefix, std::string_view name) {
+  return name.starts_with(prefix) ? std::optional(name.substr(prefix.size())) : std::nullopt;
+}
+
+/// rdma=, and with a name rdma.PARTITION=, rdma.feature.FEATURE= and rdma.sku.SKU=.
+bool apply_rdma(SitePolicy& policy, std::string_view argument, std::string_view value) {
+  const auto rdma = rdma_from_name(value);
+  if (!rdma || argument == "rdma.") return false;
+  const auto scope = behind("rdma.", argument);
+  if (!scope) {
+    policy.rdma = *rdma;
+  } else if (const auto feature = behind("feature.", *scope)) {
+    if (!is_feature_name(*feature)) return false;
+    policy.rdma_of_feature[std::string(*feature)] = *rdma;
+  } else if (const auto sku = behind("sku.", *scope)) {
+    if (!is_feature_name(*sku)) return false;  // a node's feature may have this name
+    policy.rdma_of_sku[std::string(*sku)] = *rdma;
+  } else {
+    policy.rdma_of_partition[std::string(*scope)] = *rdma;
+  }
+  return true;
+}
+
+/// rdma_sku=, and with a name rdma_sku.PARTITION= and rdma_sku.feature.FEATURE=.
+bool apply_rdma_sku(SitePolicy& policy, std::string_view argument, std::string_view value) {
+  if (!is_sku_name(value) || argument == "rdma_sku.") return false;
+  const auto scope = behind("rdma_sku.", argument);
+  if (!scope) {
+    policy.rdma_sku = value;
+  } else if (const auto feature = behind("feature.", *scope)) {
+    if (!is_feature_name(*feature)) return false;
+    policy.rdma_sku_of_feature[std::string(*feature)] = value;
+  } else {
+    policy.rdma_sku_of_partition[std::string(*scope)] = value;
+  }
+  return true;
+}
+
+/// Applies name=value; false when the value is not possible.
+bool apply_value(SitePolicy& policy, std::string_view name, std::string_view value) {
+  if (name == "port_range") {
+    auto ports = PortRanges::parse(value);
+    if (!ports) return false;
+    policy.ports = std::move(*ports);
+  } else if (name == "master_addr") {
+    if (value != "ip" && value != "name") return false;
+    policy.master_addr = value == "ip" ? MasterAddress::Form::ip : MasterAddress::Form::name;
+  } else if (name == "interface") {
+    if (!is_interface_name(value)) return false;
+    policy.interface = value;
+  } else if (name == "network") {
+    policy.network = Ipv4Network::parse(value);
+    return policy.network.has_value();
+  } else if (name == "suffix") {
+    if (!is_host(concat({"x", value}))) return false;
+    policy.suffix = value;
+  } else if (name == "rdma" || name.starts_with("rdma.")) {
+    return apply_rdma(policy, name, value);
+  } else if (name == "rdma_sku" || name.starts_with("rdma_sku.")) {
+    return apply_rdma_sku(policy, name, value);
+  } else if (name == "rdma_helper") {
+    if (!value.starts_with('/')) return false;
+    policy.rdma_helper = value;
+  } else if (name.starts_with("default.")) {
+    const auto kind = kind_from_name(value);
+    if (!kind || name == "default.") return false;
+    policy.default_kind[std::string(name.substr(8))] = *kind;
+  } else if (name == "config") {
+    if (!value.starts_with('/')) return false;
+    policy.config_file = value;
+  }
+  return true;
+}
+
+bool is_known(std::string_view name) {
+  return std::ranges::any_of(argument_names, [name](std::string_view known) {
+    return known.ends_with('.') ? name.starts_with(known) : name == known;
+  });
+}
+
+}  // namespace
+
+bool is_interface_name(std::string_view name) noexcept {
+  constexpr std::size_t longest_interface = 15;  // IFNAMSIZ less its zero
+  return !name.empty() && name.size() <= longest_interface && std::ranges::all_of(name, [](char c) {
+    return c > ' ' && c < 0x7f && c != '/' && c != ':' && c != ',' && c != ';';
+  });
+}
+
+SitePolicy SitePolicy::defaults() {
+  SitePolicy policy;
+  policy.ports = PortRanges::parse("20000-29999").value();
+  return policy;
+}
+
+std::vector<std::string> apply_arguments(SitePolicy& policy, std::span<const std::string_view> arguments) {
+  std::vector<std::string> complaints;
+  for (const std::string_view argument : arguments) {
+    if (argument == "disabled") {
+      policy.disabled = true;
+      continue;
+    }
+    const auto equals = argument.find('=');
+    const std::string_view name = text::trim(argument.substr(0, equals));
+    if (!is_known(name) || name == "disabled") {
+      const auto near = text::nearest(name, argument_names);
+      complaints.push_back(concat({"plugstack argument ", quote(argument), " is unknown and was ignored",
+                                   near ? concat({": did you mean '", *near, "'?"}) : std::string()}));
+    } else if (equals == std::string_view::npos ||
+               !apply_value(policy, name, text::trim(argument.substr(equals + 1)))) {
+      complaints.push_back(concat({"plugstack argument ", quote(argument), " has no possible value and was ignored"}));
+    }
+  }
+  return complaints;
+}
+
+std::vector<std::string_view> config_lines(std::string_view content) {
+  std::vector<std::string_view> lines;
+  for (std::string_view line : text::split(content, '\n')) {
+    line = text::trim(line.substr(0, line.find('#')));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!line.empty()) lines.push_back(line);
+  }
+  return lines;
+}
+
+Result<std::string> read_config_file(const std::string& path) {
+  const auto failed = [&path](Errc code, std::string_view why) {
+    return Error{code, concat({"config file ", quote(path), " was ignored: ", why})};
+  };
+  // O_NONBLOCK: a FIFO in its place must not hold up a launch.
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  if (!file) return failed(errno == ENOENT ? Errc::not_found : Errc::unavailable, std::strerror(errno));
+  struct stat status = {};
+  if (::fstat(file.get(), &status) != 0) return failed(Errc::unavailable, std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) return failed(Errc::invalid_argument, "it is not a regular file");
+  if (static_cast<std::size_t>(status.st_size) > longest_config) return failed(Errc::limit, "it is over 64 KiB");
+  std::string content(static_cast<std::size_t>(status.st_size), '\0');
+  const ssize_t got = ::read(file.get(), content.data(), content.size());
+  if (got < 0) return failed(Errc::unavailable, std::strerror(errno));
+  content.resize(static_cast<std::size_t>(got));
+  return content;
+}
+
+SitePolicy load_policy(std::span<const std::string_view> arguments, std::vector<std::string>& complaints) {
+  SitePolicy policy = SitePolicy::defaults();
+  SitePolicy probe = policy;  // finds config= before the arguments are applied over the file
+  static_cast<void>(apply_arguments(probe, arguments));
+  if (!probe.config_file.empty()) {
+    const auto content = read_config_file(probe.config_file);
+    if (!content) complaints.push_back(content.error().message);
+    else complaints = apply_arguments(policy, config_lines(*content));
+  }
+  const auto more = apply_arguments(policy, arguments);
+  complaints.insert(complaints.end(), more.begin(), more.end());
+  return policy;
+}
+
+}  // namespace amldist

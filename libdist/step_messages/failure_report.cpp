@@ -1,0 +1,181 @@
+#include "step_messages/failure_report.hpp"
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cassert>
+#include <csignal>
+#include <limits>
+
+#include "core/spec.hpp"
+#include "core/text.hpp"
+#include "placement/task_map.hpp"
+#include "recorder/last_call.hpp"
+#include "step_messages/datagram.hpp"
+
+namespace amldist {
+namespace {
+
+using text::concat;
+
+constexpr std::string_view version = "1";
+
+/// The value of "name=value".
+std::optional<std::string_view> value_of(std::string_view field, std::string_view name) {
+  const bool right_name = field.size() > name.size() && field.starts_with(name) && field[name.size()] == '=';
+  return right_name ? std::optional(field.substr(name.size() + 1)) : std::nullopt;
+}
+
+std::string_view word_of(FailureReport::Kind kind) {
+  return kind == FailureReport::Kind::failed ? "failed" : "refused";
+}
+
+std::optional<FailureReport::Kind> parse_kind(std::string_view word) {
+  if (word == "failed") return FailureReport::Kind::failed;
+  if (word == "refused") return FailureReport::Kind::refused;
+  return std::nullopt;
+}
+
+/// sigabbrev_np(3) is younger than the oldest C library that carries a supported Slurm.
+std::string signal_name(int number) {
+  struct Name {
+    int number;
+    const char* name;
+  };
+  constexpr Name names[] = {{SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},       {SIGQUIT, "SIGQUIT"}, {SIGILL, "SIGILL"},
+                            {SIGTRAP, "SIGTRAP"}, {SIGABRT, "SIGABRT"},     {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},
+                            {SIGKILL, "SIGKILL"}, {SIGUSR1, "SIGUSR1"},     {SIGSEGV, "SIGSEGV"}, {SIGUSR2, "SIGUSR2"},
+                            {SIGPIPE, "SIGPIPE"}, {SIGALRM, "SIGALRM"},     {SIGTERM, "SIGTERM"}, {SIGXCPU, "SIGXCPU"},
+                            {SIGXFSZ, "SIGXFSZ"}, {SIGVTALRM, "SIGVTALRM"}, {SIGPROF, "SIGPROF"}, {SIGSYS, "SIGSYS"}};
+  const auto* const found = std::ranges::find(names, number, &Name::number);
+  return found != std::end(names) ? found->name : "";
+}
+
+std::string describe_exit(int status) {
+  // A shell that ran the program ends with 128 + N when signal N killed it.
+  constexpr int shells_offset = 128;
+  const std::string name = status > shells_offset ? signal_name(status - shells_offset) : "";
+  const std::string meaning = name.empty() ? "" : concat({" (128 + ", name, ")"});
+  return concat({"exit status ", std::to_string(status), meaning});
+}
+
+/// "0.3 s", "312 s", "2 h 5 min": as exact as a reader needs.
+std::string duration(std::uint64_t milliseconds) {
+  constexpr std::uint64_t second = 1000;
+  constexpr std::uint64_t minute = 60 * second;
+  constexpr std::uint64_t hour = 60 * minute;
+  if (milliseconds < 100 * second) {
+    return concat({std::to_string(milliseconds / second), ".", std::to_string(milliseconds % second / 100), " s"});
+  }
+  if (milliseconds < 100 * minute) return concat({std::to_string(milliseconds / second), " s"});
+  return concat({std::to_string(milliseconds / hour), " h ", std::to_string(milliseconds % hour / minute), " min"});
+}
+
+bool ended_by(std::uint32_t wait_status, int signal) {
+  const int status = static_cast<int>(wait_status);
+  return WIFSIGNALED(status) && WTERMSIG(status) == signal;
+}
+
+}  // namespace
+
+std::string ReportChannel::to_string() const {
+  return concat({version, ";port=", std::to_string(port), ";token=", to_hexadecimal(token)});
+}
+
+std::optional<ReportChannel> ReportChannel::parse(std::string_view text) {
+  if (text.size() > longest_datagram) return std::nullopt;
+  const auto fields = text::split(text, ';');
+  if (fields.size() != 3 || fields[0] != version) return std::nullopt;
+  const auto port = text::to_number(value_of(fields[1], "port").value_or(""), 65535);
+  const auto token = from_hexadecimal(value_of(fields[2], "token").value_or(""));
+  if (!port || *port == 0 || !token) return std::nullopt;
+  return ReportChannel{static_cast<std::uint16_t>(*port), *token};
+}
+
+std::string FailureReport::to_datagram(std::uint64_t token) const {
+  const std::string r = std::to_string(rank), l = std::to_string(local_rank), status = std::to_string(wait_status);
+  const std::string elapsed = std::to_string(elapsed_ms);
+  if (last_call.empty()) return seal(token, {word_of(kind), r, l, status, elapsed, host});
+  return seal(token, {word_of(kind), r, l, status, elapsed, host, last_call});
+}
+
+std::optional<FailureReport> FailureReport::parse(std::string_view datagram, std::uint64_t token) {
+  constexpr std::size_t field_count = 6;  // and one more where a recorder tells the last call
+  constexpr std::uint64_t most_milliseconds = std::numeric_limits<std::uint64_t>::max() / 2;
+  constexpr std::uint64_t most_status = 0xffff;
+  const auto unsealed = unseal(datagram, token);
+  if (!unsealed || (unsealed->size() != field_count && unsealed->size() != field_count + 1)) return std::nullopt;
+  const auto& fields = *unsealed;
+  const bool tells_call = fields.size() > field_count;
+  const std::string_view last_call = tells_call ? fields[field_count] : std::string_view();
+  if (tells_call && !collective::is_last_call(last_call)) return std::nullopt;
+  const auto kind = parse_kind(fields[0]);
+  const auto rank = text::to_number(fields[1], most_tasks - 1);
+  const auto local_rank = text::to_number(fields[2], most_tasks - 1);
+  const auto status = text::to_number(fields[3], most_status);
+  const auto elapsed = text::to_number(fields[4], most_milliseconds);
+  if (!kind || !rank || !local_rank || !status || !elapsed || !is_host(fields[5])) return std::nullopt;
+  return FailureReport{*kind,
+                       static_cast<std::uint32_t>(*rank),
+                       static_cast<std::uint32_t>(*local_rank),
+                       static_cast<std::uint32_t>(*status),
+                       *elapsed,
+                       std::string(fields[5]),
+                       std::string(last_call)};
+}
+
+std::string describe_end(std::uint32_t wait_status) {
+  const int status = static_cast<int>(wait_status);
+  if (!WIFSIGNALED(status)) return describe_exit(WEXITSTATUS(status));
+  const std::string name = signal_name(WTERMSIG(status));
+  return concat({"signal ", std::to_string(WTERMSIG(status)), name.empty() ? "" : concat({" (", name, ")"}),
+                 WCOREDUMP(status) ? ", core dumped" : ""});
+}
+
+void FirstFailure::take(const FailureReport& report) {
+  if (report.kind == FailureReport::Kind::refused) {
+    refused_ = true;
+    return;
+  }
+  const bool in_step = alike_.empty() || report.rank < alike_.size();
+  if (!is_failure(report.wait_status) || !in_step) return;
+  if (!first_ || is_earlier_cause(report)) {
+    first_ = report;
+    alike_.assign(alike_.size(), false);
+    alike_count_ = 0;
+  }
+  const bool counts = report.wait_status == first_->wait_status && !alike_.empty();
+  if (!counts || alike_[report.rank]) return;
+  alike_[report.rank] = true;
+  ++alike_count_;
+}
+
+/// What Slurm kills because of a first death is broken by nobody either, but comes after the cause has been told.
+bool FirstFailure::is_earlier_cause(const FailureReport& report) const {
+  return collective::is_broken_by_another(first_->last_call) && !collective::is_broken_by_another(report.last_call);
+}
+
+std::string FirstFailure::sentence(const RestOfStep& rest) const {
+  assert(stands());
+  return concat({"first failure: rank ", std::to_string(first_->rank), " (local ", std::to_string(first_->local_rank),
+                 ") on ", first_->host, ": ", describe_end(first_->wait_status), ", ", duration(first_->elapsed_ms),
+                 " after the start", first_->last_call.empty() ? "" : ", ", first_->last_call, clause(rest)});
+}
+
+std::string FirstFailure::clause(const RestOfStep& rest) const {
+  const bool killed = ended_by(first_->wait_status, SIGKILL);
+  const bool terminated = ended_by(first_->wait_status, SIGTERM);
+  const bool all_alike = alike_.size() > 1 && alike_count_ == alike_.size();
+  // With kill_on_bad_exit the others got their SIGTERM from Slurm, because of the first one.
+  if (all_alike && !(terminated && rest.kill_on_bad_exit)) {
+    return concat({"; all ", std::to_string(alike_.size()), " tasks ended so",
+                   killed || terminated ? ", as when somebody cancels the step" : ""});
+  }
+  if (rest.runs && !rest.kill_on_bad_exit) {
+    return "; the others may wait for it: srun --kill-on-bad-exit would end the step";
+  }
+  if (killed) return "; SIGKILL comes from outside: no memory left, or a cancelled step";
+  return "";
+}
+
+}  // namespace amldist
