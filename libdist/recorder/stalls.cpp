@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "collective/calls/call_text.hpp"
 #include "core/text.hpp"
 
 namespace amldist::collective {
@@ -193,23 +194,13 @@ std::vector<Stall> find_stalls(std::span<const Recording> recordings) {
   return stalls;
 }
 
-std::string describe_bytes(std::uint64_t bytes) {
-  constexpr std::array<std::string_view, 5> units = {" bytes", " KiB", " MiB", " GiB", " TiB"};
-  std::size_t unit = 0;
-  while (bytes != 0 && bytes % 1024 == 0 && unit + 1 < units.size()) {
-    bytes /= 1024;
-    ++unit;
-  }
-  return concat({std::to_string(bytes), units[unit]});
-}
-
 std::string describe_call(const CallRecord& call) {
-  std::string words(to_string(call.operation));
-  if (call.sequence != 0) words += concat({" #", std::to_string(call.sequence)});
+  const std::uint64_t size = size_of(call.type);
+  std::string words =
+      describe(CallNumbers{call.operation, call.sequence, size != 0 ? call.bytes / size : 0, call.type});
   if (!is_collective(call.operation) && call.peer >= 0) {
     words += concat({call.operation == Operation::send ? " to rank " : " from rank ", std::to_string(call.peer)});
   }
-  if (call.bytes != 0) words += concat({" (", describe_bytes(call.bytes), " of ", to_string(call.type), ")"});
   return words;
 }
 

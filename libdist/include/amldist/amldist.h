@@ -103,7 +103,7 @@ AMLDIST_API int amldist_verify_node(const char* policy, const char* sku, char* j
  * Failure: no call waits for longer than the communicator's deadline (amldist_set_timeout). When a rank has died,
  * hangs, is late or calls something else, every other rank's call returns AMLDIST_EPEER or AMLDIST_ETIMEOUT, and the
  * sentence of amldist_last_error() names rank, host, operation and its number: rank 3 (node2) is missing in allreduce
- * #17 (1048576 float32): ... The communicator is then lost: every further call returns AMLDIST_EABORTED at once
+ * #17 (1048576 float32, 4 MiB): ... The communicator is then lost: every further call returns AMLDIST_EABORTED at once
  * with the same sentence.
  *
  * Thread safety: one call at a time on a communicator; different communicators may be used from different threads.
