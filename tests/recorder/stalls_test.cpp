@@ -160,6 +160,35 @@ TEST(Stalls, NamesThePartnerOfAMessage) {
   EXPECT_TRUE(sentence(stalls[0]).starts_with("recv (100 uint8, 100 bytes) from rank 1: ")) << sentence(stalls[0]);
 }
 
+/// Rank 0 waits for a message of rank 1.
+Recording waits_for_message(Recording recording) {
+  CallRecord receive;
+  receive.ticket = recording.calls.size() + 1;
+  receive.operation = Operation::recv;
+  receive.peer = 1;
+  receive.state = State::started;
+  recording.calls.push_back(receive);
+  return recording;
+}
+
+TEST(Stalls, CountNoMessageOfAClosedCommunicator) {
+  auto left = waits_for_message(rank_with(0, 2, 4));
+  auto partner = rank_with(1, 2, 4);
+  left.communicators[0].closed = true;
+  EXPECT_TRUE(find_stalls(std::vector{left, partner}).empty());
+  partner.communicators[0].closed = true;
+  EXPECT_TRUE(find_stalls(std::vector{left, partner}).empty()) << "nobody has the communicator any more";
+}
+
+TEST(Stalls, NamesAPartnerThatHasClosedTheCommunicator) {
+  auto partner = rank_with(1, 2, 4);
+  partner.communicators[0].closed = true;
+  const auto stalls = find_stalls(std::vector{waits_for_message(rank_with(0, 2, 4)), partner});
+  ASSERT_EQ(stalls.size(), 1U);
+  EXPECT_EQ(stalls[0].stragglers.at(0).rank, 1U);
+  EXPECT_EQ(stalls[0].stragglers.at(0).why, Why::never_called) << "its recorder is here";
+}
+
 TEST(Stalls, JudgesEachCommunicatorByItself) {
   std::vector<Recording> step;
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
