@@ -32,12 +32,12 @@ Attribute judged(std::string_view content) {
   return {Attribute::State::present, std::string(content)};
 }
 
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+bool is_decimal_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
 /// Takes the leading digits of `text`, without leading zeros.
 std::string_view take_digits(std::string_view& text) noexcept {
   std::size_t end = 0;
-  while (end < text.size() && is_digit(text[end])) ++end;
+  while (end < text.size() && is_decimal_digit(text[end])) ++end;
   std::string_view digits = text.substr(0, end);
   text.remove_prefix(end);
   while (digits.size() > 1 && digits.front() == '0') digits.remove_prefix(1);
@@ -109,7 +109,7 @@ std::string resolved(const std::string& path) {
 
 bool natural_less(std::string_view a, std::string_view b) noexcept {
   while (!a.empty() && !b.empty()) {
-    if (is_digit(a.front()) && is_digit(b.front())) {
+    if (is_decimal_digit(a.front()) && is_decimal_digit(b.front())) {
       const std::string_view left = take_digits(a);
       const std::string_view right = take_digits(b);
       if (left.size() != right.size()) return left.size() < right.size();

@@ -64,7 +64,7 @@ std::string answer(RdmaPolicy policy, const std::string& sku, const EnvironmentR
                  to_lines(report.checks)});
 }
 
-void write_all(int pipe, std::string_view text) {
+void write_answer(int pipe, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(pipe, text.data(), text.size());
     if (written <= 0) return;
@@ -133,7 +133,7 @@ NodePart verify_node_apart(RdmaPolicy policy, const std::string& sku, const Envi
   if (child < 0) return failed(concat({"fork: ", std::strerror(errno)}));
   if (child == 0) {
     try {
-      write_all(writing.get(), answer(policy, sku, copy));
+      write_answer(writing.get(), answer(policy, sku, copy));
     } catch (...) {  // no memory: the answer is cut off, and that is a failure
     }
     ::_exit(0);

@@ -15,7 +15,7 @@
 namespace amldist {
 namespace {
 
-bool write_all(int file, std::string_view content) {
+bool write_content(int file, std::string_view content) {
   while (!content.empty()) {
     const ssize_t written = ::write(file, content.data(), content.size());
     if (written < 0 && errno == EINTR) continue;
@@ -49,7 +49,7 @@ bool write_whole_file(const std::string& path, std::string_view content) {
   const std::string beside = path + ".new." + std::to_string(::getpid());
   const FileDescriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (!file) return false;
-  if (write_all(file.get(), content) && ::rename(beside.c_str(), path.c_str()) == 0) return true;
+  if (write_content(file.get(), content) && ::rename(beside.c_str(), path.c_str()) == 0) return true;
   static_cast<void>(::unlink(beside.c_str()));
   return false;
 }
