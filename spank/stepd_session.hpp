@@ -22,6 +22,7 @@ struct StepdSession {
 
   bool step_ended = false;      ///< this node has asked slurmctld to end the step
   bool srun_is_silent = false;  ///< srun did not answer in time: it is not waited for again
+  bool recorders_hang = false;  ///< a flight recorder could not be read in time: no other is tried
 
   /// nullptr where the tasks get no environment.
   [[nodiscard]] const NodePlan* plan() const noexcept { return std::get_if<NodePlan>(&outcome); }

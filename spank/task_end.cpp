@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "core/text.hpp"
+#include "os/answer_as_user.hpp"
 #include "recorder/last_call.hpp"
 #include "recorder/record_folder.hpp"
 #include "spank/parameter_servers.hpp"
@@ -15,6 +16,9 @@ namespace amldist::spank {
 namespace {
 
 using text::concat;
+
+/// For reading one flight recorder, which takes a few milliseconds.
+constexpr auto recorder_timeout = std::chrono::seconds(2);
 
 /// The rank of a task that has ended, from slurmstepd itself. In a heterogeneous step only SLURM_PROCID counts over all
 /// components; Slurm sets it for the ended task (for TaskEpilog) before it calls us.
@@ -28,19 +32,26 @@ std::optional<std::uint32_t> rank_of_ended_task(const NodePlan& plan, const Hand
   return procid ? std::optional(static_cast<std::uint32_t>(*procid)) : std::nullopt;
 }
 
-/// What a failed task's flight recorder says that it did last; empty: not known. Not for heterogeneous steps, whose
-/// recorders are not named after Slurm's step.
-std::string last_call(const NodePlan& plan, const Handle& handle, std::uint32_t rank) {
+/// What a failed task's flight recorder says that it did last; empty: not known. The recorder lies in a folder of the
+/// user's, so it is read with his rights: he may have put a link, a FIFO or a file system of his own there. Not for
+/// heterogeneous steps, whose recorders are not named after Slurm's step.
+std::string last_call(StepdSession& session, const NodePlan& plan, const Handle& handle, std::uint32_t rank) {
   const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
-  if (!plan.is_whole_step || !user) return {};
-  const auto nothing = [](std::string_view) { return std::optional<std::string>(); };
-  return collective::last_call_of(collective::trace_roots(nothing, *user), *user, plan.step.step_name, rank)
-      .value_or("");
+  const auto group = handle.number(S_JOB_GID, "S_JOB_GID");
+  if (session.recorders_hang || !plan.is_whole_step || !user || !group) return {};
+  const auto read = [&] {
+    const auto nothing = [](std::string_view) { return std::optional<std::string>(); };
+    return collective::last_call_of(collective::trace_roots(nothing, *user), *user, plan.step.step_name, rank)
+        .value_or("");
+  };
+  const auto answer = answer_as_user({*user, *group}, read, recorder_timeout);
+  session.recorders_hang = !answer;
+  return answer && collective::is_last_call(*answer) ? *answer : std::string();
 }
 
 /// What srun is to hear when a task has ended: that it failed; or that this node refused the step, and that the deaths
 /// which follow are no failures.
-std::optional<FailureReport> report_of_end(const StepdSession& session, const Handle& handle) {
+std::optional<FailureReport> report_of_end(StepdSession& session, const Handle& handle) {
   const auto status = handle.number(S_TASK_EXIT_STATUS, "S_TASK_EXIT_STATUS");
   if (!status || !is_failure(*status)) return std::nullopt;
   FailureReport report;
@@ -58,7 +69,7 @@ std::optional<FailureReport> report_of_end(const StepdSession& session, const Ha
   report.rank = *rank;
   report.local_rank = plan->step.placement.map.local_rank_of(*rank);
   report.host = plan->step.placement.host_of(*rank);
-  report.last_call = last_call(*plan, handle, *rank);
+  report.last_call = last_call(session, *plan, handle, *rank);
   return report;
 }
 
