@@ -1,4 +1,4 @@
-// The plugin's symbols: what Slurm finds by name, and the guard that nothing passes.
+// The symbols that Slurm finds by name, and the guard at which every exception stops.
 //
 // Contexts and privilege (spank(7)): init and init_post_opt run everywhere, as the user in srun, sbatch and salloc, as
 // root in slurmstepd; local_user_init as the user in srun; task_init as the user in the task's own process; task_exit
