@@ -36,14 +36,6 @@ struct Rendezvous {
   Origin port_origin = Origin::computed;
 };
 
-/// The port of a step: by hash of cluster, job and restart into `ports`, plus a stride for each step, so that the
-/// concurrent steps of a job never coincide (up to ports.size() of them). `ports` must not be empty.
-/// Source of the hash: FNV-1a, 64 bit, http://www.isthe.com/chongo/tech/comp/fnv.
-[[nodiscard]] std::uint16_t hashed_port(const PortRanges& ports, const JobName& job, std::uint32_t step_id) noexcept;
-
-/// First port of SLURM_STEP_RESV_PORTS ("12001-12003", "12001,12005"); nullopt if unset or malformed.
-[[nodiscard]] std::optional<std::uint16_t> first_reserved_port(const EnvironmentReader& environment);
-
 /// What settle() weighs for a step.
 struct RendezvousFacts {
   std::string address;  ///< computed by srun; taken as it is
