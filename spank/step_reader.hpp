@@ -11,6 +11,7 @@
 #include "core/result.hpp"
 #include "core/spec.hpp"
 #include "placement/step_facts.hpp"
+#include "rendezvous/node_hosts.hpp"
 #include "site/site_policy.hpp"
 #include "spank/handle.hpp"
 #include "spank/srun_link.hpp"
@@ -35,6 +36,7 @@ struct StepReading {
   std::uint32_t job_id = 0;          ///< the whole job's: in a heterogeneous step the first component's
   std::vector<std::uint32_t> ranks;  ///< over the whole step, of this slurmstepd's tasks; empty: only they will know
   NodeFeatures features;             ///< those that the site's rules are about
+  NodeHosts peers;                   ///< how the nodes are named where all of them are
 };
 
 /// Which of the nodes' features the site's rules are about; without such rules nobody is asked. Errors: unavailable.

@@ -73,7 +73,7 @@ Result<Rendezvous> settle(const Spec& spec, const RendezvousFacts& facts, const 
   }
   const auto port = choose_port(spec, facts, environment);
   if (!port) return port.error();
-  Rendezvous rendezvous{std::move(address.value), port->port, address.origin, port->origin};
+  Rendezvous rendezvous{std::move(address.value), port->port, address.origin, port->origin, facts.node_hosts};
   const bool own_address = rendezvous.address_origin == Origin::environment;
   const bool own_port = rendezvous.port_origin == Origin::environment;
   if (own_address || own_port) {

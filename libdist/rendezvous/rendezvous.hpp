@@ -15,6 +15,7 @@
 #include "core/result.hpp"
 #include "core/spec.hpp"
 #include "placement/step_facts.hpp"
+#include "rendezvous/node_hosts.hpp"
 
 namespace amldist {
 
@@ -34,6 +35,7 @@ struct Rendezvous {
   std::uint16_t port = 0;
   Origin address_origin = Origin::computed;
   Origin port_origin = Origin::computed;
+  NodeHosts node_hosts = {};  ///< how the nodes other than rank 0's are named
 };
 
 /// What settle() weighs for a step.
@@ -42,6 +44,7 @@ struct RendezvousFacts {
   PortRanges ports;     ///< usable for hashing
   JobName job;
   std::uint32_t step_id = 0;
+  NodeHosts node_hosts = {};  ///< by srun, as the address
 };
 
 /// Decides between option, the user's own MASTER_ADDR and MASTER_PORT, reserved ports and computed values. A value that
