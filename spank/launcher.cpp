@@ -72,15 +72,18 @@ Result<std::optional<Launch>> fetch_launch(std::uint32_t job_id, std::uint32_t s
 
 Result<LaunchRecord> make_record(const SitePolicy& policy, const Spec& spec, const Launch& launch) {
   if (auto counts = check_counts(spec, launch.placement.map); !counts) return counts.error();
-  auto address = choose_master_address(spec, policy, launch.placement, this_machine(slurm_node_address));
+  const NetworkView network = this_machine(slurm_node_address);
+  auto address = choose_master_address(spec, policy, launch.placement, network);
   if (!address) return address.error();
+  auto peers = choose_node_hosts(spec, policy, launch.placement, *address, network);
+  if (!peers) return peers.error();
   auto ports = usable_ports(policy);
   if (!ports) return ports.error();
   auto features = read_features(policy, spec, launch.placement.hosts);
   if (!features) return features.error();
   return LaunchRecord{
-      launch.job_id,     launch.step_id,      std::move(*address), std::move(*ports), launch.placement.map.to_string(),
-      launch.components, std::move(*features)};
+      launch.job_id,     launch.step_id,       std::move(*address), std::move(*ports), launch.placement.map.to_string(),
+      launch.components, std::move(*features), std::move(*peers)};
 }
 
 /// Computes rank 0's environment as its node will, so that an impossible MASTER_PORT or a TF_CONFIG over the kernel's
@@ -90,7 +93,8 @@ Result<void> rehearse(const Spec& spec, const Placement& placement, const Launch
   if (own_variable("SLURM_EXPORT_ENV").value_or("ALL") != "ALL") return {};
   std::vector<std::string> notes;
   auto rendezvous =
-      settle(spec, {record.address, record.ports, JobName{{}, record.job_id, 0}, record.step_id}, own_variable, notes);
+      settle(spec, {record.address, record.ports, JobName{{}, record.job_id, 0}, record.step_id, record.peers},
+             own_variable, notes);
   if (!rendezvous) return rendezvous.error();
   if (auto reached = refuse_loopback(*rendezvous, placement, this_machine(slurm_node_address)); !reached)
     return reached;
@@ -123,7 +127,9 @@ Result<void> send_record(SrunSession& session, const Spec& spec, const Launch& l
   if (auto rehearsed = rehearse(spec, launch.placement, *record); !rehearsed) return rehearsed;
   const std::string text = record->to_string();
   if (text.size() + sizeof "SLURM_AMLDIST_LAUNCH=" > longest_environment_string) {
-    return Error{Errc::limit, "the task map of this host file is too long for one variable: use block or cyclic"};
+    return Error{
+        Errc::limit,
+        "the task map or the nodes' addresses are too long for one variable: use block or cyclic, or master_addr=name"};
   }
   if (::setenv(launch_record_variable, text.c_str(), 1) != 0) {
     return Error{Errc::internal, "out of memory: srun cannot add a variable to its environment"};

@@ -30,7 +30,8 @@ Result<Draft> draft_plan(const StepdSession& session, const Spec& spec, const No
   auto step = read_step(spec, session.request.policy, items, environment, session.srun);
   if (!step) return step.error();
   if (auto counts = check_counts(spec, step->placement.map); !counts) return counts.error();
-  const RendezvousFacts facts{step->address, step->ports, read_job_name(environment, step->job_id), items.step_id};
+  const RendezvousFacts facts{step->address, step->ports, read_job_name(environment, step->job_id), items.step_id,
+                              step->peers};
   auto rendezvous = settle(spec, facts, environment, notes);
   if (!rendezvous) return rendezvous.error();
   return Draft{{spec, std::move(step->placement), std::move(*rendezvous),

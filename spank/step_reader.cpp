@@ -35,8 +35,9 @@ Result<StepReading> read_from_record(const NodeItems& items, const EnvironmentRe
   }
   auto placement = read_placement(environment, record->map, {items.node, items.nodes, items.tasks, items.ranks});
   if (!placement) return placement.error();
-  return StepReading{std::move(*placement), std::move(record->address), std::move(record->ports), items.job_id,
-                     items.ranks,           std::move(record->features)};
+  if (!record->peers.fits(placement->hosts)) return not_ours("the launch record is about other nodes");
+  return StepReading{std::move(*placement), std::move(record->address),  std::move(record->ports), items.job_id,
+                     items.ranks,           std::move(record->features), std::move(record->peers)};
 }
 
 /// The part of a heterogeneous step that this slurmstepd may have to run.
@@ -82,7 +83,7 @@ std::optional<StepReading> read_from_components(const LaunchRecord& record, cons
   auto hosts = distinct_hosts(record.components);
   if (!hosts) return std::nullopt;
   auto map = TaskMap::parse(record.map, tasks, static_cast<std::uint32_t>(hosts->size()));
-  if (!map) return std::nullopt;
+  if (!map || !record.peers.fits(*hosts)) return std::nullopt;
   Placement placement{std::move(*hosts), std::move(*map), Provenance::exact, "srun's record of the components", false};
   auto share = find_share(record, items, placement);
   return StepReading{std::move(placement),
@@ -90,7 +91,8 @@ std::optional<StepReading> read_from_components(const LaunchRecord& record, cons
                      record.ports,
                      record.components.front().job_id,
                      share ? std::move(share->ranks) : std::vector<std::uint32_t>{},
-                     record.features};
+                     record.features,
+                     record.peers};
 }
 
 /// srun's record of all components reaches one of them in its environment; the others ask for it.
@@ -123,13 +125,16 @@ Result<StepReading> read_from_controller(const Spec& spec, const SitePolicy& pol
   const HeterogeneousHint hint = read_hint(items, tasks, environment);
   auto layout = fetch_heterogeneous_layout(items.job_id, items.step_id, hint);
   if (!layout) return layout.error();
-  auto address = choose_master_address(spec, policy, layout->placement, this_machine(slurm_node_address));
+  const NetworkView network = this_machine(slurm_node_address);
+  auto address = choose_master_address(spec, policy, layout->placement, network);
   if (!address) return address.error();
+  auto peers = choose_node_hosts(spec, policy, layout->placement, *address, network);
+  if (!peers) return peers.error();
   auto features = read_features(policy, spec, layout->placement.hosts);
   if (!features) return features.error();
   return StepReading{
       std::move(layout->placement), std::move(*address), policy.ports.without(kernel_ports()), hint.leader_job, {},
-      std::move(*features)};
+      std::move(*features),         std::move(*peers)};
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "core/result.hpp"
 #include "core/spec.hpp"
 #include "placement/step_facts.hpp"
+#include "rendezvous/node_hosts.hpp"
 #include "site/site_policy.hpp"
 #include "spank/handle.hpp"
 #include "spank/srun_link.hpp"
@@ -31,12 +32,12 @@ struct NodeItems {
 /// The whole step, as all of its nodes must agree on it.
 struct StepReading {
   Placement placement;
-  std::string address;       ///< for MASTER_ADDR, before the user's requests; or "@IFACE"
-  PortRanges ports;          ///< to hash into
-  std::uint32_t job_id = 0;  ///< the whole job's: in a heterogeneous step the first component's
-  std::vector<std::uint32_t>
-      ranks;              ///< of this slurmstepd's tasks, over the whole step; empty: only the tasks will know
-  NodeFeatures features;  ///< of the nodes, as far as the site has rules for them
+  std::string address;               ///< for MASTER_ADDR, before the user's requests; or "@IFACE"
+  PortRanges ports;                  ///< to hash into
+  std::uint32_t job_id = 0;          ///< the whole job's: in a heterogeneous step the first component's
+  std::vector<std::uint32_t> ranks;  ///< over the whole step, of this slurmstepd's tasks; empty: only they will know
+  NodeFeatures features;             ///< of the nodes, as far as the site has rules for them
+  NodeHosts peers;                   ///< how the nodes are named where all of them are
 };
 
 /// The nodes' features for which the site has rules, from slurmctld. Without such rules slurmctld is not asked. Errors:
