@@ -1,9 +1,5 @@
 #include "aml_dist/check_output.hpp"
 
-#include <unistd.h>
-
-#include <cstdlib>
-
 #include "core/text.hpp"
 #include "fabric/report_json.hpp"
 
@@ -57,13 +53,6 @@ fabric::Report report_of(const fabric::NodeSummary& node, RdmaPolicy policy) {
 }
 
 }  // namespace
-
-bool wants_colour() {
-  const char* const no_colour = std::getenv("NO_COLOR");
-  const char* const terminal = std::getenv("TERM");
-  const bool dumb = terminal == nullptr || std::string_view(terminal) == "dumb";
-  return (no_colour == nullptr || *no_colour == '\0') && !dumb && ::isatty(STDOUT_FILENO) == 1;
-}
 
 std::string to_table(const NodeVerification& node, bool colour, bool quiet) {
   std::string out = concat({node.host, ": ", word_for(node.report.verdict(), colour), " (policy ",

@@ -15,12 +15,19 @@ import trees
 LIBRARY = conftest.TOOL.resolve().parent.parent / "lib/tests/libfake_verbs.so"
 
 
-@pytest.mark.parametrize("arguments", [["--policy", "maybe"], ["--sku", "no such size"], ["--sysfs-root", "/nonexistent"],
-                                       ["--dev-root", "/nonexistent"], ["--timeout", "0"], ["--port", "70000"],
-                                       ["--unknown"], ["stray"], ["--sku-table", "/nonexistent", "--sku", "HC44rs"]])
+@pytest.mark.parametrize("arguments", [["--policy", "maybe"], ["--sku", "no such size"], ["--sysfs-root", "/etc/passwd"],
+                                       ["--timeout", "0"], ["--port", "70000"], ["--unknown"], ["stray"]])
 def test_wrong_usage(checker, arguments):
     outcome = checker.run(*arguments)
     assert outcome.status == 2 and outcome.out == "", outcome
+    assert outcome.err.startswith("aml-dist: ") and outcome.err.count("\n") == 1, outcome
+
+
+@pytest.mark.parametrize("arguments", [["--sysfs-root", "/nonexistent"], ["--dev-root", "/nonexistent"],
+                                       ["--sku-table", "/nonexistent", "--sku", "HC44rs"]])
+def test_what_is_named_and_not_there(checker, arguments):
+    outcome = checker.run(*arguments)
+    assert outcome.status == 4 and outcome.out == "" and "/nonexistent" in outcome.err, outcome
     assert outcome.err.startswith("aml-dist: ") and outcome.err.count("\n") == 1, outcome
 
 

@@ -1,7 +1,6 @@
-// What the subcommands share: the way they speak of errors, read their environment and write files.
+// Files that the subcommands write.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -9,15 +8,9 @@
 
 namespace amldist::tools {
 
-/// A variable of this process.
-[[nodiscard]] std::optional<std::string> own_variable(std::string_view name);
-
-/// Prints one line to standard error; returns the ExitStatus that goes with the error.
-int fail(const Error& error);
-
 /// Whether a file of that name can probably be written; changes nothing.
 [[nodiscard]] Result<void> check_writable(const std::string& path);
-/// Writes or replaces a file. Errors: not writable.
+/// Writes or replaces a file. Errors: unavailable.
 [[nodiscard]] Result<void> write_file(const std::string& path, std::string_view content);
 
 }  // namespace amldist::tools
