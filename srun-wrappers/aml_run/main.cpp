@@ -100,6 +100,16 @@ std::string escape_pattern(std::string_view folder) {
   return out == "/" ? "" : out;
 }
 
+/// Where a job's record lies, less its number: beside the log, if the folder's name is plain, else where aml-run is.
+std::string record_of(const commands::SlurmOptions& job) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path here = fs::current_path(ignored);
+  const fs::path folder = fs::path(job.value_of("output")).parent_path();
+  const bool is_plain = folder.string().find('%') == std::string::npos && !folder.string().starts_with("/dev");
+  return (is_plain ? here / job.value_of("chdir") / folder : here) / ".aml-run-";
+}
+
 /// What job files and commands have in common.
 Result<Plan> make_plan(const CommandLine& line, bool as_step) {
   auto plan = line.job_file.empty() ? Result<Plan>(plan_command(line)) : plan_job(line);
@@ -126,6 +136,7 @@ Result<Plan> make_plan(const CommandLine& line, bool as_step) {
     plan->job.set("output", concat({escape_pattern(std::filesystem::current_path(ignored).string()), "/slurm-%j.out"}));
   }
   sort_options(plan->job);
+  if (line.wait && !as_step) plan->record = record_of(plan->job);
   return plan;
 }
 
@@ -162,7 +173,7 @@ int run_step(const CommandLine& line, Plan plan, commands::Place place) {
 }
 
 int follow_job(const CommandLine& line, const Plan& plan, const std::string& script, const std::string& id) {
-  const auto followed = follow(id, line.json);
+  const auto followed = follow(id, concat({plan.record, id}), line.json);
   if (!followed) return fail(followed.error());
   if (!followed->detached) say_end(id, *followed);
   if (line.json) print(to_json(plan, script, id, &followed->state, &*followed));

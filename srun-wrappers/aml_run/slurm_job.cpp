@@ -103,6 +103,8 @@ std::optional<JobState> read_scontrol(std::string_view text) {
   state.output = value_behind(text, "StdOut=", true);
   state.error = value_behind(text, "StdErr=", true);
   read_exit_code(value_behind(text, "ExitCode=", false), state);
+  state.restarts =
+      static_cast<std::uint32_t>(text::to_number(value_behind(text, "Restarts=", false), UINT32_MAX).value_or(0));
   return state.state.empty() ? std::nullopt : std::optional(std::move(state));
 }
 
