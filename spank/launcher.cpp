@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/job_record.hpp"
 #include "core/rdma_policy.hpp"
 #include "core/text.hpp"
 #include "fabric/verdict.hpp"
@@ -196,11 +197,13 @@ Result<void> check_option(const SubmitterSession& session) {
 
 void open_listener(SrunSession& session) {
   ::unsetenv(report_variable);  // an outer step's srun must not hear of this one
+  std::string job_record = own_variable(job_record_variable).value_or("");
+  ::unsetenv(job_record_variable);  // it is of this step, not of one that its tasks may start
   session.in_job = own_variable("SLURM_JOB_ID").has_value() || names_a_job();
   if (!may_concern(session.request)) return;
   ::unsetenv("SLURM_STEP_RESV_PORTS");  // an outer step's; srun sets those of this one later
   if (is_being_debugged()) return;      // a task monitor would stand between slurmstepd and the program that it traces
-  auto listener = Listener::open();
+  auto listener = Listener::open(std::move(job_record));
   if (!listener) return;
   if (::setenv(report_variable, (*listener)->channel().to_string().c_str(), 1) != 0) return;
   session.listener = std::move(*listener);

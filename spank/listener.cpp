@@ -18,7 +18,9 @@
 #include <utility>
 
 #include "core/ipv4.hpp"
+#include "core/job_record.hpp"
 #include "core/text.hpp"
+#include "os/whole_file.hpp"
 #include "spank/command_line.hpp"
 #include "spank/output.hpp"
 #include "spank/slurm_api.hpp"
@@ -72,8 +74,13 @@ Result<ReportChannel> channel_of(int socket) {
 /// The thread's work, with everything it owns.
 class ListenerThread {
  public:
-  ListenerThread(int socket, int stop, std::uint64_t token, Listener::Step step)
-      : socket_(socket), stop_(stop), token_(token), step_(std::move(step)), failure_(step_.tasks) {}
+  ListenerThread(int socket, int stop, std::uint64_t token, Listener::Step step, std::string job_record)
+      : socket_(socket),
+        stop_(stop),
+        token_(token),
+        step_(std::move(step)),
+        job_record_(std::move(job_record)),
+        failure_(step_.tasks) {}
 
   void run() {
     bool srun_ends = false;
@@ -107,8 +114,12 @@ class ListenerThread {
   /// Prints the line, or decides that there is none.
   void decide(bool others_run) {
     decided_ = true;
-    if (failure_.stands() && !at_limit_ && !(slurmctld_answers_ && job_was_ended(step_.job_id)))
-      tell_user(line(others_run));
+    if (!failure_.stands() || at_limit_ || (slurmctld_answers_ && job_was_ended(step_.job_id))) return;
+    const RestOfStep rest = rest_of_step(others_run);
+    tell_user(failure_.sentence(rest));
+    if (job_record_.empty()) return;
+    static_cast<void>(
+        append_line(job_record_, JobRecord::line_of({failure_.shell_status(), failure_.description(rest)})));
   }
 
   [[nodiscard]] std::optional<Clock::time_point> next_due() const {
@@ -191,15 +202,15 @@ class ListenerThread {
                                reinterpret_cast<const sockaddr*>(&to), sizeof to));
   }
 
-  [[nodiscard]] std::string line(bool others_run) const {
-    const bool kills = told_to_kill_ ? *told_to_kill_ : slurmctld_answers_ && kills_on_bad_exit_by_default();
-    return failure_.sentence({others_run, kills});
+  [[nodiscard]] RestOfStep rest_of_step(bool others_run) const {
+    return {others_run, told_to_kill_ ? *told_to_kill_ : slurmctld_answers_ && kills_on_bad_exit_by_default()};
   }
 
   int socket_;
   int stop_;
   std::uint64_t token_;
   Listener::Step step_;
+  std::string job_record_;
   std::optional<bool> told_to_kill_ = kills_on_bad_exit();  ///< read here, before srun changes its environment
   FirstFailure failure_;
   Clock::time_point began_ = Clock::now();
@@ -224,18 +235,18 @@ void run_thread(ListenerThread thread) noexcept {
 
 }  // namespace
 
-Result<std::unique_ptr<Listener>> Listener::open() {
+Result<std::unique_ptr<Listener>> Listener::open(std::string job_record) {
   FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket || !bind_somewhere(socket.get())) return failed("no socket");
   FileDescriptor stop(::eventfd(0, EFD_CLOEXEC));
   if (!stop) return failed("no eventfd");
   const auto channel = channel_of(socket.get());
   if (!channel) return channel.error();
-  return std::unique_ptr<Listener>(new Listener(std::move(socket), std::move(stop), *channel));
+  return std::unique_ptr<Listener>(new Listener(std::move(socket), std::move(stop), *channel, std::move(job_record)));
 }
 
-Listener::Listener(FileDescriptor socket, FileDescriptor stop, ReportChannel channel) noexcept
-    : socket_(std::move(socket)), stop_(std::move(stop)), channel_(channel) {}
+Listener::Listener(FileDescriptor socket, FileDescriptor stop, ReportChannel channel, std::string job_record) noexcept
+    : socket_(std::move(socket)), stop_(std::move(stop)), channel_(channel), job_record_(std::move(job_record)) {}
 
 Listener::~Listener() {
   if (!thread_.joinable()) return;
@@ -251,7 +262,8 @@ void Listener::watch(Step step) noexcept {
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    thread_ = std::thread(run_thread, ListenerThread(socket_.get(), stop_.get(), channel_.token, std::move(step)));
+    thread_ = std::thread(run_thread,
+                          ListenerThread(socket_.get(), stop_.get(), channel_.token, std::move(step), job_record_));
   } catch (const std::exception&) {  // no thread: then nothing is reported or answered
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);

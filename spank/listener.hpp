@@ -25,8 +25,9 @@ namespace amldist::spank {
 /// what was seen, all tasks killed alike. While no task fails, the thread sleeps.
 class Listener {
  public:
-  /// Takes a port, from the site's SrunPortRange where there is one. Errors: unavailable.
-  [[nodiscard]] static Result<std::unique_ptr<Listener>> open();
+  /// Takes a port, from the site's SrunPortRange where there is one. `job_record`: a file that gets the line about the
+  /// first failure too (core/job_record.hpp); empty: none. Errors: unavailable.
+  [[nodiscard]] static Result<std::unique_ptr<Listener>> open(std::string job_record);
 
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
@@ -46,11 +47,12 @@ class Listener {
   void watch(Step step) noexcept;
 
  private:
-  Listener(FileDescriptor socket, FileDescriptor stop, ReportChannel channel) noexcept;
+  Listener(FileDescriptor socket, FileDescriptor stop, ReportChannel channel, std::string job_record) noexcept;
 
   FileDescriptor socket_;
   FileDescriptor stop_;  ///< an eventfd; readable: srun ends
   ReportChannel channel_;
+  std::string job_record_;
   std::thread thread_;
 };
 

@@ -75,7 +75,8 @@ int amldist_verify_node(const char* policy, const char* sku, char* json, size_t 
     evidence.process->verbs.reason = "no device is used by a library call: aml-dist check does it";
     const fabric::Report report = verify_node(node, *question, evidence);
     verdict = verdict_of(report.verdict());
-    return hand_out(to_json(node.host, report, settings_of(node, *question)), json, size);
+    const fabric::FabricSettings settings = settings_of(node, *question);
+    return hand_out(to_json(fabric::NodeReport{node.host, report, settings}), json, size);
   });
   return status == AMLDIST_OK ? verdict : status;
 }

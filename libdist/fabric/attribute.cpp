@@ -12,6 +12,7 @@
 #include <cstring>
 #include <memory>
 
+#include "core/natural_order.hpp"
 #include "core/text.hpp"
 #include "fabric/verdict.hpp"
 #include "os/file_descriptor.hpp"
@@ -30,18 +31,6 @@ Attribute judged(std::string_view content) {
   const bool text = std::ranges::all_of(content, [](char c) { return c >= ' ' && c < 0x7f; });
   if (!text) return unreadable(text::concat({"not a line of text: ", text::quote(content)}));
   return {Attribute::State::present, std::string(content)};
-}
-
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-
-/// Takes the leading digits of `text`, without leading zeros.
-std::string_view take_digits(std::string_view& text) noexcept {
-  std::size_t end = 0;
-  while (end < text.size() && is_digit(text[end])) ++end;
-  std::string_view digits = text.substr(0, end);
-  text.remove_prefix(end);
-  while (digits.size() > 1 && digits.front() == '0') digits.remove_prefix(1);
-  return digits;
 }
 
 struct CloseFolder {
@@ -105,23 +94,6 @@ bool is_folder(const std::string& path) {
 std::string resolved(const std::string& path) {
   const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr), &std::free);
   return real ? std::string(real.get()) : std::string();
-}
-
-bool natural_less(std::string_view a, std::string_view b) noexcept {
-  while (!a.empty() && !b.empty()) {
-    if (is_digit(a.front()) && is_digit(b.front())) {
-      const std::string_view left = take_digits(a);
-      const std::string_view right = take_digits(b);
-      if (left.size() != right.size()) return left.size() < right.size();
-      if (left != right) return left < right;
-    } else if (a.front() != b.front()) {
-      return a.front() < b.front();
-    } else {
-      a.remove_prefix(1);
-      b.remove_prefix(1);
-    }
-  }
-  return a.size() < b.size();
 }
 
 }  // namespace amldist::fabric

@@ -4,10 +4,8 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +20,7 @@
 #include <thread>
 
 #include "core/text.hpp"
+#include "shared/child.hpp"
 
 extern char** environ;
 
@@ -114,40 +113,26 @@ std::vector<std::string> mpi_environment(const fs::path& prefix) {
   return environment;
 }
 
-std::vector<char*> pointers_to(const std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 enum class Output : std::uint8_t { shown, hidden };
 
 Result<int> spawn(const std::vector<std::string>& command, const std::vector<std::string>& environment,
                   Output output = Output::shown) {
-  pid_t process = 0;
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
-    if (output == Output::hidden) posix_spawn_file_actions_addopen(&actions, stream, "/dev/null", O_WRONLY, 0);
+  commands::ChildProgram program{.words = command, .environment = environment};
+  FileDescriptor nowhere;
+  if (output == Output::hidden) {
+    nowhere = FileDescriptor(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+    program.standard_output = program.standard_error = nowhere.get();
   }
-  const auto arguments = pointers_to(command);
-  const auto variables = pointers_to(environment);
-  const int problem =
-      ::posix_spawnp(&process, command[0].c_str(), &actions, nullptr, arguments.data(), variables.data());
-  posix_spawn_file_actions_destroy(&actions);
-  errno = problem;
-  if (errno != 0) return system_error(concat({"cannot start ", text::quote(command[0])}));
-  return process;
+  const auto child = commands::start_child(program);
+  if (!child) return Error{child.error().code, concat({"bench: ", child.error().message})};
+  return *child;
 }
 
 Result<void> run_to_end(const std::vector<std::string>& command, const std::vector<std::string>& environment,
                         Output output = Output::shown) {
   const auto process = spawn(command, environment, output);
   if (!process) return process.error();
-  int status = 0;
-  while (::waitpid(*process, &status, 0) < 0 && errno == EINTR) continue;
-  if (status == 0) return {};
+  if (commands::await_child(*process) == 0) return {};
   return Error{Errc::unavailable, concat({"bench: ", text::quote(command[0]), " failed"})};
 }
 
@@ -282,7 +267,7 @@ Result<void> LocalRanks::start(const std::vector<std::string>& command, const st
 
 bool LocalRanks::somebody_died() {
   return std::ranges::any_of(processes_, [](int& process) {
-    if (process <= 0 || ::waitpid(process, nullptr, WNOHANG) != process) return false;
+    if (process <= 0 || !commands::poll_child(process)) return false;
     process = 0;
     return true;
   });
@@ -307,8 +292,7 @@ Result<void> LocalRanks::accept_ranks(int ranks) {
     const auto rank = words.size() == 4 ? text::to_number(words[2], ranks_.size() - 1) : std::nullopt;
     const auto size = words.size() == 4 ? text::to_number(words[3], 1U << 20) : std::nullopt;
     if (!rank || !size || *size != ranks_.size() || ranks_[*rank]) {
-      return Error{Errc::mismatch,
-                   concat({"bench: ", name_, " did not come up as ", text::count(ranks_.size(), "rank")})};
+      return Error{Errc::peer, concat({"bench: ", name_, " did not come up as ", text::count(ranks_.size(), "rank")})};
     }
     if (ranks_.size() <= processors.size()) bind(connection, processors[*rank]);
     ranks_[*rank] = std::move(connection);
@@ -370,7 +354,7 @@ LocalRanks::~LocalRanks() {
   const auto until = Clock::now() + std::chrono::seconds(5);
   for (const int process : processes_) {
     if (process <= 0) continue;
-    while (::waitpid(process, nullptr, WNOHANG) == 0) {
+    while (!commands::poll_child(process)) {
       if (Clock::now() > until) ::kill(process, SIGKILL);
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -398,7 +382,8 @@ Result<bench_result> LocalRanks::measure(const bench_request& request) {
     all.wrong += wrong;
   }
   if (all.status == BENCH_FAILED) return Error{Errc::peer, concat({"bench: ", name_, " reports an error"})};
-  if (all.status == BENCH_NO_MEMORY) return Error{Errc::limit, concat({"bench: no memory for the buffers of ", name_})};
+  if (all.status == BENCH_NO_MEMORY)
+    return Error{Errc::internal, concat({"bench: no memory for the buffers of ", name_})};
   return all;
 }
 
@@ -418,10 +403,8 @@ Result<int> run_ranks(int ranks, const std::vector<std::string>& arguments) {
   }
   int first = 0;
   for (const int process : processes) {
-    int status = 0;
-    while (::waitpid(process, &status, 0) < 0 && errno == EINTR) continue;
-    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-    if (first == 0) first = code;
+    const int status = commands::await_child(process);
+    if (first == 0) first = status;
   }
   return first;
 }

@@ -6,9 +6,9 @@
 #include <ctime>
 #include <filesystem>
 
-#include "aml_dist/common.hpp"
 #include "core/text.hpp"
 #include "recorder/record_folder.hpp"
+#include "shared/programs.hpp"
 
 namespace amldist::tools {
 namespace {
@@ -16,6 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using collective::Recording;
 using collective::Writer;
+using commands::own_variable;
 using text::concat;
 
 /// Folders whose subfolders are steps: this user's, and for root everybody's.

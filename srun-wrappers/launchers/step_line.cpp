@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "core/text.hpp"
+#include "shared/child.hpp"
 #include "shared/programs.hpp"
 #include "shared/shell.hpp"
 #include "shared/terminal.hpp"
@@ -44,7 +45,8 @@ std::string StepLine::to_line() const {
 int start(const StepLine& line) {
   const auto words = line.command();
   if (!commands::find_program(words.front()) && words.front().find('/') == std::string::npos) {
-    return commands::fail({Errc::unavailable, concat({words.front(), " is not on this machine (not in PATH)"})});
+    const std::string sentence = concat({words.front(), " is not installed here (not in PATH)"});
+    return line.instead.empty() ? commands::fail_without_slurm(sentence) : commands::fail({Errc::not_found, sentence});
   }
   for (const std::string& folder : line.folders) {
     std::error_code error;

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 
 #include "core/text.hpp"
 #include "os/file_descriptor.hpp"
+#include "shared/child.hpp"
 
 namespace amldist::commands {
 namespace {
@@ -33,26 +33,6 @@ Result<Pipe> make_pipe() {
     return Error{Errc::internal, concat({"no pipe can be made: ", std::strerror(errno)})};
   }
   return Pipe{FileDescriptor(ends[0]), FileDescriptor(ends[1])};
-}
-
-std::vector<char*> pointers_to(std::vector<std::string>& words) {
-  std::vector<char*> out;
-  for (std::string& word : words) out.push_back(word.data());
-  out.push_back(nullptr);
-  return out;
-}
-
-[[noreturn]] void child(const Pipe& in, const Pipe& out, const Pipe& err, const char* path, char* const* argv) {
-  ::dup2(in.read.get(), STDIN_FILENO);
-  ::dup2(out.write.get(), STDOUT_FILENO);
-  ::dup2(err.write.get(), STDERR_FILENO);
-  ::setpgid(0, 0);  // a Ctrl-C at the terminal is the parent's to answer
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  ::signal(SIGPIPE, SIG_DFL);
-  ::execv(path, argv);
-  ::_exit(127);
 }
 
 void keep(std::string& text, const char* bytes, std::size_t count) {
@@ -86,17 +66,13 @@ void exchange(Pipe& in, const Pipe& out, const Pipe& err, std::string_view input
   }
 }
 
-int wait_for(pid_t pid) {
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
 }  // namespace
 
 std::optional<std::string> find_program(std::string_view name) {
-  const std::string path = own_variable("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
+  return find_program_in(own_variable("PATH").value_or("/usr/local/bin:/usr/bin:/bin"), name);
+}
+
+std::optional<std::string> find_program_in(std::string_view path, std::string_view name) {
   for (const std::string_view folder : text::split(path, ':')) {
     std::string candidate = concat({folder.empty() ? "." : folder, "/", name});
     struct stat info {};
@@ -108,37 +84,31 @@ std::optional<std::string> find_program(std::string_view name) {
 }
 
 Result<Finished> run_program(const std::vector<std::string>& words, std::string_view input) {
-  const auto path = find_program(words.front());
-  if (!path) return Error{Errc::unavailable, concat({words.front(), " is not on this machine (not in PATH)"})};
+  if (!find_program(words.front()))
+    return Error{Errc::unavailable, concat({words.front(), " is not installed here (not in PATH)"})};
   auto in = make_pipe();
   auto out = make_pipe();
   auto err = make_pipe();
   if (!in || !out || !err) return (!in ? in : !out ? out : err).error();
-  auto own = words;
-  const auto argv = pointers_to(own);
+  const auto child = start_child({.words = words,
+                                  .environment = std::nullopt,
+                                  .standard_input = in->read.get(),
+                                  .standard_output = out->write.get(),
+                                  .standard_error = err->write.get(),
+                                  .own_group = true});
+  if (!child) return child.error();
   struct sigaction ignore {};
   struct sigaction before {};
   ignore.sa_handler = SIG_IGN;  // a program that does not read its input must not end us
   ::sigaction(SIGPIPE, &ignore, &before);
-  const pid_t pid = ::fork();
-  if (pid < 0) return Error{Errc::internal, concat({"no process can be started: ", std::strerror(errno)})};
-  if (pid == 0) child(*in, *out, *err, path->c_str(), argv.data());
   in->read = FileDescriptor();
   out->write = FileDescriptor();
   err->write = FileDescriptor();
   Finished finished;
   exchange(*in, *out, *err, input, finished);
-  finished.status = wait_for(pid);
+  finished.status = await_child(*child);
   ::sigaction(SIGPIPE, &before, nullptr);
   return finished;
-}
-
-Error become(const std::vector<std::string>& words) {
-  auto own = words;
-  const auto argv = pointers_to(own);
-  ::execvp(argv.front(), argv.data());
-  const Errc code = errno == ENOENT || errno == ENOTDIR ? Errc::not_found : Errc::unavailable;
-  return {code, concat({text::quote(words.front()), " cannot be started: ", std::strerror(errno)})};
 }
 
 std::string sibling_program(std::string_view name) {
