@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/text.hpp"
+#include "os/environment.hpp"
 #include "os/file_descriptor.hpp"
 
 namespace amldist::spank {
@@ -112,9 +113,8 @@ std::optional<bool> kills_on_bad_exit() {
     if (word.starts_with("-K")) return word != "-K0";
     if (word.starts_with("--kill-on")) return !word.ends_with("=0");
   }
-  const char* const variable = std::getenv("SLURM_KILL_BAD_EXIT");
-  if (variable == nullptr) return std::nullopt;
-  return std::string_view(variable) != "0";
+  const auto variable = own_variable("SLURM_KILL_BAD_EXIT");
+  return variable ? std::optional(*variable != "0") : std::nullopt;
 }
 
 }  // namespace amldist::spank

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <ctime>
 
+#include "core/settings.hpp"
 #include "core/text.hpp"
 #include "fabric/report_json.hpp"
 #include "spank/helper_process.hpp"
@@ -125,8 +126,8 @@ MessageType vote(const FabricPlan& plan, const SrunLink& srun, const std::string
 std::vector<std::pair<std::string, std::string>> settings_for_tasks(const FabricPlan& plan) {
   auto settings = fabric::fabric_settings(plan.node_part);
   if (plan.nodes > 1) {
-    settings.emplace_back("AMLDIST_RDMA", fabric::to_string(plan.policy));
-    if (!plan.sku.empty()) settings.emplace_back("AMLDIST_RDMA_SKU", plan.sku);
+    settings.emplace_back(variable::rdma, fabric::to_string(plan.policy));
+    if (!plan.sku.empty()) settings.emplace_back(variable::rdma_sku, plan.sku);
   }
   return settings;
 }

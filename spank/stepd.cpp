@@ -8,7 +8,6 @@
 #include <exception>
 #include <span>
 
-#include "core/rdma_policy.hpp"
 #include "core/text.hpp"
 #include "frameworks/advice.hpp"
 #include "frameworks/tensorflow_roles.hpp"
@@ -17,6 +16,7 @@
 #include "recorder/last_call.hpp"
 #include "recorder/record_folder.hpp"
 #include "rendezvous/master_address.hpp"
+#include "site/rdma_policy.hpp"
 #include "spank/contexts.hpp"
 #include "spank/guardian.hpp"
 #include "spank/report.hpp"
@@ -316,8 +316,7 @@ std::string last_call(const Session& session, const Handle& handle, std::uint32_
   const auto job = handle.number(S_JOB_ID, "S_JOB_ID");
   const auto step = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
   if (!session.whole_step || !user || !job || !step) return {};
-  const auto nothing = [](std::string_view) { return std::optional<std::string>(); };
-  return collective::last_call_of(collective::trace_roots(nothing, *user), *user,
+  return collective::last_call_of(collective::trace_roots({}, *user), *user,
                                   concat({std::to_string(*job), ".", std::to_string(*step)}), rank)
       .value_or("");
 }

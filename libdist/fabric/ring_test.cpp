@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 
+#include "core/settings.hpp"
 #include "core/text.hpp"
 #include "fabric/rdma_link.hpp"
 
@@ -199,7 +200,7 @@ class VerbsRing final : public RingTest {
 }  // namespace
 
 std::unique_ptr<RingTest> RingTest::open(const NodeFacts& node, const Question& question, const RingPlan& plan) {
-  const auto api = load_verbs();
+  const auto api = load_verbs(question.environment(variable::verbs_library).value_or(""));
   auto ring = std::make_unique<VerbsRing>(api ? *api : VerbsApi(), plan);
   const auto pkey = nccl_parameter(question.environment, "NCCL_IB_PKEY").value_or(0);
   for (const JudgedPort& each : judged_ports(node, question)) {

@@ -13,6 +13,7 @@
 #include <ctime>
 #include <new>
 
+#include "core/settings.hpp"
 #include "core/text.hpp"
 #include "fabric/rdma_link.hpp"
 
@@ -136,9 +137,9 @@ void probe_device(const VerbsApi& api, const LinkTarget& target, Findings& findi
 }
 
 /// In the child: everything that may hang.
-void probe(const std::vector<LinkTarget>& targets, Findings& findings) {
+void probe(const std::vector<LinkTarget>& targets, const std::string& library, Findings& findings) {
   put(findings.stage, "loading libibverbs");
-  const auto api = load_verbs();
+  const auto api = load_verbs(library);
   if (!api) {
     put(findings.load_problem, api.error().message);
     findings.done = true;
@@ -186,6 +187,7 @@ VerbsFacts facts_of(const Findings& findings) {
 
 VerbsFacts probe_verbs(const NodeFacts& node, const Question& question, std::chrono::milliseconds timeout) {
   const auto targets = targets_of(node, question);
+  const std::string library = question.environment(variable::verbs_library).value_or("");
   VerbsFacts facts;
   const SharedFindings shared;
   if (shared.get() == nullptr) {
@@ -199,7 +201,7 @@ VerbsFacts probe_verbs(const NodeFacts& node, const Question& question, std::chr
   }
   if (child == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // whoever kills us at a deadline of his own means the probe too
-    probe(targets, *shared.get());
+    probe(targets, library, *shared.get());
     ::_exit(0);  // no destructors of the parent's objects, no flushing of its buffers
   }
   const bool ended = wait_or_kill(child, steady_clock::now() + timeout);

@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "core/text.hpp"
+#include "os/environment.hpp"
 #include "os/file_descriptor.hpp"
 #include "os/own_network.hpp"
 
@@ -79,10 +80,8 @@ Result<Ipv4> resolve_ipv4(const std::string& name) {
 }
 
 bool is_this_host(const std::string& node) {
-  if (const char* own = std::getenv("SLURMD_NODENAME"); own != nullptr && node == own) return true;
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return false;
-  const std::string_view full(name.data());
+  if (own_variable("SLURMD_NODENAME") == node) return true;
+  const std::string full = own_host_name();
   return node == full || node == full.substr(0, full.find('.'));
 }
 

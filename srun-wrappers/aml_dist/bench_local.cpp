@@ -20,9 +20,8 @@
 #include <thread>
 
 #include "core/text.hpp"
+#include "os/environment.hpp"
 #include "shared/child.hpp"
-
-extern char** environ;
 
 namespace amldist::tools {
 namespace {
@@ -64,10 +63,9 @@ std::vector<std::string> clean_environment() {
   constexpr std::array<std::string_view, 9> foreign = {
       "SLURM_", "PMI", "OMPI_", "PRTE_", "RANK=", "LOCAL_", "WORLD_SIZE=", "AMLDIST_STAMP=", "HYDRA"};
   std::vector<std::string> kept;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string_view text = *variable;
-    if (std::ranges::none_of(foreign, [&](std::string_view head) { return text.starts_with(head); }))
-      kept.emplace_back(text);
+  for (std::string& variable : all_own_variables()) {
+    if (std::ranges::none_of(foreign, [&](std::string_view head) { return variable.starts_with(head); }))
+      kept.push_back(std::move(variable));
   }
   return kept;
 }
@@ -89,8 +87,8 @@ void set_variable(std::vector<std::string>& environment, const std::string& name
 
 /// In front of what the variable has.
 void put_before(std::vector<std::string>& environment, const std::string& name, const std::string& folders) {
-  const char* const before = std::getenv(name.c_str());
-  set_variable(environment, name, before != nullptr ? concat({folders, ":", before}) : folders);
+  const auto before = own_variable(name);
+  set_variable(environment, name, before ? concat({folders, ":", *before}) : folders);
 }
 
 /// What lets an MPI run some ranks on this machine, whoever the user is and however few cores there are. An MPI in a

@@ -2,6 +2,7 @@
 
 #include "core/text.hpp"
 #include "frameworks/task_environment.hpp"
+#include "os/environment.hpp"
 #include "shared/child.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
@@ -38,7 +39,7 @@ int exec_command(std::vector<std::string> words) {
     return commands::exit_usage;
   }
   for (std::string& word : words) {
-    auto expanded = commands::expand_task_variables(word, commands::own_variable);
+    auto expanded = commands::expand_task_variables(word, own_variable);
     if (!expanded) {
       commands::say(text::concat({"exec: ", expanded.error().message}));
       return commands::exit_usage;

@@ -19,6 +19,7 @@
 #include "aml_run/slurm_job.hpp"
 #include "core/spec.hpp"
 #include "core/text.hpp"
+#include "os/environment.hpp"
 #include "os/file_descriptor.hpp"
 #include "shared/allocation.hpp"
 #include "shared/child.hpp"
@@ -32,7 +33,6 @@ namespace {
 using namespace amldist;
 using namespace amldist::run;
 using commands::fail;
-using commands::own_variable;
 using commands::say;
 using text::concat;
 

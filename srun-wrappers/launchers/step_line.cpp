@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "core/text.hpp"
+#include "os/environment.hpp"
 #include "shared/child.hpp"
 #include "shared/programs.hpp"
 #include "shared/shell.hpp"
@@ -62,7 +63,7 @@ int start(const StepLine& line) {
 }
 
 std::string python() {
-  if (auto own = commands::own_variable("PYTHON_EXEC"); own && !own->empty()) return *own;
+  if (auto own = own_variable("PYTHON_EXEC"); own && !own->empty()) return *own;
   return !commands::find_program("python") && commands::find_program("python3") ? "python3" : "python";
 }
 

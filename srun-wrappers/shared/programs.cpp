@@ -14,6 +14,7 @@
 #include <filesystem>
 
 #include "core/text.hpp"
+#include "os/environment.hpp"
 #include "os/file_descriptor.hpp"
 #include "shared/child.hpp"
 
@@ -116,11 +117,6 @@ std::string sibling_program(std::string_view name) {
   const auto own = std::filesystem::read_symlink("/proc/self/exe", ignored);
   const auto sibling = own.parent_path() / std::string(name);
   return !own.empty() && ::access(sibling.c_str(), X_OK) == 0 ? sibling.string() : std::string(name);
-}
-
-std::optional<std::string> own_variable(std::string_view name) {
-  const char* const value = std::getenv(std::string(name).c_str());
-  return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
 }
 
 Result<std::string> read_file(const std::string& path, std::size_t limit) {
