@@ -13,7 +13,6 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -21,14 +20,12 @@
 
 #include "core/text.hpp"
 #include "os/environment.hpp"
-#include "shared/child.hpp"
 
 namespace amldist::tools {
 namespace {
 
 namespace fs = std::filesystem;
 using text::concat;
-using Clock = std::chrono::steady_clock;
 
 constexpr auto start_limit = std::chrono::seconds(60);
 constexpr auto answer_limit = std::chrono::seconds(120);
@@ -113,24 +110,24 @@ std::vector<std::string> mpi_environment(const fs::path& prefix) {
 
 enum class Output : std::uint8_t { shown, hidden };
 
-Result<int> spawn(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-                  Output output = Output::shown) {
-  commands::ChildProgram program{.words = command, .environment = environment};
+Result<ChildProcess> spawn(const std::vector<std::string>& command, const std::vector<std::string>& environment,
+                           Output output = Output::shown) {
+  ChildProgram program{.words = command, .environment = environment};
   FileDescriptor nowhere;
   if (output == Output::hidden) {
     nowhere = FileDescriptor(::open("/dev/null", O_WRONLY | O_CLOEXEC));
     program.standard_output = program.standard_error = nowhere.get();
   }
-  const auto child = commands::start_child(program);
+  auto child = ChildProcess::start(program);
   if (!child) return Error{child.error().code, concat({"bench: ", child.error().message})};
-  return *child;
+  return child;
 }
 
 Result<void> run_to_end(const std::vector<std::string>& command, const std::vector<std::string>& environment,
                         Output output = Output::shown) {
-  const auto process = spawn(command, environment, output);
+  auto process = spawn(command, environment, output);
   if (!process) return process.error();
-  if (commands::await_child(*process) == 0) return {};
+  if (process->wait() == 0) return {};
   return Error{Errc::unavailable, concat({"bench: ", text::quote(command[0]), " failed"})};
 }
 
@@ -257,18 +254,14 @@ Result<void> LocalRanks::listen() {
 }
 
 Result<void> LocalRanks::start(const std::vector<std::string>& command, const std::vector<std::string>& environment) {
-  const auto process = spawn(command, environment);
+  auto process = spawn(command, environment);
   if (!process) return process.error();
-  processes_.push_back(*process);
+  processes_.push_back(std::move(*process));
   return {};
 }
 
 bool LocalRanks::somebody_died() {
-  return std::ranges::any_of(processes_, [](int& process) {
-    if (process <= 0 || !commands::poll_child(process)) return false;
-    process = 0;
-    return true;
-  });
+  return std::ranges::any_of(processes_, [](ChildProcess& process) { return process.poll().has_value(); });
 }
 
 Result<void> LocalRanks::accept_ranks(int ranks) {
@@ -350,12 +343,10 @@ Result<std::unique_ptr<LocalRanks>> LocalRanks::start_peer(const std::string& pe
 LocalRanks::~LocalRanks() {
   ranks_.clear();  // the end of the stream tells them to go
   const auto until = Clock::now() + std::chrono::seconds(5);
-  for (const int process : processes_) {
-    if (process <= 0) continue;
-    while (!commands::poll_child(process)) {
-      if (Clock::now() > until) ::kill(process, SIGKILL);
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
+  for (ChildProcess& process : processes_) {
+    if (process.wait_until(until)) continue;
+    process.kill(SIGKILL);
+    process.wait();
   }
   std::error_code ignored;
   if (!folder_.empty()) fs::remove_all(folder_, ignored);
@@ -393,15 +384,15 @@ Result<int> run_ranks(int ranks, const std::vector<std::string>& arguments) {
   std::vector<std::string> command = {"/proc/self/exe", "bench"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   const int port = free_port();
-  std::vector<int> processes;
+  std::vector<ChildProcess> processes;
   for (int rank = 0; rank < ranks; ++rank) {
-    const auto process = spawn(command, rank_environment(rank, ranks, port));
-    if (!process) return process.error();  // those that run give up when they miss the others
-    processes.push_back(*process);
+    auto process = spawn(command, rank_environment(rank, ranks, port));
+    if (!process) return process.error();
+    processes.push_back(std::move(*process));
   }
   int first = 0;
-  for (const int process : processes) {
-    const int status = commands::await_child(process);
+  for (ChildProcess& process : processes) {
+    const int status = process.wait();
     if (first == 0) first = status;
   }
   return first;

@@ -2,8 +2,8 @@
 
 #include "core/text.hpp"
 #include "frameworks/task_environment.hpp"
+#include "os/child_process.hpp"
 #include "os/environment.hpp"
-#include "shared/child.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
 #include "shared/task_variables.hpp"
@@ -46,7 +46,7 @@ int exec_command(std::vector<std::string> words) {
     }
     word = std::move(*expanded);
   }
-  const Error error = commands::become(words);
+  const Error error = become(words);
   commands::say(text::concat({"exec: ", error.message}));
   return error.code == Errc::not_found ? 127 : 126;
 }

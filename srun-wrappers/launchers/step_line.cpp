@@ -5,8 +5,8 @@
 #include <filesystem>
 
 #include "core/text.hpp"
+#include "os/child_process.hpp"
 #include "os/environment.hpp"
-#include "shared/child.hpp"
 #include "shared/programs.hpp"
 #include "shared/shell.hpp"
 #include "shared/terminal.hpp"
@@ -59,7 +59,7 @@ int start(const StepLine& line) {
   }
   for (const std::string& sentence : line.notes) commands::say(sentence);
   for (const auto& [name, value] : line.environment) ::setenv(name.c_str(), value.c_str(), 1);
-  return commands::fail(commands::become(words));
+  return commands::fail(become(words));
 }
 
 std::string python() {
