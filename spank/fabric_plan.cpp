@@ -10,9 +10,10 @@
 #include <chrono>
 #include <ctime>
 
+#include "core/settings.hpp"
 #include "core/text.hpp"
 #include "fabric/report_json.hpp"
-#include "spank/helper_process.hpp"
+#include "os/child_process.hpp"
 #include "spank/output.hpp"
 #include "step_messages/datagram.hpp"
 #include "step_messages/fabric_vote.hpp"
@@ -23,9 +24,9 @@ namespace {
 using fabric::Check;
 using fabric::Verdict;
 using std::chrono::seconds;
-using std::chrono::steady_clock;
 using text::concat;
 
+constexpr std::size_t longest_output = 64 * 1024;  ///< of the helper
 constexpr seconds node_timeout{5};
 constexpr seconds verbs_timeout{15};    ///< told to the helper, which kills what hangs below it
 constexpr seconds helper_timeout{20};   ///< for the helper itself
@@ -69,8 +70,9 @@ std::vector<Check> task_part(const FabricPlan& plan, const Handle& handle) {
   if (!plan.sku.empty()) arguments.insert(arguments.end(), {"--sku", plan.sku});
   char** environment = nullptr;
   if (::spank_get_item(handle.raw(), S_JOB_ENV, &environment) != ESPANK_SUCCESS) environment = nullptr;
-  std::array<char*, 1> nothing = {nullptr};
-  const auto output = run_helper(arguments, environment != nullptr ? environment : nothing.data(), helper_timeout);
+  ChildProgram helper{.words = std::move(arguments), .environment = std::vector<std::string>()};
+  for (char** each = environment; each != nullptr && *each != nullptr; ++each) helper.environment->emplace_back(*each);
+  const auto output = output_of(std::move(helper), Clock::now() + helper_timeout, longest_output);
   if (!output) return {{"ib.helper", Verdict::fail, output.error().message, remedy}};
   auto checks = fabric::checks_from_lines(*output);
   if (!checks || checks->empty()) {
@@ -106,8 +108,8 @@ MessageType vote(const FabricPlan& plan, const SrunLink& srun, const std::string
   const int pause_ms = 50 + static_cast<int>(plan.nodes / 5);
   const FileDescriptor socket = open_socket();
   std::array<char, longest_datagram> buffer{};
-  const auto deadline = steady_clock::now() + voting_timeout;
-  while (socket && steady_clock::now() < deadline) {
+  const auto deadline = Clock::now() + voting_timeout;
+  while (socket && Clock::now() < deadline) {
     send_to(srun, socket.get(), datagram);
     pollfd answer = {socket.get(), POLLIN, 0};
     if (::poll(&answer, 1, pause_ms) <= 0) continue;
@@ -125,8 +127,8 @@ MessageType vote(const FabricPlan& plan, const SrunLink& srun, const std::string
 std::vector<std::pair<std::string, std::string>> settings_for_tasks(const FabricPlan& plan) {
   auto settings = fabric::fabric_settings(plan.node_part);
   if (plan.nodes > 1) {
-    settings.emplace_back("AMLDIST_RDMA", fabric::to_string(plan.policy));
-    if (!plan.sku.empty()) settings.emplace_back("AMLDIST_RDMA_SKU", plan.sku);
+    settings.emplace_back(variable::rdma, fabric::to_string(plan.policy));
+    if (!plan.sku.empty()) settings.emplace_back(variable::rdma_sku, plan.sku);
   }
   return settings;
 }

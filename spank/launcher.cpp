@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "core/job_record.hpp"
-#include "core/rdma_policy.hpp"
 #include "core/text.hpp"
 #include "fabric/verdict.hpp"
 #include "frameworks/task_environment.hpp"
+#include "os/environment.hpp"
 #include "placement/components.hpp"
 #include "rendezvous/master_address.hpp"
+#include "site/rdma_policy.hpp"
 #include "spank/command_line.hpp"
 #include "spank/output.hpp"
 #include "spank/plugstack.hpp"
@@ -42,11 +43,6 @@ struct Launch {
   Placement placement;
   std::vector<Component> components = {};  ///< of a heterogeneous step, for its record
 };
-
-std::optional<std::string> own_variable(std::string_view name) {
-  const char* const value = std::getenv(std::string(name).c_str());
-  return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
-}
 
 /// The first job of a heterogeneous job that srun started or runs in.
 std::optional<std::uint32_t> leader_job() {

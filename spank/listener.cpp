@@ -20,6 +20,7 @@
 #include "core/ipv4.hpp"
 #include "core/job_record.hpp"
 #include "core/text.hpp"
+#include "os/clock.hpp"
 #include "os/whole_file.hpp"
 #include "spank/command_line.hpp"
 #include "spank/output.hpp"
@@ -31,8 +32,6 @@
 
 namespace amldist::spank {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 /// From the first report to the line: time for the reports of tasks that died with it, and for the job's state.
 constexpr auto settling = std::chrono::seconds(1);

@@ -4,10 +4,10 @@
 #include <chrono>
 #include <span>
 
-#include "core/rdma_policy.hpp"
 #include "core/text.hpp"
 #include "os/own_network.hpp"
 #include "rendezvous/master_address.hpp"
+#include "site/rdma_policy.hpp"
 #include "spank/slurm_api.hpp"
 #include "spank/step_reader.hpp"
 #include "spank/stepd_session.hpp"

@@ -1,5 +1,7 @@
 #include "spank/submitter_session.hpp"
 
+#include "os/environment.hpp"
+
 #include <unistd.h>
 
 namespace amldist::spank {
@@ -14,8 +16,8 @@ void SubmitterSession::take_option(std::string_view text) {
 
 std::optional<std::string> inherited_option() {
   constexpr std::string_view ending = "SPANK_OPTION_aml_dist_aml_dist";
-  for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
-    const std::string_view entry = *each;
+  for (const std::string& variable : all_own_variables()) {
+    const std::string_view entry = variable;
     const auto equals = entry.find('=');
     if (equals != std::string_view::npos && entry.substr(0, equals).ends_with(ending)) {
       return std::string(entry.substr(equals + 1));

@@ -40,9 +40,7 @@ std::string last_call(StepdSession& session, const NodePlan& plan, const Handle&
   const auto group = handle.number(S_JOB_GID, "S_JOB_GID");
   if (session.recorders_hang || !plan.is_whole_step || !user || !group) return {};
   const auto read = [&] {
-    const auto nothing = [](std::string_view) { return std::optional<std::string>(); };
-    return collective::last_call_of(collective::trace_roots(nothing, *user), *user, plan.step.step_name, rank)
-        .value_or("");
+    return collective::last_call_of(collective::trace_roots({}, *user), *user, plan.step.step_name, rank).value_or("");
   };
   const auto answer = answer_as_user({*user, *group}, read, recorder_timeout);
   session.recorders_hang = !answer;

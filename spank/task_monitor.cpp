@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "os/clock.hpp"
 #include "os/file_descriptor.hpp"
 #include "os/inherited_descriptors.hpp"
 #include "os/process_tree.hpp"
@@ -26,8 +27,6 @@
 
 namespace amldist::spank {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr auto asking_interval = std::chrono::milliseconds(500);
 constexpr auto time_to_end = std::chrono::seconds(5);  ///< between SIGTERM and SIGKILL
