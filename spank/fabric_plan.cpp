@@ -164,9 +164,9 @@ FabricDecision lead(const FabricPlan& plan, const std::optional<SrunLink>& srun,
 /// The leader's decision; none_yet when the time is over.
 FabricDecision wait_for_leader(const FabricPlan& plan) {
   constexpr timespec pause = {0, 2'000'000};
-  const auto deadline = steady_clock::now() + waiting_timeout;
+  const auto deadline = Clock::now() + waiting_timeout;
   FabricDecision decision = plan.decision.load();
-  while (decision == FabricDecision::none_yet && steady_clock::now() < deadline) {
+  while (decision == FabricDecision::none_yet && Clock::now() < deadline) {
     static_cast<void>(::nanosleep(&pause, nullptr));
     decision = plan.decision.load();
   }
