@@ -41,7 +41,7 @@ std::optional<std::string_view> value_of_option(std::span<const std::string_view
   return std::nullopt;
 }
 
-/// "0,2-3"; empty for what is no such list.
+/// Reads "0,2-3"; empty for a text that is no such list.
 std::vector<std::uint32_t> parse_groups(std::string_view list) {
   constexpr std::uint64_t most_groups = 128;  // MAX_HET_JOB_COMPS in Slurm
   std::vector<std::uint32_t> groups;
@@ -68,7 +68,7 @@ std::vector<std::uint32_t> component_groups() {
   const std::string text = read_command_line();
   std::vector<std::uint32_t> groups;
   std::uint32_t component = 0;
-  bool named = false;  // a component without the option is the one in its place
+  bool named = false;  // without the option a component has the number of its place on the command line
   const auto finish = [&] {
     if (!named) groups.push_back(component);
     named = false;

@@ -123,7 +123,7 @@ bool is_interface_name(std::string_view name) noexcept {
 
 SitePolicy SitePolicy::defaults() {
   SitePolicy policy;
-  policy.ports = PortRanges::parse("20000-29999").value();
+  policy.ports = default_port_range();
   return policy;
 }
 

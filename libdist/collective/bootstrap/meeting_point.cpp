@@ -5,6 +5,7 @@
 #include "core/text.hpp"
 #include "placement/process_identity.hpp"
 #include "placement/step_facts.hpp"
+#include "rendezvous/step_port.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -75,10 +76,8 @@ Result<std::unique_ptr<MeetingPoint>> meet_by_slurm(const EnvironmentReader& env
       environment, has_own_pmix(environment, identity) ? environment("SLURM_PMIX_MAPPING_SERV") : std::nullopt,
       {small(*node), small(*nodes), small(*tasks), ranks});
   if (!placement) return placement.error();
-  constexpr std::uint64_t lowest = 20000;
-  constexpr std::uint64_t places = 1200;
-  const std::uint64_t port = lowest + (*job * 31 + *step) % places * meeting_ports;
-  return meet_at({placement->master_host(), static_cast<std::uint16_t>(port)});
+  return meet_at(
+      {placement->master_host(), own_step_port(environment, small(*job), small(*step), PortPurpose::bootstrap)});
 }
 
 }  // namespace
