@@ -1,22 +1,19 @@
 #include "rendezvous/master_address.hpp"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <array>
-#include <cerrno>
-#include <cstdlib>
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
 
 #include "core/text.hpp"
-#include "os/file_descriptor.hpp"
+#include "os/environment.hpp"
 #include "os/own_network.hpp"
+#include "os/whole_file.hpp"
 
 namespace amldist {
 namespace {
@@ -105,20 +102,9 @@ Result<Ipv4> resolve_ipv4(const std::string& name) {
 }
 
 bool is_this_host(const std::string& node) {
-  if (const char* own = std::getenv("SLURMD_NODENAME"); own != nullptr && node == own) return true;
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return false;
-  const std::string_view full(name.data());
+  if (own_variable("SLURMD_NODENAME") == node) return true;
+  const std::string full = own_host_name();
   return node == full || node == full.substr(0, full.find('.'));
-}
-
-std::string read_small_file(const char* path) {
-  const FileDescriptor file(::open(path, O_RDONLY | O_CLOEXEC));
-  std::string content(64 * 1024, '\0');
-  const ssize_t got = file ? ::read(file.get(), content.data(), content.size()) : 0;
-  content.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
-  while (content.ends_with('\n')) content.pop_back();
-  return content;
 }
 
 }  // namespace
@@ -191,8 +177,10 @@ NetworkView this_machine(std::function<Result<Ipv4>(const std::string& node)> sl
 }
 
 PortRanges kernel_ports() {
-  std::string ephemeral = read_small_file("/proc/sys/net/ipv4/ip_local_port_range");
-  const std::string reserved = read_small_file("/proc/sys/net/ipv4/ip_local_reserved_ports");
+  constexpr std::size_t longest_list = 64 * 1024;
+  std::string ephemeral = first_line_of("/proc/sys/net/ipv4/ip_local_port_range");
+  std::string reserved = read_file_start("/proc/sys/net/ipv4/ip_local_reserved_ports", longest_list);
+  reserved.erase(std::min(reserved.find('\n'), reserved.size()));
   for (char& c : ephemeral) {
     if (c == '\t' || c == ' ') c = '-';
   }

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "aml_dist/explanation.hpp"
+#include "aml_dist/common/explanation.hpp"
 #include "aml_dist/layout.hpp"
 #include "core/port_ranges.hpp"
 

@@ -1,28 +1,15 @@
-#include "aml_dist/common.hpp"
+#include "aml_dist/common/files.hpp"
 
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
-#include "aml_dist/exit_status.hpp"
 #include "core/text.hpp"
 
 namespace amldist::tools {
-
-std::optional<std::string> own_variable(std::string_view name) {
-  const char* const value = std::getenv(std::string(name).c_str());
-  return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
-}
-
-int fail(const Error& error) {
-  std::fprintf(stderr, "aml-dist: %s\n", error.message.c_str());
-  return error.code == Errc::invalid_argument ? exit_usage : exit_failed;
-}
 
 Result<void> check_writable(const std::string& path) {
   namespace fs = std::filesystem;

@@ -1,6 +1,8 @@
-#include "aml_dist/table.hpp"
+#include "aml_dist/common/table.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 
 namespace amldist::tools {
 
@@ -21,6 +23,12 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows) {
     out += line + "\n";
   }
   return out;
+}
+
+std::string decimal(double value, int digits) {
+  std::array<char, 64> words{};
+  std::snprintf(words.data(), words.size(), "%.*f", digits, value);
+  return words.data();
 }
 
 }  // namespace amldist::tools
