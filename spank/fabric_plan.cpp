@@ -24,6 +24,7 @@ namespace {
 using fabric::Check;
 using fabric::Verdict;
 using std::chrono::seconds;
+using std::chrono::steady_clock;
 using text::concat;
 
 constexpr std::size_t longest_output = 64 * 1024;  ///< of the helper
