@@ -39,7 +39,7 @@ def cases(broken: str) -> list[tuple[dict[str, str], str]]:
          r"rank 0 is missing in amldist_init: .*no\.such\.host\.invalid.*"),
         ({"RANK": "2", "WORLD_SIZE": "2"} | AT_MASTER, "RANK=2 is not below WORLD_SIZE=2"),
         ({"RANK": "0", "WORLD_SIZE": "0"} | AT_MASTER, "RANK=0 is not below WORLD_SIZE=0"),
-        ({"RANK": "-1", "WORLD_SIZE": "2"} | AT_MASTER, "RANK='-1' is no number"),
+        ({"RANK": "-1", "WORLD_SIZE": "2"} | AT_MASTER, "RANK='-1' is not a number"),
         ({"RANK": "0", "WORLD_SIZE": "99999999999999999999"} | AT_MASTER, "WORLD_SIZE='9+' is out of range .at most 67108864."),
         ({"RANK": "0"} | AT_MASTER, "RANK is set but WORLD_SIZE is not"),
         (RANK | AT_MASTER | {"PMIX_RANK": "1"}, "RANK=0 but PMIX_RANK=1: unset the wrong one"),

@@ -439,7 +439,7 @@ TEST(ProcessIdentity, AComponentOfAHeterogeneousStep) {  // its stamp names the 
 TEST(ProcessIdentity, ANumberThatIsTooLargeIsANumber) {
   EXPECT_EQ(refusal({{"RANK", "1"}, {"WORLD_SIZE", "99999999999"}}),
             "WORLD_SIZE='99999999999' is out of range (at most 67108864)");
-  EXPECT_EQ(refusal({{"RANK", "one"}, {"WORLD_SIZE", "2"}}), "RANK='one' is no number");
+  EXPECT_EQ(refusal({{"RANK", "one"}, {"WORLD_SIZE", "2"}}), "RANK='one' is not a number");
 }
 
 TEST(ProcessIdentity, HostileNumbersAreRefused) {
