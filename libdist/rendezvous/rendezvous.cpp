@@ -11,7 +11,7 @@ namespace {
 using text::concat;
 using text::quote;
 
-/// FNV-1a over bytes; the separators keep ("ab", 1) and ("a", "b1") apart.
+/// FNV-1a over bytes. Separators keep ("ab", 1) and ("a", "b1") apart.
 class Fnv1a {
  public:
   void add(std::string_view bytes) noexcept {
@@ -28,10 +28,10 @@ class Fnv1a {
   std::uint64_t hash_ = 0xcbf29ce484222325ULL;
 };
 
-/// Room between the ports of neighbouring steps, for kinds that take one port per task of a node (TF_CONFIG).
+/// Distance between the ports of consecutive steps, for kinds that use one port per task of a node (TF_CONFIG).
 constexpr std::uint32_t ports_per_step = 64;
 
-/// The smallest stride from ports_per_step on that has no factor in common with `count`, so that `count` steps in a row
+/// The smallest stride >= ports_per_step that has no factor in common with `count`, so that `count` consecutive steps
 /// get `count` different ports.
 std::uint32_t stride_for(std::uint32_t count) noexcept {
   std::uint32_t stride = count > 2 * ports_per_step ? ports_per_step : 1;
@@ -112,7 +112,7 @@ std::optional<std::uint16_t> first_reserved_port(const EnvironmentReader& enviro
 Result<Rendezvous> settle(const Spec& spec, const RendezvousFacts& facts, const EnvironmentReader& environment,
                           std::vector<std::string>& notes) {
   Choice address = choose_address(spec, facts, environment);
-  // What srun chose has been read with the launch record, and may stand for an interface (master_address.hpp).
+  // srun's choice was validated with the launch record. It may name an interface (master_address.hpp).
   if (address.origin != Origin::computed && !is_host(address.value)) {
     return Error{Errc::invalid_argument,
                  concat({"MASTER_ADDR is set to ", quote(address.value),
