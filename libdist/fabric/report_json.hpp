@@ -1,4 +1,4 @@
-// A report as JSON and as lines, without a library: the C ABI and the plugin have none.
+// A report as JSON and as lines. No JSON library, because the C ABI and the plugin must not need one.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace amldist::fabric {
 
-/// Text in double quotes, escaped for JSON; bytes that are not ASCII as \u00NN.
+/// Text in double quotes, escaped for JSON; non-ASCII bytes become \u00NN.
 [[nodiscard]] std::string json_text(std::string_view text);
 
 /// {"id": ..., "verdict": ..., "evidence": ..., "remedy": ...}
@@ -23,9 +23,9 @@ namespace amldist::fabric {
 /// A node as an object: node, policy, verdict, checks, nccl_ib_hca, nccl_ib_gid_index.
 [[nodiscard]] std::string to_json(std::string_view host, const Report& report, const FabricSettings& settings);
 
-/// VERDICT<TAB>ID<TAB>EVIDENCE<TAB>REMEDY lines, by which the task's process tells the plugin.
+/// Lines of VERDICT<TAB>ID<TAB>EVIDENCE<TAB>REMEDY, by which the task's process reports to the plugin.
 [[nodiscard]] std::string to_lines(const std::vector<Check>& checks);
-/// Errors: invalid_argument for anything else, and above 64 checks.
+/// Errors: invalid_argument for a malformed text or more than 64 checks.
 [[nodiscard]] Result<std::vector<Check>> checks_from_lines(std::string_view text);
 
 }  // namespace amldist::fabric

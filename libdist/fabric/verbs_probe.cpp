@@ -36,8 +36,8 @@ void put(ShortText& target, std::string_view text) {
 
 std::string get(const ShortText& source) { return {source.data(), ::strnlen(source.data(), source.size())}; }
 
-/// What the probing process leaves in shared memory; each field is written once, so that a killed one has left what it
-/// had found.
+/// What the probing process writes to shared memory. Each field is written once, so a killed process leaves what it had
+/// found so far.
 struct Findings {
   ShortText stage{};
   ShortText load_problem{};
@@ -57,7 +57,7 @@ struct Findings {
   bool done = false;
 };
 
-/// Shared between us and the child.
+/// Memory shared by parent and child.
 class SharedFindings {
  public:
   SharedFindings() {
@@ -89,7 +89,7 @@ std::vector<LinkTarget> targets_of(const NodeFacts& node, const Question& questi
   return targets;
 }
 
-/// Bytes that differ from place to place and from run to run.
+/// A pattern that depends on the position and the run.
 void fill(std::span<std::byte> memory, std::uint32_t seed) {
   for (std::size_t i = 0; i < memory.size(); ++i) {
     memory[i] = static_cast<std::byte>((i * 31 + (i >> 8) + seed) & 0xff);
@@ -110,7 +110,7 @@ VerbsOutcome write_to_self(const RdmaDevice& device) {
   std::ranges::fill(target, std::byte{0});
   const std::uint64_t to = receiver.address().buffer + memory.size() / 2;
   if (auto failure = sender.write(0, to, loopback_bytes, steady_clock::now() + write_timeout)) return failure;
-  if (!std::ranges::equal(source, target)) return VerbsFailure{"comparing what arrived", EIO, 0};
+  if (!std::ranges::equal(source, target)) return VerbsFailure{"comparing the received bytes", EIO, 0};
   return {};
 }
 
@@ -155,7 +155,7 @@ void probe(const std::vector<LinkTarget>& targets, Findings& findings) {
   findings.done = true;
 }
 
-/// Waits for the child; kills it at the deadline. True: it ended by itself.
+/// Waits for the child and kills it at the deadline. True: it ended by itself.
 bool wait_or_kill(pid_t child, steady_clock::time_point deadline) {
   constexpr timespec pause = {0, 1'000'000};
   while (steady_clock::now() < deadline) {
@@ -164,7 +164,7 @@ bool wait_or_kill(pid_t child, steady_clock::time_point deadline) {
     static_cast<void>(::nanosleep(&pause, nullptr));
   }
   static_cast<void>(::kill(child, SIGKILL));
-  // A child in an uninterruptible call cannot be waited for; init will.
+  // A child in an uninterruptible call cannot be reaped now; init will do it.
   static_cast<void>(::nanosleep(&pause, nullptr));
   static_cast<void>(::waitpid(child, nullptr, WNOHANG));
   return false;
@@ -189,7 +189,7 @@ VerbsFacts probe_verbs(const NodeFacts& node, const Question& question, std::chr
   VerbsFacts facts;
   const SharedFindings shared;
   if (shared.get() == nullptr) {
-    facts.reason = "no memory for the probe";
+    facts.reason = "out of memory";
     return facts;
   }
   const pid_t child = ::fork();
@@ -198,7 +198,7 @@ VerbsFacts probe_verbs(const NodeFacts& node, const Question& question, std::chr
     return facts;
   }
   if (child == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // whoever kills us at a deadline of his own means the probe too
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // if the parent is killed, the probe must end too
     probe(targets, *shared.get());
     ::_exit(0);  // no destructors of the parent's objects, no flushing of its buffers
   }
