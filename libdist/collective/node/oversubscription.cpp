@@ -11,7 +11,7 @@
 namespace amldist::collective {
 namespace {
 
-/// The same for all containers of one running kernel.
+/// The id of the running kernel: the same in all containers of one machine.
 std::string own_machine() {
   std::string identifier;
   if (std::ifstream("/proc/sys/kernel/random/boot_id") >> identifier) return identifier;
