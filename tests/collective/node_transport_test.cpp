@@ -256,7 +256,7 @@ TEST_P(DamagedRing, IsNoticedByTheReader) {
   std::size_t left = 0;
   post(second, Direction::receive, first, data, left);
   ring().written = GetParam();
-  EXPECT_EQ(error_of(second), "lost 2: its messages in shared memory are damaged");
+  EXPECT_EQ(error_of(second), "lost 2: the ring in shared memory is damaged");
 }
 
 TEST_P(DamagedRing, IsNoticedByTheWriter) {
@@ -265,7 +265,7 @@ TEST_P(DamagedRing, IsNoticedByTheWriter) {
   post(first, Direction::send, second, data, left);
   EXPECT_EQ(error_of(first), "none");
   ring().taken = MessageRing::capacity - GetParam();
-  EXPECT_EQ(error_of(first), "lost 5: its messages in shared memory are damaged");
+  EXPECT_EQ(error_of(first), "lost 5: the ring in shared memory is damaged");
 }
 
 INSTANTIATE_TEST_SUITE_P(Counters, DamagedRing,
