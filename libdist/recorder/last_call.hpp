@@ -12,10 +12,10 @@ namespace amldist::collective {
 struct Recording;
 
 /// Longest text that describe_last_call() makes.
-inline constexpr std::size_t longest_last_call = 100;
+inline constexpr std::size_t longest_last_call = 120;
 
-/// "in allreduce #42 (4 MiB of float32)", or "after allreduce #41 (...)" if it was in no call; nullopt without a call.
-/// "in allreduce #42 (...) broken by another rank" if the call failed because another process had died or left.
+/// "in allreduce #42 (1048576 float32, 4 MiB)", or "after allreduce #41 (...)" if it was in no call; nullopt without a
+/// call. "in allreduce #42 (...) broken by another rank" if the call failed because another process had died or left.
 /// The text consists only of fixed words and numbers, whatever the file contains.
 [[nodiscard]] std::optional<std::string> describe_last_call(const Recording& recording);
 

@@ -8,8 +8,8 @@
 //
 //   aml-dist;1;00c0ffee00c0ffee;failed;2;0;9;1234;node2        rank, local rank, wait status, milliseconds, host
 //
-// If the task's flight recorder has a last call, one more field follows: "in allreduce #42 (4 MiB of float32)". If
-// another rank broke that call, the task ended as a consequence; the other rank's node may report a moment later.
+// If the task's flight recorder has a last call, one more field follows: "in allreduce #42 (1048576 float32, 4 MiB)".
+// If another rank broke that call, the task ended as a consequence; the other rank's node may report a moment later.
 //
 // Datagrams may be lost, duplicated or forged; all without the token are dropped. Slurm kills the rest of a step only
 // after srun has learned of the first death, and a node sends its report before it tells Slurm's srun. So the cause

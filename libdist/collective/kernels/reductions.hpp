@@ -22,8 +22,9 @@ enum class Store : std::uint8_t {
 };
 
 /// dst[i] = sources[0][i] op sources[1][i] op ..., for `count` elements; also stored to `second` unless it is null.
-/// With ReduceOp::avg the sum is divided by `divisor`. A source may be `dst` or `second` itself, but must not overlap
-/// them otherwise. float16 and bfloat16 are combined in float32 and rounded once. Thread-safe; at least one source.
+/// With ReduceOp::avg the sum is divided by `divisor`, the number of ranks (1 to INT32_MAX), integers towards zero. A
+/// source may be `dst` or `second` itself, but must not overlap them otherwise. float16 and bfloat16 are combined in
+/// float32 and rounded once. Thread-safe; at least one source.
 struct Fold {
   void* dst = nullptr;
   void* second = nullptr;

@@ -103,8 +103,8 @@ AMLDIST_API int amldist_verify_node(const char* policy, const char* sku, char* j
  * Failure: no call waits longer than the communicator's deadline (amldist_set_timeout). When a rank has died, hangs,
  * is late or makes another call, the call of every other rank returns AMLDIST_EPEER or AMLDIST_ETIMEOUT, and the
  * message in amldist_last_error() names rank, host, operation and its number: rank 3 (node2) is missing in allreduce
- * #17 (1048576 float32): ... The communicator has then failed: every further call returns AMLDIST_EABORTED at once with
- * the same message.
+ * #17 (1048576 float32, 4 MiB): ... The communicator has then failed: every further call returns AMLDIST_EABORTED at
+ * once with the same message.
  *
  * Thread safety: one call at a time on a communicator; different communicators may be used from different threads.
  * amldist_abort(), amldist_health() and the functions that return rank, size and place are safe from any thread at any
@@ -142,8 +142,9 @@ typedef enum amldist_type AMLDIST_INT_BASE {
 } amldist_type;
 
 /* Reduction operators. Integers wrap around. AVG is the sum divided by the number of ranks (integers: towards zero).
- * FLOAT16 and BFLOAT16 are combined in float32 and rounded once per level (node, network). If an input of MIN or MAX is
- * NaN, the result is unspecified. The values never change. */
+ * The sum is formed first, in the element type: if it wraps around, AVG is the wrapped sum divided. FLOAT16 and
+ * BFLOAT16 are combined in float32 and rounded once per level (node, network). If an input of MIN or MAX is NaN, the
+ * result is unspecified. The values never change. */
 typedef enum amldist_op AMLDIST_INT_BASE {
   AMLDIST_SUM = 0,
   AMLDIST_PROD = 1,
