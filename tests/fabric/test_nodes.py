@@ -123,7 +123,7 @@ def test_everything_in_ethernet_mode(checker):
 
 
 def test_a_second_port_that_is_down_is_not_forgotten(checker):
-    """The usual script is content when any one port matches."""
+    """The usual script passes if any port matches."""
     node = cases.base()
     node.devices[0].ports.append(trees.Port(number=2, state="1: DOWN", phys_state="3: Disabled", gids=trees.ib_gids(9)))
     outcome = checker.node(node)

@@ -1,4 +1,4 @@
-// Golden environments: a step goes in, the whole change of one task comes out.
+// Golden environments: input is a step, output the complete change to one task's environment.
 #include "frameworks/task_environment.hpp"
 
 #include "support.hpp"
@@ -50,7 +50,7 @@ TEST(TaskEnvironment, PytorchPerProcess) {
 }
 
 TEST(TaskEnvironment, NoNameOfAnotherKindTellsAnotherIdentity) {
-  // Left by a profile, an outer mpirun, a container: nothing stamps them, and none can be right.
+  // Left by a profile, an outer mpirun or a container. They have no stamp, and none can be right.
   const Variables stray = {{"TF_CONFIG", "{}"},
                            {"JAX_COORDINATOR_ADDRESS", "old:1"},
                            {"OMPI_COMM_WORLD_RANK", "7"},
