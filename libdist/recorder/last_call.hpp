@@ -1,4 +1,4 @@
-// The last call of a dead task, read by root from a file that the user may have forged.
+// The last call of a task that has ended, from a file that its user may have forged.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ inline constexpr std::size_t longest_last_call = 120;
 [[nodiscard]] bool is_broken_by_another(std::string_view text) noexcept;
 
 /// The last call of a rank that has ended, from its recorder under one of `roots`: node-local folders such as
-/// /dev/shm/aml-dist-1000. Root never opens a folder that a user's variable names, since it could be anywhere. Each
-/// part of the path and the file must belong to `user` and must not be a symbolic link. nullopt: none was found.
+/// /dev/shm/aml-dist-1000. Call it with the rights of `user`, not as root, because the path belongs to the user. Every
+/// folder of the path and the file must belong to `user` and must not be a symbolic link. nullopt: none was found.
 [[nodiscard]] std::optional<std::string> last_call_of(std::span<const std::string> roots, unsigned user,
                                                       std::string_view step, std::uint32_t rank);
 

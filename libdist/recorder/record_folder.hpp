@@ -13,15 +13,13 @@
 #include <string_view>
 #include <vector>
 
-#include "core/environment.hpp"
 #include "core/result.hpp"
 
 namespace amldist::collective {
 
-inline constexpr const char* trace_variable = "AMLDIST_TRACE_DIR";
-
-/// Folders that may hold this user's steps, in the order in which they are tried. Empty: recording is off.
-[[nodiscard]] std::vector<std::string> trace_roots(const EnvironmentReader& environment, unsigned user);
+/// Folders that may hold a user's steps, in the order in which they are tried; `given` is AMLDIST_TRACE_DIR, empty
+/// if unset. None: recording is off.
+[[nodiscard]] std::vector<std::string> trace_roots(const std::string& given, unsigned user);
 
 /// Whether a text can name a step's folder: letters, digits, '.', '_' and '-', not starting with '.', at most 100.
 [[nodiscard]] bool is_trace_name(std::string_view name) noexcept;
@@ -32,8 +30,7 @@ inline constexpr const char* trace_variable = "AMLDIST_TRACE_DIR";
 
 /// The step's folder under the first usable root, created if needed. If no variable names the root, prune_steps() runs
 /// too. nullopt: recording is off.
-[[nodiscard]] Result<std::optional<std::string>> make_trace_folder(const EnvironmentReader& environment,
-                                                                   std::string_view step);
+[[nodiscard]] Result<std::optional<std::string>> make_trace_folder(const std::string& given, std::string_view step);
 
 /// How many dead steps are kept in a user's folder.
 inline constexpr std::size_t kept_steps = 16;

@@ -16,7 +16,8 @@
 
 namespace amldist {
 
-/// What the choice asks of this machine. Each function may block on a name service; the number of calls is bounded.
+/// What the choice asks of this machine. Each function may block on a name service. MASTER_ADDR takes a bounded number
+/// of calls, the addresses of all nodes one or two calls per node.
 struct NetworkView {
   /// Address by which Slurm reaches a node (NodeAddr), or else what the name resolves to.
   std::function<Result<Ipv4>(const std::string& node)> address_of_node;
@@ -38,6 +39,16 @@ struct NetworkView {
 /// "@" and the interface name. Errors: unavailable when the name does not resolve, or only to loopback.
 [[nodiscard]] Result<std::string> choose_master_address(const Spec& spec, const SitePolicy& policy,
                                                         const Placement& placement, const NetworkView& network);
+
+/// How TF_CONFIG names the step's other nodes, for kind tensorflow (for others, and on one node: empty): by name with
+/// the site's suffix, or by address, as `spec` and `policy` ask for MASTER_ADDR. A host that the user names is rank 0's
+/// node only; the others follow the site's rule. If the site names an interface, only each node knows its own address
+/// there: the others are then found by the site's suffix, or by NodeAddr within the site's network. `master` is the
+/// address chosen for rank 0's node, which is not looked up again. Errors: as choose_master_address(), and unavailable
+/// for an interface without suffix and network.
+[[nodiscard]] Result<NodeHosts> choose_node_hosts(const Spec& spec, const SitePolicy& policy,
+                                                  const Placement& placement, std::string_view master,
+                                                  const NetworkView& network);
 
 /// Refuses a master that the user set (key or variable) if every node would reach itself there, such as localhost, and
 /// other nodes of the step have other addresses. Uses only address_of_node of `network`. Errors: mismatch.

@@ -2,7 +2,7 @@
 //
 //   required spank_aml_dist.so port_range=20000-29999 master_addr=ip rdma.gpu=require default.gpu=pytorch
 //
-// core/rdma_policy.hpp says which rdma rule applies to a step.
+// site/rdma_policy.hpp says which rdma rule applies to a step.
 //
 // An unknown or malformed argument is reported and skipped; it never stops a node. Arguments in plugstack.conf override
 // the file.

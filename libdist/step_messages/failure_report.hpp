@@ -83,8 +83,12 @@ class FirstFailure {
   /// Whether there is a failure to print: a task failed, and no node refused the step.
   [[nodiscard]] bool stands() const noexcept { return first_.has_value() && !refused_; }
 
+  /// "rank 2 (local 0) on node3: exit status 7, 3.1 s after the start", with advice. Only valid if stands() is true.
+  [[nodiscard]] std::string description(const RestOfStep& rest) const;
   /// The line, without "aml-dist: ". Only valid if stands() is true.
   [[nodiscard]] std::string sentence(const RestOfStep& rest) const;
+  /// How the task ended, as a shell says it: its exit status, or 128 + signal. Only when it stands.
+  [[nodiscard]] int shell_status() const;
 
  private:
   [[nodiscard]] bool is_earlier_cause(const FailureReport& report) const;

@@ -10,6 +10,10 @@
 //
 //   1;step=12.0;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,4,2));features=ib:0-3
 //
+// A tensorflow step also has the nodes' addresses, or the suffix of their names (rendezvous/node_hosts.hpp):
+//
+//   1;step=12.0;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,4,2));peers=10.0.0.1-10.0.0.4
+//
 // The name begins with SLURM because only such variables pass --export=NONE. The record travels through the user's
 // environment, so slurmstepd does not trust it: it limits its size, checks it against the step, and checks its map
 // against what the node itself knows.
@@ -25,6 +29,7 @@
 #include "core/port_ranges.hpp"
 #include "core/result.hpp"
 #include "placement/components.hpp"
+#include "rendezvous/node_hosts.hpp"
 
 namespace amldist {
 
@@ -42,6 +47,7 @@ struct LaunchRecord {
   /// Only for a heterogeneous step; distinct_hosts() of them are the nodes of the map.
   std::vector<Component> components = {};
   NodeFeatures features = {};  ///< features that the site's rules mention
+  NodeHosts peers = {};        ///< how to name the nodes, for kinds that name all of them
 
   [[nodiscard]] bool is_heterogeneous() const noexcept { return !components.empty(); }
 

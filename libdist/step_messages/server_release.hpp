@@ -1,10 +1,10 @@
 // When a parameter-server step is over. Servers never return, so something has to end them.
 //
-// The guardians of the servers ask srun every half second over the channel of failure_report.hpp:
+// The servers' task monitors ask srun every half second over the channel of failure_report.hpp:
 //
-//   aml-dist;1;00c0ffee00c0ffee;may-i-end       from a guardian
-//   aml-dist;1;00c0ffee00c0ffee;not-yet         to the guardian
-//   aml-dist;1;00c0ffee00c0ffee;end             to the guardian
+//   aml-dist;1;00c0ffee00c0ffee;may-i-end       from a task monitor
+//   aml-dist;1;00c0ffee00c0ffee;not-yet         to the task monitor
+//   aml-dist;1;00c0ffee00c0ffee;end             to the task monitor
 //
 // Nodes report the end of every chief and worker to srun, and repeat the report until srun answers:
 //

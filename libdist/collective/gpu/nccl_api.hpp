@@ -83,9 +83,6 @@ struct NcclApi {
 /// Oldest supported release, as NCCL's own number.
 inline constexpr int oldest_nccl = 21900;
 
-/// Names a library to use in place of the one that is found.
-inline constexpr const char* nccl_variable = "AMLDIST_NCCL";
-
 /// Finds NCCL: `named` if given, else the library that the process has already loaded (two in one process conflict),
 /// else libnccl.so.2 as the dynamic linker finds it. Errors, as sentences: no NCCL, too old, a function is missing. The
 /// library stays loaded, because NCCL's threads cannot be stopped.
