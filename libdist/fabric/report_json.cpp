@@ -19,7 +19,7 @@ std::string field(std::string_view text) {
   return out;
 }
 
-/// A value between quotes, escaped for JSON; bytes that are not ASCII as \u00NN.
+/// A value in quotes, escaped for JSON; non-ASCII bytes become \u00NN.
 std::string json_text(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -37,7 +37,7 @@ std::string json_text(std::string_view text) {
   return out + "\"";
 }
 
-/// Writes the fields of one object, each behind `separator` but the first.
+/// Writes the fields of one object, with `separator` between them.
 class FieldWriter {
  public:
   explicit FieldWriter(std::string_view separator) : separator_(separator) {}

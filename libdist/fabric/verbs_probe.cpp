@@ -176,7 +176,7 @@ VerbsFacts probe_verbs(const NodeFacts& node, const Question& question, std::chr
     return facts;
   }
   auto child = ChildProcess::fork([&] {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // whoever kills us at a deadline of his own means the probe too
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // if the parent is killed, the probe must end too
     probe(targets, library, *shared.get());
   });
   if (!child) {

@@ -181,8 +181,7 @@ Result<void> NodeCollectives::allreduce_direct(const Reduction& what) {
 }
 
 void NodeCollectives::fold_direct(const Reduction& what, const BufferSegment& segment) {
-  constexpr std::size_t most =
-      64UL << 10;  // small enough to be still in the cache when it is copied to the other ranks
+  constexpr std::size_t most = 64UL << 10;  // stays in the cache until it is copied to the other ranks
   const std::size_t unit = size_of(what.type);
   const std::uint32_t ranks = slot_channel_.size();
   const std::uint32_t own = slot_channel_.rank();

@@ -73,7 +73,7 @@ bool SlotChannel::spin_long(std::uint32_t peer, std::uint32_t round, bool& diffe
   if (start < next_long_spin_) return false;
   bool came = false;
   do {
-    for (int look = 0; look < polls_between_clock_reads && !came; ++look) {
+    for (int poll = 0; poll < polls_between_clock_reads && !came; ++poll) {
       came = has_come(peer, round, differs);
       if (!came) relax();
     }
@@ -91,14 +91,14 @@ Result<void> SlotChannel::wait_slowly(std::uint32_t peer, std::uint32_t round) {
   constexpr int checks_before_naps = 64;
   constexpr auto longest_nap = std::chrono::microseconds(500);
   auto nap = std::chrono::microseconds(20);
-  for (int look = 0;; ++look) {
+  for (int poll = 0;; ++poll) {
     for (int i = 0; i < yields_between_checks; ++i) {
       bool differs = false;
       if (has_come(peer, round, differs)) {
         if (differs) return watchdog_->differs(place_.communicator_ranks[peer]);
         return {};
       }
-      if (look < checks_before_naps) {
+      if (poll < checks_before_naps) {
         static_cast<void>(::sched_yield());
       } else {
         std::this_thread::sleep_for(nap);
