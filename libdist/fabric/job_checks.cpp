@@ -70,76 +70,74 @@ void name_empty_nodes(const std::vector<NodeSummary>& nodes, std::vector<Finding
   for (const NodeSummary& node : nodes) {
     if (node.verified) continue;
     findings.push_back(
-        {
-      Verdict::fail, concat({node.host, " has no port to verify, but other nodes have"}), "exclude the node});
+        {Verdict::fail, concat({node.host, " has no port to verify, but other nodes have"}), "exclude the node"});
   }
-  }
+}
 
-  std::vector<Finding> findings_of(const std::vector<NodeSummary>& nodes, std::string_view id) {
-    std::vector<Finding> findings;
-    for (const NodeSummary& node : nodes) {
-      const auto found = std::ranges::find(node.checks, id, &Check::id);
-      if (found == node.checks.end() || found->verdict == Verdict::skip) continue;
-      findings.push_back({found->verdict, concat({node.host, ": ", found->evidence}), found->remedy});
+std::vector<Finding> findings_of(const std::vector<NodeSummary>& nodes, std::string_view id) {
+  std::vector<Finding> findings;
+  for (const NodeSummary& node : nodes) {
+    const auto found = std::ranges::find(node.checks, id, &Check::id);
+    if (found == node.checks.end() || found->verdict == Verdict::skip) continue;
+    findings.push_back({found->verdict, concat({node.host, ": ", found->evidence}), found->remedy});
+  }
+  if (id == "ib.sysfs") name_empty_nodes(nodes, findings);
+  for (const TraitRule& rule : trait_rules) {
+    if (rule.check == id) compare_trait(nodes, rule.trait, rule.severity, rule.what, rule.remedy, findings);
+  }
+  return findings;
+}
+
+constexpr double megabits = 1000;  // per gigabit: the wire format uses megabits
+
+/// "397", "2.4".
+std::string number_text(double value) {
+  const auto tenths = static_cast<std::uint64_t>(value * 10 + 0.5);
+  if (tenths >= 100) return std::to_string((tenths + 5) / 10);
+  return concat({std::to_string(tenths / 10), ".", std::to_string(tenths % 10)});
+}
+
+std::string host_at(const std::vector<NodeSummary>& nodes, std::uint32_t index) {
+  return index < nodes.size() ? nodes[index].host : concat({"node ", std::to_string(index)});
+}
+
+Check check_pairs(const std::vector<NodeSummary>& nodes, const PairResults& results) {
+  std::vector<Finding> findings;
+  for (const PairResult& each : results.pairs) {
+    const std::string way = concat({host_at(nodes, each.from), " -> ", host_at(nodes, each.to), " over ", each.device});
+    const std::string speed = each.gbps > 0 ? concat({", ", number_text(each.gbps), " Gb/s"}) : "";
+    if (!each.problem.empty()) {
+      findings.push_back({Verdict::fail, concat({way, ": ", each.problem}),
+                          "check the switch between the two, and their GIDs and P_Keys"});
+    } else if (results.least_gbps > 0 && each.gbps < results.least_gbps) {
+      findings.push_back({Verdict::fail, concat({way, speed, ", expected ", number_text(results.least_gbps)}),
+                          "see ib.rate, ib.pcie and ib.err of both"});
+    } else {
+      findings.push_back({Verdict::pass, concat({way, speed}), ""});
     }
-    if (id == "ib.sysfs") name_empty_nodes(nodes, findings);
-    for (const TraitRule& rule : trait_rules) {
-      if (rule.check == id) compare_trait(nodes, rule.trait, rule.severity, rule.what, rule.remedy, findings);
-    }
-    return findings;
   }
+  return join_findings("ib.pair", findings, results.reason.empty() ? "no pair" : results.reason);
+}
 
-  constexpr double megabits = 1000;  // per gigabit: the wire format uses megabits
+/// Whether the evidence of a failed check names the port.
+bool is_blamed(const Report& report, const JudgedPort& each) {
+  return std::ranges::any_of(report.checks, [&](const Check& check) {
+    const bool named = check.evidence.find(each.name().to_string() + " ") != std::string::npos ||
+                       check.evidence.find(each.device->name + ":") != std::string::npos ||
+                       check.evidence.find(each.device->name + " ") != std::string::npos;
+    return check.verdict == Verdict::fail && named;
+  });
+}
 
-  /// "397", "2.4".
-  std::string number_text(double value) {
-    const auto tenths = static_cast<std::uint64_t>(value * 10 + 0.5);
-    if (tenths >= 100) return std::to_string((tenths + 5) / 10);
-    return concat({std::to_string(tenths / 10), ".", std::to_string(tenths % 10)});
+std::vector<PortSummary> port_summaries(const NodeFacts& node, const Question& question, const Report& report) {
+  std::vector<PortSummary> out;
+  for (const JudgedPort& each : judged_ports(node, question)) {
+    const bool active = each.port->is_active();
+    out.push_back({each.name().to_string(), active ? each.port->rate.shown() : each.port->state.shown(),
+                   !active || is_blamed(report, each)});
   }
-
-  std::string host_at(const std::vector<NodeSummary>& nodes, std::uint32_t index) {
-    return index < nodes.size() ? nodes[index].host : concat({"node ", std::to_string(index)});
-  }
-
-  Check check_pairs(const std::vector<NodeSummary>& nodes, const PairResults& results) {
-    std::vector<Finding> findings;
-    for (const PairResult& each : results.pairs) {
-      const std::string way =
-          concat({host_at(nodes, each.from), " -> ", host_at(nodes, each.to), " over ", each.device});
-      const std::string speed = each.gbps > 0 ? concat({", ", number_text(each.gbps), " Gb/s"}) : "";
-      if (!each.problem.empty()) {
-        findings.push_back({Verdict::fail, concat({way, ": ", each.problem}),
-                            "check the switch between the two, and their GIDs and P_Keys"});
-      } else if (results.least_gbps > 0 && each.gbps < results.least_gbps) {
-        findings.push_back({Verdict::fail, concat({way, speed, ", expected ", number_text(results.least_gbps)}),
-                            "see ib.rate, ib.pcie and ib.err of both"});
-      } else {
-        findings.push_back({Verdict::pass, concat({way, speed}), ""});
-      }
-    }
-    return join_findings("ib.pair", findings, results.reason.empty() ? "no pair" : results.reason);
-  }
-
-  /// Whether the evidence of a failed check names the port.
-  bool is_blamed(const Report& report, const JudgedPort& each) {
-    return std::ranges::any_of(report.checks, [&](const Check& check) {
-      const bool named = check.evidence.find(each.name().to_string() + " ") != std::string::npos ||
-                         check.evidence.find(each.device->name + ":") != std::string::npos ||
-                         check.evidence.find(each.device->name + " ") != std::string::npos;
-      return check.verdict == Verdict::fail && named;
-    });
-  }
-
-  std::vector<PortSummary> port_summaries(const NodeFacts& node, const Question& question, const Report& report) {
-    std::vector<PortSummary> out;
-    for (const JudgedPort& each : judged_ports(node, question)) {
-      const bool active = each.port->is_active();
-      out.push_back({each.name().to_string(), active ? each.port->rate.shown() : each.port->state.shown(),
-                     !active || is_blamed(report, each)});
-    }
-    return out;
-  }
+  return out;
+}
 
 }  // namespace
 

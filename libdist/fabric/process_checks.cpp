@@ -137,107 +137,105 @@ Check check_device_nodes(const NodeFacts& node, const Question& question, const 
                           std::string(remedy_for_open(each.error))});
     } else if (!each.is_device) {
       findings.push_back(
-          {
-        Verdict::fail, concat({evidence, " is not a device"}), "remove the file and let udev create the device});
+          {Verdict::fail, concat({evidence, " is not a device"}), "remove the file and let udev create the device"});
     } else {
-        findings.push_back({Verdict::pass, concat({evidence, " can be opened"}), ""});
+      findings.push_back({Verdict::pass, concat({evidence, " can be opened"}), ""});
     }
-    }
-    return join_findings("ib.devnode", findings, process.not_device_nodes.value_or("no device to open"));
   }
+  return join_findings("ib.devnode", findings, process.not_device_nodes.value_or("no device to open"));
+}
 
-  Check check_provider(const NodeFacts& node, const Question& question, const ProcessFacts& process) {
-    const VerbsFacts& verbs = process.verbs;
-    const auto names = judged_names(node, question);
-    if (names.empty()) return {"ib.provider", Verdict::skip, "no device", ""};
-    if (verbs.verbs_missing) {
-      return {"ib.provider", Verdict::fail, concat({"libibverbs cannot be used: ", printable(verbs.reason)}),
-              "install libibverbs1 and ibverbs-providers (rdma-core)"};
-    }
-    if (!verbs.tried) return {"ib.provider", Verdict::skip, verbs.reason, ""};
-    std::vector<Finding> findings;
-    for (const std::string& name : names) {
-      const bool listed = std::ranges::find(verbs.listed, name) != verbs.listed.end();
-      if (listed) findings.push_back({Verdict::pass, concat({"libibverbs lists ", name}), ""});
-      else
-        findings.push_back({Verdict::fail, concat({"libibverbs does not list ", name}),
-                            "its provider library (libmlx5) or its /dev/infiniband/uverbs node is missing here"});
-    }
-    return join_findings("ib.provider", findings, "no device");
+Check check_provider(const NodeFacts& node, const Question& question, const ProcessFacts& process) {
+  const VerbsFacts& verbs = process.verbs;
+  const auto names = judged_names(node, question);
+  if (names.empty()) return {"ib.provider", Verdict::skip, "no device", ""};
+  if (verbs.verbs_missing) {
+    return {"ib.provider", Verdict::fail, concat({"libibverbs cannot be used: ", printable(verbs.reason)}),
+            "install libibverbs1 and ibverbs-providers (rdma-core)"};
   }
-
-  Check check_memlock(const NodeFacts& node, const Question& question, const ProcessFacts& process) {
-    if (!any_port(node, question)) return {"ib.memlock", Verdict::skip, "no device", ""};
-    const MemlockFacts& memlock = process.memlock;
-    const std::string limit =
-        concat({"limit ", limit_text(memlock), memlock.exempt ? " (CAP_IPC_LOCK overrides it)" : ""});
-    std::vector<Finding> findings;
-    for (const VerbsDeviceFacts& each : judged_verbs(node, question, process.verbs)) {
-      const std::string size = concat({std::to_string(registered_bytes >> 20), " MiB"});
-      if (each.stage == "ibv_reg_mr" && !each.registered) {
-        findings.push_back(
-            {Verdict::fail, concat({limit, "; ", stage_text(each), " for ", size}), std::string(memlock_remedy)});
-      } else if (each.registered) {
-        findings.push_back({Verdict::pass, concat({limit, "; ", size, " registered"}), ""});
-      }
-    }
-    const bool bound = !memlock.unlimited && !memlock.exempt;
-    if (bound && memlock.soft < least_memlock) {
-      const Verdict verdict = findings.empty() ? Verdict::fail : Verdict::warn;
-      findings.push_back({verdict, concat({limit, ": too low for NCCL and UCX"}), std::string(memlock_remedy)});
-    }
-    if (findings.empty()) findings.push_back({Verdict::pass, limit, ""});
-    return join_findings("ib.memlock", findings, "");
+  if (!verbs.tried) return {"ib.provider", Verdict::skip, verbs.reason, ""};
+  std::vector<Finding> findings;
+  for (const std::string& name : names) {
+    const bool listed = std::ranges::find(verbs.listed, name) != verbs.listed.end();
+    if (listed) findings.push_back({Verdict::pass, concat({"libibverbs lists ", name}), ""});
+    else
+      findings.push_back({Verdict::fail, concat({"libibverbs does not list ", name}),
+                          "its provider library (libmlx5) or its /dev/infiniband/uverbs node is missing here"});
   }
+  return join_findings("ib.provider", findings, "no device");
+}
 
-  Check check_gpudirect(const NodeFacts& node, const Question& question, const ProcessFacts& process) {
-    const bool nvidia = node.nvidia_driver || std::ranges::any_of(node.gpus, &GpuFacts::nvidia);
-    if (!any_port(node, question)) return {"ib.gdr", Verdict::skip, "no device", ""};
-    if (!nvidia) return {"ib.gdr", Verdict::skip, "no NVIDIA GPU", ""};
-    if (!node.peer_memory.empty()) return {"ib.gdr", Verdict::pass, printable(node.peer_memory), ""};
-    const auto devices = judged_verbs(node, question, process.verbs);
-    const bool dmabuf = !devices.empty() && std::ranges::all_of(devices, &VerbsDeviceFacts::dmabuf);
-    if (dmabuf) return {"ib.gdr", Verdict::pass, "DMA-BUF", ""};
-    const bool required = question.sku && question.sku->needs_gpudirect;
-    return {"ib.gdr", required ? Verdict::fail : Verdict::warn,
-            concat({"neither nvidia_peermem nor memory_peers is loaded",
-                    devices.empty() ? "" : ", and DMA-BUF is not supported"}),
-            "modprobe nvidia_peermem"};
-  }
-
-  Check check_environment(const NodeFacts& node, const Question& question) {
-    if (node.devices.empty()) return {"ib.env", Verdict::skip, "no device", ""};
-    std::vector<Finding> findings;
-    judge_nccl_selection(node, question.environment, findings);
-    judge_ucx_selection(node, question.environment, findings);
-    judge_switches(question.environment, findings);
-    if (findings.empty()) {
-      const FabricSettings settings = settings_of(node, question);
-      if (settings.ports.empty()) return {"ib.env", Verdict::skip, "no variable is set, and no port is active", ""};
+Check check_memlock(const NodeFacts& node, const Question& question, const ProcessFacts& process) {
+  if (!any_port(node, question)) return {"ib.memlock", Verdict::skip, "no device", ""};
+  const MemlockFacts& memlock = process.memlock;
+  const std::string limit =
+      concat({"limit ", limit_text(memlock), memlock.exempt ? " (CAP_IPC_LOCK overrides it)" : ""});
+  std::vector<Finding> findings;
+  for (const VerbsDeviceFacts& each : judged_verbs(node, question, process.verbs)) {
+    const std::string size = concat({std::to_string(registered_bytes >> 20), " MiB"});
+    if (each.stage == "ibv_reg_mr" && !each.registered) {
       findings.push_back(
-          {Verdict::pass,
-           concat({"no variable is set; an exact setting would be NCCL_IB_HCA=", exact_selection(settings.ports)}),
-           ""});
+          {Verdict::fail, concat({limit, "; ", stage_text(each), " for ", size}), std::string(memlock_remedy)});
+    } else if (each.registered) {
+      findings.push_back({Verdict::pass, concat({limit, "; ", size, " registered"}), ""});
     }
-    return join_findings("ib.env", findings, "");
   }
+  const bool bound = !memlock.unlimited && !memlock.exempt;
+  if (bound && memlock.soft < least_memlock) {
+    const Verdict verdict = findings.empty() ? Verdict::fail : Verdict::warn;
+    findings.push_back({verdict, concat({limit, ": too low for NCCL and UCX"}), std::string(memlock_remedy)});
+  }
+  if (findings.empty()) findings.push_back({Verdict::pass, limit, ""});
+  return join_findings("ib.memlock", findings, "");
+}
 
-  Check check_loopback(const NodeFacts& node, const Question& question, const ProcessFacts& process) {
-    const VerbsFacts& verbs = process.verbs;
-    if (verbs.timed_out) {
-      return {"ib.loopback", Verdict::fail, concat({"timed out while ", printable(verbs.stage_at_timeout)}),
-              "see the kernel log: the device or its driver hangs"};
-    }
-    if (!verbs.tried) return {"ib.loopback", Verdict::skip, verbs.reason.empty() ? "not tried" : verbs.reason, ""};
-    std::vector<Finding> findings;
-    for (const VerbsDeviceFacts& each : judged_verbs(node, question, verbs)) {
-      if (each.wrote) {
-        findings.push_back({Verdict::pass, concat({each.device, ": an RDMA write to itself arrived"}), ""});
-      } else {
-        findings.push_back({Verdict::fail, stage_text(each), "see the check for this stage, and the kernel log"});
-      }
-    }
-    return join_findings("ib.loopback", findings, "no device to write to");
+Check check_gpudirect(const NodeFacts& node, const Question& question, const ProcessFacts& process) {
+  const bool nvidia = node.nvidia_driver || std::ranges::any_of(node.gpus, &GpuFacts::nvidia);
+  if (!any_port(node, question)) return {"ib.gdr", Verdict::skip, "no device", ""};
+  if (!nvidia) return {"ib.gdr", Verdict::skip, "no NVIDIA GPU", ""};
+  if (!node.peer_memory.empty()) return {"ib.gdr", Verdict::pass, printable(node.peer_memory), ""};
+  const auto devices = judged_verbs(node, question, process.verbs);
+  const bool dmabuf = !devices.empty() && std::ranges::all_of(devices, &VerbsDeviceFacts::dmabuf);
+  if (dmabuf) return {"ib.gdr", Verdict::pass, "DMA-BUF", ""};
+  const bool required = question.sku && question.sku->needs_gpudirect;
+  return {"ib.gdr", required ? Verdict::fail : Verdict::warn,
+          concat({"neither nvidia_peermem nor memory_peers is loaded",
+                  devices.empty() ? "" : ", and DMA-BUF is not supported"}),
+          "modprobe nvidia_peermem"};
+}
+
+Check check_environment(const NodeFacts& node, const Question& question) {
+  if (node.devices.empty()) return {"ib.env", Verdict::skip, "no device", ""};
+  std::vector<Finding> findings;
+  judge_nccl_selection(node, question.environment, findings);
+  judge_ucx_selection(node, question.environment, findings);
+  judge_switches(question.environment, findings);
+  if (findings.empty()) {
+    const FabricSettings settings = settings_of(node, question);
+    if (settings.ports.empty()) return {"ib.env", Verdict::skip, "no variable is set, and no port is active", ""};
+    findings.push_back(
+        {Verdict::pass,
+         concat({"no variable is set; an exact setting would be NCCL_IB_HCA=", exact_selection(settings.ports)}), ""});
   }
+  return join_findings("ib.env", findings, "");
+}
+
+Check check_loopback(const NodeFacts& node, const Question& question, const ProcessFacts& process) {
+  const VerbsFacts& verbs = process.verbs;
+  if (verbs.timed_out) {
+    return {"ib.loopback", Verdict::fail, concat({"timed out while ", printable(verbs.stage_at_timeout)}),
+            "see the kernel log: the device or its driver hangs"};
+  }
+  if (!verbs.tried) return {"ib.loopback", Verdict::skip, verbs.reason.empty() ? "not tried" : verbs.reason, ""};
+  std::vector<Finding> findings;
+  for (const VerbsDeviceFacts& each : judged_verbs(node, question, verbs)) {
+    if (each.wrote) {
+      findings.push_back({Verdict::pass, concat({each.device, ": an RDMA write to itself arrived"}), ""});
+    } else {
+      findings.push_back({Verdict::fail, stage_text(each), "see the check for this stage, and the kernel log"});
+    }
+  }
+  return join_findings("ib.loopback", findings, "no device to write to");
+}
 
 }  // namespace amldist::fabric
