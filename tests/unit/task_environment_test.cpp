@@ -292,7 +292,7 @@ TEST(Counts, AreAssertionsThatNameBothNumbers) {
            {"pytorch,launch=per-node", two_by_two, {"one launcher per node", "2 tasks", "--ntasks-per-node=1"}},
            {"tensorflow,worker_count=3,parameter_server_count=1", two_by_two, {}},
            {"tensorflow,worker_count=2,parameter_server_count=1", two_by_two, {"3 tasks", "4 tasks"}},
-           {"tensorflow,parameter_server_count=4", two_by_two, {"no task for a worker"}},
+           {"tensorflow,parameter_server_count=4", two_by_two, {"no task is left for a worker"}},
            {"tensorflow,parameter_server_count=2147483647,chief_count=1,evaluator_count=1", two_by_two, {"2147483649"}},
        }) {
     const auto result = check_counts(parse_spec(c.option).value(), c.where.map);
