@@ -91,7 +91,7 @@ std::vector<Finding> findings_of(const std::vector<NodeSummary>& nodes, std::str
 constexpr double megabits = 1000;  // per gigabit: the wire format uses megabits
 
 /// "397", "2.4".
-std::string number_text(double value) {
+std::string rounded_text(double value) {
   const auto tenths = static_cast<std::uint64_t>(value * 10 + 0.5);
   if (tenths >= 100) return std::to_string((tenths + 5) / 10);
   return concat({std::to_string(tenths / 10), ".", std::to_string(tenths % 10)});
@@ -105,12 +105,12 @@ Check check_pairs(const std::vector<NodeSummary>& nodes, const PairResults& resu
   std::vector<Finding> findings;
   for (const PairResult& each : results.pairs) {
     const std::string way = concat({host_at(nodes, each.from), " -> ", host_at(nodes, each.to), " over ", each.device});
-    const std::string speed = each.gbps > 0 ? concat({", ", number_text(each.gbps), " Gb/s"}) : "";
+    const std::string speed = each.gbps > 0 ? concat({", ", rounded_text(each.gbps), " Gb/s"}) : "";
     if (!each.problem.empty()) {
       findings.push_back({Verdict::fail, concat({way, ": ", each.problem}),
                           "check the switch between the two, and their GIDs and P_Keys"});
     } else if (results.least_gbps > 0 && each.gbps < results.least_gbps) {
-      findings.push_back({Verdict::fail, concat({way, speed, ", expected ", number_text(results.least_gbps)}),
+      findings.push_back({Verdict::fail, concat({way, speed, ", expected ", rounded_text(results.least_gbps)}),
                           "see ib.rate, ib.pcie and ib.err of both"});
     } else {
       findings.push_back({Verdict::pass, concat({way, speed}), ""});

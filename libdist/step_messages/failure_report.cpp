@@ -18,7 +18,7 @@ namespace {
 
 using text::concat;
 
-constexpr std::string_view version = "1";
+constexpr std::string_view report_version = "1";
 
 /// The value of "name=value".
 std::optional<std::string_view> value_of(std::string_view field, std::string_view name) {
@@ -79,13 +79,13 @@ bool ended_by(std::uint32_t wait_status, int signal) {
 }  // namespace
 
 std::string ReportChannel::to_string() const {
-  return concat({version, ";port=", std::to_string(port), ";token=", to_hexadecimal(token)});
+  return concat({report_version, ";port=", std::to_string(port), ";token=", to_hexadecimal(token)});
 }
 
 std::optional<ReportChannel> ReportChannel::parse(std::string_view text) {
   if (text.size() > longest_datagram) return std::nullopt;
   const auto fields = text::split(text, ';');
-  if (fields.size() != 3 || fields[0] != version) return std::nullopt;
+  if (fields.size() != 3 || fields[0] != report_version) return std::nullopt;
   const auto port = text::to_number(value_of(fields[1], "port").value_or(""), 65535);
   const auto token = from_hexadecimal(value_of(fields[2], "token").value_or(""));
   if (!port || *port == 0 || !token) return std::nullopt;

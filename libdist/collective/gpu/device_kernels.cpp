@@ -12,7 +12,7 @@ using text::concat;
 
 constexpr const char* file_name = "libamldist_device.so";
 
-void* open_library(const std::string& named) {
+void* open_device_part(const std::string& named) {
   if (!named.empty()) return ::dlopen(named.c_str(), RTLD_NOW | RTLD_LOCAL);
   void* const beside = ::dlopen((own_folder() + file_name).c_str(), RTLD_NOW | RTLD_LOCAL);
   return beside != nullptr ? beside : ::dlopen(file_name, RTLD_NOW | RTLD_LOCAL);
@@ -28,7 +28,7 @@ bool take(void* library, const char* name, Function& function) {
 
 Result<DeviceKernels> load_device_kernels(const std::string& named) {
   const std::string name = named.empty() ? file_name : named;
-  void* const library = open_library(named);
+  void* const library = open_device_part(named);
   if (library == nullptr) {
     return Error{Errc::unavailable, concat({"the device part, ", text::quote(name),
                                             ", is not available: build aml-dist on a machine with the CUDA toolkit"})};

@@ -74,7 +74,7 @@ std::string path_of(void* function) {
   return known ? info.dli_fname : "libnccl.so.2";
 }
 
-void* open_library(const std::string& named) {
+void* open_nccl(const std::string& named) {
   constexpr const char* usual = "libnccl.so.2";
   if (!named.empty()) return ::dlopen(named.c_str(), RTLD_NOW | RTLD_LOCAL);
   void* const loaded = ::dlopen(usual, RTLD_NOW | RTLD_NOLOAD);
@@ -90,7 +90,7 @@ std::string nccl_version_name(int version) {
 }
 
 Result<NcclApi> load_nccl(const std::string& named) {
-  void* const library = open_library(named);
+  void* const library = open_nccl(named);
   if (library == nullptr) {
     return Error{Errc::unavailable, concat({"buffers on a GPU need NCCL ", nccl_version_name(oldest_nccl),
                                             " or newer, which is not available (", reason_of_linker(),

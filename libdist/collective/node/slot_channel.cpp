@@ -8,11 +8,11 @@
 namespace amldist::collective {
 namespace {
 
-constexpr std::size_t page = 4096;
+constexpr std::size_t page_bytes = 4096;
 
 std::size_t lines_bytes(std::uint32_t ranks) noexcept {
   const std::size_t bytes = static_cast<std::size_t>(ranks) * SlotChannel::slots * 64;
-  return (bytes + page - 1) / page * page;
+  return (bytes + page_bytes - 1) / page_bytes * page_bytes;
 }
 
 }  // namespace
