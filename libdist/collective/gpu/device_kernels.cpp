@@ -31,7 +31,7 @@ Result<DeviceKernels> load_device_kernels(const std::string& named) {
   void* const library = open_device_part(named);
   if (library == nullptr) {
     return Error{Errc::unavailable, concat({"the device part, ", text::quote(name),
-                                            ", is not here: build aml-dist where the CUDA toolkit is"})};
+                                            ", is not available: build aml-dist on a machine with the CUDA toolkit"})};
   }
   DeviceKernels kernels;
   decltype(&amldist_device_cuda_version) version = nullptr;
@@ -39,7 +39,9 @@ Result<DeviceKernels> load_device_kernels(const std::string& named) {
       take(library, "amldist_device_pack", kernels.pack) && take(library, "amldist_device_unpack", kernels.unpack) &&
       take(library, "amldist_device_scale", kernels.scale) && take(library, "amldist_device_cast", kernels.cast) &&
       take(library, "amldist_device_error", kernels.error) && take(library, "amldist_device_cuda_version", version);
-  if (!all) return Error{Errc::mismatch, concat({"the device part, ", text::quote(name), ", is of another release"})};
+  if (!all)
+    return Error{Errc::mismatch,
+                 concat({"the device part, ", text::quote(name), ", belongs to another release of aml-dist"})};
   kernels.cuda_version = version();
   return kernels;
 }
