@@ -95,6 +95,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), metavar="N")
     parser.add_argument("files", nargs="*", metavar="FILE", help="relative to the root of the tree")
     arguments = parser.parse_args()
+    for name in arguments.files:
+        if not (ROOT / name).is_file():
+            parser.error(f"no file {name}")
     known = compiled()
     units = known if arguments.all else translation_units(arguments.files or changed(), known)
     left_out = [] if arguments.all or arguments.files else units[MOST:]
