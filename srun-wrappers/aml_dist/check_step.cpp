@@ -60,14 +60,14 @@ std::string no_pairs_reason(const CheckOptions& options) {
 }
 
 /// All rings; this node's results as lines. Nodes without ports take part, so that the others need not know.
-Result<std::string> write_to_neighbours(Meeting& meeting, const StepPlace& place, const CheckOptions& options,
+Result<std::string> write_to_neighbours(Meeting& meeting, const StepContext& context, const CheckOptions& options,
                                         const fabric::NodeFacts& node, const fabric::Question& question) {
   std::string lines;
-  for (const std::uint32_t shift : shifts_of(place.meeting.nodes, options.pairs)) {
-    if (place.meeting.node == 0 && options.verbose) {
+  for (const std::uint32_t shift : shifts_of(context.meeting.nodes, options.pairs)) {
+    if (context.meeting.node == 0 && options.verbose) {
       std::fprintf(stderr, "aml-dist: every node writes to the one %u further\n", shift);
     }
-    const fabric::RingPlan plan{place.meeting.node, place.meeting.nodes, shift, options.bandwidth,
+    const fabric::RingPlan plan{context.meeting.node, context.meeting.nodes, shift, options.bandwidth,
                                 std::chrono::seconds(options.timeout_s)};
     const auto ring = fabric::RingTest::open(node, question, plan);
     if (ring == nullptr) return Error{Errc::unavailable, "this build has no verbs"};
@@ -108,53 +108,53 @@ double least_bandwidth(const fabric::NodeFacts& node, const fabric::Question& qu
 
 }  // namespace
 
-Result<std::optional<StepPlace>> read_step_place(const EnvironmentReader& environment, std::uint32_t port) {
+Result<std::optional<StepContext>> read_step_context(const EnvironmentReader& environment, std::uint32_t port) {
   const auto job = number(environment, "SLURM_JOB_ID", 0xffffffff);
   const auto step = number(environment, "SLURM_STEP_ID", 0xffffffff);
   const auto nodes = number(environment, "SLURM_STEP_NUM_NODES", most_nodes);
   const auto node = number(environment, "SLURM_NODEID", most_nodes);
   const auto local = number(environment, "SLURM_LOCALID", most_nodes);
-  if (!job || !step || !nodes || !node || !local || *nodes < 2) return std::optional<StepPlace>();
+  if (!job || !step || !nodes || !node || !local || *nodes < 2) return std::optional<StepContext>();
   const auto hosts = Hostlist::parse(environment("SLURM_STEP_NODELIST").value_or(""));
   if (!hosts) return hosts.error();
   const auto names = hosts->expand();
   if (names.size() != *nodes || *node >= *nodes) {
     return Error{Errc::invalid_argument, "Slurm's variables contradict each other about the nodes of this step"};
   }
-  StepPlace place;
-  place.meeting.host = names.front();
-  place.meeting.port = port != 0 ? static_cast<std::uint16_t>(port) : meeting_port(environment, *job, *step);
-  place.meeting.step = concat({std::to_string(*job), ".", std::to_string(*step)});
-  place.meeting.node = *node;
-  place.meeting.nodes = *nodes;
-  place.speaks = *local == 0;
-  return std::optional(place);
+  StepContext context;
+  context.meeting.host = names.front();
+  context.meeting.port = port != 0 ? static_cast<std::uint16_t>(port) : meeting_port(environment, *job, *step);
+  context.meeting.step = concat({std::to_string(*job), ".", std::to_string(*step)});
+  context.meeting.node = *node;
+  context.meeting.nodes = *nodes;
+  context.takes_part = *local == 0;
+  return std::optional(context);
 }
 
-Result<StepOutcome> verify_step(const StepPlace& place, const CheckOptions& options, const fabric::NodeFacts& node,
+Result<StepOutcome> verify_step(const StepContext& context, const CheckOptions& options, const fabric::NodeFacts& node,
                                 const fabric::Question& question, const fabric::Report& own) {
   const auto patience = std::chrono::seconds(2 * options.timeout_s);
   std::unique_ptr<MeetingHost> host;
-  if (place.meeting.node == 0) {
-    auto opened = MeetingHost::open(place.meeting, patience);
+  if (context.meeting.node == 0) {
+    auto opened = MeetingHost::open(context.meeting, patience);
     if (!opened) return opened.error();
     host = std::move(*opened);
   }
-  auto meeting = Meeting::join(place.meeting, patience);
+  auto meeting = Meeting::join(context.meeting, patience);
   if (!meeting) return meeting.error();
   PairResults pairs;
   pairs.reason = no_pairs_reason(options);
   if (options.bandwidth) pairs.least_gbps = least_bandwidth(node, question);
   std::string text = to_text(summarise(node, question, own));
   if (pairs.reason.empty()) {
-    const auto lines = write_to_neighbours(*meeting, place, options, node, question);
+    const auto lines = write_to_neighbours(*meeting, context, options, node, question);
     if (!lines) return lines.error();
     text += "\f" + *lines;
   }
-  auto said = meeting->round({place.meeting.node == 0, {}}, text);
+  auto said = meeting->round({context.meeting.node == 0, {}}, text);
   if (!said) return said.error();
   StepOutcome out;
-  if (place.meeting.node == 0) {
+  if (context.meeting.node == 0) {
     auto whole = assemble(*said, std::move(pairs), question.policy);
     if (!whole) return whole.error();
     out.whole = std::move(*whole);

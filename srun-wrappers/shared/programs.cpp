@@ -132,7 +132,7 @@ Result<std::string> read_file(const std::string& path, std::size_t limit) {
     return Error{missing ? Errc::not_found : Errc::unavailable,
                  concat({text::quote(path), " cannot be read: ", std::strerror(errno)})};
   }
-  if (!S_ISREG(info.st_mode)) return Error{Errc::not_found, concat({text::quote(path), " is no regular file"})};
+  if (!S_ISREG(info.st_mode)) return Error{Errc::not_found, concat({text::quote(path), " is not a regular file"})};
   const auto too_long = [&] {
     return Error{Errc::limit, concat({text::quote(path), " is longer than ", std::to_string(limit / 1024),
                                       " KiB, the most that is read"})};

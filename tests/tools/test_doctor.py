@@ -77,7 +77,7 @@ def test_a_framework_alone_is_fine_where_the_step_is(tool, option, framework):
 
 
 @pytest.mark.parametrize("kind, changes, framework, verdict, words", [
-    ("pytorch", ["MASTER_PORT=70000"], "torch", "fails", "70000 is no port"),
+    ("pytorch", ["MASTER_PORT=70000"], "torch", "fails", "70000 is not a port"),
     ("pytorch", ["RANK=two"], "torch", "fails", "RANK is 'two', not a number"),
     ("pytorch", ["LOCAL_SIZE=4"], "deepspeed", "hangs", "LOCAL_SIZE equals WORLD_SIZE"),
     ("pytorch", ["SLURM_NNODES=1"], "lightning", "fails", "SLURM_NNODES=1 but the step has 2 nodes"),
@@ -237,8 +237,8 @@ def test_in_a_child_of_torchrun(tool):
 
 
 @pytest.mark.parametrize("words, arguments", [
-    ("this is no task of a step", []),
-    ("exclude each other", ["--env-file", "/dev/null", *TWO_BY_TWO]),
+    ("this process is not a task of a step", []),
+    ("cannot be combined", ["--env-file", "/dev/null", *TWO_BY_TWO]),
     ("no NAME=VALUE in it", ["--env-file", "/dev/null"]),
     ("does not exist: the step has 4 tasks", [*TWO_BY_TWO, "--task", "4"]),
     ("no row for 'caffe'", [*TWO_BY_TWO, "--framework", "caffe"]),

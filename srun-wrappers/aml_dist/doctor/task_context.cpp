@@ -1,4 +1,4 @@
-#include "aml_dist/doctor/surroundings.hpp"
+#include "aml_dist/doctor/task_context.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -34,35 +34,35 @@ std::optional<Kind> kind_of(const EnvironmentReader& environment) {
   return std::nullopt;
 }
 
-std::vector<TasksRun> runs_of(const Surroundings& here) {
+std::vector<TasksRun> runs_of(const TaskContext& here) {
   const auto runs = parse_tasks_per_node(here.text("SLURM_STEP_TASKS_PER_NODE"));
   return runs ? *runs : std::vector<TasksRun>();
 }
 
 }  // namespace
 
-Surroundings::Surroundings(EnvironmentReader environment, Machine machine)
+TaskContext::TaskContext(EnvironmentReader environment, Machine machine)
     : environment_(std::move(environment)),
       machine_(std::move(machine)),
       start_(start_of(environment_)),
       kind_(kind_of(environment_)) {}
 
-std::optional<std::uint64_t> Surroundings::number(std::string_view name) const {
+std::optional<std::uint64_t> TaskContext::number(std::string_view name) const {
   return text::to_number(text::trim(text(name)), std::numeric_limits<std::uint32_t>::max());
 }
 
-bool Surroundings::is_true(std::string_view name) const {
+bool TaskContext::is_true(std::string_view name) const {
   const std::string word = text::to_lower(text(name));
   return word == "1" || word == "true" || word == "yes" || word == "on" || word == "y" || word == "t";
 }
 
-std::uint64_t Surroundings::tasks() const {
+std::uint64_t TaskContext::tasks() const {
   if (const auto tasks = number("SLURM_STEP_NUM_TASKS")) return *tasks;
   if (const auto tasks = number("SLURM_NTASKS")) return *tasks;
   return 1;
 }
 
-std::uint64_t Surroundings::tasks_here() const {
+std::uint64_t TaskContext::tasks_here() const {
   if (const auto gtids = environment_("SLURM_GTIDS")) return text::split(*gtids, ',').size();
   std::uint64_t node = number("SLURM_NODEID").value_or(0);
   for (const TasksRun& run : runs_of(*this)) {
@@ -72,23 +72,23 @@ std::uint64_t Surroundings::tasks_here() const {
   return number("LOCAL_WORLD_SIZE").value_or(1);
 }
 
-std::uint64_t Surroundings::nodes() const {
+std::uint64_t TaskContext::nodes() const {
   for (const std::string_view name : {"SLURM_STEP_NUM_NODES", "SLURM_NNODES", "GROUP_WORLD_SIZE"}) {
     if (const auto nodes = number(name)) return *nodes;
   }
   return 1;
 }
 
-bool Surroundings::is_uneven() const { return runs_of(*this).size() > 1; }
+bool TaskContext::is_uneven() const { return runs_of(*this).size() > 1; }
 
-std::uint32_t Surroundings::gpus() const { return visible_gpus(environment_).value_or(machine_.gpus.value_or(0)); }
+std::uint32_t TaskContext::gpus() const { return visible_gpus(environment_).value_or(machine_.gpus.value_or(0)); }
 
-std::string Surroundings::master() const {
+std::string TaskContext::master() const {
   if (!has("MASTER_ADDR")) return {};
   return text::concat({text("MASTER_ADDR"), ":", text("MASTER_PORT")});
 }
 
-Surroundings Surroundings::changed(std::vector<EnvironmentPatch::Change> changes) const {
+TaskContext TaskContext::changed(std::vector<EnvironmentPatch::Change> changes) const {
   return {[changes = std::move(changes), before = environment_](std::string_view name) -> std::optional<std::string> {
             const auto found = std::ranges::find(changes, name, &EnvironmentPatch::Change::name);
             return found != changes.end() ? found->value : before(name);

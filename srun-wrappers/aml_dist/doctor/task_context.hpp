@@ -39,9 +39,9 @@ enum class Start {
 };
 
 /// A task, from its environment and its machine. Pure.
-class Surroundings {
+class TaskContext {
  public:
-  Surroundings(EnvironmentReader environment, Machine machine);
+  TaskContext(EnvironmentReader environment, Machine machine);
 
   [[nodiscard]] const Machine& machine() const noexcept { return machine_; }
   [[nodiscard]] const EnvironmentReader& environment() const noexcept { return environment_; }
@@ -71,7 +71,7 @@ class Surroundings {
   [[nodiscard]] std::string master() const;  ///< "MASTER_ADDR:MASTER_PORT" as far as set
 
   /// The same with some variables set or, without a value, removed.
-  [[nodiscard]] Surroundings changed(std::vector<EnvironmentPatch::Change> changes) const;
+  [[nodiscard]] TaskContext changed(std::vector<EnvironmentPatch::Change> changes) const;
 
  private:
   EnvironmentReader environment_;

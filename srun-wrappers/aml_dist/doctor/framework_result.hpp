@@ -8,7 +8,7 @@
 
 namespace amldist::doctor {
 
-enum class Verdict {
+enum class Outcome {
   fine,   ///< starts with everyone
   warns,  ///< starts, but a script that does what the reason names would not, or would waste something
   fails,  ///< raises or aborts
@@ -17,55 +17,55 @@ enum class Verdict {
   skip,   ///< not what this step is for
 };
 
-[[nodiscard]] constexpr std::string_view to_string(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::fine:
+[[nodiscard]] constexpr std::string_view to_string(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::fine:
       return "fine";
-    case Verdict::warns:
+    case Outcome::warns:
       return "warns";
-    case Verdict::fails:
+    case Outcome::fails:
       return "fails";
-    case Verdict::hangs:
+    case Outcome::hangs:
       return "hangs";
-    case Verdict::alone:
+    case Outcome::alone:
       return "alone";
-    case Verdict::skip:
+    case Outcome::skip:
       break;
   }
   return "skip";
 }
 
-/// Whether the doctor's exit status speaks of it.
-[[nodiscard]] constexpr bool is_bad(Verdict verdict) {
-  return verdict == Verdict::fails || verdict == Verdict::hangs || verdict == Verdict::alone;
+/// Whether the doctor's exit status lists it.
+[[nodiscard]] constexpr bool is_bad(Outcome outcome) {
+  return outcome == Outcome::fails || outcome == Outcome::hangs || outcome == Outcome::alone;
 }
 
 /// One row. Texts may be empty; numbers are absent where the framework would not get that far, or where a launcher
 /// gives a different one to each process that it starts.
-struct Finding {
+struct FrameworkResult {
   std::string framework = {};
   std::string launcher = {};
   std::string environment = {};  ///< the framework's own name for where its numbers come from
   std::optional<std::uint64_t> rank = std::nullopt;
   std::optional<std::uint64_t> size = std::nullopt;
   std::string master = {};  ///< "host:port"
-  Verdict verdict = Verdict::fine;
+  Outcome outcome = Outcome::fine;
   std::string reason = {};
   std::string remedy = {};
 };
 
-/// A verdict with its words, for the checks that several frameworks share.
-struct Trouble {
-  Verdict verdict;
+/// An outcome with its words, for the checks that several frameworks share.
+struct Problem {
+  Outcome outcome;
   std::string reason;
   std::string remedy;
 };
 
-[[nodiscard]] inline Finding with(Finding finding, Trouble trouble) {
-  finding.verdict = trouble.verdict;
-  finding.reason = std::move(trouble.reason);
-  finding.remedy = std::move(trouble.remedy);
-  return finding;
+[[nodiscard]] inline FrameworkResult with(FrameworkResult result, Problem problem) {
+  result.outcome = problem.outcome;
+  result.reason = std::move(problem.reason);
+  result.remedy = std::move(problem.remedy);
+  return result;
 }
 
 }  // namespace amldist::doctor
