@@ -20,9 +20,10 @@
 #include "core/ipv4.hpp"
 #include "core/job_record.hpp"
 #include "core/text.hpp"
+#include "os/clock.hpp"
 #include "os/whole_file.hpp"
 #include "spank/command_line.hpp"
-#include "spank/report.hpp"
+#include "spank/output.hpp"
 #include "spank/slurm_api.hpp"
 #include "step_messages/control_message.hpp"
 #include "step_messages/datagram.hpp"
@@ -32,11 +33,9 @@
 namespace amldist::spank {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 /// From the first report to the line: time for the reports of tasks that died with it, and for the job's state.
 constexpr auto settling = std::chrono::seconds(1);
-/// Limits are whole minutes: a shorter step needs no request to slurmctld.
+/// Time limits are whole minutes: a shorter step needs no request to slurmctld.
 constexpr auto before_any_limit = std::chrono::seconds(50);
 
 Error failed(const char* what) {
@@ -72,9 +71,9 @@ Result<ReportChannel> channel_of(int socket) {
 }
 
 /// The thread's work, with everything it owns.
-class Watch {
+class ListenerThread {
  public:
-  Watch(int socket, int stop, std::uint64_t token, Listener::Step step, std::string job_record)
+  ListenerThread(int socket, int stop, std::uint64_t token, Listener::Step step, std::string job_record)
       : socket_(socket),
         stop_(stop),
         token_(token),
@@ -111,7 +110,7 @@ class Watch {
 
   [[nodiscard]] bool settled() const { return Clock::now() - *first_at_ >= settling; }
 
-  /// The line, or silence for good.
+  /// Prints the line, or decides that there is none.
   void decide(bool others_run) {
     decided_ = true;
     if (!failure_.stands() || at_limit_ || (slurmctld_answers_ && job_was_ended(step_.job_id))) return;
@@ -127,7 +126,7 @@ class Watch {
     return asked_for_limit_ ? std::nullopt : std::optional(began_ + before_any_limit);
   }
 
-  /// Until something arrives or is due. Returns whether srun ends.
+  /// Returns when something arrives or is due: whether srun ends.
   [[nodiscard]] bool wait() const {
     std::array<pollfd, 2> files = {{{socket_, POLLIN, 0}, {stop_, POLLIN, 0}}};
     int timeout = -1;
@@ -139,7 +138,7 @@ class Watch {
     return files[1].revents != 0;
   }
 
-  /// Takes what has arrived. Bounded, so that a flood cannot keep srun from ending.
+  /// Reads what has arrived. Bounded, so that a flood cannot keep srun from ending.
   void receive() {
     constexpr int most_at_once = 4096;
     std::array<char, longest_datagram + 1> datagram;
@@ -154,7 +153,7 @@ class Watch {
     }
   }
 
-  /// What is to be said to the sender; empty: nothing.
+  /// The reply to a message; empty: none.
   std::string take(std::string_view datagram) {
     if (const auto report = FailureReport::parse(datagram, token_)) {
       failure_.take(*report);
@@ -173,12 +172,12 @@ class Watch {
       if (const auto line = fabric_.line()) tell_user(*line);
       return to_datagram(fabric_.answer(), token_);
     }
-    const auto word = parse_message_type(datagram, token_);
-    return word ? answer(*word) : std::string();
+    const auto type = parse_message_type(datagram, token_);
+    return type ? answer(*type) : std::string();
   }
 
-  [[nodiscard]] std::string answer(MessageType word) {
-    switch (word) {
+  [[nodiscard]] std::string answer(MessageType type) {
+    switch (type) {
       case MessageType::may_i_end:
         return to_datagram(release_.due(Clock::now()) ? MessageType::end : MessageType::not_yet, token_);
       case MessageType::which_record:
@@ -189,7 +188,7 @@ class Watch {
         no_address_ = true;
         return to_datagram(MessageType::heard, token_);
       default:
-        return {};  // what only srun says
+        return {};  // those that only srun sends
     }
   }
 
@@ -215,20 +214,20 @@ class Watch {
   FirstFailure failure_;
   Clock::time_point began_ = Clock::now();
   bool asked_for_limit_ = false;
-  bool slurmctld_answers_ = true;              ///< the user would wait as long again for each further question
+  bool slurmctld_answers_ = true;              ///< if not, it is not asked again: each time libslurm waits for long
   std::optional<Clock::time_point> limit_at_;  ///< the end of the step's own time limit
   std::optional<Clock::time_point> first_at_;
   bool at_limit_ = false;
   bool decided_ = false;
   ServerRelease release_;
   FabricTally fabric_;
-  std::string address_;      ///< what rank 0's node has told
-  bool no_address_ = false;  ///< what it has told instead
+  std::string address_;      ///< from rank 0's node
+  bool no_address_ = false;  ///< rank 0's node has none
 };
 
-void run_to_the_end(Watch watch) noexcept {
+void run_thread(ListenerThread thread) noexcept {
   try {
-    watch.run();
+    thread.run();
   } catch (const std::exception&) {  // out of memory: srun goes on without the line
   }
 }
@@ -262,9 +261,9 @@ void Listener::watch(Step step) noexcept {
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    thread_ =
-        std::thread(run_to_the_end, Watch(socket_.get(), stop_.get(), channel_.token, std::move(step), job_record_));
-  } catch (const std::exception&) {  // no thread to be had: the feature is absent
+    thread_ = std::thread(run_thread,
+                          ListenerThread(socket_.get(), stop_.get(), channel_.token, std::move(step), job_record_));
+  } catch (const std::exception&) {  // no thread: then nothing is reported or answered
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

@@ -1,12 +1,9 @@
 #include "fabric/attribute.hpp"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -15,7 +12,7 @@
 #include "core/natural_order.hpp"
 #include "core/text.hpp"
 #include "fabric/verdict.hpp"
-#include "os/file_descriptor.hpp"
+#include "os/whole_file.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -24,7 +21,6 @@ Attribute unreadable(std::string why) { return {Attribute::State::unreadable, st
 
 /// A value without the newline and blanks at its end; unreadable if it is no line of text.
 Attribute judged(std::string_view content) {
-  if (content.size() > longest_attribute) return unreadable("over 4096 bytes long");
   const auto last = content.find_last_not_of(" \t\n\r");
   if (last == std::string_view::npos) return unreadable("empty");
   content = content.substr(0, last + 1);
@@ -45,24 +41,9 @@ std::string Attribute::shown() const {
 }
 
 Attribute read_attribute(const std::string& path) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-  if (!file) {
-    if (errno == ENOENT || errno == ENOTDIR) return {};
-    return unreadable(std::strerror(errno));
-  }
-  struct stat status = {};
-  if (::fstat(file.get(), &status) != 0) return unreadable(std::strerror(errno));
-  if (!S_ISREG(status.st_mode)) return unreadable("not a regular file");
-  std::array<char, longest_attribute + 1> buffer{};
-  std::size_t length = 0;
-  while (length < buffer.size()) {
-    const ssize_t got = ::read(file.get(), buffer.data() + length, buffer.size() - length);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return unreadable(std::strerror(errno));
-    if (got == 0) break;
-    length += static_cast<std::size_t>(got);
-  }
-  return judged(std::string_view(buffer.data(), length));
+  const auto content = read_whole_file(path, longest_attribute);
+  if (content) return judged(*content);
+  return content.error().code == Errc::not_found ? Attribute() : unreadable(content.error().message);
 }
 
 std::vector<std::string> list_folder(const std::string& path, std::size_t most, std::string* problem) {

@@ -1,4 +1,4 @@
-// The last words of a dead task, read by root from a file that a user may have written.
+// The last call of a task that has ended, from a file in which its user may have written anything.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ inline constexpr std::size_t longest_last_call = 120;
 [[nodiscard]] bool is_broken_by_another(std::string_view text) noexcept;
 
 /// The last call of a rank that has ended, from its recorder under one of `roots`, node-local folders such as
-/// /dev/shm/aml-dist-1000: a folder that a variable of the user names is never opened by root, as it might be anywhere.
-/// Every part of the path and the file must belong to `user` and be no link. nullopt: there is none to be had.
+/// /dev/shm/aml-dist-1000. Call it with the rights of `user`, not with root's: the path is his. Every folder on it and
+/// the file must belong to him and be no link. nullopt: there is no such recorder.
 [[nodiscard]] std::optional<std::string> last_call_of(std::span<const std::string> roots, unsigned user,
                                                       std::string_view step, std::uint32_t rank);
 

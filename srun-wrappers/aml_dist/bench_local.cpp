@@ -13,23 +13,19 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "core/text.hpp"
-#include "shared/child.hpp"
-
-extern char** environ;
+#include "os/environment.hpp"
 
 namespace amldist::tools {
 namespace {
 
 namespace fs = std::filesystem;
 using text::concat;
-using Clock = std::chrono::steady_clock;
 
 constexpr auto start_limit = std::chrono::seconds(60);
 constexpr auto answer_limit = std::chrono::seconds(120);
@@ -64,10 +60,9 @@ std::vector<std::string> clean_environment() {
   constexpr std::array<std::string_view, 9> foreign = {
       "SLURM_", "PMI", "OMPI_", "PRTE_", "RANK=", "LOCAL_", "WORLD_SIZE=", "AMLDIST_STAMP=", "HYDRA"};
   std::vector<std::string> kept;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string_view text = *variable;
-    if (std::ranges::none_of(foreign, [&](std::string_view head) { return text.starts_with(head); }))
-      kept.emplace_back(text);
+  for (std::string& variable : all_own_variables()) {
+    if (std::ranges::none_of(foreign, [&](std::string_view head) { return variable.starts_with(head); }))
+      kept.push_back(std::move(variable));
   }
   return kept;
 }
@@ -89,8 +84,8 @@ void set_variable(std::vector<std::string>& environment, const std::string& name
 
 /// In front of what the variable has.
 void put_before(std::vector<std::string>& environment, const std::string& name, const std::string& folders) {
-  const char* const before = std::getenv(name.c_str());
-  set_variable(environment, name, before != nullptr ? concat({folders, ":", before}) : folders);
+  const auto before = own_variable(name);
+  set_variable(environment, name, before ? concat({folders, ":", *before}) : folders);
 }
 
 /// What lets an MPI run some ranks on this machine, whoever the user is and however few cores there are. An MPI in a
@@ -115,24 +110,24 @@ std::vector<std::string> mpi_environment(const fs::path& prefix) {
 
 enum class Output : std::uint8_t { shown, hidden };
 
-Result<int> spawn(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-                  Output output = Output::shown) {
-  commands::ChildProgram program{.words = command, .environment = environment};
+Result<ChildProcess> spawn(const std::vector<std::string>& command, const std::vector<std::string>& environment,
+                           Output output = Output::shown) {
+  ChildProgram program{.words = command, .environment = environment};
   FileDescriptor nowhere;
   if (output == Output::hidden) {
     nowhere = FileDescriptor(::open("/dev/null", O_WRONLY | O_CLOEXEC));
     program.standard_output = program.standard_error = nowhere.get();
   }
-  const auto child = commands::start_child(program);
+  auto child = ChildProcess::start(program);
   if (!child) return Error{child.error().code, concat({"bench: ", child.error().message})};
-  return *child;
+  return child;
 }
 
 Result<void> run_to_end(const std::vector<std::string>& command, const std::vector<std::string>& environment,
                         Output output = Output::shown) {
-  const auto process = spawn(command, environment, output);
+  auto process = spawn(command, environment, output);
   if (!process) return process.error();
-  if (commands::await_child(*process) == 0) return {};
+  if (process->wait() == 0) return {};
   return Error{Errc::unavailable, concat({"bench: ", text::quote(command[0]), " failed"})};
 }
 
@@ -259,18 +254,14 @@ Result<void> LocalRanks::listen() {
 }
 
 Result<void> LocalRanks::start(const std::vector<std::string>& command, const std::vector<std::string>& environment) {
-  const auto process = spawn(command, environment);
+  auto process = spawn(command, environment);
   if (!process) return process.error();
-  processes_.push_back(*process);
+  processes_.push_back(std::move(*process));
   return {};
 }
 
 bool LocalRanks::somebody_died() {
-  return std::ranges::any_of(processes_, [](int& process) {
-    if (process <= 0 || !commands::poll_child(process)) return false;
-    process = 0;
-    return true;
-  });
+  return std::ranges::any_of(processes_, [](ChildProcess& process) { return process.poll().has_value(); });
 }
 
 Result<void> LocalRanks::accept_ranks(int ranks) {
@@ -352,12 +343,10 @@ Result<std::unique_ptr<LocalRanks>> LocalRanks::start_peer(const std::string& pe
 LocalRanks::~LocalRanks() {
   ranks_.clear();  // the end of the stream tells them to go
   const auto until = Clock::now() + std::chrono::seconds(5);
-  for (const int process : processes_) {
-    if (process <= 0) continue;
-    while (!commands::poll_child(process)) {
-      if (Clock::now() > until) ::kill(process, SIGKILL);
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
+  for (ChildProcess& process : processes_) {
+    if (process.wait_until(until)) continue;
+    process.kill(SIGKILL);
+    process.wait();
   }
   std::error_code ignored;
   if (!folder_.empty()) fs::remove_all(folder_, ignored);
@@ -395,15 +384,15 @@ Result<int> run_ranks(int ranks, const std::vector<std::string>& arguments) {
   std::vector<std::string> command = {"/proc/self/exe", "bench"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   const int port = free_port();
-  std::vector<int> processes;
+  std::vector<ChildProcess> processes;
   for (int rank = 0; rank < ranks; ++rank) {
-    const auto process = spawn(command, rank_environment(rank, ranks, port));
-    if (!process) return process.error();  // those that run give up when they miss the others
-    processes.push_back(*process);
+    auto process = spawn(command, rank_environment(rank, ranks, port));
+    if (!process) return process.error();
+    processes.push_back(std::move(*process));
   }
   int first = 0;
-  for (const int process : processes) {
-    const int status = commands::await_child(process);
+  for (ChildProcess& process : processes) {
+    const int status = process.wait();
     if (first == 0) first = status;
   }
   return first;

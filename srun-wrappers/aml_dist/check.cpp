@@ -15,6 +15,7 @@
 #include "fabric/kernel_log.hpp"
 #include "fabric/report_json.hpp"
 #include "fabric/verbs_probe.hpp"
+#include "os/environment.hpp"
 #include "os/whole_file.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
@@ -24,7 +25,6 @@ namespace amldist::tools {
 namespace {
 
 using commands::fail;
-using commands::own_variable;
 using fabric::Evidence;
 using fabric::NodeFacts;
 using fabric::Question;

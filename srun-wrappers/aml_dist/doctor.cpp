@@ -8,6 +8,7 @@
 #include "aml_dist/doctor/report.hpp"
 #include "aml_dist/doctor/saved_environment.hpp"
 #include "core/text.hpp"
+#include "os/environment.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
 #include "shared/terminal.hpp"
@@ -16,7 +17,6 @@ namespace amldist::tools {
 namespace {
 
 using commands::fail;
-using commands::own_variable;
 using doctor::TaskContext;
 using text::concat;
 

@@ -2,7 +2,8 @@
 
 #include "core/text.hpp"
 #include "frameworks/task_environment.hpp"
-#include "shared/child.hpp"
+#include "os/child_process.hpp"
+#include "os/environment.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
 #include "shared/task_variables.hpp"
@@ -38,14 +39,14 @@ int exec_command(std::vector<std::string> words) {
     return commands::exit_usage;
   }
   for (std::string& word : words) {
-    auto expanded = commands::expand_task_variables(word, commands::own_variable);
+    auto expanded = commands::expand_task_variables(word, own_variable);
     if (!expanded) {
       commands::say(text::concat({"exec: ", expanded.error().message}));
       return commands::exit_usage;
     }
     word = std::move(*expanded);
   }
-  const Error error = commands::become(words);
+  const Error error = become(words);
   commands::say(text::concat({"exec: ", error.message}));
   return error.code == Errc::not_found ? 127 : 126;
 }

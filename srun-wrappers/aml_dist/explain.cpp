@@ -9,6 +9,7 @@
 #include "aml_dist/running_step.hpp"
 #include "core/spec.hpp"
 #include "core/text.hpp"
+#include "os/environment.hpp"
 #include "rendezvous/master_address.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
@@ -18,7 +19,6 @@ namespace amldist::tools {
 namespace {
 
 using commands::fail;
-using commands::own_variable;
 using text::concat;
 
 /// A task's environment before the patch: the GPUs that the options speak of, and what srun itself would set and a

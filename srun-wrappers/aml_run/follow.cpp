@@ -16,6 +16,7 @@
 
 #include "aml_run/growing_file.hpp"
 #include "core/text.hpp"
+#include "os/clock.hpp"
 #include "os/file_descriptor.hpp"
 #include "shared/programs.hpp"
 #include "shared/signals.hpp"
@@ -24,7 +25,6 @@
 namespace amldist::run {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using commands::say;
 using text::concat;
 

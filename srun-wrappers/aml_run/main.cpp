@@ -19,9 +19,10 @@
 #include "aml_run/slurm_job.hpp"
 #include "core/spec.hpp"
 #include "core/text.hpp"
+#include "os/child_process.hpp"
+#include "os/environment.hpp"
 #include "os/file_descriptor.hpp"
 #include "shared/allocation.hpp"
-#include "shared/child.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
 #include "shared/signals.hpp"
@@ -32,7 +33,6 @@ namespace {
 using namespace amldist;
 using namespace amldist::run;
 using commands::fail;
-using commands::own_variable;
 using commands::say;
 using text::concat;
 
@@ -149,7 +149,7 @@ int start_step(const std::string& script) {
   if (!file || ::write(file.get(), script.data(), script.size()) != static_cast<ssize_t>(script.size())) {
     return fail({Errc::internal, "the step's script cannot be kept in memory"});
   }
-  return fail(commands::become({"bash", concat({"/dev/fd/", std::to_string(file.get())})}));
+  return fail(become({"bash", concat({"/dev/fd/", std::to_string(file.get())})}));
 }
 
 int run_step(const CommandLine& line, Plan plan, commands::JobContext context) {

@@ -5,13 +5,13 @@
 #include "core/spec.hpp"
 #include "launchers/hosts.hpp"
 #include "launchers/launcher.hpp"
+#include "os/environment.hpp"
 #include "shared/programs.hpp"
 
 namespace {
 
 using namespace amldist;
 using namespace amldist::launchers;
-using commands::own_variable;
 using text::concat;
 using text::quote;
 

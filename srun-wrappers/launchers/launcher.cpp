@@ -13,7 +13,6 @@
 namespace amldist::launchers {
 namespace {
 
-using commands::own_variable;
 using nlohmann::ordered_json;
 using text::concat;
 

@@ -5,7 +5,8 @@
 #include <filesystem>
 
 #include "core/text.hpp"
-#include "shared/child.hpp"
+#include "os/child_process.hpp"
+#include "os/environment.hpp"
 #include "shared/programs.hpp"
 #include "shared/shell.hpp"
 #include "shared/terminal.hpp"
@@ -58,11 +59,11 @@ int start(const StepLine& line) {
   }
   for (const std::string& sentence : line.notes) commands::say(sentence);
   for (const auto& [name, value] : line.environment) ::setenv(name.c_str(), value.c_str(), 1);
-  return commands::fail(commands::become(words));
+  return commands::fail(become(words));
 }
 
 std::string python() {
-  if (auto own = commands::own_variable("PYTHON_EXEC"); own && !own->empty()) return *own;
+  if (auto own = own_variable("PYTHON_EXEC"); own && !own->empty()) return *own;
   return !commands::find_program("python") && commands::find_program("python3") ? "python3" : "python";
 }
 

@@ -6,13 +6,13 @@
 #include <optional>
 
 #include "launchers/launcher.hpp"
+#include "os/environment.hpp"
 #include "shared/programs.hpp"
 
 namespace {
 
 using namespace amldist;
 using namespace amldist::launchers;
-using commands::own_variable;
 using text::concat;
 using text::quote;
 

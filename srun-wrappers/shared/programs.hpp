@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/environment.hpp"
 #include "core/result.hpp"
 
 namespace amldist::commands {
@@ -32,9 +31,6 @@ inline constexpr std::size_t longest_capture = std::size_t{4} * 1024 * 1024;
 
 /// The program of this product that lies beside the running one, or its bare name if there is none.
 [[nodiscard]] std::string sibling_program(std::string_view name);
-
-/// Reads this process's environment.
-[[nodiscard]] std::optional<std::string> own_variable(std::string_view name);
 
 /// A whole regular file of at most `limit` bytes. Errors: not_found, limit, unavailable.
 [[nodiscard]] Result<std::string> read_file(const std::string& path, std::size_t limit);

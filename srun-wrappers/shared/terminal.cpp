@@ -8,6 +8,7 @@
 
 #include "core/hex.hpp"
 #include "core/text.hpp"
+#include "os/environment.hpp"
 #include "shared/exit_status.hpp"
 
 namespace amldist::commands {
@@ -44,10 +45,9 @@ std::string without_controls(std::string_view text) {
 }  // namespace
 
 bool wants_colour(int descriptor) {
-  const char* const no_color = std::getenv("NO_COLOR");  // no-color.org: set and not empty
-  const char* const term = std::getenv("TERM");
-  const bool dumb = term == nullptr || std::string_view(term) == "dumb";
-  return ::isatty(descriptor) == 1 && !dumb && (no_color == nullptr || *no_color == '\0');
+  const bool refused = !own_variable("NO_COLOR").value_or("").empty();  // no-color.org: set and not empty
+  const bool dumb = own_variable("TERM").value_or("dumb") == "dumb";
+  return ::isatty(descriptor) == 1 && !dumb && !refused;
 }
 
 void say(std::string_view sentence, Tone tone) {

@@ -87,7 +87,7 @@ def test_a_framework_alone_is_fine_where_the_step_is(tool, option, framework):
     ("mpi", ["OMPI_COMM_WORLD_SIZE"], "horovod", "warns", "only one of OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE"),
     ("mpi", ["AZUREML_EXPERIMENT_ID=x", "LOCAL_RANK", "AZ_BATCH_MASTER_NODE"], "deepspeed", "fails",
      "KeyError: 'AZ_BATCH_MASTER_NODE'"),
-    ("tensorflow", ["TF_CONFIG=[]"], "tensorflow", "fails", "no JSON object"),
+    ("tensorflow", ["TF_CONFIG=[]"], "tensorflow", "fails", "not a JSON object"),
     ("tensorflow", ['TF_CONFIG={"cluster":{"worker":["a:1","a:1","b:1","b:2"]},"task":{"type":"worker","index":0}}'],
      "tensorflow", "fails", "'a:1' to two tasks"),
     ("tensorflow", ['TF_CONFIG={"cluster":{"worker":["127.0.0.1:1","b:1"]},"task":{"type":"worker","index":0}}'],

@@ -37,5 +37,19 @@ TEST(Hex, TwoDigitsForEachByte) {
   EXPECT_EQ(out, "000aff");
 }
 
+TEST(Hex, NumbersOfAFixedLength) {
+  EXPECT_EQ(to_hex(0x1a, 2), "001a");
+  EXPECT_EQ(to_hex(0xfedcba9876543210, 8), "fedcba9876543210");
+  EXPECT_EQ(to_hex(0x12345, 2), "2345");
+}
+
+TEST(Hex, ReadsBackWhatItWrites) {
+  const std::vector<std::pair<std::string_view, std::uint64_t>> numbers = {
+      {"0", 0}, {"1a", 0x1a}, {"FfFf", 0xffff}, {"0000000000000001", 1}, {"ffffffffffffffff", UINT64_MAX}};
+  for (const auto& [digits, number] : numbers) EXPECT_EQ(from_hex(digits), number) << digits;
+  for (const std::string_view bad : {"", "g", "0x1", " 1", "1 ", "-1", "00000000000000001"})
+    EXPECT_EQ(from_hex(bad), std::nullopt) << bad;
+}
+
 }  // namespace
 }  // namespace amldist

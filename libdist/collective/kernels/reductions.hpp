@@ -6,9 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 #include "collective/calls/data_type.hpp"
+#include "core/instruction_set.hpp"
 
 namespace amldist::collective {
 
@@ -34,11 +34,8 @@ struct Fold {
   Store second_store = Store::cached;  ///< of second; counts only where dst is streamed and both lie alike in a vector
 };
 
-/// Instruction sets that the kernels are compiled for, from the least to the most capable.
-enum class InstructionSet : std::uint8_t { plain, avx2, avx512 };
-[[nodiscard]] std::string_view to_string(InstructionSet set) noexcept;
-/// The best that this processor and the build have; AMLDIST_ISA=plain|avx2|avx512 lowers it.
-[[nodiscard]] InstructionSet best_instruction_set() noexcept;
+/// The best that this processor and the build have, and at most `highest`.
+[[nodiscard]] InstructionSet best_instruction_set(InstructionSet highest = InstructionSet::avx512) noexcept;
 
 /// The kernels of one instruction set. A value without state.
 class Reductions {

@@ -1,4 +1,4 @@
-#include "spank/report.hpp"
+#include "spank/output.hpp"
 
 #include <cstdio>
 

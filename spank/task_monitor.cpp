@@ -1,4 +1,4 @@
-#include "spank/guardian.hpp"
+#include "spank/task_monitor.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -19,7 +18,9 @@
 #include <string_view>
 #include <vector>
 
+#include "os/clock.hpp"
 #include "os/file_descriptor.hpp"
+#include "os/inherited_descriptors.hpp"
 #include "os/process_tree.hpp"
 #include "step_messages/control_message.hpp"
 #include "step_messages/datagram.hpp"
@@ -27,20 +28,8 @@
 namespace amldist::spank {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr auto asking_interval = std::chrono::milliseconds(500);
-constexpr auto patience = std::chrono::seconds(5);  ///< between SIGTERM and SIGKILL
-
-/// Closes everything but two descriptors: pipes and sockets of slurmstepd's must end when their other users do.
-void close_all_but(int one, int other) {
-  const long limit = ::sysconf(_SC_OPEN_MAX);
-  constexpr long most = 65536;
-  const int end = static_cast<int>(std::clamp(limit, 256L, most));
-  for (int descriptor = 0; descriptor < end; ++descriptor) {
-    if (descriptor != one && descriptor != other) ::close(descriptor);
-  }
-}
+constexpr auto time_to_end = std::chrono::seconds(5);  ///< between SIGTERM and SIGKILL
 
 /// Ends as the child did, so that Slurm sees the same wait status.
 [[noreturn]] void end_as(int wait_status) {
@@ -57,19 +46,19 @@ void close_all_but(int one, int other) {
   ::_exit(shells_offset + number);
 }
 
-/// What the guardian does for the rest of its life. Made before the fork, so that only the release asks for memory.
-class Guardian {
+/// What the monitor does for the rest of its life. Made before the fork, so that only ending the child needs memory.
+class TaskMonitor {
  public:
-  Guardian(const SrunLink& target, int socket)
+  TaskMonitor(const SrunLink& srun, int socket)
       : socket_(socket),
-        target_(target),
-        question_(to_datagram(MessageType::may_i_end, target.channel.token)),
-        release_(to_datagram(MessageType::end, target.channel.token)) {}
+        srun_(srun),
+        question_(to_datagram(MessageType::may_i_end, srun.channel.token)),
+        release_(to_datagram(MessageType::end, srun.channel.token)) {}
 
-  /// With every signal blocked.
-  [[noreturn]] void stand(pid_t child) noexcept {
+  /// Call with every signal blocked.
+  [[noreturn]] void run(pid_t child) noexcept {
     child_ = child;
-    settle();
+    set_up();
     for (;;) {
       wait();
       reap();
@@ -79,13 +68,13 @@ class Guardian {
   }
 
  private:
-  void settle() {
+  void set_up() {
     ::signal(SIGCHLD, SIG_DFL);
     sigset_t ends;
     sigemptyset(&ends);
     sigaddset(&ends, SIGCHLD);
     signals_ = ::signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
-    close_all_but(socket_, signals_);
+    close_all_but(socket_, signals_);  // pipes and sockets of slurmstepd must end when their other users do
   }
 
   /// Until something happens, or it is time to ask again. After the release srun has nothing more to say.
@@ -97,7 +86,7 @@ class Guardian {
     static_cast<void>(::read(signals_, &ended, sizeof ended));
   }
 
-  /// Takes the ends of the program and of what it left behind; ends with the program, unless it was released.
+  /// Reaps the program and what it left behind; ends with the program, unless srun has released it.
   void reap() {
     int status = 0;
     pid_t ended = 0;
@@ -117,7 +106,7 @@ class Guardian {
       signal_all(SIGTERM);
     } else if (now - asked_at_ >= asking_interval) {
       asked_at_ = now;
-      send_to(target_, socket_, question_);
+      send_to(srun_, socket_, question_);
     }
   }
 
@@ -128,10 +117,10 @@ class Guardian {
   }
 
   void end_the_rest() const {
-    if (Clock::now() - *released_at_ >= patience) signal_all(SIGKILL);
+    if (Clock::now() - *released_at_ >= time_to_end) signal_all(SIGKILL);
   }
 
-  /// Every process of the task, as Slurm does it: a shell that waits for its program does not pass a signal on.
+  /// Signals every process of the task, as Slurm does: a shell that waits for its program does not pass a signal on.
   void signal_all(int number) const {
     if (child_ != nobody) ::kill(child_, number);
     try {
@@ -147,35 +136,35 @@ class Guardian {
   pid_t child_ = nobody;
   int socket_;
   int signals_ = -1;
-  SrunLink target_;
+  SrunLink srun_;
   std::string question_;
   std::string release_;
   Clock::time_point asked_at_{};
   std::optional<Clock::time_point> released_at_;
 };
 
-/// In the child: dies with its guardian, and has the signal mask of a task again.
-void become_the_program(pid_t guardian, const sigset_t& mask) {
+/// In the child: it dies with its monitor, and has the signal mask of a task again.
+void become_the_program(pid_t monitor, const sigset_t& mask) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != guardian) ::_exit(1);
+  if (::getppid() != monitor) ::_exit(1);
   ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
 }
 
 }  // namespace
 
-bool leave_guardian(const SrunLink& target) {
+bool start_task_monitor(const SrunLink& srun) {
   const FileDescriptor socket = open_socket();
   if (!socket) return false;
-  Guardian guardian(target, socket.get());
+  TaskMonitor monitor(srun, socket.get());
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  ::prctl(PR_SET_NAME, "aml-dist-guard");  // the program gets its own name from exec
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);      // what the program leaves behind stays below the guardian, and can be ended
+  ::prctl(PR_SET_NAME, "aml-dist-mon");  // the program gets its own name from exec
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);    // what the program leaves behind stays below the monitor, and can be ended
   const pid_t own_id = ::getpid();
   const pid_t child = ::fork();
-  if (child > 0) guardian.stand(child);
+  if (child > 0) monitor.run(child);
   if (child == 0) {
     become_the_program(own_id, before);
     return true;

@@ -1,4 +1,4 @@
-// One way to speak: every line that the plugin prints begins with "aml-dist: ".
+// Everything that the plugin prints: each line begins with "aml-dist: ".
 #pragma once
 
 #include <string_view>

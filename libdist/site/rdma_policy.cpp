@@ -1,4 +1,4 @@
-#include "core/rdma_policy.hpp"
+#include "site/rdma_policy.hpp"
 
 #include <algorithm>
 #include <set>
