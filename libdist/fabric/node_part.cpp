@@ -80,7 +80,7 @@ NodePart verify_node_apart(RdmaPolicy policy, const std::string& sku, const Envi
   const auto deadline = Clock::now() + timeout;
   auto pipe = Pipe::make();
   if (!pipe) return failed(pipe.error().message);
-  auto child = ChildProcess::fork([&] { write_all(pipe->writing.get(), answer(policy, sku, copy)); });
+  auto child = ChildProcess::fork([&] { amldist::write_all(pipe->writing.get(), answer(policy, sku, copy)); });
   if (!child) return failed(child.error().message);
   pipe->writing = FileDescriptor();
   const auto text = read_until_end(pipe->reading.get(), deadline, longest_answer);

@@ -15,6 +15,7 @@
 
 #include "core/text.hpp"
 #include "os/file_descriptor.hpp"
+#include "os/socket.hpp"
 #include "os/whole_file.hpp"
 
 namespace amldist {
@@ -95,17 +96,7 @@ bool is_own_address(Ipv4 address) {
   return all && std::ranges::find(*all, address, &Interface::address) != all->end();
 }
 
-namespace {
-
-sockaddr_in socket_address(Ipv4 address, std::uint16_t port) {
-  sockaddr_in out = {};
-  out.sin_family = AF_INET;
-  out.sin_port = htons(port);
-  out.sin_addr.s_addr = htonl(address.bits);
-  return out;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Result<Ipv4> source_address_towards(Ipv4 peer) {
   const auto failed = [peer] {

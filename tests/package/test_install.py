@@ -20,10 +20,10 @@ def run(*command, **options) -> str:
 
 @pytest.fixture(scope="module")
 def prefix(tmp_path_factory):
-    """cmake -S . -B build && cmake --build build && cmake --install build --prefix P, with no option."""
+    """cmake -S . -B build && cmake --build build && cmake --install build --prefix P; of no test, which is not installed."""
     build = tmp_path_factory.mktemp("build")
     prefix = tmp_path_factory.mktemp("prefix")
-    run("cmake", "-S", ROOT, "-B", build)
+    run("cmake", "-S", ROOT, "-B", build, "-DAMLDIST_TESTS=OFF")
     run("cmake", "--build", build, "--parallel", "2")
     run("cmake", "--install", build, "--prefix", prefix)
     return prefix
