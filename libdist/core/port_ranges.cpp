@@ -83,4 +83,6 @@ std::uint16_t PortRanges::at(std::uint32_t index) const noexcept {
   return 0;
 }
 
+PortRanges default_port_range() { return PortRanges::parse("20000-29999").value(); }
+
 }  // namespace amldist

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "core/hex.hpp"
+
 namespace amldist::text {
 namespace {
 
@@ -30,14 +32,12 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 void append_visible(std::string& out, unsigned char byte) {
-  constexpr std::string_view digits = "0123456789abcdef";
   if (byte >= 0x20 && byte < 0x7f) {
     out += static_cast<char>(byte);
     return;
   }
   out += "\\x";
-  out += digits[byte >> 4];
-  out += digits[byte & 15];
+  append_hex(out, byte);
 }
 
 }  // namespace

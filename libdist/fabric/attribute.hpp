@@ -41,7 +41,4 @@ inline constexpr std::size_t longest_attribute = 4096;
 /// The path with all links resolved, empty if it has none.
 [[nodiscard]] std::string resolved(const std::string& path);
 
-/// mlx5_2 < mlx5_10.
-[[nodiscard]] bool natural_less(std::string_view a, std::string_view b) noexcept;
-
 }  // namespace amldist::fabric

@@ -4,6 +4,7 @@
 #include <array>
 #include <set>
 
+#include "core/hex.hpp"
 #include "core/text.hpp"
 #include "fabric/report_json.hpp"
 
@@ -12,14 +13,9 @@ namespace {
 
 using text::concat;
 
-constexpr std::string_view digits = "0123456789abcdef";
-
 /// The partition of the port's first key, without the membership bit.
 std::string partition_of(const PortFacts& port) {
-  if (port.pkeys.empty()) return "none";
-  std::string out = "0x";
-  for (int shift = 12; shift >= 0; shift -= 4) out += digits[(port.pkeys.front().value & 0x7fffU) >> shift & 15U];
-  return out;
+  return port.pkeys.empty() ? "none" : "0x" + to_hex(port.pkeys.front().value & 0x7fffU, 2);
 }
 
 /// "A, B" of a set; what differs within a node is a trait of its own.

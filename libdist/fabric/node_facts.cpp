@@ -1,12 +1,12 @@
 #include "fabric/node_facts.hpp"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 
 #include "core/text.hpp"
+#include "os/own_network.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -171,8 +171,8 @@ std::string read_peer_memory(const std::string& sys) {
 }
 
 std::string own_host() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string("unknown");
+  const std::string name = own_host_name();
+  return name.empty() ? "unknown" : name;
 }
 
 std::string without_trailing_slashes(std::string path) {

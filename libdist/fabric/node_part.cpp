@@ -1,26 +1,17 @@
 #include "fabric/node_part.hpp"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <csignal>
-#include <cstring>
-#include <ctime>
 
+#include "core/hex.hpp"
 #include "core/text.hpp"
 #include "fabric/checks.hpp"
 #include "fabric/report_json.hpp"
-#include "os/file_descriptor.hpp"
+#include "os/child_process.hpp"
+#include "os/whole_file.hpp"
 
 namespace amldist::fabric {
 namespace {
 
-using std::chrono::steady_clock;
 using text::concat;
 
 constexpr std::size_t longest_answer = 64 * 1024;
@@ -31,10 +22,7 @@ std::string traits_of(const NodeFacts& node, const Question& question, const Fab
   std::string key = "-";
   for (const JudgedPort& each : judged_ports(node, question)) {
     if (each.port->layer() != LinkLayer::infiniband || each.port->pkeys.empty()) continue;
-    constexpr std::string_view digits = "0123456789abcdef";
-    const std::uint32_t bits = each.port->pkeys.front().value & 0x7fffU;
-    key = "0x";
-    for (int shift = 12; shift >= 0; shift -= 4) key += digits[bits >> shift & 15U];
+    key = "0x" + to_hex(each.port->pkeys.front().value & 0x7fffU, 2);
     break;
   }
   return concat({key, "/", settings.gid_index ? std::to_string(*settings.gid_index) : "-"});
@@ -64,31 +52,6 @@ std::string answer(RdmaPolicy policy, const std::string& sku, const EnvironmentR
                  to_lines(report.checks)});
 }
 
-void write_all(int pipe, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(pipe, text.data(), text.size());
-    if (written <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
-
-/// Everything until the other end closes, the deadline, or too much. False: not closed in time.
-bool read_all(int pipe, steady_clock::time_point deadline, std::string& out) {
-  std::array<char, 4096> buffer{};
-  for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now()).count();
-    pollfd wanted = {pipe, POLLIN, 0};
-    const int ready = left > 0 ? ::poll(&wanted, 1, static_cast<int>(left)) : 0;
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) return false;
-    const ssize_t got = ::read(pipe, buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return got == 0;
-    out.append(buffer.data(), static_cast<std::size_t>(got));
-    if (out.size() > longest_answer) return false;
-  }
-}
-
 NodePart failed(std::string evidence) {
   NodePart part;
   part.checks.push_back(
@@ -105,17 +68,6 @@ NodePart parse_answer(std::string_view text) {
   return {std::move(*checks), fields[3] == "1", std::string(fields[0]), std::string(fields[1]), std::string(fields[2])};
 }
 
-/// Reaps a child that has closed its pipe or is killed; one in an uninterruptible call is left to slurmstepd.
-void end_child(pid_t child, bool answered) {
-  if (!answered) static_cast<void>(::kill(child, SIGKILL));
-  constexpr timespec pause = {0, 1'000'000};
-  for (int i = 0; i < 100; ++i) {
-    const pid_t ended = ::waitpid(child, nullptr, WNOHANG);
-    if (ended == child || (ended < 0 && errno != EINTR)) return;
-    static_cast<void>(::nanosleep(&pause, nullptr));
-  }
-}
-
 }  // namespace
 
 bool NodePart::is_good() const noexcept {
@@ -125,25 +77,16 @@ bool NodePart::is_good() const noexcept {
 NodePart verify_node_apart(RdmaPolicy policy, const std::string& sku, const EnvironmentReader& environment,
                            std::chrono::milliseconds timeout) {
   const EnvironmentReader copy = snapshot(environment);
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return failed(concat({"pipe: ", std::strerror(errno)}));
-  const FileDescriptor reading(ends[0]);
-  FileDescriptor writing(ends[1]);
-  const pid_t child = ::fork();
-  if (child < 0) return failed(concat({"fork: ", std::strerror(errno)}));
-  if (child == 0) {
-    try {
-      write_all(writing.get(), answer(policy, sku, copy));
-    } catch (...) {  // no memory: the answer is cut off, and that is a failure
-    }
-    ::_exit(0);
-  }
-  writing = FileDescriptor();
-  std::string text;
-  const bool answered = read_all(reading.get(), steady_clock::now() + timeout, text);
-  end_child(child, answered);
-  if (answered) return parse_answer(text);
-  return failed(concat({"reading sysfs took more than ", std::to_string(timeout.count() / 1000), " s"}));
+  const auto deadline = Clock::now() + timeout;
+  auto pipe = Pipe::make();
+  if (!pipe) return failed(pipe.error().message);
+  auto child = ChildProcess::fork([&] { write_all(pipe->writing.get(), answer(policy, sku, copy)); });
+  if (!child) return failed(child.error().message);
+  pipe->writing = FileDescriptor();
+  const auto text = read_until_end(pipe->reading.get(), deadline, longest_answer);
+  if (!text) return failed(concat({"reading sysfs took more than ", std::to_string(timeout.count() / 1000), " s"}));
+  static_cast<void>(child->wait_until(deadline));
+  return parse_answer(*text);
 }
 
 std::vector<std::pair<std::string, std::string>> fabric_settings(const NodePart& node) {

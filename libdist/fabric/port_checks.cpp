@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "core/hex.hpp"
 #include "core/text.hpp"
 #include "fabric/checks.hpp"
 
@@ -111,12 +112,7 @@ Finding judge_lid(const JudgedPort& each) {
 constexpr std::uint16_t full_member = 0x8000;
 constexpr std::uint16_t key_bits = 0x7fff;
 
-std::string hex16(std::uint16_t value) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string out = "0x";
-  for (int shift = 12; shift >= 0; shift -= 4) out += digits[static_cast<std::size_t>(value >> shift & 15)];
-  return out;
-}
+std::string hex16(std::uint16_t value) { return "0x" + to_hex(value, 2); }
 
 std::string keys_text(const PortFacts& port) {
   if (port.pkeys.empty()) return "none";

@@ -6,10 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
 
+#include "core/hex.hpp"
 #include "core/text.hpp"
 #include "os/file_descriptor.hpp"
+#include "os/whole_file.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -19,12 +20,10 @@ using text::concat;
 /// CapEff of /proc/self/status, without linking libcap.
 bool has_ipc_lock() {
   constexpr int cap_ipc_lock = 14;  // linux/capability.h
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    constexpr std::string_view key = "CapEff:";
-    if (!line.starts_with(key)) continue;
-    const unsigned long long set = std::strtoull(line.c_str() + key.size(), nullptr, 16);
-    return (set >> cap_ipc_lock & 1) != 0;
+  const std::string status = read_file_start("/proc/self/status", 64 * 1024);
+  for (const std::string_view line : text::split(status, '\n')) {
+    constexpr std::string_view key = "CapEff:\t";
+    if (line.starts_with(key)) return (from_hex(line.substr(key.size())).value_or(0) >> cap_ipc_lock & 1) != 0;
   }
   return false;
 }

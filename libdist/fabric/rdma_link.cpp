@@ -8,8 +8,6 @@
 namespace amldist::fabric {
 namespace {
 
-using std::chrono::steady_clock;
-
 constexpr int access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 
 VerbsOutcome failed(const char* stage, int error) { return VerbsFailure{stage, error, 0}; }
@@ -171,7 +169,7 @@ VerbsOutcome RdmaLink::connect(const LinkAddress& peer) {
   return to_ready_to_send();
 }
 
-VerbsOutcome RdmaLink::wait(steady_clock::time_point deadline) {
+VerbsOutcome RdmaLink::wait(Clock::time_point deadline) {
   constexpr timespec pause = {0, 50'000};
   for (int turn = 0;; ++turn) {
     ibv_wc completion = {};
@@ -181,13 +179,12 @@ VerbsOutcome RdmaLink::wait(steady_clock::time_point deadline) {
       if (completion.status == IBV_WC_SUCCESS) return {};
       return VerbsFailure{"RDMA write", 0, static_cast<std::uint32_t>(completion.status)};
     }
-    if (steady_clock::now() >= deadline) return failed("RDMA write", ETIMEDOUT);
+    if (Clock::now() >= deadline) return failed("RDMA write", ETIMEDOUT);
     if (turn > 1000) static_cast<void>(::nanosleep(&pause, nullptr));
   }
 }
 
-VerbsOutcome RdmaLink::write(std::size_t from, std::uint64_t to, std::uint32_t bytes,
-                             steady_clock::time_point deadline) {
+VerbsOutcome RdmaLink::write(std::size_t from, std::uint64_t to, std::uint32_t bytes, Clock::time_point deadline) {
   ibv_sge piece = {};
   piece.addr = reinterpret_cast<std::uint64_t>(device_->memory().data() + from);
   piece.length = bytes;

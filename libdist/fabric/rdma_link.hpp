@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "fabric/verbs_api.hpp"
+#include "os/clock.hpp"
 
 namespace amldist::fabric {
 
@@ -109,14 +110,13 @@ class RdmaLink {
   /// To ready-to-send towards the peer.
   [[nodiscard]] VerbsOutcome connect(const LinkAddress& peer);
   /// Writes `bytes` from `from` in our memory to `to` in the peer's, and waits for the completion.
-  [[nodiscard]] VerbsOutcome write(std::size_t from, std::uint64_t to, std::uint32_t bytes,
-                                   std::chrono::steady_clock::time_point deadline);
+  [[nodiscard]] VerbsOutcome write(std::size_t from, std::uint64_t to, std::uint32_t bytes, Clock::time_point deadline);
 
  private:
   VerbsOutcome to_init();
   VerbsOutcome to_ready_to_receive(const LinkAddress& peer);
   VerbsOutcome to_ready_to_send();
-  VerbsOutcome wait(std::chrono::steady_clock::time_point deadline);
+  VerbsOutcome wait(Clock::time_point deadline);
 
   const RdmaDevice* device_ = nullptr;
   VerbsHandle<ibv_cq> queue_{nullptr, nullptr};

@@ -6,22 +6,13 @@
 #include <vector>
 
 #include "core/result.hpp"
-#include "fabric/checks.hpp"
+#include "fabric/report_fields.hpp"
 #include "fabric/verdict.hpp"
 
 namespace amldist::fabric {
 
-/// Text in double quotes, escaped for JSON; bytes that are not ASCII as \u00NN.
-[[nodiscard]] std::string json_text(std::string_view text);
-
-/// {"id": ..., "verdict": ..., "evidence": ..., "remedy": ...}
-[[nodiscard]] std::string to_json(const Check& check);
-
-/// The array of checks, one per line, each line indented by `indent` blanks.
-[[nodiscard]] std::string to_json(const std::vector<Check>& checks, std::size_t indent);
-
-/// A node as an object: node, policy, verdict, checks, nccl_ib_hca, nccl_ib_gid_index.
-[[nodiscard]] std::string to_json(std::string_view host, const Report& report, const FabricSettings& settings);
+/// A node as a JSON object with the fields of visit_fields(), one check per line; bytes that are not ASCII as \u00NN.
+[[nodiscard]] std::string to_json(const NodeReport& node);
 
 /// VERDICT<TAB>ID<TAB>EVIDENCE<TAB>REMEDY lines, by which the task's process tells the plugin.
 [[nodiscard]] std::string to_lines(const std::vector<Check>& checks);

@@ -5,13 +5,13 @@
 #include <cstring>
 #include <optional>
 
+#include "core/settings.hpp"
 #include "core/text.hpp"
 #include "fabric/rdma_link.hpp"
 
 namespace amldist::fabric {
 namespace {
 
-using std::chrono::steady_clock;
 using text::concat;
 
 constexpr std::uint32_t test_bytes = 64 * 1024;
@@ -123,7 +123,7 @@ class VerbsRing final : public RingTest {
     for (std::size_t i = 0; i < ends_.size(); ++i) {
       Ends& own = *ends_[i];
       if (!own.problem.empty() || !own.write_problem.empty()) continue;
-      const auto deadline = steady_clock::now() + plan_.timeout;
+      const auto deadline = Clock::now() + plan_.timeout;
       const std::uint64_t to = right_buffers_[i] + buffer_bytes / 2;
       if (auto failure = own.writer.write(0, to, test_bytes, deadline)) own.write_problem = describe(*failure);
       else if (plan_.measure) measure(own, to, deadline);
@@ -176,17 +176,17 @@ class VerbsRing final : public RingTest {
     return failure ? describe(*failure) : std::string();
   }
 
-  void measure(Ends& own, std::uint64_t to, steady_clock::time_point deadline) const {
-    const auto began = steady_clock::now();
+  void measure(Ends& own, std::uint64_t to, Clock::time_point deadline) const {
+    const auto began = Clock::now();
     std::uint64_t bytes = 0;
-    while (steady_clock::now() - began < measuring_time) {
+    while (Clock::now() - began < measuring_time) {
       if (auto failure = own.writer.write(0, to, measured_bytes, deadline)) {
         own.write_problem = describe(*failure);
         return;
       }
       bytes += measured_bytes;
     }
-    const std::chrono::duration<double> taken = steady_clock::now() - began;
+    const std::chrono::duration<double> taken = Clock::now() - began;
     own.gbps = static_cast<double>(bytes) * 8e-9 / taken.count();
   }
 
@@ -199,7 +199,7 @@ class VerbsRing final : public RingTest {
 }  // namespace
 
 std::unique_ptr<RingTest> RingTest::open(const NodeFacts& node, const Question& question, const RingPlan& plan) {
-  const auto api = load_verbs();
+  const auto api = load_verbs(question.environment(variable::verbs_library).value_or(""));
   auto ring = std::make_unique<VerbsRing>(api ? *api : VerbsApi(), plan);
   const auto pkey = nccl_parameter(question.environment, "NCCL_IB_PKEY").value_or(0);
   for (const JudgedPort& each : judged_ports(node, question)) {

@@ -33,8 +33,8 @@ struct VerbsApi {
   int (*destroy_qp)(ibv_qp*) = nullptr;
 };
 
-/// Loads $AMLDIST_LIBIBVERBS, else libibverbs.so.1, for the rest of the process. Errors: unavailable, with dlerror()'s
-/// reason or the missing function.
-[[nodiscard]] Result<VerbsApi> load_verbs();
+/// Loads `named` if it is not empty, else libibverbs.so.1, for the rest of the process. Errors: unavailable, with
+/// dlerror()'s reason or the missing function.
+[[nodiscard]] Result<VerbsApi> load_verbs(const std::string& named);
 
 }  // namespace amldist::fabric

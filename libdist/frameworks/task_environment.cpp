@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "core/settings.hpp"
 #include "core/text.hpp"
 #include "frameworks/translator.hpp"
 #include "placement/identity.hpp"
@@ -126,7 +127,7 @@ void set_gloo_interface(const StepPlan& plan, const EnvironmentReader& inherited
 
 /// Names that StepPlan::fabric_settings may speak of.
 constexpr std::array<std::string_view, 6> fabric_names = {"NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_DISABLE",
-                                                          "UCX_TLS",     "AMLDIST_RDMA",      "AMLDIST_RDMA_SKU"};
+                                                          "UCX_TLS",     variable::rdma,      variable::rdma_sku};
 
 /// Removes what an outer step left behind, and sets what the user has not.
 void set_fabric(const StepPlan& plan, const EnvironmentReader& inherited, EnvironmentPatch& patch) {

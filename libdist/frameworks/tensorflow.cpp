@@ -10,10 +10,14 @@ namespace {
 
 using text::concat;
 
-/// "host:port" of a rank: the k-th task of a node listens on MASTER_PORT + k; rank 0 has the master's address.
+/// "host:port" of a rank: the k-th task of a node listens on MASTER_PORT + k. Rank 0's node has the master's address,
+/// the others are named by the same rule.
 std::string endpoint(const TaskFacts& task, std::uint32_t rank) {
-  const std::string host = rank == 0 ? task.rendezvous.address : task.placement.host_of(rank);
-  const std::uint32_t port = task.rendezvous.port + task.placement.map.local_rank_of(rank);
+  const TaskMap& map = task.placement.map;
+  const std::uint32_t node = map.node_of(rank);
+  const std::string host =
+      node == map.node_of(0) ? task.rendezvous.address : task.rendezvous.node_hosts.host_of(task.placement.hosts, node);
+  const std::uint32_t port = task.rendezvous.port + map.local_rank_of(rank);
   return concat({"\"", host, ":", std::to_string(port), "\""});
 }
 

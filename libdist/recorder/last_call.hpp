@@ -1,4 +1,4 @@
-// The last words of a dead task, read by root from a file that a user may have written.
+// The last call of a task that has ended, from a file in which its user may have written anything.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace amldist::collective {
 struct Recording;
 
 /// Longest text that describe_last_call() makes.
-inline constexpr std::size_t longest_last_call = 100;
+inline constexpr std::size_t longest_last_call = 120;
 
-/// "in allreduce #42 (4 MiB of float32)", or "after allreduce #41 (...)" where it was in none; nullopt without a call.
-/// "in allreduce #42 (...) broken by another rank" where the call failed because another process had died or left.
-/// Made of our own words and of numbers only, whatever the file held.
+/// "in allreduce #42 (1048576 float32, 4 MiB)", or "after allreduce #41 (...)" where it was in none; nullopt without a
+/// call. "in allreduce #42 (...) broken by another rank" where the call failed because another process had died or
+/// left. Made of our own words and of numbers only, whatever the file held.
 [[nodiscard]] std::optional<std::string> describe_last_call(const Recording& recording);
 
 /// Whether a text is one that describe_last_call() can have made: it fits a datagram and a terminal.
@@ -26,8 +26,8 @@ inline constexpr std::size_t longest_last_call = 100;
 [[nodiscard]] bool is_broken_by_another(std::string_view text) noexcept;
 
 /// The last call of a rank that has ended, from its recorder under one of `roots`, node-local folders such as
-/// /dev/shm/aml-dist-1000: a folder that a variable of the user names is never opened by root, as it might be anywhere.
-/// Every part of the path and the file must belong to `user` and be no link. nullopt: there is none to be had.
+/// /dev/shm/aml-dist-1000. Call it with the rights of `user`, not with root's: the path is his. Every folder on it and
+/// the file must belong to him and be no link. nullopt: there is no such recorder.
 [[nodiscard]] std::optional<std::string> last_call_of(std::span<const std::string> roots, unsigned user,
                                                       std::string_view step, std::uint32_t rank);
 

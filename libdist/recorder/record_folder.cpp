@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 
+#include "core/settings.hpp"
 #include "core/text.hpp"
 #include "os/file_descriptor.hpp"
 
@@ -27,8 +28,8 @@ bool is_name_character(char c) noexcept {
 
 Error no_place(const std::string& path, std::string_view why) {
   return {Errc::unavailable,
-          concat({"no flight recorder in ", text::quote(path), ": ", why, "; name another folder with ", trace_variable,
-                  ", or switch it off with ", trace_variable, "=off"})};
+          concat({"no flight recorder in ", text::quote(path), ": ", why, "; name another folder with ",
+                  variable::trace_folder, ", or switch it off with ", variable::trace_folder, "=off"})};
 }
 
 /// A folder of this user alone, made if it is not there. `given`: the user named it, and decides who may read it.
@@ -119,8 +120,7 @@ void prune_steps(const std::string& root, std::string_view own_step) {
   for (std::size_t i = kept_steps - 1; i < steps.size(); ++i) remove_if_dead(descriptor, steps[i].name);
 }
 
-std::vector<std::string> trace_roots(const EnvironmentReader& environment, unsigned user) {
-  const std::string given = environment(trace_variable).value_or("");
+std::vector<std::string> trace_roots(const std::string& given, unsigned user) {
   if (given == "off" || given == "none") return {};
   if (!given.empty()) return {given};
   const std::string own = concat({"/aml-dist-", std::to_string(user)});
@@ -141,14 +141,13 @@ std::string trace_name(std::string_view text) {
   return name;
 }
 
-Result<std::optional<std::string>> make_trace_folder(const EnvironmentReader& environment, std::string_view step) {
+Result<std::optional<std::string>> make_trace_folder(const std::string& given, std::string_view step) {
   if (!is_trace_name(step)) {
     return Error{Errc::invalid_argument, concat({text::quote(step), " cannot name a step's flight recorders"})};
   }
-  const bool given = !environment(trace_variable).value_or("").empty();
   std::optional<Error> first;
-  for (const std::string& root : trace_roots(environment, ::geteuid())) {
-    auto folder = make_in(root, step, given);
+  for (const std::string& root : trace_roots(given, ::geteuid())) {
+    auto folder = make_in(root, step, !given.empty());
     if (folder) return std::optional(std::move(*folder));
     if (!first) first = folder.error();
   }

@@ -13,15 +13,13 @@
 #include <string_view>
 #include <vector>
 
-#include "core/environment.hpp"
 #include "core/result.hpp"
 
 namespace amldist::collective {
 
-inline constexpr const char* trace_variable = "AMLDIST_TRACE_DIR";
-
-/// Folders that may hold this user's steps, in the order in which they are tried. Empty: recording is switched off.
-[[nodiscard]] std::vector<std::string> trace_roots(const EnvironmentReader& environment, unsigned user);
+/// Folders that may hold a user's steps, in the order in which they are tried; `given` is AMLDIST_TRACE_DIR, empty
+/// where it is not set. None: recording is switched off.
+[[nodiscard]] std::vector<std::string> trace_roots(const std::string& given, unsigned user);
 
 /// Whether a text can name a step's folder: letters, digits, '.', '_' and '-', not first '.', at most 100.
 [[nodiscard]] bool is_trace_name(std::string_view name) noexcept;
@@ -32,8 +30,7 @@ inline constexpr const char* trace_variable = "AMLDIST_TRACE_DIR";
 
 /// The step's folder under the first root that can be had, made if need be; and prune_steps() is called on the way
 /// where no variable names the root. nullopt: recording is switched off.
-[[nodiscard]] Result<std::optional<std::string>> make_trace_folder(const EnvironmentReader& environment,
-                                                                   std::string_view step);
+[[nodiscard]] Result<std::optional<std::string>> make_trace_folder(const std::string& given, std::string_view step);
 
 /// Dead steps that stay readable in a user's folder.
 inline constexpr std::size_t kept_steps = 16;

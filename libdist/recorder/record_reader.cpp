@@ -9,7 +9,6 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "core/tasks_per_node.hpp"
 #include "core/text.hpp"
 #include "os/file_descriptor.hpp"
+#include "os/whole_file.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -104,9 +104,7 @@ std::optional<std::string_view> fault_of(const RecorderHeader& header, std::size
 
 /// Stopped processes show a T in /proc; the lock gives a number that is right in this process's own namespace.
 Writer state_of_process(pid_t pid) {
-  std::ifstream status("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  std::getline(status, line);
+  const std::string line = read_file_start("/proc/" + std::to_string(pid) + "/stat", 512);
   const auto end_of_name = line.rfind(')');
   const char state = end_of_name != std::string::npos && end_of_name + 2 < line.size() ? line[end_of_name + 2] : '?';
   return state == 'T' || state == 't' ? Writer::stopped : Writer::runs;

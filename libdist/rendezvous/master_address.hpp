@@ -16,8 +16,8 @@
 
 namespace amldist {
 
-/// What the choice needs to ask of the machine it is made on. Each function may block on a name service and is called
-/// a bounded number of times.
+/// What the choice needs to ask of the machine it is made on. Each function may block on a name service. MASTER_ADDR
+/// takes a bounded number of calls, the addresses of all nodes one or two for each node.
 struct NetworkView {
   /// Address by which Slurm reaches a node (NodeAddr), else what the name resolves to.
   std::function<Result<Ipv4>(const std::string& node)> address_of_node;
@@ -39,6 +39,16 @@ struct NetworkView {
 /// and that name. Errors: unavailable when the name does not resolve, or only to loopback.
 [[nodiscard]] Result<std::string> choose_master_address(const Spec& spec, const SitePolicy& policy,
                                                         const Placement& placement, const NetworkView& network);
+
+/// How the step's other nodes are named in TF_CONFIG, for kind tensorflow (else, and on one node: empty): by name with
+/// the site's suffix, or by address, as `spec` and `policy` want MASTER_ADDR. A host that the user names stands for
+/// rank 0's node alone; the others then go by the site's rule. Where the site names an interface, only each node knows
+/// its own address there: the others are then found by the site's suffix, or by NodeAddr within the site's network.
+/// `master` is the address chosen for rank 0's node, which is not asked for again. Errors: as of
+/// choose_master_address(), and unavailable for an interface without suffix and network.
+[[nodiscard]] Result<NodeHosts> choose_node_hosts(const Spec& spec, const SitePolicy& policy,
+                                                  const Placement& placement, std::string_view master,
+                                                  const NetworkView& network);
 
 /// Refuses a master of the user's own (key or variable) in which every node would see itself, such as localhost, where
 /// the step has nodes with other addresses. Of `network` only address_of_node is asked. Errors: mismatch.

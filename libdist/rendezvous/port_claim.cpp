@@ -7,11 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <string_view>
 
 #include "core/text.hpp"
+#include "os/whole_file.hpp"
 
 namespace amldist {
 namespace {
@@ -82,12 +82,7 @@ bool port_is_free(std::uint16_t port) noexcept {
 
 std::uint32_t first_port_for_all() {
   constexpr std::uint32_t usual = 1024;
-  const FileDescriptor file(::open("/proc/sys/net/ipv4/ip_unprivileged_port_start", O_RDONLY | O_CLOEXEC));
-  std::array<char, 16> digits = {};
-  const ssize_t length = file ? ::read(file.get(), digits.data(), digits.size()) : 0;
-  if (length <= 0) return usual;
-  const std::string_view line(digits.data(), static_cast<std::size_t>(length));
-  const auto number = text::to_number(line.substr(0, line.find('\n')), 65536);
+  const auto number = text::to_number(first_line_of("/proc/sys/net/ipv4/ip_unprivileged_port_start"), 65536);
   return number ? static_cast<std::uint32_t>(*number) : usual;
 }
 

@@ -15,6 +15,7 @@
 #include "core/result.hpp"
 #include "core/spec.hpp"
 #include "placement/step_facts.hpp"
+#include "rendezvous/node_hosts.hpp"
 
 namespace amldist {
 
@@ -34,15 +35,8 @@ struct Rendezvous {
   std::uint16_t port = 0;
   Origin address_origin = Origin::computed;
   Origin port_origin = Origin::computed;
+  NodeHosts node_hosts = {};  ///< how the nodes other than rank 0's are named
 };
-
-/// The port of a step: by hash of cluster, job and restart into `ports`, plus a stride for each step, so that the
-/// concurrent steps of a job never coincide (up to ports.size() of them). `ports` must not be empty.
-/// Source of the hash: FNV-1a, 64 bit, http://www.isthe.com/chongo/tech/comp/fnv.
-[[nodiscard]] std::uint16_t hashed_port(const PortRanges& ports, const JobName& job, std::uint32_t step_id) noexcept;
-
-/// First port of SLURM_STEP_RESV_PORTS ("12001-12003", "12001,12005"); nullopt if unset or malformed.
-[[nodiscard]] std::optional<std::uint16_t> first_reserved_port(const EnvironmentReader& environment);
 
 /// What settle() weighs for a step.
 struct RendezvousFacts {
@@ -50,6 +44,7 @@ struct RendezvousFacts {
   PortRanges ports;     ///< usable for hashing
   JobName job;
   std::uint32_t step_id = 0;
+  NodeHosts node_hosts = {};  ///< by srun, as the address
 };
 
 /// Decides between option, the user's own MASTER_ADDR and MASTER_PORT, reserved ports and computed values. A value that

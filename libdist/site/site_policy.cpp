@@ -1,17 +1,11 @@
 #include "site/site_policy.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 
 #include "core/node_features.hpp"
 #include "core/text.hpp"
-#include "os/file_descriptor.hpp"
+#include "os/whole_file.hpp"
 
 namespace amldist {
 namespace {
@@ -129,7 +123,7 @@ bool is_interface_name(std::string_view name) noexcept {
 
 SitePolicy SitePolicy::defaults() {
   SitePolicy policy;
-  policy.ports = PortRanges::parse("20000-29999").value();
+  policy.ports = default_port_range();
   return policy;
 }
 
@@ -165,21 +159,9 @@ std::vector<std::string_view> config_lines(std::string_view content) {
 }
 
 Result<std::string> read_config_file(const std::string& path) {
-  const auto failed = [&path](Errc code, std::string_view why) {
-    return Error{code, concat({"config file ", quote(path), " was ignored: ", why})};
-  };
-  // O_NONBLOCK: a FIFO in its place must not hold up a launch.
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-  if (!file) return failed(errno == ENOENT ? Errc::not_found : Errc::unavailable, std::strerror(errno));
-  struct stat status = {};
-  if (::fstat(file.get(), &status) != 0) return failed(Errc::unavailable, std::strerror(errno));
-  if (!S_ISREG(status.st_mode)) return failed(Errc::invalid_argument, "it is not a regular file");
-  if (static_cast<std::size_t>(status.st_size) > longest_config) return failed(Errc::limit, "it is over 64 KiB");
-  std::string content(static_cast<std::size_t>(status.st_size), '\0');
-  const ssize_t got = ::read(file.get(), content.data(), content.size());
-  if (got < 0) return failed(Errc::unavailable, std::strerror(errno));
-  content.resize(static_cast<std::size_t>(got));
-  return content;
+  auto content = read_whole_file(path, longest_config);
+  if (content) return content;
+  return Error{content.error().code, concat({"config file ", quote(path), " was ignored: ", content.error().message})};
 }
 
 SitePolicy load_policy(std::span<const std::string_view> arguments, std::vector<std::string>& complaints) {

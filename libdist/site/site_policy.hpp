@@ -2,7 +2,7 @@
 //
 //   required spank_aml_dist.so port_range=20000-29999 master_addr=ip rdma.gpu=require default.gpu=pytorch
 //
-// Whose word counts about rdma: core/rdma_policy.hpp.
+// Whose word counts about rdma: site/rdma_policy.hpp.
 //
 // An unknown or malformed argument is reported and skipped: it must never stop a node. Arguments on the plugstack line
 // win over the file.

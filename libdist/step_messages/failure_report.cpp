@@ -156,9 +156,19 @@ bool FirstFailure::is_earlier_cause(const FailureReport& report) const {
 }
 
 std::string FirstFailure::sentence(const RestOfStep& rest) const {
+  return concat({"first failure: ", description(rest)});
+}
+
+int FirstFailure::shell_status() const {
   assert(stands());
-  return concat({"first failure: rank ", std::to_string(first_->rank), " (local ", std::to_string(first_->local_rank),
-                 ") on ", first_->host, ": ", describe_end(first_->wait_status), ", ", duration(first_->elapsed_ms),
+  const int status = static_cast<int>(first_->wait_status);
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+std::string FirstFailure::description(const RestOfStep& rest) const {
+  assert(stands());
+  return concat({"rank ", std::to_string(first_->rank), " (local ", std::to_string(first_->local_rank), ") on ",
+                 first_->host, ": ", describe_end(first_->wait_status), ", ", duration(first_->elapsed_ms),
                  " after the start", first_->last_call.empty() ? "" : ", ", first_->last_call, clause(rest)});
 }
 

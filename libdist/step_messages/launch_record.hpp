@@ -11,6 +11,10 @@
 //
 //   1;step=12.0;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,4,2));features=ib:0-3
 //
+// and that of a tensorflow step with the nodes' addresses, or the suffix of their names (rendezvous/node_hosts.hpp):
+//
+//   1;step=12.0;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,4,2));peers=10.0.0.1-10.0.0.4
+//
 // The name begins with SLURM because only such variables pass --export=NONE. It travels through the user's environment,
 // so slurmstepd takes it for hostile: bounded, checked against the step, and its map against what the node knows
 // itself.
@@ -26,6 +30,7 @@
 #include "core/port_ranges.hpp"
 #include "core/result.hpp"
 #include "placement/components.hpp"
+#include "rendezvous/node_hosts.hpp"
 
 namespace amldist {
 
@@ -43,6 +48,7 @@ struct LaunchRecord {
   /// Of a heterogeneous step, else empty; distinct_hosts() of them are the nodes of the map.
   std::vector<Component> components = {};
   NodeFeatures features = {};  ///< those that the site's rules are about
+  NodeHosts peers = {};        ///< how the nodes are named where all of them are
 
   [[nodiscard]] bool is_heterogeneous() const noexcept { return !components.empty(); }
 

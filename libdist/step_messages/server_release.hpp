@@ -1,8 +1,8 @@
-// When a parameter-server step is over: servers never return, so somebody has to tell them.
+// When a parameter-server step is over. Servers never return, so they have to be ended.
 //
-// The servers' guardians ask srun every half second over the channel of failure_report.hpp, and srun answers:
+// The servers' task monitors ask srun every half second over the channel of failure_report.hpp, and srun answers:
 //
-//   aml-dist;1;00c0ffee00c0ffee;may-i-end       from a guardian
+//   aml-dist;1;00c0ffee00c0ffee;may-i-end       from a task monitor
 //   aml-dist;1;00c0ffee00c0ffee;not-yet         to it
 //   aml-dist;1;00c0ffee00c0ffee;end             to it
 //
@@ -11,7 +11,7 @@
 //   aml-dist;1;00c0ffee00c0ffee;ended;worker;1;0;0;2        role, rank, wait status, chiefs, workers of the step
 //   aml-dist;1;00c0ffee00c0ffee;heard
 //
-// The words are those of conversation.hpp.
+// The messages without fields are those of control_message.hpp.
 #pragma once
 
 #include <chrono>

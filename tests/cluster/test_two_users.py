@@ -128,7 +128,7 @@ def test_no_signal_reaches_the_other(cluster, workdir):
                    f"srun --overcommit -w node1 -N1 -n3 --aml-dist={SERVERS.replace('server_count=2', 'server_count=1')} "
                    "bash -c \"echo runs; sleep 5; echo ended well\"")
     victim.says("runs")
-    done = cluster.run("pkill -9 aml-dist-guard; pkill -9 slurmstepd; pkill -9 sleep; kill -9 -1",
+    done = cluster.run("pkill -9 aml-dist-mon; pkill -9 slurmstepd; pkill -9 sleep; kill -9 -1",
                        user="bob", on="node1")
     text = victim.wait()
     assert text.count("ended well") >= 2 and "status 0" in text, text + str(done)

@@ -71,7 +71,7 @@ struct Seen : CallObserver {
 };
 
 TEST(RefusedCalls, TellTheObserverOfTheFirstOnly) {
-  ControlChannel channel(single_process_world());
+  ControlChannel channel(single_process_world("node"), false);
   CommContext context(channel, std::make_shared<CommWatch>(1, std::vector<std::uint32_t>{0}, 0), milliseconds(1000));
   SequenceNumbers numbers(1);
   static_cast<void>(numbers.next(call_of(Operation::barrier), false));

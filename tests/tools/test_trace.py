@@ -10,7 +10,7 @@ import pytest
 from recorder_files import Call, Recorder, waiting, working
 
 SVG = "{http://www.w3.org/2000/svg}"
-FINE, FAILED, USAGE = 0, 1, 2
+FINE, FAILED, USAGE, NOT_FOUND = 0, 1, 2, 4
 
 
 def step_without(folder, missing=2, size=4):
@@ -33,7 +33,7 @@ def test_the_rank_that_is_behind_is_named_with_operation_and_number(tool, tmp_pa
     lines = done.stdout.splitlines()
     assert lines[0].startswith("step 42.0: 4 ranks, recorders of 4 on 2 nodes")
     assert lines[2].split() == ["RANK", "HOST", "PROCESS", "CALLS", "CALL", "STATE", "SINCE"]
-    assert lines[-1] == ("allreduce #6 (4 MiB of float32): rank 2 on node2 is gone after allreduce #5 (4 MiB of float32); "
+    assert lines[-1] == ("allreduce #6 (1048576 float32, 4 MiB): rank 2 on node2 is gone after allreduce #5 (1048576 float32, 4 MiB); "
                          "ranks 0,1,3 wait since 10.0 s")
 
 
@@ -116,9 +116,9 @@ def test_steps_are_found_by_name_where_programs_put_them(tool, tmp_path):
 
 
 @pytest.mark.parametrize("status, words, argument", [
-    (FAILED, "no flight recorder of '77777.7'", "77777.7"),
-    (FAILED, "neither a folder nor a step", "/nonexistent/folder"),
-    (FAILED, "holds no flight recorder", "."),
+    (NOT_FOUND, "no flight recorder of '77777.7'", "77777.7"),
+    (NOT_FOUND, "neither a folder nor a step", "/nonexistent/folder"),
+    (NOT_FOUND, "holds no flight recorder", "."),
     (USAGE, "--last", "--last=0"),
 ])
 def test_bad_input_is_one_sentence_and_a_status(tool, status, words, argument, tmp_path, monkeypatch):

@@ -5,6 +5,7 @@
 #include "core/text.hpp"
 #include "placement/process_identity.hpp"
 #include "placement/step_facts.hpp"
+#include "rendezvous/step_port.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -75,10 +76,8 @@ Result<std::unique_ptr<MeetingPoint>> meet_by_slurm(const EnvironmentReader& env
       environment, has_own_pmix(environment, identity) ? environment("SLURM_PMIX_MAPPING_SERV") : std::nullopt,
       {small(*node), small(*nodes), small(*tasks), ranks});
   if (!placement) return placement.error();
-  constexpr std::uint64_t lowest = 20000;
-  constexpr std::uint64_t places = 1200;
-  const std::uint64_t port = lowest + (*job * 31 + *step) % places * meeting_ports;
-  return meet_at({placement->master_host(), static_cast<std::uint16_t>(port)});
+  return meet_at(
+      {placement->master_host(), own_step_port(environment, small(*job), small(*step), PortPurpose::bootstrap)});
 }
 
 }  // namespace
@@ -102,16 +101,11 @@ Result<std::vector<Endpoint>> places_of(const std::string& text) {
 
 std::unique_ptr<MeetingPoint> meet_at(Endpoint master) { return std::make_unique<MasterAddress>(std::move(master)); }
 
-Result<std::unique_ptr<MeetingPoint>> choose_meeting_point(const EnvironmentReader& environment,
+Result<std::unique_ptr<MeetingPoint>> choose_meeting_point(const EnvironmentReader& environment, Bootstrap requested,
                                                            const ProcessIdentity& identity, MpiSession* mpi) {
-  const std::string requested = environment("AMLDIST_BOOTSTRAP").value_or("");
-  if (requested == "tcp") return meet_at_master(environment);
-  if (requested == "pmix") return meet_by_pmix(identity);
-  if (requested == "slurm") return meet_by_slurm(environment, identity);
-  if (!requested.empty() && requested != "mpi") {
-    return Error{Errc::invalid_argument,
-                 concat({"AMLDIST_BOOTSTRAP=", text::quote(requested), ": use tcp, pmix, slurm or mpi"})};
-  }
+  if (requested == Bootstrap::tcp) return meet_at_master(environment);
+  if (requested == Bootstrap::pmix) return meet_by_pmix(identity);
+  if (requested == Bootstrap::slurm) return meet_by_slurm(environment, identity);
   if (mpi != nullptr) return meet_by_mpi(*mpi, identity);
   std::string reasons;
   if (environment("MASTER_ADDR") || environment("MASTER_PORT")) return meet_at_master(environment);

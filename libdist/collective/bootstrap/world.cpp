@@ -4,7 +4,6 @@
 #include <sys/random.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <thread>
 
 #include "collective/bootstrap/wire.hpp"
@@ -24,12 +23,9 @@ std::uint64_t random_number() noexcept {
   return number;
 }
 
-Member self(const FileDescriptor& listener) {
+Member self(const std::string& node_name, const FileDescriptor& listener) {
   Member me;
-  me.host = own_host_name();
-  // Several "nodes" on one machine, for tests and for trying things out.
-  const char* const node = std::getenv("AMLDIST_NODE_NAME");
-  if (node != nullptr) me.host = node;
+  me.host = node_name.empty() ? own_host_name() : node_name;
   me.node = me.host;
   me.pid = static_cast<std::uint32_t>(::getpid());
   me.port = local_port(listener);
@@ -257,12 +253,13 @@ class Visitor {
   std::string where_;
 };
 
-Result<World> join_as_host(World world, MeetingPoint& point, std::string_view job, Clock::time_point deadline) {
+Result<World> join_as_host(World world, MeetingPoint& point, std::string_view job, const std::string& node_name,
+                           Clock::time_point deadline) {
   world.nonce = random_number();
   auto door = point.open();
   if (!door) return door.error();
   Host host(world, job);
-  world.members[0] = self(world.listener);
+  world.members[0] = self(node_name, world.listener);
   if (auto done = host.take_in(*door, point, deadline); !done) return done.error();
   for (Member& member : world.members) {
     if (member.address.bits == 0) member.address = *Ipv4::parse("127.0.0.1");
@@ -272,14 +269,14 @@ Result<World> join_as_host(World world, MeetingPoint& point, std::string_view jo
 
 }  // namespace
 
-World single_process_world() {
+World single_process_world(const std::string& node_name) {
   World world;
-  world.members = {self(FileDescriptor())};
+  world.members = {self(node_name, FileDescriptor())};
   return world;
 }
 
 Result<World> join_world(const ProcessIdentity& identity, MeetingPoint& point, std::string_view job,
-                         Clock::time_point deadline) {
+                         const std::string& node_name, Clock::time_point deadline) {
   World world;
   world.rank = identity.rank;
   world.size = identity.size;
@@ -287,11 +284,11 @@ Result<World> join_world(const ProcessIdentity& identity, MeetingPoint& point, s
   auto listener = listen_on(0);
   if (!listener) return listener.error();
   world.listener = std::move(*listener);
-  if (world.rank == 0) return join_as_host(std::move(world), point, job, deadline);
+  if (world.rank == 0) return join_as_host(std::move(world), point, job, node_name, deadline);
   world.members.resize(world.size);
   world.links.resize(1);
   world.unread.resize(1);
-  world.members[world.rank] = self(world.listener);
+  world.members[world.rank] = self(node_name, world.listener);
   if (auto joined = Visitor(world, job).join(point, deadline); !joined) return joined.error();
   return world;
 }

@@ -18,7 +18,7 @@ Communicator::Communicator(std::shared_ptr<Process> process, std::shared_ptr<Com
       numbers_(context_.size()),
       refused_(context_, numbers_, recorder_),
       gather_(context_),
-      devices_(context_, gather_, recorder_, process_->cuda) {}
+      devices_(context_, gather_, recorder_, process_->cuda, process_->settings.nccl_library) {}
 
 Result<void> Communicator::build(const Call& call) {
   CommWatch& watch = context_.watch();
@@ -27,7 +27,7 @@ Result<void> Communicator::build(const Call& call) {
   CallWatchdog watchdog(context_);
   auto backend = HostBackend::create(
       *process_->channel, watch, [&](std::string piece) { return gather_.gather_all(std::move(piece), watchdog); },
-      process_->mpi.get(), watchdog);
+      process_->mpi.get(), process_->settings.instruction_set, watchdog);
   if (!backend) return backend.error();
   host_ = std::move(*backend);
   connect_parts();
@@ -205,7 +205,7 @@ void Communicator::close_recorder() noexcept {
 // ---- settings ----
 Result<void> Communicator::set_timeout(milliseconds timeout) {
   if (timeout.count() < 0) return Error{Errc::invalid_argument, "amldist_set_timeout: the deadline is negative"};
-  context_.set_timeout(timeout.count() == 0 ? default_timeout : timeout);
+  context_.set_timeout(timeout.count() == 0 ? Settings().timeout : timeout);
   return {};
 }
 

@@ -15,6 +15,7 @@
 #include "collective/communicator/process.hpp"
 #include "collective/communicator/progress_engine.hpp"
 #include "core/environment.hpp"
+#include "core/settings.hpp"
 #include "placement/identity.hpp"
 
 namespace amldist::collective {
@@ -22,9 +23,7 @@ namespace amldist::collective {
 /// Calls come from one thread of the program at a time. abort(), health() and set_timeout() are thread-safe.
 class Communicator {
  public:
-  static constexpr milliseconds default_timeout{300000};
-
-  /// The world of this step. `timeout` zero: the default.
+  /// The world of this step, by the settings in the environment. `timeout` zero: theirs.
   [[nodiscard]] static Result<std::unique_ptr<Communicator>> init(const EnvironmentReader& environment,
                                                                   milliseconds timeout);
   ~Communicator();
@@ -34,6 +33,7 @@ class Communicator {
   /// False in a child of the process that made it: there it can only be left alone.
   [[nodiscard]] bool is_here() const noexcept { return process_->fork_guard.is_here(); }
   [[nodiscard]] bool is_world() const noexcept { return is_world_; }
+  [[nodiscard]] const Settings& settings() const noexcept { return process_->settings; }
   [[nodiscard]] const Identity& identity() const noexcept { return identity_; }
   [[nodiscard]] const std::string& host(std::uint32_t rank) const { return context_.host_of(rank); }
   [[nodiscard]] const std::string& task_map() const noexcept { return task_map_; }

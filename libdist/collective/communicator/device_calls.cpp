@@ -1,16 +1,12 @@
 #include "collective/communicator/device_calls.hpp"
 
-#include <cstdlib>
-
 namespace amldist::collective {
 
 Result<void> DeviceCalls::open(int device, CallWatchdog& watchdog) {
   if (backend_) return {};
-  const char* const named = std::getenv(nccl_variable);
   ControlExchange exchange(gather_, watchdog);
   const CudaDriver& driver = *cuda_.look(0);  // known since device_of()
-  auto made =
-      NcclBackend::create(load_nccl(named != nullptr ? named : ""), driver, device, exchange, watchdog.deadline());
+  auto made = NcclBackend::create(load_nccl(nccl_library_), driver, device, exchange, watchdog.deadline());
   if (!made) return made.error();
   backend_ = std::move(*made);
   pending_ = std::make_unique<PendingDeviceCalls>(context_, observer_, driver, *backend_);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "collective/communicator/control_gather.hpp"
 #include "collective/communicator/pending_device_calls.hpp"
@@ -14,8 +15,9 @@ namespace amldist::collective {
 /// device_of() is thread-safe; the rest is for the one thread that runs the communicator's calls.
 class DeviceCalls {
  public:
-  DeviceCalls(CommContext& context, ControlGather& gather, CallObserver& observer, CudaProbe& cuda)
-      : context_(context), gather_(gather), observer_(observer), cuda_(cuda) {}
+  DeviceCalls(CommContext& context, ControlGather& gather, CallObserver& observer, CudaProbe& cuda,
+              const std::string& nccl_library)
+      : context_(context), gather_(gather), observer_(observer), cuda_(cuda), nccl_library_(nccl_library) {}
 
   /// The GPU that the call's buffers belong to; nullopt: the host's memory. `now` in ticks, which are at least as many
   /// as nanoseconds, so that the probe looks a little more often than it must.
@@ -48,6 +50,7 @@ class DeviceCalls {
   ControlGather& gather_;
   CallObserver& observer_;
   CudaProbe& cuda_;
+  const std::string& nccl_library_;       ///< of the user's settings; "": the one that is found
   std::unique_ptr<NcclBackend> backend_;  ///< from the first device buffer on
   std::unique_ptr<PendingDeviceCalls> pending_;
 };

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "collective/algorithms/hierarchical_collectives.hpp"
+#include "collective/algorithms/hierarchical/hierarchical_collectives.hpp"
 #include "collective/calls/call.hpp"
 #include "collective/transport/transport_choice.hpp"
 
@@ -24,10 +24,10 @@ namespace amldist::collective {
 /// may be used by another thread meanwhile.
 class HostBackend {
  public:
-  /// Collective over the communicator. `gather` is its gather_all; `mpi` may be nullptr.
+  /// Collective over the communicator. `gather` is its gather_all; `mpi` may be nullptr; `highest` is the user's limit.
   [[nodiscard]] static Result<std::unique_ptr<HostBackend>> create(ControlChannel& channel, const CommWatch& watch,
                                                                    const Gather& gather, MpiSession* mpi,
-                                                                   Watchdog& watchdog);
+                                                                   InstructionSet highest, Watchdog& watchdog);
 
   HostBackend(const HostBackend&) = delete;
   HostBackend& operator=(const HostBackend&) = delete;
@@ -67,7 +67,7 @@ class HostBackend {
   [[nodiscard]] std::string describe() const;
 
  private:
-  HostBackend(const CommWatch& watch, Topology topology, TransportChoice choice);
+  HostBackend(const CommWatch& watch, Topology topology, TransportChoice choice, InstructionSet highest);
   [[nodiscard]] Result<void> finish(const StartedCall& started, Watchdog& watchdog);
   [[nodiscard]] Result<void> run_on_nodes(const Call& call, std::uint32_t signature, Watchdog& watchdog);
   [[nodiscard]] Result<void> share_memory(const Gather& gather);

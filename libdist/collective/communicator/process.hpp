@@ -8,6 +8,7 @@
 #include "collective/control/control_channel.hpp"
 #include "collective/gpu/cuda_driver.hpp"
 #include "collective/mpi/mpi_session.hpp"
+#include "core/settings.hpp"
 #include "os/fork_guard.hpp"
 #include "os/tick_clock.hpp"
 #include "recorder/flight_recorder.hpp"
@@ -18,6 +19,7 @@ namespace amldist::collective {
 /// The order of the members is the reverse of the order in which they end: the control thread uses the recorder, and
 /// MPI ends before the channel says goodbye, as MPI_Finalize delivers what is on its way.
 struct Process {
+  Settings settings;
   ForkGuard fork_guard;
   FlightRecorder recorder;
   std::mutex noting;  ///< around recorder.note(): communicators may fail on several threads at once

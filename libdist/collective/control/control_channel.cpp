@@ -57,8 +57,9 @@ class BlockedSignals {
 }  // namespace
 
 // ---- life of the thread ----
-ControlChannel::ControlChannel(World world)
+ControlChannel::ControlChannel(World world, bool is_under_srun)
     : world_(std::move(world)),
+      is_under_srun_(is_under_srun),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       links_(world_,
              {[this](ControlLink& link, Frame& frame) { handle(link, frame); },
@@ -158,7 +159,7 @@ void ControlChannel::say(const std::string& sentence) {
     log = log_;
   }
   log("aml-dist: " + sentence);
-  if (std::getenv("SLURM_STEP_ID") != nullptr) end_after_the_others();
+  if (is_under_srun_) end_after_the_others();
 }
 
 // ---- frames ----

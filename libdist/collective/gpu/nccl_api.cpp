@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "core/settings.hpp"
 #include "core/text.hpp"
 #include "os/shared_object.hpp"
 
@@ -93,7 +94,7 @@ Result<NcclApi> load_nccl(const std::string& named) {
   if (library == nullptr) {
     return Error{Errc::unavailable, concat({"buffers on a GPU need NCCL ", nccl_version_name(oldest_nccl),
                                             " or newer, which is not here (", reason_of_linker(),
-                                            "): install it, or name its library with ", nccl_variable})};
+                                            "): install it, or name its library with ", variable::nccl_library})};
   }
   int (*get_version)(int*) = nullptr;
   Symbols(library).optional("ncclGetVersion", get_version);
@@ -106,7 +107,7 @@ Result<NcclApi> load_nccl(const std::string& named) {
   const std::string name = concat({"NCCL ", nccl_version_name(api.version), " (", api.path, ")"});
   if (api.version < oldest_nccl || api.version < 10000) {
     return Error{Errc::unavailable, concat({name, " is too old: buffers on a GPU need ", nccl_version_name(oldest_nccl),
-                                            " or newer; name another library with ", nccl_variable})};
+                                            " or newer; name another library with ", variable::nccl_library})};
   }
   const std::string_view missing = take_functions(library, api);
   if (!missing.empty()) return Error{Errc::unavailable, concat({name, " lacks ", missing, ", which it should have"})};

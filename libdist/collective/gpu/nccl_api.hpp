@@ -83,9 +83,6 @@ struct NcclApi {
 /// Oldest release that is used, by NCCL's own number.
 inline constexpr int oldest_nccl = 21900;
 
-/// Names a library in place of the one that is found.
-inline constexpr const char* nccl_variable = "AMLDIST_NCCL";
-
 /// Finds NCCL: `named` if given, else the one that the process has loaded already (two of them in a process quarrel),
 /// else libnccl.so.2 as the dynamic linker finds it. Errors are sentences: no NCCL, too old, a function is missing. A
 /// library stays loaded, as NCCL's threads cannot be stopped.

@@ -1,7 +1,6 @@
 #include "collective/kernels/reductions.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #ifdef __x86_64__
 #include <cpuid.h>
 #endif
@@ -59,20 +58,7 @@ Reductions::CopyFunction hand_over_or(Reductions::CopyFunction other) noexcept {
 
 }  // namespace
 
-std::string_view to_string(InstructionSet set) noexcept {
-  if (set == InstructionSet::avx512) return "avx512";
-  return set == InstructionSet::avx2 ? "avx2" : "plain";
-}
-
-InstructionSet best_instruction_set() noexcept {
-  InstructionSet best = supported();
-  const char* const requested = std::getenv("AMLDIST_ISA");
-  if (requested == nullptr) return best;
-  for (const auto set : {InstructionSet::plain, InstructionSet::avx2}) {
-    if (to_string(set) == requested) best = std::min(best, set);
-  }
-  return best;
-}
+InstructionSet best_instruction_set(InstructionSet highest) noexcept { return std::min(supported(), highest); }
 
 Reductions::Reductions(InstructionSet set) noexcept
     : table_(kernels_of(set).folds), copy_(kernels_of(set).copy), hand_over_(hand_over_or(copy_)), set_(set) {}

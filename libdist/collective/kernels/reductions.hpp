@@ -6,9 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 #include "collective/calls/data_type.hpp"
+#include "core/instruction_set.hpp"
 
 namespace amldist::collective {
 
@@ -20,8 +20,9 @@ enum class Store : std::uint8_t {
 };
 
 /// dst[i] = sources[0][i] op sources[1][i] op ..., for `count` elements; also to `second` unless it is null. With
-/// ReduceOp::avg the sum is divided by `divisor`. Sources may be `dst` or `second` themselves, but not overlap them
-/// otherwise. float16 and bfloat16 are folded in float32 and rounded once. Thread-safe; at least one source.
+/// ReduceOp::avg the sum is divided by `divisor`, a number of ranks (1 to INT32_MAX), integers towards zero. Sources
+/// may be `dst` or `second` themselves, but not overlap them otherwise. float16 and bfloat16 are folded in float32 and
+/// rounded once. Thread-safe; at least one source.
 struct Fold {
   void* dst = nullptr;
   void* second = nullptr;
@@ -33,11 +34,8 @@ struct Fold {
   Store second_store = Store::cached;  ///< of second; counts only where dst is streamed and both lie alike in a vector
 };
 
-/// Instruction sets that the kernels are compiled for, from the least to the most capable.
-enum class InstructionSet : std::uint8_t { plain, avx2, avx512 };
-[[nodiscard]] std::string_view to_string(InstructionSet set) noexcept;
-/// The best that this processor and the build have; AMLDIST_ISA=plain|avx2|avx512 lowers it.
-[[nodiscard]] InstructionSet best_instruction_set() noexcept;
+/// The best that this processor and the build have, and at most `highest`.
+[[nodiscard]] InstructionSet best_instruction_set(InstructionSet highest = InstructionSet::avx512) noexcept;
 
 /// The kernels of one instruction set. A value without state.
 class Reductions {

@@ -3,8 +3,6 @@
 #include <dlfcn.h>
 
 #include <array>
-#include <cstdlib>
-#include <cstring>
 #include <thread>
 
 #include "core/text.hpp"
@@ -52,17 +50,14 @@ struct MpiPreference {
   std::string_view words;  ///< for people: what asks
 };
 
-Result<MpiPreference> read_mpi_preference(const EnvironmentReader& environment) {
-  const std::string transport = environment("AMLDIST_TRANSPORT").value_or("");
-  const std::string bootstrap = environment("AMLDIST_BOOTSTRAP").value_or("");
-  if (!transport.empty() && transport != "mpi" && transport != "tcp") {
-    return Error{Errc::invalid_argument, concat({"AMLDIST_TRANSPORT=", text::quote(transport), ": use mpi or tcp"})};
-  }
+MpiPreference mpi_preference(const Settings& settings) {
+  const bool bootstraps = settings.bootstrap == Bootstrap::mpi;
+  const bool carries = settings.transport == NodeTransport::mpi;
   MpiPreference preference;
-  preference.data = transport != "tcp";
-  preference.is_asked = transport == "mpi" || bootstrap == "mpi";
-  preference.nothing = !preference.data && bootstrap != "mpi";
-  preference.words = transport == "mpi" ? "AMLDIST_TRANSPORT=mpi" : "AMLDIST_BOOTSTRAP=mpi";
+  preference.data = settings.transport != NodeTransport::tcp;
+  preference.is_asked = carries || bootstraps;
+  preference.nothing = !preference.data && !bootstraps;
+  preference.words = carries ? "AMLDIST_TRANSPORT=mpi" : "AMLDIST_BOOTSTRAP=mpi";
   return preference;
 }
 
@@ -86,27 +81,26 @@ Result<const amldist_mpi_functions*> load_mpi(const std::string& named) {
   return functions;
 }
 
-Result<std::unique_ptr<MpiSession>> MpiSession::find(const EnvironmentReader& environment,
-                                                     const ProcessIdentity& identity) {
-  const auto preference = read_mpi_preference(environment);
-  if (!preference) return preference.error();
-  if (preference->nothing || (!preference->is_asked && !is_program_in_mpi())) return std::unique_ptr<MpiSession>();
-  const auto functions = load_mpi(environment(mpi_variable).value_or(""));
+Result<std::unique_ptr<MpiSession>> MpiSession::find(const Settings& settings, const ProcessIdentity& identity) {
+  const MpiPreference preference = mpi_preference(settings);
+  if (preference.nothing || (!preference.is_asked && !is_program_in_mpi())) return std::unique_ptr<MpiSession>();
+  const auto functions = load_mpi(settings.mpi_library);
   if (!functions) {
-    if (!preference->is_asked) return std::unique_ptr<MpiSession>();
-    return Error{functions.error().code, concat({preference->words, ": ", functions.error().message})};
+    if (!preference.is_asked) return std::unique_ptr<MpiSession>();
+    return Error{functions.error().code, concat({preference.words, ": ", functions.error().message})};
   }
   const int state = (*functions)->state();
   if (state == AMLDIST_MPI_FINALIZED) {
-    return Error{Errc::unavailable, concat({preference->words,
+    return Error{Errc::unavailable, concat({preference.words,
                                             ": MPI is finalised already in this process, and cannot be "
                                             "initialised again"})};
   }
   if (state == AMLDIST_MPI_NOT_YET && (*functions)->initialize() != 0) {
-    return Error{Errc::unavailable, concat({preference->words, ": MPI_Init_thread failed"})};
+    return Error{Errc::unavailable, concat({preference.words, ": MPI_Init_thread failed"})};
   }
   auto session = std::make_unique<MpiSession>(**functions, state == AMLDIST_MPI_NOT_YET);
-  session->carries_data_ = preference->data;
+  session->carries_data_ = preference.data;
+  session->yields_ = settings.mpi_yields;
   if (auto same = session->check(identity); !same) return same.error();
   return session;
 }
@@ -116,8 +110,6 @@ MpiSession::MpiSession(const amldist_mpi_functions& functions, bool initialized_
   std::array<char, 128> name = {};
   functions_.library(name.data(), name.size());
   library_ = name.data();
-  const char* const yields = std::getenv("OMPI_MCA_mpi_yield_when_idle");
-  yields_ = yields != nullptr && (std::strcmp(yields, "1") == 0 || std::strcmp(yields, "true") == 0);
 }
 
 MpiSession::~MpiSession() {

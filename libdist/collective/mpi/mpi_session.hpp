@@ -13,13 +13,10 @@
 
 #include "collective/calls/watchdog.hpp"
 #include "collective/mpi/functions.h"
-#include "core/environment.hpp"
+#include "core/settings.hpp"
 #include "placement/process_identity.hpp"
 
 namespace amldist::collective {
-
-/// Names a file in place of aml-dist/libamldist_mpi.so beside this library.
-inline constexpr const char* mpi_variable = "AMLDIST_MPI";
 
 /// Opens the part that is linked with MPI: `named` if given, else the one beside this library, else as the dynamic
 /// linker finds it. It stays open. Errors: unavailable, mismatch (another release).
@@ -28,8 +25,8 @@ inline constexpr const char* mpi_variable = "AMLDIST_MPI";
 class MpiSession {
  public:
   /// What there is to work with; a null pointer where MPI is not to be used. Errors: unavailable where the user asks
-  /// for it and it is not there, mismatch where MPI and the launcher disagree, invalid_argument for an unknown word.
-  [[nodiscard]] static Result<std::unique_ptr<MpiSession>> find(const EnvironmentReader& environment,
+  /// for it and it is not there, mismatch where MPI and the launcher disagree.
+  [[nodiscard]] static Result<std::unique_ptr<MpiSession>> find(const Settings& settings,
                                                                 const ProcessIdentity& identity);
   /// Over functions that are initialised already. `initialized_here`: MPI is finalised at the end.
   MpiSession(const amldist_mpi_functions& functions, bool initialized_here);

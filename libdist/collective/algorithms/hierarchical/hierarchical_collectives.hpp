@@ -1,0 +1,95 @@
+// Collectives of several ranks on each of several nodes: in the node over shared memory, between the nodes over
+// messages, in the node again.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "collective/algorithms/hierarchical/topology.hpp"
+#include "collective/algorithms/peer/peer_collectives.hpp"
+#include "collective/node/node_collectives.hpp"
+
+namespace amldist::collective {
+
+/// Where `what` is an average, these give the sum: whoever calls them divides at the end.
+class HierarchicalCollectives {
+ public:
+  using Index = int;  ///< of a rank: its number in the communicator
+
+  /// `all` is every rank; `node` is nullptr where this rank is alone on its node. All outlive this object.
+  HierarchicalCollectives(const Topology& topology, Transport& transport, const Reductions& kernels,
+                          PeerCollectives& all, NodeCollectives* node);
+
+  /// As those of the rounds: messages carry this signature, and waiting is under this watchdog.
+  void begin_call(std::uint32_t signature, Watchdog& watchdog) noexcept;
+
+  [[nodiscard]] Result<void> barrier();
+  [[nodiscard]] Result<void> allreduce(const Reduction& what);
+  [[nodiscard]] Result<void> reduce(const Reduction& what, int root);
+  [[nodiscard]] Result<void> broadcast(std::byte* buffer, std::size_t bytes, int root);
+  /// Equal blocks or listed ones, known to all ranks.
+  [[nodiscard]] Result<void> allgather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit);
+  /// Equal blocks, of `what.count` elements.
+  [[nodiscard]] Result<void> reduce_scatter(const Reduction& what, const Blocks& blocks);
+  /// Equal blocks.
+  [[nodiscard]] Result<void> gather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
+                                    int root);
+  [[nodiscard]] Result<void> scatter(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
+                                     int root);
+  /// Equal blocks, or lists of which the two ranks of a pair know what they exchange.
+  [[nodiscard]] Result<void> alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
+                                      const Blocks& recv_blocks, std::size_t unit);
+
+ private:
+  [[nodiscard]] Result<void> allreduce_by_leaders(const Reduction& what);
+  [[nodiscard]] Result<void> allreduce_by_rails(const Reduction& what);
+  [[nodiscard]] Result<void> reduce_scatter_piece(const Reduction& what, std::size_t at, std::size_t count);
+  [[nodiscard]] Result<void> reduce_in_node(const Reduction& what, std::size_t at, std::size_t count);
+  [[nodiscard]] Result<void> allgather_by_leaders(const std::byte* send, std::byte* recv, const Blocks& blocks,
+                                                  std::size_t unit);
+  [[nodiscard]] Result<void> allgather_by_rails(const std::byte* send, std::byte* recv, const Blocks& blocks,
+                                                std::size_t unit);
+  [[nodiscard]] Result<void> exchange_over_rails(const std::byte* send, std::byte* recv, const Blocks& blocks,
+                                                 std::size_t unit);
+  [[nodiscard]] Result<void> gather_bundles(const std::byte* send, std::byte* recv, const Blocks& blocks,
+                                            std::size_t unit, int root);
+  [[nodiscard]] Result<void> scatter_bundles(const std::byte* send, std::byte* recv, const Blocks& blocks,
+                                             std::size_t unit, int root);
+  [[nodiscard]] Result<void> alltoall_by_leaders(const std::byte* send, std::byte* recv, std::size_t block);
+  [[nodiscard]] Result<void> exchange_bundles(const std::byte* collected, std::byte* out, std::byte* in,
+                                              std::size_t block);
+
+  /// In the node, or alone: own block to `to`, on the rank with this index among the node's.
+  [[nodiscard]] Result<void> gather_in_node(const std::byte* send, std::byte* to, const Blocks& blocks,
+                                            std::size_t unit, std::uint32_t index);
+  [[nodiscard]] Result<void> scatter_in_node(const std::byte* from, std::byte* recv, const Blocks& blocks,
+                                             std::size_t unit, std::uint32_t index);
+  /// One rank of each node: `agent` on its own, the first on the others.
+  [[nodiscard]] PeerCollectives agents(int agent);
+  [[nodiscard]] int agent_of(std::size_t node, int root) const;
+  [[nodiscard]] BlockList blocks_of_node(std::size_t node, const Blocks& blocks) const;
+  [[nodiscard]] std::vector<Message> blocks_of_others(const std::byte* buffer, const Blocks& blocks,
+                                                      std::size_t unit) const;
+  [[nodiscard]] std::vector<Message> bundles_of_others(const std::byte* buffer, const Blocks& blocks, std::size_t unit);
+  [[nodiscard]] Message message(int rank, const std::byte* data, std::size_t bytes) const;
+  [[nodiscard]] std::size_t ranks() const;
+  /// Sums of another node's ranks, of which this rank makes one, or a few where it has fewer peers here.
+  [[nodiscard]] std::size_t shares_of(std::size_t node) const;
+  [[nodiscard]] std::byte* stage(std::size_t bytes);
+  /// Whether all nodes have equally many ranks.
+  [[nodiscard]] bool is_even() const { return topology_.fewest_on_a_node() == topology_.most_on_a_node(); }
+  [[nodiscard]] bool is(int rank) const { return topology_.own_ranks()[topology_.own_index] == rank; }
+
+  const Topology& topology_;
+  Transport& transport_;
+  const Reductions& kernels_;
+  PeerCollectives& all_;
+  NodeCollectives* node_;
+  std::optional<PeerCollectives> leaders_;  ///< the first rank of each node, on those
+  std::optional<PeerCollectives> rail_;     ///< the ranks with this one's index, one of each node
+  std::uint32_t signature_ = 0;
+  Watchdog* watchdog_ = nullptr;
+  std::vector<std::byte> piece_;  ///< at most a few MiB, whatever the message
+};
+
+}  // namespace amldist::collective

@@ -1,0 +1,87 @@
+// Collectives among ranks that only have messages: between the nodes, and where nothing better is there.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "collective/calls/blocks.hpp"
+#include "collective/calls/reduction.hpp"
+#include "collective/kernels/reductions.hpp"
+#include "collective/transport/transport.hpp"
+
+namespace amldist::collective {
+
+/// Some ranks of a communicator, this one among them. Ranks and roots below are indices into `ranks`.
+struct PeerGroup {
+  std::vector<int> ranks;  ///< of the communicator, ascending
+  std::size_t own = 0;     ///< index of this rank
+
+  [[nodiscard]] std::size_t size() const noexcept { return ranks.size(); }
+};
+
+class PeerCollectives {
+ public:
+  using Index = std::size_t;  ///< of a rank
+
+  PeerCollectives(Transport& transport, PeerGroup group, const Reductions& kernels)
+      : transport_(transport), group_(std::move(group)), kernels_(kernels) {}
+
+  [[nodiscard]] const PeerGroup& group() const noexcept { return group_; }
+
+  /// As those of the rounds: messages carry this signature, and waiting is under this watchdog.
+  void begin_call(std::uint32_t signature, Watchdog& watchdog) noexcept {
+    signature_ = signature;
+    watchdog_ = &watchdog;
+  }
+
+  [[nodiscard]] Result<void> barrier();
+  /// Sums, never averages: whoever composes levels divides at the end.
+  [[nodiscard]] Result<void> allreduce(const Reduction& what);
+  [[nodiscard]] Result<void> reduce(const Reduction& what, std::size_t root);
+  [[nodiscard]] Result<void> reduce_scatter(const Reduction& what, const Blocks& blocks);
+  [[nodiscard]] Result<void> broadcast(std::byte* buffer, std::size_t bytes, std::size_t root);
+  [[nodiscard]] Result<void> allgather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit);
+  [[nodiscard]] Result<void> gather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
+                                    std::size_t root);
+  [[nodiscard]] Result<void> scatter(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
+                                     std::size_t root);
+  [[nodiscard]] Result<void> alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
+                                      const Blocks& recv_blocks, std::size_t unit);
+
+ private:
+  [[nodiscard]] Result<void> allgather_recursive_doubling(std::byte* recv, const Blocks& blocks, std::size_t unit);
+  [[nodiscard]] Result<void> allgather_ring(std::byte* recv, const Blocks& blocks, std::size_t unit);
+  [[nodiscard]] Result<void> allreduce_direct(const Reduction& what);
+  [[nodiscard]] Result<void> allreduce_recursive_doubling(const Reduction& what);
+  [[nodiscard]] Result<void> allreduce_rabenseifner(const Reduction& what);
+  [[nodiscard]] Result<void> allreduce_ring(const Reduction& what);
+  [[nodiscard]] Result<void> swap(std::size_t to, const std::byte* out, std::size_t out_bytes, std::size_t from,
+                                  std::byte* in, std::size_t in_bytes);
+  /// As swap(), of elements: what comes is combined with `mine` into `into` (any of them) as it comes, by way of
+  /// scratch.
+  [[nodiscard]] Result<void> swap_and_combine(std::size_t to, const std::byte* out, std::size_t out_count,
+                                              std::size_t from, const std::byte* mine, std::byte* into,
+                                              std::size_t in_count, const Reduction& what, bool other_first);
+  /// Adds messages for this much, in parts; the first with room in front of it if that is there.
+  void add_parts(std::vector<Message>& list, std::size_t peer, const std::byte* data, std::size_t bytes,
+                 bool has_room = false) const;
+  [[nodiscard]] Message message(std::size_t peer, const std::byte* data, std::size_t bytes) const;
+  [[nodiscard]] Result<void> send(std::size_t to, const std::byte* data, std::size_t bytes);
+  [[nodiscard]] Result<void> receive(std::size_t from, std::byte* data, std::size_t bytes);
+  /// into = mine op other; `other_first`: other op mine. `into` may be either.
+  void combine(std::byte* into, const std::byte* mine, const std::byte* other, std::size_t count, const Reduction& what,
+               bool other_first) const;
+  /// With a transport's room in front of it.
+  [[nodiscard]] std::byte* scratch(std::size_t bytes);
+
+  Transport& transport_;
+  PeerGroup group_;
+  const Reductions& kernels_;
+  std::uint32_t signature_ = 0;
+  Watchdog* watchdog_ = nullptr;
+  std::vector<std::byte> scratch_;  ///< at most a few MiB, whatever the message
+  std::vector<Message> sends_;      ///< of one exchange
+  std::vector<Message> receives_;
+};
+
+}  // namespace amldist::collective
