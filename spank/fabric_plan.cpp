@@ -24,6 +24,7 @@ namespace {
 using fabric::Check;
 using fabric::Verdict;
 using std::chrono::seconds;
+using std::chrono::steady_clock;
 using text::concat;
 
 constexpr std::size_t longest_output = 64 * 1024;  ///< of the helper
@@ -114,9 +115,9 @@ MessageType vote(const FabricPlan& plan, const SrunLink& srun, const std::string
     pollfd answer = {socket.get(), POLLIN, 0};
     if (::poll(&answer, 1, pause_ms) <= 0) continue;
     const ssize_t got = ::recv(socket.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-    const auto word = got > 0 ? parse_message_type({buffer.data(), static_cast<std::size_t>(got)}, srun.channel.token)
+    const auto type = got > 0 ? parse_message_type({buffer.data(), static_cast<std::size_t>(got)}, srun.channel.token)
                               : std::optional<MessageType>();
-    if (word == MessageType::use_fabric || word == MessageType::use_sockets) return *word;
+    if (type == MessageType::use_fabric || type == MessageType::use_sockets) return *type;
     const timespec pause = {pause_ms / 1000, pause_ms % 1000 * 1'000'000L};
     static_cast<void>(::nanosleep(&pause, nullptr));  // "not yet" comes at once
   }
@@ -164,9 +165,9 @@ FabricDecision lead(const FabricPlan& plan, const std::optional<SrunLink>& srun,
 /// The leader's decision; none_yet when the time is over.
 FabricDecision wait_for_leader(const FabricPlan& plan) {
   constexpr timespec pause = {0, 2'000'000};
-  const auto deadline = steady_clock::now() + waiting_timeout;
+  const auto deadline = Clock::now() + waiting_timeout;
   FabricDecision decision = plan.decision.load();
-  while (decision == FabricDecision::none_yet && steady_clock::now() < deadline) {
+  while (decision == FabricDecision::none_yet && Clock::now() < deadline) {
     static_cast<void>(::nanosleep(&pause, nullptr));
     decision = plan.decision.load();
   }

@@ -7,8 +7,8 @@
 
 namespace amldist {
 
-/// Compares as text, but runs of digits by their value, however long; leading zeros do not count. Slurm numbers the
-/// nodes of a job in this order.
+/// Compares as text, except that runs of digits are compared by value, whatever their length; leading zeros are
+/// ignored. Slurm orders the nodes of a job in this way.
 [[nodiscard]] constexpr bool natural_less(std::string_view a, std::string_view b) noexcept {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   const auto take_number = [&](std::string_view& text) {

@@ -1,5 +1,6 @@
-// The environment variables by which users set libamldist and the tools: one table, parsed once where a world is made
-// and passed on as a value. docs/environment-reference.md shows the table; tests/style/test_settings.py compares them.
+// The environment variables that configure libamldist and the tools: one table. They are parsed once, when a world is
+// created, and passed on as a value. docs/environment-reference.md shows the table; tests/style/test_settings.py
+// compares the two.
 #pragma once
 
 #include <chrono>
@@ -15,7 +16,7 @@
 
 namespace amldist {
 
-/// The names, for whoever sets or mentions one.
+/// Names of the variables.
 namespace variable {
 
 inline constexpr std::string_view bootstrap = "AMLDIST_BOOTSTRAP";
@@ -39,8 +40,8 @@ inline constexpr std::string_view slurm_step = "SLURM_STEP_ID";
 struct SettingDescription {
   std::string_view name;
   std::string_view reader;         ///< the call or command that reads it
-  std::string_view values;         ///< what it can be, with its unit
-  std::string_view default_value;  ///< what holds where it is not set or empty
+  std::string_view values;         ///< valid values, with the unit
+  std::string_view default_value;  ///< default, if unset or empty
   std::string_view meaning;
 };
 
@@ -66,10 +67,10 @@ struct Settings {
   std::string mpi_library;     ///< empty: libamldist_mpi.so beside this library
   std::string nccl_library;    ///< empty: the one that the process has loaded, else libnccl.so.2
   std::string trace_folder;    ///< "off", "none" or a path; empty: the user's folder in /dev/shm
-  bool mpi_yields = false;     ///< MPI hands the processor on whenever it has nothing to do
-  bool is_under_srun = false;  ///< srun reads what this process writes
+  bool mpi_yields = false;     ///< MPI yields the processor when it is idle
+  bool is_under_srun = false;  ///< this process was started by srun
 
-  /// Errors: invalid_argument, in one sentence with the variable, its value and what it can be.
+  /// Errors: invalid_argument, with the variable, its value and the valid values.
   [[nodiscard]] static Result<Settings> read(const EnvironmentReader& environment);
 };
 

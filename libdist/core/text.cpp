@@ -56,7 +56,7 @@ std::optional<std::uint64_t> to_number(std::string_view digits, std::uint64_t ma
 
 std::string number_problem(std::string_view digits, std::uint64_t max) {
   const bool is_number = !digits.empty() && digits.find_first_not_of("0123456789") == std::string_view::npos;
-  return is_number ? concat({"is out of range (at most ", std::to_string(max), ")"}) : "is no number";
+  return is_number ? concat({"is out of range (at most ", std::to_string(max), ")"}) : "is not a number";
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {

@@ -19,13 +19,13 @@ namespace {
 
 Attribute unreadable(std::string why) { return {Attribute::State::unreadable, std::move(why)}; }
 
-/// A value without the newline and blanks at its end; unreadable if it is no line of text.
+/// The value without its trailing newline and blanks; unreadable if it is not one line of text.
 Attribute judged(std::string_view content) {
   const auto last = content.find_last_not_of(" \t\n\r");
   if (last == std::string_view::npos) return unreadable("empty");
   content = content.substr(0, last + 1);
   const bool text = std::ranges::all_of(content, [](char c) { return c >= ' ' && c < 0x7f; });
-  if (!text) return unreadable(text::concat({"not a line of text: ", text::quote(content)}));
+  if (!text) return unreadable(text::concat({"not one line of text: ", text::quote(content)}));
   return {Attribute::State::present, std::string(content)};
 }
 
@@ -36,7 +36,7 @@ struct CloseFolder {
 }  // namespace
 
 std::string Attribute::shown() const {
-  if (state == State::absent) return "not there";
+  if (state == State::absent) return "missing";
   return state == State::present ? printable(text) : text::concat({"unreadable (", text, ")"});
 }
 

@@ -16,8 +16,8 @@ using text::concat;
 
 constexpr std::size_t longest_answer = 64 * 1024;
 
-/// The lowest 15 bits of the P_Key that NCCL uses, and the GID index where NCCL chooses among several: equal on all
-/// nodes, or they cannot talk. The first judged port speaks for its node.
+/// The lowest 15 bits of the P_Key that NCCL uses, and the GID index if NCCL must choose one. Nodes that differ cannot
+/// communicate. Taken from the first judged port.
 std::string traits_of(const NodeFacts& node, const Question& question, const FabricSettings& settings) {
   std::string key = "-";
   for (const JudgedPort& each : judged_ports(node, question)) {
@@ -28,7 +28,7 @@ std::string traits_of(const NodeFacts& node, const Question& question, const Fab
   return concat({key, "/", settings.gid_index ? std::to_string(*settings.gid_index) : "-"});
 }
 
-/// In the child: the answer as lines, settings first.
+/// In the child: writes the answer as lines, settings first.
 std::string answer(RdmaPolicy policy, const std::string& sku, const EnvironmentReader& environment) {
   Question question;
   question.policy = policy;
@@ -55,14 +55,14 @@ std::string answer(RdmaPolicy policy, const std::string& sku, const EnvironmentR
 NodePart failed(std::string evidence) {
   NodePart part;
   part.checks.push_back(
-      {"ib.sysfs", Verdict::fail, std::move(evidence), "see the kernel's log: a driver does not answer"});
+      {"ib.sysfs", Verdict::fail, std::move(evidence), "see the kernel log: a driver does not respond"});
   return part;
 }
 
 NodePart parse_answer(std::string_view text) {
   const auto end = text.find('\n');
   const auto fields = text::split(text.substr(0, end), '\t');
-  if (end == std::string_view::npos || fields.size() != 4) return failed("the verification of this node broke off");
+  if (end == std::string_view::npos || fields.size() != 4) return failed("the verification of this node ended early");
   auto checks = checks_from_lines(text.substr(end + 1));
   if (!checks) return failed(checks.error().message);
   return {std::move(*checks), fields[3] == "1", std::string(fields[0]), std::string(fields[1]), std::string(fields[2])};
@@ -97,7 +97,7 @@ std::vector<std::pair<std::string, std::string>> fabric_settings(const NodePart&
 }
 
 std::vector<std::pair<std::string, std::string>> socket_settings() {
-  // UCX needs to be told the transports of GPU memory too, and complains of those that it does not have.
+  // UCX must also be told the transports for GPU memory, and warns about unavailable ones.
   std::string transports = "tcp,sm,self";
   if (is_folder("/sys/module/nvidia")) transports += ",cuda";
   if (is_folder("/sys/module/amdgpu")) transports += ",rocm";

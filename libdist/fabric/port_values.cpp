@@ -9,7 +9,7 @@
 namespace amldist::fabric {
 namespace {
 
-/// The number before the colon; the word behind it is for people and differs between kernels.
+/// The number before the colon. The word after it is for people and differs between kernels.
 std::optional<std::uint64_t> leading_number(std::string_view text, std::uint64_t most) noexcept {
   const auto colon = text.find(':');
   if (colon != std::string_view::npos && text::trim(text.substr(colon + 1)).empty()) return std::nullopt;

@@ -10,7 +10,7 @@ using text::concat;
 
 constexpr std::size_t most_checks = 64;
 
-/// One field of a line: no tab, no newline.
+/// One field of a line, without tabs and newlines.
 std::string field(std::string_view text) {
   std::string out(text);
   for (char& c : out) {
@@ -19,7 +19,7 @@ std::string field(std::string_view text) {
   return out;
 }
 
-/// A value between quotes, escaped for JSON; bytes that are not ASCII as \u00NN.
+/// A value in quotes, escaped for JSON; non-ASCII bytes become \u00NN.
 std::string json_text(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -37,7 +37,7 @@ std::string json_text(std::string_view text) {
   return out + "\"";
 }
 
-/// Writes the fields of one object, each behind `separator` but the first.
+/// Writes the fields of one object, with `separator` between them.
 class FieldWriter {
  public:
   explicit FieldWriter(std::string_view separator) : separator_(separator) {}
@@ -94,7 +94,7 @@ Result<std::vector<Check>> checks_from_lines(std::string_view text) {
     const auto fields = text::split(line, '\t');
     const auto verdict = verdict_from_name(fields.front());
     if (fields.size() != 4 || !verdict || checks.size() == most_checks) {
-      return Error{Errc::invalid_argument, concat({"not a line of checks: ", text::quote(line)})};
+      return Error{Errc::invalid_argument, concat({"not the line of a check: ", text::quote(line)})};
     }
     checks.push_back({printable(fields[1], 32), *verdict, printable(fields[2], 512), printable(fields[3], 512)});
   }

@@ -24,7 +24,7 @@ std::string describe(const VerbsFailure& failure) {
   return concat({failure.stage, ": ", failure.error == 0 ? "failed" : std::strerror(failure.error)});
 }
 
-/// What node `seed` writes.
+/// The pattern that node `seed` writes.
 std::byte byte_at(std::size_t i, std::uint32_t seed) {
   return static_cast<std::byte>((i * 37 + (i >> 8) + seed * 101 + 1) & 0xff);
 }
@@ -62,13 +62,13 @@ std::optional<LinkAddress> address_from(std::string_view text) {
                      gid->bytes};
 }
 
-/// Two ends on one device: the writer goes to the right, the reader hears from the left.
+/// Two queue pairs on one device: one writes to the right neighbour, the other receives from the left.
 struct Ends {
   std::string name;
   RdmaDevice device;
   RdmaLink writer;
   RdmaLink reader;
-  std::string problem;  ///< of this node's own
+  std::string problem;  ///< of this node itself
   std::string write_problem;
   std::string read_problem;
   double gbps = 0;
@@ -169,9 +169,9 @@ class VerbsRing final : public RingTest {
 
   static std::string connect_end(RdmaLink& link, std::string_view line, std::size_t field) {
     const auto fields = text::split(line, '\t');
-    if (fields.size() == 3 && fields[0] == "no") return concat({"the other end: ", printable(fields[1], 150)});
+    if (fields.size() == 3 && fields[0] == "no") return concat({"the other node: ", printable(fields[1], 150)});
     const auto peer = peer_of(line, field);
-    if (!peer) return "the other end has no such device";
+    if (!peer) return "the other node does not have this device";
     const auto failure = link.connect(*peer);
     return failure ? describe(*failure) : std::string();
   }

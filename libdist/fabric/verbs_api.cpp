@@ -7,7 +7,7 @@
 namespace amldist::fabric {
 namespace {
 
-/// Looks symbols up and remembers the first that is missing.
+/// Resolves symbols and remembers the first missing one.
 class Symbols {
  public:
   explicit Symbols(void* library) : library_(library) {}

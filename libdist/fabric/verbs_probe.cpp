@@ -33,8 +33,8 @@ void put(ShortText& target, std::string_view text) {
 
 std::string get(const ShortText& source) { return {source.data(), ::strnlen(source.data(), source.size())}; }
 
-/// What the probing process leaves in shared memory; each field is written once, so that a killed one has left what it
-/// had found.
+/// What the probing process writes to shared memory. Each field is written once, so a killed process leaves what it had
+/// found so far.
 struct Findings {
   ShortText stage{};
   ShortText load_problem{};
@@ -54,7 +54,7 @@ struct Findings {
   bool done = false;
 };
 
-/// Shared between us and the child.
+/// Memory shared by parent and child.
 class SharedFindings {
  public:
   SharedFindings() {
@@ -86,7 +86,7 @@ std::vector<LinkTarget> targets_of(const NodeFacts& node, const Question& questi
   return targets;
 }
 
-/// Bytes that differ from place to place and from run to run.
+/// A pattern that depends on the position and the run.
 void fill(std::span<std::byte> memory, std::uint32_t seed) {
   for (std::size_t i = 0; i < memory.size(); ++i) {
     memory[i] = static_cast<std::byte>((i * 31 + (i >> 8) + seed) & 0xff);
@@ -107,7 +107,7 @@ VerbsOutcome write_to_self(const RdmaDevice& device) {
   std::ranges::fill(target, std::byte{0});
   const std::uint64_t to = receiver.address().buffer + memory.size() / 2;
   if (auto failure = sender.write(0, to, loopback_bytes, Clock::now() + write_timeout)) return failure;
-  if (!std::ranges::equal(source, target)) return VerbsFailure{"comparing what arrived", EIO, 0};
+  if (!std::ranges::equal(source, target)) return VerbsFailure{"comparing the received bytes", EIO, 0};
   return {};
 }
 
@@ -172,11 +172,11 @@ VerbsFacts probe_verbs(const NodeFacts& node, const Question& question, std::chr
   VerbsFacts facts;
   const SharedFindings shared;
   if (shared.get() == nullptr) {
-    facts.reason = "no memory for the probe";
+    facts.reason = "out of memory";
     return facts;
   }
   auto child = ChildProcess::fork([&] {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // whoever kills us at a deadline of his own means the probe too
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // if the parent is killed, the probe must end too
     probe(targets, library, *shared.get());
   });
   if (!child) {
@@ -184,7 +184,7 @@ VerbsFacts probe_verbs(const NodeFacts& node, const Question& question, std::chr
     return facts;
   }
   const bool ended = child->wait_until(Clock::now() + timeout).has_value();
-  if (!ended) {  // one in an uninterruptible call does not die of it
+  if (!ended) {  // a child in an uninterruptible call does not die now
     child->kill(SIGKILL);
     static_cast<void>(child->wait_until(Clock::now() + std::chrono::milliseconds(1)));
   }

@@ -12,9 +12,9 @@ namespace {
 using text::concat;
 
 constexpr std::size_t longest_evidence = 400;
-constexpr std::size_t most_passes = 2;  // what is well needs examples only
+constexpr std::size_t most_passes = 2;  // for passes, examples suffice
 
-/// fail before warn before pass; skip is no verdict on anything that exists.
+/// Orders verdicts: fail, warn, pass. A skip says nothing about anything that exists.
 int severity(Verdict verdict) noexcept {
   switch (verdict) {
     case Verdict::fail:

@@ -1,6 +1,6 @@
-// TensorFlow: TF_CONFIG in exactly Azure ML's shape,
+// TensorFlow: TF_CONFIG, exactly as Azure ML writes it:
 //   {"cluster":{"worker":["host0:2222","host1:2222"]},"task":{"type":"worker","index":0},"environment":"cloud"}
-// Ranks take the roles chief, worker, ps, evaluator in this order; the evaluator is a task but not in the cluster.
+// Ranks take the roles chief, worker, ps, evaluator in this order. The evaluator is a task but not part of the cluster.
 #include "core/text.hpp"
 #include "frameworks/tensorflow_roles.hpp"
 #include "frameworks/translator.hpp"
@@ -21,7 +21,7 @@ std::string endpoint(const TaskFacts& task, std::uint32_t rank) {
   return concat({"\"", host, ":", std::to_string(port), "\""});
 }
 
-/// Host names and numbers only: nothing in it needs JSON's escapes (Hostlist and is_host() keep quotes out).
+/// Contains only host names and numbers, so nothing needs JSON escapes (Hostlist and is_host() reject quotes).
 std::string config_text(const TaskFacts& task, const TensorflowRoles& roles) {
   using enum TensorflowRole;
   std::string cluster;

@@ -1,6 +1,6 @@
 // The one way in which library, plugin and tools start a child: a program, never through a shell, or a copy of this
-// process that does one thing which may hang or die. Only the plugin's guardian forks by itself, as there the parent
-// becomes something else.
+// process that does one thing which may hang or die. Only the plugin's task monitor forks by itself, because there
+// the child becomes the task and the parent stays.
 #pragma once
 
 #include <sys/types.h>

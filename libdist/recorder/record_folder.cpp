@@ -32,7 +32,8 @@ Error no_place(const std::string& path, std::string_view why) {
                   variable::trace_folder, ", or switch it off with ", variable::trace_folder, "=off"})};
 }
 
-/// A folder of this user alone, made if it is not there. `given`: the user named it, and decides who may read it.
+/// A folder that only this user can access, created if it is missing. `given`: the user named it and decides who may
+/// read it.
 Result<FileDescriptor> own_folder(int parent, const std::string& name, const std::string& path, bool given) {
   if (::mkdirat(parent, name.c_str(), 0700) != 0 && errno != EEXIST) return no_place(path, std::strerror(errno));
   const int follow = given ? 0 : O_NOFOLLOW;
@@ -65,7 +66,7 @@ std::vector<std::string> names_in(DIR* folder) {
   return names;
 }
 
-/// Whether a process still writes this file: it holds a lock on it.
+/// Whether a living process still writes this file: it holds a lock on it.
 bool is_written(int folder, const std::string& name) {
   const FileDescriptor file(::openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct flock lock = {};

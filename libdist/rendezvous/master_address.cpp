@@ -26,12 +26,12 @@ Error unreachable_name(const std::string& host, const std::string& why) {
                                      "; correct /etc/hosts or the name service, or give master_addr=name"})};
 }
 
-/// Replaces a loopback address of a node: the way out to a peer, if this machine is that node itself.
+/// Replaces a loopback address of a node: if this machine is that node, the source address towards a peer.
 Result<Ipv4> beyond_loopback(const std::string& host, Ipv4 loopback, const std::string& peer_host,
                              const NetworkView& network) {
   const auto peer = network.address_of_node(peer_host);
   if (!peer) return peer.error();
-  // Several slurmd on one machine: every node has the same address, and loopback is right.
+  // Several slurmd run on one machine: every node has the same address, and loopback is right.
   if (*peer == loopback) return loopback;
   if (!network.is_here(host)) return unreachable_name(host, concat({"here it resolves to ", loopback.to_string()}));
   auto source = network.source_towards(*peer);
@@ -77,7 +77,7 @@ Result<std::string> address_on_interface(const SitePolicy& policy, const std::st
   return address->to_string();
 }
 
-/// An address that leads back to whoever uses it: to connect to 0.0.0.0 is to connect to oneself, too.
+/// Whether the address leads each node to itself. Connecting to 0.0.0.0 does so too.
 bool means_oneself(std::string_view address) {
   if (const auto literal = Ipv4::parse(address)) return literal->is_loopback() || literal->bits == 0;
   const std::string name = text::to_lower(address);

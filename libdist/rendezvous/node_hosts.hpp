@@ -1,9 +1,9 @@
-// How the nodes of a step are named to each other, where a kind names all of them (TF_CONFIG): by the rule by which
-// MASTER_ADDR names rank 0's node. srun decides it, and the launch record carries it:
+// How the nodes of a step are named to each other by kinds that name all of them (TF_CONFIG). The rule is the one by
+// which MASTER_ADDR names rank 0's node. srun applies it, and the launch record carries the result:
 //
-//   10.0.0.1-10.0.0.4,10.0.1.7     addresses in the order of the nodes, neighbours as ranges
+//   10.0.0.1-10.0.0.4,10.0.1.7     addresses in node order, consecutive ones as ranges
 //   *-ib0                          names, with this suffix
-//   (empty)                        names as they are
+//   (empty)                        the node names themselves
 #pragma once
 
 #include <cstdint>
@@ -18,29 +18,29 @@
 
 namespace amldist {
 
-/// A value; const members are thread-safe. Default-constructed: names as they are.
+/// A value; const members are thread-safe. Default-constructed: the node names themselves.
 class NodeHosts {
  public:
   NodeHosts() = default;
   [[nodiscard]] static NodeHosts names(std::string suffix);
-  /// One for each node. 0.0.0.0 for a node that is named otherwise (rank 0's: MASTER_ADDR).
+  /// One address per node. 0.0.0.0 for a node that is named in another way (rank 0's: MASTER_ADDR).
   [[nodiscard]] static NodeHosts addresses(std::span<const Ipv4> nodes);
 
   /// nullopt for a text that to_string() cannot have written. Needs memory in proportion to the text.
   [[nodiscard]] static std::optional<NodeHosts> parse(std::string_view text);
   [[nodiscard]] std::string to_string() const;
 
-  /// Whether it says no more than the names themselves.
+  /// Whether the nodes are known by their own names.
   [[nodiscard]] bool empty() const noexcept { return suffix_.empty() && runs_.empty(); }
-  /// Whether it can be about these nodes.
+  /// Whether it has as many nodes as `hosts`.
   [[nodiscard]] bool fits(const Hostlist& hosts) const noexcept { return runs_.empty() || nodes_ == hosts.size(); }
-  /// Of a node below hosts.size(), where it fits.
+  /// The name or address of a node; requires fits(hosts) and node < hosts.size().
   [[nodiscard]] std::string host_of(const Hostlist& hosts, std::uint32_t node) const;
 
   friend bool operator==(const NodeHosts&, const NodeHosts&) = default;
 
  private:
-  /// Nodes in a row with addresses in a row, up to the next run.
+  /// Consecutive nodes with consecutive addresses.
   struct Run {
     std::uint32_t node;
     Ipv4 address;

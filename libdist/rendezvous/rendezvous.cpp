@@ -65,7 +65,7 @@ std::string_view to_string(Origin origin) noexcept {
 Result<Rendezvous> settle(const Spec& spec, const RendezvousFacts& facts, const EnvironmentReader& environment,
                           std::vector<std::string>& notes) {
   Choice address = choose_address(spec, facts, environment);
-  // What srun chose has been read with the launch record, and may stand for an interface (master_address.hpp).
+  // srun's choice was validated with the launch record. It may name an interface (master_address.hpp).
   if (address.origin != Origin::computed && !is_host(address.value)) {
     return Error{Errc::invalid_argument,
                  concat({"MASTER_ADDR is set to ", quote(address.value),

@@ -8,7 +8,7 @@
 namespace amldist {
 namespace {
 
-/// FNV-1a over bytes; the separators keep ("ab", 1) and ("a", "b1") apart.
+/// FNV-1a over bytes. Separators keep ("ab", 1) and ("a", "b1") apart.
 class Fnv1a {
  public:
   void add(std::string_view bytes) noexcept {
@@ -25,12 +25,12 @@ class Fnv1a {
   std::uint64_t hash_ = 0xcbf29ce484222325ULL;
 };
 
-/// Room between the ports of neighbouring steps.
+/// Distance between the ports of consecutive steps.
 constexpr std::uint32_t ports_per_step = 64;
 
 constexpr bool has_room_for_steps(std::uint32_t count) noexcept { return count > 2 * ports_per_step; }
 
-/// The smallest stride from ports_per_step on that has no factor in common with `count`, so that `count` steps in a row
+/// The smallest stride >= ports_per_step that has no factor in common with `count`, so that `count` consecutive steps
 /// get `count` different ports.
 std::uint32_t stride_for(std::uint32_t count) noexcept {
   std::uint32_t stride = has_room_for_steps(count) ? ports_per_step : 1;
@@ -38,7 +38,7 @@ std::uint32_t stride_for(std::uint32_t count) noexcept {
   return stride;
 }
 
-/// Where a purpose's ports begin behind the master's. A small set is divided in the same order.
+/// Offset of a purpose's ports from the master's. A small set of ports is divided in the same order.
 std::uint32_t offset_of(PortPurpose purpose, std::uint32_t count) noexcept {
   const bool roomy = has_room_for_steps(count);
   switch (purpose) {
@@ -72,7 +72,7 @@ std::optional<std::uint16_t> reserved_port(const EnvironmentReader& environment,
   const std::string_view all = *listed;
   const auto end = purpose == PortPurpose::master ? all.find_first_of("-,") : all.find_last_of("-,");
   const bool last = purpose == PortPurpose::fabric_check;
-  if (last && end == std::string_view::npos) return std::nullopt;  // the only one is the master's
+  if (last && end == std::string_view::npos) return std::nullopt;  // a single port is the master's
   const auto port = text::to_number(last ? all.substr(end + 1) : all.substr(0, end), 65535);
   if (!port || *port == 0) return std::nullopt;
   return static_cast<std::uint16_t>(*port);

@@ -10,13 +10,13 @@ namespace {
 
 using text::concat;
 
-/// How much a policy asks for: require before prefer before off.
+/// Orders the policies: off, prefer, require.
 int strictness(RdmaPolicy policy) noexcept {
   if (policy == RdmaPolicy::require) return 2;
   return policy == RdmaPolicy::prefer ? 1 : 0;
 }
 
-/// Names of SKUs differ by case and by Azure's "Standard_" only in how people write them.
+/// Compares SKU names without regard to case and to Azure's prefix "Standard_".
 bool is_same_sku(std::string_view one, std::string_view other) {
   static constexpr std::string_view prefix = "standard_";
   const auto bare = [](std::string_view name) {
@@ -38,13 +38,13 @@ std::optional<RdmaChoice> strictest(const Rules& rules, std::string_view prefix,
   return out;
 }
 
-/// What the site says its nodes are, but for a node's own features.
+/// The SKU that the site configured for the partition; nullopt if it configured none.
 std::optional<std::string> told_sku(const SitePolicy& policy, std::string_view partition) {
   const auto found = policy.rdma_sku_of_partition.find(partition);
   return found != policy.rdma_sku_of_partition.end() ? std::optional(found->second) : std::nullopt;
 }
 
-/// The SKUs that a step's nodes may be, whichever node has which.
+/// The SKUs that occur among the step's nodes.
 std::set<std::string> skus_of_step(const SitePolicy& policy, std::string_view partition, const NodeFeatures& features) {
   if (auto told = told_sku(policy, partition)) return {std::move(*told)};
   std::set<std::string> out;
@@ -88,7 +88,7 @@ std::optional<std::string> lowered_requirement(const SitePolicy& policy, const S
   const RdmaChoice site = site_choice(policy, partition, features);
   if (site.policy != RdmaPolicy::require) return std::nullopt;
   return concat({"rdma=", *spec.rdma == RdmaPolicy::prefer ? "prefer" : "off", " lowers the site's ", site.source,
-                 "require: drop the key to have the fabric verified"});
+                 "require: drop the key to verify the fabric"});
 }
 
 std::string rdma_sku(const SitePolicy& policy, std::string_view partition, const NodeFeatures& features,

@@ -1,13 +1,13 @@
-// Whose word counts about the fabric of a step, explicit before guessed:
+// Who decides about the fabric of a step. The first line that applies wins:
 //
 //   the user's key        --aml-dist=...,rdma=require
 //   its partition         rdma.gpu=require
-//   its nodes' features   rdma.feature.ib=require      of several the strictest, since all nodes go the same way
+//   its nodes' features   rdma.feature.ib=require      the strictest one wins: all nodes act alike
 //   its nodes' SKUs       rdma.sku.Standard_ND96isr_H100_v5=require     likewise
 //   the site              rdma=prefer
 //
-// and about what a node should have: rdma_sku.PARTITION=, rdma_sku.feature.FEATURE=, rdma_sku=, and last a guess: a
-// feature that is itself the name of a SKU with a rule of its own.
+// The expected SKU of a node comes from rdma_sku.PARTITION=, rdma_sku.feature.FEATURE=, rdma_sku=, in this order. If
+// none is set and a node's feature is the name of a SKU that has an rdma.sku rule, that SKU is assumed.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace amldist {
 
-/// A policy, and who chose it: "--aml-dist", "rdma.gpu=", "rdma.feature.ib=", "rdma=", for people.
+/// A policy and the key that set it, for messages: "--aml-dist", "rdma.gpu=", "rdma.feature.ib=", "rdma=".
 struct RdmaChoice {
   RdmaPolicy policy = RdmaPolicy::off;
   std::string source;
@@ -32,18 +32,18 @@ struct RdmaChoice {
 [[nodiscard]] RdmaChoice choose_rdma(const SitePolicy& policy, const Spec& spec, std::string_view partition,
                                      const NodeFeatures& features);
 
-/// The line that says that the user's key lowers what the site requires; nullopt when it does not.
+/// The warning that the user's key asks for less than the site requires; nullopt where it does not.
 [[nodiscard]] std::optional<std::string> lowered_requirement(const SitePolicy& policy, const Spec& spec,
                                                              std::string_view partition, const NodeFeatures& features);
 
-/// The kind of node that the site says a step's node is; empty: it says nothing.
+/// The SKU that the site configured for a step's node; empty: none configured.
 [[nodiscard]] std::string rdma_sku(const SitePolicy& policy, std::string_view partition, const NodeFeatures& features,
                                    std::uint32_t node);
 
-/// Whether a step's nodes' features can matter. Without rules for features nobody asks slurmctld for them.
+/// Whether the features of the step's nodes can change the decision. If not, slurmctld is not asked for them.
 [[nodiscard]] bool asks_for_features(const SitePolicy& policy, const Spec& spec);
 
-/// Of one node's features, as Slurm writes them ("ib,h100"), those that a rule is about, by the rule's name for them.
+/// Filters one node's features, in Slurm's notation ("ib,h100"): those that a rule mentions, spelled as in the rule.
 [[nodiscard]] std::vector<std::string> features_with_rules(const SitePolicy& policy, std::string_view features);
 
 }  // namespace amldist

@@ -24,19 +24,19 @@ std::optional<RdmaPolicy> rdma_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-/// A name as in the table of SKUs: what the table does not have is found out on the node.
+/// Any well-formed name is accepted. The node checks whether the SKU table has it.
 bool is_sku_name(std::string_view name) {
   constexpr std::size_t longest_name = 64;
   return !name.empty() && name.size() <= longest_name &&
          std::ranges::all_of(name, [](char c) { return c > ' ' && c < 0x7f; });
 }
 
-/// "NAME" of "feature.NAME"; nullopt where `name` begins otherwise.
+/// "NAME" of "feature.NAME"; nullopt where `name` does not start with the prefix.
 std::optional<std::string_view> behind(std::string_view prefix, std::string_view name) {
   return name.starts_with(prefix) ? std::optional(name.substr(prefix.size())) : std::nullopt;
 }
 
-/// rdma=, and with a name rdma.PARTITION=, rdma.feature.FEATURE= and rdma.sku.SKU=.
+/// rdma=, or rdma.PARTITION=, rdma.feature.FEATURE=, rdma.sku.SKU=.
 bool apply_rdma(SitePolicy& policy, std::string_view argument, std::string_view value) {
   const auto rdma = rdma_from_name(value);
   if (!rdma || argument == "rdma.") return false;
@@ -55,7 +55,7 @@ bool apply_rdma(SitePolicy& policy, std::string_view argument, std::string_view 
   return true;
 }
 
-/// rdma_sku=, and with a name rdma_sku.PARTITION= and rdma_sku.feature.FEATURE=.
+/// rdma_sku=, or rdma_sku.PARTITION=, rdma_sku.feature.FEATURE=.
 bool apply_rdma_sku(SitePolicy& policy, std::string_view argument, std::string_view value) {
   if (!is_sku_name(value) || argument == "rdma_sku.") return false;
   const auto scope = behind("rdma_sku.", argument);
@@ -70,7 +70,7 @@ bool apply_rdma_sku(SitePolicy& policy, std::string_view argument, std::string_v
   return true;
 }
 
-/// Applies name=value; false when the value is not possible.
+/// Applies name=value; false if the value is not valid.
 bool apply_value(SitePolicy& policy, std::string_view name, std::string_view value) {
   if (name == "port_range") {
     auto ports = PortRanges::parse(value);
@@ -142,7 +142,7 @@ std::vector<std::string> apply_arguments(SitePolicy& policy, std::span<const std
                                    near ? concat({": did you mean '", *near, "'?"}) : std::string()}));
     } else if (equals == std::string_view::npos ||
                !apply_value(policy, name, text::trim(argument.substr(equals + 1)))) {
-      complaints.push_back(concat({"plugstack argument ", quote(argument), " has no possible value and was ignored"}));
+      complaints.push_back(concat({"plugstack argument ", quote(argument), " has no valid value and was ignored"}));
     }
   }
   return complaints;

@@ -60,7 +60,7 @@ bool parse_field(LaunchRecord& record, std::string_view name, std::string_view v
   }
   if (name == "map") {
     record.map = value;
-    return true;  // TaskMap::parse judges it, with the step's size
+    return true;  // checked later by TaskMap::parse, which needs the step's size
   }
   if (name == "features") {
     auto features = NodeFeatures::parse(value);
@@ -103,7 +103,7 @@ Result<LaunchRecord> LaunchRecord::parse(std::string_view text) {
   std::size_t name = 0;
   for (std::size_t i = 1; i < fields.size(); ++i, ++name) {
     const auto equals = fields[i].find('=');
-    // From there on each may be there or not.
+    // The last fields are optional.
     while (name >= always - 1 && name < std::size(names) && fields[i].substr(0, equals) != names[name]) ++name;
     const bool right_name =
         equals != std::string_view::npos && name < std::size(names) && fields[i].substr(0, equals) == names[name];

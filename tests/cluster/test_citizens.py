@@ -1,4 +1,4 @@
-"""Good citizenship: loopback names, defaults of a partition, advice that is told once."""
+"""Good citizenship: loopback names, a partition's defaults, advice that is printed once."""
 
 import contextlib
 import json
@@ -86,7 +86,7 @@ def test_mpi_with_pmix_is_silent(cluster, pmix):
 
 
 def test_fences_of_mpi_are_fences(cluster):
-    """Slurm's own choice is none between nodes (docs/decisions/0014)."""
+    """Slurm's default fence does not synchronize nodes (docs/decisions/0014)."""
     assert {task.env["SLURM_PMIX_FENCE"] for task in cluster.tasks("-N2 --aml-dist=mpi")} == {"ring"}
     assert "SLURM_PMIX_FENCE" not in cluster.tasks("-N1 --aml-dist=pytorch")[0].env
     chosen = cluster.run("env SLURM_PMIX_FENCE=mixed srun -N1 --aml-dist=mpi printenv SLURM_PMIX_FENCE")

@@ -95,7 +95,7 @@ def test_a_server_that_returns_returns(cluster):
 
 @pytest.mark.parametrize("counts, failing", [(WORKERS, "r1"), (CHIEF, "r0")])
 def test_a_failed_worker_or_chief_is_a_failed_step(cluster, counts, failing):
-    """Nothing is covered up; without --kill-on-bad-exit the servers serve on, as ever, and the line advises it."""
+    """No failure is hidden. Without --kill-on-bad-exit the servers keep running, and the line advises that option."""
     tasks = {"r0": "true", "r1": "true", "r2": "true", failing: "exit 4", "other": SERVE}
     killed = cluster.run(step(counts, "-N2 -n4 -K", **tasks), timeout=40)
     assert killed.status != 0 and first_failure(killed.err)["end"] == "exit status 4", str(killed)

@@ -1,4 +1,4 @@
-"""A program that uses libamldist hangs or dies on the real cluster: the recorder, `aml-dist trace` and srun's line tell."""
+"""A program with libamldist hangs or dies on the real cluster: the recorder, `aml-dist trace` and srun's line show it."""
 
 import json
 import os

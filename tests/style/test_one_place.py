@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCES = [path for folder in ("libdist", "spank", "srun-wrappers") for path in sorted((ROOT / folder).rglob("*"))
            if path.suffix in (".cpp", ".hpp")]
 # In the plugin's monitor of a task the parent becomes the monitor: it starts no child.
-MONITOR = {"spank/guardian.cpp", "spank/task_monitor.cpp"}
+MONITOR = {"spank/task_monitor.cpp"}
 RULES = {
     "os/environment": (r"\b(secure_)?getenv\(|\benviron\b", set()),
     "os/child_process": (r"(?<!\w)::v?fork\(|\bposix_spawnp?\(|\bpopen\(|\bsystem\(|(?<!\w)::execv\w*\(", MONITOR),

@@ -26,7 +26,7 @@ Settled settled(const Spec& spec, const testing::Variables& variables) {
   return out;
 }
 
-TEST(Rendezvous, IsComputedWhenNobodySpeaks) {
+TEST(Rendezvous, IsComputedWithoutUserSettings) {
   const Settled out = settled({}, {});
   EXPECT_EQ(out.rendezvous.address, "10.0.0.1");
   EXPECT_EQ(out.rendezvous.port, step_port(facts().ports, facts().job, 3));
@@ -40,7 +40,7 @@ TEST(Rendezvous, PrefersReservedPortsToTheHash) {
   EXPECT_EQ(out.rendezvous.port_origin, Origin::reserved);
 }
 
-TEST(Rendezvous, KeepsWhatTheUserSetAndSaysSoOnce) {
+TEST(Rendezvous, KeepsTheUsersValuesAndSaysSoOnce) {
   const Settled out =
       settled({}, {{"MASTER_ADDR", "mine"}, {"MASTER_PORT", "6105"}, {"SLURM_STEP_RESV_PORTS", "12001-12003"}});
   EXPECT_EQ(out.rendezvous.address, "mine");

@@ -1,4 +1,4 @@
-// Golden environments: a step goes in, the whole change of one task comes out.
+// Golden environments: input is a step, output the complete change to one task's environment.
 #include "frameworks/task_environment.hpp"
 
 #include "support.hpp"
@@ -50,7 +50,7 @@ TEST(TaskEnvironment, PytorchPerProcess) {
 }
 
 TEST(TaskEnvironment, NoNameOfAnotherKindTellsAnotherIdentity) {
-  // Left by a profile, an outer mpirun, a container: nothing stamps them, and none can be right.
+  // Left by a profile, an outer mpirun or a container. They have no stamp, and none can be right.
   const Variables stray = {{"TF_CONFIG", "{}"},
                            {"JAX_COORDINATOR_ADDRESS", "old:1"},
                            {"OMPI_COMM_WORLD_RANK", "7"},
@@ -292,7 +292,7 @@ TEST(Counts, AreAssertionsThatNameBothNumbers) {
            {"pytorch,launch=per-node", two_by_two, {"one launcher per node", "2 tasks", "--ntasks-per-node=1"}},
            {"tensorflow,worker_count=3,parameter_server_count=1", two_by_two, {}},
            {"tensorflow,worker_count=2,parameter_server_count=1", two_by_two, {"3 tasks", "4 tasks"}},
-           {"tensorflow,parameter_server_count=4", two_by_two, {"no task for a worker"}},
+           {"tensorflow,parameter_server_count=4", two_by_two, {"no task is left for a worker"}},
            {"tensorflow,parameter_server_count=2147483647,chief_count=1,evaluator_count=1", two_by_two, {"2147483649"}},
        }) {
     const auto result = check_counts(parse_spec(c.option).value(), c.where.map);

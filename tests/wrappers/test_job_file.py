@@ -450,7 +450,7 @@ def test_an_instance_type_that_is_not_in_the_table(aml_run, job):
     (["--kind", "pytorch,launch=per-node", "--tasks-per-node=4", "--", "torchrun"], "one launcher per node but a node has 4 tasks"),
     (["--kind", "pytorch,process_count=8", "-N2", "--tasks-per-node=2", "--", "x"], "process_count=8 but the step has 4 tasks"),
     (["--kind", "mpi,node_count=3", "-N2", "--", "x"], "node_count=3 but the step has 2 nodes"),
-    (["--kind", "tensorflow,worker_count=2", "-n3", "--", "x"], "the roles add up to 2 tasks but the step has 3 tasks"),
+    (["--kind", "tensorflow,worker_count=2", "-n3", "--", "x"], "the task counts add up to 2 tasks but the step has 3 tasks"),
     (["--json=x", "--", "x"], "json"),
 ])
 def test_wrong_command_lines(aml_run, arguments, said):

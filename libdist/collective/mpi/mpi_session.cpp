@@ -15,7 +15,7 @@ using text::concat;
 
 constexpr const char* file_name = "libamldist_mpi.so";
 constexpr const char* open_mpi = "libmpi.so.40";  // of Open MPI 4 and 5
-/// Lower tags are for the bootstrap.
+/// Lower tags are reserved for the bootstrap.
 constexpr int first_tag = 16;
 
 void* open_library(const std::string& named) {
@@ -25,7 +25,7 @@ void* open_library(const std::string& named) {
   return beside != nullptr ? beside : ::dlopen(file_name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
-/// Whether the program has initialised Open MPI: asked without loading anything.
+/// Whether the program has initialised Open MPI. Loads nothing.
 bool is_program_in_mpi() {
   void* const loaded = ::dlopen(open_mpi, RTLD_NOW | RTLD_NOLOAD);
   if (loaded == nullptr) return false;
@@ -42,12 +42,12 @@ bool is_program_in_mpi() {
   return is != 0 && was == 0;
 }
 
-/// What the environment asks of MPI.
+/// How the environment wants MPI to be used.
 struct MpiPreference {
-  bool nothing = false;    ///< neither data nor bootstrap
-  bool data = true;        ///< data may go over it
-  bool is_asked = false;   ///< it is to be there
-  std::string_view words;  ///< for people: what asks
+  bool nothing = false;    ///< used for neither data nor bootstrap
+  bool data = true;        ///< data may go over MPI
+  bool is_asked = false;   ///< the user requires it
+  std::string_view words;  ///< for messages: the variable that requires it
 };
 
 MpiPreference mpi_preference(const Settings& settings) {
@@ -64,19 +64,21 @@ MpiPreference mpi_preference(const Settings& settings) {
 }  // namespace
 
 Result<const amldist_mpi_functions*> load_mpi(const std::string& named) {
-  // Its own plug-ins expect to find MPI among the global symbols.
+  // Open MPI's plug-ins expect to find MPI's symbols in the global scope.
   static_cast<void>(::dlopen(open_mpi, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE));
   void* const library = open_library(named);
   const std::string name = named.empty() ? file_name : named;
   if (library == nullptr) {
-    return Error{Errc::unavailable, concat({"the MPI part cannot be loaded (", reason_of_linker(),
-                                            "): install Open MPI 4.1 or 5, and build aml-dist where it is"})};
+    return Error{Errc::unavailable,
+                 concat({"the MPI part cannot be loaded (", reason_of_linker(),
+                         "): install Open MPI 4.1 or 5, and build aml-dist on a machine that has it"})};
   }
   using Get = decltype(amldist_mpi_get_functions);
   auto* const get = reinterpret_cast<Get*>(::dlsym(library, "amldist_mpi_get_functions"));
   const amldist_mpi_functions* const functions = get != nullptr ? get() : nullptr;
   if (functions == nullptr || functions->table != AMLDIST_MPI_TABLE) {
-    return Error{Errc::mismatch, concat({"the MPI part, ", text::quote(name), ", is of another release"})};
+    return Error{Errc::mismatch,
+                 concat({"the MPI part, ", text::quote(name), ", belongs to another release of aml-dist"})};
   }
   return functions;
 }
@@ -92,7 +94,7 @@ Result<std::unique_ptr<MpiSession>> MpiSession::find(const Settings& settings, c
   const int state = (*functions)->state();
   if (state == AMLDIST_MPI_FINALIZED) {
     return Error{Errc::unavailable, concat({preference.words,
-                                            ": MPI is finalised already in this process, and cannot be "
+                                            ": this process has already finalised MPI, which cannot be "
                                             "initialised again"})};
   }
   if (state == AMLDIST_MPI_NOT_YET && (*functions)->initialize() != 0) {
@@ -113,7 +115,7 @@ MpiSession::MpiSession(const amldist_mpi_functions& functions, bool initialized_
 }
 
 MpiSession::~MpiSession() {
-  if (!ended_well_) {  // MPI may read from there as long as the process lives
+  if (!ended_well_) {  // MPI may read from that memory until the process ends
     static_cast<void>(new auto(std::move(abandoned_)));
     return;
   }
@@ -127,7 +129,7 @@ Result<void> MpiSession::check(const ProcessIdentity& identity) {
   int size = 0;
   int any_thread = 0;
   if (const int error = functions_.place(&rank, &size, &any_thread, &largest_tag_); error != 0) {
-    return Error{Errc::unavailable, concat({"MPI does not say who this process is: ", error_text(error)})};
+    return Error{Errc::unavailable, concat({"MPI does not report the rank of this process: ", error_text(error)})};
   }
   any_thread_ = any_thread != 0;
   if (static_cast<std::uint32_t>(rank) == identity.rank && static_cast<std::uint32_t>(size) == identity.size) return {};
@@ -137,8 +139,8 @@ Result<void> MpiSession::check(const ProcessIdentity& identity) {
   return Error{Errc::mismatch,
                concat({identity.source, " says ", place(identity.rank, identity.size), " but ", library_, " says ",
                        place(static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(size)),
-                       ": start the step with an MPI type that this MPI speaks (srun --mpi=pmix), or set "
-                       "AMLDIST_TRANSPORT=tcp to leave MPI aside"})};
+                       ": start the step with an MPI type that this MPI supports (srun --mpi=pmix), or set "
+                       "AMLDIST_TRANSPORT=tcp to run without MPI"})};
 }
 
 Result<void> MpiSession::open(Watchdog& watchdog) {
@@ -153,7 +155,7 @@ Result<void> MpiSession::open(Watchdog& watchdog) {
   }
   if (error == 0) error = functions_.copied_world(&comm_);
   if (error == 0) return {};
-  return Error{Errc::unavailable, concat({"MPI has no communicator for this library: ", error_text(error)})};
+  return Error{Errc::unavailable, concat({"MPI did not create a communicator for aml-dist: ", error_text(error)})};
 }
 
 std::string MpiSession::error_text(int error) const {

@@ -11,7 +11,7 @@
 namespace amldist::collective {
 namespace {
 
-/// The same for all containers of one running kernel.
+/// The id of the running kernel: the same in all containers of one machine.
 std::string own_machine() {
   const std::string identifier = first_line_of("/proc/sys/kernel/random/boot_id");
   return identifier.empty() ? own_host_name() : identifier;
