@@ -27,9 +27,9 @@ void write_to_stderr(const std::string& line) {
   static_cast<void>(!::write(STDERR_FILENO, whole.data(), whole.size()));  // one write: lines of ranks do not mix
 }
 
-/// srun reads no more of what its tasks have written once all have ended, if one of them was killed (Slurm's
-/// step_launch.c, slurm_step_launch_wait_finish): the line that names the dead one would be lost, and what the program
-/// says of the error. Who has said the line ends half a second after the others.
+/// If a task was killed, srun stops reading output once all tasks have ended (Slurm's step_launch.c,
+/// slurm_step_launch_wait_finish). The line that names the dead rank would be lost, and what the program prints about
+/// the error. So the process that printed the line ends half a second after the others.
 void end_after_the_others() {
   static const int registered = std::atexit([] {
     static_cast<void>(std::fflush(nullptr));
@@ -38,7 +38,7 @@ void end_after_the_others() {
   static_cast<void>(registered);
 }
 
-/// Signals are for the program's threads.
+/// Signals are delivered to the program's threads only.
 class BlockedSignals {
  public:
   BlockedSignals() {
@@ -56,8 +56,7 @@ class BlockedSignals {
 
 }  // namespace
 
-// ---- life of the ----
-// thread
+// ---- life of the thread ----
 ControlChannel::ControlChannel(World world, bool is_under_srun)
     : world_(std::move(world)),
       is_under_srun_(is_under_srun),
@@ -109,7 +108,7 @@ void ControlChannel::run_posted() {
 }
 
 int ControlChannel::poll_timeout() const {
-  const auto next = std::min(next_beat_, detector_.next_look());
+  const auto next = std::min(next_beat_, detector_.next_poll());
   if (next == Clock::time_point::max()) return -1;
   const auto left = std::chrono::duration_cast<milliseconds>(next - Clock::now()).count();
   return static_cast<int>(std::clamp<long long>(left + 1, 0, 1000));
@@ -122,7 +121,7 @@ void ControlChannel::serve_once() {
   links_.serve(std::span(wanted).subspan(2));
   if ((wanted[1].revents & POLLIN) != 0) links_.accept_all();
   if ((wanted[0].revents & POLLIN) != 0) run_posted();
-  detector_.look();
+  detector_.poll();
   beat();
   links_.sweep();
 }
@@ -205,7 +204,7 @@ void ControlChannel::on_hello_data(ControlLink& link, Frame& frame) {
   const std::uint64_t nonce = frame.number();
   const std::uint64_t comm = frame.number();
   const std::uint64_t rank = frame.number();
-  // The other side sends data only after this byte: what it sent until now is ours alone.
+  // The other side sends data only after this byte: what has come until now belongs to this thread.
   const bool greeted =
       nonce == world_.nonce && rank < world_.size && ::send(link.socket.get(), "", 1, MSG_NOSIGNAL) == 1;
   if (greeted) {
@@ -287,8 +286,7 @@ void ControlChannel::on_pieces(Frame& frame) {
   came_.notify_all();
 }
 
-// ---- other ----
-// threads
+// ---- for other threads ----
 std::shared_ptr<CommWatch> ControlChannel::find(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   const auto found = watches_.find(id);
@@ -309,7 +307,7 @@ Error ControlChannel::find_out(const std::shared_ptr<CommWatch>& watch, const Di
                                milliseconds timeout) {
   const milliseconds grace = grace_of(timeout);
   post([this, watch, trigger, grace] { detector_.open(watch, trigger, grace, false); });
-  // One candidate after the other may be silent; beyond a few of them the answer is the same without a name.
+  // One candidate after the other may be silent; after a few of them the verdict is given without a name.
   if (auto verdict = watch->wait_for_verdict(Clock::now() + grace * 6)) return *verdict;
   const Error own = {Errc::timeout, concat({"no rank answers for ", describe(watch->activity().call),
                                             ", which did not end before the deadline"})};

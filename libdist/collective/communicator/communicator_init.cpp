@@ -110,7 +110,7 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
   if (auto same = check_places(*told, out->identity_); !same) return same.error();
   out->is_world_ = true;
   start_recorder(*process, environment, out->identity_, id);
-  out->recorder_slot_ = process->recorder.add_communicator(id, rank, out->identity_.size, "world");
+  out->recorder_.set_communicator(process->recorder.add_communicator(id, rank, out->identity_.size, "world"));
   out->provenance_ += concat({"; ", process->trace});
   return out;
 }
