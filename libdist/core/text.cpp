@@ -84,12 +84,14 @@ std::string to_lower(std::string_view text) {
   return out;
 }
 
-std::string quote(std::string_view input) {
-  std::string out = "'";
-  for (const char c : input.substr(0, longest_quote)) append_visible(out, static_cast<unsigned char>(c));
-  out += input.size() > longest_quote ? "...'" : "'";
+std::string printable(std::string_view input, std::size_t most) {
+  std::string out;
+  for (const char c : input.substr(0, most)) append_visible(out, static_cast<unsigned char>(c));
+  if (input.size() > most) out += "...";
   return out;
 }
+
+std::string quote(std::string_view input) { return concat({"'", printable(input, longest_quote), "'"}); }
 
 std::optional<std::string_view> nearest(std::string_view word, std::span<const std::string_view> candidates) {
   if (word.empty() || word.size() > longest_suggestible_word) return std::nullopt;
@@ -125,7 +127,7 @@ std::string concat(std::initializer_list<std::string_view> parts) {
 }
 
 std::string count(std::uint64_t number, std::string_view noun) {
-  return concat({std::to_string(number), " ", noun, number == 1 ? "" : "s"});
+  return concat({std::to_string(number), " ", noun, number == 1 ? "" : noun.ends_with('s') ? "es" : "s"});
 }
 
 }  // namespace amldist::text

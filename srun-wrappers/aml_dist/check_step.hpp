@@ -11,13 +11,13 @@
 #include "core/environment.hpp"
 #include "core/result.hpp"
 #include "fabric/job_checks.hpp"
-#include "fabric/meeting.hpp"
+#include "fabric/node_exchange.hpp"
 
 namespace amldist::tools {
 
 /// This process's place in its step.
 struct StepPlace {
-  fabric::MeetingPlace meeting;
+  fabric::NodePlace own;
   bool speaks = false;  ///< one process of each node takes part; the others have nothing to do
 };
 

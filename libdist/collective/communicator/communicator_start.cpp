@@ -53,9 +53,9 @@ Result<World> join(const EnvironmentReader& environment, const ProcessIdentity& 
     world.provenance = told.source;
     return world;
   }
-  auto point = choose_meeting_point(environment, told, mpi);
-  if (!point) return point.error();
-  auto joined = join_world(told, **point, job_name(environment), deadline);
+  auto root = choose_root_address(environment, told, mpi);
+  if (!root) return root.error();
+  auto joined = join_world(told, **root, job_name(environment), deadline);
   if (!joined && told.rank == 0) {
     const std::string line = concat({"aml-dist: ", joined.error().message, "\n"});
     static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
