@@ -1,7 +1,10 @@
 #include "core/text.hpp"
+#include "core/printable.hpp"
 
 #include <algorithm>
 #include <array>
+
+#include "core/printable.hpp"
 
 namespace amldist::text {
 namespace {
@@ -86,12 +89,21 @@ std::string to_lower(std::string_view text) {
 
 std::string printable(std::string_view input, std::size_t most) {
   std::string out;
-  for (const char c : input.substr(0, most)) append_visible(out, static_cast<unsigned char>(c));
-  if (input.size() > most) out += "...";
+  for (const char c : input) {
+    std::string visible;
+    append_visible(visible, static_cast<unsigned char>(c));
+    if (out.size() + visible.size() > most) return out + "...";
+    out += visible;
+  }
   return out;
 }
 
-std::string quote(std::string_view input) { return concat({"'", printable(input, longest_quote), "'"}); }
+std::string quote(std::string_view input) {
+  std::string out = "'";
+  for (const char c : input.substr(0, longest_quote)) append_visible(out, static_cast<unsigned char>(c));
+  out += input.size() > longest_quote ? "...'" : "'";
+  return out;
+}
 
 std::optional<std::string_view> nearest(std::string_view word, std::span<const std::string_view> candidates) {
   if (word.empty() || word.size() > longest_suggestible_word) return std::nullopt;

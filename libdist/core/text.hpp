@@ -31,10 +31,6 @@ namespace amldist::text {
 /// characters, the rest replaced by "...".
 [[nodiscard]] std::string quote(std::string_view input);
 
-/// `input`, fit for one line of a terminal: control and non-ASCII bytes as \xNN, and "..." for what is beyond the first
-/// `most` characters.
-[[nodiscard]] std::string printable(std::string_view input, std::size_t most);
-
 /// The candidate nearest to `word` by edit distance (with transpositions), if it is near enough to be a slip.
 [[nodiscard]] std::optional<std::string_view> nearest(std::string_view word,
                                                       std::span<const std::string_view> candidates);

@@ -56,7 +56,7 @@ bool is_broken_by_another(std::string_view text) noexcept { return text.ends_wit
 bool is_last_call(std::string_view text) noexcept {
   const auto fits = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == ' ' || c == '#' ||
-           c == '(' || c == ')' || c == '_';
+           c == '(' || c == ')' || c == ',' || c == '_';
   };
   return text.size() <= longest_last_call && (text.starts_with("in ") || text.starts_with("after ")) &&
          std::ranges::all_of(text, fits);

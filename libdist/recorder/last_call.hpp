@@ -12,11 +12,11 @@ namespace amldist::collective {
 struct Recording;
 
 /// Longest text that describe_last_call() makes.
-inline constexpr std::size_t longest_last_call = 100;
+inline constexpr std::size_t longest_last_call = 120;
 
-/// "in allreduce #42 (4 MiB of float32)", or "after allreduce #41 (...)" where it was in none; nullopt without a call.
-/// "in allreduce #42 (...) broken by another rank" where the call failed because another process had died or left.
-/// Made of our own words and of numbers only, whatever the file held.
+/// "in allreduce #42 (1048576 float32, 4 MiB)", or "after allreduce #41 (...)" where it was in none; nullopt without a
+/// call. "in allreduce #42 (...) broken by another rank" where the call failed because another process had died or
+/// left. Made of our own words and of numbers only, whatever the file held.
 [[nodiscard]] std::optional<std::string> describe_last_call(const Recording& recording);
 
 /// Whether a text is one that describe_last_call() can have made: it fits a datagram and a terminal.

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "collective/calls/call_text.hpp"
 #include "core/text.hpp"
 
 namespace amldist::collective {
@@ -157,16 +158,28 @@ std::optional<Stall> collective_stall(const Group& group) {
   return stall;
 }
 
-/// A pending send or receive whose partner is in no call with this rank.
-std::optional<Stall> partner_stall(const Recording& recording, const std::map<std::uint64_t, Group>& groups) {
+/// A rank of a communicator, whether it still has that communicator or not.
+std::optional<Member> find_member(std::span<const Recording> recordings, std::uint64_t communicator,
+                                  std::uint32_t rank) {
+  for (const Recording& recording : recordings) {
+    for (const CommunicatorRecord& each : recording.communicators) {
+      if (each.id == communicator && each.rank == rank) return Member{&recording, &each};
+    }
+  }
+  return std::nullopt;
+}
+
+/// A pending send or receive whose partner is in no call with this rank. On a communicator that this rank has closed
+/// nothing waits any more.
+std::optional<Stall> partner_stall(const Recording& recording, std::span<const Recording> recordings) {
   for (const CallRecord& call : recording.calls) {
     const auto* const own = recording.communicator(call.communicator);
-    if (is_collective(call.operation) || !call.pending() || own == nullptr || call.peer < 0) continue;
+    const bool waits = call.pending() && own != nullptr && !own->closed;
+    if (is_collective(call.operation) || !waits || call.peer < 0) continue;
     const auto peer = static_cast<std::uint32_t>(call.peer);
     Stall stall{own->id, own->name, own->size, call, call.enqueued_ns, {recording.rank}, {}};
-    const Group& group = groups.at(own->id);
-    const auto partner = std::ranges::find_if(group, [&](const Member& m) { return m.communicator->rank == peer; });
-    if (partner != group.end()) stall.stragglers.push_back(straggler_of(*partner, Straggler::Why::never_called));
+    const auto partner = find_member(recordings, own->id, peer);
+    if (partner) stall.stragglers.push_back(straggler_of(*partner, Straggler::Why::never_called));
     else stall.stragglers.push_back({Straggler::Why::no_recorder, peer, "", {}});
     return stall;
   }
@@ -188,28 +201,18 @@ std::vector<Stall> find_stalls(std::span<const Recording> recordings) {
   }
   if (!stalls.empty()) return stalls;
   for (const Recording& recording : recordings) {
-    if (auto stall = partner_stall(recording, groups)) stalls.push_back(std::move(*stall));
+    if (auto stall = partner_stall(recording, recordings)) stalls.push_back(std::move(*stall));
   }
   return stalls;
 }
 
-std::string describe_bytes(std::uint64_t bytes) {
-  constexpr std::array<std::string_view, 5> units = {" bytes", " KiB", " MiB", " GiB", " TiB"};
-  std::size_t unit = 0;
-  while (bytes != 0 && bytes % 1024 == 0 && unit + 1 < units.size()) {
-    bytes /= 1024;
-    ++unit;
-  }
-  return concat({std::to_string(bytes), units[unit]});
-}
-
 std::string describe_call(const CallRecord& call) {
-  std::string words(to_string(call.operation));
-  if (call.sequence != 0) words += concat({" #", std::to_string(call.sequence)});
+  const std::uint64_t size = size_of(call.type);
+  std::string words =
+      describe(CallNumbers{call.operation, call.sequence, size != 0 ? call.bytes / size : 0, call.type});
   if (!is_collective(call.operation) && call.peer >= 0) {
     words += concat({call.operation == Operation::send ? " to rank " : " from rank ", std::to_string(call.peer)});
   }
-  if (call.bytes != 0) words += concat({" (", describe_bytes(call.bytes), " of ", to_string(call.type), ")"});
   return words;
 }
 

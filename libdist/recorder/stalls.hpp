@@ -42,20 +42,17 @@ struct Stall {
 /// and alike, is work and no stall. Where no collective call is stalled, a pending send or receive counts.
 [[nodiscard]] std::vector<Stall> find_stalls(std::span<const Recording> recordings);
 
-/// "allreduce #42 (4 MiB of float32): rank 2 on node3 has not called it (its last was allreduce #41 (4 MiB of
+/// "allreduce #42 (1048576 float32, 4 MiB): rank 2 on node3 has not called it (its last was allreduce #41 (4 MiB of
 /// float32)); ranks 0-1,3 wait".
 [[nodiscard]] std::string sentence(const Stall& stall);
 
-/// "rank 2 on node3 has not called it (its last was allreduce #41 (4 MiB of float32))".
+/// "rank 2 on node3 has not called it (its last was allreduce #41 (1048576 float32, 4 MiB))".
 [[nodiscard]] std::string sentence(const Straggler& straggler);
 
-/// "allreduce #42 (4 MiB of float32)".
+/// "allreduce #42 (1048576 float32, 4 MiB)", "recv #3 (25 float32, 100 bytes) from rank 1": as live errors say it.
 [[nodiscard]] std::string describe_call(const CallRecord& call);
 
 /// "0-2,5" of ascending numbers.
 [[nodiscard]] std::string compress_ranks(std::span<const std::uint32_t> ranks);
-
-/// "640 KiB", "1 MiB", "300 bytes": exact, in the largest unit that divides.
-[[nodiscard]] std::string describe_bytes(std::uint64_t bytes);
 
 }  // namespace amldist::collective

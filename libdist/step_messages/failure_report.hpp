@@ -8,8 +8,8 @@
 //
 //   aml-dist;1;00c0ffee00c0ffee;failed;2;0;9;1234;node2        rank, local rank, wait status, milliseconds, host
 //
-// and, where the task's flight recorder tells, one field more: "in allreduce #42 (4 MiB of float32)". A task whose call
-// was broken by another rank ended because of that one's end, which its own node may tell a moment later.
+// and, where the task's flight recorder tells, one field more: "in allreduce #42 (1048576 float32, 4 MiB)". A task
+// whose call was broken by another rank ended because of that one's end, which its own node may tell a moment later.
 //
 // Datagrams may be lost, come twice, or come from anybody; the token tells ours, and everything else is dropped. Slurm
 // kills the rest of a step only after srun has heard of the first death, and a node reports a death before it tells

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/printable.hpp"
 #include "core/text.hpp"
 #include "wireup/limits.hpp"
 

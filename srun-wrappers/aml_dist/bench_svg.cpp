@@ -4,9 +4,9 @@
 #include "aml_dist/bench_output.hpp"
 #include "aml_dist/chart.hpp"
 #include "aml_dist/svg.hpp"
+#include "collective/calls/call_text.hpp"
 #include "collective/calls/data_type.hpp"
 #include "core/text.hpp"
-#include "recorder/stalls.hpp"
 
 namespace amldist::tools {
 namespace {

@@ -6,8 +6,8 @@
 #include "aml_dist/bench_scaling.hpp"
 #include "aml_dist/chart.hpp"
 #include "aml_dist/svg.hpp"
+#include "collective/calls/call_text.hpp"
 #include "core/text.hpp"
-#include "recorder/stalls.hpp"
 
 namespace amldist::tools {
 namespace {

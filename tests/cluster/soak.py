@@ -3,7 +3,7 @@
 
   tests/cluster/soak.py --plugin build/lib/slurm/spank_aml_dist.so --steps 1000
 
-Starts a cluster of two nodes and stops it again. Steps succeed, fail, are refused, and have parameter servers. Counted
+Starts a cluster of two nodes and stops it at the end. Steps succeed, fail, are refused, and have parameter servers. Counts
 before and after, on each node: processes, slurmd's descriptors, leases of ports, listening ports, shared memory.
 Exit status: 0 nothing was left, 1 something was. Needs root.
 """

@@ -91,7 +91,7 @@ def test_the_killed_rank_is_named_where_slurm_kills_the_step(cluster, program, k
     first = lines_of(done, "first failure")
     assert len(first) == 1, str(done)
     assert re.match(r"aml-dist: first failure: rank 2 \(local 0\) on node3: signal 9 \(SIGKILL\), .*"
-                    r"after allreduce #5 \(4000 bytes of float32\)", first[0]), first[0]
+                    r"after allreduce #5 \(1000 float32, 4000 bytes\)", first[0]), first[0]
     assert all(line.startswith("aml-dist: rank 2 (node3) is missing in allreduce #") for line in lines_of(done, "rank"))
 
 

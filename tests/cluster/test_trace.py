@@ -63,7 +63,7 @@ def test_the_line_names_the_last_call_of_the_rank_that_died_first(request, clust
     lines = [line for line in done.err.splitlines() if "first failure" in line]
     assert len(lines) == 1, done.err
     assert re.match(r"aml-dist: first failure: rank 2 \(local 0\) on node2: signal 9 \(SIGKILL\), \d+\.\d s after the start, "
-                    r"after allreduce #\d+ \(4 KiB of float32\)", lines[0]), lines[0]
+                    r"after allreduce #\d+ \(1024 float32, 4 KiB\)", lines[0]), lines[0]
 
 
 def test_a_call_that_comes_too_late_is_recorded_with_the_reason(cluster, program, workdir):

@@ -35,9 +35,9 @@ TEST(Verdict, NamesAStoppedRank) {
                                         absent("rank 1 (b)", Liveness::silent)};
   const Error verdict = judge(ranks, {0, 1, false, {}});
   EXPECT_EQ(verdict.code, Errc::timeout);
-  EXPECT_EQ(
-      verdict.message,
-      "rank 1 (b) is missing in allreduce #17 (1048576 float32): it does not answer (stopped, or its node is gone)");
+  EXPECT_EQ(verdict.message,
+            "rank 1 (b) is missing in allreduce #17 (1048576 float32, 4 MiB): it does not answer (stopped, or its node "
+            "is gone)");
 }
 
 TEST(Verdict, NamesADeadRankAndNotThoseThatWaitForIt) {
@@ -52,10 +52,10 @@ TEST(Verdict, NamesADeadRankAndNotThoseThatWaitForIt) {
 TEST(Verdict, SaysWhatALateRankDidLast) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 9)),
                                         here("rank 1 (b)", after(Operation::broadcast, 8))};
-  EXPECT_EQ(
-      judge(ranks, {0, 1, false, {}}).message,
-      "rank 1 (b) is missing in allreduce #9 (1024 float32): it has not called it; its last call was broadcast #8 "
-      "(1024 float32)");
+  EXPECT_EQ(judge(ranks, {0, 1, false, {}}).message,
+            "rank 1 (b) is missing in allreduce #9 (1024 float32, 4 KiB): it has not called it; its last call was "
+            "broadcast #8 "
+            "(1024 float32, 4 KiB)");
 }
 
 TEST(Verdict, SaysWhomALateRankWaitsFor) {
@@ -65,7 +65,7 @@ TEST(Verdict, SaysWhomALateRankWaitsFor) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::finalize, 15)),
                                         here("rank 1 (b)", receiving)};
   EXPECT_EQ(judge(ranks, {0, 1, false, {}}).message,
-            "rank 1 (b) is missing in finalize #15: it is still in recv #6 (1024 float32) from rank 0 (a)");
+            "rank 1 (b) is missing in finalize #15: it is still in recv #6 (1024 float32, 4 KiB) from rank 0 (a)");
 }
 
 TEST(Verdict, NamesARankThatHasGoneOnWithoutTheOthers) {  // it was the root of a scatter where they split
@@ -74,9 +74,10 @@ TEST(Verdict, NamesARankThatHasGoneOnWithoutTheOthers) {  // it was the root of 
                                         here("rank 2 (b)", inside(Operation::split, 7))};
   const Error verdict = judge(ranks, {1, 0, false, {}});
   EXPECT_EQ(verdict.code, Errc::timeout);
-  EXPECT_EQ(verdict.message,
-            "rank 1 (a), rank 2 (b) wait in split #7, but rank 0 (a) is in allgather #8 (1024 float32) already: was "
-            "another call made there, or is the network stuck?");
+  EXPECT_EQ(
+      verdict.message,
+      "rank 1 (a), rank 2 (b) wait in split #7, but rank 0 (a) is in allgather #8 (1024 float32, 4 KiB) already: was "
+      "another call made there, or is the network stuck?");
 }
 
 TEST(Verdict, TakesTheLowestCallThatSomebodyIsStuckIn) {  // 0 waits for 1, 1 for 2
@@ -94,21 +95,23 @@ TEST(Verdict, TheMinorityMadeTheWrongCall) {
   EXPECT_EQ(verdict.code, Errc::peer);
   EXPECT_EQ(
       verdict.message,
-      "rank 0 (a) called reduce #5 (1024 float32) sum root 0 where rank 1 (b) and others called allreduce #5 (1024 "
-      "float32) sum");
+      "rank 0 (a) called reduce #5 (1024 float32, 4 KiB) sum root 0 where rank 1 (b) and others called allreduce #5 "
+      "(1024 float32, 4 KiB) sum");
 }
 
 TEST(Verdict, ASizeThatDiffersIsAnotherCall) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 5, 10)),
                                         here("rank 1 (b)", inside(Operation::allreduce, 5, 11))};
-  EXPECT_TRUE(judge(ranks, {0, 1, true, {}}).message.starts_with("rank 1 (b) called allreduce #5 (11 float32)"));
+  EXPECT_TRUE(
+      judge(ranks, {0, 1, true, {}}).message.starts_with("rank 1 (b) called allreduce #5 (11 float32, 44 bytes)"));
 }
 
 TEST(Verdict, WhoIsThroughWithTheWrongCallIsNotTheOneToAccuseOthers) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 7)),
                                         here("rank 1 (b)", inside(Operation::allreduce, 6)),
                                         here("rank 2 (c)", inside(Operation::allreduce, 6))};
-  const std::string sentence = "rank 0 (a) made another call where rank 2 (c) called allreduce #6 (1024 float32) sum";
+  const std::string sentence =
+      "rank 0 (a) made another call where rank 2 (c) called allreduce #6 (1024 float32, 4 KiB) sum";
   EXPECT_EQ(judge(ranks, {0, 2, true, {}}).message, sentence);
   EXPECT_EQ(judge(ranks, {2, 0, true, {}}).message, sentence);
   const std::vector<RankState> two = {ranks[0], ranks[2]};
@@ -131,7 +134,8 @@ TEST(Verdict, TheCallInWhichTheRanksPartedIsNamedAlsoWhenAllHaveGoneOn) {  // a 
                                         gone_on("rank 1 (a)", inside(Operation::barrier, 9), {gather}),
                                         gone_on("rank 2 (b)", inside(Operation::barrier, 9), {other_root})};
   const std::string sentence =
-      "rank 2 (b) called gather #8 (10 float32) root 1 where rank 0 (a) and others called gather #8 (10 float32) root "
+      "rank 2 (b) called gather #8 (10 float32, 40 bytes) root 1 where rank 0 (a) and others called gather #8 (10 "
+      "float32, 40 bytes) root "
       "0";
   EXPECT_EQ(judge(ranks, {0, 2, true, {}}).message, sentence);
   EXPECT_EQ(judge(ranks, {2, 0, true, {}}).message, sentence);
@@ -142,9 +146,10 @@ TEST(Verdict, ListsThatDifferAreAnotherCall) {
   const Activity call = inside(Operation::allgatherv, 4);
   std::vector<RankState> ranks = {here("rank 0 (a)", call), here("rank 1 (a)", call), here("rank 2 (b)", call)};
   ranks[1].past.front().lists = 7;
-  EXPECT_EQ(judge(ranks, {1, 0, true, {}}).message,
-            "rank 1 (a) called allgatherv #4 (1024 float32) with other counts where rank 0 (a) and others called "
-            "allgatherv #4 (1024 float32)");
+  EXPECT_EQ(
+      judge(ranks, {1, 0, true, {}}).message,
+      "rank 1 (a) called allgatherv #4 (1024 float32, 4 KiB) with other counts where rank 0 (a) and others called "
+      "allgatherv #4 (1024 float32, 4 KiB)");
 }
 
 TEST(Verdict, CountsOfPairsShowWhoseAreWrong) {
@@ -170,9 +175,9 @@ TEST(Verdict, WhoWaitsForAMessageOfTheMissingRankIsNotMissing) {  // 3 waits for
                                         gone_on("rank 3 (b)", waiting_in(Operation::recv, 4, 2), {})};
   EXPECT_TRUE(
       judge(ranks, {0, Watchdog::anyone, false, {}}).message.starts_with("rank 1 (a) is missing in barrier #5: "));
-  EXPECT_EQ(
-      judge(ranks, {3, 2, false, {}}).message,
-      "rank 1 (a) is missing in recv #3 (1024 float32): it is in no call; its last was allreduce #4 (1024 float32)");
+  EXPECT_EQ(judge(ranks, {3, 2, false, {}}).message,
+            "rank 1 (a) is missing in recv #3 (1024 float32, 4 KiB): it is in no call; its last was allreduce #4 (1024 "
+            "float32, 4 KiB)");
 }
 
 TEST(Verdict, OfThoseWhoWaitForEachOtherTheLastIsMissing) {  // 0 waits for 1, 1 for 2, which has not sent
@@ -180,7 +185,7 @@ TEST(Verdict, OfThoseWhoWaitForEachOtherTheLastIsMissing) {  // 0 waits for 1, 1
                                         gone_on("rank 1 (a)", waiting_in(Operation::recv, 4, 2), {}),
                                         here("rank 2 (b)", inside(Operation::split, 5))};
   EXPECT_EQ(judge(ranks, {2, Watchdog::anyone, false, {}}).message,
-            "rank 1 (a) is missing in split #5: it is still in recv #3 (1024 float32) from rank 2 (b)");
+            "rank 1 (a) is missing in split #5: it is still in recv #3 (1024 float32, 4 KiB) from rank 2 (b)");
 }
 
 TEST(Verdict, WhoWaitsForARankInACollectiveWaitsForThoseItWaitsFor) {
@@ -194,7 +199,7 @@ TEST(Verdict, NamesBothWhereOneWaitsForAMessageAndTheOtherInACollective) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::barrier, 5)),
                                         gone_on("rank 1 (a)", waiting_in(Operation::recv, 4, 0), {})};
   EXPECT_EQ(judge(ranks, {1, 0, false, {}}).message,
-            "rank 0 (a) is missing in recv #3 (1024 float32) of rank 1 (a): it is still in barrier #5");
+            "rank 0 (a) is missing in recv #3 (1024 float32, 4 KiB) of rank 1 (a): it is still in barrier #5");
 }
 
 TEST(Verdict, WhoWaitsForAMessageWhereMostAreInACollectiveIsMissingThere) {  // it has left the barrier out
@@ -202,7 +207,7 @@ TEST(Verdict, WhoWaitsForAMessageWhereMostAreInACollectiveIsMissingThere) {  // 
                                         gone_on("rank 1 (a)", waiting_in(Operation::recv, 4, 0), {}),
                                         here("rank 2 (b)", inside(Operation::barrier, 5))};
   const std::string sentence =
-      "rank 1 (a) is missing in barrier #5: it is still in recv #3 (1024 float32) from rank 0 (a)";
+      "rank 1 (a) is missing in barrier #5: it is still in recv #3 (1024 float32, 4 KiB) from rank 0 (a)";
   EXPECT_EQ(judge(ranks, {1, 0, false, {}}).message, sentence);
   EXPECT_EQ(judge(ranks, {2, Watchdog::anyone, false, {}}).message, sentence);
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace amldist::collective {
@@ -27,6 +28,18 @@ struct Typed<std::uint8_t> {
   static constexpr DataType type = DataType::uint8;
 };
 template <>
+struct Typed<std::int8_t> {
+  static constexpr DataType type = DataType::int8;
+};
+template <>
+struct Typed<std::int16_t> {
+  static constexpr DataType type = DataType::int16;
+};
+template <>
+struct Typed<std::uint16_t> {
+  static constexpr DataType type = DataType::uint16;
+};
+template <>
 struct Typed<std::int64_t> {
   static constexpr DataType type = DataType::int64;
 };
@@ -37,6 +50,16 @@ T combined(T a, T b, ReduceOp op) {
   if (op == ReduceOp::max) return std::max(a, b);
   if (op == ReduceOp::min) return std::min(a, b);
   return static_cast<T>(a + b);
+}
+
+/// The average as amldist.h defines it. Integers are divided as 64-bit numbers, whatever T is: no divisor is cut.
+template <typename T>
+T divided(T sum, std::size_t divisor) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<std::int64_t>(sum) / static_cast<std::int64_t>(divisor));
+  } else {
+    return sum / static_cast<T>(divisor);
+  }
 }
 
 /// What a test varies. `shift` and `apart` are elements: of the first result behind a cache line, and of the second
@@ -77,7 +100,7 @@ class Trial {
       for (std::size_t i = 0; i < way_.count; ++i) wanted[i] = combined(wanted[i], aligned(inputs_[s])[i], op);
     }
     if (op == ReduceOp::avg) {
-      for (T& each : wanted) each = static_cast<T>(each / static_cast<T>(way_.sources));
+      for (T& each : wanted) each = divided(each, way_.sources);
     }
     const T after = dst[way_.count];
     Reductions(way_.set).fold({dst, way_.twice ? other : nullptr, sources.data(), way_.sources, way_.count,
@@ -149,6 +172,7 @@ TEST(Kernels, FoldLikePlainLoopsWhereverResultsLie) {
         expect_all_right<float>(way);
         expect_all_right<double>(way);
         expect_all_right<std::uint8_t>(way);
+        expect_all_right<std::int16_t>(way);
         expect_all_right<std::int64_t>(way);
       }
     }
@@ -161,6 +185,37 @@ TEST(Kernels, FoldIntoTheirOwnSources) {
     SCOPED_TRACE(described(way));
     expect_all_right<float>(way);
     expect_all_right<std::uint8_t>(way);
+  }
+}
+
+/// Sums of all sizes that T has, divided by `ranks`: alone, as the end of a reduction over several levels, and as the
+/// sum of two sources.
+template <typename T>
+void expect_averages(InstructionSet set, std::size_t ranks) {
+  SCOPED_TRACE(std::string(to_string(set)) + ", " + std::string(to_string(Typed<T>::type)) + ", " +
+               std::to_string(ranks) + " ranks");
+  constexpr std::size_t count = 4099;
+  std::vector<T> sums(count);
+  for (std::size_t i = 0; i < count; ++i) sums[i] = static_cast<T>(i * 32771);
+  const std::vector<T> nothing(count, T{0});
+  for (const std::size_t sources : {1UL, 2UL}) {
+    const void* const from[] = {sums.data(), nothing.data()};
+    std::vector<T> got(count, T{99});
+    Reductions(set).fold({got.data(), nullptr, from, sources, count, ranks}, Typed<T>::type, ReduceOp::avg);
+    for (std::size_t i = 0; i < count; ++i) {
+      ASSERT_EQ(static_cast<int>(got[i]), static_cast<int>(divided(sums[i], ranks))) << "sum " << +sums[i];
+    }
+  }
+}
+
+TEST(Kernels, DivideByMoreRanksThanTheElementTypeCanCount) {
+  for (const InstructionSet set : sets_of_this_processor()) {
+    for (const std::size_t ranks : {3UL, 127UL, 128UL, 200UL, 255UL, 256UL, 257UL, 65535UL, 65536UL, 70000UL}) {
+      expect_averages<std::int8_t>(set, ranks);
+      expect_averages<std::uint8_t>(set, ranks);
+      expect_averages<std::int16_t>(set, ranks);
+      expect_averages<std::uint16_t>(set, ranks);
+    }
   }
 }
 

@@ -17,6 +17,7 @@
 #include <numeric>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "amldist/amldist.h"
@@ -101,7 +102,10 @@ T expected(std::size_t i, amldist_op op) {
     else if (op == AMLDIST_PROD) out = static_cast<T>(out * other);
     else out = static_cast<T>(out + other);
   }
-  return op == AMLDIST_AVG ? static_cast<T>(out / static_cast<T>(size_)) : out;
+  if (op != AMLDIST_AVG) return out;
+  // As wide as the number of ranks: a cast of size_ to T would be cut.
+  using Wide = std::common_type_t<T, int>;
+  return static_cast<T>(static_cast<Wide>(out) / static_cast<Wide>(size_));
 }
 
 template <typename T>

@@ -42,21 +42,21 @@ class LastCall : public ::testing::Test {
 };
 
 TEST_F(LastCall, IsTheOneThatDidNotEnd) {
-  EXPECT_EQ(read(), "after allreduce #1 (4 MiB of float32)");
+  EXPECT_EQ(read(), "after allreduce #1 (1048576 float32, 4 MiB)");
   static_cast<void>(recorder_.begin(call(2)));
-  EXPECT_EQ(read(), "in allreduce #2 (4 MiB of float32)");
+  EXPECT_EQ(read(), "in allreduce #2 (1048576 float32, 4 MiB)");
 }
 
 TEST_F(LastCall, IsTheOneThatFailed) {
   recorder_.fail(recorder_.begin(call(2)), -7);
-  EXPECT_EQ(read(), "in allreduce #2 (4 MiB of float32)") << "a deadline may have been anybody's fault";
+  EXPECT_EQ(read(), "in allreduce #2 (1048576 float32, 4 MiB)") << "a deadline may have been anybody's fault";
 }
 
 TEST_F(LastCall, WasBrokenByAnotherWhereThatOneDied) {
   recorder_.fail(recorder_.begin(call(2)), status_number(Errc::peer));
-  EXPECT_EQ(read(), "in allreduce #2 (4 MiB of float32) broken by another rank");
+  EXPECT_EQ(read(), "in allreduce #2 (1048576 float32, 4 MiB) broken by another rank");
   EXPECT_TRUE(is_broken_by_another(*read()));
-  EXPECT_FALSE(is_broken_by_another("in allreduce #2 (4 MiB of float32)"));
+  EXPECT_FALSE(is_broken_by_another("in allreduce #2 (1048576 float32, 4 MiB)"));
 }
 
 TEST_F(LastCall, IsNotReadFromOtherPeoplesFilesOrOtherPlaces) {
@@ -93,7 +93,7 @@ TEST_F(LastCall, IsOfOurOwnWordsWhateverTheFileHolds) {
 }
 
 TEST(LastCallText, IsNarrow) {
-  EXPECT_TRUE(is_last_call("in allreduce #42 (4 MiB of float32)"));
+  EXPECT_TRUE(is_last_call("in allreduce #42 (1048576 float32, 4 MiB)"));
   for (const char* const text :
        {"", "in", "killed by root", "in a;b", "in \x1b[2J", "in a\n", "in /etc", "after $(x)"}) {
     EXPECT_FALSE(is_last_call(text)) << text;

@@ -1,6 +1,9 @@
 // Who keeps whom waiting, on recordings made up by hand.
 #include "recorder/stalls.hpp"
 
+#include "collective/calls/call.hpp"
+#include "collective/calls/call_text.hpp"
+
 #include "support.hpp"
 
 namespace amldist::collective {
@@ -64,8 +67,8 @@ TEST(Stalls, NamesTheRankThatNeverCalled) {
   EXPECT_EQ(stalls[0].stragglers[0].why, Why::never_called);
   EXPECT_EQ(stalls[0].since_ns, start + 1'000'000);
   EXPECT_EQ(sentence(stalls[0]),
-            "allreduce #5 (4 KiB of float32): rank 1 on node0 has not called it (its last was allreduce #4 (4 KiB of "
-            "float32)); ranks 0,2 wait");
+            "allreduce #5 (1024 float32, 4 KiB): rank 1 on node0 has not called it (its last was allreduce #4 "
+            "(1024 float32, 4 KiB)); ranks 0,2 wait");
 }
 
 TEST(Stalls, NamesTheDeadAndTheStopped) {
@@ -99,10 +102,11 @@ TEST(Stalls, NamesTheMinorityThatCalledSomethingElse) {
   const std::vector<Recording> sizes = {in_call(rank_with(0, 3, 4), Operation::allreduce, 8192),
                                         in_call(rank_with(1, 3, 4)), in_call(rank_with(2, 3, 4))};
   EXPECT_EQ(sentence(find_stalls(operations).at(0)),
-            "allreduce #5 (4 KiB of float32): rank 1 on node0 called barrier #5 instead; ranks 0,2 wait");
-  EXPECT_EQ(sentence(find_stalls(sizes).at(0)),
-            "allreduce #5 (4 KiB of float32): rank 0 on node0 called allreduce #5 (8 KiB of float32) instead; ranks "
-            "1,2 wait");
+            "allreduce #5 (1024 float32, 4 KiB): rank 1 on node0 called barrier #5 instead; ranks 0,2 wait");
+  EXPECT_EQ(
+      sentence(find_stalls(sizes).at(0)),
+      "allreduce #5 (1024 float32, 4 KiB): rank 0 on node0 called allreduce #5 (2048 float32, 8 KiB) instead; ranks "
+      "1,2 wait");
 }
 
 TEST(Stalls, NamesRanksWithoutARecorder) {
@@ -113,7 +117,7 @@ TEST(Stalls, NamesRanksWithoutARecorder) {
   EXPECT_EQ(stalls[0].stragglers[0].rank, 1U);
   EXPECT_EQ(stalls[0].stragglers[1].rank, 2U);
   EXPECT_EQ(stalls[0].stragglers[1].why, Why::no_recorder);
-  EXPECT_EQ(sentence(stalls[0]), "allreduce #5 (4 KiB of float32): ranks 1,2 have no recorder here; ranks 0,3 wait");
+  EXPECT_EQ(sentence(stalls[0]), "allreduce #5 (1024 float32, 4 KiB): ranks 1,2 have no recorder here; ranks 0,3 wait");
 }
 
 TEST(Stalls, FindsNoneWhileAllWorkTogether) {
@@ -153,7 +157,36 @@ TEST(Stalls, NamesThePartnerOfAMessage) {
   ASSERT_EQ(stalls.size(), 1U);
   EXPECT_EQ(stalls[0].waiting, (std::vector<std::uint32_t>{0}));
   EXPECT_EQ(stalls[0].stragglers.at(0).rank, 1U);
-  EXPECT_EQ(sentence(stalls[0]).substr(0, 21), "recv from rank 1 (100");
+  EXPECT_TRUE(sentence(stalls[0]).starts_with("recv (100 uint8, 100 bytes) from rank 1: ")) << sentence(stalls[0]);
+}
+
+/// Rank 0 waits for a message of rank 1.
+Recording waits_for_message(Recording recording) {
+  CallRecord receive;
+  receive.ticket = recording.calls.size() + 1;
+  receive.operation = Operation::recv;
+  receive.peer = 1;
+  receive.state = State::started;
+  recording.calls.push_back(receive);
+  return recording;
+}
+
+TEST(Stalls, CountNoMessageOfAClosedCommunicator) {
+  auto left = waits_for_message(rank_with(0, 2, 4));
+  auto partner = rank_with(1, 2, 4);
+  left.communicators[0].closed = true;
+  EXPECT_TRUE(find_stalls(std::vector{left, partner}).empty());
+  partner.communicators[0].closed = true;
+  EXPECT_TRUE(find_stalls(std::vector{left, partner}).empty()) << "nobody has the communicator any more";
+}
+
+TEST(Stalls, NamesAPartnerThatHasClosedTheCommunicator) {
+  auto partner = rank_with(1, 2, 4);
+  partner.communicators[0].closed = true;
+  const auto stalls = find_stalls(std::vector{waits_for_message(rank_with(0, 2, 4)), partner});
+  ASSERT_EQ(stalls.size(), 1U);
+  EXPECT_EQ(stalls[0].stragglers.at(0).rank, 1U);
+  EXPECT_EQ(stalls[0].stragglers.at(0).why, Why::never_called) << "its recorder is here";
 }
 
 TEST(Stalls, JudgesEachCommunicatorByItself) {
@@ -180,6 +213,37 @@ TEST(Stalls, JudgesEachCommunicatorByItself) {
   EXPECT_EQ(stalls[0].communicator_name, "pair");
   EXPECT_EQ(stalls[0].stragglers.at(0).rank, 3U);
   EXPECT_EQ(stalls[0].waiting, (std::vector<std::uint32_t>{2}));
+}
+
+/// One wording: what a program's own error says, `aml-dist trace` says too.
+TEST(Stalls, DescribeACallAsLiveErrorsDo) {
+  CallRecord recorded;
+  recorded.sequence = 17;
+  recorded.type = DataType::float64;
+  recorded.bytes = 3 << 20;
+  Call live;
+  live.sequence = 17;
+  live.type = DataType::float64;
+  live.count = (3 << 20) / 8;
+  for (const Operation operation : {Operation::allreduce, Operation::recv, Operation::alltoallv, Operation::barrier,
+                                    Operation::split, Operation::finalize, Operation::init}) {
+    recorded.operation = live.operation = operation;
+    EXPECT_EQ(describe_call(recorded), describe(live));
+  }
+  recorded.bytes = live.count = 0;
+  recorded.operation = live.operation = Operation::broadcast;
+  EXPECT_EQ(describe_call(recorded), describe(live));
+  EXPECT_EQ(describe(live), "broadcast #17 (0 float64)");
+}
+
+TEST(Stalls, DescribeNumbersThatNoCallHas) {
+  CallRecord call;
+  call.operation = Operation{200};
+  call.type = DataType{200};
+  call.bytes = ~std::uint64_t{0};
+  EXPECT_EQ(describe_call(call), "unknown (0 unknown)");
+  EXPECT_EQ(describe(CallNumbers{Operation::send, 1, ~std::uint64_t{0}, DataType::float64}),
+            "send #1 (18446744073709551615 float64)");
 }
 
 TEST(Stalls, SaysBytesAndRanksShortly) {

@@ -41,10 +41,11 @@ def test_a_subcommand_has_its_paragraph(subcommand):
 
 
 def functions() -> dict[str, list[str]]:
-    """Of the C interface: name and parameters."""
+    """Of the C interface: name and parameters, with pointers as the pages have them: `char *text`."""
     header = (ROOT / "libdist/include/amldist/amldist.h").read_text()
     found = re.findall(r"^AMLDIST_API [^;(]*?\b(amldist_\w+)\(([^;]*?)\);", header, re.MULTILINE | re.DOTALL)
-    return {name: [" ".join(each.split()) for each in parameters.split(",")] for name, parameters in found}
+    return {name: [re.sub(r"(\*+) (?=\w)", r" \1", " ".join(each.split())) for each in parameters.split(",")]
+            for name, parameters in found}
 
 
 def synopsis(text: str) -> dict[str, list[str]]:

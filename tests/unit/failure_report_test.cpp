@@ -65,14 +65,13 @@ TEST(FailureReport, EveryCutIsRefusedOrShortensTheHost) {
 
 TEST(FailureReport, CarriesTheLastCall) {
   FailureReport telling = report();
-  telling.last_call = "in allreduce #42 (4 MiB of float32)";
-  EXPECT_EQ(telling.to_datagram(token), report().to_datagram(token) + ";in allreduce #42 (4 MiB of float32)");
+  telling.last_call = "in allreduce #42 (1048576 float32, 4 MiB)";
+  EXPECT_EQ(telling.to_datagram(token), report().to_datagram(token) + ";in allreduce #42 (1048576 float32, 4 MiB)");
   EXPECT_EQ(FailureReport::parse(telling.to_datagram(token), token), telling);
   telling.wait_status = exited(7);
-  EXPECT_EQ(
-      sentence({telling}),
-      "first failure: rank 2 (local 0) on node2: exit status 7, 1.2 s after the start, in allreduce #42 (4 MiB of "
-      "float32)");
+  EXPECT_EQ(sentence({telling}),
+            "first failure: rank 2 (local 0) on node2: exit status 7, 1.2 s after the start, in allreduce #42 "
+            "(1048576 float32, 4 MiB)");
 }
 
 TEST(FailureReport, RefusesHostileDatagrams) {
@@ -113,14 +112,14 @@ TEST(FirstFailure, TheFirstToArriveCounts) {
 
 TEST(FirstFailure, ACauseCountsMoreThanItsConsequenceThatArrivedBeforeIt) {
   FailureReport survivor = report(3, exited(7)), killed = report(2, SIGKILL), later = report(1, SIGKILL);
-  survivor.last_call = "in allreduce #6 (4 MiB of float32) broken by another rank";
-  killed.last_call = "after allreduce #5 (4 MiB of float32)";
+  survivor.last_call = "in allreduce #6 (1048576 float32, 4 MiB) broken by another rank";
+  killed.last_call = "after allreduce #5 (1048576 float32, 4 MiB)";
   const std::string cause = sentence({killed, survivor});
   EXPECT_TRUE(cause.starts_with("first failure: rank 2 ")) << cause;
   EXPECT_EQ(sentence({survivor, killed}), cause);
   EXPECT_EQ(sentence({survivor, killed, later}), cause) << "by arrival, among causes";
   EXPECT_TRUE(sentence({survivor}).starts_with("first failure: rank 3 "));
-  survivor.last_call = "in allreduce #6 (4 MiB of float32)";
+  survivor.last_call = "in allreduce #6 (1048576 float32, 4 MiB)";
   EXPECT_TRUE(sentence({survivor, killed}).starts_with("first failure: rank 3 ")) << "it may have failed by itself";
 }
 

@@ -1,3 +1,4 @@
+#include "core/printable.hpp"
 #include "core/text.hpp"
 
 #include <array>
@@ -45,7 +46,9 @@ TEST(Quote, MakesHostileInputPrintable) {
 TEST(Printable, EscapesAndCuts) {
   EXPECT_EQ(printable("node-1.cluster", 255), "node-1.cluster");
   EXPECT_EQ(printable("\x1b]0;x\x07", 255), "\\x1b]0;x\\x07");
+  EXPECT_EQ(printable("abc", 3), "abc");
   EXPECT_EQ(printable("abcdef", 3), "abc...");
+  EXPECT_EQ(printable("\x1b\x1b", 7), "\\x1b...");
 }
 
 TEST(Nearest, OffersSlipsButNotGuesses) {

@@ -9,13 +9,13 @@ devcluster break [--name NAME] ctl down
 devcluster heal  [--name NAME] NODE|login|ctl|all
 
   down            slurmd is killed (ctl: slurmctld)
-  link            the cable is out: the node cannot be reached
+  link            the cable is unplugged: the node cannot be reached
   loopback-name   the node's own name resolves to 127.0.1.1 there, as on a stock Debian
   no-plugin       the SPANK plugin's file is missing on that node
   full-tmp        /tmp is tiny and full
   slow-dns        look-ups that /etc/hosts cannot answer go to a server that never replies
 
-NODE may be login for the last four and loopback-name. heal undoes everything and waits until
+NODE may be login for the last four. heal repairs everything and waits until
 the nodes are idle.
 HELP
 }

@@ -5,7 +5,7 @@ help_logs() {
 devcluster logs [--name NAME] [NODE|ctl|munge] [--follow]
 devcluster conf [--name NAME]
 
-logs prints the log of one daemon, or the last lines of all; conf the path of slurm.conf.
+logs prints the log of one daemon, or the last lines of all. conf prints the path of slurm.conf.
 HELP
 }
 

@@ -7,8 +7,8 @@ devcluster plugin [--name NAME] [--mode required|optional] FILE|none ['ARGUMENTS
   devcluster plugin ./build/spank_aml_dist.so 'port_range=20000-20999 master_addr=name'
   devcluster plugin none
 
-srun, sbatch and slurmstepd read plugstack.conf anew each time: the next step has the new plugin.
-slurmd keeps what it loaded until it is restarted (break NODE down, heal NODE).
+srun, sbatch and slurmstepd read plugstack.conf each time they start: the next step has the new plugin.
+slurmd keeps the plugin that it loaded until it is restarted (break NODE down, heal NODE).
 HELP
 }
 

@@ -16,10 +16,10 @@ devcluster root --possible RELEASE
   trixie     Debian 13: Slurm 24.11, PMIx 5
   forky      Debian testing: Slurm 26.05, without a PMIx plugin
 
-A root is made once, in some 30 s, from the Debian archive that this machine's apt uses, and stays in
-/var/cache/aml-devcluster; to be rid of it, remove the folder. The release of this machine needs none.
-With DEVCLUSTER_ROOTS=DIR roots are made there, one of this machine's release too. In the command /tmp, /var/tmp, /run
-and all folders that do not belong to the system are the host's.
+A root (a root file system) is made once, in about 30 s, from the Debian archive that this machine's apt uses. It stays in
+/var/cache/aml-devcluster; to remove it, delete that folder. The release of this machine needs no root.
+DEVCLUSTER_ROOTS=DIR makes roots in DIR, also one of this machine's release. The command sees the host's /tmp, /var/tmp,
+/run and all folders that do not belong to the system.
 HELP
 }
 

@@ -12,10 +12,10 @@ devcluster shell [--name NAME] [--user USER] [--on NODE] [--env-clean]
 
   --user USER     alice (uid 20001), bob (20002), or one of this host (root)
   --on NODE       a node instead of the login machine
-  --env-clean     do not hand this environment on
+  --env-clean     do not pass on this environment
 
-Input, output, exit status, signals and arguments pass through unchanged. The folder stays the
-same where the machine has it (its /tmp and /dev/shm are its own).
+Input, output, exit status, signals and arguments pass through unchanged. The working folder stays
+the same if the machine has it (/tmp and /dev/shm are the machine's own).
 HELP
 }
 

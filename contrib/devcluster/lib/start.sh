@@ -9,13 +9,13 @@ devcluster start [options]
   devcluster start --plugin ./spank_aml_dist.so --plugin-args 'master_addr=name'
   devcluster start --conf MpiParams=ports=12000-12999 --conf 'PartitionName=p2 Nodes=node1'
 
-  --name NAME           the cluster (aml); several may run side by side
+  --name NAME           the cluster (aml); several may run at the same time
   --nodes N             nodes named node1 .. nodeN (4)
   --node-list LIST      or these names, in Slurm's notation
   --cpus N              CPUs that each node claims to have (8)
   --memory MB           memory that each node claims to have (8192)
-  --gres gpu:N          make-believe GPUs per node
-  --release NAME        Slurm of another Debian: bookworm, trixie or forky (that of this machine);
+  --gres gpu:N          simulated GPUs per node
+  --release NAME        Slurm of another Debian: bookworm, trixie or forky (default: this machine's);
                         'devcluster root --help' has more
   --subnet A.B.C.D/P    addresses (derived from the name)
   --ports BASE          slurmctld's port; slurmd's is the next (6817)
@@ -26,7 +26,7 @@ devcluster start [options]
   --single-host         no namespaces: all slurmds on this host, under its name
   --restart             replace a running cluster of that name
 
-Starting what already runs is no error; what is half dead is brought back.
+It is not an error to start a running cluster; a damaged one is repaired.
 HELP
 }
 

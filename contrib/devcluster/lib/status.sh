@@ -5,7 +5,7 @@ help_status() {
 devcluster status [--name NAME] [--json]
 devcluster list
 
-Daemons, nodes, states and addresses. Exit status 0 if all is healthy, 1 if not.
+Prints daemons, nodes, states and addresses. Exit status 0 if all are healthy, 1 if not.
 HELP
 }
 

@@ -7,7 +7,7 @@ devcluster stop [--name NAME | --all]
   devcluster stop                 ends cluster "aml": processes, namespaces, files
   devcluster stop --all           every cluster of this machine
 
-Works after a crash too, and when nothing runs (exit 0).
+Works after a crash too. Exit status 0 also if nothing runs.
 HELP
 }
 

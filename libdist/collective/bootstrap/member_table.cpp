@@ -1,5 +1,6 @@
 #include "collective/bootstrap/member_table.hpp"
 
+#include "core/printable.hpp"
 #include "core/text.hpp"
 #include "wireup/limits.hpp"
 

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "core/printable.hpp"
 #include "core/text.hpp"
 #include "os/own_network.hpp"
 #include "wireup/acceptor.hpp"

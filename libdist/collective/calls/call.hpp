@@ -69,7 +69,7 @@ struct Call {
   return digest;
 }
 
-/// "allreduce #17 (1048576 float32)", "barrier #3".
+/// "allreduce #17 (1048576 float32, 4 MiB)", "barrier #3".
 [[nodiscard]] std::string describe(const Call& call);
 
 }  // namespace amldist::collective

@@ -19,4 +19,9 @@ struct Reduction {
   const BufferSegments* segments = nullptr;  ///< of `recv`, that lie elsewhere; all-reduce in place
 };
 
+/// What a level of a hierarchy computes: an average is summed on all levels, and whoever composes them divides once.
+[[nodiscard]] constexpr ReduceOp sum_for_average(ReduceOp op) noexcept {
+  return op == ReduceOp::avg ? ReduceOp::sum : op;
+}
+
 }  // namespace amldist::collective

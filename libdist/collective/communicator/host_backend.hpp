@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "collective/algorithms/hierarchical_collectives.hpp"
+#include "collective/algorithms/hierarchical/hierarchical_collectives.hpp"
 #include "collective/calls/backend.hpp"
 #include "collective/transport/transport_choice.hpp"
 

@@ -20,8 +20,9 @@ enum class Store : std::uint8_t {
 };
 
 /// dst[i] = sources[0][i] op sources[1][i] op ..., for `count` elements; also to `second` unless it is null. With
-/// ReduceOp::avg the sum is divided by `divisor`. Sources may be `dst` or `second` themselves, but not overlap them
-/// otherwise. float16 and bfloat16 are folded in float32 and rounded once. Thread-safe; at least one source.
+/// ReduceOp::avg the sum is divided by `divisor`, a number of ranks (1 to INT32_MAX), integers towards zero. Sources
+/// may be `dst` or `second` themselves, but not overlap them otherwise. float16 and bfloat16 are folded in float32 and
+/// rounded once. Thread-safe; at least one source.
 struct Fold {
   void* dst = nullptr;
   void* second = nullptr;

@@ -95,6 +95,26 @@ inline V combine(V a, V b) {
   return a < b ? a : b;
 }
 
+// The average: `sum` by the number of ranks, integers towards zero. 8 and 16 bit cannot hold every number of ranks, so
+// they are divided as 32-bit integers. No vector instruction divides integers: those vectors go lane by lane anyway.
+template <typename T>
+inline T divided(T sum, std::size_t ranks) {
+  if constexpr (sizeof(T) < sizeof(std::int32_t)) {
+    return static_cast<T>(static_cast<std::int32_t>(sum) / static_cast<std::int32_t>(ranks));
+  } else {
+    return sum / static_cast<T>(ranks);
+  }
+}
+template <typename T, typename V>
+inline V divided_vector(V sums, std::size_t ranks) {
+  if constexpr (sizeof(T) < sizeof(std::int32_t)) {
+    for (std::size_t lane = 0; lane < sizeof(V) / sizeof(T); ++lane) sums[lane] = divided<T>(sums[lane], ranks);
+    return sums;
+  } else {
+    return sums / static_cast<T>(ranks);
+  }
+}
+
 // ---- types as ----
 // arithmetic A lane type: how a vector of stored elements becomes vectors to calculate with, and back.
 template <typename T>
@@ -227,7 +247,7 @@ inline void fold_one(const Fold& work, std::size_t i) {
       result = static_cast<Kind>(combine<op, Wrapping>(static_cast<Wrapping>(result), static_cast<Wrapping>(next)));
     }
   }
-  if constexpr (op == ReduceOp::avg) result = static_cast<Kind>(result / static_cast<Kind>(work.divisor));
+  if constexpr (op == ReduceOp::avg) result = divided<Kind>(result, work.divisor);
   Lane::write_one(static_cast<Stored*>(work.dst) + i, result);
   if (work.second != nullptr) Lane::write_one(static_cast<Stored*>(work.second) + i, result);
 }
@@ -258,7 +278,7 @@ inline void fold_vectors(const Fold& work, std::size_t at) {
   auto* dst = static_cast<Stored*>(work.dst) + at;
   auto* second = static_cast<Stored*>(work.second) + at;
   for (std::size_t b = 0; b < blocks; ++b) {
-    if constexpr (op == ReduceOp::avg) sums[b] = sums[b] / static_cast<typename Lane::Arithmetic>(work.divisor);
+    if constexpr (op == ReduceOp::avg) sums[b] = divided_vector<typename Lane::Arithmetic>(sums[b], work.divisor);
     const auto result = Lane::to_stored(sums[b]);
     if constexpr (streaming) {
       store_streaming(dst + b * lanes, result);
@@ -323,7 +343,7 @@ void fold_pair(const Fold& work) {
         __builtin_prefetch(b + i + ahead + u * lanes);
       }
       sums[u] = combined<Lane, op>(Lane::read(a + i + u * lanes), Lane::read(b + i + u * lanes));
-      if constexpr (op == ReduceOp::avg) sums[u] = sums[u] / static_cast<typename Lane::Arithmetic>(work.divisor);
+      if constexpr (op == ReduceOp::avg) sums[u] = divided_vector<typename Lane::Arithmetic>(sums[u], work.divisor);
     }
     for (std::size_t u = 0; u < unroll; ++u) store_as<streaming>(dst + i + u * lanes, Lane::to_stored(sums[u]));
     if constexpr (twice) {

@@ -103,8 +103,8 @@ AMLDIST_API int amldist_verify_node(const char* policy, const char* sku, char* j
  * Failure: no call waits for longer than the communicator's deadline (amldist_set_timeout). When a rank has died,
  * hangs, is late or calls something else, every other rank's call returns AMLDIST_EPEER or AMLDIST_ETIMEOUT, and the
  * sentence of amldist_last_error() names rank, host, operation and its number: rank 3 (node2) is missing in allreduce
- * #17 (1048576 float32): ... The communicator is then lost: every further call returns AMLDIST_EABORTED at once with
- * the same sentence.
+ * #17 (1048576 float32, 4 MiB): ... The communicator is then lost: every further call returns AMLDIST_EABORTED at once
+ * with the same sentence.
  *
  * Thread safety: one call at a time on a communicator; different communicators may be used from different threads.
  * amldist_abort(), amldist_health() and the questions about rank, size and place are safe from any thread at any time.
@@ -140,8 +140,9 @@ typedef enum amldist_type AMLDIST_INT_BASE {
 } amldist_type;
 
 /* Reduction operators. Integers wrap around. AVG is the sum divided by the number of ranks (integers: towards zero).
- * FLOAT16 and BFLOAT16 are combined in float32 and rounded once per level (node, network). Where an input of MIN or MAX
- * is not a number, the result is unspecified. The values never change. */
+ * The sum is formed first, in the element type: where it has wrapped around, AVG is the wrapped sum divided. FLOAT16
+ * and BFLOAT16 are combined in float32 and rounded once per level (node, network). Where an input of MIN or MAX is not
+ * a number, the result is unspecified. The values never change. */
 typedef enum amldist_op AMLDIST_INT_BASE {
   AMLDIST_SUM = 0,
   AMLDIST_PROD = 1,

@@ -4,9 +4,10 @@
 //   std::vector<float> gradients = ...;
 //   if (auto done = world.allreduce(std::span(gradients), amldist::Op::avg); !done) die(done.message());
 //
-// Buffers are spans; the element type follows from them. Every function that can fail returns a Result or a Status,
-// which the compiler does not let you ignore. Units, shapes, thread safety and errors are those of amldist.h. Since
-// 0.1.
+// Buffers are spans; the element type follows from them. Every function that can fail returns an Expected or a Status,
+// which the compiler does not let you ignore. Units, shapes, thread safety and errors are those of amldist.h. Spans
+// that do not fit together are refused with AMLDIST_EINVAL before anything is sent. Every function of amldist.h is
+// reachable from here or from reducer.hpp. Since 0.1.
 #pragma once
 
 #include <chrono>
@@ -103,6 +104,45 @@ class [[nodiscard]] Expected {
   Status status_;
 };
 
+/// Release of the library, "MAJOR.MINOR.PATCH".
+[[nodiscard]] inline std::string_view version() noexcept { return amldist_version(); }
+
+/// Who this process is in its step, without a communicator.
+[[nodiscard]] inline Expected<amldist_identity> get_identity() {
+  amldist_identity identity = {};
+  identity.struct_size = sizeof identity;
+  const int status = amldist_get_identity(&identity);
+  if (status != AMLDIST_OK) return Status::of(status);
+  return identity;
+}
+
+/// Checks an option text as srun does: "pytorch,master_port=6105".
+inline Status check_option(const std::string& text) { return Status::of(amldist_check_option(text.c_str())); }
+
+/// What `aml-dist check` finds on this node.
+struct NodeVerification {
+  amldist_verdict verdict = AMLDIST_VERDICT_SKIP;
+  std::string json;  ///< the object of aml-dist-check(1)
+};
+/// `policy`: "require", "prefer" or "off"; `sku`: a name of aml-dist-skus(5), or empty.
+[[nodiscard]] inline Expected<NodeVerification> verify_node(const std::string& policy, const std::string& sku = {}) {
+  constexpr std::size_t always_enough = 64 * 1024;
+  NodeVerification out;
+  out.json.resize(always_enough);
+  const int verdict =
+      amldist_verify_node(policy.c_str(), sku.empty() ? nullptr : sku.c_str(), out.json.data(), out.json.size());
+  if (verdict < 0) return Status::of(verdict);
+  out.verdict = static_cast<amldist_verdict>(verdict);
+  out.json.resize(out.json.find('\0'));
+  return out;
+}
+
+/// Where each rank's elements lie in a buffer: `counts[rank]` of them from `offsets[rank]` on. One entry per rank.
+struct Blocks {
+  std::span<const std::size_t> counts;
+  std::span<const std::size_t> offsets;
+};
+
 /// A call in progress. Move-only; its end is waited for at destruction.
 class [[nodiscard]] Request {
  public:
@@ -164,12 +204,9 @@ class Communicator {
   [[nodiscard]] int local_size() const noexcept { return amldist_local_size(get()); }
   [[nodiscard]] int node_rank() const noexcept { return amldist_node_rank(get()); }
   [[nodiscard]] int nodes() const noexcept { return amldist_nodes(get()); }
-  [[nodiscard]] std::string_view host(int rank) const noexcept {
-    const char* const name = amldist_host(get(), rank);
-    return name != nullptr ? name : std::string_view();
-  }
-  [[nodiscard]] std::string_view task_map() const noexcept { return amldist_task_map(get()); }
-  [[nodiscard]] std::string_view provenance() const noexcept { return amldist_provenance(get()); }
+  [[nodiscard]] std::string_view host(int rank) const noexcept { return view(amldist_host(get(), rank)); }
+  [[nodiscard]] std::string_view task_map() const noexcept { return view(amldist_task_map(get())); }
+  [[nodiscard]] std::string_view provenance() const noexcept { return view(amldist_provenance(get())); }
 
   /// In place.
   template <Element T>
@@ -181,8 +218,10 @@ class Communicator {
   Status allreduce(std::span<const T> send, std::span<T> recv, Op op = Op::sum) {
     return Status::of(amldist_allreduce(get(), send.data(), recv.data(), shorter(send, recv), type<T>(), raw(op)));
   }
+  /// recv counts on the root only, and is as long as send there.
   template <Element T>
   Status reduce(std::span<const T> send, std::span<T> recv, int root, Op op = Op::sum) {
+    if (rank() == root && recv.size() < send.size()) return too_short("reduce");
     return Status::of(amldist_reduce(get(), send.data(), recv.data(), send.size(), type<T>(), raw(op), root));
   }
   template <Element T>
@@ -192,29 +231,43 @@ class Communicator {
   /// recv has room for size() times send.
   template <Element T>
   Status allgather(std::span<const T> send, std::span<T> recv) {
-    if (recv.size() < send.size() * ranks()) return too_short("allgather");
+    if (share(recv) < send.size()) return too_short("allgather");
     return Status::of(amldist_allgather(get(), send.data(), recv.data(), send.size(), type<T>()));
+  }
+  /// send has as many elements as `blocks` says of this rank.
+  template <Element T>
+  Status allgatherv(std::span<const T> send, std::span<T> recv, Blocks blocks) {
+    if (Status fits = check("allgatherv", blocks, recv.size()); !fits) return fits;
+    return Status::of(amldist_allgatherv(get(), send.data(), send.size(), recv.data(), blocks.counts.data(),
+                                         blocks.offsets.data(), type<T>()));
   }
   /// send has size() times recv.
   template <Element T>
   Status reduce_scatter(std::span<const T> send, std::span<T> recv, Op op = Op::sum) {
-    if (send.size() < recv.size() * ranks()) return too_short("reduce_scatter");
+    if (share(send) < recv.size()) return too_short("reduce_scatter");
     return Status::of(amldist_reduce_scatter(get(), send.data(), recv.data(), recv.size(), type<T>(), raw(op)));
   }
   /// Both have size() equal parts.
   template <Element T>
   Status alltoall(std::span<const T> send, std::span<T> recv) {
-    if (recv.size() < send.size()) return too_short("alltoall");
-    return Status::of(amldist_alltoall(get(), send.data(), recv.data(), send.size() / ranks(), type<T>()));
+    if (Status fits = check_alltoall(send.size(), recv.size()); !fits) return fits;
+    return Status::of(amldist_alltoall(get(), send.data(), recv.data(), share(send), type<T>()));
+  }
+  template <Element T>
+  Status alltoallv(std::span<const T> send, Blocks send_blocks, std::span<T> recv, Blocks recv_blocks) {
+    if (Status fits = check("alltoallv", send_blocks, send.size()); !fits) return fits;
+    if (Status fits = check("alltoallv", recv_blocks, recv.size()); !fits) return fits;
+    return Status::of(amldist_alltoallv(get(), send.data(), send_blocks.counts.data(), send_blocks.offsets.data(),
+                                        recv.data(), recv_blocks.counts.data(), recv_blocks.offsets.data(), type<T>()));
   }
   template <Element T>
   Status gather(std::span<const T> send, std::span<T> recv, int root) {
-    if (rank() == root && recv.size() < send.size() * ranks()) return too_short("gather");
+    if (rank() == root && share(recv) < send.size()) return too_short("gather");
     return Status::of(amldist_gather(get(), send.data(), recv.data(), send.size(), type<T>(), root));
   }
   template <Element T>
   Status scatter(std::span<const T> send, std::span<T> recv, int root) {
-    if (rank() == root && send.size() < recv.size() * ranks()) return too_short("scatter");
+    if (rank() == root && share(send) < recv.size()) return too_short("scatter");
     return Status::of(amldist_scatter(get(), send.data(), recv.data(), recv.size(), type<T>(), root));
   }
   template <Element T>
@@ -227,13 +280,101 @@ class Communicator {
   }
   Status barrier() { return Status::of(amldist_barrier(get())); }
 
-  /// In place, without waiting.
+  // The same without waiting. Spans stay the caller's until the request is done; counts and offsets are copied.
+
+  /// In place.
   template <Element T>
   Expected<Request> iallreduce(std::span<T> data, Op op = Op::sum) {
-    amldist_request* request = nullptr;
-    const int status = amldist_iallreduce(get(), data.data(), data.data(), data.size(), type<T>(), raw(op), &request);
-    if (status != AMLDIST_OK) return Status::of(status);
-    return Request(request);
+    return begin([&](amldist_request** request) {
+      return amldist_iallreduce(get(), data.data(), data.data(), data.size(), type<T>(), raw(op), request);
+    });
+  }
+  /// The shorter span counts.
+  template <Element T>
+  Expected<Request> iallreduce(std::span<const T> send, std::span<T> recv, Op op = Op::sum) {
+    return begin([&](amldist_request** request) {
+      return amldist_iallreduce(get(), send.data(), recv.data(), shorter(send, recv), type<T>(), raw(op), request);
+    });
+  }
+  template <Element T>
+  Expected<Request> ireduce(std::span<const T> send, std::span<T> recv, int root, Op op = Op::sum) {
+    if (rank() == root && recv.size() < send.size()) return too_short("ireduce");
+    return begin([&](amldist_request** request) {
+      return amldist_ireduce(get(), send.data(), recv.data(), send.size(), type<T>(), raw(op), root, request);
+    });
+  }
+  template <Element T>
+  Expected<Request> ibroadcast(std::span<T> data, int root) {
+    return begin([&](amldist_request** request) {
+      return amldist_ibroadcast(get(), data.data(), data.size(), type<T>(), root, request);
+    });
+  }
+  template <Element T>
+  Expected<Request> iallgather(std::span<const T> send, std::span<T> recv) {
+    if (share(recv) < send.size()) return too_short("iallgather");
+    return begin([&](amldist_request** request) {
+      return amldist_iallgather(get(), send.data(), recv.data(), send.size(), type<T>(), request);
+    });
+  }
+  template <Element T>
+  Expected<Request> iallgatherv(std::span<const T> send, std::span<T> recv, Blocks blocks) {
+    if (Status fits = check("iallgatherv", blocks, recv.size()); !fits) return fits;
+    return begin([&](amldist_request** request) {
+      return amldist_iallgatherv(get(), send.data(), send.size(), recv.data(), blocks.counts.data(),
+                                 blocks.offsets.data(), type<T>(), request);
+    });
+  }
+  template <Element T>
+  Expected<Request> ireduce_scatter(std::span<const T> send, std::span<T> recv, Op op = Op::sum) {
+    if (share(send) < recv.size()) return too_short("ireduce_scatter");
+    return begin([&](amldist_request** request) {
+      return amldist_ireduce_scatter(get(), send.data(), recv.data(), recv.size(), type<T>(), raw(op), request);
+    });
+  }
+  template <Element T>
+  Expected<Request> ialltoall(std::span<const T> send, std::span<T> recv) {
+    if (Status fits = check_alltoall(send.size(), recv.size()); !fits) return fits;
+    return begin([&](amldist_request** request) {
+      return amldist_ialltoall(get(), send.data(), recv.data(), share(send), type<T>(), request);
+    });
+  }
+  template <Element T>
+  Expected<Request> ialltoallv(std::span<const T> send, Blocks send_blocks, std::span<T> recv, Blocks recv_blocks) {
+    if (Status fits = check("ialltoallv", send_blocks, send.size()); !fits) return fits;
+    if (Status fits = check("ialltoallv", recv_blocks, recv.size()); !fits) return fits;
+    return begin([&](amldist_request** request) {
+      return amldist_ialltoallv(get(), send.data(), send_blocks.counts.data(), send_blocks.offsets.data(), recv.data(),
+                                recv_blocks.counts.data(), recv_blocks.offsets.data(), type<T>(), request);
+    });
+  }
+  template <Element T>
+  Expected<Request> igather(std::span<const T> send, std::span<T> recv, int root) {
+    if (rank() == root && share(recv) < send.size()) return too_short("igather");
+    return begin([&](amldist_request** request) {
+      return amldist_igather(get(), send.data(), recv.data(), send.size(), type<T>(), root, request);
+    });
+  }
+  template <Element T>
+  Expected<Request> iscatter(std::span<const T> send, std::span<T> recv, int root) {
+    if (rank() == root && share(send) < recv.size()) return too_short("iscatter");
+    return begin([&](amldist_request** request) {
+      return amldist_iscatter(get(), send.data(), recv.data(), recv.size(), type<T>(), root, request);
+    });
+  }
+  template <Element T>
+  Expected<Request> isend(std::span<const T> data, int peer) {
+    return begin([&](amldist_request** request) {
+      return amldist_isend(get(), data.data(), data.size(), type<T>(), peer, request);
+    });
+  }
+  template <Element T>
+  Expected<Request> irecv(std::span<T> data, int peer) {
+    return begin([&](amldist_request** request) {
+      return amldist_irecv(get(), data.data(), data.size(), type<T>(), peer, request);
+    });
+  }
+  Expected<Request> ibarrier() {
+    return begin([&](amldist_request** request) { return amldist_ibarrier(get(), request); });
   }
 
   /// Runs what `body` calls on this communicator as one group: sends and receives in it may cross.
@@ -264,6 +405,12 @@ class Communicator {
     return Status::of(amldist_set_timeout(get(), static_cast<int>(timeout.count())));
   }
   Status set_deterministic(bool on) { return Status::of(amldist_set_deterministic(get(), on ? 1 : 0)); }
+  /// CUDA stream (cudaStream_t) for calls on device buffers; nullptr: the default stream.
+  Status set_stream(void* stream) { return Status::of(amldist_set_stream(get(), stream)); }
+  /// Takes the lines that would go to standard error; nullptr: standard error again.
+  Status set_log(amldist_log_function function, void* context = nullptr) {
+    return Status::of(amldist_set_log(get(), function, context));
+  }
   Status abort() { return Status::of(amldist_abort(get())); }
   Status health() const { return Status::of(amldist_health(get())); }
   /// Ends the communicator now, with its status; the object is empty afterwards.
@@ -278,18 +425,53 @@ class Communicator {
   };
   explicit Communicator(amldist_comm* comm) noexcept : comm_(comm) {}
 
+  static std::string_view view(const char* text) noexcept { return text != nullptr ? text : std::string_view(); }
   template <typename T>
   static constexpr amldist_type type() noexcept {
     return static_cast<amldist_type>(type_of<std::remove_const_t<T>>);
   }
   static constexpr amldist_op raw(Op op) noexcept { return static_cast<amldist_op>(op); }
   [[nodiscard]] std::size_t ranks() const noexcept { return static_cast<std::size_t>(size()); }
+  /// Whole elements of a buffer for each rank.
+  template <typename T>
+  [[nodiscard]] std::size_t share(std::span<T> data) const noexcept {
+    return data.size() / ranks();
+  }
+  template <typename Call>
+  static Expected<Request> begin(Call call) {
+    amldist_request* request = nullptr;
+    if (const int status = call(&request); status != AMLDIST_OK) return Status::of(status);
+    return Request(request);
+  }
   template <typename A, typename B>
   static std::size_t shorter(A a, B b) noexcept {
     return a.size() < b.size() ? a.size() : b.size();
   }
   static Status too_short(const char* operation) {
     return {AMLDIST_EINVAL, std::string(operation) + ": a span is too short for the number of ranks"};
+  }
+  [[nodiscard]] Status check_alltoall(std::size_t send, std::size_t recv) const {
+    if (size() > 0 && send % ranks() != 0) {
+      return {AMLDIST_EINVAL, "alltoall: " + std::to_string(send) + " elements cannot be divided among " +
+                                  std::to_string(size()) + " ranks: give a multiple, or use alltoallv"};
+    }
+    return recv < send ? too_short("alltoall") : Status();
+  }
+  /// Whether `blocks` has one entry per rank, all within `elements`.
+  [[nodiscard]] Status check(const char* operation, Blocks blocks, std::size_t elements) const {
+    const int members = size();
+    if (members < 0) return Status::of(members);
+    if (blocks.counts.size() != ranks() || blocks.offsets.size() != ranks()) {
+      return {AMLDIST_EINVAL, std::string(operation) + ": counts and offsets must have one entry for each of the " +
+                                  std::to_string(members) + " ranks"};
+    }
+    for (std::size_t rank = 0; rank < ranks(); ++rank) {
+      const bool inside = blocks.counts[rank] <= elements && blocks.offsets[rank] <= elements - blocks.counts[rank];
+      if (inside || blocks.counts[rank] == 0) continue;
+      return {AMLDIST_EINVAL, std::string(operation) + ": the elements of rank " + std::to_string(rank) +
+                                  " lie beyond the end of the span"};
+    }
+    return {};
   }
 
   std::unique_ptr<amldist_comm, Finalizer> comm_;

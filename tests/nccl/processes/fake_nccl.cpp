@@ -14,6 +14,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -115,7 +116,9 @@ void combine(const Kernel& kernel, std::size_t first, std::size_t count, int op,
       else if (op == min) value = std::min(value, other);
       else value = static_cast<T>(value + other);
     }
-    out[i] = op == avg ? static_cast<T>(value / static_cast<T>(kernel.size())) : value;
+    using Wide = std::common_type_t<T, int>;  // a cast of the number of ranks to T would be cut
+    if (op == avg) value = static_cast<T>(static_cast<Wide>(value) / static_cast<Wide>(kernel.size()));
+    out[i] = value;
   }
   if (count != 0) std::memcpy(recv, out.data(), count * sizeof(T));
 }

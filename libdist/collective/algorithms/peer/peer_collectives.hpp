@@ -49,12 +49,12 @@ class PeerCollectives {
                                       const Blocks& recv_blocks, std::size_t unit);
 
  private:
-  [[nodiscard]] Result<void> allgather_by_doubling(std::byte* recv, const Blocks& blocks, std::size_t unit);
-  [[nodiscard]] Result<void> allgather_by_ring(std::byte* recv, const Blocks& blocks, std::size_t unit);
-  [[nodiscard]] Result<void> allreduce_directly(const Reduction& what);
-  [[nodiscard]] Result<void> allreduce_by_doubling(const Reduction& what);
-  [[nodiscard]] Result<void> allreduce_by_halving(const Reduction& what);
-  [[nodiscard]] Result<void> allreduce_by_ring(const Reduction& what);
+  [[nodiscard]] Result<void> allgather_recursive_doubling(std::byte* recv, const Blocks& blocks, std::size_t unit);
+  [[nodiscard]] Result<void> allgather_ring(std::byte* recv, const Blocks& blocks, std::size_t unit);
+  [[nodiscard]] Result<void> allreduce_direct(const Reduction& what);
+  [[nodiscard]] Result<void> allreduce_recursive_doubling(const Reduction& what);
+  [[nodiscard]] Result<void> allreduce_rabenseifner(const Reduction& what);
+  [[nodiscard]] Result<void> allreduce_ring(const Reduction& what);
   [[nodiscard]] Result<void> swap(std::size_t to, const std::byte* out, std::size_t out_bytes, std::size_t from,
                                   std::byte* in, std::size_t in_bytes);
   /// As swap(), of elements: what comes is combined with `mine` into `into` (any of them) as it comes, by way of

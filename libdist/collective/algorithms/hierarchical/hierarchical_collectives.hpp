@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "collective/algorithms/peer_collectives.hpp"
-#include "collective/algorithms/topology.hpp"
+#include "collective/algorithms/hierarchical/topology.hpp"
+#include "collective/algorithms/peer/peer_collectives.hpp"
 #include "collective/node/node_collectives.hpp"
 
 namespace amldist::collective {
@@ -42,7 +42,7 @@ class HierarchicalCollectives {
 
  private:
   [[nodiscard]] Result<void> allreduce_by_leaders(const Reduction& what);
-  [[nodiscard]] Result<void> allreduce_by_slices(const Reduction& what);
+  [[nodiscard]] Result<void> allreduce_by_rails(const Reduction& what);
   [[nodiscard]] Result<void> reduce_scatter_piece(const Reduction& what, std::size_t at, std::size_t count);
   [[nodiscard]] Result<void> reduce_in_node(const Reduction& what, std::size_t at, std::size_t count);
   [[nodiscard]] Result<void> allgather_by_leaders(const std::byte* send, std::byte* recv, const Blocks& blocks,

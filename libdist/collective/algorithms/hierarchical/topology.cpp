@@ -1,4 +1,4 @@
-#include "collective/algorithms/topology.hpp"
+#include "collective/algorithms/hierarchical/topology.hpp"
 
 #include <algorithm>
 #include <unordered_map>

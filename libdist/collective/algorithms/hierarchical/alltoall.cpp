@@ -1,0 +1,97 @@
+// All-to-all, in two ways.
+//
+// Leaders (short): the leader of a node collects all blocks of its ranks, exchanges bundles with the other leaders, and
+// deals out what came. Direct (long): every pair of ranks on different nodes exchanges its two blocks; in a node shared
+// memory does. In place and long: pairwise exchange among all ranks. Source: N. Karonis et al., "Exploiting Hierarchy
+// in Parallel Computer Networks to Optimize Collective Operation Performance", IPDPS 2000.
+#include <utility>
+#include <vector>
+
+#include "collective/algorithms/hierarchical/hierarchical_collectives.hpp"
+#include "collective/kernels/copy_bytes.hpp"
+#include "collective/tuning/algorithm_choice.hpp"
+
+namespace amldist::collective {
+
+Result<void> HierarchicalCollectives::alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
+                                               const Blocks& recv_blocks, std::size_t unit) {
+  const std::size_t block = send_blocks.are_equal() ? send_blocks.count(0) * unit : SIZE_MAX;
+  if (tuning::choose_alltoall(block, ranks(), topology_.most_on_a_node()) == tuning::Hierarchy::leaders) {
+    return alltoall_by_leaders(send, recv, block);
+  }
+  if (send == recv) return all_.alltoall(send, send_blocks, recv, recv_blocks, unit);
+  const BlockList out = blocks_of_node(topology_.own_node, send_blocks);
+  const BlockList in = blocks_of_node(topology_.own_node, recv_blocks);
+  if (node_) {
+    if (auto done = node_->alltoall(send, out.view(), recv, in.view(), unit); !done) return done;
+  } else {
+    copy_bytes(recv + in.view().offset(0) * unit, send + out.view().offset(0) * unit, in.sum() * unit);
+  }
+  const auto own = static_cast<std::size_t>(topology_.own_ranks()[topology_.own_index]);
+  std::vector<Message> sends;
+  std::vector<Message> receives;
+  for (std::size_t k = 1; k < ranks(); ++k) {
+    const std::size_t to = (own + k) % ranks();
+    const std::size_t from = (own + ranks() - k) % ranks();
+    if (topology_.node_of(static_cast<int>(to)) != topology_.own_node) {
+      const std::byte* const data = send + send_blocks.offset(to) * unit;
+      sends.push_back(message(static_cast<int>(to), data, send_blocks.count(to) * unit));
+    }
+    if (topology_.node_of(static_cast<int>(from)) != topology_.own_node) {
+      std::byte* const data = recv + recv_blocks.offset(from) * unit;
+      receives.push_back(message(static_cast<int>(from), data, recv_blocks.count(from) * unit));
+    }
+  }
+  return transport_.exchange(sends, receives, *watchdog_);
+}
+
+/// All blocks of a node's ranks to its first, which exchanges them with the others of its kind, and deals out what
+/// came.
+Result<void> HierarchicalCollectives::alltoall_by_leaders(const std::byte* send, std::byte* recv, std::size_t block) {
+  const std::size_t of_rank = ranks() * block;
+  const std::size_t of_node = topology_.own_ranks().size() * of_rank;
+  std::byte* const collected = stage(leaders_ ? 3 * of_node : 0);
+  std::byte* const out = collected + of_node;
+  if (auto done = gather_in_node(send, collected, Blocks(of_rank), 1, 0); !done) return done;
+  if (leaders_) {
+    if (auto done = exchange_bundles(collected, out, out + of_node, block); !done) return done;
+  }
+  return scatter_in_node(out, recv, Blocks(of_rank), 1, 0);
+}
+
+/// From `collected` (by own rank, then by the rank that it is for) to `out` (by own rank, then by the rank that it is
+/// from). A bundle has, for each rank that it is from, the blocks of those that it is for. `in` is memory for them.
+Result<void> HierarchicalCollectives::exchange_bundles(const std::byte* collected, std::byte* out, std::byte* in,
+                                                       std::size_t block) {
+  const auto& here = topology_.own_ranks();
+  const std::size_t of_rank = ranks() * block;
+  const auto at = [&](std::size_t own, int other) { return own * of_rank + static_cast<std::size_t>(other) * block; };
+  std::vector<Message> sends;
+  std::vector<Message> receives;
+  std::size_t begin = 0;
+  for (const auto& theirs : topology_.nodes) {
+    const std::size_t bytes = here.size() * theirs.size() * block;
+    const bool is_own = theirs.front() == here.front();  // what these have for each other is a bundle, too
+    std::byte* bundle = (is_own ? in : out) + begin;
+    if (!is_own) {
+      sends.push_back(message(theirs.front(), bundle, bytes));
+      receives.push_back(message(theirs.front(), in + begin, bytes));
+    }
+    for (std::size_t i = 0; i < here.size(); ++i) {
+      for (const int rank : theirs) copy_bytes(std::exchange(bundle, bundle + block), collected + at(i, rank), block);
+    }
+    begin += bytes;
+  }
+  if (auto done = transport_.exchange(sends, receives, *watchdog_); !done) return done;
+  const std::byte* bundle = in;
+  for (const auto& theirs : topology_.nodes) {
+    for (const int rank : theirs) {
+      for (std::size_t i = 0; i < here.size(); ++i) {
+        copy_bytes(out + at(i, rank), std::exchange(bundle, bundle + block), block);
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace amldist::collective

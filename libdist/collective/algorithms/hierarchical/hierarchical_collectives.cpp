@@ -1,0 +1,115 @@
+// What all hierarchical algorithms share: who leads, who is on a rail, and steps inside the node.
+#include "collective/algorithms/hierarchical/hierarchical_collectives.hpp"
+
+#include <algorithm>
+
+#include "collective/algorithms/hierarchical/bundles.hpp"
+#include "collective/kernels/copy_bytes.hpp"
+
+namespace amldist::collective {
+
+HierarchicalCollectives::HierarchicalCollectives(const Topology& topology, Transport& transport,
+                                                 const Reductions& kernels, PeerCollectives& all, NodeCollectives* node)
+    : topology_(topology), transport_(transport), kernels_(kernels), all_(all), node_(node) {
+  PeerGroup leaders;
+  PeerGroup rail;
+  for (const auto& ranks : topology.nodes) {
+    leaders.ranks.push_back(ranks.front());
+    if (topology.own_index < ranks.size()) rail.ranks.push_back(ranks[topology.own_index]);
+  }
+  leaders.own = rail.own = topology.own_node;
+  if (topology.own_index == 0) leaders_.emplace(transport, std::move(leaders), kernels);
+  if (topology.own_index < topology.fewest_on_a_node()) rail_.emplace(transport, std::move(rail), kernels);
+}
+
+void HierarchicalCollectives::begin_call(std::uint32_t signature, Watchdog& watchdog) noexcept {
+  signature_ = signature;
+  watchdog_ = &watchdog;
+  if (leaders_) leaders_->begin_call(signature, watchdog);
+  if (rail_) rail_->begin_call(signature, watchdog);
+}
+
+PeerCollectives HierarchicalCollectives::agents(int agent) {
+  PeerGroup group;
+  for (std::size_t n = 0; n < topology_.nodes.size(); ++n) group.ranks.push_back(agent_of(n, agent));
+  group.own = topology_.own_node;
+  PeerCollectives out(transport_, std::move(group), kernels_);
+  out.begin_call(signature_, *watchdog_);
+  return out;
+}
+
+int HierarchicalCollectives::agent_of(std::size_t node, int root) const {
+  return node == topology_.node_of(root) ? root : topology_.nodes[node].front();
+}
+
+Message HierarchicalCollectives::message(int rank, const std::byte* data, std::size_t bytes) const {
+  return {rank, const_cast<std::byte*>(data), bytes, signature_, false};  // NOLINT: a send only reads
+}
+
+std::size_t HierarchicalCollectives::ranks() const { return all_.group().size(); }
+
+std::size_t HierarchicalCollectives::shares_of(std::size_t node) const {
+  const std::size_t theirs = topology_.nodes[node].size();
+  const std::size_t here = topology_.own_ranks().size();
+  return theirs > topology_.own_index ? (theirs - topology_.own_index + here - 1) / here : 0;
+}
+
+std::byte* HierarchicalCollectives::stage(std::size_t bytes) {
+  if (piece_.size() < bytes) piece_.resize(bytes);
+  return piece_.data();
+}
+
+BlockList HierarchicalCollectives::blocks_of_node(std::size_t node, const Blocks& blocks) const {
+  BlockList out;
+  for (const int rank : topology_.nodes[node]) {
+    out.add(blocks.count(static_cast<std::size_t>(rank)), blocks.offset(static_cast<std::size_t>(rank)));
+  }
+  return out;
+}
+
+Result<void> HierarchicalCollectives::gather_in_node(const std::byte* send, std::byte* to, const Blocks& blocks,
+                                                     std::size_t unit, std::uint32_t index) {
+  if (node_) return node_->gather(send, to, blocks, unit, index);
+  copy_bytes(to + blocks.offset(0) * unit, send, blocks.count(0) * unit);
+  return {};
+}
+
+Result<void> HierarchicalCollectives::scatter_in_node(const std::byte* from, std::byte* recv, const Blocks& blocks,
+                                                      std::size_t unit, std::uint32_t index) {
+  if (node_) return node_->scatter(from, recv, blocks, unit, index);
+  copy_bytes(recv, from + blocks.offset(0) * unit, blocks.count(0) * unit);
+  return {};
+}
+
+/// With every rank on another node, its block.
+std::vector<Message> HierarchicalCollectives::blocks_of_others(const std::byte* buffer, const Blocks& blocks,
+                                                               std::size_t unit) const {
+  std::vector<Message> out;
+  for (std::size_t n = 0; n < topology_.nodes.size(); ++n) {
+    if (n == topology_.own_node) continue;
+    for (const int rank : topology_.nodes[n]) {
+      const auto r = static_cast<std::size_t>(rank);
+      out.push_back(message(rank, buffer + blocks.offset(r) * unit, blocks.count(r) * unit));
+    }
+  }
+  return out;
+}
+
+/// With the first rank of every other node, the equal blocks of all its ranks: in the buffer where they are joined
+/// there, else on the stage, from or to which they are still to be copied.
+std::vector<Message> HierarchicalCollectives::bundles_of_others(const std::byte* buffer, const Blocks& blocks,
+                                                                std::size_t unit) {
+  const std::size_t block = blocks.count(0) * unit;
+  const std::byte* staged = stage(ranks() * block);
+  std::vector<Message> out;
+  for (std::size_t n = 0; n < topology_.nodes.size(); ++n) {
+    if (n == topology_.own_node) continue;
+    const auto& theirs = topology_.nodes[n];
+    const std::byte* const place = buffer + blocks.offset(static_cast<std::size_t>(theirs.front())) * unit;
+    out.push_back(message(theirs.front(), are_joined(theirs, blocks) ? place : staged, theirs.size() * block));
+    staged += out.back().bytes;
+  }
+  return out;
+}
+
+}  // namespace amldist::collective

@@ -1,0 +1,74 @@
+// The table of libdist/collective/algorithms/README.md, as a specification: which algorithm runs for which sizes.
+#include <gtest/gtest.h>
+
+#include "collective/tuning/algorithm_choice.hpp"
+
+namespace amldist::collective::tuning {
+namespace {
+
+struct AllreduceCase {
+  std::size_t bytes;
+  std::size_t ranks;
+  PeerAllreduce expected;
+};
+
+TEST(AlgorithmChoice, AllReduceAmongPeers) {
+  const AllreduceCase cases[] = {
+      {4, 2, PeerAllreduce::recursive_doubling},
+      {4, 3, PeerAllreduce::direct},
+      {16 * kib, 3, PeerAllreduce::direct},  // 32 KiB to both others
+      {16 * kib + 4, 3, PeerAllreduce::recursive_doubling},
+      {4, 9, PeerAllreduce::recursive_doubling},  // more ranks than a direct exchange is for
+      {kib, 64, PeerAllreduce::recursive_doubling},
+      {16 * mib, 4, PeerAllreduce::rabenseifner},
+      {2 * mib, 2, PeerAllreduce::rabenseifner},  // over a segment: never all data at once
+      {16 * mib, 6, PeerAllreduce::ring},
+      {mib, 5, PeerAllreduce::ring},
+  };
+  for (const auto& [bytes, ranks, expected] : cases) {
+    EXPECT_EQ(choose_peer_allreduce(bytes, ranks), expected) << bytes << " bytes, " << ranks << " ranks";
+  }
+}
+
+TEST(AlgorithmChoice, LongerAllReducesNeverGoBackToFewerSteps) {
+  for (std::size_t ranks = 2; ranks <= 130; ++ranks) {
+    bool sliced = false;
+    for (std::size_t bytes = 4; bytes <= 64 * mib; bytes *= 2) {
+      const auto choice = choose_peer_allreduce(bytes, ranks);
+      const bool is_sliced = choice == PeerAllreduce::rabenseifner || choice == PeerAllreduce::ring;
+      EXPECT_FALSE(sliced && !is_sliced) << bytes << " bytes, " << ranks << " ranks";
+      sliced = is_sliced;
+    }
+    EXPECT_TRUE(sliced) << ranks;
+  }
+}
+
+TEST(AlgorithmChoice, RabenseifnerNeedsAPowerOfTwo) {
+  for (std::size_t ranks = 2; ranks <= 130; ++ranks) {
+    EXPECT_EQ(choose_peer_allreduce(64 * mib, ranks) == PeerAllreduce::rabenseifner, std::has_single_bit(ranks))
+        << ranks;
+  }
+}
+
+TEST(AlgorithmChoice, AllGatherAmongPeers) {
+  EXPECT_EQ(choose_peer_allgather(allgather_doubling_up_to, 8, true), PeerAllgather::recursive_doubling);
+  EXPECT_EQ(choose_peer_allgather(allgather_doubling_up_to + 1, 8, true), PeerAllgather::ring);
+  EXPECT_EQ(choose_peer_allgather(64, 8, false), PeerAllgather::ring) << "blocks that are not contiguous";
+  EXPECT_EQ(choose_peer_allgather(64, 6, true), PeerAllgather::ring) << "no power of two";
+}
+
+TEST(AlgorithmChoice, SeveralRanksOnSeveralNodes) {
+  EXPECT_EQ(choose_allreduce(4 * kib, 2), Hierarchy::leaders);
+  EXPECT_EQ(choose_allreduce(4 * kib + 1, 2), Hierarchy::rails);
+  EXPECT_EQ(choose_allreduce(64 * mib, 1), Hierarchy::leaders) << "a node with one rank has no rails";
+  EXPECT_EQ(choose_reduce_scatter(32 * kib), Hierarchy::leaders);
+  EXPECT_EQ(choose_reduce_scatter(32 * kib + 1), Hierarchy::rails);
+  EXPECT_EQ(choose_allgather(64 * kib), Hierarchy::leaders);
+  EXPECT_EQ(choose_allgather(64 * kib + 1), Hierarchy::rails);
+  EXPECT_EQ(choose_alltoall(4 * kib, 8, 2), Hierarchy::leaders);
+  EXPECT_EQ(choose_alltoall(4 * kib, 1024, 8), Hierarchy::rails) << "a bundle over 1 MiB";
+  EXPECT_EQ(choose_alltoall(SIZE_MAX, 8, 2), Hierarchy::rails) << "uneven blocks";
+}
+
+}  // namespace
+}  // namespace amldist::collective::tuning
