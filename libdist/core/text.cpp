@@ -1,5 +1,4 @@
 #include "core/text.hpp"
-#include "core/printable.hpp"
 
 #include <algorithm>
 #include <array>
