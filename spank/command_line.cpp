@@ -1,10 +1,7 @@
 #include "spank/command_line.hpp"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -12,21 +9,16 @@
 #include <vector>
 
 #include "core/text.hpp"
-#include "os/file_descriptor.hpp"
+#include "os/environment.hpp"
+#include "os/whole_file.hpp"
 
 namespace amldist::spank {
 namespace {
 
 /// /proc/self/cmdline: words that end in zeros.
 std::string read_command_line() {
-  const FileDescriptor file(::open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC));
-  std::string text;
-  std::array<char, 4096> piece{};
-  for (ssize_t got = 1; file && got > 0;) {
-    got = ::read(file.get(), piece.data(), piece.size());
-    if (got > 0) text.append(piece.data(), static_cast<std::size_t>(got));
-  }
-  return text;
+  constexpr std::size_t most = 16UL << 20;  // of arguments and environment together, as Linux limits them by default
+  return read_file_start("/proc/self/cmdline", most);
 }
 
 /// The words behind the program's name.
@@ -49,7 +41,7 @@ std::optional<std::string_view> value_of_option(std::span<const std::string_view
   return std::nullopt;
 }
 
-/// "0,2-3"; empty for what is no such list.
+/// Reads "0,2-3"; empty for a text that is no such list.
 std::vector<std::uint32_t> parse_groups(std::string_view list) {
   constexpr std::uint64_t most_groups = 128;  // MAX_HET_JOB_COMPS in Slurm
   std::vector<std::uint32_t> groups;
@@ -76,7 +68,7 @@ std::vector<std::uint32_t> component_groups() {
   const std::string text = read_command_line();
   std::vector<std::uint32_t> groups;
   std::uint32_t component = 0;
-  bool named = false;  // a component without the option is the one in its place
+  bool named = false;  // without the option a component has the number of its place on the command line
   const auto finish = [&] {
     if (!named) groups.push_back(component);
     named = false;
@@ -112,9 +104,8 @@ std::optional<bool> kills_on_bad_exit() {
     if (word.starts_with("-K")) return word != "-K0";
     if (word.starts_with("--kill-on")) return !word.ends_with("=0");
   }
-  const char* const variable = std::getenv("SLURM_KILL_BAD_EXIT");
-  if (variable == nullptr) return std::nullopt;
-  return std::string_view(variable) != "0";
+  const auto variable = own_variable("SLURM_KILL_BAD_EXIT");
+  return variable ? std::optional(*variable != "0") : std::nullopt;
 }
 
 }  // namespace amldist::spank

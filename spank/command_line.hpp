@@ -8,23 +8,23 @@
 namespace amldist::spank {
 
 /// Whether this process was started with --aml-dist=help and nothing but options. sbatch reads its script, or waits for
-/// one on standard input, before it looks at a plugin's options, so `sbatch --aml-dist=help` has to be seen earlier.
+/// one on standard input, before it hands a plugin its options: `sbatch --aml-dist=help` must be recognised earlier.
 [[nodiscard]] bool asks_only_for_help();
 
 /// The components that this srun starts, by their numbers in the job, ascending and each once; {0} for an ordinary
-/// step. From the ':' on its command line and its lists of het groups; a word of the program's own that looks like the
-/// option counts too, so the list may be wrong.
+/// step. Read from the ':' on its command line and its lists of het groups. The program's own arguments are read too:
+/// if one of them looks like such an option, the list is wrong.
 [[nodiscard]] std::vector<std::uint32_t> component_groups();
 
-/// Whether a ':' of its own stands on the command line, as between components.
+/// Whether the command line has a ':' as a word of its own, as between components.
 [[nodiscard]] bool has_component_separator();
 
-/// Whether the command line names a job (--jobid) that this srun is to start its step in. A word of the program's own
-/// that looks like the option counts too.
+/// Whether the command line names the job (--jobid) in which this srun starts its step. An argument of the program's
+/// own that looks like the option counts too.
 [[nodiscard]] bool names_a_job();
 
-/// What this srun was told about --kill-on-bad-exit, on its command line or in its environment; nullopt: nothing. A
-/// word of the program's own that looks like the option counts too.
+/// The value of --kill-on-bad-exit, from srun's command line or its environment; nullopt: not given. An argument of the
+/// program's own that looks like the option counts too.
 [[nodiscard]] std::optional<bool> kills_on_bad_exit();
 
 }  // namespace amldist::spank

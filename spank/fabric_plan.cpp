@@ -10,10 +10,11 @@
 #include <chrono>
 #include <ctime>
 
+#include "core/settings.hpp"
 #include "core/text.hpp"
 #include "fabric/report_json.hpp"
-#include "spank/helper_process.hpp"
-#include "spank/report.hpp"
+#include "os/child_process.hpp"
+#include "spank/output.hpp"
 #include "step_messages/datagram.hpp"
 #include "step_messages/fabric_vote.hpp"
 
@@ -26,6 +27,7 @@ using std::chrono::seconds;
 using std::chrono::steady_clock;
 using text::concat;
 
+constexpr std::size_t longest_output = 64 * 1024;  ///< of the helper
 constexpr seconds node_timeout{5};
 constexpr seconds verbs_timeout{15};    ///< told to the helper, which kills what hangs below it
 constexpr seconds helper_timeout{20};   ///< for the helper itself
@@ -53,7 +55,7 @@ std::string find_helper(const std::string& configured) {
   return {};
 }
 
-/// Device nodes, limits and verbs, tried by the installed tool as the user.
+/// What the installed tool finds as the user: device nodes, limits, verbs.
 std::vector<Check> task_part(const FabricPlan& plan, const Handle& handle) {
   const std::string remedy = "install aml-dist's tools on the nodes, or name them with rdma_helper= in plugstack.conf";
   if (plan.helper.empty()) {
@@ -69,12 +71,13 @@ std::vector<Check> task_part(const FabricPlan& plan, const Handle& handle) {
   if (!plan.sku.empty()) arguments.insert(arguments.end(), {"--sku", plan.sku});
   char** environment = nullptr;
   if (::spank_get_item(handle.raw(), S_JOB_ENV, &environment) != ESPANK_SUCCESS) environment = nullptr;
-  std::array<char*, 1> nothing = {nullptr};
-  const auto output = run_helper(arguments, environment != nullptr ? environment : nothing.data(), helper_timeout);
+  ChildProgram helper{.words = std::move(arguments), .environment = std::vector<std::string>()};
+  for (char** each = environment; each != nullptr && *each != nullptr; ++each) helper.environment->emplace_back(*each);
+  const auto output = output_of(std::move(helper), Clock::now() + helper_timeout, longest_output);
   if (!output) return {{"ib.helper", Verdict::fail, output.error().message, remedy}};
   auto checks = fabric::checks_from_lines(*output);
   if (!checks || checks->empty()) {
-    return {{"ib.helper", Verdict::fail, concat({plan.helper, " gave no verdict"}), remedy}};
+    return {{"ib.helper", Verdict::fail, concat({plan.helper, " printed no result"}), remedy}};
   }
   return std::move(*checks);
 }
@@ -86,7 +89,7 @@ std::vector<Check> failures_among(const std::vector<Check>& checks) {
   return out;
 }
 
-/// Everything that is wrong with this node. Nothing to verify is a failure too: neither policy can be kept by silence.
+/// Everything that is wrong with this node. To have nothing to verify is wrong too, since both policies promise RDMA.
 std::vector<Check> verify(const FabricPlan& plan, const Handle& handle) {
   auto failures = failures_among(plan.node_part.checks);
   if (failures.empty() && !plan.node_part.verified) {
@@ -101,20 +104,20 @@ std::string sentence(const Check& check) {
   return concat({check.id, ": ", check.evidence, check.remedy.empty() ? "" : ": ", check.remedy});
 }
 
-/// Votes again and again until srun has an answer for all; the more nodes, the less often.
+/// Sends the node's vote until srun answers with what all agreed on; the more nodes, the less often.
 MessageType vote(const FabricPlan& plan, const SrunLink& srun, const std::string& datagram) {
   const int pause_ms = 50 + static_cast<int>(plan.nodes / 5);
   const FileDescriptor socket = open_socket();
   std::array<char, longest_datagram> buffer{};
-  const auto deadline = steady_clock::now() + voting_timeout;
-  while (socket && steady_clock::now() < deadline) {
+  const auto deadline = Clock::now() + voting_timeout;
+  while (socket && Clock::now() < deadline) {
     send_to(srun, socket.get(), datagram);
     pollfd answer = {socket.get(), POLLIN, 0};
     if (::poll(&answer, 1, pause_ms) <= 0) continue;
     const ssize_t got = ::recv(socket.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-    const auto word = got > 0 ? parse_message_type({buffer.data(), static_cast<std::size_t>(got)}, srun.channel.token)
+    const auto type = got > 0 ? parse_message_type({buffer.data(), static_cast<std::size_t>(got)}, srun.channel.token)
                               : std::optional<MessageType>();
-    if (word == MessageType::use_fabric || word == MessageType::use_sockets) return *word;
+    if (type == MessageType::use_fabric || type == MessageType::use_sockets) return *type;
     const timespec pause = {pause_ms / 1000, pause_ms % 1000 * 1'000'000L};
     static_cast<void>(::nanosleep(&pause, nullptr));  // "not yet" comes at once
   }
@@ -125,13 +128,13 @@ MessageType vote(const FabricPlan& plan, const SrunLink& srun, const std::string
 std::vector<std::pair<std::string, std::string>> settings_for_tasks(const FabricPlan& plan) {
   auto settings = fabric::fabric_settings(plan.node_part);
   if (plan.nodes > 1) {
-    settings.emplace_back("AMLDIST_RDMA", fabric::to_string(plan.policy));
-    if (!plan.sku.empty()) settings.emplace_back("AMLDIST_RDMA_SKU", plan.sku);
+    settings.emplace_back(variable::rdma, fabric::to_string(plan.policy));
+    if (!plan.sku.empty()) settings.emplace_back(variable::rdma_sku, plan.sku);
   }
   return settings;
 }
 
-/// What all nodes agree on; a node that hears nothing of the others goes by itself, and says so.
+/// What all nodes agree on. A node that gets no answer from srun decides for itself, and tells the user.
 MessageType agree(const FabricPlan& plan, const std::optional<SrunLink>& srun, const std::vector<Check>& failures) {
   const bool good = failures.empty();
   if (plan.nodes == 1 && (good || !srun)) return good ? MessageType::use_fabric : MessageType::use_sockets;
@@ -139,14 +142,14 @@ MessageType agree(const FabricPlan& plan, const std::optional<SrunLink>& srun, c
   if (!good) own.text = concat({plan.host, ": ", sentence(failures.front())});
   const MessageType answer = srun ? vote(plan, *srun, own.to_datagram(srun->channel.token)) : MessageType::not_yet;
   if (answer != MessageType::not_yet) return answer;
-  tell_step(concat({"rdma=", fabric::to_string(plan.policy), ": ", plan.host,
-                    " hears nothing of the other nodes' fabric from srun: ",
+  tell_step(concat({"rdma=", fabric::to_string(plan.policy), ": srun did not tell ", plan.host,
+                    " about the other nodes' fabric: ",
                     plan.policy == RdmaPolicy::require ? "its tasks do not start" : "it uses sockets"}));
   return MessageType::use_sockets;
 }
 
-/// The leader's work, to the verdict of the whole step.
-SharedVerdict::Value lead(const FabricPlan& plan, const std::optional<SrunLink>& srun, const Handle& handle) {
+/// The leader's work. Returns the decision of the whole step.
+FabricDecision lead(const FabricPlan& plan, const std::optional<SrunLink>& srun, const Handle& handle) {
   const auto failures = verify(plan, handle);
   const bool required = plan.policy == RdmaPolicy::require;
   if (required) {
@@ -155,8 +158,20 @@ SharedVerdict::Value lead(const FabricPlan& plan, const std::optional<SrunLink>&
     tell_step(concat({"rdma=prefer: ", plan.host, " uses sockets instead of RDMA: ", sentence(failures.front())}));
   }
   const MessageType answer = agree(plan, srun, failures);
-  if (answer == MessageType::use_fabric) return SharedVerdict::Value::use_fabric;
-  return required ? SharedVerdict::Value::refused : SharedVerdict::Value::use_sockets;
+  if (answer == MessageType::use_fabric) return FabricDecision::use_fabric;
+  return required ? FabricDecision::refused : FabricDecision::use_sockets;
+}
+
+/// The leader's decision; none_yet when the time is over.
+FabricDecision wait_for_leader(const FabricPlan& plan) {
+  constexpr timespec pause = {0, 2'000'000};
+  const auto deadline = Clock::now() + waiting_timeout;
+  FabricDecision decision = plan.decision.load();
+  while (decision == FabricDecision::none_yet && Clock::now() < deadline) {
+    static_cast<void>(::nanosleep(&pause, nullptr));
+    decision = plan.decision.load();
+  }
+  return decision;
 }
 
 }  // namespace
@@ -167,24 +182,24 @@ FabricPlan plan_fabric(const SitePolicy& site, RdmaPolicy policy, const std::str
   plan.sku = sku;
   plan.helper = find_helper(site.rdma_helper);
   plan.node_part = fabric::verify_node_apart(policy, sku, handle.environment(), node_timeout);
-  plan.has_leader = SharedFlag::make();
-  plan.verdict = SharedVerdict::make();
+  plan.has_leader = SharedAtomic<bool>::make();
+  plan.decision = SharedAtomic<FabricDecision>::make();
   return plan;
 }
 
 Result<std::vector<std::pair<std::string, std::string>>> verified_settings(const FabricPlan& plan,
                                                                            const std::optional<SrunLink>& srun,
                                                                            const Handle& handle) {
-  SharedVerdict::Value value = SharedVerdict::Value::open;
-  if (plan.has_leader.raise()) {
+  FabricDecision value = FabricDecision::none_yet;
+  if (!plan.has_leader.exchange(true)) {
     value = lead(plan, srun, handle);
-    plan.verdict.set(value);
+    plan.decision.store(value);
   } else {
-    value = plan.verdict.wait(waiting_timeout);
+    value = wait_for_leader(plan);
   }
-  if (value == SharedVerdict::Value::use_fabric) return settings_for_tasks(plan);
-  if (value == SharedVerdict::Value::use_sockets) return fabric::socket_settings();
-  if (value == SharedVerdict::Value::refused) return Error{Errc::unavailable, ""};
+  if (value == FabricDecision::use_fabric) return settings_for_tasks(plan);
+  if (value == FabricDecision::use_sockets) return fabric::socket_settings();
+  if (value == FabricDecision::refused) return Error{Errc::unavailable, ""};
   return Error{Errc::unavailable, "the verification of this node's fabric did not end in time"};
 }
 

@@ -1,8 +1,8 @@
 // slurmstepd's part of the fabric's verification, by rdma=require|prefer|off.
 //
-// Before the fork, as root: the node part (sysfs). In the tasks, as the user: one of them, the leader, runs the
-// installed aml-dist in a process of its own for what only the user's context can tell (device nodes, memory limit,
-// verbs), votes at srun, and lets the others know what all nodes agreed on. With `off` nothing of this happens.
+// Before the fork, as root: what sysfs tells about the node. In the tasks, as the user: one of them, the leader, runs
+// the installed aml-dist for what only the user's process can tell (device nodes, memory limit, verbs), sends its
+// node's vote to srun, and passes on to the others what all nodes agreed on. With `off` nothing of this happens.
 #pragma once
 
 #include <string>
@@ -12,15 +12,17 @@
 #include "core/result.hpp"
 #include "core/spec.hpp"
 #include "fabric/node_part.hpp"
+#include "os/shared_atomic.hpp"
 #include "site/site_policy.hpp"
 #include "spank/handle.hpp"
-#include "spank/shared_flag.hpp"
-#include "spank/shared_verdict.hpp"
 #include "spank/srun_link.hpp"
 
 namespace amldist::spank {
 
-/// What slurmstepd knows before its tasks.
+/// What all nodes of a step agreed on.
+enum class FabricDecision : int { none_yet, use_fabric, use_sockets, refused };
+
+/// What slurmstepd knows before it forks its tasks.
 struct FabricPlan {
   RdmaPolicy policy = RdmaPolicy::off;
   std::string sku;
@@ -29,16 +31,16 @@ struct FabricPlan {
   std::uint32_t node = 0;
   std::uint32_t nodes = 1;
   fabric::NodePart node_part;
-  SharedFlag has_leader;  ///< raised by the task that does the work for its node
-  SharedVerdict verdict;  ///< what it came to
+  SharedAtomic<bool> has_leader;          ///< set by the task that becomes it
+  SharedAtomic<FabricDecision> decision;  ///< set by the leader, for the node's other tasks
 };
 
 /// The node part, for a step whose policy is not off: a few milliseconds, five seconds at most.
 [[nodiscard]] FabricPlan plan_fabric(const SitePolicy& site, RdmaPolicy policy, const std::string& sku,
                                      const Handle& handle);
 
-/// In a task: waits for the verdict of its step, or, as the leader, brings it about. The settings for the task; an
-/// error without a message when the task must not start and its user has read why.
+/// In a task: does the leader's work, or waits for the leader's decision. Returns the settings for the task, or an
+/// error: the task must not start. If its message is empty, the user has read why.
 [[nodiscard]] Result<std::vector<std::pair<std::string, std::string>>> verified_settings(
     const FabricPlan& plan, const std::optional<SrunLink>& srun, const Handle& handle);
 

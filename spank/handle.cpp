@@ -63,7 +63,7 @@ Result<void> Handle::apply(const EnvironmentPatch& patch) const {
                                             : spank_unsetenv(spank_, change.name.c_str());
     const bool nothing_to_remove = !change.value && status != ESPANK_SUCCESS && !variable(change.name);
     if (status != ESPANK_SUCCESS && !nothing_to_remove) {
-      return Error{Errc::internal, concat({"Slurm did not take ", change.name, ": ", spank_strerror(status)})};
+      return Error{Errc::internal, concat({"Slurm did not set ", change.name, ": ", spank_strerror(status)})};
     }
   }
   return {};

@@ -1,4 +1,4 @@
-// A typed view of spank_t: items as Results, variables of any length.
+// spank_t with types: items as Results, variables of any length.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ class Handle {
   [[nodiscard]] std::optional<std::string> variable(std::string_view name) const;
   /// The same as a function; valid as long as this handle, which must not move meanwhile.
   [[nodiscard]] EnvironmentReader environment() const;
-  /// Errors: unavailable if any variable so far could not be read. Taken for unset it would give this task another
-  /// environment than its peers', so whoever has read must ask.
+  /// Errors: unavailable if any variable so far could not be read. Ask after reading: a variable that is taken for
+  /// unset would give this task another environment than the others get.
   [[nodiscard]] Result<void> environment_was_read() const;
   /// Writes a patch. Errors: internal, with the variable's name.
   [[nodiscard]] Result<void> apply(const EnvironmentPatch& patch) const;

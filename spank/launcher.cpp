@@ -1,4 +1,5 @@
-// srun, sbatch and salloc.
+#include "spank/launcher.hpp"
+
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
@@ -6,16 +7,17 @@
 #include <optional>
 #include <vector>
 
-#include "core/rdma_policy.hpp"
+#include "core/job_record.hpp"
 #include "core/text.hpp"
 #include "fabric/verdict.hpp"
 #include "frameworks/task_environment.hpp"
+#include "os/environment.hpp"
 #include "placement/components.hpp"
 #include "rendezvous/master_address.hpp"
+#include "site/rdma_policy.hpp"
 #include "spank/command_line.hpp"
-#include "spank/contexts.hpp"
+#include "spank/output.hpp"
 #include "spank/plugstack.hpp"
-#include "spank/report.hpp"
 #include "spank/slurm_api.hpp"
 #include "spank/step_reader.hpp"
 #include "step_messages/launch_record.hpp"
@@ -42,11 +44,6 @@ struct Launch {
   std::vector<Component> components = {};  ///< of a heterogeneous step, for its record
 };
 
-std::optional<std::string> own_variable(std::string_view name) {
-  const char* const value = std::getenv(std::string(name).c_str());
-  return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
-}
-
 /// The first job of a heterogeneous job that srun started or runs in.
 std::optional<std::uint32_t> leader_job() {
   for (const char* const name : {"SLURM_JOB_ID_HET_GROUP_0", "SLURM_JOB_ID_PACK_GROUP_0"}) {
@@ -56,7 +53,7 @@ std::optional<std::uint32_t> leader_job() {
   return std::nullopt;
 }
 
-/// nullopt when the components cannot be found here; their nodes then ask slurmctld themselves.
+/// nullopt when the components cannot be found here: then their nodes ask slurmctld themselves.
 Result<std::optional<Launch>> fetch_launch(std::uint32_t job_id, std::uint32_t step_id) {
   auto groups = component_groups();
   if (groups.size() < 2) {
@@ -70,27 +67,31 @@ Result<std::optional<Launch>> fetch_launch(std::uint32_t job_id, std::uint32_t s
   return std::optional(Launch{first_job, step_id, std::move(layout->placement), std::move(layout->components)});
 }
 
-Result<LaunchRecord> make_record(const Session& session, const Spec& spec, const Launch& launch) {
+Result<LaunchRecord> make_record(const SitePolicy& policy, const Spec& spec, const Launch& launch) {
   if (auto counts = check_counts(spec, launch.placement.map); !counts) return counts.error();
-  auto address = choose_master_address(spec, session.policy, launch.placement, this_machine(slurm_node_address));
+  const NetworkView network = this_machine(slurm_node_address);
+  auto address = choose_master_address(spec, policy, launch.placement, network);
   if (!address) return address.error();
-  auto ports = usable_ports(session.policy);
+  auto peers = choose_node_hosts(spec, policy, launch.placement, *address, network);
+  if (!peers) return peers.error();
+  auto ports = usable_ports(policy);
   if (!ports) return ports.error();
-  auto features = read_features(session.policy, spec, launch.placement.hosts);
+  auto features = read_features(policy, spec, launch.placement.hosts);
   if (!features) return features.error();
   return LaunchRecord{
-      launch.job_id,     launch.step_id,      std::move(*address), std::move(*ports), launch.placement.map.to_string(),
-      launch.components, std::move(*features)};
+      launch.job_id,     launch.step_id,       std::move(*address), std::move(*ports), launch.placement.map.to_string(),
+      launch.components, std::move(*features), std::move(*peers)};
 }
 
-/// Computes rank 0's environment as its node will, so that what cannot be right is refused before anything starts: a
-/// MASTER_PORT that is none, a TF_CONFIG over the kernel's limit. Under --export the tasks may get another environment
-/// than srun's; then the nodes judge.
+/// Computes rank 0's environment as its node will, so that an impossible MASTER_PORT or a TF_CONFIG over the kernel's
+/// limit is refused before anything starts. Under --export the tasks may get another environment than srun's: then only
+/// the nodes can tell.
 Result<void> rehearse(const Spec& spec, const Placement& placement, const LaunchRecord& record) {
   if (own_variable("SLURM_EXPORT_ENV").value_or("ALL") != "ALL") return {};
   std::vector<std::string> notes;
   auto rendezvous =
-      settle(spec, {record.address, record.ports, JobName{{}, record.job_id, 0}, record.step_id}, own_variable, notes);
+      settle(spec, {record.address, record.ports, JobName{{}, record.job_id, 0}, record.step_id, record.peers},
+             own_variable, notes);
   if (!rendezvous) return rendezvous.error();
   if (auto reached = refuse_loopback(*rendezvous, placement, this_machine(slurm_node_address)); !reached)
     return reached;
@@ -99,11 +100,12 @@ Result<void> rehearse(const Spec& spec, const Placement& placement, const Launch
   return {};
 }
 
-/// Lines about the policy for the fabric: that the user's key lowers it, and for the curious where it comes from.
-void tell_policy(const Session& session, const Spec& spec, const NodeFeatures& features) {
+/// Tells the user that his key lowers the site's policy for the fabric; with `verbose` also where the policy comes
+/// from.
+void tell_policy(const SitePolicy& site, const Spec& spec, const NodeFeatures& features) {
   const std::string partition = own_variable("SLURM_JOB_PARTITION").value_or("");
-  if (const auto lowered = lowered_requirement(session.policy, spec, partition, features)) tell_user(*lowered);
-  const RdmaChoice choice = choose_rdma(session.policy, spec, partition, features);
+  if (const auto lowered = lowered_requirement(site, spec, partition, features)) tell_user(*lowered);
+  const RdmaChoice choice = choose_rdma(site, spec, partition, features);
   if (!spec.verbose || choice.policy == RdmaPolicy::off) return;
   tell_user(concat({"rdma=", fabric::to_string(choice.policy), " by ", choice.source}));
 }
@@ -115,64 +117,66 @@ void tell_placement(const Spec& spec, const Placement& placement, const LaunchRe
                     ", address ", record.address}));
 }
 
-/// To the nodes: in the environment, and for those that it does not reach over the listener.
-Result<void> send_record(Session& session, const Spec& spec, const Launch& launch) {
-  const auto record = make_record(session, spec, launch);
+/// Sends the record to the nodes: in the environment, and through the listener to those that it does not reach.
+Result<void> send_record(SrunSession& session, const Spec& spec, const Launch& launch) {
+  const auto record = make_record(session.request.policy, spec, launch);
   if (!record) return record.error();
   if (auto rehearsed = rehearse(spec, launch.placement, *record); !rehearsed) return rehearsed;
   const std::string text = record->to_string();
   if (text.size() + sizeof "SLURM_AMLDIST_LAUNCH=" > longest_environment_string) {
-    return Error{Errc::limit, "the task map of this host file is too long for one variable: use block or cyclic"};
+    return Error{
+        Errc::limit,
+        "the task map or the nodes' addresses are too long for one variable: use block or cyclic, or master_addr=name"};
   }
   if (::setenv(launch_record_variable, text.c_str(), 1) != 0) {
-    return Error{Errc::internal, "srun's environment takes no more variables"};
+    return Error{Errc::internal, "out of memory: srun cannot add a variable to its environment"};
   }
   if (session.listener) {
     session.listener->watch(
         {launch.job_id, launch.step_id, launch.placement.map.size(), launch.components.empty() ? std::string() : text});
   }
-  tell_policy(session, spec, record->features);
+  tell_policy(session.request.policy, spec, record->features);
   if (spec.verbose) tell_placement(spec, launch.placement, *record);
   return {};
 }
 
-/// Whether the step may get a kind. Its partition is known here only inside a job; an srun that is to allocate may come
-/// to any, and takes back what it did when it comes to one without a kind.
-bool may_concern(const Session& session) {
-  if (session.is_idle()) return false;
+/// Whether the step may get a kind. Inside a job its partition is known; an srun that has yet to allocate may get any
+/// partition, and takes back what it did if that one has no kind.
+bool may_concern(const StepRequest& request) {
+  if (request.is_idle()) return false;
   const auto partition = own_variable("SLURM_JOB_PARTITION");
-  if (session.option || partition) {
-    const auto spec = session.spec_in_partition(partition.value_or(""));
+  if (request.option || partition) {
+    const auto spec = request.spec_in_partition(partition.value_or(""));
     return spec && spec->kind != Kind::none;
   }
-  return std::ranges::any_of(session.policy.default_kind, [](const auto& each) { return each.second != Kind::none; });
+  return std::ranges::any_of(request.policy.default_kind, [](const auto& each) { return each.second != Kind::none; });
 }
 
-/// A task of another step started this srun, and with `none` wants nothing of that step's for the new one.
-void forget_outer_step() {
+/// For an srun that a task of another step starts, with `none`: removes what that step's environment has from us.
+void remove_outer_step() {
   const EnvironmentPatch leftovers = without_outer_step(own_variable);
   for (const auto& change : leftovers.changes()) ::unsetenv(change.name.c_str());
 }
 
-/// Left to itself Slurm's PMIx plugin (22.05 to 26.05) carries fences without data over a tree that has no branches
-/// where a step has fewer nodes than TreeWidth: each node goes on alone, and Open MPI's processes get messages before
-/// they have come out of MPI_Init. docs/decisions/0014 has the measurements.
-void ask_for_true_fences() { ::setenv("SLURM_PMIX_FENCE", "ring", 0); }
+/// Makes PMIx fences wait for every node. By default Slurm's PMIx plugin (22.05 to 26.05) sends fences without data
+/// over a tree, which has no branches where a step has fewer nodes than TreeWidth: each node goes on alone, and Open
+/// MPI's processes get messages before they have left MPI_Init. docs/decisions/0014 has the measurements.
+void use_ring_fences() { ::setenv("SLURM_PMIX_FENCE", "ring", 0); }
 
 }  // namespace
 
-Result<void> check_option(const Session& session) {
-  const auto spec = session.spec();
+Result<void> check_option(const SubmitterSession& session) {
+  const auto spec = session.request.spec();
   if (!spec) return spec.error();
   if (session.mentions_differ && has_component_separator()) {
     return Error{Errc::mismatch,
                  "the components have different --aml-dist options, but one counts for the whole step: give it once"};
   }
   if (spec->kind == Kind::none) {
-    if (session.option) forget_outer_step();  // here: later srun has its own copy of the environment
+    if (session.request.option) remove_outer_step();  // here: later srun has its own copy of the environment
     return {};
   }
-  if (session.policy.disabled) {
+  if (session.request.policy.disabled) {
     tell_user("switched off by the administrator: --aml-dist has no effect");
     return {};
   }
@@ -187,28 +191,30 @@ Result<void> check_option(const Session& session) {
   return {};
 }
 
-void open_reports(Session& session) {
+void open_listener(SrunSession& session) {
   ::unsetenv(report_variable);  // an outer step's srun must not hear of this one
+  std::string job_record = own_variable(job_record_variable).value_or("");
+  ::unsetenv(job_record_variable);  // it is of this step, not of one that its tasks may start
   session.in_job = own_variable("SLURM_JOB_ID").has_value() || names_a_job();
-  if (!may_concern(session)) return;
+  if (!may_concern(session.request)) return;
   ::unsetenv("SLURM_STEP_RESV_PORTS");  // an outer step's; srun sets those of this one later
-  if (is_being_debugged()) return;      // a guardian would come between slurmstepd and the program that it traces
-  auto listener = Listener::open();
+  if (is_being_debugged()) return;      // a task monitor would stand between slurmstepd and the program that it traces
+  auto listener = Listener::open(std::move(job_record));
   if (!listener) return;
   if (::setenv(report_variable, (*listener)->channel().to_string().c_str(), 1) != 0) return;
   session.listener = std::move(*listener);
 }
 
-Result<void> prepare_launch(Session& session, const Handle& handle) {
+Result<void> prepare_launch(SrunSession& session, const Handle& handle) {
   ::unsetenv(launch_record_variable);  // an outer step's record says nothing about this one
-  if (session.is_idle()) return {};
-  const auto spec = session.spec_in_partition(own_variable("SLURM_JOB_PARTITION").value_or(""));
+  if (session.request.is_idle()) return {};
+  const auto spec = session.request.spec_in_partition(own_variable("SLURM_JOB_PARTITION").value_or(""));
   if (!spec) return spec.error();
   if (spec->kind == Kind::none) {
     withdraw_launch(session);
     return {};
   }
-  if (spec->kind == Kind::mpi) ask_for_true_fences();
+  if (spec->kind == Kind::mpi) use_ring_fences();
   const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");
   if (!job_id) return job_id.error();
   const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
@@ -222,7 +228,7 @@ Result<void> prepare_launch(Session& session, const Handle& handle) {
   return send_record(session, *spec, **launch);
 }
 
-bool leave_refusal_to_nodes(const Session& session) noexcept {
+bool leave_refusal_to_nodes(const SrunSession& session) noexcept {
   try {
     const bool one_component = component_groups().size() < 2;
     return session.in_job && one_component && ::setenv(launch_record_variable, refused_record, 1) == 0;
@@ -231,7 +237,7 @@ bool leave_refusal_to_nodes(const Session& session) noexcept {
   }
 }
 
-void withdraw_launch(Session& session) noexcept {
+void withdraw_launch(SrunSession& session) noexcept {
   ::unsetenv(launch_record_variable);
   ::unsetenv(report_variable);
   session.listener.reset();

@@ -18,9 +18,12 @@
 #include <utility>
 
 #include "core/ipv4.hpp"
+#include "core/job_record.hpp"
 #include "core/text.hpp"
+#include "os/clock.hpp"
+#include "os/whole_file.hpp"
 #include "spank/command_line.hpp"
-#include "spank/report.hpp"
+#include "spank/output.hpp"
 #include "spank/slurm_api.hpp"
 #include "step_messages/control_message.hpp"
 #include "step_messages/datagram.hpp"
@@ -30,11 +33,9 @@
 namespace amldist::spank {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 /// From the first report to the line: time for the reports of tasks that died with it, and for the job's state.
 constexpr auto settling = std::chrono::seconds(1);
-/// Limits are whole minutes: a shorter step needs no request to slurmctld.
+/// Time limits are whole minutes: a shorter step needs no request to slurmctld.
 constexpr auto before_any_limit = std::chrono::seconds(50);
 
 Error failed(const char* what) {
@@ -70,10 +71,15 @@ Result<ReportChannel> channel_of(int socket) {
 }
 
 /// The thread's work, with everything it owns.
-class Watch {
+class ListenerThread {
  public:
-  Watch(int socket, int stop, std::uint64_t token, Listener::Step step)
-      : socket_(socket), stop_(stop), token_(token), step_(std::move(step)), failure_(step_.tasks) {}
+  ListenerThread(int socket, int stop, std::uint64_t token, Listener::Step step, std::string job_record)
+      : socket_(socket),
+        stop_(stop),
+        token_(token),
+        step_(std::move(step)),
+        job_record_(std::move(job_record)),
+        failure_(step_.tasks) {}
 
   void run() {
     bool srun_ends = false;
@@ -104,11 +110,15 @@ class Watch {
 
   [[nodiscard]] bool settled() const { return Clock::now() - *first_at_ >= settling; }
 
-  /// The line, or silence for good.
+  /// Prints the line, or decides that there is none.
   void decide(bool others_run) {
     decided_ = true;
-    if (failure_.stands() && !at_limit_ && !(slurmctld_answers_ && job_was_ended(step_.job_id)))
-      tell_user(line(others_run));
+    if (!failure_.stands() || at_limit_ || (slurmctld_answers_ && job_was_ended(step_.job_id))) return;
+    const RestOfStep rest = rest_of_step(others_run);
+    tell_user(failure_.sentence(rest));
+    if (job_record_.empty()) return;
+    static_cast<void>(
+        append_line(job_record_, JobRecord::line_of({failure_.shell_status(), failure_.description(rest)})));
   }
 
   [[nodiscard]] std::optional<Clock::time_point> next_due() const {
@@ -116,7 +126,7 @@ class Watch {
     return asked_for_limit_ ? std::nullopt : std::optional(began_ + before_any_limit);
   }
 
-  /// Until something arrives or is due. Returns whether srun ends.
+  /// Returns when something arrives or is due: whether srun ends.
   [[nodiscard]] bool wait() const {
     std::array<pollfd, 2> files = {{{socket_, POLLIN, 0}, {stop_, POLLIN, 0}}};
     int timeout = -1;
@@ -128,7 +138,7 @@ class Watch {
     return files[1].revents != 0;
   }
 
-  /// Takes what has arrived. Bounded, so that a flood cannot keep srun from ending.
+  /// Reads what has arrived. Bounded, so that a flood cannot keep srun from ending.
   void receive() {
     constexpr int most_at_once = 4096;
     std::array<char, longest_datagram + 1> datagram;
@@ -143,7 +153,7 @@ class Watch {
     }
   }
 
-  /// What is to be said to the sender; empty: nothing.
+  /// The reply to a message; empty: none.
   std::string take(std::string_view datagram) {
     if (const auto report = FailureReport::parse(datagram, token_)) {
       failure_.take(*report);
@@ -162,12 +172,12 @@ class Watch {
       if (const auto line = fabric_.line()) tell_user(*line);
       return to_datagram(fabric_.answer(), token_);
     }
-    const auto word = parse_message_type(datagram, token_);
-    return word ? answer(*word) : std::string();
+    const auto type = parse_message_type(datagram, token_);
+    return type ? answer(*type) : std::string();
   }
 
-  [[nodiscard]] std::string answer(MessageType word) {
-    switch (word) {
+  [[nodiscard]] std::string answer(MessageType type) {
+    switch (type) {
       case MessageType::may_i_end:
         return to_datagram(release_.due(Clock::now()) ? MessageType::end : MessageType::not_yet, token_);
       case MessageType::which_record:
@@ -178,7 +188,7 @@ class Watch {
         no_address_ = true;
         return to_datagram(MessageType::heard, token_);
       default:
-        return {};  // what only srun says
+        return {};  // those that only srun sends
     }
   }
 
@@ -191,51 +201,51 @@ class Watch {
                                reinterpret_cast<const sockaddr*>(&to), sizeof to));
   }
 
-  [[nodiscard]] std::string line(bool others_run) const {
-    const bool kills = told_to_kill_ ? *told_to_kill_ : slurmctld_answers_ && kills_on_bad_exit_by_default();
-    return failure_.sentence({others_run, kills});
+  [[nodiscard]] RestOfStep rest_of_step(bool others_run) const {
+    return {others_run, told_to_kill_ ? *told_to_kill_ : slurmctld_answers_ && kills_on_bad_exit_by_default()};
   }
 
   int socket_;
   int stop_;
   std::uint64_t token_;
   Listener::Step step_;
+  std::string job_record_;
   std::optional<bool> told_to_kill_ = kills_on_bad_exit();  ///< read here, before srun changes its environment
   FirstFailure failure_;
   Clock::time_point began_ = Clock::now();
   bool asked_for_limit_ = false;
-  bool slurmctld_answers_ = true;              ///< the user would wait as long again for each further question
+  bool slurmctld_answers_ = true;              ///< if not, it is not asked again: each time libslurm waits for long
   std::optional<Clock::time_point> limit_at_;  ///< the end of the step's own time limit
   std::optional<Clock::time_point> first_at_;
   bool at_limit_ = false;
   bool decided_ = false;
   ServerRelease release_;
   FabricTally fabric_;
-  std::string address_;      ///< what rank 0's node has told
-  bool no_address_ = false;  ///< what it has told instead
+  std::string address_;      ///< from rank 0's node
+  bool no_address_ = false;  ///< rank 0's node has none
 };
 
-void run_to_the_end(Watch watch) noexcept {
+void run_thread(ListenerThread thread) noexcept {
   try {
-    watch.run();
+    thread.run();
   } catch (const std::exception&) {  // out of memory: srun goes on without the line
   }
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Listener>> Listener::open() {
+Result<std::unique_ptr<Listener>> Listener::open(std::string job_record) {
   FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket || !bind_somewhere(socket.get())) return failed("no socket");
   FileDescriptor stop(::eventfd(0, EFD_CLOEXEC));
   if (!stop) return failed("no eventfd");
   const auto channel = channel_of(socket.get());
   if (!channel) return channel.error();
-  return std::unique_ptr<Listener>(new Listener(std::move(socket), std::move(stop), *channel));
+  return std::unique_ptr<Listener>(new Listener(std::move(socket), std::move(stop), *channel, std::move(job_record)));
 }
 
-Listener::Listener(FileDescriptor socket, FileDescriptor stop, ReportChannel channel) noexcept
-    : socket_(std::move(socket)), stop_(std::move(stop)), channel_(channel) {}
+Listener::Listener(FileDescriptor socket, FileDescriptor stop, ReportChannel channel, std::string job_record) noexcept
+    : socket_(std::move(socket)), stop_(std::move(stop)), channel_(channel), job_record_(std::move(job_record)) {}
 
 Listener::~Listener() {
   if (!thread_.joinable()) return;
@@ -251,8 +261,9 @@ void Listener::watch(Step step) noexcept {
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    thread_ = std::thread(run_to_the_end, Watch(socket_.get(), stop_.get(), channel_.token, std::move(step)));
-  } catch (const std::exception&) {  // no thread to be had: the feature is absent
+    thread_ = std::thread(run_thread,
+                          ListenerThread(socket_.get(), stop_.get(), channel_.token, std::move(step), job_record_));
+  } catch (const std::exception&) {  // no thread: then nothing is reported or answered
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

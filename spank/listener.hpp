@@ -1,4 +1,5 @@
-// srun's ear for the nodes of its step: a socket, and a thread that says who failed first and answers what they ask.
+// Where srun receives the messages of its step's nodes: a socket, and a thread that reports the first failure and
+// answers questions.
 #pragma once
 
 #include <cstdint>
@@ -12,44 +13,46 @@
 
 namespace amldist::spank {
 
-/// Opened before the launch, so that the nodes can be told where; watches once the step exists. Says one line, when a
-/// task has failed. Answers nodes that ask for the launch record or the master's address (rendezvous/conversation.hpp),
-/// and the guardians of a parameter-server step (rendezvous/server_release.hpp).
+/// Opens its port before the launch, so that the nodes can be told; starts its thread once the step exists. Prints one
+/// line when a task has failed. Answers nodes that ask for the launch record or the master's address
+/// (step_messages/control_message.hpp), and the task monitors of a parameter-server step
+/// (step_messages/server_release.hpp).
 ///
-/// The line is said as soon as it is certain, about a second after the first report, because a step without
-/// --kill-on-bad-exit may hang for hours afterwards; or when srun ends, if that comes earlier. A step that somebody or
-/// something else ended (scancel of the job, its time limit, preemption, requeue) is recognised by the job's state in
-/// slurmctld, which changes before the tasks are told, and gets no line; so does a step at a time limit of its own. Of
-/// a single step that was cancelled slurmctld tells nobody, and the line says what was seen: all tasks killed alike.
-/// While no task fails the thread sleeps.
+/// The line comes about a second after the first report, because a step without --kill-on-bad-exit may hang for hours
+/// afterwards; or when srun ends, if that is earlier. There is no line for a step that something else ended (scancel of
+/// the job, its time limit, preemption, requeue): slurmctld changes the job's state before the tasks are signalled. Nor
+/// for a step at a time limit of its own. slurmctld does not tell that a single step was cancelled; then the line says
+/// what was seen, all tasks killed alike. While no task fails, the thread sleeps.
 class Listener {
  public:
-  /// Takes a port, from the site's SrunPortRange where there is one. Errors: unavailable.
-  [[nodiscard]] static Result<std::unique_ptr<Listener>> open();
+  /// Takes a port, from the site's SrunPortRange where there is one. `job_record`: a file that gets the line about the
+  /// first failure too (core/job_record.hpp); empty: none. Errors: unavailable.
+  [[nodiscard]] static Result<std::unique_ptr<Listener>> open(std::string job_record);
 
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
-  /// Says what is still to be said and ends the thread.
+  /// Prints the line if it is still due, and ends the thread.
   ~Listener();
 
   [[nodiscard]] const ReportChannel& channel() const noexcept { return channel_; }
 
-  /// The step to watch.
+  /// The step whose messages come.
   struct Step {
     std::uint32_t job_id = 0;
     std::uint32_t step_id = 0;
     std::uint32_t tasks = 0;  ///< 0: not known
-    std::string record = {};  ///< for nodes that ask; empty: none
+    std::string record = {};  ///< the launch record, for nodes that ask; empty: none
   };
   /// Starts the thread. Without one (no memory) the feature is absent. Once.
   void watch(Step step) noexcept;
 
  private:
-  Listener(FileDescriptor socket, FileDescriptor stop, ReportChannel channel) noexcept;
+  Listener(FileDescriptor socket, FileDescriptor stop, ReportChannel channel, std::string job_record) noexcept;
 
   FileDescriptor socket_;
   FileDescriptor stop_;  ///< an eventfd; readable: srun ends
   ReportChannel channel_;
+  std::string job_record_;
   std::thread thread_;
 };
 

@@ -1,4 +1,4 @@
-// The plugin's symbols: what Slurm finds by name, and the guard that nothing passes.
+// The symbols that Slurm finds by name, and the guard at which every exception stops.
 //
 // Contexts and privilege (spank(7)): init and init_post_opt run everywhere, as the user in srun, sbatch and salloc, as
 // root in slurmstepd; local_user_init as the user in srun; task_init as the user in the task's own process; task_exit
@@ -8,14 +8,19 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
 #include <span>
 #include <string_view>
+#include <variant>
 
 #include "spank/command_line.hpp"
-#include "spank/contexts.hpp"
-#include "spank/report.hpp"
+#include "spank/launcher.hpp"
+#include "spank/node_plan.hpp"
+#include "spank/output.hpp"
 #include "spank/slurm_headers.hpp"
+#include "spank/stepd_session.hpp"
+#include "spank/submitter_session.hpp"
+#include "spank/task_end.hpp"
+#include "spank/task_start.hpp"
 #include "step_messages/launch_record.hpp"
 
 namespace amldist::spank {
@@ -23,10 +28,19 @@ namespace {
 
 constexpr int refused = -1;
 
+/// Between init and exit: what this process keeps. Nothing in slurmd, prolog and epilog.
+using Session = std::variant<std::monostate, SubmitterSession, SrunSession, StepdSession>;
+
 /// The one Session of this process. SPANK hands callbacks no pointer of ours, so it has to live in a function.
-std::unique_ptr<Session>& session() noexcept {
-  static std::unique_ptr<Session> instance;
+Session& session() noexcept {
+  static Session instance;
   return instance;
+}
+
+/// This process as sbatch, salloc or srun; nullptr in any other.
+SubmitterSession* submitter() noexcept {
+  if (auto* const srun = std::get_if<SrunSession>(&session())) return srun;
+  return std::get_if<SubmitterSession>(&session());
 }
 
 /// Whether something was thrown in an earlier callback of this process: out of memory, for all we know. From then on
@@ -36,34 +50,44 @@ bool& broken() noexcept {
   return value;
 }
 
-constexpr std::string_view breakdown = "out of memory in this process: the step cannot get its environment; try again";
+constexpr std::string_view out_of_memory =
+    "out of memory in this process: the step cannot get its environment; try again";
 
 /// Runs a callback's body; whatever it throws ends here.
 template <typename Body>
 int guarded(int on_exception, Body body) noexcept {
   try {
-    return session() ? body(*session()) : 0;
+    return body();
   } catch (...) {
     broken() = true;
   }
   return on_exception;
 }
 
+/// Runs a callback's body on the session of the given type; 0 in a process that has another.
+template <typename Type, typename Body>
+int guarded_in(int on_exception, Body body) noexcept {
+  auto* const state = std::get_if<Type>(&session());
+  if (state == nullptr) return 0;
+  return guarded(on_exception, [&] { return body(*state); });
+}
+
 /// What a callback of srun, sbatch or salloc that may refuse does first.
 int refuse_if_broken() noexcept {
   if (!broken()) return 0;
-  tell_user(breakdown);
+  tell_user(out_of_memory);
   return refused;
 }
 
 /// The end of every callback of srun that may refuse. A refused step leaves no port, thread or variable of ours.
 int settle_in_srun(int status) noexcept {
   const int settled = refuse_if_broken() != 0 ? refused : status;
-  if (settled != 0 && session()) withdraw_launch(*session());
+  auto* const srun = std::get_if<SrunSession>(&session());
+  if (settled != 0 && srun != nullptr) withdraw_launch(*srun);
   return settled;
 }
 
-/// Whether srun sent us a launch record, told without memory.
+/// Whether srun sent us a launch record. Allocates nothing.
 bool step_is_ours(spank_t spank) noexcept {
   std::array<char, 8> beginning{};
   const spank_err_t status =
@@ -85,10 +109,12 @@ int refuse_user(const Result<void>& result) {
 }
 
 extern "C" int take_option(int /*value*/, const char* text, int remote) {
-  return guarded(0, [=](Session& state) {
+  return guarded(0, [=] {
     // srun looks for a command before it comes to init_post_opt, so help must be answered here.
     if (remote == 0 && text != nullptr && is_help(text)) answer_help();
-    keep_option(state, text);
+    const std::string_view option = text != nullptr ? text : "";
+    if (auto* const state = submitter()) state->take_option(option);
+    if (auto* const state = std::get_if<StepdSession>(&session())) state->request.option = parse_spec(option);
     return 0;
   });
 }
@@ -103,30 +129,71 @@ void register_option(spank_t spank) {
   static_cast<void>(spank_option_register(spank, &option));
 }
 
-void load_site_policy(Session& state, int argc, char** argv) {
-  const std::vector<std::string_view> arguments(argv, argv + argc);
-  state.policy = load_policy(arguments, state.complaints);
+/// What stands behind the plugin's name in plugstack.conf.
+struct Arguments {
+  int count;
+  char** words;
+
+  [[nodiscard]] SitePolicy policy(std::vector<std::string>& complaints) const {
+    const std::vector<std::string_view> arguments(words, words + count);
+    return load_policy(arguments, complaints);
+  }
+};
+
+void start_submitter(SubmitterSession& state, const Arguments& arguments) {
+  state.request.policy = arguments.policy(state.complaints);
 }
 
-int start(spank_t spank, int argc, char** argv) {
-  session() = std::make_unique<Session>();
-  return guarded(0, [=](Session& state) {
-    load_site_policy(state, argc, argv);
-    const spank_context_t context = spank_context();
-    if (context == S_CTX_SLURMD) {
-      for (const std::string& complaint : state.complaints) log_for_administrator(complaint);
-    } else if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR || context == S_CTX_REMOTE) {
-      if (context == S_CTX_ALLOCATOR && asks_only_for_help()) answer_help();
-      register_option(spank);
-    }
-    return 0;
-  });
+void start_slurmstepd(StepdSession& state, const Arguments& arguments) {
+  std::vector<std::string> complaints;  // slurmd has logged them, and srun tells them
+  state.request.policy = arguments.policy(complaints);
+}
+
+void start_slurmd(const Arguments& arguments) {
+  std::vector<std::string> complaints;
+  static_cast<void>(arguments.policy(complaints));
+  for (const std::string& complaint : complaints) log_for_administrator(complaint);
+}
+
+/// The session comes first: later callbacks need it even where memory runs out here.
+void start(spank_t spank, const Arguments& arguments) {
+  switch (spank_context()) {
+    case S_CTX_SLURMD:
+      return start_slurmd(arguments);
+    case S_CTX_LOCAL:
+      start_submitter(session().emplace<SrunSession>(), arguments);
+      break;
+    case S_CTX_ALLOCATOR:
+      start_submitter(session().emplace<SubmitterSession>(), arguments);
+      if (asks_only_for_help()) answer_help();
+      break;
+    case S_CTX_REMOTE:
+      start_slurmstepd(session().emplace<StepdSession>(), arguments);
+      break;
+    default:
+      return;
+  }
+  register_option(spank);
 }
 
 /// Always 0: an error here would drain the node. It is kept, and task_init reports it.
 int plan_in_slurmstepd(spank_t spank) noexcept {
-  return guarded(0, [spank](Session& state) {
+  return guarded_in<StepdSession>(0, [spank](StepdSession& state) {
     plan_step(state, Handle(spank));
+    return 0;
+  });
+}
+
+int check_in_submitter() noexcept {
+  const SubmitterSession* const state = submitter();
+  return state == nullptr ? 0 : guarded(refused, [state] { return refuse_user(check_option(*state)); });
+}
+
+int check_in_srun() noexcept {
+  const int checked = check_in_submitter();
+  if (checked != 0) return checked;
+  return guarded_in<SrunSession>(refused, [](SrunSession& state) {
+    open_listener(state);
     return 0;
   });
 }
@@ -152,61 +219,62 @@ extern const int init_failure_mode __asm__("slurm_spank_init_failure_mode");
 const int init_failure_mode = ESPANK_JOB_FAILURE;
 #endif
 
-using amldist::spank::guarded;
 using amldist::spank::Handle;
-using amldist::spank::Session;
+using amldist::spank::SrunSession;
+using amldist::spank::StepdSession;
 
 int slurm_spank_init(spank_t spank, int argc, char** argv) {
-  try {
-    return amldist::spank::start(spank, argc, argv);
-  } catch (...) {
-    amldist::spank::broken() = true;
+  return amldist::spank::guarded(0, [=] {
+    amldist::spank::start(spank, {argc, argv});
     return 0;
-  }
+  });
 }
 
 int slurm_spank_init_post_opt(spank_t spank, int /*argc*/, char** /*argv*/) {
-  const spank_context_t context = spank_context();
-  if (context == S_CTX_REMOTE) return amldist::spank::plan_in_slurmstepd(spank);
-  if (context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR) return 0;
-  const int status = guarded(amldist::spank::refused, [context](Session& state) {
-    const int checked = amldist::spank::refuse_user(amldist::spank::check_option(state));
-    if (checked == 0 && context == S_CTX_LOCAL) amldist::spank::open_reports(state);
-    return checked;
-  });
-  if (context == S_CTX_LOCAL) return amldist::spank::settle_in_srun(status);
-  return amldist::spank::refuse_if_broken() != 0 ? amldist::spank::refused : status;
+  switch (spank_context()) {
+    case S_CTX_REMOTE:
+      return amldist::spank::plan_in_slurmstepd(spank);
+    case S_CTX_LOCAL:
+      return amldist::spank::settle_in_srun(amldist::spank::check_in_srun());
+    case S_CTX_ALLOCATOR: {
+      const int status = amldist::spank::check_in_submitter();
+      return amldist::spank::refuse_if_broken() != 0 ? amldist::spank::refused : status;
+    }
+    default:
+      return 0;
+  }
 }
 
 int slurm_spank_local_user_init(spank_t spank, int /*argc*/, char** /*argv*/) {
-  const int status = guarded(amldist::spank::refused, [spank](Session& state) {
+  const int status = amldist::spank::guarded_in<SrunSession>(amldist::spank::refused, [spank](SrunSession& state) {
     return amldist::spank::refuse_user(amldist::spank::prepare_launch(state, Handle(spank)));
   });
   const int settled = amldist::spank::settle_in_srun(status);
-  const auto& state = amldist::spank::session();
-  return settled != 0 && state && amldist::spank::leave_refusal_to_nodes(*state) ? 0 : settled;
+  const auto* const state = std::get_if<SrunSession>(&amldist::spank::session());
+  return settled != 0 && state != nullptr && amldist::spank::leave_refusal_to_nodes(*state) ? 0 : settled;
 }
 
 int slurm_spank_task_init(spank_t spank, int /*argc*/, char** /*argv*/) {
-  const int status = guarded(amldist::spank::refused, [spank](Session& state) {
+  const int status = amldist::spank::guarded_in<StepdSession>(amldist::spank::refused, [spank](StepdSession& state) {
     return amldist::spank::start_task(state, Handle(spank)) ? 0 : amldist::spank::refused;
   });
   if (!amldist::spank::broken() || !amldist::spank::step_is_ours(spank)) return status;
   // The step must not wait for this task, nor srun take its end for the program's.
-  if (const auto& state = amldist::spank::session()) static_cast<void>(state->task_refused.raise());
-  amldist::spank::tell_step(amldist::spank::breakdown);
+  const auto* const state = std::get_if<StepdSession>(&amldist::spank::session());
+  if (state != nullptr) state->task_refused.store(true);
+  amldist::spank::tell_step(amldist::spank::out_of_memory);
   return amldist::spank::refused;
 }
 
 int slurm_spank_task_exit(spank_t spank, int /*argc*/, char** /*argv*/) {
-  return guarded(0, [spank](Session& state) {
+  return amldist::spank::guarded_in<StepdSession>(0, [spank](StepdSession& state) {
     amldist::spank::finish_task(state, Handle(spank));
     return 0;
   });
 }
 
 int slurm_spank_exit(spank_t /*spank*/, int /*argc*/, char** /*argv*/) {
-  amldist::spank::session().reset();
+  amldist::spank::session().emplace<std::monostate>();
   amldist::spank::broken() = false;
   return 0;
 }

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "core/text.hpp"
+#include "os/environment.hpp"
 #include "site/site_policy.hpp"
 
 namespace amldist::spank {
@@ -27,7 +28,7 @@ std::string folder_of(const std::string& path) { return path.substr(0, path.rfin
 /// Where srun finds its configuration; the last one is slurmd's copy on a configless node.
 std::string slurm_conf_path() {
   constexpr const char* ordinary = "/etc/slurm/slurm.conf";
-  if (const char* const variable = std::getenv("SLURM_CONF")) return variable;
+  if (const auto variable = own_variable("SLURM_CONF")) return *variable;
   return std::ifstream(ordinary).good() ? ordinary : "/run/slurm/conf/slurm.conf";
 }
 

@@ -1,5 +1,5 @@
-// How plugstack.conf loads us. Under `optional` Slurm ignores every refusal and runs the job without its environment; a
-// plugin is not told, so srun reads the file that it was loaded from.
+// How plugstack.conf loads this plugin. Under `optional` Slurm ignores every refusal and runs the job without its
+// environment. Slurm does not tell a plugin how it was loaded, so srun reads the file itself.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,7 @@ struct Plugstack {
 [[nodiscard]] Plugstack parse_plugstack(std::string_view content);
 
 /// Whether the plugstack.conf beside slurm.conf ($SLURM_CONF, else /etc/slurm/slurm.conf), or a file that it includes,
-/// loads us as optional. False where no such file can be read.
+/// loads this plugin as optional. False if no such file can be read.
 [[nodiscard]] bool is_loaded_as_optional();
 
 }  // namespace amldist::spank

@@ -27,7 +27,9 @@ Function* find_function(const char* name) noexcept {
   return reinterpret_cast<Function*>(::dlsym(RTLD_DEFAULT, name));
 }
 
-Error lacks(std::string_view name) { return {Errc::unavailable, concat({"this Slurm has no ", name})}; }
+Error lacks(std::string_view name) {
+  return {Errc::unavailable, concat({"this release of Slurm has no function ", name})};
+}
 
 std::string slurm_reason() {
   using Strerror = decltype(::slurm_strerror);
@@ -36,7 +38,7 @@ std::string slurm_reason() {
   return reason != nullptr ? reason : "unknown reason";
 }
 
-/// The part of libslurm's error numbers that says that a request or its answer did not get through.
+/// Whether an error number of libslurm means that a request or its answer did not get through.
 bool is_out_of_reach(int error) {
   return error >= SLURM_COMMUNICATIONS_CONNECTION_ERROR && error < SLURM_NO_CHANGE_IN_DATA;
 }
@@ -44,7 +46,7 @@ bool is_out_of_reach(int error) {
 struct LayoutDeleter {
   void operator()(slurm_step_layout_t* layout) const noexcept {
     auto* const destroy = find_function<int(slurm_step_layout_t*)>("slurm_step_layout_destroy");
-    if (destroy == nullptr) return;  // leaked once per srun rather than freed by a guess
+    if (destroy == nullptr) return;  // one leak in an srun is better than freeing it in a wrong way
     destroy(layout);
   }
 };
@@ -101,7 +103,7 @@ Result<std::vector<std::uint32_t>> nodes_of_ranks(const slurm_step_layout_t& lay
   for (std::uint32_t node = 0; node < layout.node_cnt; ++node) {
     for (const std::uint32_t rank : std::span(layout.tids[node], layout.tasks[node])) {
       if (rank >= layout.task_cnt)
-        return Error{Errc::mismatch, "slurmctld's step layout names a task beyond its count"};
+        return Error{Errc::mismatch, "slurmctld's step layout has a rank that is not below its number of tasks"};
       node_of_rank[rank] = node;
     }
   }
@@ -159,7 +161,7 @@ std::vector<FoundComponent> find_components(std::uint32_t job_id, std::uint32_t 
 Result<Hostlist> hosts_of(const slurm_step_layout_t& layout) {
   auto hosts = Hostlist::parse(layout.node_list);
   if (hosts && hosts->size() != layout.node_cnt) {
-    return Error{Errc::mismatch, "slurmctld's step layout names another number of nodes than it counts"};
+    return Error{Errc::mismatch, "slurmctld's step layout does not list as many nodes as it counts"};
   }
   return hosts;
 }
@@ -193,7 +195,7 @@ class Owned {
   Message* message_ = nullptr;
 };
 
-/// States in which the tasks of a job's steps end only by their own doing.
+/// Whether nothing but its tasks themselves ends the steps of a job in this state.
 bool leaves_its_steps_alone(std::uint32_t job_state) noexcept {
   switch (job_state & JOB_STATE_BASE) {
     case JOB_RUNNING:

@@ -1,5 +1,5 @@
-// The few functions of libslurm that the plugin calls beyond SPANK. Each is found at run time in the process that
-// loaded us: a symbol that a release lacks must not keep the plugin from loading.
+// The few functions of libslurm that the plugin calls beyond SPANK. Each is looked up at run time in the process that
+// loaded the plugin, which must load also where a release of Slurm lacks one of them.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ namespace amldist::spank {
 /// Nodes and exact task map of a step, from slurmctld: one remote call. Errors: unavailable, with Slurm's reason.
 [[nodiscard]] Result<Placement> fetch_step_layout(std::uint32_t job_id, std::uint32_t step_id);
 
-/// How a step may be put together from components, as the environment of srun and of its tasks tells.
+/// What the environment of srun or of a task tells about the components of a heterogeneous step.
 struct HeterogeneousHint {
   std::uint32_t leader_job = 0;       ///< first job of a heterogeneous job
   std::vector<std::uint32_t> groups;  ///< components of that job that may take part, by their numbers, ascending
@@ -51,23 +51,23 @@ struct HeterogeneousLayout {
 [[nodiscard]] Result<void> end_step(std::uint32_t job_id, std::uint32_t step_id);
 
 /// Whether something other than its tasks ended a job: it was cancelled or requeued, ran into its time limit, lost its
-/// resources. False where slurmctld does not tell. One remote call.
+/// resources. False if slurmctld does not answer. One remote call.
 [[nodiscard]] bool job_was_ended(std::uint32_t job_id);
 
-/// What slurmctld says about a step's own time limit.
+/// A step's own time limit, from slurmctld.
 struct StepLimit {
-  bool answered = true;  ///< false: slurmctld is out of reach; libslurm has tried for long (26.05: twenty seconds)
+  bool answered = true;  ///< false: slurmctld cannot be reached; libslurm tries for long (26.05: twenty seconds)
   std::optional<std::chrono::seconds> left = {};  ///< below zero where it is used up; nullopt without a limit
 };
 
-/// slurmctld forgets a step as soon as its last node is done (26.05: as soon as it has ended the step), so ask in time.
-/// One remote call.
+/// Asks for it. slurmctld forgets a step as soon as its last node is done (26.05: as soon as it has ended the step), so
+/// ask before. One remote call.
 [[nodiscard]] StepLimit limit_of_step(std::uint32_t job_id, std::uint32_t step_id);
 
-/// KillOnBadExit of slurm.conf; false where slurmctld does not tell. One remote call.
+/// KillOnBadExit of slurm.conf; false if slurmctld does not answer. One remote call.
 [[nodiscard]] bool kills_on_bad_exit_by_default();
 
-/// Whether a parallel debugger runs this srun (MPIR): then slurmstepd traces the processes that it has started.
+/// Whether a parallel debugger controls this srun (MPIR): then slurmstepd traces the processes that it starts.
 [[nodiscard]] bool is_being_debugged() noexcept;
 
 /// SrunPortRange of slurm.conf, first and last port; nullopt without one.

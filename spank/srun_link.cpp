@@ -55,14 +55,14 @@ void send_to(const SrunLink& target, int socket, const std::string& datagram) no
                              reinterpret_cast<const sockaddr*>(&address), sizeof address));
 }
 
-void send_unheard(const SrunLink& target, const std::string& datagram) {
+void send_without_reply(const SrunLink& target, const std::string& datagram) {
   constexpr int copies = 2;  // against a lost datagram; srun takes no notice of the second
   const FileDescriptor socket = open_socket();
   for (int i = 0; socket && i < copies; ++i) send_to(target, socket.get(), datagram);
 }
 
 void send_report(const SrunLink& target, const FailureReport& report) {
-  send_unheard(target, report.to_datagram(target.channel.token));
+  send_without_reply(target, report.to_datagram(target.channel.token));
 }
 
 bool tell(const SrunLink& target, const std::string& datagram) {

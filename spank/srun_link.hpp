@@ -1,4 +1,4 @@
-// A node's line to the srun that started its step: what it tells about its tasks, and what it asks.
+// How a node talks to the srun that started its step: what it tells about its tasks, and what it asks.
 #pragma once
 
 #include <optional>
@@ -12,33 +12,33 @@
 
 namespace amldist::spank {
 
-/// The way to the srun that started the step.
+/// Where the srun that started the step listens.
 struct SrunLink {
   Ipv4 address;
   ReportChannel channel;
 };
 
-/// The way, from what srun and slurmd put into the step's environment. nullopt without a listening srun, or with one
-/// that Slurm reaches over IPv6 only.
+/// Reads it from what srun and slurmd put into the step's environment. nullopt if no srun listens, or if Slurm reaches
+/// it over IPv6 only.
 [[nodiscard]] std::optional<SrunLink> read_srun_link(const EnvironmentReader& environment);
 
-/// A datagram socket that never waits. Not connected: an srun with several addresses may answer from another than the
-/// one it is reached by; the token tells its answers. Empty when there is none to be had.
+/// A datagram socket that never blocks. Not connected: an srun with several addresses may answer from another one than
+/// that which it is reached by; its answers are known by the token. Empty if the system gives none.
 [[nodiscard]] FileDescriptor open_socket() noexcept;
 
-/// Sends one datagram, or does not.
+/// Sends one datagram. It may be lost, as any.
 void send_to(const SrunLink& target, int socket, const std::string& datagram) noexcept;
 
-/// Sends and forgets: never waits, says nothing about success. An srun that is stopped finds it when it goes on.
-void send_unheard(const SrunLink& target, const std::string& datagram);
-/// The same for a report.
+/// Sends without waiting for a reply. An srun that is stopped reads it when it goes on.
+void send_without_reply(const SrunLink& target, const std::string& datagram);
+/// The same for a failure report.
 void send_report(const SrunLink& target, const FailureReport& report);
 
-/// Sends until srun has heard, at most for a second. Returns whether it has.
+/// Sends until srun confirms, for at most a second. Returns whether it has.
 bool tell(const SrunLink& target, const std::string& datagram);
 
 /// Asks ten times a second until srun answers with a text, `attempts` times at most; nullopt if it does not. An empty
-/// text: there is no such thing in this step.
+/// text: srun says that this step has none.
 [[nodiscard]] std::optional<std::string> ask(const SrunLink& target, MessageType question, Subject answer,
                                              int attempts);
 

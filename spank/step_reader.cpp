@@ -4,10 +4,10 @@
 #include <limits>
 #include <numeric>
 
-#include "core/rdma_policy.hpp"
 #include "core/text.hpp"
 #include "os/own_network.hpp"
 #include "rendezvous/master_address.hpp"
+#include "site/rdma_policy.hpp"
 #include "spank/slurm_api.hpp"
 #include "step_messages/launch_record.hpp"
 
@@ -35,47 +35,47 @@ Result<StepReading> read_from_record(const NodeItems& items, const EnvironmentRe
   }
   auto placement = read_placement(environment, record->map, {items.node, items.nodes, items.tasks, items.ranks});
   if (!placement) return placement.error();
-  return StepReading{std::move(*placement), std::move(record->address), std::move(record->ports), items.job_id,
-                     items.ranks,           std::move(record->features)};
+  if (!record->peers.fits(placement->hosts)) return not_ours("the launch record is about other nodes");
+  return StepReading{std::move(*placement), std::move(record->address),  std::move(record->ports), items.job_id,
+                     items.ranks,           std::move(record->features), std::move(record->peers)};
 }
 
-/// A place in a heterogeneous step that this slurmstepd may have.
-struct Seat {
-  std::vector<std::uint32_t> ranks;  ///< over the whole step, of its tasks
+/// The part of a heterogeneous step that this slurmstepd may have to run.
+struct NodeShare {
+  std::vector<std::uint32_t> ranks;  ///< of its tasks, over the whole step
   std::string host;
 };
 
-/// The seats that fit what Slurm says about this component: one, if the components are jobs of their own.
-std::vector<Seat> possible_seats(const LaunchRecord& record, const NodeItems& items) {
-  std::vector<Seat> seats;
+/// The shares that fit what Slurm says about this component: one, if the components are jobs of their own.
+std::vector<NodeShare> possible_shares(const LaunchRecord& record, const NodeItems& items) {
+  std::vector<NodeShare> shares;
   std::uint32_t first_rank = 0;
   for (const Component& each : record.components) {
     const auto hosts = Hostlist::parse(each.hosts);
     if (each.job_id == items.job_id && each.tasks == items.tasks && hosts && hosts->size() == items.nodes) {
-      Seat seat{items.ranks, hosts->at(items.node)};
-      for (std::uint32_t& rank : seat.ranks) rank += first_rank;
-      seats.push_back(std::move(seat));
+      NodeShare share{items.ranks, hosts->at(items.node)};
+      for (std::uint32_t& rank : share.ranks) rank += first_rank;
+      shares.push_back(std::move(share));
     }
     first_rank += each.tasks;
   }
-  return seats;
+  return shares;
 }
 
-/// The seat that this slurmstepd has; nullopt when the record does not tell.
-std::optional<Seat> find_seat(const LaunchRecord& record, const NodeItems& items, const Placement& placement) {
-  std::vector<Seat> seats = possible_seats(record, items);
-  if (seats.size() > 1) {  // components inside one job never share a node, so the node's name tells them apart
-    std::erase_if(seats, [own = own_host_name()](const Seat& seat) { return seat.host != own; });
+/// This slurmstepd's share; nullopt when the record does not tell.
+std::optional<NodeShare> find_share(const LaunchRecord& record, const NodeItems& items, const Placement& placement) {
+  std::vector<NodeShare> shares = possible_shares(record, items);
+  if (shares.size() > 1) {  // components inside one job never share a node, so the node's name tells them apart
+    std::erase_if(shares, [own = own_host_name()](const NodeShare& share) { return share.host != own; });
   }
-  if (seats.size() != 1) return std::nullopt;
-  const bool agrees = std::ranges::all_of(seats.front().ranks, [&](std::uint32_t rank) {
-    return rank < placement.map.size() && placement.host_of(rank) == seats.front().host;
+  if (shares.size() != 1) return std::nullopt;
+  const bool agrees = std::ranges::all_of(shares.front().ranks, [&](std::uint32_t rank) {
+    return rank < placement.map.size() && placement.host_of(rank) == shares.front().host;
   });
-  return agrees ? std::optional(std::move(seats.front())) : std::nullopt;
+  return agrees ? std::optional(std::move(shares.front())) : std::nullopt;
 }
 
-/// From the record of a heterogeneous step. nullopt for one that is not about this step: it comes from a process of the
-/// user's.
+/// From the record of a heterogeneous step. nullopt for a record of another step, which a process of the user's sent.
 std::optional<StepReading> read_from_components(const LaunchRecord& record, const NodeItems& items,
                                                 std::uint32_t tasks) {
   const auto has_us = std::ranges::find(record.components, items.job_id, &Component::job_id) != record.components.end();
@@ -83,15 +83,16 @@ std::optional<StepReading> read_from_components(const LaunchRecord& record, cons
   auto hosts = distinct_hosts(record.components);
   if (!hosts) return std::nullopt;
   auto map = TaskMap::parse(record.map, tasks, static_cast<std::uint32_t>(hosts->size()));
-  if (!map) return std::nullopt;
+  if (!map || !record.peers.fits(*hosts)) return std::nullopt;
   Placement placement{std::move(*hosts), std::move(*map), Provenance::exact, "srun's record of the components", false};
-  auto seat = find_seat(record, items, placement);
+  auto share = find_share(record, items, placement);
   return StepReading{std::move(placement),
                      record.address,
                      record.ports,
                      record.components.front().job_id,
-                     seat ? std::move(seat->ranks) : std::vector<std::uint32_t>{},
-                     record.features};
+                     share ? std::move(share->ranks) : std::vector<std::uint32_t>{},
+                     record.features,
+                     record.peers};
 }
 
 /// srun's record of all components reaches one of them in its environment; the others ask for it.
@@ -118,19 +119,22 @@ HeterogeneousHint read_hint(const NodeItems& items, std::uint32_t tasks, const E
   return hint;
 }
 
-/// Where srun cannot be asked, every node of every component asks slurmctld and comes to the same result.
+/// Where srun does not answer: every node of every component asks slurmctld, and gets the same result.
 Result<StepReading> read_from_controller(const Spec& spec, const SitePolicy& policy, const NodeItems& items,
                                          std::uint32_t tasks, const EnvironmentReader& environment) {
   const HeterogeneousHint hint = read_hint(items, tasks, environment);
   auto layout = fetch_heterogeneous_layout(items.job_id, items.step_id, hint);
   if (!layout) return layout.error();
-  auto address = choose_master_address(spec, policy, layout->placement, this_machine(slurm_node_address));
+  const NetworkView network = this_machine(slurm_node_address);
+  auto address = choose_master_address(spec, policy, layout->placement, network);
   if (!address) return address.error();
+  auto peers = choose_node_hosts(spec, policy, layout->placement, *address, network);
+  if (!peers) return peers.error();
   auto features = read_features(policy, spec, layout->placement.hosts);
   if (!features) return features.error();
   return StepReading{
       std::move(layout->placement), std::move(*address), policy.ports.without(kernel_ports()), hint.leader_job, {},
-      std::move(*features)};
+      std::move(*features),         std::move(*peers)};
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What slurmstepd can learn about its step: SPANK's items, srun's record, and slurmctld for heterogeneous steps.
+// How slurmstepd learns about its step: from SPANK's items, from srun's record, and from slurmctld for heterogeneous
+// steps.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include "core/result.hpp"
 #include "core/spec.hpp"
 #include "placement/step_facts.hpp"
+#include "rendezvous/node_hosts.hpp"
 #include "site/site_policy.hpp"
 #include "spank/handle.hpp"
 #include "spank/srun_link.hpp"
@@ -34,10 +36,12 @@ struct StepReading {
   PortRanges ports;                  ///< to hash into
   std::uint32_t job_id = 0;          ///< the whole job's: in a heterogeneous step the first component's
   std::vector<std::uint32_t> ranks;  ///< over the whole step, of this slurmstepd's tasks; empty: only they will know
-  NodeFeatures features;             ///< those that the site's rules are about
+  NodeFeatures features;             ///< of the nodes, as far as the site has rules for them
+  NodeHosts peers;                   ///< how the nodes are named where all of them are
 };
 
-/// Which of the nodes' features the site's rules are about; without such rules nobody is asked. Errors: unavailable.
+/// The nodes' features for which the site has rules, from slurmctld. Without such rules slurmctld is not asked. Errors:
+/// unavailable.
 [[nodiscard]] Result<NodeFeatures> read_features(const SitePolicy& policy, const Spec& spec, const Hostlist& hosts);
 
 /// Reads the items. Errors: unavailable, or mismatch when they contradict each other.

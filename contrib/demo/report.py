@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks the report of a training run (examples/pytorch/train_ddp.py --report), and shows it: who was which rank, and
-how the loss fell. Exit status 1, with one line for each thing that is wrong: the run was not what it should have been.
+how the loss fell. Exit status 1, with one line for each failed check.
 Standard library only.
 """
 from __future__ import annotations
@@ -20,9 +20,9 @@ LEGEND_ROOM = 13  # nodes that fit beside the picture
 
 
 def problems(report: dict, nodes: int, tasks_per_node: int, one_host: bool) -> list[str]:
-    """What is not as it should be after `nodes` x `tasks_per_node` processes trained together, as sentences.
+    """What is wrong, as sentences, after `nodes` x `tasks_per_node` processes trained together.
 
-    one_host: the nodes are a make-believe of one machine and all have its name.
+    one_host: the nodes are simulated on one machine and all have its name.
     """
     found = []
     wanted = nodes * tasks_per_node

@@ -1,13 +1,13 @@
 #include "amldist/amldist.h"
 
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 
 #include "capi/guard.hpp"
 #include "core/spec.hpp"
 #include "core/text.hpp"
+#include "os/environment.hpp"
 #include "rendezvous/own_identity.hpp"
 
 namespace {
@@ -15,11 +15,6 @@ namespace {
 using amldist::Errc;
 using amldist::Error;
 using amldist::Result;
-
-std::optional<std::string> read_own_variable(std::string_view name) {
-  const char* const value = std::getenv(std::string(name).c_str());
-  return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
-}
 
 static_assert(sizeof(amldist_identity) == 40, "the layout of amldist_identity is part of the ABI");
 static_assert(offsetof(amldist_identity, master_port) == 32, "the layout of amldist_identity is part of the ABI");
@@ -33,7 +28,7 @@ int amldist_get_identity(amldist_identity* identity) {
     if (identity == nullptr || identity->struct_size < sizeof(amldist_identity)) {
       return Error{Errc::invalid_argument, "amldist_get_identity: set struct_size to sizeof(amldist_identity)"};
     }
-    const auto own = amldist::read_own_identity(read_own_variable);
+    const auto own = amldist::read_own_identity(amldist::process_environment());
     if (!own) return own.error();
     const auto number = [](std::uint32_t value) { return static_cast<std::int32_t>(value); };
     *identity = {identity->struct_size,

@@ -1,7 +1,6 @@
 // The C functions on communicators: arguments into calls, results into status codes. No logic.
 #include "collective/communicator/communicator.hpp"
 
-#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -9,6 +8,7 @@
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
 #include "capi/world_fabric.hpp"
+#include "os/environment.hpp"
 
 namespace {
 
@@ -22,11 +22,6 @@ using amldist::capi::WorldSeat;
 using amldist::collective::Call;
 using amldist::collective::Communicator;
 using amldist::collective::Operation;
-
-std::optional<std::string> read_variable(std::string_view name) {
-  const char* const value = std::getenv(std::string(name).c_str());
-  return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
-}
 
 Error null_argument(std::string_view what) { return {Errc::invalid_argument, std::string(what) + " is NULL"}; }
 
@@ -103,9 +98,10 @@ Result<void> take_result(amldist_request** request) {
 }
 
 Result<std::unique_ptr<Communicator>> make_world(std::chrono::milliseconds timeout) {
-  auto made = Communicator::init(read_variable, timeout);
+  const auto environment = amldist::process_environment();
+  auto made = Communicator::init(environment, timeout);
   if (!made) return made.error();
-  if (auto verified = amldist::capi::verify_fabric(**made, read_variable); !verified) return verified.error();
+  if (auto verified = amldist::capi::verify_fabric(**made, environment); !verified) return verified.error();
   return made;
 }
 

@@ -1,5 +1,4 @@
 // The C interface of the fabric's verification.
-#include <cstdlib>
 #include <cstring>
 
 #include "amldist/amldist.h"
@@ -7,6 +6,7 @@
 #include "core/text.hpp"
 #include "fabric/checks.hpp"
 #include "fabric/report_json.hpp"
+#include "os/environment.hpp"
 
 namespace {
 
@@ -15,18 +15,13 @@ using amldist::Error;
 using amldist::Result;
 namespace fabric = amldist::fabric;
 
-std::optional<std::string> own_variable(std::string_view name) {
-  const char* const value = std::getenv(std::string(name).c_str());
-  return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
-}
-
 Result<fabric::Question> make_question(const char* policy, const char* sku) {
   const auto named = policy != nullptr ? fabric::policy_from_name(policy) : std::nullopt;
   if (!named) return Error{Errc::invalid_argument, "amldist_verify_node: the policy is require, prefer or off"};
   fabric::Question question;
   question.policy = *named;
   question.policy_source = "the caller";
-  question.environment = own_variable;
+  question.environment = amldist::process_environment();
   if (sku == nullptr) return question;
   std::vector<std::string> complaints;
   const auto table = fabric::load_sku_table("", complaints);
@@ -75,7 +70,8 @@ int amldist_verify_node(const char* policy, const char* sku, char* json, size_t 
     evidence.process->verbs.reason = "no device is used by a library call: aml-dist check does it";
     const fabric::Report report = verify_node(node, *question, evidence);
     verdict = verdict_of(report.verdict());
-    return hand_out(to_json(node.host, report, settings_of(node, *question)), json, size);
+    const fabric::FabricSettings settings = settings_of(node, *question);
+    return hand_out(to_json(fabric::NodeReport{node.host, report, settings}), json, size);
   });
   return status == AMLDIST_OK ? verdict : status;
 }

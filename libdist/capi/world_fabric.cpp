@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "core/settings.hpp"
 #include "core/text.hpp"
 #include "fabric/node_part.hpp"
 #include "fabric/world_check.hpp"
@@ -48,17 +49,17 @@ Result<std::vector<std::string>> gather_texts(Communicator& world, const std::st
   return texts;
 }
 
-Result<fabric::Question> make_question(RdmaPolicy policy, const EnvironmentReader& environment) {
+Result<fabric::Question> make_question(RdmaPolicy policy, const std::string& sku,
+                                       const EnvironmentReader& environment) {
   fabric::Question question;
   question.policy = policy;
-  question.policy_source = "AMLDIST_RDMA";
+  question.policy_source = variable::rdma;
   question.environment = environment;
-  const auto sku = environment("AMLDIST_RDMA_SKU");
-  if (!sku) return question;
+  if (sku.empty()) return question;
   std::vector<std::string> complaints;
   const auto table = fabric::load_sku_table("", complaints);
   if (!table) return table.error();
-  auto found = table->find(*sku);
+  auto found = table->find(sku);
   if (!found) return found.error();
   question.sku = std::move(*found);
   return question;
@@ -75,20 +76,20 @@ void use_sockets() {
 }  // namespace
 
 Result<void> verify_fabric(Communicator& world, const EnvironmentReader& environment) {
-  const auto policy = fabric::policy_from_name(environment("AMLDIST_RDMA").value_or("off"));
+  const RdmaPolicy policy = world.settings().rdma;
   const Identity& own = world.identity();
-  if (!policy || *policy == RdmaPolicy::off || own.nodes < 2) return {};
+  if (policy == RdmaPolicy::off || own.nodes < 2) return {};
   // An error on one rank alone would leave the others waiting: each takes part, whatever it knows about itself.
-  const auto question = make_question(*policy, environment);
+  const auto question = make_question(policy, world.settings().rdma_sku, environment);
   const fabric::WorldPlace place{own.rank, own.node_rank, own.nodes, own.local_rank == 0, world.host(own.rank)};
   const auto verified = verify_world(place, question, fabric::Roots(),
                                      [&world](const std::string& text) { return gather_texts(world, text); });
   if (!verified) return verified.error();
   if (own.rank == 0) {
-    for (const std::string& line : verified->warnings) tell(concat({"rdma=", fabric::to_string(*policy), ": ", line}));
+    for (const std::string& line : verified->warnings) tell(concat({"rdma=", fabric::to_string(policy), ": ", line}));
   }
   if (verified->failure.empty()) return {};
-  if (*policy == RdmaPolicy::require) {
+  if (policy == RdmaPolicy::require) {
     return Error{Errc::unavailable, concat({"rdma=require failed between the nodes: ", verified->failure})};
   }
   if (own.rank == 0) {

@@ -1,7 +1,7 @@
-// What a task's environment becomes: an ordered list of variables to set and to remove.
+// The changes to a task's environment: an ordered list of variables to set and to remove.
 //
-// Translators make a patch, the plugin and the tools apply it. A patch is a value without I/O, so the same one is
-// printed by `aml-dist explain`, compared in tests and written by slurmstepd.
+// Translators make a patch; the plugin and the tools apply it. A patch is a value without I/O: `aml-dist explain`
+// prints the same patch that slurmstepd applies and the tests compare.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace amldist {
 
-/// Reads one variable of the environment in question (a task's, srun's, a table in a test).
-/// nullopt: not set. An empty value is a set variable.
+/// Reads one variable of an environment: a task's, srun's, or a table in a test.
+/// nullopt: not set. An empty value counts as set.
 using EnvironmentReader = std::function<std::optional<std::string>(std::string_view name)>;
 
-/// Longest "NAME=VALUE" that Linux takes in one string, in bytes, with its terminating zero (MAX_ARG_STRLEN).
+/// Longest "NAME=VALUE" that Linux accepts as one string, in bytes, including the terminating zero (MAX_ARG_STRLEN).
 inline constexpr std::size_t longest_environment_string = 128 * 1024;
 
-/// Changes to an environment, in order of first mention. The last word about a name counts.
+/// Changes to an environment, in order of first mention. The last change to a name wins.
 class EnvironmentPatch {
  public:
   struct Change {
@@ -34,7 +34,7 @@ class EnvironmentPatch {
 
   [[nodiscard]] const std::vector<Change>& changes() const noexcept { return changes_; }
 
-  /// The value that the patch gives `name`; nullopt if it removes it or does not speak of it.
+  /// The value that the patch gives `name`; nullopt if the patch removes it or does not mention it.
   [[nodiscard]] std::optional<std::string_view> value_of(std::string_view name) const noexcept;
   /// Whether the patch says anything about `name`.
   [[nodiscard]] bool mentions(std::string_view name) const noexcept;

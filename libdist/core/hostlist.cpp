@@ -25,7 +25,7 @@ Error too_long(std::string_view entry) {
 }
 
 bool is_name_character(char c) {
-  // What Slurm and DNS allow; anything else would break some reader of the result (JSON, shells, lists).
+  // What Slurm and DNS allow. Other characters would break a reader of the result (JSON, shells, lists).
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
 }
 
@@ -68,8 +68,8 @@ Result<Hostlist::Part> Hostlist::parse_bracket(std::string_view literal, std::st
     constexpr std::uint64_t any = 999'999'999'999'999'999;
     const auto low = text::to_number(low_text, any);
     const auto high = text::to_number(high_text, any);
-    if (!low || !high) return bad("no number", inside);
-    if (*high < *low) return bad("range runs backwards", piece);
+    if (!low || !high) return bad("not a number", inside);
+    if (*high < *low) return bad("the range is reversed", piece);
     const std::uint64_t count = *high - *low + 1;
     const std::uint64_t first = part.count;
     part.count += count;
@@ -90,7 +90,8 @@ Result<Hostlist::Entry> Hostlist::parse_entry(std::string_view entry) {
     const std::string_view literal = rest.substr(0, open);
     longest += literal.size();
     if (longest > longest_name) return too_long(entry);
-    if (!std::ranges::all_of(literal, is_name_character)) return bad("character that no node name has", entry);
+    if (!std::ranges::all_of(literal, is_name_character))
+      return bad("a node name cannot contain this character", entry);
     if (open == std::string_view::npos) {
       out.parts.push_back({std::string(literal), {}, 1, 0});
       break;
@@ -113,14 +114,14 @@ Result<Hostlist::Entry> Hostlist::parse_entry(std::string_view entry) {
 
 Result<Hostlist> Hostlist::parse(std::string_view text) {
   if (text.size() > longest_text) {
-    return Error{Errc::limit, concat({"host list: ", std::to_string(text.size()), " bytes, at most ",
-                                      std::to_string(longest_text), " are read"})};
+    return Error{Errc::limit, concat({"host list: ", std::to_string(text.size()), " bytes long; the limit is ",
+                                      std::to_string(longest_text), " bytes"})};
   }
   Hostlist list;
   for (std::size_t start = 0; start <= text.size();) {
     const std::size_t end = entry_end(text, start);
     const std::string_view piece = text.substr(start, end - start);
-    if (piece.empty()) return bad(text.empty() ? "no host" : "empty entry", text);
+    if (piece.empty()) return bad(text.empty() ? "the list is empty" : "empty entry", text);
     if (auto appended = list.append(piece); !appended) return appended.error();
     start = end + 1;
   }
@@ -159,7 +160,7 @@ void Hostlist::append_host(std::string& out, const Entry& entry, std::uint64_t o
   }
 }
 
-/// Every host whose name begins with `name`; the digits are counted up in place.
+/// Appends every host whose name begins with `name`.
 void Hostlist::expand_parts(std::span<const Part> parts, std::string& name, std::vector<std::string>& names) {
   if (parts.empty()) {
     names.push_back(name);

@@ -7,7 +7,7 @@
 //   c[1-2]-ib0                  a bracket in the middle
 //   a1,b[2-3]                   several entries
 //
-// A list stays compressed: 10,240 hosts cost as much as their text, and host i is found without writing out the others.
+// The list stays compressed: 10,240 hosts take as much memory as their text, and looking up host i expands nothing.
 #pragma once
 
 #include <cstddef>
@@ -24,18 +24,18 @@ namespace amldist {
 /// An ordered list of host names. A value; const members are thread-safe.
 class Hostlist {
  public:
-  /// Most hosts a list may name: 2^20. Above that the text is hostile, not a cluster.
+  /// Most hosts in one list: 2^20. No cluster is larger; a longer list is an attack.
   static constexpr std::uint64_t most_hosts = 1ULL << 20;
   /// Longest text that is read, in bytes: the kernel's limit for one environment string.
   static constexpr std::size_t longest_text = 128 * 1024;
-  /// Longest name that an entry may make, in bytes, as DNS has it. Without this, a text within the limit above could
-  /// stand for 2^20 names of 100 kB, or for brackets 40,000 deep.
+  /// Longest host name, in bytes (the DNS limit). Without it, a text within the limit above could expand to 2^20 names
+  /// of 100 kB, or to brackets nested 40,000 deep.
   static constexpr std::size_t longest_name = 253;
 
   /// Errors: limit, or invalid_argument with the offending entry and its column.
   [[nodiscard]] static Result<Hostlist> parse(std::string_view text);
-  /// From names one by one, of which there may be more than fit one text; a name may be a compressed entry. Errors: as
-  /// of parse().
+  /// Builds a list from many names, which together may be longer than longest_text. Each name may be a compressed
+  /// entry. Errors: as parse().
   [[nodiscard]] static Result<Hostlist> from_names(std::span<const std::string> names);
 
   /// Number of hosts, in constant time. Repeated names count each time, as in Slurm.
@@ -55,7 +55,7 @@ class Hostlist {
     std::uint64_t first;  ///< numbers of the bracket before this range
     std::uint8_t width;   ///< digits, zero padded
   };
-  /// literal, ranges, literal, ranges, ...: the text of an entry cut at its brackets.
+  /// An entry is stored as literal, ranges, literal, ranges, ...
   struct Part {
     std::string literal;        ///< in front of the bracket
     std::vector<Range> ranges;  ///< empty in the last part, which has only a literal

@@ -58,7 +58,7 @@ bool NodeFeatures::parse_range(std::string_view text, std::vector<Range>& ranges
 }
 
 Result<NodeFeatures> NodeFeatures::parse(std::string_view text) {
-  const Error malformed{Errc::invalid_argument, "the features of the step's nodes cannot be read"};
+  const Error malformed{Errc::invalid_argument, "the list of the nodes' features is malformed"};
   NodeFeatures features;
   for (const std::string_view entry : text::split(text, '+')) {
     const auto colon = std::min(entry.find(':'), entry.size());

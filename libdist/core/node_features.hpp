@@ -1,8 +1,8 @@
-// Which nodes of a step have which of Slurm's node features, as far as the site's rules ask for them.
+// Which nodes of a step have which Slurm node features. Only features that the site's rules mention are kept.
 //
 //   ib:0-3+h100:1,3      nodes 0 to 3 have ib, 1 and 3 have h100 too
 //
-// Nodes are counted as in the step's list of hosts.
+// Node numbers are indices into the step's host list.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace amldist {
 /// Features by name, each with the nodes that have it. A value; const members are thread-safe.
 class NodeFeatures {
  public:
-  /// Says that a node has a feature; nodes of one feature come in ascending order.
+  /// Adds a feature to a node. The nodes of one feature must come in ascending order.
   void add(std::string_view feature, std::uint32_t node);
 
   [[nodiscard]] bool empty() const noexcept { return nodes_of_.empty(); }
@@ -26,7 +26,7 @@ class NodeFeatures {
   [[nodiscard]] bool on(std::string_view feature, std::uint32_t node) const noexcept;
 
   [[nodiscard]] std::string to_string() const;
-  /// Errors: invalid_argument for a text that to_string() cannot have written; an empty one is such a text.
+  /// Errors: invalid_argument for a text that to_string() cannot have written, including the empty text.
   [[nodiscard]] static Result<NodeFeatures> parse(std::string_view text);
 
   friend bool operator==(const NodeFeatures&, const NodeFeatures&) = default;
@@ -43,7 +43,7 @@ class NodeFeatures {
   std::map<std::string, std::vector<Range>, std::less<>> nodes_of_;
 };
 
-/// Whether a feature can have this name in our texts: printable, at most 64 characters, without + : , ; and =.
+/// Whether a feature may have this name: printable, at most 64 characters, without + : , ; and =.
 [[nodiscard]] bool is_feature_name(std::string_view name) noexcept;
 
 }  // namespace amldist

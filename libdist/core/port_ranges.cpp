@@ -8,7 +8,7 @@
 namespace amldist {
 
 Result<PortRanges> PortRanges::parse(std::string_view text) {
-  constexpr std::size_t longest = 64 * 1024;  // a kernel list is at most this long
+  constexpr std::size_t longest = 64 * 1024;  // longest list that the kernel prints
   if (text.size() > longest) return Error{Errc::limit, "port range: the text is too long"};
   PortRanges out;
   for (const std::string_view piece : text::split(text, ',')) {
@@ -82,5 +82,7 @@ std::uint16_t PortRanges::at(std::uint32_t index) const noexcept {
   assert(false);
   return 0;
 }
+
+PortRanges default_port_range() { return PortRanges::parse("20000-29999").value(); }
 
 }  // namespace amldist

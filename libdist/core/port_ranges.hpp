@@ -1,4 +1,4 @@
-// Sets of TCP ports, as an administrator and the kernel write them: "20000-29999", "8080,9148-9150".
+// Sets of TCP ports, written as administrators and the kernel write them: "20000-29999", "8080,9148-9150".
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ class PortRanges {
 
   PortRanges() = default;
 
-  /// Parses "LO-HI[,LO-HI|,PORT]..."; order and overlaps do not matter. Errors: invalid_argument with the wrong piece.
+  /// Parses "LO-HI[,LO-HI|,PORT]...", in any order, overlaps allowed. Errors: invalid_argument, quoting the wrong
+  /// piece.
   [[nodiscard]] static Result<PortRanges> parse(std::string_view text);
   [[nodiscard]] std::string to_string() const;
 
@@ -32,7 +33,7 @@ class PortRanges {
   [[nodiscard]] std::uint32_t size() const noexcept;
   [[nodiscard]] bool empty() const noexcept { return ranges_.empty(); }
   [[nodiscard]] bool contains(std::uint16_t port) const noexcept;
-  /// The port with `index` smaller ones in the set; index below size().
+  /// The `index`-th smallest port of the set, from 0; `index` must be below size().
   [[nodiscard]] std::uint16_t at(std::uint32_t index) const noexcept;
 
   friend bool operator==(const PortRanges&, const PortRanges&) = default;
@@ -42,5 +43,8 @@ class PortRanges {
 
   std::vector<Range> ranges_;
 };
+
+/// Where the site says nothing: 20000-29999, below the ephemeral ports of Linux.
+[[nodiscard]] PortRanges default_port_range();
 
 }  // namespace amldist

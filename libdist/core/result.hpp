@@ -1,7 +1,7 @@
 // Expected failure as a value.
 //
-// Everything that a user, an administrator or a node can get wrong comes back as an Error; exceptions are left to
-// what nobody can handle (out of memory) and stop at two guards: the C ABI and the SPANK callbacks.
+// Whatever a user, an administrator or a node can get wrong is returned as an Error. Exceptions remain for what nobody
+// can handle (out of memory); two guards stop them: the C ABI and the SPANK callbacks.
 #pragma once
 
 #include <cassert>
@@ -12,30 +12,30 @@
 
 namespace amldist {
 
-/// Class of a failure. It decides exit statuses and C status codes; the sentence is for people.
+/// Class of a failure. It selects exit statuses and C status codes; the message is for people.
 enum class Errc {
   invalid_argument,  ///< malformed input: grammar, range, unknown word
-  mismatch,          ///< two well-formed facts contradict each other
-  not_found,         ///< something that was named does not exist
+  mismatch,          ///< two valid facts contradict each other
+  not_found,         ///< a named thing does not exist
   unavailable,       ///< a service or a library is missing or does not answer
-  limit,             ///< input or output would pass a documented limit
+  limit,             ///< input or output exceeds a documented limit
   internal,          ///< a bug or an exhausted resource
   timeout,           ///< a deadline passed
-  peer,              ///< another process has died, left, or contradicts this one
-  aborted,           ///< given up on purpose, here or elsewhere, or lost before
+  peer,              ///< another process died, left, or contradicts this one
+  aborted,           ///< cancelled here or on another rank, or the communicator is already broken
 };
 
 /// Number of a class in the C ABI and in files: -1, -2, ... in the order above.
 [[nodiscard]] constexpr int status_number(Errc code) noexcept { return -1 - static_cast<int>(code); }
 
-/// A failure: its class and one sentence that says what was asked, what is, and what to do.
-/// The sentence carries no prefix, no newline and no control character.
+/// A failure: its class and one sentence that says what was asked, what was found, and what to do. The sentence has no
+/// prefix, no newline and no control character.
 struct Error {
   Errc code = Errc::internal;
   std::string message;
 };
 
-/// Either a value or an Error. Reading the wrong side is a programming error (asserted).
+/// Either a value or an Error. Reading the wrong alternative is a programming error (asserted).
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -75,7 +75,7 @@ class [[nodiscard]] Result {
   std::variant<T, Error> content_;
 };
 
-/// A Result without a value: a pointer, null where all went well, as most of them are made on the path of every call.
+/// A Result without a value. Stored as a pointer, null on success, because every call returns one.
 template <>
 class [[nodiscard]] Result<void> {
  public:
@@ -95,7 +95,7 @@ class [[nodiscard]] Result<void> {
   }
 
  private:
-  /// Out of the way of what goes well.
+  /// Not inlined, so that the success path stays short.
   [[gnu::cold, gnu::noinline]] static std::unique_ptr<Error> kept(Error&& error) {
     return std::make_unique<Error>(std::move(error));
   }

@@ -33,20 +33,20 @@ std::string suggestion(std::string_view word, std::span<const std::string_view> 
 }
 
 Error bad_value(std::string_view key, std::string_view value, std::span<const std::string_view> allowed) {
-  return invalid(concat({key, "=", quote(value), " is not possible", suggestion(value, allowed)}));
+  return invalid(concat({key, "=", quote(value), " is not valid", suggestion(value, allowed)}));
 }
 
 Result<std::uint32_t> parse_number(std::string_view key, std::string_view value, std::uint32_t low,
                                    std::uint32_t high) {
   const auto number = text::to_number(value, high);
   if (!number || *number < low) {
-    return invalid(concat({key, "=", quote(value), " is not possible: give a whole number from ", std::to_string(low),
+    return invalid(concat({key, "=", quote(value), " is not valid: use a whole number from ", std::to_string(low),
                            " to ", std::to_string(high)}));
   }
   return static_cast<std::uint32_t>(*number);
 }
 
-// ---- one setter a key ----
+// ---- one setter per key ----
 
 Result<void> set_launch(Spec& spec, std::string_view value) {
   constexpr std::array<std::string_view, 2> allowed = {"per-process", "per-node"};
@@ -76,8 +76,8 @@ Result<void> set_nproc_per_node(Spec& spec, std::string_view value) {
   }
   const auto number = text::to_number(value, 65536);
   if (!number || *number == 0) {
-    return invalid(concat({"nproc_per_node=", quote(value),
-                           " is not possible: give a whole number from 1 to 65536, or auto, gpu or cpu"}));
+    return invalid(concat(
+        {"nproc_per_node=", quote(value), " is not valid: use a whole number from 1 to 65536, or auto, gpu or cpu"}));
   }
   spec.nproc_per_node = {Source::number, static_cast<std::uint32_t>(*number)};
   return {};
@@ -97,7 +97,7 @@ Result<void> set_master_addr(Spec& spec, std::string_view value) {
   else if (is_host(value)) spec.master_addr = {MasterAddress::Form::host, std::string(value)};
   else {
     return invalid(concat({"master_addr=", quote(value),
-                           " is not possible: give name, ip, a host name or an IPv4 address (no IPv6, no port)"}));
+                           " is not valid: use name, ip, a host name or an IPv4 address (no IPv6, no port)"}));
   }
   return {};
 }
@@ -148,11 +148,11 @@ Result<void> plain(Spec& spec, std::string_view /*key*/, std::string_view value)
 
 struct Key {
   std::string_view name;
-  std::string_view values;  ///< as help prints them
+  std::string_view values;  ///< as in the help text
   std::string_view meaning;
-  unsigned kinds;  ///< kinds that know the key
+  unsigned kinds;  ///< kinds that accept the key
   Setter set;
-  std::string_view same_as = {};  ///< another name of this key: both together are a duplicate
+  std::string_view same_as = {};  ///< alias of this key; giving both is an error
 };
 
 using C = CountAssertions;
@@ -164,17 +164,17 @@ constexpr std::array keys = {
         plain<set_slurm_env>},
     Key{"nproc_per_node", "N|auto|gpu|cpu", "per node: processes that the launcher starts", launchers,
         plain<set_nproc_per_node>},
-    Key{"backend", "nccl|gloo|mpi|...", "communication backend, told to the program", bit(Kind::pytorch),
+    Key{"backend", "nccl|gloo|mpi|...", "communication backend, passed to the program", bit(Kind::pytorch),
         plain<set_backend>},
-    Key{"master_addr", "name|ip|HOST", "how MASTER_ADDR is written, or a host of your own", any_kind,
+    Key{"master_addr", "name|ip|HOST", "how MASTER_ADDR is written, or the host to use", any_kind,
         plain<set_master_addr>},
     Key{"master_port", "N", "MASTER_PORT, 1 to 65535", any_kind, plain<set_master_port>},
     Key{"rdma", "require|prefer|off", "verify RDMA on every node before the tasks start", any_kind, plain<set_rdma>},
-    Key{"verbose", "", "say what was computed, and from what", any_kind, nullptr},
+    Key{"verbose", "", "print what was computed and from which facts", any_kind, nullptr},
     Key{"node_count", "N", "assert: nodes of the step", any_kind, set_count<&C::nodes, 1, max_count>},
     Key{"process_count", "N", "assert: tasks of the step", any_kind, set_count<&C::processes, 1, max_count>},
     Key{"process_count_per_node", "N", "assert: tasks on every node", any_kind, set_processes_per_node},
-    Key{"process_count_per_instance", "N", "the same, by its name in job files", any_kind, set_processes_per_node,
+    Key{"process_count_per_instance", "N", "the same, as named in job files", any_kind, set_processes_per_node,
         "process_count_per_node"},
     Key{"worker_count", "N", "workers (unset: the remaining tasks)", bit(Kind::tensorflow),
         set_count<&C::workers, 0, max_count>},
@@ -232,11 +232,11 @@ Result<void> apply_key(Spec& spec, std::string_view piece, std::array<bool, keys
   return key->set(spec, key->name, piece.substr(equals + 1));
 }
 
-/// What no single key can see.
+/// Checks that need more than one key.
 Result<void> check_together(const Spec& spec) {
   const bool per_node = spec.launch == Launch::per_node;
   if (per_node && (bit(spec.kind) & launchers) == 0) {
-    return invalid(concat({"launch=per-node does not exist for kind '", to_string(spec.kind),
+    return invalid(concat({"launch=per-node is not supported for kind '", to_string(spec.kind),
                            "': use launch=per-process, or kind pytorch or mpi"}));
   }
   if (!per_node && spec.nproc_per_node != ProcessesPerNode{}) {
@@ -266,7 +266,7 @@ std::optional<Kind> kind_from_name(std::string_view name) noexcept {
 
 bool is_host(std::string_view host) noexcept {
   if (host.empty() || host.size() > 253 || host.front() == '-' || host.front() == '.') return false;
-  // What looks like an address is meant as one: no resolver finds 10.1.2.300 or 10.1.2.
+  // Digits and dots only must be an IPv4 address: no resolver finds 10.1.2.300 or 10.1.2.
   if (host.find('.') != std::string_view::npos && host.find_first_not_of("0123456789.") == std::string_view::npos) {
     return Ipv4::parse(host).has_value();
   }
@@ -280,14 +280,14 @@ bool is_help(std::string_view text) noexcept { return text == "help" || text.sta
 
 Result<Spec> parse_spec(std::string_view text) {
   if (text.size() > longest_option) {
-    return Error{Errc::limit, concat({"the option is ", std::to_string(text.size()), " bytes long: at most ",
-                                      std::to_string(longest_option), " are read"})};
+    return Error{Errc::limit, concat({"the option is ", std::to_string(text.size()), " bytes long: the limit is ",
+                                      std::to_string(longest_option), " bytes"})};
   }
   if (text.empty()) return empty_option();
   const auto pieces = text::split(text, ',');
   const auto kind = kind_from_name(pieces.front());
   if (pieces.front().empty()) {
-    return invalid(concat({"the kind is missing in ", quote(text), ": begin with one of ", text::join(kind_words)}));
+    return invalid(concat({"the kind is missing in ", quote(text), ": start with one of ", text::join(kind_words)}));
   }
   if (!kind) {
     return invalid(concat({"unknown kind ", quote(pieces.front()), suggestion(pieces.front(), kind_words)}));
@@ -327,7 +327,7 @@ std::string option_help() {
     line.append(line.size() < meaning_column ? meaning_column - line.size() : 1, ' ');
     out += concat({line, key.meaning, "\n"});
   }
-  out += "\nA count that is asserted and wrong is refused before anything starts.\n";
+  out += "\nA wrong count is refused before any task starts.\n";
   return out;
 }
 

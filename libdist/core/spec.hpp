@@ -7,7 +7,7 @@
 //   none                                       switches an inherited option off for one step
 //   help                                       prints kinds and keys
 //
-// Parsed first in srun, sbatch and salloc, where it can be refused, and again in slurmstepd, where it is hostile input.
+// srun, sbatch and salloc parse it first and refuse a bad one. slurmstepd parses it again, as untrusted input.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@
 
 namespace amldist {
 
-/// The job kinds of Azure ML, and ours beyond them; `none` is an explicit "no".
+/// The job kinds of Azure ML, and jax. `none` switches the option off.
 enum class Kind { none, pytorch, tensorflow, mpi, jax };
 
-/// Who starts the processes of a node: Slurm every one of them, or a launcher, one per node.
+/// Who starts the processes of a node: Slurm starts each one, or starts one launcher per node that does.
 enum class Launch { per_process, per_node };
 
-/// Whether a per-node launcher sees the variables of Slurm that would make frameworks take it for a rank.
+/// Whether a per-node launcher sees the Slurm variables that would make frameworks treat it as a rank.
 enum class SlurmEnv { hide, keep };
 
 /// How many processes a per-node launcher starts. `node_default`: the GPUs of the node in the step, else 1.
@@ -37,7 +37,7 @@ struct ProcessesPerNode {
   friend bool operator==(const ProcessesPerNode&, const ProcessesPerNode&) = default;
 };
 
-/// Where MASTER_ADDR comes from: the site's choice, an address, a name, or a host given by the user.
+/// How MASTER_ADDR is chosen: by the site's rule, as an address, as a name, or as a host that the user gave.
 struct MasterAddress {
   enum class Form { site_default, ip, name, host };
   Form form = Form::site_default;
@@ -46,10 +46,10 @@ struct MasterAddress {
   friend bool operator==(const MasterAddress&, const MasterAddress&) = default;
 };
 
-/// What to do about RDMA before the job starts.
+/// How to treat RDMA before the job starts: fail without it, use sockets without it, or do not check.
 enum class RdmaPolicy { require, prefer, off };
 
-/// Counts that the user asserts about the step. Unset: not asserted.
+/// Counts of the step that the user asserts. Unset: not asserted.
 struct CountAssertions {
   std::optional<std::uint32_t> nodes;               ///< node_count
   std::optional<std::uint32_t> processes;           ///< process_count
@@ -63,7 +63,7 @@ struct CountAssertions {
   friend bool operator==(const CountAssertions&, const CountAssertions&) = default;
 };
 
-/// A parsed option: what the user asked for, nothing about the step.
+/// A parsed option: what the user asked for. It says nothing about the step.
 struct Spec {
   Kind kind = Kind::none;
   Launch launch = Launch::per_process;
@@ -79,10 +79,10 @@ struct Spec {
   friend bool operator==(const Spec&, const Spec&) = default;
 };
 
-/// Longest option text that is looked at, in bytes.
+/// Longest option text that is accepted, in bytes.
 inline constexpr std::size_t longest_option = 4096;
 
-/// Parses the text behind "--aml-dist=". The error names the wrong piece and offers the nearest right one.
+/// Parses the text after "--aml-dist=". The error names the wrong piece and suggests the closest valid one.
 /// `help` is not a kind: callers ask is_help() first.
 [[nodiscard]] Result<Spec> parse_spec(std::string_view text);
 

@@ -23,8 +23,8 @@ struct TasksRun {
 /// Most tasks in a step: 2^26, far above any Slurm, and small enough that no product overflows.
 inline constexpr std::uint64_t most_tasks = 1ULL << 26;
 
-/// Parses the grammar; equal neighbours are merged. Errors: invalid_argument with the wrong piece, limit.
-/// A node may have 0 tasks only in a heterogeneous step's view and is refused here.
+/// Parses the grammar and merges equal neighbours. Errors: invalid_argument with the wrong piece, limit.
+/// A count of 0 is refused: it occurs only in a component's view of a heterogeneous step.
 [[nodiscard]] Result<std::vector<TasksRun>> parse_tasks_per_node(std::string_view text);
 
 }  // namespace amldist

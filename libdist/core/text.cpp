@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/hex.hpp"
 #include "core/printable.hpp"
 
 namespace amldist::text {
@@ -32,14 +33,12 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 void append_visible(std::string& out, unsigned char byte) {
-  constexpr std::string_view digits = "0123456789abcdef";
   if (byte >= 0x20 && byte < 0x7f) {
     out += static_cast<char>(byte);
     return;
   }
   out += "\\x";
-  out += digits[byte >> 4];
-  out += digits[byte & 15];
+  append_hex(out, byte);
 }
 
 }  // namespace
@@ -58,7 +57,7 @@ std::optional<std::uint64_t> to_number(std::string_view digits, std::uint64_t ma
 
 std::string number_problem(std::string_view digits, std::uint64_t max) {
   const bool is_number = !digits.empty() && digits.find_first_not_of("0123456789") == std::string_view::npos;
-  return is_number ? concat({"is out of range (at most ", std::to_string(max), ")"}) : "is no number";
+  return is_number ? concat({"is out of range (at most ", std::to_string(max), ")"}) : "is not a number";
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {

@@ -1,4 +1,4 @@
-// Small text tools shared by the grammars: strict numbers, splitting, suggestions, and quoting of hostile input.
+// Text helpers shared by the grammars: strict numbers, splitting, suggestions, quoting of untrusted input.
 // Everything here is pure and thread-safe.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace amldist::text {
 /// Decimal digits only (no sign, no space, no empty text), at most `max`. nullopt for anything else.
 [[nodiscard]] std::optional<std::uint64_t> to_number(std::string_view digits, std::uint64_t max) noexcept;
 
-/// Why to_number() did not take `digits`, behind its name: "is no number", or "is out of range (at most 65535)".
+/// Why to_number() refused `digits`, to follow its name: "is not a number" or "is out of range (at most 65535)".
 [[nodiscard]] std::string number_problem(std::string_view digits, std::uint64_t max);
 
 /// Pieces between separators; "" gives one empty piece, as "a," gives two.
@@ -27,11 +27,11 @@ namespace amldist::text {
 /// Lower case, ASCII only and independent of the locale.
 [[nodiscard]] std::string to_lower(std::string_view text);
 
-/// `input` in single quotes, fit for one line of a terminal: control and non-ASCII bytes as \xNN, and no more than 40
-/// characters, the rest replaced by "...".
+/// `input` in single quotes, safe for one line of a terminal: control and non-ASCII bytes become \xNN, and everything
+/// after 40 characters becomes "...".
 [[nodiscard]] std::string quote(std::string_view input);
 
-/// The candidate nearest to `word` by edit distance (with transpositions), if it is near enough to be a slip.
+/// The candidate closest to `word` by edit distance (with transpositions), if it is close enough to be a typo.
 [[nodiscard]] std::optional<std::string_view> nearest(std::string_view word,
                                                       std::span<const std::string_view> candidates);
 

@@ -1,4 +1,4 @@
-// One file of sysfs, read once with its limits: a value, an absence, or a reason why it is neither.
+// Reads one sysfs file within limits. The result is a value, an absence, or a reason why the value is unreadable.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace amldist::fabric {
 
-/// What reading one attribute came to.
+/// Result of reading one attribute.
 struct Attribute {
   enum class State {
     absent,      ///< no such file
@@ -21,27 +21,24 @@ struct Attribute {
 
   [[nodiscard]] bool present() const noexcept { return state == State::present; }
   [[nodiscard]] bool absent() const noexcept { return state == State::absent; }
-  /// The value, or in words why there is none: for evidence.
+  /// The value, or the reason why there is none; used in evidence.
   [[nodiscard]] std::string shown() const;
 };
 
-/// Longest attribute that is believed, in bytes: a page, as sysfs itself has it.
+/// Longest attribute that is accepted, in bytes: one page, the limit of sysfs.
 inline constexpr std::size_t longest_attribute = 4096;
 
-/// Reads a regular file without waiting (a FIFO in its place is unreadable) and at most longest_attribute bytes.
+/// Reads at most longest_attribute bytes of a regular file. Never blocks: a FIFO at this path is unreadable.
 [[nodiscard]] Attribute read_attribute(const std::string& path);
 
-/// Names in a folder, sorted as people count (mlx5_2 before mlx5_10), without "." and ".."; at most `most`, and names
-/// that are not printable are left out. `problem` gets the reason when the folder is there but cannot be read.
+/// Names in a folder in natural order (mlx5_2 before mlx5_10), without "." and "..", at most `most`. Names that are not
+/// printable are left out. `problem` gets the reason if the folder exists but cannot be read.
 [[nodiscard]] std::vector<std::string> list_folder(const std::string& path, std::size_t most, std::string* problem);
 
 /// Whether a folder exists, following links.
 [[nodiscard]] bool is_folder(const std::string& path);
 
-/// The path with all links resolved, empty if it has none.
+/// The path with all symbolic links resolved; empty if that fails.
 [[nodiscard]] std::string resolved(const std::string& path);
-
-/// mlx5_2 < mlx5_10.
-[[nodiscard]] bool natural_less(std::string_view a, std::string_view b) noexcept;
 
 }  // namespace amldist::fabric

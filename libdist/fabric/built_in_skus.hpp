@@ -1,4 +1,4 @@
-// The text of skus.conf, compiled in: the tool works without an installation, and the plugin without a file.
+// The text of skus.conf, compiled in, so that the tool works uninstalled and the plugin reads no file.
 #pragma once
 
 #include <string_view>

@@ -14,7 +14,7 @@ constexpr std::uint64_t largest = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t closest_samples = 300;
 constexpr std::uint64_t farthest_samples = 24 * 3600;
 
-/// A counter that stands still needs no samples but one a day; a reset must be seen at once.
+/// Whether a sample is worth storing: a changed counter is, a reset always is, an unchanged one once a day.
 bool is_news(const Sample& last, const Sample& now) {
   const std::uint64_t age = now.time - last.time;
   return now.value < last.value || age >= farthest_samples || (now.value != last.value && age >= closest_samples);
@@ -51,7 +51,7 @@ Result<Baseline> Baseline::parse(std::string_view content) {
     const auto time = text::to_number(words.front(), largest);
     const auto value = text::to_number(words.back(), largest);
     if (words.size() != 4 || !time || !value || !is_word(words[1]) || !is_word(words[2])) {
-      return Error{Errc::invalid_argument, concat({"its line ", std::to_string(number), " is no sample"})};
+      return Error{Errc::invalid_argument, concat({"its line ", std::to_string(number), " is not a sample"})};
     }
     out.samples_[concat({words[1], " ", words[2]})].push_back({*time, *value});
   }
@@ -94,7 +94,7 @@ Increase Baseline::increase(const DeviceFacts& device, const PortFacts& port, st
   std::optional<std::uint64_t> last;
   for (const Sample& each : found->second) {
     const bool outside = each.time <= now && now - each.time > window;
-    if (!last || outside) {  // the newest sample before the window is where counting begins
+    if (!last || outside) {  // counting begins at the newest sample before the window
       out = {0, each.time};
     } else {
       out.added += each.value >= *last ? each.value - *last : each.value;

@@ -4,6 +4,7 @@
 #include <array>
 #include <set>
 
+#include "core/hex.hpp"
 #include "core/text.hpp"
 #include "fabric/report_json.hpp"
 
@@ -12,24 +13,19 @@ namespace {
 
 using text::concat;
 
-constexpr std::string_view digits = "0123456789abcdef";
-
 /// The partition of the port's first key, without the membership bit.
 std::string partition_of(const PortFacts& port) {
-  if (port.pkeys.empty()) return "none";
-  std::string out = "0x";
-  for (int shift = 12; shift >= 0; shift -= 4) out += digits[(port.pkeys.front().value & 0x7fffU) >> shift & 15U];
-  return out;
+  return port.pkeys.empty() ? "none" : "0x" + to_hex(port.pkeys.front().value & 0x7fffU, 2);
 }
 
-/// "A, B" of a set; what differs within a node is a trait of its own.
+/// "A, B" of a set. Differences within one node are part of its trait.
 std::string joined(const std::set<std::string>& values) {
   std::string out;
   for (const std::string& each : values) out += concat({out.empty() ? "" : ", ", printable(each, 60)});
   return out.empty() ? "none" : out;
 }
 
-/// The largest group of equal values is taken for right; the others are named.
+/// Reports the nodes that differ from the largest group of equal values.
 void compare_trait(const std::vector<NodeSummary>& nodes, std::string_view trait, Verdict severity,
                    std::string_view what, std::string_view remedy, std::vector<Finding>& findings) {
   std::map<std::string, std::vector<std::string>> hosts_of_value;
@@ -50,7 +46,7 @@ void compare_trait(const std::vector<NodeSummary>& nodes, std::string_view trait
   }
 }
 
-/// Which trait belongs to which check, and how much it weighs when it differs.
+/// Which trait belongs to which check, and how severe a difference is.
 struct TraitRule {
   std::string_view check;
   std::string_view trait;
@@ -63,18 +59,18 @@ constexpr std::array<TraitRule, 5> trait_rules = {{
      "the nodes are in different partitions: ask for nodes of one scale set"},
     {"ib.gid", "gid_index", Verdict::fail, "GID index",
      "give all nodes' interfaces the same addresses, or unset NCCL_IB_GID_INDEX"},
-    {"ib.rate", "rate", Verdict::warn, "rate", "the slowest node sets the pace: leave it out"},
-    {"ib.count", "ports", Verdict::fail, "ports", "NCCL needs equal numbers of ports: leave the node out"},
-    {"ib.fw", "firmware", Verdict::warn, "firmware", "align the firmware of equal cards"},
+    {"ib.rate", "rate", Verdict::warn, "rate", "the slowest node limits all others: exclude it"},
+    {"ib.count", "ports", Verdict::fail, "ports", "NCCL needs the same number of ports on all nodes: exclude the node"},
+    {"ib.fw", "firmware", Verdict::warn, "firmware", "install the same firmware on all cards of this model"},
 }};
 
-/// A node without a port among others that have some: NCCL would take another way there, and wait for ever.
+/// Reports nodes without a port if others have some: NCCL would use another network there, and wait for ever.
 void name_empty_nodes(const std::vector<NodeSummary>& nodes, std::vector<Finding>& findings) {
   if (std::ranges::none_of(nodes, &NodeSummary::verified)) return;
   for (const NodeSummary& node : nodes) {
     if (node.verified) continue;
     findings.push_back(
-        {Verdict::fail, concat({node.host, " has no port to verify, other nodes have"}), "leave the node out"});
+        {Verdict::fail, concat({node.host, " has no port to verify, but other nodes have"}), "exclude the node"});
   }
 }
 
@@ -92,10 +88,10 @@ std::vector<Finding> findings_of(const std::vector<NodeSummary>& nodes, std::str
   return findings;
 }
 
-constexpr double megabits = 1000;  // in a gigabit: the unit on the wire
+constexpr double megabits = 1000;  // per gigabit: the wire format uses megabits
 
 /// "397", "2.4".
-std::string number_text(double value) {
+std::string rounded_text(double value) {
   const auto tenths = static_cast<std::uint64_t>(value * 10 + 0.5);
   if (tenths >= 100) return std::to_string((tenths + 5) / 10);
   return concat({std::to_string(tenths / 10), ".", std::to_string(tenths % 10)});
@@ -109,12 +105,12 @@ Check check_pairs(const std::vector<NodeSummary>& nodes, const PairResults& resu
   std::vector<Finding> findings;
   for (const PairResult& each : results.pairs) {
     const std::string way = concat({host_at(nodes, each.from), " -> ", host_at(nodes, each.to), " over ", each.device});
-    const std::string speed = each.gbps > 0 ? concat({", ", number_text(each.gbps), " Gb/s"}) : "";
+    const std::string speed = each.gbps > 0 ? concat({", ", rounded_text(each.gbps), " Gb/s"}) : "";
     if (!each.problem.empty()) {
       findings.push_back({Verdict::fail, concat({way, ": ", each.problem}),
                           "check the switch between the two, and their GIDs and P_Keys"});
     } else if (results.least_gbps > 0 && each.gbps < results.least_gbps) {
-      findings.push_back({Verdict::fail, concat({way, speed, ", expected ", number_text(results.least_gbps)}),
+      findings.push_back({Verdict::fail, concat({way, speed, ", expected ", rounded_text(results.least_gbps)}),
                           "see ib.rate, ib.pcie and ib.err of both"});
     } else {
       findings.push_back({Verdict::pass, concat({way, speed}), ""});
@@ -123,7 +119,7 @@ Check check_pairs(const std::vector<NodeSummary>& nodes, const PairResults& resu
   return join_findings("ib.pair", findings, results.reason.empty() ? "no pair" : results.reason);
 }
 
-/// Whether a failing check's evidence names the port.
+/// Whether the evidence of a failed check names the port.
 bool is_blamed(const Report& report, const JudgedPort& each) {
   return std::ranges::any_of(report.checks, [&](const Check& check) {
     const bool named = check.evidence.find(each.name().to_string() + " ") != std::string::npos ||
@@ -183,7 +179,7 @@ Result<NodeSummary> summary_from_text(std::string_view text) {
   NodeSummary out;
   const auto lines = text::split(text.substr(0, end), '\n');
   const auto head = text::split(lines.front(), '\t');
-  if (head.size() != 2) return Error{Errc::invalid_argument, "a node's summary has no head"};
+  if (head.size() != 2) return Error{Errc::invalid_argument, "a node's summary has no first line"};
   out.host = printable(head[0], 64);
   out.verified = head[1] == "1";
   for (std::size_t i = 1; i < lines.size(); ++i) {

@@ -1,4 +1,4 @@
-// What only shows when the facts of all nodes of a step lie side by side.
+// Checks that compare all nodes of a step.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace amldist::fabric {
 
-/// A judged port, for pictures.
+/// A judged port, for the picture of the step.
 struct PortSummary {
   std::string name;   ///< "mlx5_ib0:1"
   std::string text;   ///< "400 Gb/sec (4X NDR)", or its state when it is not active
-  bool sick = false;  ///< not active, or named by a failing check
+  bool sick = false;  ///< not active, or named by a failed check
 };
 
-/// What a node tells of itself.
+/// One node's result, as it is sent to the others.
 struct NodeSummary {
   std::string host;
   bool verified = false;
@@ -30,11 +30,11 @@ struct NodeSummary {
 
 [[nodiscard]] NodeSummary summarise(const NodeFacts& node, const Question& question, const Report& report);
 
-/// As text for the wire, and back. Errors: invalid_argument.
+/// Conversion to and from the wire format. Errors: invalid_argument.
 [[nodiscard]] std::string to_text(const NodeSummary& summary);
 [[nodiscard]] Result<NodeSummary> summary_from_text(std::string_view text);
 
-/// One write of a pair of nodes.
+/// Result of the write between one pair of nodes.
 struct PairResult {
   std::uint32_t from = 0;
   std::uint32_t to = 0;
@@ -45,14 +45,14 @@ struct PairResult {
 [[nodiscard]] std::string to_line(const PairResult& result);
 [[nodiscard]] Result<std::vector<PairResult>> pairs_from_lines(std::string_view text);
 
-/// What was tried between the nodes; `reason`: why nothing was.
+/// Results of the writes between nodes; `reason`: why there are none.
 struct PairResults {
   std::vector<PairResult> pairs;
   std::string reason;
-  double least_gbps = 0;  ///< a measured pair below this is slow; 0: not asked for
+  double least_gbps = 0;  ///< a measured pair below this is slow; 0: not checked
 };
 
-/// The checks of the whole step: each node's, with the nodes named that deviate, and those between nodes (equal
+/// The checks of the whole step: those of each node, naming the nodes that deviate, and those between nodes (equal
 /// partition keys, GID indices, rates, ports and firmware; ib.pair).
 [[nodiscard]] Report verify_job(const std::vector<NodeSummary>& nodes, const PairResults& pairs, RdmaPolicy policy);
 

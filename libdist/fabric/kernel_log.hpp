@@ -1,4 +1,4 @@
-// The kernel's log since boot, as far as its buffer reaches.
+// Reads the kernel log since boot, as far as the kernel's buffer has it.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace amldist::fabric {
 
-/// Lines of `path` (/dev/kmsg, or a text file in its place), at most 8 MiB, without waiting for new ones. Errors:
-/// unavailable, with the reason (reading /dev/kmsg takes CAP_SYSLOG where dmesg_restrict is set).
+/// Lines of `path` (/dev/kmsg or a text file), at most 8 MiB. Does not wait for new ones. Errors: unavailable, with the
+/// reason (/dev/kmsg needs CAP_SYSLOG where dmesg_restrict is set).
 [[nodiscard]] Result<std::vector<std::string>> read_kernel_log(const std::string& path);
 
 }  // namespace amldist::fabric

@@ -55,12 +55,12 @@ bool link_differs(const Attribute& current, const Attribute& most) {
   if (!current.present() || !most.present()) return false;
   const std::string_view now = first_word(current.text);
   const std::string_view best = first_word(most.text);
-  // Virtual functions have no link of their own: "Unknown", width 0.
+  // Virtual functions report no link of their own: "Unknown", width 0.
   const bool unknown = now == "Unknown" || best == "Unknown" || now == "0" || best == "0";
   return !unknown && now != best;
 }
 
-/// Components that two resolved PCI paths have in common.
+/// Number of leading components that two resolved PCI paths share.
 std::size_t common_depth(std::string_view a, std::string_view b) {
   const auto left = text::split(a, '/');
   const auto right = text::split(b, '/');
@@ -69,7 +69,7 @@ std::size_t common_depth(std::string_view a, std::string_view b) {
   return depth;
 }
 
-/// Whether the two hang below one PCI bridge beneath the root complex: .../pci0000:00/BRIDGE/... in both.
+/// Whether both are below the same PCI bridge under the root complex: .../pci0000:00/BRIDGE/... in both.
 bool share_switch(const std::string& a, const std::string& b) {
   const std::size_t depth = common_depth(a, b);
   const auto pieces = text::split(a, '/');
@@ -88,14 +88,14 @@ std::vector<const DeviceFacts*> judged_devices(const NodeFacts& node, const Ques
   return devices;
 }
 
-/// Lines of the kernel's log that tell of trouble, and what they mean.
+/// Messages of the kernel log that indicate a problem, each with its remedy.
 struct LogPattern {
   std::string_view piece;
   std::string_view remedy;
 };
 constexpr std::array<LogPattern, 5> log_patterns = {{
     {"insufficient power on the PCIe slot", "give the slot more power, or move the card"},
-    {"High temperature", "look to the cooling of card and transceiver"},
+    {"High temperature", "check the cooling of card and transceiver"},
     {"Port module event: error", "reseat or replace the transceiver"},
     {"ACCESS_REG", "restart the firmware (mlxfwreset) or the node"},
     {"limited by", "reseat the card: its PCIe link is narrower or slower than it could be"},
@@ -116,7 +116,7 @@ Check check_policy(const NodeFacts& node, const Question& question) {
   evidence += concat({"; ", printable(sku.name), " (", printable(sku.source), ")"});
   if (sku.has_verbs()) return {"ib.policy", Verdict::pass, evidence, ""};
   evidence += sku.fabric == Sku::Fabric::none ? " has no InfiniBand" : " has RDMA without InfiniBand verbs (no SR-IOV)";
-  if (!node.devices.empty()) evidence += ", although this node shows devices";
+  if (!node.devices.empty()) evidence += ", but this node has devices";
   return {"ib.policy", Verdict::warn, evidence,
           "use a size with an 'r' in its name (such as Standard_ND96isr_H100_v5), or rdma=off"};
 }
@@ -125,7 +125,7 @@ Check check_sysfs(const NodeFacts& node, const Question& question) {
   const std::string folder = concat({node.roots.sys, "/class/infiniband"});
   if (!node.class_problem.empty()) {
     return {"ib.sysfs", Verdict::fail, concat({printable(folder), ": ", printable(node.class_problem)}),
-            "let this process read sysfs"};
+            "allow this process to read sysfs"};
   }
   std::vector<std::string> names;
   std::vector<Finding> findings;
@@ -133,14 +133,14 @@ Check check_sysfs(const NodeFacts& node, const Question& question) {
     names.push_back(device.name);
     if (device.ports_problem.empty()) continue;
     findings.push_back({Verdict::fail, concat({device.name, " has no readable ports: ", device.ports_problem}),
-                        "reload the driver, or look whether the device has just been removed"});
+                        "reload the driver, or check whether the device was just removed"});
   }
   if (!findings.empty()) return join_findings("ib.sysfs", findings, "");
   if (!names.empty()) {
     return {"ib.sysfs", Verdict::pass, concat({text::count(names.size(), "device"), ": ", names_of(names)}), ""};
   }
   const std::string evidence =
-      concat({"no device in ", printable(folder), node.has_class ? "" : " (the folder is not there)"});
+      concat({"no device in ", printable(folder), node.has_class ? "" : " (the folder does not exist)"});
   const Verdict verdict = question.requires_fabric() ? Verdict::fail : Verdict::skip;
   return {"ib.sysfs", verdict, evidence, std::string(no_device_remedy)};
 }
@@ -188,7 +188,7 @@ Check check_link_layer(const NodeFacts& node, const Question& question) {
         findings.push_back({Verdict::fail, evidence,
                             "NCCL and UCX use only InfiniBand and Ethernet (EFA: the libfabric plugin): use rdma=off"});
       } else if (missing && ethernet && !is_accelerated_networking(device.name)) {
-        findings.push_back({Verdict::fail, concat({evidence, " although InfiniBand is expected"}),
+        findings.push_back({Verdict::fail, concat({evidence, ", but InfiniBand is expected"}),
                             "set the port to InfiniBand: mlxconfig set LINK_TYPE_P1=1"});
       } else {
         findings.push_back({Verdict::pass, evidence, ""});
@@ -210,13 +210,14 @@ Check check_firmware(const NodeFacts& node, const Question& question) {
   for (const auto& [board, versions] : versions_of_board) {
     const std::vector<std::string> list(versions.begin(), versions.end());
     const std::string evidence = concat({printable(board), ": ", names_of(list)});
-    if (versions.size() > 1) findings.push_back({Verdict::warn, evidence, "align the firmware of equal cards"});
+    if (versions.size() > 1)
+      findings.push_back({Verdict::warn, evidence, "install the same firmware on all cards of this model"});
     else findings.push_back({Verdict::pass, evidence, ""});
   }
   if (!findings.empty() && node.mlx5_version.present()) {
     findings.push_back({Verdict::pass, concat({"driver ", printable(node.mlx5_version.text)}), ""});
   }
-  return join_findings("ib.fw", findings, "no firmware version is given");
+  return join_findings("ib.fw", findings, "no firmware version is available");
 }
 
 Check check_virtual_functions(const NodeFacts& node) {
@@ -226,7 +227,7 @@ Check check_virtual_functions(const NodeFacts& node) {
     known = known || device.pci.device.present() || device.pci.has_physfn;
     if (device.pci.has_physfn || is_virtual_id(device.pci.device.text)) virtual_ones.push_back(device.name);
   }
-  if (!known) return {"ib.vf", Verdict::skip, "no PCI id is given", ""};
+  if (!known) return {"ib.vf", Verdict::skip, "no PCI id is available", ""};
   if (virtual_ones.empty()) return {"ib.vf", Verdict::pass, "physical functions", ""};
   return {"ib.vf", Verdict::pass,
           concat({text::count(virtual_ones.size(), "virtual function"), ": ", names_of(virtual_ones)}), ""};
@@ -246,7 +247,7 @@ Check check_pcie(const NodeFacts& node, const Question& question) {
     if (slow) findings.push_back({Verdict::warn, evidence, "reseat the card, or check the slot's generation"});
     else findings.push_back({Verdict::pass, evidence, ""});
   }
-  return join_findings("ib.pcie", findings, "no PCIe link is given");
+  return join_findings("ib.pcie", findings, "no PCIe link is available");
 }
 
 Check check_affinity(const NodeFacts& node, const Question& question) {
@@ -254,8 +255,7 @@ Check check_affinity(const NodeFacts& node, const Question& question) {
   std::set<std::string> gpu_nodes;
   for (const GpuFacts& gpu : node.gpus) gpu_nodes.insert(gpu.numa_node.text);
   if (!devices.empty() && devices.size() < gpu_nodes.size()) {
-    return {"ib.affinity", Verdict::pass, "fewer devices than NUMA nodes with GPUs: some GPUs cannot have one near",
-            ""};
+    return {"ib.affinity", Verdict::pass, "fewer devices than NUMA nodes with GPUs: some GPUs have none nearby", ""};
   }
   std::vector<Finding> findings;
   for (const GpuFacts& gpu : node.gpus) {
@@ -278,7 +278,7 @@ Check check_affinity(const NodeFacts& node, const Question& question) {
                           "give NCCL the machine's topology file (NCCL_TOPO_FILE)"});
     }
   }
-  return join_findings("ib.affinity", findings, node.gpus.empty() ? "no GPU" : "NUMA nodes are not known (-1)");
+  return join_findings("ib.affinity", findings, node.gpus.empty() ? "no GPU" : "the NUMA nodes are unknown (-1)");
 }
 
 Check check_kernel_log(const std::optional<std::vector<std::string>>& lines, std::string_view reason) {
@@ -292,7 +292,7 @@ Check check_kernel_log(const std::optional<std::vector<std::string>>& lines, std
       break;
     }
   }
-  if (findings.empty()) findings.push_back({Verdict::pass, "nothing about cards or links since boot", ""});
+  if (findings.empty()) findings.push_back({Verdict::pass, "no message about cards or links since boot", ""});
   return join_findings("ib.kmsg", findings, "");
 }
 

@@ -1,12 +1,12 @@
 #include "fabric/node_facts.hpp"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 
 #include "core/text.hpp"
+#include "os/own_network.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -15,7 +15,7 @@ using text::concat;
 
 constexpr std::size_t most_pci_devices = 8192;
 
-/// Counters that checks ask for (Documentation/ABI/stable/sysfs-class-infiniband).
+/// Counters that the checks use (Documentation/ABI/stable/sysfs-class-infiniband).
 constexpr std::array<std::string_view, 6> counter_names = {"symbol_error",       "link_error_recovery",
                                                            "link_downed",        "port_rcv_errors",
                                                            "port_xmit_discards", "local_link_integrity_errors"};
@@ -25,8 +25,8 @@ std::optional<std::uint32_t> number_of(std::string_view name, std::uint32_t most
   return number ? std::optional(static_cast<std::uint32_t>(*number)) : std::nullopt;
 }
 
-/// Reads the entries 0, 1, 2, ... of a table, to its end or until a run of unused ones says that no more will come: the
-/// kernel fills tables from below, and soft-RoCE has 1,024 GIDs of which four are used.
+/// Reads the entries 0, 1, 2, ... of a table, up to its end or a long run of unused entries. The kernel fills tables
+/// from the start, and soft-RoCE has 1,024 GIDs of which four are used.
 template <typename Value, typename Parse, typename Take>
 void read_table(const std::string& folder, std::string_view table, Parse parse, Take take, std::string& problem) {
   constexpr std::uint32_t longest_gap = 32;
@@ -122,7 +122,7 @@ DeviceFacts read_device(const std::string& folder, const std::string& name) {
   return device;
 }
 
-/// class/infiniband_verbs/uverbsN/ibdev names the device; older trees have it below the PCI device only.
+/// class/infiniband_verbs/uverbsN/ibdev names the device; older kernels list it only below the PCI device.
 void name_uverbs(const std::string& sys, std::vector<DeviceFacts>& devices) {
   const std::string folder = sys + "/class/infiniband_verbs";
   for (const std::string& name : list_folder(folder, most_devices, nullptr)) {
@@ -141,7 +141,7 @@ void read_netdevs(const std::string& sys, NodeFacts& node) {
   }
 }
 
-/// PCI class 0x03xxxx (display, 3D controller) of the two vendors whose GPUs do collectives over RDMA.
+/// PCI class 0x03xxxx (display, 3D controller) of the two vendors whose GPUs support collectives over RDMA.
 void read_gpus(const std::string& sys, NodeFacts& node) {
   const std::string folder = sys + "/bus/pci/devices";
   for (const std::string& address : list_folder(folder, most_pci_devices, nullptr)) {
@@ -154,7 +154,7 @@ void read_gpus(const std::string& sys, NodeFacts& node) {
   }
 }
 
-/// NCCL takes GPUDirect for given by either of these (ncclIbGdrSupport), or by DMA-BUF, which only verbs can tell.
+/// Either of these makes NCCL use GPUDirect (ncclIbGdrSupport); so does DMA-BUF, which only verbs can test.
 std::string read_peer_memory(const std::string& sys) {
   for (const std::string_view module : {"nvidia_peermem", "nv_peer_mem"}) {
     const std::string folder = concat({sys, "/module/", module});
@@ -171,8 +171,8 @@ std::string read_peer_memory(const std::string& sys) {
 }
 
 std::string own_host() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string("unknown");
+  const std::string name = own_host_name();
+  return name.empty() ? "unknown" : name;
 }
 
 std::string without_trailing_slashes(std::string path) {
@@ -206,7 +206,7 @@ NodeFacts read_node(const Roots& roots) {
   for (const std::string& name : list_folder(folder, most_devices, &node.class_problem)) {
     const std::string own = concat({folder, "/", name});
     if (is_folder(own)) node.devices.push_back(read_device(own, name));
-    else node.class_problem = concat({name, " is not a folder that can be entered"});
+    else node.class_problem = concat({name, " is not an accessible folder"});
   }
   name_uverbs(roots.sys, node.devices);
   read_netdevs(roots.sys, node);

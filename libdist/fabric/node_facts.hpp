@@ -1,4 +1,4 @@
-// What one node's sysfs says about its fabric, as read, before anything is judged.
+// What one node's sysfs says about its fabric. Nothing is judged here.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 
 namespace amldist::fabric {
 
-/// Where the facts come from. Another folder than /sys or /dev is a fabricated or a remote machine's: what this
-/// process could try on devices says nothing about it.
+/// Where the facts come from. Folders other than /sys and /dev describe another machine or a test tree; then what this
+/// process can do with devices is not checked.
 struct Roots {
   std::string sys = "/sys";
   std::string dev = "/dev";
   bool sys_injected = false;
   bool dev_injected = false;
 
-  /// --sysfs-root and --dev-root; empty: this machine's. A folder that holds a whole root (DIR/sys, DIR/dev) will do.
+  /// --sysfs-root and --dev-root; empty: this machine's. A folder with a whole root (DIR/sys, DIR/dev) is accepted too.
   [[nodiscard]] static Roots from_options(const std::string& sysfs_root, const std::string& dev_root);
 };
 
@@ -44,9 +44,9 @@ struct PortFacts {
   Attribute rate;
   Attribute lid;
   Attribute sm_lid;
-  std::vector<PkeyEntry> pkeys;  ///< those that are used (not 0x0000)
-  std::string pkeys_problem;     ///< why the table cannot be judged; empty: it can
-  std::vector<GidEntry> gids;    ///< those that are not zero
+  std::vector<PkeyEntry> pkeys;  ///< entries in use (not 0x0000)
+  std::string pkeys_problem;     ///< why the table cannot be judged; empty if it can
+  std::vector<GidEntry> gids;    ///< entries that are not zero
   std::string gids_problem;
   std::map<std::string, Attribute, std::less<>> counters;
 
@@ -77,7 +77,7 @@ struct DeviceFacts {
   Attribute node_guid;
   PciFacts pci;
   std::vector<std::string> netdevs;
-  std::string uverbs;  ///< "uverbs0"; empty: sysfs does not say
+  std::string uverbs;  ///< "uverbs0"; empty: unknown
 };
 
 struct NetFacts {
@@ -95,25 +95,25 @@ struct GpuFacts {
 struct NodeFacts {
   Roots roots;
   std::string host;
-  bool has_class = false;     ///< /sys/class/infiniband is there
-  std::string class_problem;  ///< it is there and cannot be read, or holds too much
+  bool has_class = false;     ///< /sys/class/infiniband exists
+  std::string class_problem;  ///< the folder exists but cannot be read, or has too many entries
   std::vector<DeviceFacts> devices;
   std::map<std::string, NetFacts, std::less<>> netdevs;
   std::vector<GpuFacts> gpus;
   bool nvidia_driver = false;
   bool amd_driver = false;
   Attribute mlx5_version;   ///< module/mlx5_core/version: present with MLNX_OFED only
-  std::string peer_memory;  ///< what gives GPUDirect by a module: "nvidia_peermem 535.1"; empty: none
+  std::string peer_memory;  ///< the kernel module that provides GPUDirect: "nvidia_peermem 535.1"; empty: none
 };
 
-/// Most devices and ports that are looked at; real nodes have up to 32.
+/// Most devices and ports that are examined; real nodes have up to 32.
 inline constexpr std::size_t most_devices = 256;
 inline constexpr std::size_t most_ports = 16;
 
-/// Reads everything above. Reads files only, never opens a device; bounded in time by the number of devices.
+/// Reads all of the above. Reads files only and never opens a device; time is bounded by the number of devices.
 [[nodiscard]] NodeFacts read_node(const Roots& roots);
 
-/// Whether there is no device at all: cheaper than read_node().
+/// Whether the node has any device. Cheaper than read_node().
 [[nodiscard]] bool has_devices(const Roots& roots);
 
 }  // namespace amldist::fabric

@@ -1,4 +1,4 @@
-// The part of a verification that root does on a node before its tasks start: sysfs only, no device is opened.
+// The part of a verification that root runs on a node before its tasks start. It reads sysfs and opens no device.
 #pragma once
 
 #include <chrono>
@@ -12,26 +12,26 @@
 
 namespace amldist::fabric {
 
-/// What a node part comes to.
+/// Result of the node part.
 struct NodePart {
   std::vector<Check> checks;
-  bool verified = false;  ///< there were ports to judge
+  bool verified = false;  ///< at least one port was judged
   std::string hca;        ///< for NCCL_IB_HCA: "=mlx5_ib0:1,..."; empty without ports
-  std::string gid_index;  ///< for NCCL_IB_GID_INDEX; empty: NCCL finds it by itself
+  std::string gid_index;  ///< for NCCL_IB_GID_INDEX; empty: NCCL finds it itself
   std::string traits;     ///< what must be equal on all nodes: "PKEY/GID", such as "0x0018/-"
 
   [[nodiscard]] bool is_good() const noexcept;
 };
 
-/// Verifies this node in a process of its own that is killed when `timeout` has passed: a driver whose firmware does
-/// not answer can hold a reader of sysfs for a minute. Not being answered is a failed check. `sku` empty: none.
+/// Verifies this node in a separate process, which is killed after `timeout`: a driver whose firmware does not respond
+/// can block a reader of sysfs for a minute. No answer is a failed check. `sku` empty: none expected.
 [[nodiscard]] NodePart verify_node_apart(RdmaPolicy policy, const std::string& sku,
                                          const EnvironmentReader& environment, std::chrono::milliseconds timeout);
 
-/// The settings for tasks on a node that was verified, by variable.
+/// The variables to set for tasks on a verified node.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> fabric_settings(const NodePart& node);
 
-/// The settings by which NCCL and UCX use sockets, and nothing but sockets between nodes.
+/// The variables that restrict NCCL and UCX to sockets between nodes.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> socket_settings();
 
 }  // namespace amldist::fabric

@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "core/hex.hpp"
 #include "core/text.hpp"
 #include "fabric/checks.hpp"
 
@@ -21,13 +22,14 @@ std::string number_text(double number) {
 
 std::string_view remedy_for(PortState state, PhysicalState physical) {
   if (state == PortState::init || state == PortState::armed) {
-    return "no subnet manager has configured the port: wait, or start one (opensm, or the switch's)";
+    return "no subnet manager has configured the port: wait, or start one (opensm, or on the switch)";
   }
-  if (physical == PhysicalState::polling) return "no partner on the cable: check cable, transceiver and switch port";
+  if (physical == PhysicalState::polling)
+    return "the other end of the cable does not respond: check cable, transceiver and switch port";
   if (physical == PhysicalState::disabled)
     return "the port is administratively down: ip link set up, ibportstate enable";
   if (physical == PhysicalState::training || physical == PhysicalState::recovery) {
-    return "the link is being trained or recovers from errors: check the cable";
+    return "the link is training or recovering from errors: check the cable";
   }
   return "check cable and switch port, reload the driver";
 }
@@ -40,19 +42,18 @@ Finding judge_state(const JudgedPort& each) {
   const auto physical = port.phys_state.present() ? parse_physical_state(port.phys_state.text) : PhysicalState::unknown;
   if (!state) return {Verdict::fail, evidence, "the port's state cannot be read: reload the driver"};
   if (*state != PortState::active) return {Verdict::fail, evidence, std::string(remedy_for(*state, physical))};
-  if (port.phys_state.absent()) return {Verdict::warn, evidence, "update the driver: it gives no phys_state"};
+  if (port.phys_state.absent()) return {Verdict::warn, evidence, "update the driver: it does not report phys_state"};
   if (physical == PhysicalState::link_up) return {Verdict::pass, evidence, ""};
-  return {Verdict::fail, evidence, "the port says active without a link: reload the driver"};
+  return {Verdict::fail, evidence, "the port reports active without a link: reload the driver"};
 }
 
-/// What makes ports siblings: cards of one type on one kind of network have one rate.
+/// Ports are siblings, and should have equal rates, if their cards have one type and their networks one kind.
 std::string sibling_key(const JudgedPort& each) {
   const std::string type = each.device->hca_type.present() ? each.device->hca_type.text : "";
   return concat({type, "/", each.port->link_layer.text});
 }
 
-/// Lanes that a speed may have when nothing else is wrong: 4, and from HDR on two lanes are sold as a port of their
-/// own.
+/// Whether the number of lanes is normal: 4, or from HDR on 2, because two lanes are also sold as a port.
 bool width_is_usual(const Rate& rate) {
   constexpr std::array<std::string_view, 3> halved = {"HDR", "NDR", "XDR"};
   if (rate.lanes >= 4) return true;
@@ -76,7 +77,8 @@ Finding judge_rate(const JudgedPort& each, const RateExpectation& expected) {
             std::string(degraded)};
   }
   if (rate->gbps < expected.of_siblings) {
-    return {expected.severity, concat({evidence, ", its siblings have ", number_text(expected.of_siblings), " Gb/s"}),
+    return {expected.severity,
+            concat({evidence, ", the other ports have ", number_text(expected.of_siblings), " Gb/s"}),
             std::string(degraded)};
   }
   if (each.port->layer() == LinkLayer::infiniband && !width_is_usual(*rate)) {
@@ -105,18 +107,13 @@ Finding judge_lid(const JudgedPort& each) {
   const auto manager = port.sm_lid.present() ? parse_hex16(port.sm_lid.text) : std::nullopt;
   const bool good = lid && manager && *lid != 0 && *lid != 0xffff && *manager != 0 && *manager != 0xffff;
   if (good) return {Verdict::pass, evidence, ""};
-  return {Verdict::fail, evidence, "no subnet manager has given the port a LID: start one, or check the link to it"};
+  return {Verdict::fail, evidence, "no subnet manager has assigned a LID: start one, or check the link to it"};
 }
 
 constexpr std::uint16_t full_member = 0x8000;
 constexpr std::uint16_t key_bits = 0x7fff;
 
-std::string hex16(std::uint16_t value) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string out = "0x";
-  for (int shift = 12; shift >= 0; shift -= 4) out += digits[static_cast<std::size_t>(value >> shift & 15)];
-  return out;
-}
+std::string hex16(std::uint16_t value) { return "0x" + to_hex(value, 2); }
 
 std::string keys_text(const PortFacts& port) {
   if (port.pkeys.empty()) return "none";
@@ -135,7 +132,7 @@ const PkeyEntry* key_at(const PortFacts& port, std::int64_t index) {
 
 bool is_full(const PkeyEntry& entry) noexcept { return (entry.value & full_member) != 0; }
 
-/// The index that NCCL uses: the user's, else 0.
+/// Checks the index that NCCL uses: the user's, else 0.
 Finding judge_nccl_pkey(const JudgedPort& each, const EnvironmentReader& environment) {
   const auto requested = nccl_parameter(environment, "NCCL_IB_PKEY");
   const std::int64_t index = requested.value_or(0);
@@ -150,7 +147,7 @@ Finding judge_nccl_pkey(const JudgedPort& each, const EnvironmentReader& environ
           concat({"set NCCL_IB_PKEY=", std::to_string(usable->index), " and UCX_IB_PKEY=", hex16(usable->value)})};
 }
 
-/// UCX_IB_PKEY is a value, 0xffff the default that takes the first full member.
+/// UCX_IB_PKEY is a value. Its default 0xffff selects the first full member.
 std::optional<Finding> judge_ucx_pkey(const JudgedPort& each, const EnvironmentReader& environment) {
   const auto requested = environment("UCX_IB_PKEY");
   if (!requested || requested->empty()) return std::nullopt;
@@ -175,7 +172,7 @@ Finding judge_pkey(const JudgedPort& each, const EnvironmentReader& environment)
   }
   if (std::ranges::none_of(port.pkeys, is_full)) {
     return {Verdict::fail, concat({name, " has no full-member P_Key: ", keys_text(port)}),
-            "the node is in no partition, or a limited member: ask for the subnet manager's partitions"};
+            "the node is in no partition or only a limited member: ask the administrator of the subnet manager"};
   }
   if (auto ucx = judge_ucx_pkey(each, environment)) return *ucx;
   return judge_nccl_pkey(each, environment);
@@ -208,7 +205,7 @@ Finding judge_infiniband_gid(const JudgedPort& each, const EnvironmentReader& en
   return {Verdict::fail, evidence, "the port has no GID: wait for the subnet manager, or reload the driver"};
 }
 
-/// The user's index by UCX_IB_GID_INDEX ("auto" is its default), or NCCL's choice.
+/// Checks the index in UCX_IB_GID_INDEX ("auto" is its default) or NCCL's choice.
 Finding judge_roce_gid(const JudgedPort& each, const EnvironmentReader& environment) {
   const PortFacts& port = *each.port;
   const auto good =
@@ -229,7 +226,7 @@ Finding judge_roce_gid(const JudgedPort& each, const EnvironmentReader& environm
   if (entry == nullptr || entry->value.is_unconfigured()) return {Verdict::fail, evidence, remedy};
   if (!is_version_2(*entry) || !is_routable(*entry)) {
     const bool is_requested = nccl_parameter(environment, "NCCL_IB_GID_INDEX").value_or(-1) >= 0;
-    return {is_requested ? Verdict::warn : Verdict::fail, concat({evidence, " is no routable RoCE v2 address"}),
+    return {is_requested ? Verdict::warn : Verdict::fail, concat({evidence, " is not a routable RoCE v2 address"}),
             remedy};
   }
   const auto ucx = text::to_number(environment("UCX_IB_GID_INDEX").value_or(""), 65535);
@@ -244,14 +241,13 @@ constexpr std::uint64_t most_carrier_losses = 20;
 
 Finding judge_netdev(const std::string& name, const NetFacts& net) {
   const std::string evidence = concat({name, " ", net.operstate.shown()});
-  // "unknown": the driver does not keep the state, as with loopback and some virtual devices.
+  // "unknown": the driver does not track the state, as with loopback and some virtual devices.
   const bool up = net.operstate.text == "up" || net.operstate.text == "unknown";
   if (!net.operstate.present() || !up) return {Verdict::warn, evidence, concat({"ip link set ", name, " up"})};
   const auto losses = net.carrier_down_count.present() ? text::to_number(net.carrier_down_count.text, 1'000'000'000)
                                                        : std::optional<std::uint64_t>();
   if (losses && *losses > most_carrier_losses) {
-    return {Verdict::warn, concat({evidence, ", lost its carrier ", std::to_string(*losses), " times"}),
-            "check the cable"};
+    return {Verdict::warn, concat({evidence, ", lost carrier ", std::to_string(*losses), " times"}), "check the cable"};
   }
   return {Verdict::pass, evidence, ""};
 }
@@ -265,7 +261,7 @@ std::string since_text(const Increase& increase, std::uint64_t now) {
 struct CounterLimit {
   std::string_view name;
   std::uint64_t most;       ///< more than this is a warning
-  bool only_with_baseline;  ///< since boot it says nothing: every restart of a switch counts
+  bool only_with_baseline;  ///< since boot it means little: every restart of a switch counts
 };
 constexpr std::array<CounterLimit, 5> error_limits = {{
     {"symbol_error", 0, false},
@@ -275,7 +271,7 @@ constexpr std::array<CounterLimit, 5> error_limits = {{
     {"port_xmit_discards", 1000, false},
 }};
 constexpr std::uint64_t most_flaps = 2;
-constexpr std::uint64_t saturated = 255;  // link_downed has 8 bits in the hardware and stays at its end
+constexpr std::uint64_t saturated = 255;  // link_downed has 8 bits in hardware and saturates
 
 Increase increase_of(const CounterHistory& history, const JudgedPort& each, std::string_view counter,
                      std::uint64_t window) {
@@ -306,7 +302,7 @@ Check check_rate(const NodeFacts& node, const Question& question) {
     expected.severity = question.policy == RdmaPolicy::require ? Verdict::fail : Verdict::warn;
     findings.push_back(judge_rate(each, expected));
   }
-  return join_findings("ib.rate", findings, "no active port (a port that is down reports no real rate)");
+  return join_findings("ib.rate", findings, "no active port (a port that is down reports no valid rate)");
 }
 
 Check check_lid(const NodeFacts& node, const Question& question) {
@@ -353,7 +349,7 @@ Check check_flaps(const NodeFacts& node, const Question& question, const Counter
     if (!value) continue;
     const std::string name = each.name().to_string();
     if (*value == saturated) {
-      findings.push_back({Verdict::warn, concat({name, " link_downed stands at 255, the end of its range: unknown"}),
+      findings.push_back({Verdict::warn, concat({name, " link_downed is saturated at 255: the true number is unknown"}),
                           "reset the counters (perfquery -x)"});
       continue;
     }
@@ -364,7 +360,7 @@ Check check_flaps(const NodeFacts& node, const Question& question, const Counter
     else findings.push_back({Verdict::pass, evidence, ""});
   }
   if (!history.problem.empty()) findings.push_back({Verdict::warn, history.problem, "write a new baseline"});
-  return join_findings("ib.flap", findings, "no link_downed counter is given");
+  return join_findings("ib.flap", findings, "no link_downed counter is available");
 }
 
 Check check_errors(const NodeFacts& node, const Question& question, const CounterHistory& history) {
@@ -387,7 +383,7 @@ Check check_errors(const NodeFacts& node, const Question& question, const Counte
   if (findings.empty() && judged > 0) {
     findings.push_back({Verdict::pass, concat({text::count(judged, "counter"), " within limits"}), ""});
   }
-  return join_findings("ib.err", findings, "no error counter is given");
+  return join_findings("ib.err", findings, "no error counter is available");
 }
 
 }  // namespace amldist::fabric

@@ -3,34 +3,22 @@
 #include <algorithm>
 #include <span>
 
+#include "core/hex.hpp"
 #include "core/text.hpp"
 
 namespace amldist::fabric {
 namespace {
 
-/// The number before the colon; the word behind it is for people and differs between kernels.
+/// The number before the colon. The word after it is for people and differs between kernels.
 std::optional<std::uint64_t> leading_number(std::string_view text, std::uint64_t most) noexcept {
   const auto colon = text.find(':');
   if (colon != std::string_view::npos && text::trim(text.substr(colon + 1)).empty()) return std::nullopt;
   return text::to_number(text::trim(text.substr(0, colon)), most);
 }
 
-std::optional<std::uint32_t> hex_digit(char c) noexcept {
-  if (c >= '0' && c <= '9') return static_cast<std::uint32_t>(c - '0');
-  if (c >= 'a' && c <= 'f') return static_cast<std::uint32_t>(c - 'a' + 10);
-  if (c >= 'A' && c <= 'F') return static_cast<std::uint32_t>(c - 'A' + 10);
-  return std::nullopt;
-}
-
 std::optional<std::uint16_t> hex_number(std::string_view digits) noexcept {
-  if (digits.empty() || digits.size() > 4) return std::nullopt;
-  std::uint32_t number = 0;
-  for (const char c : digits) {
-    const auto digit = hex_digit(c);
-    if (!digit) return std::nullopt;
-    number = number * 16 + *digit;
-  }
-  return static_cast<std::uint16_t>(number);
+  const auto number = digits.size() <= 4 ? from_hex(digits) : std::nullopt;
+  return number ? std::optional(static_cast<std::uint16_t>(*number)) : std::nullopt;
 }
 
 bool all_zero(std::span<const std::uint8_t> bytes) noexcept {
@@ -112,12 +100,10 @@ bool Gid::is_ipv4() const noexcept {
 std::uint16_t Gid::flid() const noexcept { return static_cast<std::uint16_t>(bytes[4] << 8 | bytes[5]); }
 
 std::string Gid::to_string() const {
-  constexpr std::string_view digits = "0123456789abcdef";
   std::string out;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     if (i > 0 && i % 2 == 0) out += ':';
-    out += digits[bytes.at(i) >> 4];
-    out += digits[bytes.at(i) & 15];
+    append_hex(out, bytes.at(i));
   }
   return out;
 }

@@ -1,4 +1,4 @@
-// The values that the kernel writes for a port, parsed strictly. Formats: drivers/infiniband/core/sysfs.c.
+// Parses the kernel's values for a port, strictly. Formats: drivers/infiniband/core/sysfs.c.
 #pragma once
 
 #include <array>
@@ -28,11 +28,11 @@ enum class PhysicalState {
 [[nodiscard]] std::optional<PortState> parse_state(std::string_view text) noexcept;
 [[nodiscard]] PhysicalState parse_physical_state(std::string_view text) noexcept;
 
-/// `rate`: "400 Gb/sec (4X NDR)", "2.5 Gb/sec (1X SDR)". Speed names come and go; the number and the width count.
+/// `rate`: "400 Gb/sec (4X NDR)", "2.5 Gb/sec (1X SDR)". Speed names change; only number and width are used.
 struct Rate {
   double gbps = 0;
   std::uint32_t lanes = 0;
-  std::string speed;  ///< "NDR"; empty where the kernel gives none
+  std::string speed;  ///< "NDR"; empty if the kernel reports none
 };
 [[nodiscard]] std::optional<Rate> parse_rate(std::string_view text);
 
@@ -47,11 +47,11 @@ struct Gid {
   [[nodiscard]] bool is_zero() const noexcept;
   /// fe80::/64.
   [[nodiscard]] bool is_link_local() const noexcept;
-  /// fe80:: followed by nothing: a port without an address.
+  /// fe80:: with an empty interface id: a port without an address.
   [[nodiscard]] bool is_unconfigured() const noexcept;
   /// ::ffff:a.b.c.d, also below the multicast prefix ff0e.
   [[nodiscard]] bool is_ipv4() const noexcept;
-  /// Bytes 4 and 5, where InfiniBand keeps the FLID by which routers find a subnet; 0 without one.
+  /// Bytes 4 and 5: InfiniBand's FLID, by which routers find a subnet; 0 without one.
   [[nodiscard]] std::uint16_t flid() const noexcept;
   [[nodiscard]] std::string to_string() const;
 

@@ -13,8 +13,8 @@ using text::concat;
 constexpr std::string_view memlock_remedy =
     "PropagateResourceLimitsExcept=MEMLOCK in slurm.conf and LimitMEMLOCK=infinity for slurmd";
 
-/// Without a registration to prove it, a finite limit below this is taken for too small: NCCL registers its buffers of
-/// every peer, and 8 MiB, systemd's default, is known to fail.
+/// A finite limit below this is taken as too small unless a registration proves otherwise: NCCL registers its buffers
+/// for every peer, and systemd's default of 8 MiB is known to fail.
 constexpr std::uint64_t least_memlock = std::uint64_t{1} << 30;
 
 std::string limit_text(const MemlockFacts& memlock) {
@@ -24,7 +24,7 @@ std::string limit_text(const MemlockFacts& memlock) {
 
 bool any_port(const NodeFacts& node, const Question& question) { return !judged_ports(node, question).empty(); }
 
-/// The names of devices that are judged, each once.
+/// Names of the judged devices, without duplicates.
 std::vector<std::string> judged_names(const NodeFacts& node, const Question& question) {
   std::vector<std::string> names;
   for (const JudgedPort& each : judged_ports(node, question)) {
@@ -45,8 +45,8 @@ std::vector<VerbsDeviceFacts> judged_verbs(const NodeFacts& node, const Question
 std::string_view remedy_for_open(int error) {
   if (error == ENOENT) return "the container or job has no /dev/infiniband: mount it, or load ib_uverbs";
   if (error == EACCES || error == EPERM)
-    return "container, device cgroup or the file's mode forbid it: allow it (mode 0666)";
-  return "see the kernel's log";
+    return "the container, the device cgroup or the file's mode denies access: allow it (mode 0666)";
+  return "see the kernel log";
 }
 
 std::string stage_text(const VerbsDeviceFacts& device) {
@@ -56,7 +56,7 @@ std::string stage_text(const VerbsDeviceFacts& device) {
   return concat({device.device, " ", device.stage, ": ", device.error == 0 ? "failed" : std::strerror(device.error)});
 }
 
-/// What the user's NCCL_IB_HCA comes to on this node.
+/// Checks which ports the user's NCCL_IB_HCA selects on this node.
 void judge_nccl_selection(const NodeFacts& node, const EnvironmentReader& environment, std::vector<Finding>& findings) {
   const auto requested = environment("NCCL_IB_HCA");
   if (!requested || requested->empty()) return;
@@ -71,7 +71,7 @@ void judge_nccl_selection(const NodeFacts& node, const EnvironmentReader& enviro
     }
   }
   const std::string asked = concat({"NCCL_IB_HCA=", printable(*requested, 60)});
-  // Only a name that is also a device's own is a slip: "mlx5" alone means all of them.
+  // Only a name that is also a device's full name is a likely mistake: "mlx5" alone means all of them.
   const bool slip = !by_prefix.empty() && by_prefix.size() < used.size();
   if (used.empty()) {
     findings.push_back({Verdict::fail, concat({asked, " selects no active port"}), "correct or unset NCCL_IB_HCA"});
@@ -81,7 +81,7 @@ void judge_nccl_selection(const NodeFacts& node, const EnvironmentReader& enviro
       if (std::ranges::find(by_prefix, each) == by_prefix.end()) meant.push_back(each);
     }
     findings.push_back({Verdict::warn,
-                        concat({asked, " also takes ", by_prefix.front().to_string(), ": names are prefixes"}),
+                        concat({asked, " also selects ", by_prefix.front().to_string(), ": names are prefixes"}),
                         concat({"NCCL_IB_HCA=", exact_selection(meant)})});
   } else {
     findings.push_back({Verdict::pass, concat({asked, " selects ", exact_selection(used).substr(1)}), ""});
@@ -119,7 +119,7 @@ void judge_switches(const EnvironmentReader& environment, std::vector<Finding>& 
   const auto transports = environment("UCX_TLS");
   if (transports && !transports->empty() && ucx_allows_verbs(*transports) == false) {
     findings.push_back({Verdict::warn,
-                        concat({"UCX_TLS=", printable(*transports, 60), " leaves out every transport over verbs"}),
+                        concat({"UCX_TLS=", printable(*transports, 60), " excludes every transport over verbs"}),
                         "unset UCX_TLS"});
   }
 }
@@ -137,7 +137,7 @@ Check check_device_nodes(const NodeFacts& node, const Question& question, const 
                           std::string(remedy_for_open(each.error))});
     } else if (!each.is_device) {
       findings.push_back(
-          {Verdict::fail, concat({evidence, " is no device"}), "remove the file and let udev make the device"});
+          {Verdict::fail, concat({evidence, " is not a device"}), "remove the file and let udev create the device"});
     } else {
       findings.push_back({Verdict::pass, concat({evidence, " can be opened"}), ""});
     }
@@ -168,7 +168,8 @@ Check check_provider(const NodeFacts& node, const Question& question, const Proc
 Check check_memlock(const NodeFacts& node, const Question& question, const ProcessFacts& process) {
   if (!any_port(node, question)) return {"ib.memlock", Verdict::skip, "no device", ""};
   const MemlockFacts& memlock = process.memlock;
-  const std::string limit = concat({"limit ", limit_text(memlock), memlock.exempt ? " (CAP_IPC_LOCK passes it)" : ""});
+  const std::string limit =
+      concat({"limit ", limit_text(memlock), memlock.exempt ? " (CAP_IPC_LOCK overrides it)" : ""});
   std::vector<Finding> findings;
   for (const VerbsDeviceFacts& each : judged_verbs(node, question, process.verbs)) {
     const std::string size = concat({std::to_string(registered_bytes >> 20), " MiB"});
@@ -182,7 +183,7 @@ Check check_memlock(const NodeFacts& node, const Question& question, const Proce
   const bool bound = !memlock.unlimited && !memlock.exempt;
   if (bound && memlock.soft < least_memlock) {
     const Verdict verdict = findings.empty() ? Verdict::fail : Verdict::warn;
-    findings.push_back({verdict, concat({limit, ": too little for NCCL and UCX"}), std::string(memlock_remedy)});
+    findings.push_back({verdict, concat({limit, ": too low for NCCL and UCX"}), std::string(memlock_remedy)});
   }
   if (findings.empty()) findings.push_back({Verdict::pass, limit, ""});
   return join_findings("ib.memlock", findings, "");
@@ -211,9 +212,10 @@ Check check_environment(const NodeFacts& node, const Question& question) {
   judge_switches(question.environment, findings);
   if (findings.empty()) {
     const FabricSettings settings = settings_of(node, question);
-    if (settings.ports.empty()) return {"ib.env", Verdict::skip, "nothing is set, and no port is active", ""};
+    if (settings.ports.empty()) return {"ib.env", Verdict::skip, "no variable is set, and no port is active", ""};
     findings.push_back(
-        {Verdict::pass, concat({"nothing is set; exactly: NCCL_IB_HCA=", exact_selection(settings.ports)}), ""});
+        {Verdict::pass,
+         concat({"no variable is set; an exact setting would be NCCL_IB_HCA=", exact_selection(settings.ports)}), ""});
   }
   return join_findings("ib.env", findings, "");
 }
@@ -221,8 +223,8 @@ Check check_environment(const NodeFacts& node, const Question& question) {
 Check check_loopback(const NodeFacts& node, const Question& question, const ProcessFacts& process) {
   const VerbsFacts& verbs = process.verbs;
   if (verbs.timed_out) {
-    return {"ib.loopback", Verdict::fail, concat({"no answer in time, in ", printable(verbs.stage_at_timeout)}),
-            "see the kernel's log: the device or its driver hangs"};
+    return {"ib.loopback", Verdict::fail, concat({"timed out while ", printable(verbs.stage_at_timeout)}),
+            "see the kernel log: the device or its driver hangs"};
   }
   if (!verbs.tried) return {"ib.loopback", Verdict::skip, verbs.reason.empty() ? "not tried" : verbs.reason, ""};
   std::vector<Finding> findings;
@@ -230,8 +232,7 @@ Check check_loopback(const NodeFacts& node, const Question& question, const Proc
     if (each.wrote) {
       findings.push_back({Verdict::pass, concat({each.device, ": an RDMA write to itself arrived"}), ""});
     } else {
-      findings.push_back(
-          {Verdict::fail, stage_text(each), "see the check that explains this stage, and the kernel's log"});
+      findings.push_back({Verdict::fail, stage_text(each), "see the check for this stage, and the kernel log"});
     }
   }
   return join_findings("ib.loopback", findings, "no device to write to");

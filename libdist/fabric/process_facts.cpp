@@ -6,25 +6,24 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
 
+#include "core/hex.hpp"
 #include "core/text.hpp"
 #include "os/file_descriptor.hpp"
+#include "os/whole_file.hpp"
 
 namespace amldist::fabric {
 namespace {
 
 using text::concat;
 
-/// CapEff of /proc/self/status, without linking libcap.
+/// Reads CapEff of /proc/self/status, so that libcap is not needed.
 bool has_ipc_lock() {
   constexpr int cap_ipc_lock = 14;  // linux/capability.h
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    constexpr std::string_view key = "CapEff:";
-    if (!line.starts_with(key)) continue;
-    const unsigned long long set = std::strtoull(line.c_str() + key.size(), nullptr, 16);
-    return (set >> cap_ipc_lock & 1) != 0;
+  const std::string status = read_file_start("/proc/self/status", 64 * 1024);
+  for (const std::string_view line : text::split(status, '\n')) {
+    constexpr std::string_view key = "CapEff:\t";
+    if (line.starts_with(key)) return (from_hex(line.substr(key.size())).value_or(0) >> cap_ipc_lock & 1) != 0;
   }
   return false;
 }
@@ -40,7 +39,7 @@ MemlockFacts read_memlock() {
   return facts;
 }
 
-/// Opens without waiting (a FIFO in its place) and closes at once; opening a device node changes nothing.
+/// Opens without blocking (a FIFO at this path) and closes at once. Opening a device node has no side effect.
 DeviceNodeFacts try_node(const std::string& device, std::string path, bool injected) {
   DeviceNodeFacts facts{device, std::move(path), 0, true};
   const FileDescriptor file(::open(facts.path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
@@ -59,12 +58,12 @@ ProcessFacts read_process(const NodeFacts& node) {
   ProcessFacts facts;
   facts.memlock = read_memlock();
   if (node.roots.sys_injected && !node.roots.dev_injected) {
-    facts.not_device_nodes = "the devices come from --sysfs-root, this machine's /dev says nothing about them";
+    facts.not_device_nodes = "the devices come from --sysfs-root, so this machine's /dev does not apply";
     return facts;
   }
   std::size_t position = 0;
   for (const DeviceFacts& device : node.devices) {
-    // Where sysfs does not name the node, the kernel numbers them in the order of devices.
+    // If sysfs does not name the node, it is numbered as the kernel does, in the order of devices.
     const std::string name = device.uverbs.empty() ? concat({"uverbs", std::to_string(position)}) : device.uverbs;
     facts.nodes.push_back(
         try_node(device.name, concat({node.roots.dev, "/infiniband/", name}), node.roots.dev_injected));

@@ -1,5 +1,5 @@
-// What one process can do with its node's devices: with its own user, limits, cgroup and mounts. Root's view is
-// another.
+// What a process can do with its node's devices, given its own user, limits, cgroup and mounts. Root's result would
+// differ.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace amldist::fabric {
 
-/// One try at /dev/infiniband/uverbsN. libibverbs would say ENOENT where the kernel says EACCES, so we open ourselves.
+/// Result of opening /dev/infiniband/uverbsN. We open it ourselves because libibverbs reports ENOENT where the kernel
+/// says EACCES.
 struct DeviceNodeFacts {
   std::string device;  ///< "mlx5_0"
   std::string path;
@@ -19,7 +20,7 @@ struct DeviceNodeFacts {
   bool is_device = true;
 };
 
-/// RLIMIT_MEMLOCK, and whether it binds this process (CAP_IPC_LOCK passes it).
+/// RLIMIT_MEMLOCK, and whether it applies to this process (CAP_IPC_LOCK overrides it).
 struct MemlockFacts {
   std::uint64_t soft = 0;
   std::uint64_t hard = 0;
@@ -27,20 +28,20 @@ struct MemlockFacts {
   bool exempt = false;
 };
 
-/// What came of trying the verbs on one device.
+/// Result of trying the verbs on one device.
 struct VerbsDeviceFacts {
   std::string device;
   int error = 0;                ///< errno of `stage`
-  std::string stage;            ///< the call that failed ("ibv_reg_mr"); empty: all went well
-  bool dmabuf = false;          ///< ibv_reg_dmabuf_mr(fd=-1) says EBADF: supported
+  std::string stage;            ///< the call that failed ("ibv_reg_mr"); empty: success
+  bool dmabuf = false;          ///< ibv_reg_dmabuf_mr(fd=-1) fails with EBADF: supported
   bool registered = false;      ///< memory could be registered
   bool wrote = false;           ///< loopback: an RDMA write arrived with the right bytes
-  std::uint32_t wc_status = 0;  ///< completion's status, if that is what failed
+  std::uint32_t wc_status = 0;  ///< status of the completion, if that failed
 };
 
 struct VerbsFacts {
   bool tried = false;
-  std::string reason;               ///< not tried, or not usable at all: why
+  std::string reason;               ///< why verbs were not tried or cannot be used
   bool verbs_missing = false;       ///< libibverbs cannot be loaded
   std::vector<std::string> listed;  ///< ibv_get_device_list()
   std::vector<VerbsDeviceFacts> devices;
@@ -48,7 +49,7 @@ struct VerbsFacts {
   std::string stage_at_timeout;
 };
 
-/// Everything that needs the task's own context.
+/// Everything that must be read in the task's own context.
 struct ProcessFacts {
   std::optional<std::string> not_device_nodes;  ///< why device nodes were not tried
   std::vector<DeviceNodeFacts> nodes;
@@ -56,10 +57,10 @@ struct ProcessFacts {
   VerbsFacts verbs;
 };
 
-/// Bytes that the verbs part registers: beyond the usual wrong limits (64 KiB, 8 MiB), and quick to pin.
+/// How many bytes the verbs part registers: above the usual wrong limits (64 KiB, 8 MiB), and quick to pin.
 inline constexpr std::size_t registered_bytes = std::size_t{32} << 20;
 
-/// Limits and device nodes; no verbs, no waiting.
+/// Reads limits and device nodes. No verbs, no waiting.
 [[nodiscard]] ProcessFacts read_process(const NodeFacts& node);
 
 }  // namespace amldist::fabric

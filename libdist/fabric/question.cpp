@@ -19,7 +19,7 @@ std::vector<JudgedPort> selected(std::vector<JudgedPort> ports, std::string_view
 
 bool is_unknown(const JudgedPort& each) { return !each.port->link_layer.present(); }
 
-/// InfiniBand if there is any or if it is expected, else Ethernet.
+/// The InfiniBand ports if there are any or if they are expected, else the Ethernet ports.
 std::vector<JudgedPort> fabric_ports(std::vector<JudgedPort> ports, bool expects_infiniband) {
   bool has_infiniband = expects_infiniband;
   for (const JudgedPort& each : ports) has_infiniband |= each.port->layer() == LinkLayer::infiniband;
@@ -43,7 +43,7 @@ std::vector<JudgedPort> judged_ports(const NodeFacts& node, const Question& ques
   const auto requested = question.environment("NCCL_IB_HCA");
   if (requested && !requested->empty()) {
     const NcclSelection choice = NcclSelection::parse(*requested);
-    // Without a positive list NCCL's own rule still leaves out nothing; ours does.
+    // NCCL would add no exclusions to a negative list; our default set is kept.
     if (auto chosen = selected(ports, *requested); !chosen.empty()) {
       const bool names_ports = !choice.excludes() && !choice.entries().empty();
       if (names_ports) return chosen;

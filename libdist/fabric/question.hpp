@@ -1,4 +1,4 @@
-// What a verification is asked: how strict, what the node should have, and what the user has chosen.
+// What to verify: how strict, what the node should have, and what the user has selected.
 #pragma once
 
 #include <optional>
@@ -32,12 +32,12 @@ struct JudgedPort {
   [[nodiscard]] PortName name() const { return {device->name, port->number}; }
 };
 
-/// Whether a device is Azure's Accelerated Networking (mlx5_an*, mana*): an Ethernet function that is no fabric.
+/// Whether a device is Azure Accelerated Networking (mlx5_an*, mana*): an Ethernet function, not part of the fabric.
 [[nodiscard]] bool is_accelerated_networking(std::string_view device) noexcept;
 
-/// The ports that the verdict is about, in the node's order: those that the user's NCCL_IB_HCA names (if any exist),
-/// else those of the SKU's hca=, else the InfiniBand ports, else, where InfiniBand is not expected, the Ethernet ports
-/// without Accelerated Networking. A port whose link layer cannot be read is judged too.
+/// The ports to judge, in the node's order: those that the user's NCCL_IB_HCA names (if any exist), else those of the
+/// SKU's hca=, else the InfiniBand ports, else, if InfiniBand is not expected, the Ethernet ports without Accelerated
+/// Networking. A port with an unreadable link layer is judged too.
 [[nodiscard]] std::vector<JudgedPort> judged_ports(const NodeFacts& node, const Question& question);
 
 }  // namespace amldist::fabric

@@ -8,13 +8,11 @@
 namespace amldist::fabric {
 namespace {
 
-using std::chrono::steady_clock;
-
 constexpr int access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 
 VerbsOutcome failed(const char* stage, int error) { return VerbsFailure{stage, error, 0}; }
 
-/// Some verbs return the errno, some -1 and errno.
+/// Some verbs return the errno; others return -1 and set errno.
 int errno_of(int status) { return status > 0 ? status : errno; }
 
 struct ListOfDevices {
@@ -49,7 +47,7 @@ VerbsOutcome RdmaDevice::find(const VerbsApi& api) {
 }
 
 VerbsOutcome RdmaDevice::read_port() {
-  // The exported function fills the old, short structure; the new one begins with it.
+  // The exported function fills the old, shorter structure; the new one starts with the same fields.
   ibv_port_attr attributes = {};
   const int status =
       api_->query_port(context_.get(), target_.port, reinterpret_cast<_compat_ibv_port_attr*>(&attributes));
@@ -76,7 +74,7 @@ VerbsOutcome RdmaDevice::open(const VerbsApi& api, const LinkTarget& target, std
 
 bool RdmaDevice::supports_dmabuf() const noexcept {
   if (api_ == nullptr || api_->reg_dmabuf_mr == nullptr || !domain_) return false;
-  // As NCCL asks: a descriptor that cannot be one. A kernel that knows the call says so; others do not know it.
+  // The same probe as NCCL's: an invalid descriptor. EBADF means that the kernel knows the call.
   errno = 0;
   ibv_mr* const region = api_->reg_dmabuf_mr(domain_.get(), 0, 0, 0, -1, 0);
   if (region != nullptr) api_->dereg_mr(region);
@@ -151,7 +149,7 @@ VerbsOutcome RdmaLink::to_ready_to_send() {
   ibv_qp_attr wanted = {};
   wanted.qp_state = IBV_QPS_RTS;
   wanted.timeout = 14;   // 4.096 us * 2^14 = 67 ms, NCCL's older default
-  wanted.retry_cnt = 6;  // 7 is for ever on soft-RoCE
+  wanted.retry_cnt = 6;  // 7 retries for ever on soft-RoCE
   wanted.rnr_retry = 6;
   wanted.sq_psn = address().first_packet;
   wanted.max_rd_atomic = 1;
@@ -164,14 +162,14 @@ VerbsOutcome RdmaLink::to_ready_to_send() {
 VerbsOutcome RdmaLink::connect(const LinkAddress& peer) {
   peer_ = peer;
   VerbsOutcome failure = to_ready_to_receive(peer);
-  // Over RoCE the kernel asks for the peer's MAC here, and on a link that has just come up the first answer is late.
+  // Over RoCE the kernel resolves the peer's MAC here. On a link that has just come up, the first attempt may time out.
   constexpr int more_attempts = 2;
   for (int i = 0; failure && failure->error == ETIMEDOUT && i < more_attempts; ++i) failure = to_ready_to_receive(peer);
   if (failure) return failure;
   return to_ready_to_send();
 }
 
-VerbsOutcome RdmaLink::wait(steady_clock::time_point deadline) {
+VerbsOutcome RdmaLink::wait(Clock::time_point deadline) {
   constexpr timespec pause = {0, 50'000};
   for (int turn = 0;; ++turn) {
     ibv_wc completion = {};
@@ -181,13 +179,12 @@ VerbsOutcome RdmaLink::wait(steady_clock::time_point deadline) {
       if (completion.status == IBV_WC_SUCCESS) return {};
       return VerbsFailure{"RDMA write", 0, static_cast<std::uint32_t>(completion.status)};
     }
-    if (steady_clock::now() >= deadline) return failed("RDMA write", ETIMEDOUT);
+    if (Clock::now() >= deadline) return failed("RDMA write", ETIMEDOUT);
     if (turn > 1000) static_cast<void>(::nanosleep(&pause, nullptr));
   }
 }
 
-VerbsOutcome RdmaLink::write(std::size_t from, std::uint64_t to, std::uint32_t bytes,
-                             steady_clock::time_point deadline) {
+VerbsOutcome RdmaLink::write(std::size_t from, std::uint64_t to, std::uint32_t bytes, Clock::time_point deadline) {
   ibv_sge piece = {};
   piece.addr = reinterpret_cast<std::uint64_t>(device_->memory().data() + from);
   piece.length = bytes;

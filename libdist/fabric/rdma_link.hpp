@@ -1,4 +1,4 @@
-// One reliable connection over verbs, in steps that each name themselves when they fail.
+// One reliable connection over verbs. Each step that fails names itself.
 #pragma once
 
 #include <sys/mman.h>
@@ -14,17 +14,18 @@
 #include <utility>
 
 #include "fabric/verbs_api.hpp"
+#include "os/clock.hpp"
 
 namespace amldist::fabric {
 
-/// A step that failed: the call, and its errno or the completion's status.
+/// The call that failed, and its errno or the completion's status.
 struct VerbsFailure {
   std::string stage;
   int error = 0;
   std::uint32_t wc_status = 0;
 };
 
-/// Success, or the failure.
+/// nullopt: success.
 using VerbsOutcome = std::optional<VerbsFailure>;
 
 /// Port and addressing of one end.
@@ -36,7 +37,7 @@ struct LinkTarget {
   bool ethernet = false;
 };
 
-/// What the other end needs to know.
+/// What the other end needs to connect.
 struct LinkAddress {
   std::uint32_t qp_number = 0;
   std::uint32_t first_packet = 0;
@@ -47,11 +48,11 @@ struct LinkAddress {
   std::array<std::uint8_t, 16> gid{};
 };
 
-/// Destroys what libibverbs made; the function comes from the loaded library.
+/// Destroys an object of libibverbs; the function comes from the loaded library.
 template <typename Object>
 using VerbsHandle = std::unique_ptr<Object, int (*)(Object*)>;
 
-/// Pinned memory of its own pages.
+/// Pinned memory on its own pages.
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
@@ -72,10 +73,10 @@ class PinnedBuffer {
   std::span<std::byte> bytes_;
 };
 
-/// An opened device with registered memory. Queue pairs are made on it.
+/// An open device with registered memory. Queue pairs are created on it.
 class RdmaDevice {
  public:
-  /// Opens the device by name among those that libibverbs lists, and registers `bytes` of memory.
+  /// Opens the device with the target's name and registers `bytes` of memory.
   [[nodiscard]] static VerbsOutcome open(const VerbsApi& api, const LinkTarget& target, std::size_t bytes,
                                          RdmaDevice& device);
 
@@ -101,22 +102,21 @@ class RdmaDevice {
   ibv_gid gid_{};
 };
 
-/// A queue pair and its completions, on a device that must outlive it.
+/// A queue pair with its completion queue. The device must outlive it.
 class RdmaLink {
  public:
   [[nodiscard]] static VerbsOutcome make(const RdmaDevice& device, RdmaLink& link);
   [[nodiscard]] LinkAddress address() const noexcept;
-  /// To ready-to-send towards the peer.
+  /// Brings the queue pair to ready-to-send towards the peer.
   [[nodiscard]] VerbsOutcome connect(const LinkAddress& peer);
-  /// Writes `bytes` from `from` in our memory to `to` in the peer's, and waits for the completion.
-  [[nodiscard]] VerbsOutcome write(std::size_t from, std::uint64_t to, std::uint32_t bytes,
-                                   std::chrono::steady_clock::time_point deadline);
+  /// Writes `bytes` from offset `from` of our memory to address `to` of the peer's, and waits for the completion.
+  [[nodiscard]] VerbsOutcome write(std::size_t from, std::uint64_t to, std::uint32_t bytes, Clock::time_point deadline);
 
  private:
   VerbsOutcome to_init();
   VerbsOutcome to_ready_to_receive(const LinkAddress& peer);
   VerbsOutcome to_ready_to_send();
-  VerbsOutcome wait(std::chrono::steady_clock::time_point deadline);
+  VerbsOutcome wait(Clock::time_point deadline);
 
   const RdmaDevice* device_ = nullptr;
   VerbsHandle<ibv_cq> queue_{nullptr, nullptr};

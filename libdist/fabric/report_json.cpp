@@ -1,5 +1,6 @@
 #include "fabric/report_json.hpp"
 
+#include "core/hex.hpp"
 #include "core/text.hpp"
 
 namespace amldist::fabric {
@@ -9,7 +10,7 @@ using text::concat;
 
 constexpr std::size_t most_checks = 64;
 
-/// One field of a line: no tab, no newline.
+/// One field of a line, without tabs and newlines.
 std::string field(std::string_view text) {
   std::string out(text);
   for (char& c : out) {
@@ -18,10 +19,8 @@ std::string field(std::string_view text) {
   return out;
 }
 
-}  // namespace
-
+/// A value in quotes, escaped for JSON; non-ASCII bytes become \u00NN.
 std::string json_text(std::string_view text) {
-  constexpr std::string_view digits = "0123456789abcdef";
   std::string out = "\"";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -30,8 +29,7 @@ std::string json_text(std::string_view text) {
       out += c;
     } else if (byte < 0x20 || byte >= 0x7f) {
       out += "\\u00";
-      out += digits[byte >> 4];
-      out += digits[byte & 15];
+      append_hex(out, byte);
     } else {
       out += c;
     }
@@ -39,26 +37,45 @@ std::string json_text(std::string_view text) {
   return out + "\"";
 }
 
-std::string to_json(const Check& check) {
-  return concat({"{\"id\": ", json_text(check.id), ", \"verdict\": ", json_text(to_string(check.verdict)),
-                 ", \"evidence\": ", json_text(check.evidence), ", \"remedy\": ", json_text(check.remedy), "}"});
-}
+/// Writes the fields of one object, with `separator` between them.
+class FieldWriter {
+ public:
+  explicit FieldWriter(std::string_view separator) : separator_(separator) {}
 
-std::string to_json(const std::vector<Check>& checks, std::size_t indent) {
-  std::string out = "[";
-  for (std::size_t i = 0; i < checks.size(); ++i) {
-    out += concat({i == 0 ? "\n" : ",\n", std::string(indent, ' '), to_json(checks[i])});
+  void operator()(std::string_view name, std::string_view value) { put(name, json_text(value)); }
+  void operator()(std::string_view name, const std::optional<std::string>& value) {
+    put(name, value ? json_text(*value) : "null");
   }
-  return out + "\n" + std::string(indent >= 2 ? indent - 2 : 0, ' ') + "]";
-}
+  void operator()(std::string_view name, const std::optional<std::uint32_t>& value) {
+    put(name, value ? std::to_string(*value) : "null");
+  }
+  void operator()(std::string_view name, const std::vector<Check>& checks) {
+    std::string list;
+    for (const Check& check : checks) {
+      FieldWriter fields(", ");
+      visit_fields(check, fields);
+      list += concat({list.empty() ? "\n    {" : ",\n    {", fields.text(), "}"});
+    }
+    put(name, concat({"[", list, "\n  ]"}));
+  }
 
-std::string to_json(std::string_view host, const Report& report, const FabricSettings& settings) {
-  const std::string hca = settings.ports.empty() ? "null" : json_text(exact_selection(settings.ports));
-  const std::string index = settings.gid_index ? std::to_string(*settings.gid_index) : "null";
-  return concat({"{\n  \"node\": ", json_text(host), ",\n  \"policy\": ", json_text(to_string(report.policy)),
-                 ",\n  \"verdict\": ", json_text(to_string(report.verdict())),
-                 ",\n  \"checks\": ", to_json(report.checks, 4), ",\n  \"nccl_ib_hca\": ", hca,
-                 ",\n  \"nccl_ib_gid_index\": ", index, "\n}"});
+  [[nodiscard]] const std::string& text() const noexcept { return text_; }
+
+ private:
+  void put(std::string_view name, std::string_view value) {
+    text_ += concat({text_.empty() ? "" : separator_, json_text(name), ": ", value});
+  }
+
+  std::string_view separator_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string to_json(const NodeReport& node) {
+  FieldWriter fields(",\n  ");
+  visit_fields(node, fields);
+  return concat({"{\n  ", fields.text(), "\n}"});
 }
 
 std::string to_lines(const std::vector<Check>& checks) {
@@ -77,7 +94,7 @@ Result<std::vector<Check>> checks_from_lines(std::string_view text) {
     const auto fields = text::split(line, '\t');
     const auto verdict = verdict_from_name(fields.front());
     if (fields.size() != 4 || !verdict || checks.size() == most_checks) {
-      return Error{Errc::invalid_argument, concat({"not a line of checks: ", text::quote(line)})};
+      return Error{Errc::invalid_argument, concat({"not the line of a check: ", text::quote(line)})};
     }
     checks.push_back({printable(fields[1], 32), *verdict, printable(fields[2], 512), printable(fields[3], 512)});
   }

@@ -5,13 +5,13 @@
 #include <cstring>
 #include <optional>
 
+#include "core/settings.hpp"
 #include "core/text.hpp"
 #include "fabric/rdma_link.hpp"
 
 namespace amldist::fabric {
 namespace {
 
-using std::chrono::steady_clock;
 using text::concat;
 
 constexpr std::uint32_t test_bytes = 64 * 1024;
@@ -24,7 +24,7 @@ std::string describe(const VerbsFailure& failure) {
   return concat({failure.stage, ": ", failure.error == 0 ? "failed" : std::strerror(failure.error)});
 }
 
-/// What node `seed` writes.
+/// The pattern that node `seed` writes.
 std::byte byte_at(std::size_t i, std::uint32_t seed) {
   return static_cast<std::byte>((i * 37 + (i >> 8) + seed * 101 + 1) & 0xff);
 }
@@ -62,13 +62,13 @@ std::optional<LinkAddress> address_from(std::string_view text) {
                      gid->bytes};
 }
 
-/// Two ends on one device: the writer goes to the right, the reader hears from the left.
+/// Two queue pairs on one device: one writes to the right neighbour, the other receives from the left.
 struct Ends {
   std::string name;
   RdmaDevice device;
   RdmaLink writer;
   RdmaLink reader;
-  std::string problem;  ///< of this node's own
+  std::string problem;  ///< of this node itself
   std::string write_problem;
   std::string read_problem;
   double gbps = 0;
@@ -123,7 +123,7 @@ class VerbsRing final : public RingTest {
     for (std::size_t i = 0; i < ends_.size(); ++i) {
       Ends& own = *ends_[i];
       if (!own.problem.empty() || !own.write_problem.empty()) continue;
-      const auto deadline = steady_clock::now() + plan_.timeout;
+      const auto deadline = Clock::now() + plan_.timeout;
       const std::uint64_t to = right_buffers_[i] + buffer_bytes / 2;
       if (auto failure = own.writer.write(0, to, test_bytes, deadline)) own.write_problem = describe(*failure);
       else if (plan_.measure) measure(own, to, deadline);
@@ -169,24 +169,24 @@ class VerbsRing final : public RingTest {
 
   static std::string connect_end(RdmaLink& link, std::string_view line, std::size_t field) {
     const auto fields = text::split(line, '\t');
-    if (fields.size() == 3 && fields[0] == "no") return concat({"the other end: ", printable(fields[1], 150)});
+    if (fields.size() == 3 && fields[0] == "no") return concat({"the other node: ", printable(fields[1], 150)});
     const auto peer = peer_of(line, field);
-    if (!peer) return "the other end has no such device";
+    if (!peer) return "the other node does not have this device";
     const auto failure = link.connect(*peer);
     return failure ? describe(*failure) : std::string();
   }
 
-  void measure(Ends& own, std::uint64_t to, steady_clock::time_point deadline) const {
-    const auto began = steady_clock::now();
+  void measure(Ends& own, std::uint64_t to, Clock::time_point deadline) const {
+    const auto began = Clock::now();
     std::uint64_t bytes = 0;
-    while (steady_clock::now() - began < measuring_time) {
+    while (Clock::now() - began < measuring_time) {
       if (auto failure = own.writer.write(0, to, measured_bytes, deadline)) {
         own.write_problem = describe(*failure);
         return;
       }
       bytes += measured_bytes;
     }
-    const std::chrono::duration<double> taken = steady_clock::now() - began;
+    const std::chrono::duration<double> taken = Clock::now() - began;
     own.gbps = static_cast<double>(bytes) * 8e-9 / taken.count();
   }
 
@@ -199,7 +199,7 @@ class VerbsRing final : public RingTest {
 }  // namespace
 
 std::unique_ptr<RingTest> RingTest::open(const NodeFacts& node, const Question& question, const RingPlan& plan) {
-  const auto api = load_verbs();
+  const auto api = load_verbs(question.environment(variable::verbs_library).value_or(""));
   auto ring = std::make_unique<VerbsRing>(api ? *api : VerbsApi(), plan);
   const auto pkey = nccl_parameter(question.environment, "NCCL_IB_PKEY").value_or(0);
   for (const JudgedPort& each : judged_ports(node, question)) {

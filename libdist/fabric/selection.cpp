@@ -12,15 +12,15 @@
 namespace amldist::fabric {
 namespace {
 
-constexpr std::size_t most_entries = 32;  // MAX_IB_DEVS: NCCL looks at no more
+constexpr std::size_t most_entries = 32;  // MAX_IB_DEVS: NCCL ignores any more
 
-/// atoi(): leading blanks, a sign, digits, and no complaint.
+/// atoi(): leading blanks, a sign, digits, no errors.
 int as_atoi(std::string_view text) {
   const std::string copy(text.substr(0, 32));
   return static_cast<int>(std::strtol(copy.c_str(), nullptr, 10));
 }
 
-/// A prefix unless exact. strncmp() with the entry's length, or the device's with its zero.
+/// Compares by prefix unless exact: strncmp() with the entry's length, or with the device's including its NUL.
 bool name_matches(std::string_view device, std::string_view entry, bool exact) noexcept {
   return exact ? device == entry : device.starts_with(entry);
 }
@@ -29,7 +29,7 @@ bool port_matches(const std::optional<int>& entry, std::uint32_t port) noexcept 
   return !entry || *entry == -1 || *entry == static_cast<int>(port);
 }
 
-/// Transports of UCX that run over verbs, and the aliases that mean some of them.
+/// UCX transports that use verbs, and the aliases that include some of them.
 bool is_verbs_transport(std::string_view name) {
   constexpr std::array<std::string_view, 17> names = {"all",     "ib",   "rc",      "rc_v", "rc_x",     "rc_verbs",
                                                       "rc_mlx5", "ud",   "ud_v",    "ud_x", "ud_verbs", "ud_mlx5",
@@ -42,7 +42,7 @@ int roce_version(const GidEntry& entry) noexcept {
   return entry.type.starts_with("IB/RoCE v1") || entry.type.starts_with("RoCE v1") ? 1 : -1;
 }
 
-/// The entry at an index; a zero GID where the table has none.
+/// The entry at an index; a zero GID if the table has none.
 GidEntry entry_at(const PortFacts& port, std::uint32_t index) {
   const auto found = std::ranges::find(port.gids, index, &GidEntry::index);
   return found == port.gids.end() ? GidEntry{index, {}, "", ""} : *found;
@@ -70,7 +70,7 @@ struct Ipv6Range {
   }
 };
 
-/// What NCCL is told about the GIDs it may choose.
+/// NCCL's variables about the GIDs that it may choose.
 struct GidPreference {
   bool ipv4 = true;
   int version = 2;
@@ -99,7 +99,7 @@ GidPreference read_preference(const EnvironmentReader& environment) {
 
 bool is_usable(const Gid& gid) noexcept { return !gid.is_zero() && !gid.is_link_local(); }
 
-/// Whether NCCL's scan moves on from `current` to `candidate` (ncclUpdateGidIndex).
+/// Whether NCCL's scan replaces `current` by `candidate` (ncclUpdateGidIndex).
 bool is_better(const GidEntry& candidate, const GidEntry& current, const GidPreference& preference) noexcept {
   const bool family = candidate.value.is_ipv4() == preference.ipv4;
   const bool current_family = current.value.is_ipv4() == preference.ipv4;

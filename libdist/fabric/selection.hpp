@@ -1,9 +1,9 @@
-// Which ports NCCL and UCX would use: their own selection grammars, evaluated as their sources do.
+// Which ports NCCL and UCX would use. The selection grammars are evaluated as their sources do.
 //
 //   NCCL_IB_HCA=mlx5_1            every device whose name begins with mlx5_1 (mlx5_10 too)
 //   NCCL_IB_HCA==mlx5_1:1,mlx5_2  exactly mlx5_1, port 1, and mlx5_2, any port
-//   NCCL_IB_HCA=^mlx5_an          all but those
-//   UCX_NET_DEVICES=mlx5_2:1      exactly this port; "all" anywhere in the list is everything
+//   NCCL_IB_HCA=^mlx5_an          all except those
+//   UCX_NET_DEVICES=mlx5_2:1      exactly this port; "all" anywhere in the list selects everything
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace amldist::fabric {
 
-/// A parsed NCCL_IB_HCA (also NCCL's grammar of interfaces).
+/// A parsed NCCL_IB_HCA. NCCL uses the same grammar for interfaces.
 class NcclSelection {
  public:
   struct Entry {
@@ -26,12 +26,12 @@ class NcclSelection {
     std::optional<int> port;  ///< nullopt: any
   };
 
-  /// Never fails, as NCCL's parser does not: what makes no sense selects nothing.
+  /// Never fails, like NCCL's parser: a malformed entry selects nothing.
   [[nodiscard]] static NcclSelection parse(std::string_view text);
 
-  /// Whether NCCL would take the port, were it active. An empty list takes all (and with '^' none).
+  /// Whether NCCL would use the port if it were active. An empty list selects all (with '^' none).
   [[nodiscard]] bool takes(std::string_view device, std::uint32_t port) const noexcept;
-  /// Whether the entry is met exactly, not by a mere prefix.
+  /// Whether the port is selected only because an entry is a prefix of its name.
   [[nodiscard]] bool takes_by_prefix_only(std::string_view device, std::uint32_t port) const noexcept;
   [[nodiscard]] const std::vector<Entry>& entries() const noexcept { return entries_; }
   [[nodiscard]] bool excludes() const noexcept { return exclude_; }
@@ -54,20 +54,20 @@ class UcxSelection {
   std::vector<std::string> names_;
 };
 
-/// UCX_TLS: whether any transport over verbs is allowed. nullopt: the list has a form that is not known here.
+/// UCX_TLS: whether any transport over verbs is allowed. nullopt: the list has an unknown form.
 [[nodiscard]] std::optional<bool> ucx_allows_verbs(std::string_view transports);
 
-/// NCCL's integer parameters: strtoll with base 0; text that is no number leaves the default.
+/// NCCL's integer parameters: strtoll with base 0; text that is not a number leaves the default.
 [[nodiscard]] std::optional<std::int64_t> nccl_parameter(const EnvironmentReader& environment, std::string_view name);
 
 /// Whether NCCL would use the port with this environment: active, InfiniBand or Ethernet, and selected.
 [[nodiscard]] bool nccl_uses(const EnvironmentReader& environment, const DeviceFacts& device, const PortFacts& port);
 
-/// The GID index that NCCL chooses for a port (ncclIbGetGidIndex): InfiniBand 0, or 1 where that GID has a FLID; RoCE
-/// the user's, else a scan for family (NCCL_IB_ADDR_FAMILY), network (NCCL_IB_ADDR_RANGE, IPv4 here) and version.
+/// The GID index that NCCL chooses for a port (ncclIbGetGidIndex). InfiniBand: 0, or 1 if that GID has a FLID. RoCE:
+/// the user's, else a scan by family (NCCL_IB_ADDR_FAMILY), network (NCCL_IB_ADDR_RANGE, IPv4 here) and version.
 [[nodiscard]] std::uint32_t nccl_gid_index(const EnvironmentReader& environment, const PortFacts& port);
 
-/// The variables that checks read, copied: a reader that needs the environment no longer.
+/// A copy of the variables that checks read, independent of the environment.
 [[nodiscard]] EnvironmentReader snapshot(const EnvironmentReader& environment);
 
 /// "=mlx5_ib0:1,mlx5_ib1:1": the exact form of a set of ports, for NCCL_IB_HCA.

@@ -20,7 +20,7 @@ bool is_small(char c) noexcept { return c >= 'a' && c <= 'z'; }
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 bool is_capital(char c) noexcept { return c >= 'A' && c <= 'Z'; }
 
-/// Removes and returns the leading characters that satisfy `wanted`.
+/// Removes and returns the leading characters for which `wanted` holds.
 template <typename Wanted>
 std::string_view take_while(std::string_view& text, Wanted wanted) {
   std::size_t end = 0;
@@ -36,7 +36,7 @@ std::string_view without_prefix(std::string_view name) {
   return text::to_lower(name.substr(0, prefix.size())) == prefix ? name.substr(prefix.size()) : name;
 }
 
-/// A name of Azure's form, in pieces: "HB120-96rs_v3" is HB, 120, -96, rs, _v3.
+/// The parts of an Azure VM size name: "HB120-96rs_v3" is HB, 120, -96, rs, _v3.
 struct SizeName {
   std::string_view family;
   std::string_view cores;
@@ -59,7 +59,7 @@ std::optional<SizeName> parse_size(std::string_view name) {
   return size;
 }
 
-/// Lower case, without the prefix and without constrained cores.
+/// Lower case, without the prefix and without the number of constrained cores.
 std::string canonical(std::string_view name) {
   name = without_prefix(name);
   const auto size = parse_size(name);
@@ -116,14 +116,14 @@ std::vector<std::string_view> words_of(std::string_view line) {
   return words;
 }
 
-/// Applies the words behind the name; the first that is wrong, or nullopt.
+/// Applies the words after the name. Returns what is wrong with the first bad one, or nullopt.
 std::optional<std::string> apply_words(Sku& sku, const std::vector<std::string_view>& words) {
   bool has_fabric = false;
   for (std::size_t i = 1; i < words.size(); ++i) {
     const auto equals = words[i].find('=');
     const std::string_view key = words[i].substr(0, equals);
     if (equals == std::string_view::npos || !set_key(sku, key, words[i].substr(equals + 1))) {
-      return concat({quote(words[i]), " is none of fabric=infiniband|roce|none|no-verbs, devices=N, rate=N, ",
+      return concat({quote(words[i]), " is not one of fabric=infiniband|roce|none|no-verbs, devices=N, rate=N, ",
                      "hca=SELECTION, gpudirect=require|prefer"});
     }
     has_fabric = has_fabric || key == "fabric";

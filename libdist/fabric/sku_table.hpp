@@ -1,6 +1,6 @@
-// What a kind of node is expected to have: a table that the administrator can replace.
+// The fabric that a node of each SKU should have: a table that the administrator can replace.
 //
-//   ND96isr_H100_v5   fabric=infiniband devices=8 rate=400      # one kind per line; '*' stands for any text
+//   ND96isr_H100_v5   fabric=infiniband devices=8 rate=400      # one SKU per line; '*' matches any text
 #pragma once
 
 #include <cstdint>
@@ -20,27 +20,27 @@ struct Sku {
     none,      ///< no RDMA at all
     no_verbs,  ///< RDMA, but without InfiniBand verbs (no SR-IOV)
   };
-  std::string name;  ///< as it was asked for
+  std::string name;  ///< as requested
   Fabric fabric = Fabric::infiniband;
-  std::optional<std::uint32_t> devices;  ///< devices=N: at least so many
+  std::optional<std::uint32_t> devices;  ///< devices=N: at least N
   std::optional<std::uint32_t> rate;     ///< rate=N: Gb/s of each port, at least
   std::string hca;                       ///< hca=SELECTION: only these ports are judged (grammar of NCCL_IB_HCA)
   bool needs_gpudirect = false;          ///< gpudirect=require
-  std::string source;                    ///< where it stands: a file and line, or the rule of names
+  std::string source;                    ///< its origin: a file and line, or the naming rule
 
   [[nodiscard]] bool has_verbs() const noexcept { return fabric == Fabric::infiniband || fabric == Fabric::roce; }
 };
 
-/// The lines of one or more tables, in order of precedence.
+/// The lines of one or more tables, highest precedence first.
 class SkuTable {
  public:
-  /// The table that was built in: the one installed as share/aml-dist/skus.conf.
+  /// The built-in table, which is also installed as share/aml-dist/skus.conf.
   [[nodiscard]] static SkuTable built_in();
-  /// Adds the lines of a file's text below those that are there. Returns one sentence for each line that was skipped.
+  /// Adds the lines of a file with lower precedence than those present. Returns one sentence for each skipped line.
   [[nodiscard]] std::vector<std::string> add(std::string_view content, const std::string& source);
 
-  /// The expectation for a name. Errors: invalid_argument when it is no name of a kind: neither in the table nor of
-  /// Azure's form (letters, a number, small letters, ...).
+  /// The expectation for a name. Errors: invalid_argument if the name is neither in the table nor of Azure's form
+  /// (letters, a number, small letters, ...).
   [[nodiscard]] Result<Sku> find(std::string_view name) const;
 
   [[nodiscard]] std::size_t size() const noexcept { return lines_.size(); }
@@ -53,8 +53,8 @@ class SkuTable {
   std::vector<Line> lines_;
 };
 
-/// The table that counts here: the file that `explicit_file` names (it must be readable), else
-/// /etc/aml-dist/skus.conf if there is one, over the built-in table.
+/// The table in use: the file that `explicit_file` names (it must be readable), else /etc/aml-dist/skus.conf if it
+/// exists; the built-in table has lower precedence than either.
 [[nodiscard]] Result<SkuTable> load_sku_table(const std::string& explicit_file, std::vector<std::string>& complaints);
 
 }  // namespace amldist::fabric

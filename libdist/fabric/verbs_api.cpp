@@ -2,14 +2,12 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
-
 #include "core/text.hpp"
 
 namespace amldist::fabric {
 namespace {
 
-/// Looks symbols up and remembers the first that is missing.
+/// Resolves symbols and remembers the first missing one.
 class Symbols {
  public:
   explicit Symbols(void* library) : library_(library) {}
@@ -32,9 +30,8 @@ class Symbols {
 
 }  // namespace
 
-Result<VerbsApi> load_verbs() {
-  const char* const other = std::getenv("AMLDIST_LIBIBVERBS");
-  const char* const name = other != nullptr && *other != '\0' ? other : "libibverbs.so.1";
+Result<VerbsApi> load_verbs(const std::string& named) {
+  const char* const name = named.empty() ? "libibverbs.so.1" : named.c_str();
   // Never closed: providers leave threads and handlers behind.
   void* const library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {

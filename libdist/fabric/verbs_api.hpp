@@ -1,4 +1,4 @@
-// libibverbs, opened at run time: programs that never verify do not need it, and a fake can stand in for it.
+// libibverbs, loaded at run time. Programs that never verify do not need it, and tests can replace it by a fake.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -11,7 +11,7 @@
 
 namespace amldist::fabric {
 
-/// The functions that are used, by their exported names without "ibv_". Posting and polling are inline in the header
+/// The functions in use, by their exported names without "ibv_". Posting and polling are inline functions of the header
 /// and go through the context.
 struct VerbsApi {
   ibv_device** (*get_device_list)(int*) = nullptr;
@@ -33,8 +33,8 @@ struct VerbsApi {
   int (*destroy_qp)(ibv_qp*) = nullptr;
 };
 
-/// Loads $AMLDIST_LIBIBVERBS, else libibverbs.so.1, for the rest of the process. Errors: unavailable, with dlerror()'s
-/// reason or the missing function.
-[[nodiscard]] Result<VerbsApi> load_verbs();
+/// Loads `named` if it is not empty, else libibverbs.so.1, and never unloads it. Errors: unavailable, with dlerror()'s
+/// text or the missing function.
+[[nodiscard]] Result<VerbsApi> load_verbs(const std::string& named);
 
 }  // namespace amldist::fabric

@@ -2,24 +2,21 @@
 
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <ctime>
 #include <new>
 
+#include "core/settings.hpp"
 #include "core/text.hpp"
 #include "fabric/rdma_link.hpp"
+#include "os/child_process.hpp"
 
 namespace amldist::fabric {
 namespace {
-
-using std::chrono::steady_clock;
 
 constexpr std::uint32_t loopback_bytes = 64 * 1024;
 constexpr std::chrono::seconds write_timeout{5};
@@ -36,8 +33,8 @@ void put(ShortText& target, std::string_view text) {
 
 std::string get(const ShortText& source) { return {source.data(), ::strnlen(source.data(), source.size())}; }
 
-/// What the probing process leaves in shared memory; each field is written once, so that a killed one has left what it
-/// had found.
+/// What the probing process writes to shared memory. Each field is written once, so a killed process leaves what it had
+/// found so far.
 struct Findings {
   ShortText stage{};
   ShortText load_problem{};
@@ -57,7 +54,7 @@ struct Findings {
   bool done = false;
 };
 
-/// Shared between us and the child.
+/// Memory shared by parent and child.
 class SharedFindings {
  public:
   SharedFindings() {
@@ -89,7 +86,7 @@ std::vector<LinkTarget> targets_of(const NodeFacts& node, const Question& questi
   return targets;
 }
 
-/// Bytes that differ from place to place and from run to run.
+/// A pattern that depends on the position and the run.
 void fill(std::span<std::byte> memory, std::uint32_t seed) {
   for (std::size_t i = 0; i < memory.size(); ++i) {
     memory[i] = static_cast<std::byte>((i * 31 + (i >> 8) + seed) & 0xff);
@@ -109,8 +106,8 @@ VerbsOutcome write_to_self(const RdmaDevice& device) {
   fill(source, static_cast<std::uint32_t>(::getpid()));
   std::ranges::fill(target, std::byte{0});
   const std::uint64_t to = receiver.address().buffer + memory.size() / 2;
-  if (auto failure = sender.write(0, to, loopback_bytes, steady_clock::now() + write_timeout)) return failure;
-  if (!std::ranges::equal(source, target)) return VerbsFailure{"comparing what arrived", EIO, 0};
+  if (auto failure = sender.write(0, to, loopback_bytes, Clock::now() + write_timeout)) return failure;
+  if (!std::ranges::equal(source, target)) return VerbsFailure{"comparing the received bytes", EIO, 0};
   return {};
 }
 
@@ -136,9 +133,9 @@ void probe_device(const VerbsApi& api, const LinkTarget& target, Findings& findi
 }
 
 /// In the child: everything that may hang.
-void probe(const std::vector<LinkTarget>& targets, Findings& findings) {
+void probe(const std::vector<LinkTarget>& targets, const std::string& library, Findings& findings) {
   put(findings.stage, "loading libibverbs");
-  const auto api = load_verbs();
+  const auto api = load_verbs(library);
   if (!api) {
     put(findings.load_problem, api.error().message);
     findings.done = true;
@@ -153,21 +150,6 @@ void probe(const std::vector<LinkTarget>& targets, Findings& findings) {
   if (list != nullptr) api->free_device_list(list);
   for (const LinkTarget& target : targets) probe_device(*api, target, findings);
   findings.done = true;
-}
-
-/// Waits for the child; kills it at the deadline. True: it ended by itself.
-bool wait_or_kill(pid_t child, steady_clock::time_point deadline) {
-  constexpr timespec pause = {0, 1'000'000};
-  while (steady_clock::now() < deadline) {
-    const pid_t ended = ::waitpid(child, nullptr, WNOHANG);
-    if (ended == child || (ended < 0 && errno == ECHILD)) return true;
-    static_cast<void>(::nanosleep(&pause, nullptr));
-  }
-  static_cast<void>(::kill(child, SIGKILL));
-  // A child in an uninterruptible call cannot be waited for; init will.
-  static_cast<void>(::nanosleep(&pause, nullptr));
-  static_cast<void>(::waitpid(child, nullptr, WNOHANG));
-  return false;
 }
 
 VerbsFacts facts_of(const Findings& findings) {
@@ -186,23 +168,26 @@ VerbsFacts facts_of(const Findings& findings) {
 
 VerbsFacts probe_verbs(const NodeFacts& node, const Question& question, std::chrono::milliseconds timeout) {
   const auto targets = targets_of(node, question);
+  const std::string library = question.environment(variable::verbs_library).value_or("");
   VerbsFacts facts;
   const SharedFindings shared;
   if (shared.get() == nullptr) {
-    facts.reason = "no memory for the probe";
+    facts.reason = "out of memory";
     return facts;
   }
-  const pid_t child = ::fork();
-  if (child < 0) {
-    facts.reason = text::concat({"fork: ", std::strerror(errno)});
+  auto child = ChildProcess::fork([&] {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // if the parent is killed, the probe must end too
+    probe(targets, library, *shared.get());
+  });
+  if (!child) {
+    facts.reason = child.error().message;
     return facts;
   }
-  if (child == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // whoever kills us at a deadline of his own means the probe too
-    probe(targets, *shared.get());
-    ::_exit(0);  // no destructors of the parent's objects, no flushing of its buffers
+  const bool ended = child->wait_until(Clock::now() + timeout).has_value();
+  if (!ended) {  // a child in an uninterruptible call does not die now
+    child->kill(SIGKILL);
+    static_cast<void>(child->wait_until(Clock::now() + std::chrono::milliseconds(1)));
   }
-  const bool ended = wait_or_kill(child, steady_clock::now() + timeout);
   const Findings& findings = *shared.get();
   if (const std::string problem = get(findings.load_problem); !problem.empty()) {
     facts.verbs_missing = true;

@@ -1,5 +1,5 @@
-// Trying the verbs: which devices libibverbs lists, whether memory can be registered, whether a write to oneself
-// arrives.
+// Tries the verbs: which devices libibverbs lists, whether memory can be registered, whether an RDMA write to the
+// device itself arrives.
 #pragma once
 
 #include <chrono>
@@ -9,8 +9,8 @@
 
 namespace amldist::fabric {
 
-/// Tries every judged device, in a process of its own that is killed when `timeout` has passed: a driver that hangs
-/// takes nobody along. Call it from a program with one thread. A build without libibverbs' headers says so.
+/// Tries every judged device, in a separate process that is killed after `timeout`, so that a hanging driver blocks
+/// nobody else. Call it from a single-threaded program. A build without libibverbs' headers reports that as the reason.
 [[nodiscard]] VerbsFacts probe_verbs(const NodeFacts& node, const Question& question,
                                      std::chrono::milliseconds timeout);
 

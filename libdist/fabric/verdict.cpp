@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/hex.hpp"
 #include "core/text.hpp"
 
 namespace amldist::fabric {
@@ -11,9 +12,9 @@ namespace {
 using text::concat;
 
 constexpr std::size_t longest_evidence = 400;
-constexpr std::size_t most_passes = 2;  // what is well needs examples only
+constexpr std::size_t most_passes = 2;  // for passes, examples suffice
 
-/// fail before warn before pass; skip is no verdict on anything that exists.
+/// Orders verdicts: fail, warn, pass. A skip says nothing about anything that exists.
 int severity(Verdict verdict) noexcept {
   switch (verdict) {
     case Verdict::fail:
@@ -97,7 +98,6 @@ std::optional<RdmaPolicy> policy_from_name(std::string_view name) noexcept {
 }
 
 std::string printable(std::string_view input, std::size_t longest) {
-  constexpr std::string_view digits = "0123456789abcdef";
   std::string out;
   for (const char c : input.substr(0, longest)) {
     const auto byte = static_cast<unsigned char>(c);
@@ -105,8 +105,7 @@ std::string printable(std::string_view input, std::size_t longest) {
       out += c;
     } else {
       out += "\\x";
-      out += digits[byte >> 4];
-      out += digits[byte & 15];
+      append_hex(out, byte);
     }
   }
   if (input.size() > longest) out += "...";

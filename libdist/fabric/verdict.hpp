@@ -1,4 +1,4 @@
-// What a verification comes to: a list of checks, each with a verdict, what was seen, and what to do.
+// The result of a verification: a list of checks, each with a verdict, its evidence and a remedy.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace amldist::fabric {
 
-/// The verdict on one check. `skip`: it could not be made, and the evidence says why; never a kind of pass.
+/// The verdict of one check. `skip`: the check could not be made, and the evidence says why. A skip is not a pass.
 enum class Verdict { pass, warn, fail, skip };
 
 /// One check. Ids are stable names ("ib.state", docs/fabric.md); each appears once in a report.
@@ -18,29 +18,30 @@ struct Check {
   std::string id;
   Verdict verdict = Verdict::skip;
   std::string evidence;  ///< what was seen, with the device and port; one line, printable
-  std::string remedy;    ///< what to do; empty where nothing is to be done
+  std::string remedy;    ///< what to do; empty if nothing
 };
 
-/// A finding about one device or port, or about one of several nodes, before findings are put together into a check.
+/// A finding about one device, port or node. Findings are joined to a check.
 struct Finding {
   Verdict verdict = Verdict::pass;
   std::string evidence;
   std::string remedy;
 };
 
-/// A verification as a whole.
+/// Result of a whole verification.
 struct Report {
   RdmaPolicy policy = RdmaPolicy::prefer;
   std::vector<Check> checks;
-  bool verified = false;  ///< there was a port to judge: without one, passing side checks are no pass
+  bool verified = false;  ///< a port was judged; without one, the report does not pass
 
-  /// The worst verdict; warnings do not fail. skip when nothing was verified.
+  /// The worst verdict; warnings do not fail. skip if nothing was verified.
   [[nodiscard]] Verdict verdict() const noexcept;
   [[nodiscard]] const Check* find(std::string_view id) const noexcept;
 };
 
-/// Joins findings: the worst verdict, the evidence of those that have it, one remedy of each sort. Without any: skip,
-/// with `otherwise` as the reason. Evidence is cut after a few hundred characters, and says how many are left out.
+/// Joins findings to a check: the worst verdict, the evidence of the findings that have it, and each of their remedies
+/// once. Without findings: skip, with `otherwise` as the reason. Long evidence is shortened and says how much was left
+/// out.
 [[nodiscard]] Check join_findings(std::string_view id, const std::vector<Finding>& findings,
                                   std::string_view otherwise);
 
@@ -49,7 +50,7 @@ struct Report {
 [[nodiscard]] std::string_view to_string(RdmaPolicy policy) noexcept;
 [[nodiscard]] std::optional<RdmaPolicy> policy_from_name(std::string_view name) noexcept;
 
-/// Bytes that are not printable ASCII as \xNN: what came from sysfs or a peer, fit for a terminal.
+/// Replaces bytes that are not printable ASCII by \xNN, so that text from sysfs or a peer is safe for a terminal.
 [[nodiscard]] std::string printable(std::string_view input, std::size_t longest = 120);
 
 }  // namespace amldist::fabric

@@ -4,11 +4,11 @@
 namespace amldist::fabric {
 namespace {
 
-/// Without the process's own view its checks are somebody else's: skipped, with that as the reason.
+/// Without facts about the process, its checks are skipped.
 void add_process_checks(const NodeFacts& node, const Question& question, const Evidence& evidence, Report& report) {
   if (!evidence.process) {
     for (const char* const id : {"ib.devnode", "ib.provider", "ib.memlock", "ib.gdr", "ib.env", "ib.loopback"}) {
-      report.checks.push_back({id, Verdict::skip, "left to the task's own process", ""});
+      report.checks.push_back({id, Verdict::skip, "checked by the task's own process", ""});
     }
     return;
   }

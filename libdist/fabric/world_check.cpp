@@ -14,7 +14,7 @@ using text::concat;
 
 constexpr char part_mark = '\f';
 
-/// What a node's leader has in its hands. Ranks that do not lead have nothing.
+/// What a node's leader works with. Other ranks have nothing.
 struct OwnPart {
   NodeFacts node;
   NodeSummary summary;
@@ -27,7 +27,7 @@ struct Gathered {
   std::vector<std::string> endpoints;
 };
 
-/// Without ports to write over, or without verbs, a node has no ring; its neighbours then find no other end.
+/// A node without ports or verbs has no ring; its neighbours then report the missing end.
 OwnPart read_own_part(const WorldPlace& place, const Result<Question>& question, const Roots& roots,
                       const RingPlan& plan) {
   OwnPart own;
@@ -42,7 +42,7 @@ OwnPart read_own_part(const WorldPlace& place, const Result<Question>& question,
   return own;
 }
 
-/// The texts of those that lead; a rank that does not lead says nothing.
+/// Keeps the texts of the leaders; other ranks send an empty text.
 Result<std::vector<std::string>> texts_of_nodes(const Exchange& exchange, const std::string& own, std::uint32_t nodes) {
   auto texts = exchange(own);
   if (!texts) return texts.error();
@@ -63,7 +63,8 @@ Result<Gathered> gather_summaries(const Exchange& exchange, const WorldPlace& pl
     const auto mark = each.find(part_mark);
     auto summary = summary_from_text(std::string_view(each).substr(0, mark));
     if (!summary || mark == std::string::npos) {
-      return Error{Errc::mismatch, "a rank's summary of its fabric cannot be read: are all ranks of one release?"};
+      return Error{Errc::mismatch,
+                   "a rank's summary of its fabric is malformed: do all ranks use the same release of aml-dist?"};
     }
     out.summaries.push_back(std::move(*summary));
     out.endpoints.push_back(each.substr(mark + 1));
@@ -71,7 +72,7 @@ Result<Gathered> gather_summaries(const Exchange& exchange, const WorldPlace& pl
   return out;
 }
 
-/// Writes to the right and from the left, and what everybody's writes came to.
+/// Writes to the right neighbour, reads from the left, and gathers the results of all nodes.
 Result<PairResults> run_ring(const Exchange& exchange, const WorldPlace& place, const OwnPart& own,
                              const RingPlan& plan, const Gathered& gathered) {
   const std::string present = place.leads ? "." : "";
@@ -89,10 +90,10 @@ Result<PairResults> run_ring(const Exchange& exchange, const WorldPlace& place, 
   PairResults out;
   for (const std::string& each : *texts) {
     const auto results = pairs_from_lines(each);
-    if (!results) return Error{Errc::mismatch, "a rank's results between nodes cannot be read"};
+    if (!results) return Error{Errc::mismatch, "a rank's results between nodes are malformed"};
     out.pairs.insert(out.pairs.end(), results->begin(), results->end());
   }
-  if (out.pairs.empty()) out.reason = "no node can write: built without libibverbs' headers, or without ports";
+  if (out.pairs.empty()) out.reason = "no node can write: no ports, or built without libibverbs' headers";
   return out;
 }
 
@@ -100,7 +101,7 @@ std::string sentence(const Check& check) {
   return concat({check.id, ": ", check.evidence, check.remedy.empty() ? "" : ": ", check.remedy});
 }
 
-/// Whether a node comes to this verdict by itself.
+/// Whether a node reached this verdict on its own.
 bool is_of_a_node(const std::vector<NodeSummary>& nodes, const Check& check) {
   return std::ranges::any_of(nodes, [&check](const NodeSummary& node) {
     return std::ranges::any_of(
@@ -108,7 +109,8 @@ bool is_of_a_node(const std::vector<NodeSummary>& nodes, const Check& check) {
   });
 }
 
-/// The failed check that says most: one that a node fails by itself before what follows from it between nodes.
+/// The most useful failed check: one that a node fails on its own, before the failures between nodes that follow from
+/// it.
 std::string failure_of(const Report& report, const std::vector<NodeSummary>& nodes) {
   const Check* found = nullptr;
   for (const Check& check : report.checks) {
@@ -133,7 +135,7 @@ Result<WorldVerdict> verify_world(const WorldPlace& place, const Result<Question
   WorldVerdict out;
   out.report = verify_job(gathered->summaries, *pairs, question ? question->policy : RdmaPolicy::require);
   for (const Check& check : out.report.checks) {
-    // A node's own warnings were there before the nodes met, and are not told again.
+    // A node's own warnings were printed before the nodes met. Do not repeat them.
     const bool is_new = check.verdict == Verdict::warn && !is_of_a_node(gathered->summaries, check);
     if (is_new) out.warnings.push_back(sentence(check));
   }

@@ -1,10 +1,11 @@
-// The checks between nodes, made by the processes of a program themselves: one of each node reads sysfs and writes over
-// every judged port to the next node; the others only listen. Four exchanges, for any number of nodes.
+// The checks between nodes, run by a program's own processes. The leader of each node reads sysfs and writes over every
+// judged port to the next node; the other ranks only take part in the exchanges. There are four, for any number of
+// nodes:
 //
-//   1  each node's summary, and where its ports can be written to
-//   2  everybody is connected
-//   3  everybody has written
-//   4  what came of it
+//   1  each node's summary and the addresses of its ports
+//   2  all nodes are connected
+//   3  all nodes have written
+//   4  the results
 #pragma once
 
 #include <chrono>
@@ -19,29 +20,28 @@
 
 namespace amldist::fabric {
 
-/// One process among all of a program.
+/// One process of a program.
 struct WorldPlace {
   std::uint32_t rank = 0;
   std::uint32_t node = 0;  ///< in the order of the nodes' lowest ranks
   std::uint32_t nodes = 1;
-  bool leads = true;  ///< it speaks for its node: its lowest rank
+  bool leads = true;  ///< it is the leader of its node: the lowest rank
   std::string host;
 };
 
-/// Gives this rank's text to all, and returns everybody's by rank. Called by all ranks equally often. Errors: those of
-/// whoever carries the texts; they end the verification.
+/// Sends this rank's text to all ranks and returns all texts by rank. All ranks call it equally often. Errors: those of
+/// the transport; they end the verification.
 using Exchange = std::function<Result<std::vector<std::string>>(const std::string& own)>;
 
 /// The same on every rank.
 struct WorldVerdict {
   std::string failure;                ///< empty: verified; else the first failed check with evidence and remedy
-  std::vector<std::string> warnings;  ///< what only shows between nodes, and fails nothing
+  std::vector<std::string> warnings;  ///< warnings that only the comparison of nodes shows
   Report report;
 };
 
-/// Verifies the fabric between the nodes. Every rank calls it, also one without a question of its own: its error is
-/// then its node's failed check, which all hear of. Errors: those of the exchange; mismatch when the ranks' texts are
-/// no verification.
+/// Verifies the fabric between the nodes. Every rank calls it, even if its own question is an error: then that error is
+/// its node's failed check, and all ranks learn of it. Errors: those of the exchange; mismatch for malformed texts.
 [[nodiscard]] Result<WorldVerdict> verify_world(const WorldPlace& place, const Result<Question>& question,
                                                 const Roots& roots, const Exchange& exchange,
                                                 std::chrono::milliseconds timeout = std::chrono::seconds(10));

@@ -10,7 +10,7 @@ using text::concat;
 
 std::optional<std::string> gpu_advice(const Spec& spec, const Identity& identity,
                                       const EnvironmentReader& environment) {
-  // A launcher is one task and takes what it sees; JAX is told its devices.
+  // A launcher is one task and uses all GPUs that it sees. JAX is told its devices explicitly.
   if (spec.launch == Launch::per_node || spec.kind == Kind::jax) return std::nullopt;
   const std::uint32_t gpus = visible_gpus(environment).value_or(0);
   const std::uint32_t tasks = identity.local_size;
@@ -25,7 +25,7 @@ std::optional<std::string> gpu_advice(const Spec& spec, const Identity& identity
     return concat({sees, " but LOCAL_RANK goes up to ", last, ": use --ntasks-per-node=", std::to_string(gpus),
                    " or more GPUs per node"});
   }
-  return concat({sees, " but a node has ", text::count(tasks, "task"), ": with one GPU per process ",
+  return concat({sees, " but a node has ", text::count(tasks, "task"), ": with one GPU per task, ",
                  std::to_string(gpus - tasks), " stay idle; use --ntasks-per-node=", std::to_string(gpus)});
 }
 
@@ -33,7 +33,7 @@ std::optional<std::string> mpi_advice(const Spec& spec, const Identity& identity
                                       const EnvironmentReader& environment) {
   if (spec.kind != Kind::mpi || spec.launch == Launch::per_node || identity.size == 1) return std::nullopt;
   if (environment("PMIX_RANK") || environment("PMI_RANK")) return std::nullopt;
-  return concat({"this step has no PMIx, so MPI programs would end in MPI_Init or run as ",
+  return concat({"this step has no PMIx, so MPI programs would fail in MPI_Init or run as ",
                  std::to_string(identity.size), " jobs of size 1: use srun --mpi=pmix"});
 }
 

@@ -1,4 +1,5 @@
-// Things that are not wrong enough to refuse but will surprise: one line each, told once per step by rank 0.
+// Advice about steps that may start but will probably not do what the user expects. Rank 0 prints each line once per
+// step.
 #pragma once
 
 #include <optional>
@@ -10,11 +11,11 @@
 
 namespace amldist {
 
-/// Tasks of a node, GPUs that a task sees and LOCAL_RANK do not fit together. `environment` is rank 0's.
+/// Warns where a node's tasks, the GPUs that a task sees, and LOCAL_RANK do not fit. `environment` is rank 0's.
 [[nodiscard]] std::optional<std::string> gpu_advice(const Spec& spec, const Identity& identity,
                                                     const EnvironmentReader& environment);
 
-/// An mpi step without PMIx or PMI: its processes would each be alone, or end in MPI_Init.
+/// Warns about an mpi step without PMIx or PMI: every process would run alone or fail in MPI_Init.
 [[nodiscard]] std::optional<std::string> mpi_advice(const Spec& spec, const Identity& identity,
                                                     const EnvironmentReader& environment);
 

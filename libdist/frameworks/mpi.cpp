@@ -6,7 +6,7 @@
 namespace amldist {
 namespace {
 
-/// Hosts in the order of NODE_RANK: the master is the first.
+/// Hosts in NODE_RANK order: the master comes first.
 std::string host_list(const Placement& placement) {
   std::string out;
   for (std::uint32_t i = 0; i < placement.map.nodes(); ++i) {

@@ -1,6 +1,6 @@
 // PyTorch, per process: torch.distributed's env:// reads MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE; torchrun's
-// names for node and nodes come with them. Per node: torchrun and torch.distributed.launch take their flags' defaults
-// from PET_* (torch/distributed/argparse_util.py).
+// names for node rank and node count are set too. Per node: torchrun and torch.distributed.launch take the defaults of
+// their flags from PET_* (torch/distributed/argparse_util.py).
 #include <algorithm>
 
 #include "frameworks/translator.hpp"
@@ -9,7 +9,7 @@
 namespace amldist {
 namespace {
 
-/// torchrun's --nproc-per-node.
+/// The value for torchrun's --nproc-per-node.
 std::string processes_per_node(const TaskFacts& task) {
   using Source = ProcessesPerNode::Source;
   switch (task.spec.nproc_per_node.source) {

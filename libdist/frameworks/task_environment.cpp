@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "core/settings.hpp"
 #include "core/text.hpp"
 #include "frameworks/translator.hpp"
 #include "placement/identity.hpp"
@@ -14,9 +15,8 @@ namespace {
 
 using text::concat;
 
-/// Names that say who a process is, and who its peers are, come first: a value from outside the step is never right, so
-/// each is set or removed.
-/// The others only an aml-dist step of another kind would have left behind: removed when its stamp is there.
+/// The first names identify a process and its peers. A value from outside the step is never right, so each is set or
+/// removed. Only an aml-dist step of another kind sets the others: they are removed if its stamp is present.
 constexpr std::array<std::string_view, 28> names = {
     "RANK",
     "WORLD_SIZE",
@@ -50,7 +50,7 @@ constexpr std::array<std::string_view, 28> names = {
 constexpr std::span identity_names = std::span(names).first<21>();
 constexpr std::span leftover_names = std::span(names).subspan<21>();
 
-/// Variables by which frameworks take a process for a rank of Slurm's or PMIx's, and the names of the copies.
+/// Variables that make frameworks treat a process as a rank of Slurm or PMIx, and the names under which they are saved.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 5> rank_clues = {{
     {"SLURM_NTASKS", "AMLDIST_HIDDEN_SLURM_NTASKS"},
     {"SLURM_NPROCS", "AMLDIST_HIDDEN_SLURM_NPROCS"},
@@ -99,8 +99,8 @@ void set_common(const TaskFacts& task, EnvironmentPatch& patch) {
   }
 }
 
-/// Lightning checks SLURM_NTASKS_PER_NODE against its devices; srun leaves it out or lets the batch job's value
-/// through.
+/// Lightning compares SLURM_NTASKS_PER_NODE with its number of devices. srun does not set it, or passes on the batch
+/// job's.
 void set_tasks_per_node(const TaskFacts& task, EnvironmentPatch& patch) {
   if (const auto tasks = task.placement.map.uniform_tasks_per_node()) patch.set("SLURM_NTASKS_PER_NODE", *tasks);
   else patch.unset("SLURM_NTASKS_PER_NODE");
@@ -116,7 +116,7 @@ void hide_rank_clues(const TaskFacts& task, EnvironmentPatch& patch) {
   }
 }
 
-/// Gloo looks up the host's own name; where that is loopback, it needs to be told the interface.
+/// Gloo resolves the host's own name. Where that is loopback, Gloo must be told the interface.
 void set_gloo_interface(const StepPlan& plan, const EnvironmentReader& inherited, EnvironmentPatch& patch) {
   const bool stale = inherited("GLOO_SOCKET_IFNAME") && !users_own(inherited, "GLOO_SOCKET_IFNAME");
   if (stale) patch.unset("GLOO_SOCKET_IFNAME");
@@ -124,11 +124,11 @@ void set_gloo_interface(const StepPlan& plan, const EnvironmentReader& inherited
   if (free && !plan.gloo_interface.empty()) patch.set("GLOO_SOCKET_IFNAME", plan.gloo_interface);
 }
 
-/// Names that StepPlan::fabric_settings may speak of.
+/// Names that StepPlan::fabric_settings may contain.
 constexpr std::array<std::string_view, 6> fabric_names = {"NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_DISABLE",
-                                                          "UCX_TLS",     "AMLDIST_RDMA",      "AMLDIST_RDMA_SKU"};
+                                                          "UCX_TLS",     variable::rdma,      variable::rdma_sku};
 
-/// Removes what an outer step left behind, and sets what the user has not.
+/// Removes what an outer step left behind, then sets what the user has not set.
 void set_fabric(const StepPlan& plan, const EnvironmentReader& inherited, EnvironmentPatch& patch) {
   if (inherited(stamp_variable)) {
     for (const std::string_view name : fabric_names) {
@@ -140,7 +140,7 @@ void set_fabric(const StepPlan& plan, const EnvironmentReader& inherited, Enviro
   }
 }
 
-/// Blocks of the longest task map that goes into the stamp: a few hundred bytes, written in microseconds.
+/// Most blocks of a task map that is written into the stamp: a few hundred bytes, written within microseconds.
 constexpr std::size_t most_stamped_blocks = 64;
 
 void set_own_names(const StepPlan& plan, EnvironmentPatch& patch) {
@@ -148,7 +148,7 @@ void set_own_names(const StepPlan& plan, EnvironmentPatch& patch) {
   Stamp stamp(plan.step_name);
   stamp.add("kind", to_string(plan.spec.kind));
   stamp.add("nodes", std::to_string(placement.map.nodes()));
-  // Nothing else in a task tells a component from a whole step, nor a host file's order.
+  // Only the map distinguishes a component from the whole step, and shows the order of a host file.
   const bool short_map = placement.map.blocks().size() <= most_stamped_blocks;
   if (placement.in_node_order && short_map) stamp.add("map", placement.map.to_string());
   for (const std::string_view name : {"MASTER_ADDR", "MASTER_PORT", "GLOO_SOCKET_IFNAME"}) {
@@ -165,7 +165,7 @@ Result<void> check_lengths(const EnvironmentPatch& patch) {
     const std::size_t length = change.name.size() + (change.value ? change.value->size() : 0) + 2;
     if (length <= longest_environment_string) continue;
     return Error{Errc::limit,
-                 concat({change.name, " would be ", std::to_string(length), " bytes long but Linux takes ",
+                 concat({change.name, " would be ", std::to_string(length), " bytes long, but Linux allows ",
                          std::to_string(longest_environment_string), " for one variable: use fewer tasks or nodes"})};
   }
   return {};
@@ -183,12 +183,12 @@ Result<void> check_roles(const CountAssertions& counts, std::uint32_t tasks) {
   const std::uint64_t leaders =
       counts.chiefs.value_or(0) + (counts.workers ? *counts.workers : tasks - std::min<std::uint64_t>(others, tasks));
   if (adds_up && leaders == 0) {
-    return Error{Errc::mismatch, "the roles leave no task for a worker or a chief: use more tasks or fewer servers"};
+    return Error{Errc::mismatch, "no task is left for a worker or a chief: use more tasks or fewer servers"};
   }
   if (adds_up) return {};
-  return Error{Errc::mismatch, concat({"the roles add up to ", text::count(named, "task"), " but the step has ",
+  return Error{Errc::mismatch, concat({"the task counts add up to ", text::count(named, "task"), " but the step has ",
                                        text::count(tasks, "task"), ": use srun -n", std::to_string(named),
-                                       " or correct worker_count and its neighbours"})};
+                                       " or correct worker_count and the other counts"})};
 }
 
 }  // namespace

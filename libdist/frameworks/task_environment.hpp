@@ -1,4 +1,4 @@
-// The whole change that aml-dist makes to one task's environment. The plugin writes it, `aml-dist explain` prints it.
+// All changes that aml-dist makes to one task's environment. The plugin applies them; `aml-dist explain` prints them.
 #pragma once
 
 #include <cstdint>
@@ -23,26 +23,26 @@ struct StepPlan {
   Rendezvous rendezvous;
   std::string step_name;            ///< "JOB.STEP"
   std::string gloo_interface = {};  ///< for GLOO_SOCKET_IFNAME where the node's own name is loopback; else empty
-  /// What makes NCCL and UCX use the ports that were verified, or agree on sockets. What the user has set wins.
+  /// Settings that make NCCL and UCX use the verified ports, or use sockets on all nodes. The user's own settings win.
   std::vector<std::pair<std::string, std::string>> fabric_settings = {};
 };
 
-/// The patch for the task with this rank, below the map's size. `inherited` reads the task's environment as it would be
-/// without us. Errors: mismatch or limit, in a sentence for the user.
+/// The patch for the task with this rank, which must be below the map's size. `inherited` reads the task's environment
+/// before the patch. Errors: mismatch or limit, with a message for the user.
 [[nodiscard]] Result<EnvironmentPatch> task_environment(const StepPlan& plan, std::uint32_t rank,
                                                         const EnvironmentReader& inherited);
 
-/// Reads back what task_environment() gave a running task: every name it can set, with the value it has now.
+/// Reads back what task_environment() set in a running task: all names that it can set, with their present values.
 [[nodiscard]] EnvironmentPatch own_variables(const EnvironmentReader& environment);
 
-/// Removes what an outer step of aml-dist left in this environment, for a step that is to have none of it. What the
-/// user set by hand stays. Empty without an outer step's stamp.
+/// Removes what an outer aml-dist step left in this environment; for a step of kind `none`. The user's own values stay.
+/// Empty without an outer step's stamp.
 [[nodiscard]] EnvironmentPatch without_outer_step(const EnvironmentReader& environment);
 
-/// Names of the variables that tell a task who it is and where its peers are, of all kinds.
+/// Names of the variables, of all kinds, that identify a task and its peers.
 [[nodiscard]] std::span<const std::string_view> task_variables() noexcept;
 
-/// Checks the counts that the user asserted against the step. The error says both numbers.
+/// Compares the counts that the user asserted with the step. The error gives both numbers.
 [[nodiscard]] Result<void> check_counts(const Spec& spec, const TaskMap& map);
 
 }  // namespace amldist

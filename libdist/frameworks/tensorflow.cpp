@@ -1,6 +1,6 @@
-// TensorFlow: TF_CONFIG in exactly Azure ML's shape,
+// TensorFlow: TF_CONFIG, exactly as Azure ML writes it:
 //   {"cluster":{"worker":["host0:2222","host1:2222"]},"task":{"type":"worker","index":0},"environment":"cloud"}
-// Ranks take the roles chief, worker, ps, evaluator in this order; the evaluator is a task but not in the cluster.
+// Ranks take the roles chief, worker, ps, evaluator in this order. The evaluator is a task but not part of the cluster.
 #include "core/text.hpp"
 #include "frameworks/tensorflow_roles.hpp"
 #include "frameworks/translator.hpp"
@@ -10,14 +10,18 @@ namespace {
 
 using text::concat;
 
-/// "host:port" of a rank: the k-th task of a node listens on MASTER_PORT + k; rank 0 has the master's address.
+/// "host:port" of a rank: the k-th task of a node listens on MASTER_PORT + k. Rank 0's node has the master's address,
+/// the others are named by the same rule.
 std::string endpoint(const TaskFacts& task, std::uint32_t rank) {
-  const std::string host = rank == 0 ? task.rendezvous.address : task.placement.host_of(rank);
-  const std::uint32_t port = task.rendezvous.port + task.placement.map.local_rank_of(rank);
+  const TaskMap& map = task.placement.map;
+  const std::uint32_t node = map.node_of(rank);
+  const std::string host =
+      node == map.node_of(0) ? task.rendezvous.address : task.rendezvous.node_hosts.host_of(task.placement.hosts, node);
+  const std::uint32_t port = task.rendezvous.port + map.local_rank_of(rank);
   return concat({"\"", host, ":", std::to_string(port), "\""});
 }
 
-/// Host names and numbers only: nothing in it needs JSON's escapes (Hostlist and is_host() keep quotes out).
+/// Contains only host names and numbers, so nothing needs JSON escapes (Hostlist and is_host() reject quotes).
 std::string config_text(const TaskFacts& task, const TensorflowRoles& roles) {
   using enum TensorflowRole;
   std::string cluster;

@@ -1,4 +1,4 @@
-// Which task of a TensorFlow step plays which role.
+// The role of each task of a TensorFlow step.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace amldist {
 /// In the order in which ranks take them.
 enum class TensorflowRole { chief, worker, server, evaluator };
 
-/// TF_CONFIG's word for it: "ps" for a server.
+/// The role's name in TF_CONFIG: "ps" for a server.
 [[nodiscard]] constexpr std::string_view to_string(TensorflowRole role) noexcept {
   constexpr std::string_view names[] = {"chief", "worker", "ps", "evaluator"};
   return names[static_cast<std::size_t>(role)];
@@ -21,7 +21,8 @@ enum class TensorflowRole { chief, worker, server, evaluator };
 /// Ranks take the roles chief, worker, ps, evaluator in this order.
 class TensorflowRoles {
  public:
-  /// `tasks`: of the step; check_counts() has made sure that the counts fit into it. worker_count unset: the rest.
+  /// `tasks`: number of tasks of the step; check_counts() has checked that the counts fit. worker_count unset: all
+  /// remaining tasks are workers.
   constexpr TensorflowRoles(const CountAssertions& counts, std::uint32_t tasks) noexcept {
     const std::uint32_t chiefs = counts.chiefs.value_or(0);
     const std::uint32_t servers = counts.parameter_servers.value_or(0);

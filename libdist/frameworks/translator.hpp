@@ -1,7 +1,7 @@
-// From what is known about a task to what its framework wants to read.
+// Turns what is known about a task into the variables that its framework reads.
 //
-// One file per kind holds one translator: a pure function that adds its framework's variables to a patch. To add a
-// framework: write <kind>.cpp with one function of this signature, and name it in task_environment.cpp.
+// Each kind has one file with one translator: a pure function that adds the framework's variables to a patch. To add a
+// framework, write <kind>.cpp with one function of this signature and name it in task_environment.cpp.
 #pragma once
 
 #include "core/environment.hpp"
@@ -13,7 +13,7 @@
 
 namespace amldist {
 
-/// What a translator may look at. References are valid during the call.
+/// Input of a translator. References are valid during the call.
 struct TaskFacts {
   const Spec& spec;
   const Placement& placement;
@@ -22,7 +22,7 @@ struct TaskFacts {
   const EnvironmentReader& inherited;  ///< the task's environment before the patch
 };
 
-/// Adds a kind's variables. Errors only for what cannot be expressed (mismatch, limit); nothing is set then.
+/// Adds a kind's variables. Errors only for what cannot be expressed (mismatch, limit); then the patch is unchanged.
 using Translator = Result<void> (*)(const TaskFacts& task, EnvironmentPatch& patch);
 
 Result<void> translate_pytorch(const TaskFacts& task, EnvironmentPatch& patch);

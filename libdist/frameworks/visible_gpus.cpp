@@ -13,7 +13,7 @@ std::optional<std::uint32_t> visible_gpus(const EnvironmentReader& environment) 
   for (const std::string_view name : names) {
     const auto list = environment(name);
     if (!list) continue;
-    // CUDA ends the list at the first entry that is no device: "-1", "NoDevFiles", "".
+    // CUDA stops at the first invalid entry: "-1", "NoDevFiles", "".
     std::uint32_t count = 0;
     for (const std::string_view entry : text::split(*list, ',')) {
       const std::string_view device = text::trim(entry);

@@ -1,4 +1,4 @@
-// How many GPUs a task can see, by every vendor's variable.
+// The number of GPUs that a task can see, from each vendor's variable.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace amldist {
 
-/// Devices in CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, ZE_AFFINITY_MASK or SLURM_STEP_GPUS, the
-/// first of them that is set; MIG and UUID entries count one each. nullopt if none is set.
+/// Counts the devices in the first variable that is set: CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES,
+/// HIP_VISIBLE_DEVICES, ZE_AFFINITY_MASK, SLURM_STEP_GPUS. A MIG or UUID entry counts as one. nullopt if none is set.
 [[nodiscard]] std::optional<std::uint32_t> visible_gpus(const EnvironmentReader& environment);
 
 }  // namespace amldist

@@ -6,6 +6,8 @@
 #include <bit>
 #include <fstream>
 
+#include "core/hex.hpp"
+
 namespace amldist {
 namespace {
 
@@ -17,10 +19,7 @@ struct Cache {
 /// Of a mask such as "0000000f,ffffffff"; 1 where there is none.
 std::size_t processors_of(const std::string& mask) {
   std::size_t count = 0;
-  for (const char digit : mask) {
-    const auto value = digit >= '0' && digit <= '9' ? digit - '0' : digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : 0;
-    count += static_cast<std::size_t>(std::popcount(static_cast<unsigned>(value)));
-  }
+  for (const char digit : mask) count += static_cast<std::size_t>(std::popcount(from_hex({&digit, 1}).value_or(0)));
   return std::max<std::size_t>(count, 1);
 }
 

@@ -1,7 +1,6 @@
 #include "os/own_network.hpp"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -16,6 +15,7 @@
 
 #include "core/text.hpp"
 #include "os/file_descriptor.hpp"
+#include "os/whole_file.hpp"
 
 namespace amldist {
 namespace {
@@ -29,18 +29,6 @@ std::string_view next_word(std::string_view& line) {
   const std::string_view word = line.substr(0, line.find_first_of(blanks));
   line.remove_prefix(word.size());
   return word;
-}
-
-std::string read_hosts_file() {
-  constexpr std::size_t most = 4UL << 20;
-  const FileDescriptor file(::open("/etc/hosts", O_RDONLY | O_CLOEXEC));
-  std::string content;
-  std::array<char, 16384> piece{};
-  for (ssize_t got = 1; file && got > 0 && content.size() < most;) {
-    got = ::read(file.get(), piece.data(), piece.size());
-    if (got > 0) content.append(piece.data(), static_cast<std::size_t>(got));
-  }
-  return content;
 }
 
 struct Interface {
@@ -79,7 +67,10 @@ std::optional<Ipv4> find_in_hosts(std::string_view content, std::string_view nam
   return std::nullopt;
 }
 
-std::optional<Ipv4> hosts_file_address(std::string_view name) { return find_in_hosts(read_hosts_file(), name); }
+std::optional<Ipv4> hosts_file_address(std::string_view name) {
+  constexpr std::size_t most = 4UL << 20;
+  return find_in_hosts(read_file_start("/etc/hosts", most), name);
+}
 
 std::string own_host_name() {
   std::array<char, 256> name{};

@@ -1,18 +1,16 @@
 #include "os/process_tree.hpp"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <string_view>
 
 #include "core/text.hpp"
-#include "os/file_descriptor.hpp"
+#include "os/whole_file.hpp"
 
 namespace amldist {
 namespace {
@@ -23,11 +21,7 @@ struct Process {
 };
 
 std::optional<pid_t> parent_of(std::string_view id) {
-  const FileDescriptor file(::open(text::concat({"/proc/", id, "/stat"}).c_str(), O_RDONLY | O_CLOEXEC));
-  std::array<char, 512> content;
-  const ssize_t got = file ? ::read(file.get(), content.data(), content.size()) : 0;
-  if (got <= 0) return std::nullopt;
-  return parent_in_stat({content.data(), static_cast<std::size_t>(got)});
+  return parent_in_stat(read_file_start(text::concat({"/proc/", id, "/stat"}), 512));
 }
 
 std::vector<Process> all_processes() {

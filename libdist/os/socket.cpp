@@ -18,14 +18,6 @@
 namespace amldist {
 namespace {
 
-sockaddr_in socket_address(Ipv4 address, std::uint16_t port) noexcept {
-  sockaddr_in out = {};
-  out.sin_family = AF_INET;
-  out.sin_port = htons(port);
-  out.sin_addr.s_addr = htonl(address.bits);
-  return out;
-}
-
 // The C interface takes a pointer to the family of address structures.
 const sockaddr* generic(const sockaddr_in& address) noexcept { return reinterpret_cast<const sockaddr*>(&address); }
 sockaddr* generic(sockaddr_in& address) noexcept { return reinterpret_cast<sockaddr*>(&address); }
@@ -49,6 +41,14 @@ Error system_error(std::string_view what) {
 }
 
 }  // namespace
+
+sockaddr_in socket_address(Ipv4 address, std::uint16_t port) noexcept {
+  sockaddr_in out = {};
+  out.sin_family = AF_INET;
+  out.sin_port = htons(port);
+  out.sin_addr.s_addr = htonl(address.bits);
+  return out;
+}
 
 Result<FileDescriptor> listen_on(std::uint16_t port) {
   FileDescriptor socket = new_socket();

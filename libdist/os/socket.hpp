@@ -1,6 +1,8 @@
 // TCP with deadlines: connections that never wait for longer than they are told to.
 #pragma once
 
+#include <netinet/in.h>
+
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -20,6 +22,9 @@ struct Endpoint {
 
   [[nodiscard]] std::string to_string() const { return host + ":" + std::to_string(port); }
 };
+
+/// An address as the kernel takes it.
+[[nodiscard]] sockaddr_in socket_address(Ipv4 address, std::uint16_t port) noexcept;
 
 /// A listening, non-blocking socket on all interfaces. Errors: mismatch if the port is in use, else unavailable.
 [[nodiscard]] Result<FileDescriptor> listen_on(std::uint16_t port);

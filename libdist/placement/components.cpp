@@ -38,7 +38,7 @@ Result<void> Components::join(const Hostlist& hosts, std::span<const std::uint32
   }
   for (const std::uint32_t node : node_of_rank) {
     if (node >= index_of_node.size()) {
-      return Error{Errc::mismatch, concat({"a component has a task on node index ", std::to_string(node), " of ",
+      return Error{Errc::mismatch, concat({"a component places a task on node index ", std::to_string(node), " of ",
                                            text::count(hosts.size(), "node")})};
     }
     node_of_rank_.push_back(index_of_node[node]);

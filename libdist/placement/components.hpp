@@ -1,10 +1,10 @@
-// Components of a heterogeneous step (srun A : B) joined to one step, as Slurm numbers its tasks.
+// Joins the components of a heterogeneous step (srun A : B) to one step, numbered as Slurm numbers its tasks.
 //
 //   node[1-2], 2 tasks each : node3, 1 task     ranks 0..3 on node1 and node2, rank 4 on node3
 //   node1, 2 tasks : node[1-2], 1 task each     ranks 0, 1 and 2 on node1, rank 3 on node2
 //
-// Ranks go on where the component before ended, and a host that several components use is one node: its tasks are
-// neighbours on the host, whichever component they come from.
+// The ranks of a component follow those of the one before. A host that several components use is one node, and all its
+// tasks are local to each other.
 #pragma once
 
 #include <cstdint>
@@ -22,34 +22,34 @@ namespace amldist {
 
 /// A component as slurmctld describes it. Its ranks follow those of the component before it.
 struct Component {
-  std::uint32_t job_id = 0;  ///< the components of a heterogeneous job are jobs; those inside one job all have its id
+  std::uint32_t job_id = 0;  ///< each component of a heterogeneous job has its own id; inside one job all share its id
   std::uint32_t tasks = 0;
-  std::string hosts;  ///< its node list, in the order of its own node numbers
+  std::string hosts;  ///< its node list, in the order of the component's node numbers
 
   friend bool operator==(const Component&, const Component&) = default;
 };
 
-/// Most hosts that components may mention in all: as many nodes as Slurm itself can have. Their names are written out,
-/// by root, from a text of the user's.
+/// Most hosts that all components may mention together: Slurm's own limit. Root expands their names from text that the
+/// user controls.
 inline constexpr std::size_t most_component_hosts = 65536;
 
-/// The hosts of all components, each once, in the order of first mention, as Components numbers them. Errors: as of
-/// Hostlist::parse(); limit for more mentions than most_component_hosts.
+/// The hosts of all components, each once, in order of first mention, as Components numbers them. Errors: as
+/// Hostlist::parse(); limit above most_component_hosts mentions.
 [[nodiscard]] Result<Hostlist> distinct_hosts(std::span<const Component> components);
 
-/// Gathers components in the order of their ranks.
+/// Joins components in rank order.
 class Components {
  public:
-  /// Adds a component: its hosts, and for each of its ranks the index of a host. Errors: mismatch for an index beyond
-  /// the hosts, limit for too many tasks or hosts; what was joined before is then of no use.
+  /// Adds a component: its hosts, and for each of its ranks the index of a host. Errors: mismatch for an index out of
+  /// range, limit for too many tasks or hosts. After an error the object must not be used.
   [[nodiscard]] Result<void> join(const Hostlist& hosts, std::span<const std::uint32_t> node_of_rank);
-  /// The same for a component that has a map.
+  /// The same, for a component with a task map.
   [[nodiscard]] Result<void> join(const Hostlist& hosts, const TaskMap& map);
 
   /// Tasks of all components so far.
   [[nodiscard]] std::size_t tasks() const noexcept { return node_of_rank_.size(); }
 
-  /// The whole step: nodes in the order of first mention. Errors: mismatch if a host has no task or nothing was joined.
+  /// The whole step: nodes in order of first mention. Errors: mismatch if a host has no task or nothing was joined.
   [[nodiscard]] Result<Placement> placement(Provenance provenance, std::string source) &&;
 
  private:

@@ -1,4 +1,4 @@
-// Who a process is within its step.
+// The numbers of a process within its step.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace amldist {
 
-/// Dense, zero-based numbers of one process in its step.
+/// Numbers of one process in its step, all counted from 0 without gaps.
 struct Identity {
   std::uint32_t rank = 0;        ///< 0..size-1 over the whole step
   std::uint32_t size = 1;        ///< processes of the step

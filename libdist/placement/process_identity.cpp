@@ -12,7 +12,7 @@ namespace {
 
 using text::concat;
 
-/// Names of the six numbers in one launcher's language; "" where it has none.
+/// The six variables of one launcher; "" where it has none.
 struct Dialect {
   std::string_view source;
   std::string_view rank;
@@ -41,8 +41,8 @@ class Reader {
   [[nodiscard]] std::string word(std::string_view name) const { return environment_(name).value_or(""); }
   [[nodiscard]] bool is_in_step() const { return has("SLURM_STEP_ID") && has("SLURM_STEP_NUM_TASKS"); }
 
-  /// Whether "JOB.STEP" is the step that this process is in, or may be: nothing says otherwise. The components of a
-  /// heterogeneous step have jobs of their own.
+  /// Whether `named` ("JOB.STEP") can be the step of this process. True if nothing contradicts it. The components of a
+  /// heterogeneous step have different job ids.
   [[nodiscard]] bool is_own_step(std::string_view named) const {
     if (!is_in_step() || named.empty()) return true;
     const std::string step = concat({".", word("SLURM_STEP_ID")});
@@ -59,7 +59,7 @@ class Reader {
     return std::optional(static_cast<std::uint32_t>(*parsed));
   }
 
-  /// Whether `name`, where it is set, says the same as ours, which came from `our_name`.
+  /// Checks that `name`, where it is set, equals our value, which was read from `our_name`.
   [[nodiscard]] Result<void> agrees(std::string_view name, std::uint32_t ours, std::string_view our_name) const {
     const auto theirs = number(name);
     if (!theirs) return theirs.error();
@@ -72,7 +72,7 @@ class Reader {
   const EnvironmentReader& environment_;
 };
 
-/// All numbers of one launcher. unavailable without rank or size.
+/// Reads all variables of one launcher. unavailable without rank or size.
 Result<ProcessIdentity> read_dialect(const Reader& reader, const Dialect& dialect) {
   ProcessIdentity out;
   out.source = dialect.source;
@@ -103,7 +103,7 @@ Result<ProcessIdentity> read_dialect(const Reader& reader, const Dialect& dialec
   return out;
 }
 
-/// The stamp of this step, where there is one.
+/// Whether the environment has a stamp, and from which step.
 enum class Stamped : std::uint8_t { no, by_this_step, by_an_outer_step };
 
 Stamped stamped(const Reader& reader) {
@@ -112,12 +112,12 @@ Stamped stamped(const Reader& reader) {
   return reader.is_own_step(stamp.substr(0, stamp.find(' '))) ? Stamped::by_this_step : Stamped::by_an_outer_step;
 }
 
-/// The launcher that is nearest to this process; nullptr: nobody started it.
+/// The launcher closest to this process; nullptr: none started it.
 const Dialect* nearest_launcher(const Reader& reader, int own_pid) {
   const bool ranked = reader.has("RANK") && reader.has("WORLD_SIZE");
   const bool in_step = reader.is_in_step() && reader.has(slurm.rank);
   const bool by_slurmstepd = in_step && reader.word("SLURM_TASK_PID") == std::to_string(own_pid);
-  // In a per-node step the ranks are those of a launcher that the step's task has started.
+  // In a per-node step the launcher that the task runs assigns the ranks.
   const bool per_node = reader.has("AMLDIST_HIDDEN_SLURM_STEP_ID");
   const bool own_ranks = ranked && !per_node && stamped(reader) == Stamped::by_this_step;
   if (reader.has("TORCHELASTIC_RUN_ID") && ranked) return &torchrun;
@@ -137,7 +137,7 @@ bool is_pmix_of_step(const Reader& reader) {
   return space.starts_with(space_of_slurm) && reader.is_own_step(std::string_view(space).substr(space_of_slurm.size()));
 }
 
-/// What else may describe the same process.
+/// The other sources that may describe this process.
 struct Witnesses {
   bool slurm = false;
   bool pmix = false;
@@ -164,7 +164,7 @@ Witnesses witnesses_of(const Reader& reader, const Dialect& chosen) {
   return ask;
 }
 
-/// Several agents may describe the same process: they must say the same.
+/// All sources that describe this process must agree.
 Result<void> check_agreement(const Reader& reader, const Dialect& chosen, const ProcessIdentity& id) {
   const Witnesses ask = witnesses_of(reader, chosen);
   const auto same = [&](const Dialect& other) -> Result<void> {
@@ -182,7 +182,7 @@ Result<void> check_agreement(const Reader& reader, const Dialect& chosen, const 
     }
     return {};
   };
-  // Of a heterogeneous step Slurm counts the local ranks by component.
+  // In a heterogeneous step Slurm counts local ranks per component.
   constexpr Dialect slurm_whole = {"Slurm", "SLURM_PROCID", "SLURM_NTASKS"};
   constexpr Dialect pmix = {"PMIx", "PMIX_RANK", ""};
   struct Question {

@@ -50,13 +50,13 @@ Result<void> check_counts(std::span<const TasksRun> counts, const NodeTruth& tru
                                        " on ", std::to_string(truth.nodes)})};
 }
 
-/// The map that counts and distribution give, with its source.
+/// Derives the map from task counts and distribution, and names them as its source.
 Result<Placement> derive(const EnvironmentReader& environment, Hostlist hosts, const NodeTruth& truth) {
   const auto counts_text = environment("SLURM_STEP_TASKS_PER_NODE");
   if (!counts_text) return missing("SLURM_STEP_TASKS_PER_NODE");
   const auto counts = parse_tasks_per_node(*counts_text);
   if (!counts) return counts.error();
-  // Checked before a map is made from it: the text is the user's, and dealing costs time in proportion to the tasks.
+  // Checked first: the text comes from the user, and building the map takes time in proportion to the tasks.
   if (auto fits = check_counts(*counts, truth); !fits) return fits.error();
   const auto distribution =
       parse_distribution(environment("SLURM_DISTRIBUTION").value_or(""),
@@ -80,8 +80,9 @@ Result<void> check_against(const Placement& placement, const NodeTruth& truth) {
                                          std::to_string(map.size())})};
   }
   if (!std::ranges::equal(map.ranks_on(truth.node), truth.ranks)) {
-    return Error{Errc::mismatch, concat({"the task map from ", placement.source,
-                                         " is not where Slurm put the tasks of ", placement.hosts.at(truth.node)})};
+    return Error{Errc::mismatch,
+                 concat({"the task map from ", placement.source, " does not match the tasks that Slurm placed on ",
+                         placement.hosts.at(truth.node)})};
   }
   return {};
 }

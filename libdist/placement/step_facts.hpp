@@ -1,8 +1,8 @@
-// What Slurm's variables say about a step: its nodes, its task map, and the numbers that name the job.
+// Reads a step's nodes, its task map and the job's numbers from Slurm's variables.
 //
-// Only the step's own variables are believed (SLURM_STEP_*): SLURM_NTASKS, SLURM_NNODES and SLURM_JOB_NODELIST may be
-// the job's, or left over from another step. Whoever knows more passes it in: the exact map of slurmctld as text, and
-// what slurmstepd knows of its own node, which every derived map must agree with.
+// Only the step's own variables are used (SLURM_STEP_*): SLURM_NTASKS, SLURM_NNODES and SLURM_JOB_NODELIST may belong
+// to the job or to another step. Callers that know more pass it in: slurmctld's exact map as text, and what slurmstepd
+// knows about its own node, which every derived map must match.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,23 @@
 
 namespace amldist {
 
-/// How far a task map can be trusted.
+/// How reliable a task map is.
 enum class Provenance {
-  exact,    ///< Slurm said where every task is
+  exact,    ///< Slurm said where each task runs
   derived,  ///< computed from counts and the distribution
-  given,    ///< typed by a person, offline
+  given,    ///< typed by a person, for `aml-dist explain`
 };
 
 [[nodiscard]] std::string_view to_string(Provenance provenance) noexcept;
 
-/// Numbers that name one run of one job on one cluster.
+/// Numbers that identify one run of one job on one cluster.
 struct JobName {
   std::string cluster;
   std::uint32_t job_id = 0;    ///< the whole job's id also for a component of a heterogeneous job
   std::uint32_t restarts = 0;  ///< how often the job was requeued
 };
 
-/// Where the tasks of a step are.
+/// Which tasks of a step run where.
 struct Placement {
   Hostlist hosts;  ///< in node order (SLURM_NODEID)
   TaskMap map;
@@ -46,7 +46,7 @@ struct Placement {
   [[nodiscard]] std::string master_host() const { return host_of(0); }
 };
 
-/// What slurmstepd knows for certain about its own node; the judge of every map.
+/// What slurmstepd knows for certain about its own node. Every map is checked against it.
 struct NodeTruth {
   std::uint32_t node = 0;                ///< SLURM_NODEID
   std::uint32_t nodes = 0;               ///< nodes of the step
@@ -54,8 +54,7 @@ struct NodeTruth {
   std::span<const std::uint32_t> ranks;  ///< global ranks of this node, ascending
 };
 
-/// Reads cluster and restart count of the job `job_id`. Missing ones stay at their defaults; a malformed number counts
-/// as missing.
+/// Reads cluster and restart count of the job `job_id`. A missing or malformed value leaves the default.
 [[nodiscard]] JobName read_job_name(const EnvironmentReader& environment, std::uint32_t job_id);
 
 /// The placement of a step, from SLURM_STEP_NODELIST and either `exact_map` (PMI's text) or SLURM_STEP_TASKS_PER_NODE

@@ -25,11 +25,11 @@ struct Triple {
 
 Result<Triple> parse_triple(std::string_view inside) {
   const auto fields = text::split(inside, ',');
-  if (fields.size() != 3) return mapping_error("no (first,nodes,tasks)", inside);
+  if (fields.size() != 3) return mapping_error("expected (first,nodes,tasks)", inside);
   std::array<std::uint32_t, 3> numbers{};
   for (std::size_t i = 0; i < 3; ++i) {
     const auto number = text::to_number(text::trim(fields[i]), Hostlist::most_hosts);
-    if (!number) return mapping_error("no number", fields[i]);
+    if (!number) return mapping_error("not a number", fields[i]);
     numbers[i] = static_cast<std::uint32_t>(*number);
   }
   if (numbers[1] == 0 || numbers[2] == 0) return mapping_error("zero nodes or tasks", inside);
@@ -39,24 +39,24 @@ Result<Triple> parse_triple(std::string_view inside) {
 /// "(vector,(0,4,2),(4,1,1))" -> triples.
 Result<std::vector<Triple>> parse_vector(std::string_view text) {
   constexpr std::string_view head = "(vector,";
-  if (!text.starts_with(head) || !text.ends_with("))")) return mapping_error("no (vector,(...))", text);
+  if (!text.starts_with(head) || !text.ends_with("))")) return mapping_error("expected (vector,(...))", text);
   std::string_view rest = text.substr(head.size(), text.size() - head.size() - 1);
   std::vector<Triple> triples;
   while (!rest.empty()) {
     const auto close = rest.find(')');
-    if (rest.front() != '(' || close == std::string_view::npos) return mapping_error("no '(...)'", rest);
+    if (rest.front() != '(' || close == std::string_view::npos) return mapping_error("expected '(...)'", rest);
     const auto triple = parse_triple(rest.substr(1, close - 1));
     if (!triple) return triple.error();
     triples.push_back(*triple);
     rest.remove_prefix(close + 1);
     if (rest.empty()) break;
-    if (rest.front() != ',' || rest.size() == 1) return mapping_error("no ',' between blocks", rest);
+    if (rest.front() != ',' || rest.size() == 1) return mapping_error("expected ',' between blocks", rest);
     rest.remove_prefix(1);
   }
   return triples;
 }
 
-/// Deals `round` tasks at a time to every node that still has some: cyclic with 1, plane with its size.
+/// Deals `round` tasks at a time to each node that still has room: 1 is cyclic, a larger number is plane.
 template <typename Append>
 void deal_in_rounds(std::span<const TasksRun> tasks_per_node, std::uint32_t round, Append append) {
   std::uint32_t most = 0;
@@ -100,8 +100,8 @@ Result<Distribution> parse_distribution(std::string_view text, std::optional<std
                concat({"unknown distribution ", quote(text), ": use block, cyclic, plane=N or arbitrary"})};
 }
 
-/// The same placement is the same blocks, however it was put together: more tasks of the last node are added to those
-/// it has, and neighbours with equal numbers are one block.
+/// Equal placements must give equal blocks: tasks on the last node extend its block, and neighbouring blocks with equal
+/// numbers are merged.
 void TaskMap::append(std::uint32_t first_node, std::uint32_t nodes, std::uint32_t tasks) {
   const bool more_of_last_node =
       !blocks_.empty() && blocks_.back().first_node + blocks_.back().nodes == std::uint64_t{first_node} + 1;
@@ -149,7 +149,7 @@ Result<TaskMap> TaskMap::from_tasks_per_node(std::span<const TasksRun> tasks_per
       deal_in_rounds(tasks_per_node, std::max(1U, distribution.plane_size), append);
       break;
     case Distribution::Kind::arbitrary:
-      return Error{Errc::unavailable, "the task map of an arbitrary distribution cannot be derived from counts"};
+      return Error{Errc::unavailable, "the task map of an arbitrary distribution cannot be derived from task counts"};
   }
   return std::move(map).finish(nodes);
 }
@@ -160,11 +160,11 @@ Result<TaskMap> TaskMap::from_nodes_of_ranks(std::span<const std::uint32_t> node
   }
   if (const auto outside = std::ranges::find_if(node_of_rank, [nodes](std::uint32_t node) { return node >= nodes; });
       outside != node_of_rank.end()) {
-    return Error{Errc::mismatch, concat({"task map: a task is on node index ", std::to_string(*outside), " of ",
+    return Error{Errc::mismatch, concat({"task map: a task is placed on node index ", std::to_string(*outside), " of ",
                                          text::count(nodes, "node")})};
   }
   TaskMap map;
-  // Runs of one node first, then neighbours with equal runs join in append().
+  // Collects runs on one node; append() merges equal neighbours.
   for (std::size_t rank = 0; rank < node_of_rank.size();) {
     std::size_t end = rank + 1;
     while (end < node_of_rank.size() && node_of_rank[end] == node_of_rank[rank]) ++end;
@@ -189,7 +189,7 @@ Result<TaskMap> TaskMap::parse(std::string_view vector, std::uint32_t size, std:
       }
       map.append(triple.first_node, triple.nodes, triple.tasks);
       if (map.blocks_.size() > most_blocks) {
-        return Error{Errc::limit, concat({"process mapping: ", quote(vector), " stands for more than 2^20 blocks"})};
+        return Error{Errc::limit, concat({"process mapping: ", quote(vector), " expands to more than 2^20 blocks"})};
       }
       if (map.size_ == size) break;
     }
@@ -203,8 +203,8 @@ Result<TaskMap> TaskMap::finish(std::uint32_t nodes) && {
   for (const Block& block : blocks_) beyond = std::max(beyond, block.first_node + block.nodes);
   if (size_ == 0 || nodes == 0) return Error{Errc::invalid_argument, "task map: no task or no node"};
   if (beyond > nodes) {
-    return Error{Errc::mismatch, concat({"task map: a task is on node index ", std::to_string(beyond - 1), " of ",
-                                         text::count(nodes, "node")})};
+    return Error{Errc::mismatch, concat({"task map: a task is placed on node index ", std::to_string(beyond - 1),
+                                         " of ", text::count(nodes, "node")})};
   }
   if (auto counted = count_tasks(); !counted) return counted.error();
   order_nodes();
@@ -213,14 +213,14 @@ Result<TaskMap> TaskMap::finish(std::uint32_t nodes) && {
 
 Result<void> TaskMap::count_tasks() {
   const bool one_block = blocks_.size() == 1 && blocks_[0].nodes == nodes_;
-  if (one_block) {  // the usual case, without a look at every node
+  if (one_block) {  // the usual case: no need to visit every node
     fewest_ = most_ = blocks_[0].tasks;
     return {};
   }
   const auto tasks = counts();
   const auto [fewest, most] = std::ranges::minmax(tasks);
   if (fewest == 0) {
-    return Error{Errc::mismatch, concat({"task map: a node of ", std::to_string(nodes_), " has no task"})};
+    return Error{Errc::mismatch, concat({"task map: one of the ", std::to_string(nodes_), " nodes has no task"})};
   }
   fewest_ = fewest;
   most_ = most;

@@ -1,4 +1,4 @@
-// Which rank runs on which node: the one central type of placement.
+// TaskMap: which rank runs on which node.
 //
 // Nodes are numbered 0..nodes-1 in the order of the step's node list (SLURM_NODEID); ranks 0..size-1 (SLURM_PROCID).
 // A map is a sequence of blocks, in rank order: "the next tasks*nodes ranks go to nodes first..first+nodes-1, `tasks`
@@ -25,7 +25,7 @@
 
 namespace amldist {
 
-/// How Slurm deals ranks to nodes. For `arbitrary` (host files) nothing but the exact map will do.
+/// How Slurm deals ranks to nodes. `arbitrary` (host files) needs the exact map.
 struct Distribution {
   enum class Kind { block, cyclic, plane, arbitrary };
   Kind kind = Kind::block;
@@ -34,19 +34,19 @@ struct Distribution {
   friend bool operator==(const Distribution&, const Distribution&) = default;
 };
 
-/// Parses `--distribution` as srun takes it and as SLURM_DISTRIBUTION holds it: "block", "cyclic:block,pack",
-/// "plane=2", "arbitrary"; "*" and "" mean the default. `plane_size` comes from SLURM_DIST_PLANESIZE where the text has
-/// none. What follows the first ':' or ',' concerns sockets and cores, not ranks.
+/// Parses `--distribution` as srun accepts it and as SLURM_DISTRIBUTION stores it: "block", "cyclic:block,pack",
+/// "plane=2", "arbitrary"; "*" and "" mean the default. `plane_size` is SLURM_DIST_PLANESIZE, used if the text has
+/// none. Text after the first ':' or ',' is about sockets and cores and is ignored.
 [[nodiscard]] Result<Distribution> parse_distribution(std::string_view text, std::optional<std::uint32_t> plane_size,
                                                       std::uint64_t tasks, std::uint64_t nodes);
 
-/// The distribution that Slurm takes when none was asked for: block if tasks > nodes, else cyclic.
+/// Slurm's default distribution: block if tasks > nodes, else cyclic.
 [[nodiscard]] Distribution default_distribution(std::uint64_t tasks, std::uint64_t nodes) noexcept;
 
 /// An immutable map of ranks to nodes. Every node has at least one rank. Const members are thread-safe.
 class TaskMap {
  public:
-  /// Ranks from `first_rank` on: `tasks` on each of `nodes` consecutive nodes.
+  /// From `first_rank` on: `tasks` ranks on each of `nodes` consecutive nodes.
   struct Block {
     std::uint32_t first_rank;
     std::uint32_t first_node;
@@ -56,13 +56,13 @@ class TaskMap {
     friend bool operator==(const Block&, const Block&) = default;
   };
 
-  /// From the tasks of each node and the rule that dealt them. Errors: unavailable for `arbitrary`.
+  /// From the number of tasks of each node and the distribution. Errors: unavailable for `arbitrary`.
   [[nodiscard]] static Result<TaskMap> from_tasks_per_node(std::span<const TasksRun> tasks_per_node,
                                                            Distribution distribution);
   /// From the node of each rank. Errors: mismatch if a node below `nodes` has no rank, or an index is not below it.
   [[nodiscard]] static Result<TaskMap> from_nodes_of_ranks(std::span<const std::uint32_t> node_of_rank,
                                                            std::uint32_t nodes);
-  /// Most blocks that a text may stand for: 2^20, 16 MB. A repeated text of a few bytes could else fill a node's
+  /// Most blocks that a text may expand to: 2^20 (16 MB). Without it, a few bytes that repeat could fill a node's
   /// memory.
   static constexpr std::size_t most_blocks = 1UL << 20;
 
@@ -78,7 +78,7 @@ class TaskMap {
 
   /// Node of a rank below size(); logarithmic in the number of blocks.
   [[nodiscard]] std::uint32_t node_of(std::uint32_t rank) const noexcept;
-  /// How many ranks of the same node come before `rank`; linear in the number of blocks, as are the next two.
+  /// How many lower ranks the same node has; linear in the number of blocks, as are the next two.
   [[nodiscard]] std::uint32_t local_rank_of(std::uint32_t rank) const noexcept;
   [[nodiscard]] std::uint32_t tasks_on(std::uint32_t node) const noexcept;
   /// Ranks of a node, ascending.
@@ -111,7 +111,7 @@ class TaskMap {
   std::uint32_t nodes_ = 0;
   std::uint32_t fewest_ = 0;  // tasks on a node
   std::uint32_t most_ = 0;
-  // Empty while nodes come in their own order, the usual case; else node_rank by node, and the inverse.
+  // Empty where node rank equals node number (the usual case); else node_rank by node, and the inverse.
   std::vector<std::uint32_t> node_rank_;
   std::vector<std::uint32_t> node_at_;
 };

@@ -21,7 +21,7 @@ namespace {
 using namespace recorder_format;
 using text::concat;
 
-constexpr std::uint64_t calls_between_ticks = 256;  // keeps the clock exact where nobody calls tick()
+constexpr std::uint64_t calls_between_ticks = 256;  // keeps the clock accurate where nothing calls tick()
 
 Error failed_to(std::string_view what, const std::string& path) {
   const int problem = errno;
@@ -36,7 +36,7 @@ void put(std::array<char, N>& field, std::string_view words) noexcept {
   field[length] = '\0';
 }
 
-/// Ticks and calendar at one instant, from the tightest of a few readings.
+/// Ticks and calendar time at one instant: the tightest of a few readings.
 ClockPoint clock_point(const TickClock& clock) noexcept {
   constexpr int readings = 3;
   ClockPoint best = {};
@@ -59,7 +59,7 @@ struct flock whole_file(int type) noexcept {
   return lock;
 }
 
-/// Whether some other process holds the writer's lock on this file.
+/// Whether another process holds the writer's lock on this file.
 bool writer_lives(const std::string& path) noexcept {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct flock lock = whole_file(F_RDLCK);
@@ -74,7 +74,7 @@ Result<FileDescriptor> create_file(const std::string& path, std::size_t bytes) {
   FileDescriptor file(::open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file) return failed_to("create", path);
   struct flock lock = whole_file(F_WRLCK);
-  static_cast<void>(::fcntl(file.get(), F_SETLK, &lock));  // without locks (some NFS) readers only know less
+  static_cast<void>(::fcntl(file.get(), F_SETLK, &lock));  // where locks are missing (some NFS), readers only know less
   errno = ::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes));
   if (errno == 0) return file;
   const Error error = failed_to("reserve room for", path);
@@ -185,8 +185,8 @@ FlightRecorder::Ticket FlightRecorder::write(const RecordedCall& call, State sta
   const Ticket ticket = header_->recorded.fetch_add(1, relaxed) + 1;
   RecordedEntry& entry = entries_[(ticket - 1) & mask_];
   const std::uint32_t slot = std::min(call.communicator, communicator_slots - 1);
-  // No new field under the old ticket: each is written after it. On x86 that is an ordinary store, while an exchange
-  // of the ticket would wait until everything written before has left the processor.
+  // Each new field must become visible after the ticket was cleared. Release stores do this; on x86 they are ordinary
+  // stores, whereas an atomic exchange of the ticket would drain the store buffer.
   const auto put_after = [](auto& field, auto value) {
     std::atomic_ref(field).store(value, std::memory_order_release);
   };
@@ -218,7 +218,7 @@ FlightRecorder::Ticket FlightRecorder::begin(const RecordedCall& call, std::uint
   return write(call, State::started, now);
 }
 
-/// nullptr where the ring has gone round since: the line is another call's now.
+/// nullptr if the ring has wrapped since: the entry belongs to another call now.
 RecordedEntry* FlightRecorder::entry_of(Ticket ticket) const noexcept {
   if (header_ == nullptr || ticket == 0) return nullptr;
   RecordedEntry& entry = entries_[(ticket - 1) & mask_];
@@ -254,7 +254,7 @@ void FlightRecorder::fail(Ticket ticket, int status) noexcept {
 void FlightRecorder::tick() noexcept {
   if (!on()) return;
   const ClockPoint now = clock_point(clock_);
-  header_->latest_realtime_ns.store(0, std::memory_order_release);  // a reader in between takes the first point only
+  header_->latest_realtime_ns.store(0, std::memory_order_release);  // a reader in between uses only the first point
   header_->latest_ticks.store(now.ticks, std::memory_order_release);
   header_->latest_realtime_ns.store(now.realtime_ns, std::memory_order_release);
 }

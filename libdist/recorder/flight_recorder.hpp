@@ -1,4 +1,4 @@
-// The flight recorder: every call on a communicator leaves a line in a mapped file, which outlives a killed process.
+// The flight recorder: records every call on a communicator in a mapped file, which outlives a killed process.
 //
 //   auto recorder = FlightRecorder::create(place, {"42.0", rank, size, local_rank, host});
 //   const auto world = recorder->add_communicator(0, rank, size);
@@ -6,9 +6,9 @@
 //   ... the work ...
 //   recorder->complete(ticket);
 //
-// Writing costs two readings of the time-stamp counter and a cache line: no system call, no lock, no allocation. All
-// members but create(), add_communicator() and close() may be called from several threads at once. The file format is
-// in recorder_format.hpp; recorder_reader.hpp reads it; recorder_place.hpp says where files lie.
+// A record costs two readings of the time-stamp counter and one cache line: no system call, no lock, no allocation. All
+// members except create(), add_communicator() and close() may be called from several threads at once. record_format.hpp
+// defines the file format, record_reader.hpp reads it, record_folder.hpp says where files are.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct RecordedEntry;
 enum class State : std::uint8_t;
 }  // namespace recorder_format
 
-/// Whose calls a file holds.
+/// The process whose calls a file holds.
 struct RecorderOwner {
   std::string job;  ///< name of the step, the same for all its processes: "JOBID.STEP"
   std::uint32_t rank = 0;
@@ -38,68 +38,70 @@ struct RecorderOwner {
   std::string host;
 };
 
-/// One call, as its caller knows it when it begins.
+/// One call, as known when it begins.
 struct RecordedCall {
   Operation operation = Operation::none;
   DataType type = DataType::uint8;
   ReduceOp reduction = ReduceOp::sum;
-  std::uint32_t communicator = 0;  ///< as add_communicator() gave it
-  std::uint64_t sequence = 0;      ///< of this call on its communicator, from 1; 0: not counted
-  std::uint64_t bytes = 0;         ///< of this rank's contribution or, where it has none, of what it gets
-  std::int32_t peer = -1;          ///< root or partner in the communicator
+  std::uint32_t communicator = 0;  ///< result of add_communicator()
+  std::uint64_t sequence = 0;      ///< number of this call on its communicator, from 1; 0: not counted
+  std::uint64_t bytes = 0;         ///< size of this rank's input or, if it has none, of its output
+  std::int32_t peer = -1;          ///< root or peer, a rank of the communicator
 };
 
-/// Owns one mapped file. Move-only. A default-constructed one is off: every member does nothing.
+/// Owns one mapped file. Move-only. A default-constructed recorder is off: every member does nothing.
 class FlightRecorder {
  public:
-  using Ticket = std::uint64_t;  ///< names a recorded call; 0: none, and then nothing is written
+  using Ticket = std::uint64_t;  ///< identifies a recorded call; 0: none, nothing is written
 
-  static constexpr std::uint32_t default_capacity = 4096;  ///< calls that a file remembers: 256 KiB
+  static constexpr std::uint32_t default_capacity = 4096;  ///< calls that a file keeps: 256 KiB
 
   FlightRecorder() = default;
   FlightRecorder(FlightRecorder&& other) noexcept;
   FlightRecorder& operator=(FlightRecorder&& other) noexcept;
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
-  /// Keeps the file: whoever ends without close(well) has something to tell.
+  /// Keeps the file: a process that ends without close(well) may have failed.
   ~FlightRecorder();
 
-  /// Creates `FOLDER/RANK.trace` (mode 0600) for this process. `folder` exists and is the user's own: see
-  /// recorder_place.hpp. A file that a dead process of this rank left there is replaced; that of a living one is an
-  /// error. All pages are reserved at once, so a full file system is an error here and never a SIGBUS later. `capacity`
-  /// becomes a power of two within the format's limits.
+  /// Creates `FOLDER/RANK.trace` (mode 0600) for this process. `folder` must exist and belong to the user: see
+  /// record_folder.hpp. A file that a dead process of this rank left there is replaced; that of a living process is an
+  /// error. All pages are reserved here, so a full file system is an error now and not a SIGBUS later. `capacity` is
+  /// rounded to a power of two within the format's limits.
   [[nodiscard]] static Result<FlightRecorder> create(const std::string& folder, const RecorderOwner& owner,
                                                      std::uint32_t capacity = default_capacity);
 
   [[nodiscard]] bool on() const noexcept { return header_ != nullptr; }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
-  /// Gives a communicator a line of its own. `id` is the same on every member; `parent` is the slot that was split.
-  /// When all slots are taken, those of closed communicators are used again, and then the last one is shared.
+  /// Assigns a slot to a communicator. `id` is the same on every member; `parent` is the slot of the communicator that
+  /// was split. When all slots are in use, slots of closed communicators are reused; after that, the last slot is
+  /// shared.
   std::uint32_t add_communicator(std::uint64_t id, std::uint32_t rank, std::uint32_t size, std::string_view name = {},
                                  std::uint32_t parent = 0) noexcept;
   void close_communicator(std::uint32_t slot) noexcept;
 
-  /// A call that starts later (asynchronous): follow with start(), then complete() or fail().
+  /// Records a call that starts later (asynchronous). Then call start(), then complete() or fail().
   Ticket enqueue(const RecordedCall& call) noexcept;
-  /// A call that starts now, or started at `now`.
+  /// Records a call that starts now, or that started at `now`.
   Ticket begin(const RecordedCall& call) noexcept { return begin(call, clock_.now()); }
   Ticket begin(const RecordedCall& call, std::uint64_t now) noexcept;
   void start(Ticket ticket) noexcept;
   void complete(Ticket ticket) noexcept;
-  /// `status`: the negative amldist_status that the caller gets.
+  /// `status`: the negative amldist_status that the caller receives.
   void fail(Ticket ticket, int status) noexcept;
 
-  /// The watchdog's heartbeat, about once a second: tells readers that the process lives and how ticks become time.
+  /// Heartbeat of the watchdog thread, about once a second: shows that the process is alive and calibrates ticks to
+  /// time.
   void tick() noexcept;
-  /// What the watchdog found, one sentence; a later one replaces it.
+  /// Stores what the watchdog thread found, one sentence. It replaces the previous one.
   void note(std::string_view sentence) noexcept;
 
   enum class Ending {
-    well,    ///< nothing to tell: the file is removed, and its folder when it is the last in it
+    well,    ///< no failure: the file is removed, and the folder with its last file
     failed,  ///< the file is kept
   };
-  /// Ends the recording. In a process that was forked after create() it only unmaps: the file is the parent's.
+  /// Ends the recording. In a process forked after create() it only unmaps: the file belongs to the parent.
   void close(Ending ending) noexcept;
 
  private:
@@ -112,7 +114,7 @@ class FlightRecorder {
   recorder_format::RecordedEntry* entries_ = nullptr;
   std::uint32_t mask_ = 0;
   TickClock clock_;
-  FileDescriptor file_;  ///< holds the lock that says: the writer lives
+  FileDescriptor file_;  ///< holds the lock that shows readers that the writer is alive
   std::int32_t pid_ = 0;
   std::string path_;
 };

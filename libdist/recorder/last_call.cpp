@@ -22,7 +22,7 @@ bool belongs_to(int descriptor, unsigned user) noexcept {
   return ::fstat(descriptor, &status) == 0 && status.st_uid == user;
 }
 
-/// A folder of the user's; an empty descriptor for anything else.
+/// Opens a folder that the user owns; an empty descriptor for anything else.
 FileDescriptor open_folder(int parent, const std::string& name, unsigned user) {
   FileDescriptor folder(::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   return folder && belongs_to(folder.get(), user) ? std::move(folder) : FileDescriptor();

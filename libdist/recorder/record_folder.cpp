@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 
+#include "core/settings.hpp"
 #include "core/text.hpp"
 #include "os/file_descriptor.hpp"
 
@@ -27,11 +28,12 @@ bool is_name_character(char c) noexcept {
 
 Error no_place(const std::string& path, std::string_view why) {
   return {Errc::unavailable,
-          concat({"no flight recorder in ", text::quote(path), ": ", why, "; name another folder with ", trace_variable,
-                  ", or switch it off with ", trace_variable, "=off"})};
+          concat({"no flight recorder in ", text::quote(path), ": ", why, "; name another folder with ",
+                  variable::trace_folder, ", or switch it off with ", variable::trace_folder, "=off"})};
 }
 
-/// A folder of this user alone, made if it is not there. `given`: the user named it, and decides who may read it.
+/// A folder that only this user can access, created if it is missing. `given`: the user named it and decides who may
+/// read it.
 Result<FileDescriptor> own_folder(int parent, const std::string& name, const std::string& path, bool given) {
   if (::mkdirat(parent, name.c_str(), 0700) != 0 && errno != EEXIST) return no_place(path, std::strerror(errno));
   const int follow = given ? 0 : O_NOFOLLOW;
@@ -64,7 +66,7 @@ std::vector<std::string> names_in(DIR* folder) {
   return names;
 }
 
-/// Whether a process still writes this file: it holds a lock on it.
+/// Whether a living process still writes this file: it holds a lock on it.
 bool is_written(int folder, const std::string& name) {
   const FileDescriptor file(::openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct flock lock = {};
@@ -119,8 +121,7 @@ void prune_steps(const std::string& root, std::string_view own_step) {
   for (std::size_t i = kept_steps - 1; i < steps.size(); ++i) remove_if_dead(descriptor, steps[i].name);
 }
 
-std::vector<std::string> trace_roots(const EnvironmentReader& environment, unsigned user) {
-  const std::string given = environment(trace_variable).value_or("");
+std::vector<std::string> trace_roots(const std::string& given, unsigned user) {
   if (given == "off" || given == "none") return {};
   if (!given.empty()) return {given};
   const std::string own = concat({"/aml-dist-", std::to_string(user)});
@@ -141,14 +142,13 @@ std::string trace_name(std::string_view text) {
   return name;
 }
 
-Result<std::optional<std::string>> make_trace_folder(const EnvironmentReader& environment, std::string_view step) {
+Result<std::optional<std::string>> make_trace_folder(const std::string& given, std::string_view step) {
   if (!is_trace_name(step)) {
     return Error{Errc::invalid_argument, concat({text::quote(step), " cannot name a step's flight recorders"})};
   }
-  const bool given = !environment(trace_variable).value_or("").empty();
   std::optional<Error> first;
-  for (const std::string& root : trace_roots(environment, ::geteuid())) {
-    auto folder = make_in(root, step, given);
+  for (const std::string& root : trace_roots(given, ::geteuid())) {
+    auto folder = make_in(root, step, !given.empty());
     if (folder) return std::optional(std::move(*folder));
     if (!first) first = folder.error();
   }

@@ -1,11 +1,11 @@
-// The flight recorder's file, byte for byte: what the writer maps and the reader distrusts.
+// The file format of the flight recorder, byte by byte. Readers must not trust its content.
 //
 //   offset 0      RecorderHeader      4096 bytes   who writes, since when, and how ticks become time
-//   offset 4096   CommunicatorSlot    64 x 64      one line per communicator: how far this rank has come
+//   offset 4096   CommunicatorSlot    64 x 64      one slot per communicator: how far this rank has come
 //   offset 8192   RecordedEntry       N x 64       ring: call number t (from 1) lies in slot (t - 1) % N
 //
-// Numbers are in the byte order of the machine that wrote; the magic tells. Texts are NUL-terminated, and foreign to
-// whoever reads them. A later version may append to the header's spare room; anything else gets a new version number.
+// Numbers are in the byte order of the machine that wrote the file; the magic shows it. Texts are NUL-terminated and
+// untrusted. A later version may append to the header's spare room; any other change gets a new version number.
 #pragma once
 
 #include <array>
@@ -17,22 +17,22 @@
 
 namespace amldist::collective::recorder_format {
 
-inline constexpr std::uint64_t magic = 0x3130'5246'444c'4d41;  ///< "AMLDFR01" where the smallest byte is first
+inline constexpr std::uint64_t magic = 0x3130'5246'444c'4d41;  ///< "AMLDFR01" in little-endian order
 inline constexpr std::uint32_t version = 1;
 inline constexpr std::uint32_t communicator_slots = 64;
 inline constexpr std::uint32_t smallest_ring = 16;
 inline constexpr std::uint32_t largest_ring = 1U << 16;
 
-/// The same instant on the ticking clock and on the calendar.
+/// The same instant on the tick clock and on the calendar.
 struct ClockPoint {
   std::uint64_t ticks;
   std::uint64_t realtime_ns;  ///< since 1970
 };
 
-/// What became of the process, as far as it could say. While it lives it holds a POSIX lock on the whole file, which
-/// its children do not inherit and no death leaves behind.
+/// How the process ended, as far as it could record it. While it lives it holds a POSIX lock on the whole file:
+/// children do not inherit it, and it ends with the process.
 enum class Ending : std::uint32_t {
-  none = 0,    ///< it runs, or died without a word
+  none = 0,    ///< the process runs, or died before it could write
   failed = 1,  ///< it closed the recorder after an error; the file is kept
   well = 2,    ///< it closed the recorder; the file is about to be removed
 };
@@ -51,7 +51,8 @@ struct RecorderHeader {
   std::atomic<std::uint32_t> ending;
   std::uint64_t reserved;
   ClockPoint created;
-  std::atomic<std::uint64_t> latest_ticks;  ///< the second point of the clock; the watchdog moves it: a heartbeat too
+  std::atomic<std::uint64_t>
+      latest_ticks;  ///< second point of the clock; the watchdog thread updates it, as a heartbeat
   std::atomic<std::uint64_t> latest_realtime_ns;
   std::atomic<std::uint64_t> recorded;  ///< calls so far; the newest entry has this ticket
   std::array<char, 128> job;            ///< "JOBID.STEP", or another name of the step
@@ -66,13 +67,13 @@ struct CommunicatorSlot {
   std::uint32_t rank;                    ///< of this process in it
   std::atomic<std::uint32_t> size;       ///< members
   std::atomic<std::uint64_t> entered;    ///< sequence of the newest collective call
-  std::atomic<std::uint64_t> completed;  ///< sequence of the newest collective call that ended well
-  std::atomic<std::uint32_t> closed;     ///< 1: the process has let go of it
+  std::atomic<std::uint64_t> completed;  ///< sequence of the newest collective call that succeeded
+  std::atomic<std::uint32_t> closed;     ///< 1: the process has closed it
   std::uint32_t parent;                  ///< slot of the communicator that was split; its own number for the first
   std::array<char, 24> name;             ///< for people; may be empty
 };
 
-/// Whether all members make this call; sends and receives concern two of them.
+/// Whether all members make this call. A send or receive concerns two of them.
 [[nodiscard]] constexpr bool is_collective(Operation operation) noexcept {
   return operation != Operation::none && operation != Operation::send && operation != Operation::recv;
 }
@@ -80,20 +81,21 @@ struct CommunicatorSlot {
 enum class State : std::uint8_t { empty = 0, enqueued = 1, started = 2, completed = 3, failed = 4 };
 
 struct RecordedEntry {
-  std::atomic<std::uint64_t> ticket;    ///< 0 while the slot is being written; a reader takes it before and after
+  std::atomic<std::uint64_t>
+      ticket;  ///< 0 while the slot is being written; a reader reads it before and after the fields
   std::atomic<std::uint64_t> sequence;  ///< of the call on its communicator, from 1; the same on every member
-  std::uint64_t bytes;                  ///< of this rank's contribution or, where it has none, of what it gets
+  std::uint64_t bytes;                  ///< size of this rank's input or, if it has none, of its output
   std::uint64_t enqueued;               ///< ticks
   std::atomic<std::uint64_t> started;
   std::atomic<std::uint64_t> ended;
   std::atomic<std::uint32_t> communicator;  ///< slot number
-  std::int32_t peer;                        ///< root or partner, a rank of the communicator; -1: none
+  std::int32_t peer;                        ///< root or peer, a rank of the communicator; -1: none
   std::int16_t status;                      ///< amldist_status of a call that failed
   std::atomic<std::uint8_t> state;          ///< State
   std::uint8_t operation;                   ///< Operation
   std::uint8_t type;                        ///< DataType
   std::uint8_t reduction;                   ///< ReduceOp
-  std::uint16_t flags;                      ///< none yet
+  std::uint16_t flags;                      ///< unused
 };
 
 inline constexpr std::uint32_t communicators_offset = 4096;

@@ -9,7 +9,6 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "core/tasks_per_node.hpp"
 #include "core/text.hpp"
 #include "os/file_descriptor.hpp"
+#include "os/whole_file.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -35,7 +35,7 @@ Error unreadable(const std::string& name, int problem) {
           concat({"cannot read ", text::quote(name), ": ", std::strerror(problem)})};
 }
 
-/// Reads all of `bytes`, or what the file still holds; the rest stays as it is. nullopt: an error of the file.
+/// Reads `bytes` bytes, or as many as the file still has; the rest of `memory` is unchanged. nullopt: a read error.
 std::optional<std::size_t> read_at(int file, void* memory, std::size_t bytes, std::size_t offset) {
   auto* const out = static_cast<char*>(memory);
   std::size_t done = 0;
@@ -49,7 +49,7 @@ std::optional<std::size_t> read_at(int file, void* memory, std::size_t bytes, st
   return done;
 }
 
-/// Text of a field that may lack its NUL and hold anything; printable ASCII comes through.
+/// Text of a field that may lack its NUL and contain anything. Only printable ASCII is kept.
 template <std::size_t N>
 std::string printable(const std::array<char, N>& field) {
   std::string words(field.data(), ::strnlen(field.data(), N));
@@ -58,7 +58,7 @@ std::string printable(const std::array<char, N>& field) {
   return words;
 }
 
-/// Ticks to nanoseconds since 1970, by the header's two points. Nonsense in gives nonsense within the bounds out.
+/// Converts ticks to nanoseconds since 1970 with the header's two points. Forged points give wrong but bounded times.
 class Calendar {
  public:
   explicit Calendar(const RecorderHeader& header) {
@@ -102,11 +102,9 @@ std::optional<std::string_view> fault_of(const RecorderHeader& header, std::size
   return std::nullopt;
 }
 
-/// Stopped processes show a T in /proc; the lock gives a number that is right in this process's own namespace.
+/// A stopped process has state T in /proc. The lock gives a pid that is valid in this process's own namespace.
 Writer state_of_process(pid_t pid) {
-  std::ifstream status("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  std::getline(status, line);
+  const std::string line = read_file_start("/proc/" + std::to_string(pid) + "/stat", 512);
   const auto end_of_name = line.rfind(')');
   const char state = end_of_name != std::string::npos && end_of_name + 2 < line.size() ? line[end_of_name + 2] : '?';
   return state == 'T' || state == 't' ? Writer::stopped : Writer::runs;
@@ -139,8 +137,8 @@ CallRecord call_of(const RecordedEntry& entry, std::uint64_t ticket, const Calen
   return call;
 }
 
-/// A line is whole if it has its ticket both before and after its fields are copied, and if that ticket belongs into
-/// its slot: hence three readings, of which the middle one counts.
+/// An entry is consistent if its ticket is the same before and after its fields are copied, and belongs to its slot.
+/// Hence three readings; the middle one is used.
 std::vector<CallRecord> read_calls(int file, const RecorderHeader& header, std::size_t newest) {
   const std::size_t bytes = std::size_t{header.capacity} * sizeof(RecordedEntry);
   std::array<std::unique_ptr<RecordedEntry[]>, 3> readings;
@@ -203,7 +201,7 @@ const CommunicatorRecord* Recording::communicator(std::uint32_t slot) const noex
 }
 
 Result<Recording> read_recording(int folder, const std::string& name, std::size_t newest) {
-  // O_NONBLOCK: a FIFO of this name must not stop its reader.
+  // O_NONBLOCK: a FIFO with this name must not block the reader.
   const FileDescriptor file(::openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
   if (!file) return errno == ELOOP ? unfit(name, "it is a symbolic link") : unreadable(name, errno);
   struct stat status = {};

@@ -1,8 +1,7 @@
-// Reads flight recorders: of living, stopped and dead processes, of other people, damaged, or made up by an enemy.
+// Reads flight recorders of running, stopped and dead processes. The files may be damaged or forged.
 //
-// A file is read with pread(2), never mapped (its writer may shorten it meanwhile), never through a symbolic link,
-// never beyond the format's limits. Whatever is read is checked or clamped, and texts come out printable. Pure but for
-// reading.
+// A file is read with pread(2) and never mapped, because its writer may truncate it meanwhile. Symbolic links are never
+// followed, and the format's limits hold. Everything read is checked or clamped, and texts come out printable.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@
 
 namespace amldist::collective {
 
-/// One call as its file tells it. Times are nanoseconds since 1970 on the clock of the writer's host; 0: not yet.
+/// One call as its file records it. Times are nanoseconds since 1970 on the clock of the writer's host; 0: not yet.
 struct CallRecord {
   std::uint64_t ticket = 0;  ///< from 1, in the order in which the process made its calls
   std::uint64_t sequence = 0;
@@ -23,12 +22,12 @@ struct CallRecord {
   std::int64_t enqueued_ns = 0;
   std::int64_t started_ns = 0;
   std::int64_t ended_ns = 0;
-  std::uint32_t communicator = 0;  ///< CommunicatorRecord::slot; may name none
+  std::uint32_t communicator = 0;  ///< CommunicatorRecord::slot; may be no valid slot
   std::int32_t peer = -1;
   std::int32_t status = 0;
   recorder_format::State state = recorder_format::State::empty;
   Operation operation = Operation::none;
-  DataType type = DataType::uint8;  ///< may be no enumerator, as operation and reduction
+  DataType type = DataType::uint8;  ///< may be no enumerator; so may operation and reduction
   ReduceOp reduction = ReduceOp::sum;
 
   [[nodiscard]] bool pending() const noexcept {
@@ -47,19 +46,19 @@ struct CommunicatorRecord {
   std::string name;
 };
 
-/// What can be told about the process behind a file.
+/// What is known about the process that wrote a file.
 enum class Writer {
   runs,
-  stopped,  ///< by a signal or a debugger; known on its own host only
+  stopped,  ///< by a signal or a debugger; only known on its own host
   gone,     ///< dead, or it closed the recorder
 };
 
-/// One file.
+/// The content of one file.
 struct Recording {
   std::string path;
   std::string job;
   std::string host;
-  std::string note;        ///< what the process's watchdog found; may be empty
+  std::string note;        ///< what the process's watchdog thread found; may be empty
   std::uint32_t rank = 0;  ///< below size
   std::uint32_t size = 1;
   std::uint32_t local_rank = 0;
@@ -67,8 +66,8 @@ struct Recording {
   Writer writer = Writer::gone;
   recorder_format::Ending ending = recorder_format::Ending::none;
   std::int64_t created_ns = 0;
-  std::int64_t latest_ns = 0;  ///< the last sign of life
-  std::uint64_t recorded = 0;  ///< calls in all; the file holds the newest of them
+  std::int64_t latest_ns = 0;  ///< time of the last heartbeat
+  std::uint64_t recorded = 0;  ///< number of calls; the file has the newest of them
   std::vector<CommunicatorRecord> communicators;
   std::vector<CallRecord> calls;  ///< oldest first
 
@@ -79,13 +78,13 @@ struct Recording {
 [[nodiscard]] Result<Recording> read_recording(int folder, const std::string& name,
                                                std::size_t newest = recorder_format::largest_ring);
 
-/// The recorders of one step, by rank, and a sentence for each file that is none.
+/// The recorders of one step, by rank, and a sentence for each file that is not one.
 struct StepRecordings {
   std::vector<Recording> recordings;
   std::vector<std::string> problems;
 };
 
-/// Reads the files *.trace of a folder. Errors: the folder is not there, cannot be read, or holds no such file.
+/// Reads the files *.trace of a folder. Errors: the folder does not exist, cannot be read, or has no such file.
 [[nodiscard]] Result<StepRecordings> read_step_recordings(const std::string& folder,
                                                           std::size_t newest = recorder_format::largest_ring);
 

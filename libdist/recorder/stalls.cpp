@@ -18,7 +18,7 @@ using text::concat;
 struct Member {
   const Recording* recording;
   const CommunicatorRecord* communicator;
-  const CallRecord* newest = nullptr;  ///< collective call on it; nullptr: none that the file holds
+  const CallRecord* newest = nullptr;  ///< newest collective call on it; nullptr: the file has none
 
   [[nodiscard]] bool waits() const {
     return newest != nullptr && (newest->pending() || newest->state == State::failed);
@@ -35,7 +35,7 @@ const CallRecord* newest_collective(const Recording& recording, std::uint32_t sl
   return found != calls.rend() ? &*found : nullptr;
 }
 
-/// The oldest call on a communicator that has not ended: with asynchronous calls the newest is not what blocks.
+/// The oldest call on a communicator that has not ended. With asynchronous calls the newest is not the one that blocks.
 const CallRecord* oldest_unended(const Recording& recording, std::uint32_t slot) {
   const auto found = std::ranges::find_if(recording.calls, [slot](const CallRecord& call) {
     return call.communicator == slot && call.sequence != 0 && is_collective(call.operation) && call.pending();
@@ -91,7 +91,7 @@ std::array<std::uint64_t, 4> signature(const CallRecord& call) {
           static_cast<std::uint64_t>(call.type), static_cast<std::uint64_t>(call.reduction)};
 }
 
-/// Members that made another call than most did. With a tie the call of the lowest rank is taken for the right one.
+/// Adds members whose call differs from the majority's. In a tie, the call of the lowest rank is taken as right.
 void add_differing(const Group& group, std::uint64_t sequence, Stall& stall) {
   std::map<std::array<std::uint64_t, 4>, std::size_t> votes;
   for (const Member& member : group) {
@@ -113,7 +113,7 @@ void add_differing(const Group& group, std::uint64_t sequence, Stall& stall) {
   }
 }
 
-/// Those without whom `sequence` cannot end, from the surest sign to the weakest.
+/// Adds the ranks that keep `sequence` from ending, strongest evidence first.
 void add_stragglers(const Group& group, std::uint64_t sequence, Stall& stall) {
   for (const Member& member : group) {
     if (member.entered() < sequence) stall.stragglers.push_back(straggler_of(member, Straggler::Why::never_called));
@@ -169,7 +169,7 @@ std::optional<Member> find_member(std::span<const Recording> recordings, std::ui
   return std::nullopt;
 }
 
-/// A pending send or receive whose partner is in no call with this rank. On a communicator that this rank has closed
+/// A pending send or receive whose peer is in no call with this rank. On a communicator that this rank has closed
 /// nothing waits any more.
 std::optional<Stall> partner_stall(const Recording& recording, std::span<const Recording> recordings) {
   for (const CallRecord& call : recording.calls) {

@@ -1,4 +1,4 @@
-// Who keeps whom waiting: the answer to "which rank hangs, and on what", from the recorders of a step. Pure.
+// Finds the ranks that others wait for, from the recorders of a step. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 
 namespace amldist::collective {
 
-/// A rank that others wait for.
+/// A rank that the other ranks wait for.
 struct Straggler {
   enum class Why {
-    never_called,  ///< the call that the others are in: it does something else
-    stopped,       ///< by a signal or a debugger
-    gone,          ///< its process is dead, before or in the call
-    slow,          ///< it is still in the call that others have left
+    never_called,  ///< it has not made the call that the others are in
+    stopped,       ///< stopped by a signal or a debugger
+    gone,          ///< its process died before or during the call
+    slow,          ///< it is still in the call that the other ranks have left
     differs,       ///< it made another call, or one of another size
-    no_recorder,   ///< nothing is known of it here: it never came so far, or its file is elsewhere
+    no_recorder,   ///< unknown here: it never started recording, or its file is elsewhere
   };
   Why why = Why::never_called;
-  std::uint32_t rank = 0;          ///< in the step; where there is no recorder, in the communicator
-  std::string host;                ///< empty: not known
-  std::optional<CallRecord> last;  ///< its newest call on this communicator that the file still holds
+  std::uint32_t rank = 0;          ///< rank in the step; without a recorder, rank in the communicator
+  std::string host;                ///< empty: unknown
+  std::optional<CallRecord> last;  ///< its newest call on this communicator that is still in the file
 };
 
 /// One call that cannot end.
@@ -32,14 +32,15 @@ struct Stall {
   std::uint64_t communicator = 0;
   std::string communicator_name;  ///< empty for the first, which has all ranks
   std::uint32_t members = 0;
-  CallRecord call;                     ///< as the first that waits recorded it
-  std::int64_t since_ns = 0;           ///< when the first began to wait
+  CallRecord call;                     ///< as the first waiting rank recorded it
+  std::int64_t since_ns = 0;           ///< when the first rank began to wait
   std::vector<std::uint32_t> waiting;  ///< ranks of the step
   std::vector<Straggler> stragglers;   ///< by rank; not empty
 };
 
-/// One stall for each communicator at most: its oldest call that has not ended. A call that all members are in, alive
-/// and alike, is work and no stall. Where no collective call is stalled, a pending send or receive counts.
+/// At most one stall per communicator: its oldest call that has not ended. If all members are in the call, alive, and
+/// agree on it, it is in progress and no stall. If no collective call is stalled, pending sends and receives are
+/// examined.
 [[nodiscard]] std::vector<Stall> find_stalls(std::span<const Recording> recordings);
 
 /// "allreduce #42 (1048576 float32, 4 MiB): rank 2 on node3 has not called it (its last was allreduce #41 (4 MiB of

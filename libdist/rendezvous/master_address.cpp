@@ -1,21 +1,19 @@
 #include "rendezvous/master_address.hpp"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <array>
-#include <cerrno>
-#include <cstdlib>
+#include <algorithm>
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "core/text.hpp"
-#include "os/file_descriptor.hpp"
+#include "os/environment.hpp"
 #include "os/own_network.hpp"
+#include "os/whole_file.hpp"
 
 namespace amldist {
 namespace {
@@ -24,18 +22,16 @@ using text::concat;
 using text::quote;
 
 Error unreachable_name(const std::string& host, const std::string& why) {
-  return {Errc::unavailable, concat({"the master host ", quote(host), " has no address that its peers can use: ", why,
-                                     "; correct /etc/hosts or the name service, or give master_addr=HOST"})};
+  return {Errc::unavailable, concat({"the host ", quote(host), " has no address that its peers can use: ", why,
+                                     "; correct /etc/hosts or the name service, or give master_addr=name"})};
 }
 
-/// Replaces a loopback address of the master: the way out to a peer, if this machine is the master itself.
-Result<Ipv4> beyond_loopback(const std::string& host, Ipv4 loopback, const Placement& placement,
+/// Replaces a loopback address of a node: if this machine is that node, the source address towards a peer.
+Result<Ipv4> beyond_loopback(const std::string& host, Ipv4 loopback, const std::string& peer_host,
                              const NetworkView& network) {
-  const std::uint32_t peer_node = placement.map.node_at(1);
-  const std::string peer_host = placement.hosts.at(peer_node);
   const auto peer = network.address_of_node(peer_host);
   if (!peer) return peer.error();
-  // Several slurmd on one machine: every node has the same address, and loopback is right.
+  // Several slurmd run on one machine: every node has the same address, and loopback is right.
   if (*peer == loopback) return loopback;
   if (!network.is_here(host)) return unreachable_name(host, concat({"here it resolves to ", loopback.to_string()}));
   auto source = network.source_towards(*peer);
@@ -46,6 +42,33 @@ Result<Ipv4> beyond_loopback(const std::string& host, Ipv4 loopback, const Place
   return source;
 }
 
+/// The address of a node by the site's rules. Never loopback when the step has nodes with other addresses.
+Result<Ipv4> address_of(const SitePolicy& policy, const Placement& placement, std::uint32_t node,
+                        const NetworkView& network) {
+  const std::string host = placement.hosts.at(node);
+  const std::string name = host + policy.suffix;
+  auto address = policy.suffix.empty() ? network.address_of_node(host) : network.resolve(name);
+  if (!address) return address.error();
+  if (address->is_loopback() && placement.map.nodes() > 1) {
+    const bool is_master = node == placement.map.node_of(0);
+    const std::uint32_t peer = is_master ? placement.map.node_at(1) : placement.map.node_of(0);
+    address = beyond_loopback(host, *address, placement.hosts.at(peer), network);
+    if (!address) return address.error();
+  }
+  if (policy.network && !policy.network->contains(*address)) {
+    return Error{Errc::mismatch, concat({"the host ", quote(name), " has the address ", address->to_string(),
+                                         ", outside the site's network ", policy.network->to_string(),
+                                         ": ask the administrator to set suffix= or network="})};
+  }
+  return address;
+}
+
+MasterAddress::Form form_of(const Spec& spec, const SitePolicy& policy) {
+  using Form = MasterAddress::Form;
+  const Form form = spec.master_addr.form;
+  return form == Form::ip || form == Form::name ? form : policy.master_addr;
+}
+
 Result<std::string> address_on_interface(const SitePolicy& policy, const std::string& host,
                                          const NetworkView& network) {
   if (!network.is_here(host)) return concat({"@", policy.interface});
@@ -54,7 +77,7 @@ Result<std::string> address_on_interface(const SitePolicy& policy, const std::st
   return address->to_string();
 }
 
-/// An address that leads back to whoever uses it: to connect to 0.0.0.0 is to connect to oneself, too.
+/// Whether the address leads each node to itself. Connecting to 0.0.0.0 does so too.
 bool means_oneself(std::string_view address) {
   if (const auto literal = Ipv4::parse(address)) return literal->is_loopback() || literal->bits == 0;
   const std::string name = text::to_lower(address);
@@ -79,20 +102,9 @@ Result<Ipv4> resolve_ipv4(const std::string& name) {
 }
 
 bool is_this_host(const std::string& node) {
-  if (const char* own = std::getenv("SLURMD_NODENAME"); own != nullptr && node == own) return true;
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return false;
-  const std::string_view full(name.data());
+  if (own_variable("SLURMD_NODENAME") == node) return true;
+  const std::string full = own_host_name();
   return node == full || node == full.substr(0, full.find('.'));
-}
-
-std::string read_small_file(const char* path) {
-  const FileDescriptor file(::open(path, O_RDONLY | O_CLOEXEC));
-  std::string content(64 * 1024, '\0');
-  const ssize_t got = file ? ::read(file.get(), content.data(), content.size()) : 0;
-  content.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
-  while (content.ends_with('\n')) content.pop_back();
-  return content;
 }
 
 }  // namespace
@@ -101,23 +113,37 @@ Result<std::string> choose_master_address(const Spec& spec, const SitePolicy& po
                                           const NetworkView& network) {
   using Form = MasterAddress::Form;
   if (spec.master_addr.form == Form::host) return spec.master_addr.host;
-  const Form form = spec.master_addr.form == Form::site_default ? policy.master_addr : spec.master_addr.form;
   const std::string host = placement.master_host();
-  const std::string name = host + policy.suffix;
-  if (form == Form::name) return name;
+  if (form_of(spec, policy) == Form::name) return host + policy.suffix;
   if (!policy.interface.empty()) return address_on_interface(policy, host, network);
-  auto address = policy.suffix.empty() ? network.address_of_node(host) : network.resolve(name);
+  const auto address = address_of(policy, placement, placement.map.node_of(0), network);
   if (!address) return address.error();
-  if (address->is_loopback() && placement.map.nodes() > 1) {
-    address = beyond_loopback(host, *address, placement, network);
-    if (!address) return address.error();
-  }
-  if (policy.network && !policy.network->contains(*address)) {
-    return Error{Errc::mismatch, concat({"the master host ", quote(name), " has the address ", address->to_string(),
-                                         ", outside the site's network ", policy.network->to_string(),
-                                         ": ask the administrator to set suffix= or network="})};
-  }
   return address->to_string();
+}
+
+Result<NodeHosts> choose_node_hosts(const Spec& spec, const SitePolicy& policy, const Placement& placement,
+                                    std::string_view master, const NetworkView& network) {
+  if (spec.kind != Kind::tensorflow || placement.map.nodes() == 1) return NodeHosts();
+  if (form_of(spec, policy) == MasterAddress::Form::name) return NodeHosts::names(policy.suffix);
+  if (!policy.interface.empty() && policy.suffix.empty() && !policy.network) {
+    return Error{
+        Errc::unavailable,
+        concat({"TF_CONFIG names all nodes, but only each node itself knows its address on the site's "
+                "interface ",
+                policy.interface, ": use master_addr=name, or ask the administrator for suffix= or network="})};
+  }
+  std::vector<Ipv4> addresses(placement.hosts.size(), Ipv4{});
+  const std::uint32_t first = placement.map.node_of(0);
+  for (std::uint32_t node = 0; node < addresses.size(); ++node) {
+    if (node == first) {
+      addresses[node] = Ipv4::parse(master).value_or(Ipv4{});
+      continue;
+    }
+    const auto address = address_of(policy, placement, node, network);
+    if (!address) return address.error();
+    addresses[node] = *address;
+  }
+  return NodeHosts::addresses(addresses);
 }
 
 Result<void> refuse_loopback(const Rendezvous& rendezvous, const Placement& placement, const NetworkView& network) {
@@ -151,8 +177,10 @@ NetworkView this_machine(std::function<Result<Ipv4>(const std::string& node)> sl
 }
 
 PortRanges kernel_ports() {
-  std::string ephemeral = read_small_file("/proc/sys/net/ipv4/ip_local_port_range");
-  const std::string reserved = read_small_file("/proc/sys/net/ipv4/ip_local_reserved_ports");
+  constexpr std::size_t longest_list = 64 * 1024;
+  std::string ephemeral = first_line_of("/proc/sys/net/ipv4/ip_local_port_range");
+  std::string reserved = read_file_start("/proc/sys/net/ipv4/ip_local_reserved_ports", longest_list);
+  reserved.erase(std::min(reserved.find('\n'), reserved.size()));
   for (char& c : ephemeral) {
     if (c == '\t' || c == ' ') c = '-';
   }

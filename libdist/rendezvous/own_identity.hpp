@@ -1,4 +1,4 @@
-// The calling process's identity, read back from what the plugin wrote.
+// Reads the calling process's identity from the variables that the plugin wrote.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace amldist {
 
-/// Identity and the port to meet at.
+/// Identity and rendezvous port.
 struct OwnIdentity {
   Identity identity;
   std::optional<std::uint16_t> master_port;

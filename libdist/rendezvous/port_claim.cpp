@@ -7,21 +7,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <string_view>
 
 #include "core/text.hpp"
+#include "os/whole_file.hpp"
 
 namespace amldist {
 namespace {
 
 using text::concat;
 
-/// Listens for a moment. Servers set SO_REUSEADDR themselves (TCPStore, gRPC), so a port in TIME_WAIT is free for them.
+/// Listens briefly. Servers set SO_REUSEADDR (TCPStore, gRPC), so they can use a port in TIME_WAIT.
 bool can_listen(int family, const sockaddr* address, socklen_t length) noexcept {
   const FileDescriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket) return true;  // without this family nobody else has the port in it either
+  if (!socket) return true;  // no such family here, so nobody uses the port in it
   constexpr int yes = 1;
   static_cast<void>(::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes));
   if (family == AF_INET6) static_cast<void>(::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes));
@@ -29,14 +29,14 @@ bool can_listen(int family, const sockaddr* address, socklen_t length) noexcept 
   return ::listen(socket.get(), 1) == 0 || errno != EADDRINUSE;
 }
 
-/// The folder, made on first use. Its parents are root's, so nobody else can have put something in its place.
+/// The lease folder, created on first use. Root owns its parents, so nobody else can have created it.
 bool make_folder(const std::string& folder) {
   const auto slash = folder.rfind('/');
   if (slash != std::string::npos && slash > 0) static_cast<void>(::mkdir(folder.substr(0, slash).c_str(), 0755));
   return ::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST;
 }
 
-/// Number of the network namespace of this process; 0 where it cannot be told.
+/// Number of this process's network namespace; 0 if unknown.
 unsigned long network_namespace() noexcept {
   struct stat status = {};
   return ::stat("/proc/self/ns/net", &status) == 0 ? static_cast<unsigned long>(status.st_ino) : 0;
@@ -44,7 +44,7 @@ unsigned long network_namespace() noexcept {
 
 enum class Locked { ours, others, impossible };
 
-/// Opens and locks `path`; tries again when its former holder removed the file in between.
+/// Opens and locks `path`. Retries if the previous holder removed the file in between.
 Locked lock_file(const std::string& path, FileDescriptor& lock) {
   constexpr int attempts = 10;
   for (int attempt = 0; attempt < attempts; ++attempt) {
@@ -82,12 +82,7 @@ bool port_is_free(std::uint16_t port) noexcept {
 
 std::uint32_t first_port_for_all() {
   constexpr std::uint32_t usual = 1024;
-  const FileDescriptor file(::open("/proc/sys/net/ipv4/ip_unprivileged_port_start", O_RDONLY | O_CLOEXEC));
-  std::array<char, 16> digits = {};
-  const ssize_t length = file ? ::read(file.get(), digits.data(), digits.size()) : 0;
-  if (length <= 0) return usual;
-  const std::string_view line(digits.data(), static_cast<std::size_t>(length));
-  const auto number = text::to_number(line.substr(0, line.find('\n')), 65536);
+  const auto number = text::to_number(first_line_of("/proc/sys/net/ipv4/ip_unprivileged_port_start"), 65536);
   return number ? static_cast<std::uint32_t>(*number) : usual;
 }
 

@@ -1,9 +1,9 @@
-// A port that is ours: leased against other steps of aml-dist, and tried against everybody else.
+// Reserves a port: a lease keeps other aml-dist steps away, and a trial listen finds other programs.
 //
-// Two jobs may come to one port by hash. Between the moment a port is found free and the moment a training script binds
-// it lie seconds of imports, so trying is not enough: the node of rank 0 also holds a lock for as long as the step
-// runs. The lock is a file under a folder that only root can write, locked with flock(2), so it ends with its holder,
-// however that dies. Ports belong to a network namespace, so its number is part of the file's name.
+// The hash may give two jobs the same port. Seconds of imports pass between the trial and the training script's own
+// bind, so a trial is not enough: the node of rank 0 also holds a lock while the step runs. The lock is a file in a
+// folder that only root can write, locked with flock(2), so it ends with its holder, however that dies. Ports belong to
+// a network namespace, so the file's name contains its number.
 #pragma once
 
 #include <unistd.h>
@@ -22,8 +22,8 @@ inline constexpr const char* lease_folder = "/run/aml-dist/ports";
 /// Holds the lease of one port until it is destroyed. Move-only.
 class PortClaim {
  public:
-  /// Takes the lease and tries the port. Errors: unavailable, with port and host, when somebody else has it. A lease
-  /// that cannot be kept (no such folder, read-only) does not fail the claim: the port has still been tried.
+  /// Takes the lease and tries the port. Errors: unavailable, with port and host, if another program or step has it. If
+  /// the lease file cannot be kept (no such folder, read-only), the claim still succeeds: the port has been tried.
   [[nodiscard]] static Result<PortClaim> take(std::uint16_t port, const std::string& host,
                                               const std::string& folder = lease_folder);
 
@@ -31,7 +31,7 @@ class PortClaim {
   PortClaim& operator=(PortClaim&&) noexcept = default;
   PortClaim(const PortClaim&) = delete;
   PortClaim& operator=(const PortClaim&) = delete;
-  /// Gives the lease back and removes its file; in a forked child it only closes the descriptor.
+  /// Releases the lease and removes its file. In a forked child it only closes the descriptor.
   ~PortClaim();
 
  private:
@@ -42,14 +42,14 @@ class PortClaim {
   pid_t holder_ = ::getpid();
 };
 
-/// Whether a server could listen on the port now, on all addresses of this machine. Ports in TIME_WAIT count as free.
+/// Whether a server could listen on the port now, on all addresses of this machine. TIME_WAIT counts as free.
 [[nodiscard]] bool port_is_free(std::uint16_t port) noexcept;
 
-/// First port on which others than root may listen in this network namespace: ip_unprivileged_port_start, 1024 where
-/// the kernel does not tell.
+/// First port on which others than root may listen in this network namespace: ip_unprivileged_port_start, or 1024 if it
+/// cannot be read.
 [[nodiscard]] std::uint32_t first_port_for_all();
 
-/// Refuses a port that the user's program could not bind: root must not listen there in his place, not for a moment.
+/// Refuses a port that the user's program could not bind. Root must not listen there for the user, not even briefly.
 [[nodiscard]] Result<void> may_listen(uid_t user, std::uint16_t port, const std::string& host,
                                       std::uint32_t first_for_all = first_port_for_all());
 

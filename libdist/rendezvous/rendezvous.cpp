@@ -1,43 +1,14 @@
 #include "rendezvous/rendezvous.hpp"
 
-#include <numeric>
-
 #include "core/text.hpp"
 #include "rendezvous/stamp.hpp"
+#include "rendezvous/step_port.hpp"
 
 namespace amldist {
 namespace {
 
 using text::concat;
 using text::quote;
-
-/// FNV-1a over bytes; the separators keep ("ab", 1) and ("a", "b1") apart.
-class Fnv1a {
- public:
-  void add(std::string_view bytes) noexcept {
-    for (const char c : bytes) mix(static_cast<unsigned char>(c));
-    mix(0xff);
-  }
-  void add(std::uint32_t number) noexcept {
-    for (int shift = 0; shift < 32; shift += 8) mix(static_cast<unsigned char>(number >> shift));
-  }
-  [[nodiscard]] std::uint64_t value() const noexcept { return hash_; }
-
- private:
-  void mix(unsigned char byte) noexcept { hash_ = (hash_ ^ byte) * 0x100000001b3ULL; }
-  std::uint64_t hash_ = 0xcbf29ce484222325ULL;
-};
-
-/// Room between the ports of neighbouring steps, for kinds that take one port per task of a node (TF_CONFIG).
-constexpr std::uint32_t ports_per_step = 64;
-
-/// The smallest stride from ports_per_step on that has no factor in common with `count`, so that `count` steps in a row
-/// get `count` different ports.
-std::uint32_t stride_for(std::uint32_t count) noexcept {
-  std::uint32_t stride = count > 2 * ports_per_step ? ports_per_step : 1;
-  while (std::gcd(stride, count) != 1) ++stride;
-  return stride;
-}
 
 struct Choice {
   std::string value;
@@ -67,11 +38,12 @@ Result<PortChoice> choose_port(const Spec& spec, const RendezvousFacts& facts, c
     }
     return PortChoice{static_cast<std::uint16_t>(*port), Origin::environment};
   }
-  if (const auto reserved = first_reserved_port(environment)) return PortChoice{*reserved, Origin::reserved};
+  if (const auto reserved = reserved_port(environment, PortPurpose::master))
+    return PortChoice{*reserved, Origin::reserved};
   if (facts.ports.empty()) {
     return Error{Errc::unavailable, "no port is left in the site's port_range: give master_port=N"};
   }
-  return PortChoice{hashed_port(facts.ports, facts.job, facts.step_id), Origin::computed};
+  return PortChoice{step_port(facts.ports, facts.job, facts.step_id), Origin::computed};
 }
 
 }  // namespace
@@ -90,29 +62,10 @@ std::string_view to_string(Origin origin) noexcept {
   return "unknown";
 }
 
-std::uint16_t hashed_port(const PortRanges& ports, const JobName& job, std::uint32_t step_id) noexcept {
-  Fnv1a hash;
-  hash.add(job.cluster);
-  hash.add(job.job_id);
-  hash.add(job.restarts);
-  const std::uint64_t count = ports.size();
-  const std::uint64_t start = hash.value() % count;
-  const std::uint64_t stride = stride_for(static_cast<std::uint32_t>(count));
-  return ports.at(static_cast<std::uint32_t>((start + stride * step_id) % count));
-}
-
-std::optional<std::uint16_t> first_reserved_port(const EnvironmentReader& environment) {
-  const auto text = environment("SLURM_STEP_RESV_PORTS");
-  if (!text) return std::nullopt;
-  const auto port = text::to_number(std::string_view(*text).substr(0, text->find_first_of("-,")), 65535);
-  if (!port || *port == 0) return std::nullopt;
-  return static_cast<std::uint16_t>(*port);
-}
-
 Result<Rendezvous> settle(const Spec& spec, const RendezvousFacts& facts, const EnvironmentReader& environment,
                           std::vector<std::string>& notes) {
   Choice address = choose_address(spec, facts, environment);
-  // What srun chose has been read with the launch record, and may stand for an interface (master_address.hpp).
+  // srun's choice was validated with the launch record. It may name an interface (master_address.hpp).
   if (address.origin != Origin::computed && !is_host(address.value)) {
     return Error{Errc::invalid_argument,
                  concat({"MASTER_ADDR is set to ", quote(address.value),
@@ -120,7 +73,7 @@ Result<Rendezvous> settle(const Spec& spec, const RendezvousFacts& facts, const 
   }
   const auto port = choose_port(spec, facts, environment);
   if (!port) return port.error();
-  Rendezvous rendezvous{std::move(address.value), port->port, address.origin, port->origin};
+  Rendezvous rendezvous{std::move(address.value), port->port, address.origin, port->origin, facts.node_hosts};
   const bool own_address = rendezvous.address_origin == Origin::environment;
   const bool own_port = rendezvous.port_origin == Origin::environment;
   if (own_address || own_port) {

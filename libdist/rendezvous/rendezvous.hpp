@@ -1,8 +1,8 @@
-// Where the processes of a step meet: one address, one port, the same in every task.
+// Where the processes of a step meet: one address and one port, the same in every task.
 //
-// The address is fixed where the step is launched (srun) and travels in the launch record. The port needs no
-// travelling: it is a pure function of numbers that every node has. What the user set by hand beats both, and a key on
-// the option beats that.
+// srun fixes the address when it launches the step, and the launch record carries it. The port is a pure function of
+// numbers that every node has. A value that the user set by hand overrides both, and a key of the option overrides
+// that.
 #pragma once
 
 #include <cstdint>
@@ -15,46 +15,41 @@
 #include "core/result.hpp"
 #include "core/spec.hpp"
 #include "placement/step_facts.hpp"
+#include "rendezvous/node_hosts.hpp"
 
 namespace amldist {
 
 /// Who chose a value.
 enum class Origin {
   option,       ///< a key on --aml-dist
-  environment,  ///< the user, by hand, in the environment
+  environment,  ///< the user's environment
   reserved,     ///< Slurm's reserved ports
   computed,     ///< aml-dist
 };
 
 [[nodiscard]] std::string_view to_string(Origin origin) noexcept;
 
-/// The meeting point of a step.
+/// The rendezvous of a step.
 struct Rendezvous {
   std::string address;  ///< IPv4 address or host name
   std::uint16_t port = 0;
   Origin address_origin = Origin::computed;
   Origin port_origin = Origin::computed;
+  NodeHosts node_hosts = {};  ///< how the nodes other than rank 0's are named
 };
 
-/// The port of a step: by hash of cluster, job and restart into `ports`, plus a stride for each step, so that the
-/// concurrent steps of a job never coincide (up to ports.size() of them). `ports` must not be empty.
-/// Source of the hash: FNV-1a, 64 bit, http://www.isthe.com/chongo/tech/comp/fnv.
-[[nodiscard]] std::uint16_t hashed_port(const PortRanges& ports, const JobName& job, std::uint32_t step_id) noexcept;
-
-/// First port of SLURM_STEP_RESV_PORTS ("12001-12003", "12001,12005"); nullopt if unset or malformed.
-[[nodiscard]] std::optional<std::uint16_t> first_reserved_port(const EnvironmentReader& environment);
-
-/// What settle() weighs for a step.
+/// The facts from which settle() decides.
 struct RendezvousFacts {
-  std::string address;  ///< computed by srun; taken as it is
-  PortRanges ports;     ///< usable for hashing
+  std::string address;  ///< chosen by srun; not checked again
+  PortRanges ports;     ///< ports that the hash may choose
   JobName job;
   std::uint32_t step_id = 0;
+  NodeHosts node_hosts = {};  ///< by srun, as the address
 };
 
-/// Decides between option, the user's own MASTER_ADDR and MASTER_PORT, reserved ports and computed values. A value that
-/// an outer step of aml-dist left behind (told by the stamp) does not count as the user's. `notes` gets one sentence
-/// when a user's value was taken. Errors: invalid_argument for a MASTER_ADDR or MASTER_PORT that cannot be one.
+/// Chooses between the option, the user's own MASTER_ADDR and MASTER_PORT, Slurm's reserved ports and computed values.
+/// A value that an outer aml-dist step left behind (its stamp shows it) does not count as the user's. `notes` gets one
+/// sentence if a user's value was used. Errors: invalid_argument for an invalid MASTER_ADDR or MASTER_PORT.
 [[nodiscard]] Result<Rendezvous> settle(const Spec& spec, const RendezvousFacts& facts,
                                         const EnvironmentReader& environment, std::vector<std::string>& notes);
 

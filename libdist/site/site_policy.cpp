@@ -1,17 +1,11 @@
 #include "site/site_policy.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 
 #include "core/node_features.hpp"
 #include "core/text.hpp"
-#include "os/file_descriptor.hpp"
+#include "os/whole_file.hpp"
 
 namespace amldist {
 namespace {
@@ -30,19 +24,19 @@ std::optional<RdmaPolicy> rdma_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-/// A name as in the table of SKUs: what the table does not have is found out on the node.
+/// Any well-formed name is accepted. The node checks whether the SKU table has it.
 bool is_sku_name(std::string_view name) {
   constexpr std::size_t longest_name = 64;
   return !name.empty() && name.size() <= longest_name &&
          std::ranges::all_of(name, [](char c) { return c > ' ' && c < 0x7f; });
 }
 
-/// "NAME" of "feature.NAME"; nullopt where `name` begins otherwise.
+/// "NAME" of "feature.NAME"; nullopt where `name` does not start with the prefix.
 std::optional<std::string_view> behind(std::string_view prefix, std::string_view name) {
   return name.starts_with(prefix) ? std::optional(name.substr(prefix.size())) : std::nullopt;
 }
 
-/// rdma=, and with a name rdma.PARTITION=, rdma.feature.FEATURE= and rdma.sku.SKU=.
+/// rdma=, or rdma.PARTITION=, rdma.feature.FEATURE=, rdma.sku.SKU=.
 bool apply_rdma(SitePolicy& policy, std::string_view argument, std::string_view value) {
   const auto rdma = rdma_from_name(value);
   if (!rdma || argument == "rdma.") return false;
@@ -61,7 +55,7 @@ bool apply_rdma(SitePolicy& policy, std::string_view argument, std::string_view 
   return true;
 }
 
-/// rdma_sku=, and with a name rdma_sku.PARTITION= and rdma_sku.feature.FEATURE=.
+/// rdma_sku=, or rdma_sku.PARTITION=, rdma_sku.feature.FEATURE=.
 bool apply_rdma_sku(SitePolicy& policy, std::string_view argument, std::string_view value) {
   if (!is_sku_name(value) || argument == "rdma_sku.") return false;
   const auto scope = behind("rdma_sku.", argument);
@@ -76,7 +70,7 @@ bool apply_rdma_sku(SitePolicy& policy, std::string_view argument, std::string_v
   return true;
 }
 
-/// Applies name=value; false when the value is not possible.
+/// Applies name=value; false if the value is not valid.
 bool apply_value(SitePolicy& policy, std::string_view name, std::string_view value) {
   if (name == "port_range") {
     auto ports = PortRanges::parse(value);
@@ -129,7 +123,7 @@ bool is_interface_name(std::string_view name) noexcept {
 
 SitePolicy SitePolicy::defaults() {
   SitePolicy policy;
-  policy.ports = PortRanges::parse("20000-29999").value();
+  policy.ports = default_port_range();
   return policy;
 }
 
@@ -148,7 +142,7 @@ std::vector<std::string> apply_arguments(SitePolicy& policy, std::span<const std
                                    near ? concat({": did you mean '", *near, "'?"}) : std::string()}));
     } else if (equals == std::string_view::npos ||
                !apply_value(policy, name, text::trim(argument.substr(equals + 1)))) {
-      complaints.push_back(concat({"plugstack argument ", quote(argument), " has no possible value and was ignored"}));
+      complaints.push_back(concat({"plugstack argument ", quote(argument), " has no valid value and was ignored"}));
     }
   }
   return complaints;
@@ -165,21 +159,9 @@ std::vector<std::string_view> config_lines(std::string_view content) {
 }
 
 Result<std::string> read_config_file(const std::string& path) {
-  const auto failed = [&path](Errc code, std::string_view why) {
-    return Error{code, concat({"config file ", quote(path), " was ignored: ", why})};
-  };
-  // O_NONBLOCK: a FIFO in its place must not hold up a launch.
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-  if (!file) return failed(errno == ENOENT ? Errc::not_found : Errc::unavailable, std::strerror(errno));
-  struct stat status = {};
-  if (::fstat(file.get(), &status) != 0) return failed(Errc::unavailable, std::strerror(errno));
-  if (!S_ISREG(status.st_mode)) return failed(Errc::invalid_argument, "it is not a regular file");
-  if (static_cast<std::size_t>(status.st_size) > longest_config) return failed(Errc::limit, "it is over 64 KiB");
-  std::string content(static_cast<std::size_t>(status.st_size), '\0');
-  const ssize_t got = ::read(file.get(), content.data(), content.size());
-  if (got < 0) return failed(Errc::unavailable, std::strerror(errno));
-  content.resize(static_cast<std::size_t>(got));
-  return content;
+  auto content = read_whole_file(path, longest_config);
+  if (content) return content;
+  return Error{content.error().code, concat({"config file ", quote(path), " was ignored: ", content.error().message})};
 }
 
 SitePolicy load_policy(std::span<const std::string_view> arguments, std::vector<std::string>& complaints) {

@@ -1,11 +1,11 @@
-// The administrator's choices: arguments in plugstack.conf, or lines of the file that config= names.
+// The administrator's settings: arguments in plugstack.conf, or lines of the file that config= names.
 //
 //   required spank_aml_dist.so port_range=20000-29999 master_addr=ip rdma.gpu=require default.gpu=pytorch
 //
-// Whose word counts about rdma: core/rdma_policy.hpp.
+// site/rdma_policy.hpp says which rdma rule applies to a step.
 //
-// An unknown or malformed argument is reported and skipped: it must never stop a node. Arguments on the plugstack line
-// win over the file.
+// An unknown or malformed argument is reported and skipped; it never stops a node. Arguments in plugstack.conf override
+// the file.
 #pragma once
 
 #include <map>
@@ -21,7 +21,7 @@
 
 namespace amldist {
 
-/// What the site wants, for every step on its nodes.
+/// The site's settings for every step on its nodes.
 struct SitePolicy {
   PortRanges ports;                                                       ///< port_range=LO-HI, default 20000-29999
   MasterAddress::Form master_addr = MasterAddress::Form::ip;              ///< master_addr=name|ip
@@ -43,7 +43,7 @@ struct SitePolicy {
   [[nodiscard]] static SitePolicy defaults();
 };
 
-/// Whether a network interface may have this name, as Linux sees it; without the characters of our own texts.
+/// Whether Linux allows this name for a network interface and it has no separator of our own texts.
 [[nodiscard]] bool is_interface_name(std::string_view name) noexcept;
 
 /// Longest configuration file that is read, in bytes.
@@ -58,8 +58,8 @@ inline constexpr std::size_t longest_config = 64 * 1024;
 /// Reads a regular file of at most longest_config bytes. Errors: not_found, limit, unavailable, with the path.
 [[nodiscard]] Result<std::string> read_config_file(const std::string& path);
 
-/// The whole policy: defaults, then the file of config=, then the arguments. `complaints` gets one sentence for each
-/// thing that was skipped.
+/// The whole policy: defaults, then the file that config= names, then the arguments. `complaints` gets one sentence for
+/// each argument that was skipped.
 [[nodiscard]] SitePolicy load_policy(std::span<const std::string_view> arguments, std::vector<std::string>& complaints);
 
 }  // namespace amldist

@@ -1,8 +1,6 @@
 #include "step_messages/datagram.hpp"
 
-#include <array>
-#include <cstdio>
-
+#include "core/hex.hpp"
 #include "core/text.hpp"
 
 namespace amldist {
@@ -31,21 +29,11 @@ std::optional<std::vector<std::string_view>> unseal(std::string_view datagram, s
   return fields;
 }
 
-std::string to_hexadecimal(std::uint64_t number) {
-  std::array<char, token_digits + 1> digits{};
-  std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(number));
-  return digits.data();
-}
+std::string to_hexadecimal(std::uint64_t number) { return to_hex(number, sizeof number); }
 
 std::optional<std::uint64_t> from_hexadecimal(std::string_view digits) noexcept {
-  if (digits.size() != token_digits) return std::nullopt;
-  std::uint64_t number = 0;
-  for (const char c : digits) {
-    const bool decimal = c >= '0' && c <= '9';
-    if (!decimal && (c < 'a' || c > 'f')) return std::nullopt;
-    number = number << 4 | static_cast<std::uint64_t>(decimal ? c - '0' : c - 'a' + 10);
-  }
-  return number;
+  if (digits.size() != token_digits || digits.find_first_of("ABCDEF") != std::string_view::npos) return std::nullopt;
+  return from_hex(digits);
 }
 
 }  // namespace amldist

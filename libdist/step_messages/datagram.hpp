@@ -1,4 +1,4 @@
-// The envelope of what srun and the nodes of its step say to each other: "aml-dist;1;TOKEN;FIELD;FIELD...".
+// The format of all messages between srun and the nodes of its step: "aml-dist;1;TOKEN;FIELD;FIELD...".
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace amldist {
 
-/// Longest datagram that srun takes.
+/// Longest datagram that srun accepts, in bytes.
 inline constexpr std::size_t longest_datagram = 512;
-/// Longest that it sends: what one UDP datagram can carry.
+/// Longest datagram that srun sends, in bytes: the limit of UDP.
 inline constexpr std::size_t longest_answer = 65507;
 
 [[nodiscard]] std::string seal(std::uint64_t token, std::initializer_list<std::string_view> fields);
 
-/// The fields, if the datagram is of this version, bears the token and has at least one; nullopt otherwise.
+/// The fields, if the datagram has this version, the right token and at least one field; nullopt otherwise.
 [[nodiscard]] std::optional<std::vector<std::string_view>> unseal(std::string_view datagram, std::uint64_t token);
 
 /// A token as 16 hexadecimal digits, and back.

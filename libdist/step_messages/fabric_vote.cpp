@@ -10,9 +10,9 @@ namespace {
 using text::concat;
 
 constexpr std::size_t field_count = 7;
-constexpr std::size_t longest_text = 360;  // with the other fields below longest_datagram
+constexpr std::size_t longest_text = 360;  // so that the whole datagram fits longest_datagram
 
-/// Semicolons separate fields.
+/// Replaces semicolons, which separate fields.
 std::string without_separators(std::string_view text) {
   std::string out(text.substr(0, longest_text));
   for (char& c : out) {

@@ -1,11 +1,11 @@
-// How the nodes of a step agree on the fabric: each votes at srun, and all get the same answer before a program starts.
-// A node that fell back to sockets alone would make NCCL and UCX wait for it for ever.
+// How the nodes of a step agree on the fabric: each sends a vote to srun, and all get the same answer before a program
+// starts. If only one node used sockets, NCCL and UCX on the other nodes would wait for it for ever.
 //
-//   aml-dist;1;00c0ffee00c0ffee;fabric;2;4;prefer;good;0x0018/-;node3                    node index, nodes, traits,
-//   host aml-dist;1;00c0ffee00c0ffee;fabric;1;4;prefer;sick;-;node2: ib.state: mlx5_0:1 1: DOWN     the reason behind
-//   it aml-dist;1;00c0ffee00c0ffee;not-yet | use-fabric | use-sockets                       srun's answer
+//   aml-dist;1;00c0ffee00c0ffee;fabric;2;4;prefer;good;0x0018/-;node3       node index, nodes, traits, host
+//   aml-dist;1;00c0ffee00c0ffee;fabric;1;4;prefer;sick;-;node2: ib.state: mlx5_0:1 1: DOWN     and the reason
+//   aml-dist;1;00c0ffee00c0ffee;not-yet | use-fabric | use-sockets          srun's answer
 //
-// Traits are what must be equal on all nodes (partition key, GID index); srun only compares them.
+// Traits are values that must be equal on all nodes (partition key, GID index). srun only compares them.
 #pragma once
 
 #include <cstdint>
@@ -36,14 +36,14 @@ struct FabricVote {
   friend bool operator==(const FabricVote&, const FabricVote&) = default;
 };
 
-/// srun's side: collects votes and says what holds for all.
+/// srun's side: collects the votes and decides for all nodes.
 class FabricTally {
  public:
   void take(const FabricVote& vote);
-  /// use_sockets as soon as one is sick or differs, use_fabric when all have voted well, else not_yet.
+  /// use_sockets as soon as one node is sick or differs, use_fabric when all have voted good, else not_yet.
   [[nodiscard]] MessageType answer() const noexcept;
-  /// The one line for the user, once: why the step uses sockets (prefer), or how two nodes differ (require; a sick node
-  /// says the rest itself).
+  /// The message for the user, returned once: why the step uses sockets (prefer), or how two nodes differ (require; a
+  /// sick node prints its own reason).
   [[nodiscard]] std::optional<std::string> line();
 
  private:

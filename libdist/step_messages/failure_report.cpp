@@ -18,7 +18,7 @@ namespace {
 
 using text::concat;
 
-constexpr std::string_view version = "1";
+constexpr std::string_view report_version = "1";
 
 /// The value of "name=value".
 std::optional<std::string_view> value_of(std::string_view field, std::string_view name) {
@@ -36,7 +36,7 @@ std::optional<FailureReport::Kind> parse_kind(std::string_view word) {
   return std::nullopt;
 }
 
-/// sigabbrev_np(3) is younger than the oldest C library that carries a supported Slurm.
+/// sigabbrev_np(3) is newer than the C libraries of some supported systems.
 std::string signal_name(int number) {
   struct Name {
     int number;
@@ -52,14 +52,14 @@ std::string signal_name(int number) {
 }
 
 std::string describe_exit(int status) {
-  // A shell that ran the program ends with 128 + N when signal N killed it.
+  // A shell exits with 128 + N when its program was killed by signal N.
   constexpr int shells_offset = 128;
   const std::string name = status > shells_offset ? signal_name(status - shells_offset) : "";
   const std::string meaning = name.empty() ? "" : concat({" (128 + ", name, ")"});
   return concat({"exit status ", std::to_string(status), meaning});
 }
 
-/// "0.3 s", "312 s", "2 h 5 min": as exact as a reader needs.
+/// "0.3 s", "312 s", "2 h 5 min".
 std::string duration(std::uint64_t milliseconds) {
   constexpr std::uint64_t second = 1000;
   constexpr std::uint64_t minute = 60 * second;
@@ -79,13 +79,13 @@ bool ended_by(std::uint32_t wait_status, int signal) {
 }  // namespace
 
 std::string ReportChannel::to_string() const {
-  return concat({version, ";port=", std::to_string(port), ";token=", to_hexadecimal(token)});
+  return concat({report_version, ";port=", std::to_string(port), ";token=", to_hexadecimal(token)});
 }
 
 std::optional<ReportChannel> ReportChannel::parse(std::string_view text) {
   if (text.size() > longest_datagram) return std::nullopt;
   const auto fields = text::split(text, ';');
-  if (fields.size() != 3 || fields[0] != version) return std::nullopt;
+  if (fields.size() != 3 || fields[0] != report_version) return std::nullopt;
   const auto port = text::to_number(value_of(fields[1], "port").value_or(""), 65535);
   const auto token = from_hexadecimal(value_of(fields[2], "token").value_or(""));
   if (!port || *port == 0 || !token) return std::nullopt;
@@ -100,7 +100,7 @@ std::string FailureReport::to_datagram(std::uint64_t token) const {
 }
 
 std::optional<FailureReport> FailureReport::parse(std::string_view datagram, std::uint64_t token) {
-  constexpr std::size_t field_count = 6;  // and one more where a recorder tells the last call
+  constexpr std::size_t field_count = 6;  // one more with the recorder's last call
   constexpr std::uint64_t most_milliseconds = std::numeric_limits<std::uint64_t>::max() / 2;
   constexpr std::uint64_t most_status = 0xffff;
   const auto unsealed = unseal(datagram, token);
@@ -150,15 +150,26 @@ void FirstFailure::take(const FailureReport& report) {
   ++alike_count_;
 }
 
-/// What Slurm kills because of a first death is broken by nobody either, but comes after the cause has been told.
+/// Tasks that Slurm kills because of a first death are not broken by another rank either, but are reported after the
+/// cause.
 bool FirstFailure::is_earlier_cause(const FailureReport& report) const {
   return collective::is_broken_by_another(first_->last_call) && !collective::is_broken_by_another(report.last_call);
 }
 
 std::string FirstFailure::sentence(const RestOfStep& rest) const {
+  return concat({"first failure: ", description(rest)});
+}
+
+int FirstFailure::shell_status() const {
   assert(stands());
-  return concat({"first failure: rank ", std::to_string(first_->rank), " (local ", std::to_string(first_->local_rank),
-                 ") on ", first_->host, ": ", describe_end(first_->wait_status), ", ", duration(first_->elapsed_ms),
+  const int status = static_cast<int>(first_->wait_status);
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+std::string FirstFailure::description(const RestOfStep& rest) const {
+  assert(stands());
+  return concat({"rank ", std::to_string(first_->rank), " (local ", std::to_string(first_->local_rank), ") on ",
+                 first_->host, ": ", describe_end(first_->wait_status), ", ", duration(first_->elapsed_ms),
                  " after the start", first_->last_call.empty() ? "" : ", ", first_->last_call, clause(rest)});
 }
 
@@ -166,7 +177,7 @@ std::string FirstFailure::clause(const RestOfStep& rest) const {
   const bool killed = ended_by(first_->wait_status, SIGKILL);
   const bool terminated = ended_by(first_->wait_status, SIGTERM);
   const bool all_alike = alike_.size() > 1 && alike_count_ == alike_.size();
-  // With kill_on_bad_exit the others got their SIGTERM from Slurm, because of the first one.
+  // With kill_on_bad_exit Slurm sent SIGTERM to the other tasks because the first one failed.
   if (all_alike && !(terminated && rest.kill_on_bad_exit)) {
     return concat({"; all ", std::to_string(alike_.size()), " tasks ended so",
                    killed || terminated ? ", as when somebody cancels the step" : ""});

@@ -60,12 +60,18 @@ bool parse_field(LaunchRecord& record, std::string_view name, std::string_view v
   }
   if (name == "map") {
     record.map = value;
-    return true;  // TaskMap::parse judges it, with the step's size
+    return true;  // checked later by TaskMap::parse, which needs the step's size
   }
   if (name == "features") {
     auto features = NodeFeatures::parse(value);
     if (!features) return false;
     record.features = std::move(*features);
+    return true;
+  }
+  if (name == "peers") {
+    auto peers = NodeHosts::parse(value);
+    if (!peers) return false;
+    record.peers = std::move(*peers);
     return true;
   }
   return name == "components" && parse_components(record, value);
@@ -82,6 +88,7 @@ std::string LaunchRecord::to_string() const {
     text += concat({first ? "" : "+", std::to_string(each.job_id), ":", std::to_string(each.tasks), ":", each.hosts});
   }
   if (!features.empty()) text += concat({";features=", features.to_string()});
+  if (!peers.empty()) text += concat({";peers=", peers.to_string()});
   return text;
 }
 
@@ -89,15 +96,15 @@ Result<LaunchRecord> LaunchRecord::parse(std::string_view text) {
   if (text.size() > longest_environment_string) return Error{Errc::limit, malformed("too long").message};
   const auto fields = text::split(text, ';');
   if (fields.front() != "1") return malformed("unknown version: srun and this node have different releases");
-  constexpr std::string_view names[] = {"step", "addr", "ports", "map", "components", "features"};
+  constexpr std::string_view names[] = {"step", "addr", "ports", "map", "components", "features", "peers"};
   constexpr std::size_t always = 5;
   if (fields.size() < always || fields.size() > std::size(names) + 1) return malformed("wrong number of fields");
   LaunchRecord record;
   std::size_t name = 0;
   for (std::size_t i = 1; i < fields.size(); ++i, ++name) {
     const auto equals = fields[i].find('=');
-    // The last two may each be there or not.
-    if (name == always - 1 && fields[i].substr(0, equals) != names[name]) ++name;
+    // The last fields are optional.
+    while (name >= always - 1 && name < std::size(names) && fields[i].substr(0, equals) != names[name]) ++name;
     const bool right_name =
         equals != std::string_view::npos && name < std::size(names) && fields[i].substr(0, equals) == names[name];
     if (!right_name) return malformed("a field that is none of its own");

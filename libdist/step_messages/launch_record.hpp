@@ -1,19 +1,22 @@
-// What srun knows and every slurmstepd must agree on, in one variable from srun to the nodes.
+// The launch record: what srun knows and every slurmstepd must agree on, in one variable.
 //
 //   SLURM_AMLDIST_LAUNCH=1;step=12.0;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,4,2))
 //
-// That of a heterogeneous step also has job, tasks and nodes of each component:
+// For a heterogeneous step it also has job, tasks and nodes of each component:
 //
 //   1;step=12.0;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,1,2),(1,1,1));components=12:1:n1+13:2:n[1,3]
 //
-// and where the site's rules are about features of nodes, it ends with the nodes that have them
-// (core/node_features.hpp):
+// If the site's rules mention node features, it ends with the nodes that have them (core/node_features.hpp):
 //
 //   1;step=12.0;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,4,2));features=ib:0-3
 //
-// The name begins with SLURM because only such variables pass --export=NONE. It travels through the user's environment,
-// so slurmstepd takes it for hostile: bounded, checked against the step, and its map against what the node knows
-// itself.
+// A tensorflow step also has the nodes' addresses, or the suffix of their names (rendezvous/node_hosts.hpp):
+//
+//   1;step=12.0;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,4,2));peers=10.0.0.1-10.0.0.4
+//
+// The name begins with SLURM because only such variables pass --export=NONE. The record travels through the user's
+// environment, so slurmstepd does not trust it: it limits its size, checks it against the step, and checks its map
+// against what the node itself knows.
 #pragma once
 
 #include <cstdint>
@@ -26,23 +29,25 @@
 #include "core/port_ranges.hpp"
 #include "core/result.hpp"
 #include "placement/components.hpp"
+#include "rendezvous/node_hosts.hpp"
 
 namespace amldist {
 
 inline constexpr const char* launch_record_variable = "SLURM_AMLDIST_LAUNCH";
-/// In its place: srun has refused the step and told the user why.
+/// The record's value if srun refused the step and told the user why.
 inline constexpr const char* refused_record = "refused";
 
 /// The content of the record.
 struct LaunchRecord {
   std::uint32_t job_id = 0;
   std::uint32_t step_id = 0;
-  std::string address;  ///< MASTER_ADDR as srun chose it, or "@IFACE" where rank 0's node is to say it
-  PortRanges ports;     ///< ports to hash into: the site's, less the kernel's where srun runs
+  std::string address;  ///< MASTER_ADDR as srun chose it, or "@IFACE" if only rank 0's node knows it
+  PortRanges ports;     ///< candidate ports: the site's, without those of the kernel on srun's host
   std::string map;      ///< PMI's process mapping
-  /// Of a heterogeneous step, else empty; distinct_hosts() of them are the nodes of the map.
+  /// Only for a heterogeneous step; distinct_hosts() of them are the nodes of the map.
   std::vector<Component> components = {};
-  NodeFeatures features = {};  ///< those that the site's rules are about
+  NodeFeatures features = {};  ///< features that the site's rules mention
+  NodeHosts peers = {};        ///< how to name the nodes, for kinds that name all of them
 
   [[nodiscard]] bool is_heterogeneous() const noexcept { return !components.empty(); }
 

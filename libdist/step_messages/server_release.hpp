@@ -1,17 +1,17 @@
-// When a parameter-server step is over: servers never return, so somebody has to tell them.
+// When a parameter-server step is over. Servers never return, so something has to end them.
 //
-// The servers' guardians ask srun every half second over the channel of failure_report.hpp, and srun answers:
+// The servers' task monitors ask srun every half second over the channel of failure_report.hpp:
 //
-//   aml-dist;1;00c0ffee00c0ffee;may-i-end       from a guardian
-//   aml-dist;1;00c0ffee00c0ffee;not-yet         to it
-//   aml-dist;1;00c0ffee00c0ffee;end             to it
+//   aml-dist;1;00c0ffee00c0ffee;may-i-end       from a task monitor
+//   aml-dist;1;00c0ffee00c0ffee;not-yet         to the task monitor
+//   aml-dist;1;00c0ffee00c0ffee;end             to the task monitor
 //
-// srun knows from the nodes, which report the end of every chief and worker and repeat it until they are heard:
+// Nodes report the end of every chief and worker to srun, and repeat the report until srun answers:
 //
 //   aml-dist;1;00c0ffee00c0ffee;ended;worker;1;0;0;2        role, rank, wait status, chiefs, workers of the step
 //   aml-dist;1;00c0ffee00c0ffee;heard
 //
-// The words are those of conversation.hpp.
+// control_message.hpp defines the messages without fields.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@
 
 namespace amldist {
 
-/// The end of a chief or a worker, and how many of them the step has.
+/// The end of a chief or worker, and the number of chiefs and workers in the step.
 struct WorkerEnd {
   bool chief = false;
   std::uint32_t rank = 0;
@@ -38,14 +38,14 @@ struct WorkerEnd {
   friend bool operator==(const WorkerEnd&, const WorkerEnd&) = default;
 };
 
-/// Decides when the servers may end: all workers ended well; or the chief did, and the workers have ended too, or had
-/// time to. (Workers of TensorFlow 2 serve like parameter servers and never return; those of an Estimator end a little
-/// after their chief.) Time is an argument, so that it can be tested.
+/// Decides when the servers may end: when all workers have succeeded; or when the chief has, and the workers have ended
+/// too or had time to. (TensorFlow 2 workers serve like parameter servers and never return; Estimator workers end
+/// shortly after their chief.) Time is an argument, so that tests can set it.
 class ServerRelease {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// How long workers may go on after their chief.
+  /// How long workers may continue after their chief has ended.
   static constexpr std::chrono::seconds grace{10};
 
   void take(const WorkerEnd& end, Clock::time_point now);

@@ -9,14 +9,16 @@
 #include "aml_dist/bench_plan.hpp"
 #include "aml_dist/bench_scaling.hpp"
 #include "aml_dist/bench_world.hpp"
-#include "aml_dist/common.hpp"
-#include "aml_dist/exit_status.hpp"
+#include "aml_dist/common/files.hpp"
 #include "collective/calls/data_type.hpp"
 #include "core/text.hpp"
+#include "shared/exit_status.hpp"
+#include "shared/terminal.hpp"
 
 namespace amldist::tools {
 namespace {
 
+using commands::fail;
 using text::concat;
 
 /// One line on a terminal that is written over again and again; nothing where nobody looks.
@@ -51,7 +53,7 @@ int print_rows(const std::vector<BenchRow>& rows, const BenchOptions& options) {
   std::uint64_t wrong = 0;
   for (const BenchRow& row : rows) wrong += row.wrong;
   if (wrong != 0) return fail({Errc::internal, concat({std::to_string(wrong), " elements are wrong"})});
-  return exit_fine;
+  return commands::exit_done;
 }
 
 Result<std::vector<BenchRow>> measure(const BenchOptions& options, const std::vector<Contender>& contenders,
@@ -87,7 +89,7 @@ int bench_here(const BenchOptions& options) {
 /// What a rank does with an error that every rank has: one of them says it.
 int fail_once(const Error& error, bool speaks) {
   if (speaks) return fail(error);
-  return error.code == Errc::invalid_argument ? exit_usage : exit_failed;
+  return commands::exit_status_of(error.code);
 }
 
 /// Rank 0 draws; the others hear whether it can.
@@ -109,15 +111,15 @@ int bench_in_step(const BenchOptions& options) {
   if (const auto fine = check_picture(*world, options); !fine) return fail_once(fine.error(), speaks);
   const auto rows = measure(options, {world->contender()}, speaks);
   if (!rows) return fail_once(rows.error(), speaks);
-  return speaks ? print_rows(*rows, options) : exit_fine;
+  return speaks ? print_rows(*rows, options) : commands::exit_done;
 }
 
 int print_rows(const std::vector<ScalingRow>& rows, const BenchOptions& options) {
   std::fputs(options.json ? to_json(rows).c_str() : to_table(rows).c_str(), stdout);
-  if (options.svg.empty()) return exit_fine;
+  if (options.svg.empty()) return commands::exit_done;
   const auto bytes = parse_bytes(options.gradients);
   const auto written = write_file(options.svg, draw_scaling(rows, {bytes ? *bytes : 0, options.compute_ms}));
-  return written ? exit_fine : fail(written.error());
+  return written ? commands::exit_done : fail(written.error());
 }
 
 int scale_in_step(const BenchOptions& options) {
@@ -128,7 +130,7 @@ int scale_in_step(const BenchOptions& options) {
   const ProgressLine line(speaks);
   const auto rows = measure_scaling(*world, options, [&](std::string_view what) { line(what); });
   if (!rows) return fail_once(rows.error(), speaks);
-  return speaks ? print_rows(*rows, options) : exit_fine;
+  return speaks ? print_rows(*rows, options) : commands::exit_done;
 }
 
 /// The same program once for each rank; rank 0 prints.

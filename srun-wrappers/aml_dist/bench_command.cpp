@@ -17,7 +17,7 @@ constexpr const char* bench_examples =
     "  srun -N4 --ntasks-per-node=4 aml-dist bench --scaling   (twice the nodes, half the time?)\n\n"
     "Sizes and bandwidths are those of nccl-tests: the whole array, and busbw with its factors. Every result is "
     "checked.\n"
-    "Exit status: 0 measured, 1 a library failed or a result is wrong, 2 asked wrongly.";
+    "Exit status: 0 measured; 1 a library failed or a result is wrong; others as in aml_dist(7).";
 
 void add_bench_choices(CLI::App& command, BenchOptions& options) {
   command

@@ -4,10 +4,8 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,22 +13,19 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "core/text.hpp"
-
-extern char** environ;
+#include "os/environment.hpp"
 
 namespace amldist::tools {
 namespace {
 
 namespace fs = std::filesystem;
 using text::concat;
-using Clock = std::chrono::steady_clock;
 
 constexpr auto start_limit = std::chrono::seconds(60);
 constexpr auto answer_limit = std::chrono::seconds(120);
@@ -65,10 +60,9 @@ std::vector<std::string> clean_environment() {
   constexpr std::array<std::string_view, 9> foreign = {
       "SLURM_", "PMI", "OMPI_", "PRTE_", "RANK=", "LOCAL_", "WORLD_SIZE=", "AMLDIST_STAMP=", "HYDRA"};
   std::vector<std::string> kept;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string_view text = *variable;
-    if (std::ranges::none_of(foreign, [&](std::string_view head) { return text.starts_with(head); }))
-      kept.emplace_back(text);
+  for (std::string& variable : all_own_variables()) {
+    if (std::ranges::none_of(foreign, [&](std::string_view head) { return variable.starts_with(head); }))
+      kept.push_back(std::move(variable));
   }
   return kept;
 }
@@ -90,8 +84,8 @@ void set_variable(std::vector<std::string>& environment, const std::string& name
 
 /// In front of what the variable has.
 void put_before(std::vector<std::string>& environment, const std::string& name, const std::string& folders) {
-  const char* const before = std::getenv(name.c_str());
-  set_variable(environment, name, before != nullptr ? concat({folders, ":", before}) : folders);
+  const auto before = own_variable(name);
+  set_variable(environment, name, before ? concat({folders, ":", *before}) : folders);
 }
 
 /// What lets an MPI run some ranks on this machine, whoever the user is and however few cores there are. An MPI in a
@@ -114,40 +108,26 @@ std::vector<std::string> mpi_environment(const fs::path& prefix) {
   return environment;
 }
 
-std::vector<char*> pointers_to(const std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 enum class Output : std::uint8_t { shown, hidden };
 
-Result<int> spawn(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-                  Output output = Output::shown) {
-  pid_t process = 0;
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
-    if (output == Output::hidden) posix_spawn_file_actions_addopen(&actions, stream, "/dev/null", O_WRONLY, 0);
+Result<ChildProcess> spawn(const std::vector<std::string>& command, const std::vector<std::string>& environment,
+                           Output output = Output::shown) {
+  ChildProgram program{.words = command, .environment = environment};
+  FileDescriptor nowhere;
+  if (output == Output::hidden) {
+    nowhere = FileDescriptor(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+    program.standard_output = program.standard_error = nowhere.get();
   }
-  const auto arguments = pointers_to(command);
-  const auto variables = pointers_to(environment);
-  const int problem =
-      ::posix_spawnp(&process, command[0].c_str(), &actions, nullptr, arguments.data(), variables.data());
-  posix_spawn_file_actions_destroy(&actions);
-  errno = problem;
-  if (errno != 0) return system_error(concat({"cannot start ", text::quote(command[0])}));
-  return process;
+  auto child = ChildProcess::start(program);
+  if (!child) return Error{child.error().code, concat({"bench: ", child.error().message})};
+  return child;
 }
 
 Result<void> run_to_end(const std::vector<std::string>& command, const std::vector<std::string>& environment,
                         Output output = Output::shown) {
-  const auto process = spawn(command, environment, output);
+  auto process = spawn(command, environment, output);
   if (!process) return process.error();
-  int status = 0;
-  while (::waitpid(*process, &status, 0) < 0 && errno == EINTR) continue;
-  if (status == 0) return {};
+  if (process->wait() == 0) return {};
   return Error{Errc::unavailable, concat({"bench: ", text::quote(command[0]), " failed"})};
 }
 
@@ -274,18 +254,14 @@ Result<void> LocalRanks::listen() {
 }
 
 Result<void> LocalRanks::start(const std::vector<std::string>& command, const std::vector<std::string>& environment) {
-  const auto process = spawn(command, environment);
+  auto process = spawn(command, environment);
   if (!process) return process.error();
-  processes_.push_back(*process);
+  processes_.push_back(std::move(*process));
   return {};
 }
 
 bool LocalRanks::somebody_died() {
-  return std::ranges::any_of(processes_, [](int& process) {
-    if (process <= 0 || ::waitpid(process, nullptr, WNOHANG) != process) return false;
-    process = 0;
-    return true;
-  });
+  return std::ranges::any_of(processes_, [](ChildProcess& process) { return process.poll().has_value(); });
 }
 
 Result<void> LocalRanks::accept_ranks(int ranks) {
@@ -307,8 +283,7 @@ Result<void> LocalRanks::accept_ranks(int ranks) {
     const auto rank = words.size() == 4 ? text::to_number(words[2], ranks_.size() - 1) : std::nullopt;
     const auto size = words.size() == 4 ? text::to_number(words[3], 1U << 20) : std::nullopt;
     if (!rank || !size || *size != ranks_.size() || ranks_[*rank]) {
-      return Error{Errc::mismatch,
-                   concat({"bench: ", name_, " did not come up as ", text::count(ranks_.size(), "rank")})};
+      return Error{Errc::peer, concat({"bench: ", name_, " did not come up as ", text::count(ranks_.size(), "rank")})};
     }
     if (ranks_.size() <= processors.size()) bind(connection, processors[*rank]);
     ranks_[*rank] = std::move(connection);
@@ -368,12 +343,10 @@ Result<std::unique_ptr<LocalRanks>> LocalRanks::start_peer(const std::string& pe
 LocalRanks::~LocalRanks() {
   ranks_.clear();  // the end of the stream tells them to go
   const auto until = Clock::now() + std::chrono::seconds(5);
-  for (const int process : processes_) {
-    if (process <= 0) continue;
-    while (::waitpid(process, nullptr, WNOHANG) == 0) {
-      if (Clock::now() > until) ::kill(process, SIGKILL);
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
+  for (ChildProcess& process : processes_) {
+    if (process.wait_until(until)) continue;
+    process.kill(SIGKILL);
+    process.wait();
   }
   std::error_code ignored;
   if (!folder_.empty()) fs::remove_all(folder_, ignored);
@@ -398,7 +371,8 @@ Result<bench_result> LocalRanks::measure(const bench_request& request) {
     all.wrong += wrong;
   }
   if (all.status == BENCH_FAILED) return Error{Errc::peer, concat({"bench: ", name_, " reports an error"})};
-  if (all.status == BENCH_NO_MEMORY) return Error{Errc::limit, concat({"bench: no memory for the buffers of ", name_})};
+  if (all.status == BENCH_NO_MEMORY)
+    return Error{Errc::internal, concat({"bench: no memory for the buffers of ", name_})};
   return all;
 }
 
@@ -410,18 +384,16 @@ Result<int> run_ranks(int ranks, const std::vector<std::string>& arguments) {
   std::vector<std::string> command = {"/proc/self/exe", "bench"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   const int port = free_port();
-  std::vector<int> processes;
+  std::vector<ChildProcess> processes;
   for (int rank = 0; rank < ranks; ++rank) {
-    const auto process = spawn(command, rank_environment(rank, ranks, port));
-    if (!process) return process.error();  // those that run give up when they miss the others
-    processes.push_back(*process);
+    auto process = spawn(command, rank_environment(rank, ranks, port));
+    if (!process) return process.error();
+    processes.push_back(std::move(*process));
   }
   int first = 0;
-  for (const int process : processes) {
-    int status = 0;
-    while (::waitpid(process, &status, 0) < 0 && errno == EINTR) continue;
-    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-    if (first == 0) first = code;
+  for (ChildProcess& process : processes) {
+    const int status = process.wait();
+    if (first == 0) first = status;
   }
   return first;
 }

@@ -7,6 +7,7 @@
 
 #include "aml_dist/bench_plan.hpp"
 #include "core/result.hpp"
+#include "os/child_process.hpp"
 #include "os/file_descriptor.hpp"
 
 namespace amldist::tools {
@@ -42,7 +43,7 @@ class LocalRanks {
   std::string folder_;  ///< for the socket, and what was compiled
   FileDescriptor listener_;
   std::vector<FileDescriptor> ranks_;
-  std::vector<int> processes_;
+  std::vector<ChildProcess> processes_;
 };
 
 /// Runs `aml-dist bench ARGUMENTS` as each of so many ranks on this node, to the end. The first exit status that is not

@@ -4,17 +4,11 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "aml_dist/table.hpp"
+#include "aml_dist/common/table.hpp"
 #include "collective/calls/data_type.hpp"
 
 namespace amldist::tools {
 namespace {
-
-std::string decimal(double value, int digits) {
-  std::array<char, 64> words{};
-  std::snprintf(words.data(), words.size(), "%.*f", digits, value);
-  return words.data();
-}
 
 std::string_view type_of(const BenchRow& row) {
   return collective::to_string(static_cast<collective::DataType>(row.request.type));

@@ -9,7 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "aml_dist/table.hpp"
+#include "aml_dist/common/table.hpp"
 #include "core/text.hpp"
 
 namespace amldist::tools {
@@ -114,12 +114,6 @@ Result<ScalingRow> measure_part(amldist_comm* world, bool chosen, int nodes, std
   }
   if (amldist_broadcast(world, told, 2, AMLDIST_FLOAT64, 0) != AMLDIST_OK) return library_error();
   return ScalingRow{static_cast<int>(told[1]), nodes, told[0], 0};
-}
-
-std::string decimal(double value, int digits) {
-  std::array<char, 64> words{};
-  std::snprintf(words.data(), words.size(), "%.*f", digits, value);
-  return words.data();
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ Result<bench_result> measure(amldist_comm* comm, const bench_request& request) {
   const bench_result own = bench_measure(&library, &request);
   if (own.status == BENCH_FAILED) return library_error();
   const auto all = combine(comm, own);
-  if (all && all->status == BENCH_NO_MEMORY) return Error{Errc::limit, "bench: no memory for the buffers"};
+  if (all && all->status == BENCH_NO_MEMORY) return Error{Errc::internal, "bench: no memory for the buffers"};
   return all;
 }
 

@@ -1,24 +1,30 @@
 #include "aml_dist/check.hpp"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
 
 #include "aml_dist/check_output.hpp"
 #include "aml_dist/check_step.hpp"
-#include "aml_dist/exit_status.hpp"
+#include "aml_dist/common/files.hpp"
 #include "aml_dist/fabric_svg.hpp"
 #include "core/text.hpp"
 #include "fabric/checks.hpp"
 #include "fabric/kernel_log.hpp"
 #include "fabric/report_json.hpp"
 #include "fabric/verbs_probe.hpp"
+#include "os/environment.hpp"
 #include "os/whole_file.hpp"
+#include "shared/exit_status.hpp"
+#include "shared/programs.hpp"
+#include "shared/terminal.hpp"
 
 namespace amldist::tools {
 namespace {
 
+using commands::fail;
 using fabric::Evidence;
 using fabric::NodeFacts;
 using fabric::Question;
@@ -31,17 +37,7 @@ constexpr const char* footer =
     "  aml-dist check --policy require --sku Standard_ND96isr_H100_v5\n"
     "  srun -N4 --ntasks-per-node=1 aml-dist check             (all nodes of a step, and between them)\n"
     "  aml-dist check --sysfs-root tree --dev-root dev --json  (another machine's files)\n\n"
-    "Exit status: 0 verified, warnings included; 1 failed; 2 asked wrongly; 3 nothing to verify.";
-
-std::optional<std::string> own_variable(std::string_view name) {
-  const char* const value = std::getenv(std::string(name).c_str());
-  return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
-}
-
-int fail(const Error& error) {
-  std::fprintf(stderr, "aml-dist: %s\n", error.message.c_str());
-  return error.code == Errc::invalid_argument ? exit_usage : exit_failed;
-}
+    "Exit status: 0 verified, warnings included; 1 a check failed; 3 nothing to verify; others as in aml_dist(7).";
 
 /// Explicit before guessed: the option, then what the SKU promises; else what is there is verified.
 void choose_policy(const CheckOptions& options, Question& question) {
@@ -60,7 +56,7 @@ Result<Question> make_question(const CheckOptions& options) {
   if (!options.sku.empty()) {
     std::vector<std::string> complaints;
     const auto table = fabric::load_sku_table(options.sku_table, complaints);
-    if (!table) return Error{Errc::invalid_argument, table.error().message};
+    if (!table) return table.error();
     for (const std::string& complaint : complaints) std::fprintf(stderr, "aml-dist: %s\n", complaint.c_str());
     auto sku = table->find(options.sku);
     if (!sku) return sku.error();
@@ -74,7 +70,9 @@ Result<void> check_roots(const CheckOptions& options) {
   for (const auto& [name, path] :
        {std::pair("--sysfs-root", options.sysfs_root), std::pair("--dev-root", options.dev_root)}) {
     if (path.empty() || fabric::is_folder(path)) continue;
-    return Error{Errc::invalid_argument, concat({name, " ", text::quote(path), " is not a folder"})};
+    const bool missing = ::access(path.c_str(), F_OK) != 0;
+    return Error{missing ? Errc::not_found : Errc::invalid_argument,
+                 concat({name, " ", text::quote(path), missing ? " does not exist" : " is not a folder"})};
   }
   return {};
 }
@@ -152,8 +150,8 @@ fabric::ProcessFacts read_own_process(const CheckOptions& options, const NodeFac
 }
 
 int exit_status_of(Verdict verdict) {
-  if (verdict == Verdict::fail) return exit_failed;
-  return verdict == Verdict::skip ? exit_skipped : exit_fine;
+  if (verdict == Verdict::fail) return commands::exit_failed;
+  return verdict == Verdict::skip ? commands::exit_skipped : commands::exit_done;
 }
 
 /// What aml-run asks for before a program starts, in the job's own output: a line for each failed check, else nothing.
@@ -170,9 +168,10 @@ template <typename Verification>
 int finish(const CheckOptions& options, const Verification& verification) {
   if (options.before_program) print_failures(verification.report);
   else if (options.json) std::printf("%s\n", to_json(verification).c_str());
-  else std::fputs(to_table(verification, wants_colour(), options.quiet).c_str(), stdout);
-  if (!options.svg.empty() && !write_whole_file(options.svg, draw_fabric(verification))) {
-    return fail({Errc::unavailable, concat({"--svg ", text::quote(options.svg), " cannot be written"})});
+  else std::fputs(to_table(verification, commands::wants_colour(STDOUT_FILENO), options.quiet).c_str(), stdout);
+  if (!options.svg.empty()) {
+    const auto written = write_file(options.svg, draw_fabric(verification));
+    if (!written) return fail(written.error());
   }
   return exit_status_of(verification.report.verdict());
 }
@@ -186,7 +185,7 @@ int print_task_part(const CheckOptions& options, const Question& question) {
                         check_memlock(node, question, process), check_gpudirect(node, question, process),
                         check_environment(node, question), check_loopback(node, question, process)});
   std::fputs(lines.c_str(), stdout);
-  return exit_fine;
+  return commands::exit_done;
 }
 
 }  // namespace
@@ -232,7 +231,7 @@ int check(const CheckOptions& options) {
   const auto question = make_question(options);
   if (!question) return fail(question.error());
   if (options.task_part) return print_task_part(options, *question);
-  if (is_silent_task(options)) return exit_fine;
+  if (is_silent_task(options)) return commands::exit_done;
   const NodeFacts node = read_settled_node(options, *question);
   Evidence evidence;
   evidence.counters = keep_baseline(options, node);

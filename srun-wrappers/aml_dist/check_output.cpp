@@ -1,16 +1,15 @@
 #include "aml_dist/check_output.hpp"
 
-#include <unistd.h>
-
-#include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "core/text.hpp"
-#include "fabric/report_json.hpp"
+#include "fabric/report_fields.hpp"
 
 namespace amldist::tools {
 namespace {
 
 using fabric::Verdict;
+using nlohmann::ordered_json;
 using text::concat;
 
 constexpr std::size_t id_width = 13;
@@ -51,6 +50,39 @@ std::string lines_of(const std::vector<fabric::Check>& checks, bool colour, bool
   return out;
 }
 
+template <typename Described>
+ordered_json object_of(const Described& described);
+
+ordered_json array_of(const std::vector<fabric::Check>& checks) {
+  auto out = ordered_json::array();
+  for (const fabric::Check& check : checks) out.push_back(object_of(check));
+  return out;
+}
+
+/// Takes the fields of a report over into an object of the JSON library.
+struct ObjectWriter {
+  ordered_json object = ordered_json::object();
+
+  void operator()(std::string_view name, std::string_view value) { object[std::string(name)] = value; }
+  void operator()(std::string_view name, const std::vector<fabric::Check>& checks) {
+    object[std::string(name)] = array_of(checks);
+  }
+  template <typename T>
+  void operator()(std::string_view name, const std::optional<T>& value) {
+    object[std::string(name)] = value ? ordered_json(*value) : ordered_json(nullptr);
+  }
+};
+
+template <typename Described>
+ordered_json object_of(const Described& described) {
+  ObjectWriter writer;
+  visit_fields(described, writer);
+  return std::move(writer.object);
+}
+
+/// Bytes that are not UTF-8 become U+FFFD.
+std::string dumped(const ordered_json& json) { return json.dump(2, ' ', true, ordered_json::error_handler_t::replace); }
+
 /// A node's own verdict, from its checks.
 fabric::Report report_of(const fabric::NodeSummary& node, RdmaPolicy policy) {
   return {policy, node.checks, node.verified};
@@ -58,20 +90,15 @@ fabric::Report report_of(const fabric::NodeSummary& node, RdmaPolicy policy) {
 
 }  // namespace
 
-bool wants_colour() {
-  const char* const no_colour = std::getenv("NO_COLOR");
-  const char* const terminal = std::getenv("TERM");
-  const bool dumb = terminal == nullptr || std::string_view(terminal) == "dumb";
-  return (no_colour == nullptr || *no_colour == '\0') && !dumb && ::isatty(STDOUT_FILENO) == 1;
-}
-
 std::string to_table(const NodeVerification& node, bool colour, bool quiet) {
   std::string out = concat({node.host, ": ", word_for(node.report.verdict(), colour), " (policy ",
                             fabric::to_string(node.report.policy), ")\n"});
   return out + lines_of(node.report.checks, colour, quiet);
 }
 
-std::string to_json(const NodeVerification& node) { return fabric::to_json(node.host, node.report, node.settings); }
+std::string to_json(const NodeVerification& node) {
+  return dumped(object_of(fabric::NodeReport{node.host, node.report, node.settings}));
+}
 
 std::string to_table(const StepReport& step, bool colour, bool quiet) {
   std::string out =
@@ -86,15 +113,16 @@ std::string to_table(const StepReport& step, bool colour, bool quiet) {
 }
 
 std::string to_json(const StepReport& step) {
-  std::string nodes;
+  auto nodes = ordered_json::array();
   for (const fabric::NodeSummary& node : step.nodes) {
-    nodes += concat({nodes.empty() ? "\n    " : ",\n    ", "{\"node\": ", fabric::json_text(node.host),
-                     ", \"verdict\": ", fabric::json_text(to_string(report_of(node, step.report.policy).verdict())),
-                     ", \"checks\": ", fabric::to_json(node.checks, 6), "}"});
+    nodes.push_back({{"node", node.host},
+                     {"verdict", to_string(report_of(node, step.report.policy).verdict())},
+                     {"checks", array_of(node.checks)}});
   }
-  return concat({"{\n  \"policy\": ", fabric::json_text(fabric::to_string(step.report.policy)),
-                 ",\n  \"verdict\": ", fabric::json_text(to_string(step.report.verdict())),
-                 ",\n  \"checks\": ", fabric::to_json(step.report.checks, 4), ",\n  \"nodes\": [", nodes, "\n  ]\n}"});
+  return dumped({{"policy", fabric::to_string(step.report.policy)},
+                 {"verdict", to_string(step.report.verdict())},
+                 {"checks", array_of(step.report.checks)},
+                 {"nodes", std::move(nodes)}});
 }
 
 }  // namespace amldist::tools

@@ -24,9 +24,6 @@ struct StepReport {
   std::vector<fabric::PairResult> pairs;
 };
 
-/// Whether colours are wanted: standard output is a terminal that can, and NO_COLOR is not set.
-[[nodiscard]] bool wants_colour();
-
 /// A line for the whole, then a line for each check and what to do about it. `quiet`: only warnings and failures.
 [[nodiscard]] std::string to_table(const NodeVerification& node, bool colour, bool quiet);
 

@@ -7,6 +7,7 @@
 #include "core/text.hpp"
 #include "fabric/report_json.hpp"
 #include "fabric/ring_test.hpp"
+#include "rendezvous/step_port.hpp"
 
 namespace amldist::tools {
 namespace {
@@ -22,16 +23,6 @@ constexpr std::uint32_t most_nodes = 65536;
 std::optional<std::uint32_t> number(const EnvironmentReader& environment, std::string_view name, std::uint32_t most) {
   const auto value = text::to_number(environment(name).value_or(""), most);
   return value ? std::optional(static_cast<std::uint32_t>(*value)) : std::nullopt;
-}
-
-/// A port reserved for the step, else one that follows from job and step: all nodes come to the same.
-std::uint16_t exchange_port(const EnvironmentReader& environment, std::uint32_t job, std::uint32_t step) {
-  const std::string reserved = environment("SLURM_STEP_RESV_PORTS").value_or("");
-  const auto first = text::to_number(reserved.substr(0, reserved.find_first_of("-,")), 65535);
-  if (first && *first > 0) return static_cast<std::uint16_t>(*first);
-  constexpr std::uint32_t low = 20000;
-  constexpr std::uint32_t count = 10000;
-  return static_cast<std::uint16_t>(low + (job * 7919U + step * 104729U) % count);
 }
 
 /// 1, then powers of two below the number of nodes: log2(n) rounds reach every distance class.
@@ -123,7 +114,8 @@ Result<std::optional<StepPlace>> read_step_place(const EnvironmentReader& enviro
   }
   StepPlace place;
   place.own.host = names.front();
-  place.own.port = port != 0 ? static_cast<std::uint16_t>(port) : exchange_port(environment, *job, *step);
+  place.own.port =
+      port != 0 ? static_cast<std::uint16_t>(port) : own_step_port(environment, *job, *step, PortPurpose::fabric_check);
   place.own.step = concat({std::to_string(*job), ".", std::to_string(*step)});
   place.own.node = *node;
   place.own.nodes = *nodes;

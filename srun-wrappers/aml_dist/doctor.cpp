@@ -2,30 +2,23 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 
 #include "aml_dist/doctor/imagined_task.hpp"
 #include "aml_dist/doctor/machine.hpp"
 #include "aml_dist/doctor/report.hpp"
 #include "aml_dist/doctor/saved_environment.hpp"
-#include "aml_dist/exit_status.hpp"
 #include "core/text.hpp"
+#include "os/environment.hpp"
+#include "shared/exit_status.hpp"
+#include "shared/programs.hpp"
+#include "shared/terminal.hpp"
 
 namespace amldist::tools {
 namespace {
 
+using commands::fail;
 using doctor::Surroundings;
 using text::concat;
-
-int fail(const Error& error) {
-  std::fprintf(stderr, "aml-dist: %s\n", error.message.c_str());
-  return exit_usage;
-}
-
-std::optional<std::string> own_variable(std::string_view name) {
-  const char* const value = std::getenv(std::string(name).c_str());
-  return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
-}
 
 /// --env NAME=VALUE and --env NAME.
 Result<std::vector<EnvironmentPatch::Change>> changes_of(const std::vector<std::string>& variables) {
@@ -87,7 +80,7 @@ int print(const std::vector<doctor::Finding>& findings, bool json) {
   const std::string text = json ? doctor::to_json(findings) : doctor::to_text(findings);
   std::fputs(text.c_str(), stdout);
   const bool sick = std::ranges::any_of(findings, [](const auto& finding) { return doctor::is_bad(finding.verdict); });
-  return sick ? exit_failed : exit_fine;
+  return sick ? commands::exit_failed : commands::exit_done;
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ constexpr const char* doctor_examples =
     "lightning\n"
     "  env -0 > saved; aml-dist doctor --env-file saved --json\n\n"
     "Verdicts: fine; warns (it depends on the script); fails; hangs; alone (silently with fewer processes); skip.\n"
-    "Exit status: 0 nothing would fail, 1 something would fail, hang or train alone, 2 asked wrongly.";
+    "Exit status: 0 nothing would fail; 1 something would fail, hang or train alone; others as in aml_dist(7).";
 
 }  // namespace
 

@@ -1,8 +1,10 @@
 #include "aml_dist/exec.hpp"
 
-#include "aml_dist/exit_status.hpp"
 #include "core/text.hpp"
 #include "frameworks/task_environment.hpp"
+#include "os/child_process.hpp"
+#include "os/environment.hpp"
+#include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
 #include "shared/task_variables.hpp"
 #include "shared/terminal.hpp"
@@ -22,9 +24,9 @@ int print_help() {
   for (const std::string_view name : task_variables()) {
     std::printf("  %.*s\n", static_cast<int>(name.size()), name.data());
   }
-  std::fputs("\nExit status: that of COMMAND; 2 asked wrongly or a variable is not set, 126 and 127 as in a shell.\n",
+  std::fputs("\nExit status: that of COMMAND; 2 wrong usage, or a variable is not set; 126 and 127 as in a shell.\n",
              stdout);
-  return exit_fine;
+  return commands::exit_done;
 }
 
 }  // namespace
@@ -34,17 +36,17 @@ int exec_command(std::vector<std::string> words) {
   if (!words.empty() && words.front() == "--") words.erase(words.begin());
   if (words.empty()) {
     commands::say("exec: no command is given: write aml-dist exec -- COMMAND");
-    return exit_usage;
+    return commands::exit_usage;
   }
   for (std::string& word : words) {
-    auto expanded = commands::expand_task_variables(word, commands::own_variable);
+    auto expanded = commands::expand_task_variables(word, own_variable);
     if (!expanded) {
       commands::say(text::concat({"exec: ", expanded.error().message}));
-      return exit_usage;
+      return commands::exit_usage;
     }
     word = std::move(*expanded);
   }
-  const Error error = commands::become(words);
+  const Error error = become(words);
   commands::say(text::concat({"exec: ", error.message}));
   return error.code == Errc::not_found ? 127 : 126;
 }

@@ -2,19 +2,23 @@
 
 #include <cstdio>
 
-#include "aml_dist/common.hpp"
-#include "aml_dist/exit_status.hpp"
+#include "aml_dist/common/explanation.hpp"
+#include "aml_dist/common/files.hpp"
 #include "aml_dist/explain_output.hpp"
-#include "aml_dist/explanation.hpp"
 #include "aml_dist/layout_svg.hpp"
 #include "aml_dist/running_step.hpp"
 #include "core/spec.hpp"
 #include "core/text.hpp"
+#include "os/environment.hpp"
 #include "rendezvous/master_address.hpp"
+#include "shared/exit_status.hpp"
+#include "shared/programs.hpp"
+#include "shared/terminal.hpp"
 
 namespace amldist::tools {
 namespace {
 
+using commands::fail;
 using text::concat;
 
 /// A task's environment before the patch: the GPUs that the options speak of, and what srun itself would set and a
@@ -53,9 +57,16 @@ Result<std::vector<ExplainedTask>> chosen_tasks(const Explanation& step, const E
   return tasks;
 }
 
+/// A step that srun would refuse is an answer to what was asked, not a wrong question.
+int fail_step(const Error& error) {
+  const bool refused = error.code == Errc::mismatch || error.code == Errc::limit;
+  const int status = fail(error);
+  return refused ? static_cast<int>(commands::exit_failed) : status;
+}
+
 int print_step(const Explanation& step, const ExplainOptions& options) {
   const auto tasks = chosen_tasks(step, options);
-  if (!tasks) return fail(tasks.error());
+  if (!tasks) return fail_step(tasks.error());
   if (!options.svg.empty()) {
     const auto written = write_file(options.svg, draw_layout(step.plan));
     if (!written) return fail(written.error());
@@ -70,7 +81,7 @@ int print_step(const Explanation& step, const ExplainOptions& options) {
     std::printf("%s\n%s\n--task N prints the whole environment of one task, --json that of all.\n",
                 describe_step(step.plan).c_str(), to_table(*tasks).c_str());
   }
-  return exit_fine;
+  return commands::exit_done;
 }
 
 /// Only this task is known.
@@ -85,7 +96,7 @@ int print_own(const RunningStep& running, const ExplainOptions& options) {
   if (options.json) std::fputs(to_json({&running.own, 1}).c_str(), stdout);
   else if (options.task) std::fputs(to_exports(running.own).c_str(), stdout);
   else std::printf("%s\n%s", to_table({&running.own, 1}).c_str(), to_exports(running.own).c_str());
-  return exit_fine;
+  return commands::exit_done;
 }
 
 /// Offline no node has an address.
@@ -124,14 +135,14 @@ Result<Explanation> explain_layout(const ExplainOptions& options) {
 int explain(const ExplainOptions& options) {
   if (is_help(options.option)) {
     std::fputs(option_help().c_str(), stdout);
-    return exit_fine;
+    return commands::exit_done;
   }
   if (describes_a_layout(options.layout)) {
     const auto step = explain_layout(options);
-    return step ? print_step(*step, options) : fail(step.error());
+    return step ? print_step(*step, options) : fail_step(step.error());
   }
   const auto running = read_running_step(own_variable, options.option);
-  if (!running) return fail(running.error());
+  if (!running) return fail_step(running.error());
   return running->whole ? print_step(*running->whole, options) : print_own(*running, options);
 }
 

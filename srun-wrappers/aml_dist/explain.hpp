@@ -5,8 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "aml_dist/explanation.hpp"
+#include "aml_dist/common/explanation.hpp"
 #include "aml_dist/layout.hpp"
+#include "core/port_ranges.hpp"
 
 namespace amldist::tools {
 
@@ -14,7 +15,7 @@ struct ExplainOptions {
   std::string option;  ///< --aml-dist
   LayoutOptions layout;
   std::optional<std::uint32_t> task;  ///< --task N: only this rank, as export lines
-  std::string port_range = "20000-29999";
+  std::string port_range = default_port_range().to_string();
   std::string cluster;
   std::uint32_t job = 1;
   std::uint32_t step = 0;

@@ -16,7 +16,7 @@ constexpr const char* examples =
     "  aml-dist explain --aml-dist=mpi --nodelist 'node1 : node[2-3]' --tasks-per-node '1 : 4' --svg layout.svg\n"
     "  srun -N2 --aml-dist=pytorch aml-dist explain       (the running step, as each of its tasks sees it)\n\n"
     "Components of a heterogeneous step are separated by ' : '; one value counts for all of them.\n"
-    "Exit status: 0 fine, 1 the layout is refused, 2 asked wrongly.";
+    "Exit status: 0 explained; 1 srun would refuse the step; others as in aml_dist(7).";
 
 }  // namespace
 

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "aml_dist/table.hpp"
+#include "aml_dist/common/table.hpp"
 #include "core/text.hpp"
 
 namespace amldist::tools {

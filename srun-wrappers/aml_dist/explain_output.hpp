@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "aml_dist/explanation.hpp"
+#include "aml_dist/common/explanation.hpp"
 
 namespace amldist::tools {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 
 #include "aml_dist/svg.hpp"
+#include "core/hex.hpp"
 #include "core/text.hpp"
 
 namespace amldist::tools {
@@ -81,10 +81,11 @@ std::string shade(std::uint32_t rank, std::uint32_t size) {
   constexpr std::array<int, 3> first = {0xe6, 0xf1, 0xfb};
   constexpr std::array<int, 3> last = {0x8b, 0xb8, 0xe8};
   const double part = size > 1 ? static_cast<double>(rank) / (size - 1) : 0;
-  std::array<char, 8> colour{};
-  const auto mixed = [&](std::size_t i) { return first[i] + static_cast<int>((last[i] - first[i]) * part); };
-  std::snprintf(colour.data(), colour.size(), "#%02x%02x%02x", mixed(0), mixed(1), mixed(2));
-  return colour.data();
+  std::string colour = "#";
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    append_hex(colour, static_cast<unsigned char>(first[i] + static_cast<int>((last[i] - first[i]) * part)));
+  }
+  return colour;
 }
 
 /// Font size at which the largest rank fits its cell; one for the whole picture.

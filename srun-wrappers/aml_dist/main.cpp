@@ -7,7 +7,7 @@
 
 #include "aml_dist/command.hpp"
 #include "aml_dist/exec.hpp"
-#include "aml_dist/exit_status.hpp"
+#include "shared/exit_status.hpp"
 #include "shared/standard_streams.hpp"
 
 namespace {
@@ -35,12 +35,12 @@ int run(int argc, char** argv) {
     return app.exit(version);
   } catch (const CLI::ParseError& error) {
     std::fprintf(stderr, "aml-dist: %s (see aml-dist --help)\n", error.what());
-    return amldist::tools::exit_usage;
+    return amldist::commands::exit_usage;
   }
   for (const Command& command : commands) {
     if (command.app->parsed()) return command.run();
   }
-  return amldist::tools::exit_usage;
+  return amldist::commands::exit_usage;
 }
 
 }  // namespace
@@ -50,9 +50,9 @@ int main(int argc, char** argv) {
     if (argc > 1 && std::string_view(argv[1]) == "exec") return amldist::tools::exec_command({argv + 2, argv + argc});
     amldist::commands::fill_closed_streams();
     const int status = run(argc, argv);
-    return amldist::commands::printed_all() ? status : amldist::tools::exit_failed;
+    return amldist::commands::printed_all() ? status : amldist::commands::exit_failed;
   } catch (const std::exception& problem) {
     std::fprintf(stderr, "aml-dist: internal error: %s\n", problem.what());
-    return amldist::tools::exit_failed;
+    return amldist::commands::exit_failed;
   }
 }

@@ -52,23 +52,66 @@ bool is_per_node(const EnvironmentReader& environment) {
   return environment("AMLDIST_HIDDEN_SLURM_STEP_ID") || environment("PET_NNODES") || !environment("RANK");
 }
 
-/// The count keys that TF_CONFIG was made from: its lists are complete but for the evaluator.
-Result<std::string> role_counts(const EnvironmentReader& environment, std::uint32_t tasks) {
+/// The roles that TF_CONFIG lists, in the order of their ranks, and the keys that count them.
+constexpr std::array<std::pair<const char*, const char*>, 3> listed_roles = {
+    {{"chief", "chief_count"}, {"worker", "worker_count"}, {"ps", "parameter_server_count"}}};
+
+/// The cluster of TF_CONFIG.
+Result<nlohmann::json> read_cluster(const EnvironmentReader& environment) {
   const auto config = nlohmann::json::parse(environment("TF_CONFIG").value_or(""), nullptr, false);
   const auto cluster = config.is_object() ? config.find("cluster") : config.end();
   if (config.is_discarded() || !config.is_object() || cluster == config.end()) {
     return Error{Errc::mismatch, "TF_CONFIG cannot be read"};
   }
+  return *cluster;
+}
+
+/// The count keys that TF_CONFIG was made from: its lists are complete but for the evaluator.
+Result<std::string> role_counts(const EnvironmentReader& environment, std::uint32_t tasks) {
+  const auto cluster = read_cluster(environment);
+  if (!cluster) return cluster.error();
   std::string keys;
   std::size_t named = 0;
-  constexpr std::array<std::pair<const char*, const char*>, 3> roles = {
-      {{"chief", "chief_count"}, {"worker", "worker_count"}, {"ps", "parameter_server_count"}}};
-  for (const auto& [role, key] : roles) {
+  for (const auto& [role, key] : listed_roles) {
     const std::size_t count = cluster->contains(role) ? cluster->at(role).size() : 0;
     keys += concat({",", key, "=", std::to_string(count)});
     named += count;
   }
   return concat({keys, ",evaluator_count=", std::to_string(tasks - std::min<std::size_t>(named, tasks))});
+}
+
+/// "host:port" of each rank that TF_CONFIG lists.
+std::vector<std::string> listed_endpoints(const nlohmann::json& cluster) {
+  std::vector<std::string> endpoints;
+  for (const auto& [role, key] : listed_roles) {
+    if (!cluster.contains(role)) continue;
+    for (const auto& entry : cluster.at(role)) endpoints.push_back(entry.is_string() ? entry.get<std::string>() : "");
+  }
+  return endpoints;
+}
+
+/// How TF_CONFIG names the nodes. One that has only an evaluator is named nowhere.
+NodeHosts own_node_hosts(const EnvironmentReader& environment, const Placement& placement) {
+  const auto cluster = read_cluster(environment);
+  if (!cluster) return NodeHosts();
+  const TaskMap& map = placement.map;
+  const std::vector<std::string> endpoints = listed_endpoints(*cluster);
+  std::vector<Ipv4> addresses(placement.hosts.size(), Ipv4{});
+  bool has_addresses = false;
+  std::string suffix;
+  for (std::uint32_t rank = 0; rank < std::min<std::size_t>(endpoints.size(), map.size()); ++rank) {
+    const std::uint32_t node = map.node_of(rank);
+    if (node == map.node_of(0)) continue;
+    const std::string host = endpoints[rank].substr(0, endpoints[rank].find(':'));
+    const std::string name = placement.hosts.at(node);
+    if (const auto address = Ipv4::parse(host)) {
+      addresses[node] = *address;
+      has_addresses = true;
+    } else if (host.starts_with(name)) {
+      suffix = host.substr(name.size());
+    }
+  }
+  return has_addresses ? NodeHosts::addresses(addresses) : NodeHosts::names(suffix);
 }
 
 /// The option that srun was given, as far as it shows in a task.
@@ -170,6 +213,7 @@ Result<Explanation> explain_whole(const Stamp& stamp, const EnvironmentReader& e
   if (!placement) return placement.error();
   auto rendezvous = own_rendezvous(stamp);
   if (!rendezvous) return rendezvous.error();
+  if (spec->kind == Kind::tensorflow) rendezvous->node_hosts = own_node_hosts(environment, *placement);
   if (auto counts = check_counts(*spec, placement->map); !counts) return counts.error();
   const auto inherited = [environment](std::uint32_t) -> EnvironmentReader {
     return [environment](std::string_view name) { return inherited_by_others(environment, name); };

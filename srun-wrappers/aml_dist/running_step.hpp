@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "aml_dist/explanation.hpp"
+#include "aml_dist/common/explanation.hpp"
 #include "core/environment.hpp"
 #include "core/result.hpp"
 

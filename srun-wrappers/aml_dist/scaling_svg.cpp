@@ -5,6 +5,7 @@
 
 #include "aml_dist/bench_scaling.hpp"
 #include "aml_dist/chart.hpp"
+#include "aml_dist/common/table.hpp"
 #include "aml_dist/svg.hpp"
 #include "collective/calls/call_text.hpp"
 #include "core/text.hpp"
@@ -37,12 +38,6 @@ Axis axis_of(std::span<const ScalingRow> rows, const Parts& parts) {
   Axis axis{parts.name, parts.of(rows.front()), parts.of(rows.back()), {}, true};
   for (const ScalingRow& row : rows) axis.marks.push_back({parts.of(row), plain_number(parts.of(row))});
   return axis;
-}
-
-std::string decimal(double value, int digits) {
-  std::array<char, 64> words{};
-  std::snprintf(words.data(), words.size(), "%.*f", digits, value);
-  return words.data();
 }
 
 std::string three_digits(double value) { return decimal(value, value < 10 ? 2 : value < 100 ? 1 : 0); }

@@ -3,25 +3,28 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "aml_dist/common.hpp"
-#include "aml_dist/exit_status.hpp"
+#include "aml_dist/common/files.hpp"
 #include "aml_dist/timeline_svg.hpp"
 #include "aml_dist/trace_output.hpp"
 #include "aml_dist/trace_step.hpp"
+#include "shared/exit_status.hpp"
+#include "shared/terminal.hpp"
 
 namespace amldist::tools {
 namespace {
+
+using commands::fail;
 
 int list_steps(bool json) {
   const auto folders = list_step_folders();
   if (json) {
     std::puts(nlohmann::json{{"steps", folders}}.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
-    return exit_fine;
+    return commands::exit_done;
   }
   for (const std::string& folder : folders) std::printf("%s\n", folder.c_str());
   if (folders.empty())
     std::fprintf(stderr, "aml-dist: no flight recorder on this node: all steps ended well, or none used libamldist\n");
-  return exit_fine;
+  return commands::exit_done;
 }
 
 }  // namespace
@@ -38,7 +41,7 @@ int trace(const TraceOptions& options) {
     if (!written) return fail(written.error());
   }
   std::fputs(options.json ? to_json(*step, options.last).c_str() : to_table(*step).c_str(), stdout);
-  return exit_fine;
+  return commands::exit_done;
 }
 
 }  // namespace amldist::tools

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "aml_dist/table.hpp"
+#include "aml_dist/common/table.hpp"
 #include "core/text.hpp"
 
 namespace amldist::tools {

@@ -6,9 +6,11 @@
 #include <ctime>
 #include <filesystem>
 
-#include "aml_dist/common.hpp"
+#include "core/settings.hpp"
 #include "core/text.hpp"
+#include "os/environment.hpp"
 #include "recorder/record_folder.hpp"
+#include "shared/programs.hpp"
 
 namespace amldist::tools {
 namespace {
@@ -20,7 +22,8 @@ using text::concat;
 
 /// Folders whose subfolders are steps: this user's, and for root everybody's.
 std::vector<std::string> all_roots() {
-  std::vector<std::string> roots = collective::trace_roots(own_variable, ::geteuid());
+  std::vector<std::string> roots =
+      collective::trace_roots(own_variable(variable::trace_folder).value_or(""), ::geteuid());
   if (::geteuid() != 0) return roots;
   for (const char* const parent : {"/dev/shm", "/tmp"}) {
     std::error_code problem;

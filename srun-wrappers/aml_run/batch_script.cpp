@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/environment.hpp"
+#include "core/job_record.hpp"
 #include "core/spec.hpp"
 #include "core/text.hpp"
 #include "shared/programs.hpp"
@@ -98,10 +99,34 @@ std::vector<std::string> step_options(const Plan& plan) {
   return words;
 }
 
+/// The record of the job's end, for aml-run --wait (core/job_record.hpp). Where it cannot be written the job runs
+/// without.
+std::string begin_record(const Plan& plan) {
+  if (plan.record.empty()) return {};
+  return concat({"# How this job ends is written here, for aml-run --wait.\n", "job_record=", shell::quote(plan.record),
+                 "\"$SLURM_JOB_ID\"\n",
+                 "{ echo \"job $SLURM_JOB_ID ${SLURM_RESTART_COUNT:-0}\" >\"$job_record\"; } 2>/dev/null || ",
+                 "job_record=/dev/null\n\n"});
+}
+
+/// The step with the status that the script ends with. Not in a trap on EXIT: there bash has no status for a signal.
+std::string recorded(const Plan& plan, std::string step) {
+  if (plan.record.empty()) return step;
+  step.pop_back();  // the newline
+  return concat({"job_status=0\n", step, " || job_status=$?\n",
+                 "echo \"ended $job_status\" >>\"$job_record\"\nexit \"$job_status\"\n"});
+}
+
+/// srun, told where to write which task failed first.
+std::string srun_of(const Plan& plan) {
+  const bool writes = !plan.record.empty() && !plan.option.empty();
+  return concat({writes ? concat({job_record_variable, "=\"$job_record\" "}) : "", "srun"});
+}
+
 std::string shell_step(const Plan& plan, const std::vector<std::string>& options) {
   std::string out = "# Each task gives this to bash, so that $RANK and its like are its own.\n";
   if (shell::keeps_dollar(plan.shell_line)) out += "# shellcheck disable=SC2016\n";
-  out += concat({"command=", shell::quote(plan.shell_line), "\n\nsrun "});
+  out += concat({"command=", shell::quote(plan.shell_line), "\n\n", srun_of(plan), " "});
   for (const std::string& option : options) out += shell::quote(option) + " ";
   return out + "bash -c \"$command\"\n";
 }
@@ -114,7 +139,7 @@ std::string words_step(const Plan& plan, const std::vector<std::string>& options
   if (expand) program = {commands::sibling_program("aml-dist"), "exec", "--"};
   program.insert(program.end(), plan.words.begin(), plan.words.end());
   const bool doubtful = std::ranges::any_of(program, shell::keeps_dollar);
-  const std::string left = concat({"srun", options.empty() ? "" : " ", shell::join(options)});
+  const std::string left = concat({srun_of(plan), options.empty() ? "" : " ", shell::join(options)});
   const std::string right = shell::join(program);
   const bool wide = left.size() + right.size() + 1 > widest_line;
   return concat({expand ? "# Each task expands $RANK and its like in its arguments.\n" : "",
@@ -141,8 +166,8 @@ std::string verification(const Plan& plan) {
 }
 
 std::string body(const Plan& plan, const std::vector<std::string>& options) {
-  return concat({exports(plan), output_folders(plan), setup(plan), verification(plan),
-                 plan.shell_line.empty() ? words_step(plan, options) : shell_step(plan, options)});
+  return concat({begin_record(plan), exports(plan), output_folders(plan), setup(plan), verification(plan),
+                 recorded(plan, plan.shell_line.empty() ? words_step(plan, options) : shell_step(plan, options))});
 }
 
 }  // namespace

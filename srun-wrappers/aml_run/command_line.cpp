@@ -6,6 +6,7 @@
 
 #include "core/spec.hpp"
 #include "core/text.hpp"
+#include "shared/exit_status.hpp"
 
 namespace amldist::run {
 namespace {
@@ -188,9 +189,9 @@ aml-run [OPTION]... -- COMMAND [ARGUMENT]...
   --list-keys              every key of a job file and what becomes of it
   any option of sbatch     -N2, --time=1:00:00, --gpus-per-node=4; wins over the job file
 
-Exit status: 0 done, 2 asked wrongly, 3 something named is not there, 4 no Slurm, 5 refused by
-Slurm, 1 other failure; with --wait and for a step that of the job.
-)";
+Exit status: with --wait and for a step that of the job. Where no job was started:
+)" + std::string(commands::exit_status_help) +
+         "\n";
 }
 
 }  // namespace amldist::run

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,19 +16,21 @@
 
 #include "aml_run/growing_file.hpp"
 #include "core/text.hpp"
+#include "os/clock.hpp"
 #include "os/file_descriptor.hpp"
+#include "shared/programs.hpp"
 #include "shared/signals.hpp"
 #include "shared/terminal.hpp"
 
 namespace amldist::run {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using commands::say;
 using text::concat;
 
 constexpr std::chrono::milliseconds output_interval{500};
 constexpr std::chrono::milliseconds shortest_question{1000};
+constexpr int most_waits_for_record = 4;                     // a script that was killed writes no end
 constexpr std::chrono::milliseconds longest_question{5000};  // many followers must not be a load for slurmctld
 
 /// Interrupts as something to poll, for as long as this lives.
@@ -54,37 +57,24 @@ class Interrupts {
   FileDescriptor descriptor_;
 };
 
-/// Finds srun's line about the first failure in output that arrives in pieces.
-class FailureWatch {
- public:
-  void look(std::string_view piece) {
-    if (!found_.empty()) return;
-    for (const char c : piece) {
-      if (c != '\n') {
-        if (line_.size() < longest_line) line_ += c;
-        continue;
-      }
-      const auto at = line_.find(mark);
-      if (at != std::string::npos) {
-        found_ = line_.substr(at + mark.size());
-        return;
-      }
-      line_.clear();
-    }
-  }
-  [[nodiscard]] const std::string& found() const noexcept { return found_; }
-
- private:
-  static constexpr std::string_view mark = "aml-dist: first failure: ";
-  static constexpr std::size_t longest_line = 1024;
-  std::string line_;
-  std::string found_;
-};
+/// What the job's script and srun have written so far; nullopt: nothing, or not about this run of the job. The file
+/// must be the user's own.
+std::optional<JobRecord> read_record(const std::string& path, const JobState& state, const std::string& id) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != ::geteuid()) return std::nullopt;
+  const auto text = commands::read_file(path, longest_job_record);
+  auto record = text ? JobRecord::parse(*text) : std::nullopt;
+  const bool is_current = record && std::to_string(record->job) == id && record->restarts >= state.restarts;
+  return is_current ? std::move(record) : std::nullopt;
+}
 
 class Follower {
  public:
-  Follower(std::string id, bool output_on_stderr)
-      : id_(std::move(id)), sink_(output_on_stderr ? stderr : stdout), began_(Clock::now()) {}
+  Follower(std::string id, std::string record, bool output_on_stderr)
+      : id_(std::move(id)),
+        record_(std::move(record)),
+        sink_(output_on_stderr ? stderr : stdout),
+        began_(Clock::now()) {}
 
   Result<Followed> run() {
     for (;;) {
@@ -94,7 +84,7 @@ class Follower {
       if (state_.state != "PENDING") copy_output();
       if (state_.ended()) return finish();
       if (const auto signal = interrupts_.wait(output_interval)) {
-        if (answer(*signal)) return Followed{state_, failure_.found(), seconds(), true};
+        if (answer(*signal)) return Followed{state_, std::nullopt, seconds(), true};
       }
     }
   }
@@ -105,7 +95,7 @@ class Follower {
     next_question_ = Clock::now() + pause_;
     pause_ = std::min(longest_question, pause_ + pause_ / 4);
     if (!state) {
-      if (state.error().code == Errc::not_found) return state.error();
+      if (state.error().code == Errc::not_found) return end_by_record() ? Result<void>() : state.error();
       if (!silent_) say(concat({state.error().message, "; asking on"}), commands::Tone::bad);
       silent_ = true;
       return {};
@@ -115,6 +105,7 @@ class Follower {
     // The accounting does not know the files.
     if (state->output.empty()) state->output = state_.output;
     if (state->error.empty()) state->error = state_.error;
+    state->restarts = std::max(state->restarts, state_.restarts);
     state_ = std::move(*state);
     if (changed) tell_state();
     return {};
@@ -140,10 +131,7 @@ class Follower {
       if (!state_.error.empty() && state_.error != state_.output) files_.emplace_back(state_.error);
     }
     for (GrowingFile& file : files_) {
-      file.read_new([this](std::string_view piece) {
-        failure_.look(piece);
-        std::fwrite(piece.data(), 1, piece.size(), sink_);
-      });
+      file.read_new([this](std::string_view piece) { std::fwrite(piece.data(), 1, piece.size(), sink_); });
     }
     std::fflush(sink_);
   }
@@ -152,7 +140,23 @@ class Follower {
     // The last lines may still be on their way through the shared file system.
     interrupts_.wait(output_interval);
     copy_output();
-    return {state_, failure_.found(), seconds(), false};
+    auto record = read_record(record_, state_, id_);
+    for (int i = 0; state_.state == "FAILED" && record && !record->ended && i < most_waits_for_record; ++i) {
+      interrupts_.wait(output_interval);
+      record = read_record(record_, state_, id_);
+    }
+    ::unlink(record_.c_str());
+    return {state_, record ? std::move(record->first_failure) : std::nullopt, seconds(), false};
+  }
+
+  /// Slurm has forgotten the job, and keeps no accounting: it ended as its script has recorded. false: it has not.
+  bool end_by_record() {
+    const auto record = read_record(record_, state_, id_);
+    if (!record || !record->ended) return false;
+    state_.state = *record->ended == 0 ? "COMPLETED" : "FAILED";
+    state_.exit_status = *record->ended;
+    state_.signal = 0;
+    return true;
   }
 
   /// What an interrupt means. true: stop following.
@@ -193,12 +197,12 @@ class Follower {
   [[nodiscard]] double seconds() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }
 
   std::string id_;
+  std::string record_;
   std::FILE* sink_;
   Clock::time_point began_;
   Clock::time_point next_question_;
   std::chrono::milliseconds pause_ = shortest_question;
   Interrupts interrupts_;
-  FailureWatch failure_;
   JobState state_;
   std::string told_;
   std::vector<GrowingFile> files_;
@@ -210,17 +214,12 @@ class Follower {
 
 int exit_status_of(const Followed& followed) {
   const int own = exit_status_of(followed.state);
-  if (followed.state.state != "FAILED") return own;
-  for (const auto& [words, base] : {std::pair<std::string_view, int>("exit status ", 0), {"signal ", 128}}) {
-    const auto at = followed.first_failure.find(words);
-    if (at == std::string::npos) continue;
-    const auto digits = std::string_view(followed.first_failure).substr(at + words.size());
-    const auto number = text::to_number(digits.substr(0, digits.find_first_not_of("0123456789")), 255);
-    if (number && *number > 0) return base + static_cast<int>(*number);
-  }
-  return own;
+  const bool task_failed = followed.state.state == "FAILED" && followed.first_failure;
+  return task_failed && followed.first_failure->status != 0 ? followed.first_failure->status : own;
 }
 
-Result<Followed> follow(const std::string& id, bool output_on_stderr) { return Follower(id, output_on_stderr).run(); }
+Result<Followed> follow(const std::string& id, const std::string& record, bool output_on_stderr) {
+  return Follower(id, record, output_on_stderr).run();
+}
 
 }  // namespace amldist::run

@@ -19,6 +19,8 @@
 #include "aml_run/slurm_job.hpp"
 #include "core/spec.hpp"
 #include "core/text.hpp"
+#include "os/child_process.hpp"
+#include "os/environment.hpp"
 #include "os/file_descriptor.hpp"
 #include "shared/allocation.hpp"
 #include "shared/exit_status.hpp"
@@ -31,13 +33,12 @@ namespace {
 using namespace amldist;
 using namespace amldist::run;
 using commands::fail;
-using commands::own_variable;
 using commands::say;
 using text::concat;
 
 int print(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
-  return std::fflush(stdout) == 0 ? commands::exit_fine : commands::exit_failed;
+  return std::fflush(stdout) == 0 ? commands::exit_done : commands::exit_failed;
 }
 
 /// The name of a job that is a command: that of the program, or of the script it interprets. Never bash or interactive,
@@ -99,6 +100,16 @@ std::string escape_pattern(std::string_view folder) {
   return out == "/" ? "" : out;
 }
 
+/// Where a job's record lies, less its number: beside the log, if the folder's name is plain, else where aml-run is.
+std::string record_of(const commands::SlurmOptions& job) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path here = fs::current_path(ignored);
+  const fs::path folder = fs::path(job.value_of("output")).parent_path();
+  const bool is_plain = folder.string().find('%') == std::string::npos && !folder.string().starts_with("/dev");
+  return (is_plain ? here / job.value_of("chdir") / folder : here) / ".aml-run-";
+}
+
 /// What job files and commands have in common.
 Result<Plan> make_plan(const CommandLine& line, bool as_step) {
   auto plan = line.job_file.empty() ? Result<Plan>(plan_command(line)) : plan_job(line);
@@ -125,19 +136,20 @@ Result<Plan> make_plan(const CommandLine& line, bool as_step) {
     plan->job.set("output", concat({escape_pattern(std::filesystem::current_path(ignored).string()), "/slurm-%j.out"}));
   }
   sort_options(plan->job);
+  if (line.wait && !as_step) plan->record = record_of(plan->job);
   return plan;
 }
 
 /// Becomes bash with the script, so that standard input stays the program's.
 int start_step(const std::string& script) {
   if (!commands::find_program("srun")) {
-    return fail({Errc::unavailable, "srun is not on this machine (not in PATH): run this where Slurm is"});
+    return commands::fail_without_slurm("srun is not installed here (not in PATH): run this on a node that has Slurm");
   }
   FileDescriptor file(::memfd_create("aml-run", 0));
   if (!file || ::write(file.get(), script.data(), script.size()) != static_cast<ssize_t>(script.size())) {
     return fail({Errc::internal, "the step's script cannot be kept in memory"});
   }
-  return fail(commands::become({"bash", concat({"/dev/fd/", std::to_string(file.get())})}));
+  return fail(become({"bash", concat({"/dev/fd/", std::to_string(file.get())})}));
 }
 
 int run_step(const CommandLine& line, Plan plan, commands::Place place) {
@@ -161,11 +173,11 @@ int run_step(const CommandLine& line, Plan plan, commands::Place place) {
 }
 
 int follow_job(const CommandLine& line, const Plan& plan, const std::string& script, const std::string& id) {
-  const auto followed = follow(id, line.json);
+  const auto followed = follow(id, concat({plan.record, id}), line.json);
   if (!followed) return fail(followed.error());
   if (!followed->detached) say_end(id, *followed);
   if (line.json) print(to_json(plan, script, id, &followed->state, &*followed));
-  return followed->detached ? static_cast<int>(commands::exit_fine) : exit_status_of(*followed);
+  return followed->detached ? static_cast<int>(commands::exit_done) : exit_status_of(*followed);
 }
 
 int submit_job(const CommandLine& line, const Plan& plan, const std::string& script) {
@@ -183,7 +195,7 @@ int submit_job(const CommandLine& line, const Plan& plan, const std::string& scr
   say(concat({"submitted job ", submitted.id, " (", plan.job.value_of("job-name"), ")", where}));
   if (line.wait) return follow_job(line, plan, script, submitted.id);
   if (line.json) return print(to_json(plan, script, submitted.id, state ? &*state : nullptr, nullptr));
-  return commands::exit_fine;
+  return commands::exit_done;
 }
 
 int answer(std::vector<std::string> words) {

@@ -37,6 +37,7 @@ struct Plan {
   std::vector<std::string> words;  ///< program and arguments, exactly
   bool expand = true;              ///< $RANK and its like in `words`
   std::vector<Ignored> ignored;
+  std::string record;  ///< path of the record of the job's end, less the job's number behind it; empty: none is kept
 };
 
 }  // namespace amldist::run

@@ -47,7 +47,7 @@ std::string to_json(const Plan& plan, const std::string& script, const std::stri
     out["exit_status"] = followed->detached ? ordered_json() : ordered_json(exit_status_of(*followed));
     out["nodes"] = followed->state.nodes;
     out["seconds"] = followed->seconds;
-    out["first_failure"] = followed->first_failure.empty() ? ordered_json() : ordered_json(followed->first_failure);
+    out["first_failure"] = followed->first_failure ? ordered_json(followed->first_failure->sentence) : ordered_json();
   }
   out["ignored"] = ignored_json(plan.ignored);
   out["script"] = script;
@@ -104,7 +104,7 @@ void say_end(const std::string& id, const Followed& followed) {
     return;
   }
   commands::say(concat({"job ", id, " ended as ", followed.state.state, after, ", exit status ", std::to_string(status),
-                        followed.first_failure.empty() ? "" : "; first failure: ", followed.first_failure,
+                        followed.first_failure ? concat({"; first failure: ", followed.first_failure->sentence}) : "",
                         missing_output(followed.state)}),
                 commands::Tone::bad);
 }

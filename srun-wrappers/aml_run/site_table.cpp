@@ -4,7 +4,9 @@
 #include <array>
 
 #include "aml_run/yaml_tree.hpp"
+#include "core/settings.hpp"
 #include "core/text.hpp"
+#include "os/environment.hpp"
 #include "shared/programs.hpp"
 
 namespace amldist::run {
@@ -102,7 +104,7 @@ const Hardware* find_line(const std::vector<Hardware>& lines, std::string_view n
 }  // namespace
 
 std::string default_site_table() {
-  if (auto own = commands::own_variable("AMLDIST_INSTANCE_TYPES"); own && !own->empty()) return *own;
+  if (auto own = own_variable(variable::instance_types); own && !own->empty()) return *own;
   return "/etc/aml-dist/instance-types.yml";
 }
 

@@ -83,14 +83,15 @@ bool JobState::ended() const {
 std::variant<Submitted, Refusal> submit(const std::string& script) {
   const auto done = commands::run_program({"sbatch", "--parsable"}, script);
   if (!done) {
-    return Refusal{commands::exit_unavailable,
-                   concat({done.error().message, ": run this where Slurm is, or look at the script with --dry-run"})};
+    return Refusal{
+        commands::exit_no_slurm,
+        concat({done.error().message, ": run this on a node that has Slurm, or print the script with --dry-run"})};
   }
   const std::string id(done->out.substr(0, done->out.find_first_of(";\n")));
   if (done->status == 0 && text::to_number(id, UINT32_MAX)) return Submitted{id, done->err};
   const bool no_answer = is_no_answer(done->err);
   return Refusal{
-      no_answer ? commands::exit_unavailable : commands::exit_refused,
+      no_answer ? commands::exit_no_slurm : commands::exit_refused,
       concat({no_answer ? "Slurm does not answer: " : "Slurm does not take the job: ", first_error(done->err)})};
 }
 
@@ -102,6 +103,8 @@ std::optional<JobState> read_scontrol(std::string_view text) {
   state.output = value_behind(text, "StdOut=", true);
   state.error = value_behind(text, "StdErr=", true);
   read_exit_code(value_behind(text, "ExitCode=", false), state);
+  state.restarts =
+      static_cast<std::uint32_t>(text::to_number(value_behind(text, "Restarts=", false), UINT32_MAX).value_or(0));
   return state.state.empty() ? std::nullopt : std::optional(std::move(state));
 }
 
@@ -122,7 +125,7 @@ Result<void> cancel(const std::string& id) {
 }
 
 int exit_status_of(const JobState& state) {
-  if (state.state == "COMPLETED") return commands::exit_fine;
+  if (state.state == "COMPLETED") return commands::exit_done;
   if (state.state == "TIMEOUT" || state.state == "DEADLINE") return 124;
   if (state.state == "OUT_OF_MEMORY") return 137;
   if (state.state == "CANCELLED") return 130;

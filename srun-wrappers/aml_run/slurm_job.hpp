@@ -25,13 +25,14 @@ struct Refusal {
 
 /// What slurmctld or the accounting says about a job.
 struct JobState {
-  std::string state;    ///< PENDING, RUNNING, COMPLETED, ...
-  std::string reason;   ///< Priority, Resources, ...; None: no reason
-  std::string nodes;    ///< "node[1-2]", or empty
-  std::string output;   ///< file of its standard output
-  std::string error;    ///< file of its standard error, often the same
-  int exit_status = 0;  ///< of the batch script
-  int signal = 0;       ///< that ended it
+  std::string state;           ///< PENDING, RUNNING, COMPLETED, ...
+  std::string reason;          ///< Priority, Resources, ...; None: no reason
+  std::string nodes;           ///< "node[1-2]", or empty
+  std::string output;          ///< file of its standard output
+  std::string error;           ///< file of its standard error, often the same
+  int exit_status = 0;         ///< of the batch script
+  int signal = 0;              ///< that ended it
+  std::uint32_t restarts = 0;  ///< how often it was requeued; 0 where the accounting speaks
 
   [[nodiscard]] bool ended() const;
 };

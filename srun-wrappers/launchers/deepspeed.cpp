@@ -5,13 +5,13 @@
 #include "core/spec.hpp"
 #include "launchers/hosts.hpp"
 #include "launchers/launcher.hpp"
+#include "os/environment.hpp"
 #include "shared/programs.hpp"
 
 namespace {
 
 using namespace amldist;
 using namespace amldist::launchers;
-using commands::own_variable;
 using text::concat;
 using text::quote;
 
@@ -36,8 +36,6 @@ deepspeed's command line as a step of Slurm: in an allocation in it, else in one
   --dry-run                print the line and start nothing
   --list-flags             every flag of deepspeed and what becomes of it
   --version, --help
-
-Exit status: that of srun; 2 asked wrongly, 3 something is not there, 4 no Slurm.
 )";
 
 struct State : Base {

@@ -36,8 +36,6 @@ horovodrun's command line as a step of Slurm, over MPI: in an allocation, or in 
   --dry-run                print the line and start nothing
   --list-flags             every flag of horovodrun and what becomes of it
   --version, --help
-
-Exit status: that of srun; 2 asked wrongly, 3 something is not there, 4 no Slurm.
 )";
 
 struct State : Base {

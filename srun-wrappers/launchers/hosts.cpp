@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/natural_order.hpp"
 #include "core/spec.hpp"
 #include "core/text.hpp"
 #include "shared/programs.hpp"
@@ -55,31 +56,6 @@ Result<void> read_line(std::string_view where, std::string_view line, std::vecto
   }
   add_host(hosts, words.front(), slots);
   return {};
-}
-
-/// Whether names stand in the order in which Slurm numbers nodes: as text, with numbers by their value.
-bool precedes(std::string_view a, std::string_view b) {
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  while (!a.empty() && !b.empty()) {
-    if (is_digit(a.front()) && is_digit(b.front())) {
-      const auto digits = [&](std::string_view& text) {
-        std::size_t end = 0;
-        while (end < text.size() && is_digit(text[end])) ++end;
-        const auto number = text::to_number(text.substr(0, end), UINT32_MAX).value_or(UINT32_MAX);
-        text.remove_prefix(end);
-        return number;
-      };
-      const auto left = digits(a);
-      const auto right = digits(b);
-      if (left != right) return left < right;
-    } else if (a.front() != b.front()) {
-      return a.front() < b.front();
-    } else {
-      a.remove_prefix(1);
-      b.remove_prefix(1);
-    }
-  }
-  return a.size() < b.size();
 }
 
 std::string join_names(const std::vector<std::string>& names) {
@@ -171,7 +147,7 @@ Result<void> place(const std::vector<Host>& hosts, std::optional<std::uint32_t> 
   std::erase_if(names, [&](const std::string& name) { return !counts.contains(name); });
   const std::size_t each = counts[names.front()];
   const bool uniform = std::ranges::all_of(counts, [&](const auto& count) { return count.second == each; });
-  const bool in_order = std::is_sorted(names.begin(), names.end(), precedes);
+  const bool in_order = std::is_sorted(names.begin(), names.end(), natural_less);
   if (uniform && in_order) {
     srun.set("nodes", std::to_string(names.size()));
     srun.set("ntasks-per-node", std::to_string(each));

@@ -13,13 +13,12 @@
 namespace amldist::launchers {
 namespace {
 
-using commands::own_variable;
 using nlohmann::ordered_json;
 using text::concat;
 
 int print(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
-  return std::fflush(stdout) == 0 ? commands::exit_fine : commands::exit_failed;
+  return std::fflush(stdout) == 0 ? commands::exit_done : commands::exit_failed;
 }
 
 std::string table_text(std::span<const Flag> table) {
@@ -109,7 +108,10 @@ Result<void> finish_line(Base& base) {
 }
 
 int conclude(Base& base, std::string_view tool, std::span<const Flag> table, std::string_view help) {
-  if (base.help) return print(help);
+  if (base.help) {
+    return print(
+        concat({help, "\nExit status: that of srun. Where srun was not started:\n", commands::exit_status_help, "\n"}));
+  }
   if (base.version) return print(concat({"aml-", tool, " " AMLDIST_VERSION "\n"}));
   if (base.list_flags) return print(base.json ? table_json(table) : table_text(table));
   if (!base.dry_run) return start(base.line);

@@ -4,12 +4,12 @@
 #include <array>
 #include <utility>
 
+#include "os/environment.hpp"
 #include "shared/programs.hpp"
 
 namespace amldist::launchers {
 namespace {
 
-using commands::own_variable;
 using text::concat;
 using text::quote;
 using Done = Result<void>;

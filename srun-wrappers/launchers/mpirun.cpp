@@ -32,8 +32,6 @@ mpirun's command line as a step of Slurm: in an allocation in it, else in one of
   --dry-run                print the line and start nothing
   --list-flags             every flag of mpirun 4.1 and 5.0 and what becomes of it
   --version, --help
-
-Exit status: that of srun; 2 asked wrongly, 3 something is not there, 4 no Slurm.
 )";
 
 /// One of several programs, with how many processes it has.

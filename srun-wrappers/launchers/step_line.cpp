@@ -5,6 +5,8 @@
 #include <filesystem>
 
 #include "core/text.hpp"
+#include "os/child_process.hpp"
+#include "os/environment.hpp"
 #include "shared/programs.hpp"
 #include "shared/shell.hpp"
 #include "shared/terminal.hpp"
@@ -44,7 +46,8 @@ std::string StepLine::to_line() const {
 int start(const StepLine& line) {
   const auto words = line.command();
   if (!commands::find_program(words.front()) && words.front().find('/') == std::string::npos) {
-    return commands::fail({Errc::unavailable, concat({words.front(), " is not on this machine (not in PATH)"})});
+    const std::string sentence = concat({words.front(), " is not installed here (not in PATH)"});
+    return line.instead.empty() ? commands::fail_without_slurm(sentence) : commands::fail({Errc::not_found, sentence});
   }
   for (const std::string& folder : line.folders) {
     std::error_code error;
@@ -56,11 +59,11 @@ int start(const StepLine& line) {
   }
   for (const std::string& sentence : line.notes) commands::say(sentence);
   for (const auto& [name, value] : line.environment) ::setenv(name.c_str(), value.c_str(), 1);
-  return commands::fail(commands::become(words));
+  return commands::fail(become(words));
 }
 
 std::string python() {
-  if (auto own = commands::own_variable("PYTHON_EXEC"); own && !own->empty()) return *own;
+  if (auto own = own_variable("PYTHON_EXEC"); own && !own->empty()) return *own;
   return !commands::find_program("python") && commands::find_program("python3") ? "python3" : "python";
 }
 

@@ -6,13 +6,13 @@
 #include <optional>
 
 #include "launchers/launcher.hpp"
+#include "os/environment.hpp"
 #include "shared/programs.hpp"
 
 namespace {
 
 using namespace amldist;
 using namespace amldist::launchers;
-using commands::own_variable;
 using text::concat;
 using text::quote;
 
@@ -37,8 +37,6 @@ torchrun's command line as a step of Slurm: in an allocation in it, else in one 
   --dry-run                print the line and start nothing
   --list-flags             every flag of torchrun and what becomes of it
   --version, --help
-
-Exit status: that of srun; 2 asked wrongly, 3 something is not there, 4 no Slurm.
 )";
 
 struct State : Base {

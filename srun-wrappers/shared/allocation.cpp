@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/text.hpp"
+#include "os/environment.hpp"
 #include "shared/programs.hpp"
 
 namespace amldist::commands {

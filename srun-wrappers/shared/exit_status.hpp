@@ -1,5 +1,8 @@
-// Exit statuses of aml-run and the launchers, as their man pages document them. A job that was followed, or a step,
-// hands its own status through instead.
+// Exit statuses of all commands, one meaning for each number. aml_dist(7) documents them.
+//
+// They are for failures of our own. The status of a program, a step or a followed job is handed on unchanged, and so
+// are a shell's 126 and 127 and what aml-run --wait says of a job's end (124 out of time, 130 cancelled, 137 out of
+// memory).
 #pragma once
 
 #include "core/result.hpp"
@@ -7,15 +10,23 @@
 namespace amldist::commands {
 
 enum ExitStatus : int {
-  exit_fine = 0,
-  exit_failed = 1,       ///< something went wrong that is nobody's question: a file that cannot be written, a bug
-  exit_usage = 2,        ///< the command line or the job file is wrong
-  exit_not_found = 3,    ///< a file, a folder or an instance type that was named is not there
-  exit_unavailable = 4,  ///< Slurm is not on this machine, or does not answer
-  exit_refused = 5,      ///< Slurm does not take the job
+  exit_done = 0,
+  exit_failed = 1,     ///< it did not work, or the answer is no: a check fails, a framework would, srun would refuse
+  exit_usage = 2,      ///< the command line, an option's text or a file that describes the job is wrong
+  exit_skipped = 3,    ///< there was nothing to do
+  exit_not_found = 4,  ///< something that was named does not exist: a file, a program, a step, an instance type
+  exit_no_slurm = 5,   ///< Slurm is not installed here, or does not answer
+  exit_refused = 6,    ///< Slurm does not accept the job
+  exit_hang = 75,      ///< the step was ended because it hung. Reserved: no command uses it yet
 };
 
-[[nodiscard]] constexpr int exit_status_of(Errc code) noexcept {
+/// What --help says of them.
+inline constexpr const char* exit_status_help =
+    "0 done, 1 failed, 2 wrong usage, 3 nothing to do, 4 something named does not\n"
+    "exist, 5 no Slurm, 6 refused by Slurm (see aml_dist(7))";
+
+/// For an error that is about what was asked. Slurm has no error code of its own: who talks to it says exit_no_slurm.
+[[nodiscard]] constexpr ExitStatus exit_status_of(Errc code) noexcept {
   switch (code) {
     case Errc::invalid_argument:
     case Errc::mismatch:
@@ -24,7 +35,6 @@ enum ExitStatus : int {
     case Errc::not_found:
       return exit_not_found;
     case Errc::unavailable:
-      return exit_unavailable;
     case Errc::timeout:
     case Errc::peer:
     case Errc::aborted:

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,45 +14,14 @@
 #include <filesystem>
 
 #include "core/text.hpp"
-#include "os/file_descriptor.hpp"
+#include "os/child_process.hpp"
+#include "os/environment.hpp"
+#include "os/whole_file.hpp"
 
 namespace amldist::commands {
 namespace {
 
 using text::concat;
-
-struct Pipe {
-  FileDescriptor read;
-  FileDescriptor write;
-};
-
-Result<Pipe> make_pipe() {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
-    return Error{Errc::internal, concat({"no pipe can be made: ", std::strerror(errno)})};
-  }
-  return Pipe{FileDescriptor(ends[0]), FileDescriptor(ends[1])};
-}
-
-std::vector<char*> pointers_to(std::vector<std::string>& words) {
-  std::vector<char*> out;
-  for (std::string& word : words) out.push_back(word.data());
-  out.push_back(nullptr);
-  return out;
-}
-
-[[noreturn]] void child(const Pipe& in, const Pipe& out, const Pipe& err, const char* path, char* const* argv) {
-  ::dup2(in.read.get(), STDIN_FILENO);
-  ::dup2(out.write.get(), STDOUT_FILENO);
-  ::dup2(err.write.get(), STDERR_FILENO);
-  ::setpgid(0, 0);  // a Ctrl-C at the terminal is the parent's to answer
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  ::signal(SIGPIPE, SIG_DFL);
-  ::execv(path, argv);
-  ::_exit(127);
-}
 
 void keep(std::string& text, const char* bytes, std::size_t count) {
   text.append(bytes, std::min(count, longest_capture - std::min(longest_capture, text.size())));
@@ -71,32 +39,28 @@ bool drain(const FileDescriptor& from, std::string& text) {
 void exchange(Pipe& in, const Pipe& out, const Pipe& err, std::string_view input, Finished& finished) {
   bool out_open = true;
   bool err_open = true;
-  if (input.empty()) in.write = FileDescriptor();
+  if (input.empty()) in.writing = FileDescriptor();
   while (out_open || err_open) {
-    std::array<pollfd, 3> ends = {pollfd{out_open ? out.read.get() : -1, POLLIN, 0},
-                                  pollfd{err_open ? err.read.get() : -1, POLLIN, 0},
-                                  pollfd{in.write.get(), POLLOUT, 0}};
+    std::array<pollfd, 3> ends = {pollfd{out_open ? out.reading.get() : -1, POLLIN, 0},
+                                  pollfd{err_open ? err.reading.get() : -1, POLLIN, 0},
+                                  pollfd{in.writing.get(), POLLOUT, 0}};
     if (::poll(ends.data(), ends.size(), -1) < 0 && errno != EINTR) return;
-    if (ends[0].revents != 0) out_open = drain(out.read, finished.out);
-    if (ends[1].revents != 0) err_open = drain(err.read, finished.err);
+    if (ends[0].revents != 0) out_open = drain(out.reading, finished.out);
+    if (ends[1].revents != 0) err_open = drain(err.reading, finished.err);
     if (ends[2].revents == 0) continue;
-    const ssize_t count = ::write(in.write.get(), input.data(), std::min<std::size_t>(input.size(), 4096));
+    const ssize_t count = ::write(in.writing.get(), input.data(), std::min<std::size_t>(input.size(), 4096));
     if (count > 0) input.remove_prefix(static_cast<std::size_t>(count));
-    if ((count < 0 && errno != EINTR) || input.empty()) in.write = FileDescriptor();
+    if ((count < 0 && errno != EINTR) || input.empty()) in.writing = FileDescriptor();
   }
-}
-
-int wait_for(pid_t pid) {
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 }  // namespace
 
 std::optional<std::string> find_program(std::string_view name) {
-  const std::string path = own_variable("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
+  return find_program_in(own_variable("PATH").value_or("/usr/local/bin:/usr/bin:/bin"), name);
+}
+
+std::optional<std::string> find_program_in(std::string_view path, std::string_view name) {
   for (const std::string_view folder : text::split(path, ':')) {
     std::string candidate = concat({folder.empty() ? "." : folder, "/", name});
     struct stat info {};
@@ -108,37 +72,30 @@ std::optional<std::string> find_program(std::string_view name) {
 }
 
 Result<Finished> run_program(const std::vector<std::string>& words, std::string_view input) {
-  const auto path = find_program(words.front());
-  if (!path) return Error{Errc::unavailable, concat({words.front(), " is not on this machine (not in PATH)"})};
-  auto in = make_pipe();
-  auto out = make_pipe();
-  auto err = make_pipe();
+  if (!find_program(words.front()))
+    return Error{Errc::unavailable, concat({words.front(), " is not installed here (not in PATH)"})};
+  auto in = Pipe::make();
+  auto out = Pipe::make();
+  auto err = Pipe::make();
   if (!in || !out || !err) return (!in ? in : !out ? out : err).error();
-  auto own = words;
-  const auto argv = pointers_to(own);
+  auto child = ChildProcess::start({.words = words,
+                                    .standard_input = in->reading.get(),
+                                    .standard_output = out->writing.get(),
+                                    .standard_error = err->writing.get(),
+                                    .own_group = true});
+  if (!child) return child.error();
   struct sigaction ignore {};
   struct sigaction before {};
   ignore.sa_handler = SIG_IGN;  // a program that does not read its input must not end us
   ::sigaction(SIGPIPE, &ignore, &before);
-  const pid_t pid = ::fork();
-  if (pid < 0) return Error{Errc::internal, concat({"no process can be started: ", std::strerror(errno)})};
-  if (pid == 0) child(*in, *out, *err, path->c_str(), argv.data());
-  in->read = FileDescriptor();
-  out->write = FileDescriptor();
-  err->write = FileDescriptor();
+  in->reading = FileDescriptor();
+  out->writing = FileDescriptor();
+  err->writing = FileDescriptor();
   Finished finished;
   exchange(*in, *out, *err, input, finished);
-  finished.status = wait_for(pid);
+  finished.status = child->wait();
   ::sigaction(SIGPIPE, &before, nullptr);
   return finished;
-}
-
-Error become(const std::vector<std::string>& words) {
-  auto own = words;
-  const auto argv = pointers_to(own);
-  ::execvp(argv.front(), argv.data());
-  const Errc code = errno == ENOENT || errno == ENOTDIR ? Errc::not_found : Errc::unavailable;
-  return {code, concat({text::quote(words.front()), " cannot be started: ", std::strerror(errno)})};
 }
 
 std::string sibling_program(std::string_view name) {
@@ -148,37 +105,16 @@ std::string sibling_program(std::string_view name) {
   return !own.empty() && ::access(sibling.c_str(), X_OK) == 0 ? sibling.string() : std::string(name);
 }
 
-std::optional<std::string> own_variable(std::string_view name) {
-  const char* const value = std::getenv(std::string(name).c_str());
-  return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
-}
-
 Result<std::string> read_file(const std::string& path, std::size_t limit) {
-  // Non-blocking, so that a FIFO nobody writes to cannot hold us.
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat info {};
-  if (!file || ::fstat(file.get(), &info) != 0) {
-    const bool missing = errno == ENOENT || errno == ENOTDIR;
-    return Error{missing ? Errc::not_found : Errc::unavailable,
-                 concat({text::quote(path), " cannot be read: ", std::strerror(errno)})};
-  }
-  if (!S_ISREG(info.st_mode)) return Error{Errc::not_found, concat({text::quote(path), " is no regular file"})};
-  const auto too_long = [&] {
-    return Error{Errc::limit, concat({text::quote(path), " is longer than ", std::to_string(limit / 1024),
-                                      " KiB, the most that is read"})};
-  };
-  if (static_cast<std::uint64_t>(info.st_size) > limit) return too_long();
-  std::string content;
-  std::array<char, 65536> buffer{};
-  for (;;) {
-    const ssize_t count = ::read(file.get(), buffer.data(), buffer.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0)
-      return Error{Errc::unavailable, concat({text::quote(path), " cannot be read: ", std::strerror(errno)})};
-    if (count == 0) return content;
-    content.append(buffer.data(), static_cast<std::size_t>(count));
-    if (content.size() > limit) return too_long();
-  }
+  auto content = read_whole_file(path, limit);
+  if (content) return content;
+  const Error& error = content.error();
+  if (error.code == Errc::invalid_argument)
+    return Error{Errc::not_found, concat({text::quote(path), " is no regular file"})};
+  if (error.code != Errc::limit)
+    return Error{error.code, concat({text::quote(path), " cannot be read: ", error.message})};
+  return Error{Errc::limit, concat({text::quote(path), " is longer than ", std::to_string(limit / 1024),
+                                    " KiB, the most that is read"})};
 }
 
 }  // namespace amldist::commands

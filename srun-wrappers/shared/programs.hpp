@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/environment.hpp"
 #include "core/result.hpp"
 
 namespace amldist::commands {
@@ -23,19 +22,15 @@ inline constexpr std::size_t longest_capture = std::size_t{4} * 1024 * 1024;
 
 /// Path of an executable file called `name` in PATH.
 [[nodiscard]] std::optional<std::string> find_program(std::string_view name);
+/// The same in another list of folders, separated by colons; an empty one is the working folder.
+[[nodiscard]] std::optional<std::string> find_program_in(std::string_view path, std::string_view name);
 
 /// Runs a program to its end with `input` as its standard input. Interrupts from the terminal do not reach it.
 /// Errors: unavailable (not in PATH), internal.
 [[nodiscard]] Result<Finished> run_program(const std::vector<std::string>& words, std::string_view input = {});
 
-/// Becomes the program; returns only on failure. Errors: not_found (no such program), unavailable (not executable).
-[[nodiscard]] Error become(const std::vector<std::string>& words);
-
 /// The program of this product that lies beside the running one, or its bare name if there is none.
 [[nodiscard]] std::string sibling_program(std::string_view name);
-
-/// Reads this process's environment.
-[[nodiscard]] std::optional<std::string> own_variable(std::string_view name);
 
 /// A whole regular file of at most `limit` bytes. Errors: not_found, limit, unavailable.
 [[nodiscard]] Result<std::string> read_file(const std::string& path, std::size_t limit);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/hex.hpp"
 #include "core/text.hpp"
 
 namespace amldist::shell {
@@ -34,7 +35,6 @@ bool needs_escapes(std::string_view text) {
 }
 
 std::string with_escapes(std::string_view text) {
-  constexpr std::string_view digits = "0123456789abcdef";
   std::string out = "$'";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -45,8 +45,7 @@ std::string with_escapes(std::string_view text) {
       out += "\\n";
     } else if (is_control(c) || byte >= 0x80) {
       out += "\\x";
-      out += digits[byte >> 4];
-      out += digits[byte & 15];
+      append_hex(out, byte);
     } else {
       out += c;
     }

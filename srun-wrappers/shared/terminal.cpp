@@ -6,18 +6,13 @@
 #include <cstdlib>
 #include <string>
 
+#include "core/hex.hpp"
 #include "core/text.hpp"
+#include "os/environment.hpp"
 #include "shared/exit_status.hpp"
 
 namespace amldist::commands {
 namespace {
-
-bool colours() {
-  const char* const no_color = std::getenv("NO_COLOR");  // no-color.org: set and not empty
-  const char* const term = std::getenv("TERM");
-  const bool dumb = term == nullptr || std::string_view(term) == "dumb";
-  return ::isatty(STDERR_FILENO) == 1 && !dumb && (no_color == nullptr || *no_color == '\0');
-}
 
 std::string_view escape_of(Tone tone) {
   switch (tone) {
@@ -34,7 +29,6 @@ std::string_view escape_of(Tone tone) {
 }
 
 std::string without_controls(std::string_view text) {
-  constexpr std::string_view digits = "0123456789abcdef";
   std::string out;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -42,8 +36,7 @@ std::string without_controls(std::string_view text) {
       out += c;
     } else {
       out += "\\x";
-      out += digits[byte >> 4];
-      out += digits[byte & 15];
+      append_hex(out, byte);
     }
   }
   return out;
@@ -51,8 +44,14 @@ std::string without_controls(std::string_view text) {
 
 }  // namespace
 
+bool wants_colour(int descriptor) {
+  const bool refused = !own_variable("NO_COLOR").value_or("").empty();  // no-color.org: set and not empty
+  const bool dumb = own_variable("TERM").value_or("dumb") == "dumb";
+  return ::isatty(descriptor) == 1 && !dumb && !refused;
+}
+
 void say(std::string_view sentence, Tone tone) {
-  const std::string_view escape = colours() ? escape_of(tone) : std::string_view();
+  const std::string_view escape = wants_colour(STDERR_FILENO) ? escape_of(tone) : std::string_view();
   const std::string line =
       text::concat({escape, "aml-dist: ", without_controls(sentence), escape.empty() ? "" : "\033[0m", "\n"});
   std::fwrite(line.data(), 1, line.size(), stderr);
@@ -61,6 +60,11 @@ void say(std::string_view sentence, Tone tone) {
 int fail(const Error& error) {
   say(error.message, Tone::bad);
   return exit_status_of(error.code);
+}
+
+int fail_without_slurm(std::string_view sentence) {
+  say(sentence, Tone::bad);
+  return exit_no_slurm;
 }
 
 }  // namespace amldist::commands

@@ -16,4 +16,10 @@ void say(std::string_view sentence, Tone tone = Tone::plain);
 /// Says the error and returns its exit status.
 int fail(const Error& error);
 
+/// Says what keeps us from Slurm and returns exit_no_slurm.
+int fail_without_slurm(std::string_view sentence);
+
+/// Whether colours are wanted on this descriptor: a terminal that has them, and NO_COLOR is not set.
+[[nodiscard]] bool wants_colour(int descriptor);
+
 }  // namespace amldist::commands

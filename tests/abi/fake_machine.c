@@ -12,6 +12,7 @@
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -19,8 +20,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/fsuid.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -64,6 +67,43 @@ static const char* place_of(const char* path, char* buffer) {
   if (name == NULL) return path;
   snprintf(buffer, LONGEST_PATH, "%s/%s", folder_of_run, name);
   return buffer;
+}
+
+bool machine_recorders_hang;
+
+/* The folders in which users keep their flight recorders, and what is below an open folder. */
+static bool is_recorder(int folder, const char* path) {
+  static const char* const roots[] = {"/dev/shm/aml-dist-", "/tmp/aml-dist-"};
+  bool found = folder != AT_FDCWD && *path != '/';
+  for (size_t i = 0; i < sizeof roots / sizeof *roots; ++i) {
+    found = found || strncmp(path, roots[i], strlen(roots[i])) == 0;
+  }
+  return found;
+}
+
+/* Counts by the identity with which the kernel checks access to files. */
+static void note_recorder(void) {
+  enum { LONGEST_HANG_SECONDS = 120, NOBODY = -1 };
+  if (setfsuid((uid_t)NOBODY) == 0) {
+    ++journal->recorder_opens_by_root;
+    return;
+  }
+  ++journal->recorder_opens_by_user;
+  if (!machine_recorders_hang) return;
+  alarm(LONGEST_HANG_SECONDS);
+  for (;;) pause();
+}
+
+int openat(int folder, const char* path, int flags, ...) {
+  mode_t mode = 0;
+  if ((flags & O_CREAT) != 0) {
+    va_list arguments;
+    va_start(arguments, flags);
+    mode = (mode_t)va_arg(arguments, int);
+    va_end(arguments);
+  }
+  if (fault_in_plugin() && is_recorder(folder, path)) note_recorder();
+  return (int)syscall(SYS_openat, folder, path, flags, mode);
 }
 
 int open(const char* path, int flags, ...) {
@@ -152,9 +192,20 @@ static void answer_as_srun(const char* datagram, size_t size) {
   if (asks && !machine_srun_is_dumb) snprintf(answer, sizeof answer, "%.*sheard", (int)HEAD, datagram);
 }
 
-/* slurmstepd waits for one thing only, and time passes at once; srun's thread for two, in earnest. */
+/* When a process that opens recorders hangs, until it does. */
+static int wait_for_hang(void) {
+  static size_t hung;
+  for (++hung; journal->recorder_opens_by_user < hung;) sched_yield();
+  return 0;
+}
+
+/* slurmstepd waits for srun's datagrams, and time passes at once; it waits in earnest for its own child, and so does
+ * srun's thread for what it waits for. */
 int poll(struct pollfd* files, nfds_t count, int timeout_ms) {
-  if (count == 1) {
+  struct pollfd* const volatile given = files; /* glibc says that poll() reads nothing there, and GCC believes it */
+  const bool waits_for_srun = count == 1 && is_datagram_socket(given->fd);
+  if (count == 1 && !waits_for_srun && machine_recorders_hang) return wait_for_hang();
+  if (waits_for_srun) {
     files->revents = *answer != '\0' ? POLLIN : 0;
     return *answer != '\0' ? 1 : 0;
   }

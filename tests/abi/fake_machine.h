@@ -35,6 +35,10 @@ void machine_cut_off(void);
 /* Whether srun answers nobody: it is heard all the same when a worker's end is reported. */
 extern bool machine_srun_is_dumb;
 
+/* Whether the file system on which users keep their flight recorders does not answer: whoever opens one waits until he
+ * is killed, and time passes at once for whoever waits for him. */
+extern bool machine_recorders_hang;
+
 /* Files in the folder of leases. */
 size_t machine_leases(void);
 

@@ -165,10 +165,10 @@ static spank_err_t give_item(const struct spank_handle* handle, spank_item_t ite
   static char* no_variables[] = {NULL};
   switch (item) {
     case S_JOB_UID:
-      *va_arg(arguments, uid_t*) = getuid();
+      *va_arg(arguments, uid_t*) = step->user != 0 ? step->user : getuid();
       return ESPANK_SUCCESS;
     case S_JOB_GID:
-      *va_arg(arguments, gid_t*) = getgid();
+      *va_arg(arguments, gid_t*) = step->user != 0 ? step->user : getgid();
       return ESPANK_SUCCESS;
     case S_JOB_ID:
       return give_number(arguments, job_of(step));

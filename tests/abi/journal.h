@@ -25,9 +25,11 @@ struct journal {
   int faults;   /* injected faults that were met */
   int layouts;  /* step layouts and lists of nodes given and not yet destroyed */
   int layout_requests;
-  int wall_clock_readings; /* by the plugin */
-  int questions;           /* of nodes to srun for the record of a heterogeneous step */
-  size_t kills;            /* requests to end a step */
+  int wall_clock_readings;       /* by the plugin */
+  int questions;                 /* of nodes to srun for the record of a heterogeneous step */
+  size_t recorder_opens_by_root; /* of folders in which users keep their flight recorders */
+  _Atomic size_t recorder_opens_by_user;
+  size_t kills; /* requests to end a step */
   uint32_t killed_job[JOURNAL_KILLS];
   uint32_t killed_step[JOURNAL_KILLS];
   struct cost cost[JOURNAL_CALLBACKS]; /* of the last call of each, by enum hook */

@@ -151,8 +151,8 @@ void scenario_tensorflow(void) {
                "RANK=3\nWORLD_SIZE=4\nLOCAL_RANK=1\nLOCAL_WORLD_SIZE=2\nNODE_RANK=1\n"
                "SLURM_NTASKS_PER_NODE=2\n"
                "TF_CONFIG={\"cluster\":{\"worker\":[\"" ADDRESS
-               ":25940\",\"n1:25941\",\"n2:25940\"],"
-               "\"ps\":[\"n2:25941\"]},\"task\":{\"type\":\"ps\",\"index\":0},\"environment\":\"cloud\"}\n");
+               ":25940\",\"" ADDRESS ":25941\",\"10.11.0.2:25940\"],"
+               "\"ps\":[\"10.11.0.2:25941\"]},\"task\":{\"type\":\"ps\",\"index\":0},\"environment\":\"cloud\"}\n");
 }
 
 void scenario_jax(void) {

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "expect.h"
 #include "fake_machine.h"
@@ -100,7 +101,7 @@ void scenario_report_workers(void) {
 }
 
 /* The host compares the wait status of the process that it forked with the program's end. */
-void scenario_guardian_ends(void) {
+void scenario_task_monitor_ends(void) {
   static const int of_servers[][4] = {{0, 0, 0, 0},
                                       {0, 7, 255, 1},
                                       {0, -SIGKILL, -SIGTERM, -SIGINT},
@@ -116,7 +117,7 @@ void scenario_guardian_ends(void) {
   }
 }
 
-/* The user's limit of processes is reached when the guardian of rank 3, the one server, is to be left behind. */
+/* The user's limit of processes is reached when the task monitor of rank 3, the one server, is to be started. */
 void scenario_fork_refused(void) {
   struct step step = usual_step;
   step.option = "tensorflow,worker_count=3,parameter_server_count=1";
@@ -133,6 +134,39 @@ void scenario_fork_refused(void) {
   CHECK(*run.node[0].said == '\0', "the workers' node says: %s", run.node[0].said);
   expect_sentences(run.node[1].said, 1);
   run_free(&run);
+}
+
+/* ---- flight recorders ---- */
+
+enum { SOME_USER = 65533, FAILED_TASKS = 3, NODES_WITH_FAILURES = 2 };
+
+/* Drives a step of another user, whose failures must all reach srun. */
+static void drive_other_users_failures(void) {
+  if (getuid() != 0) skip("only root can read a file with another user's rights");
+  struct step step = failing_step();
+  step.user = SOME_USER;
+  struct run run;
+  drive(&run, &step);
+  CHECK(run.nodes == 2, "srun does not launch");
+  size_t reports = 0;
+  for (uint32_t node = 0; node < run.nodes; ++node) reports += reports_of(&run.node[node]);
+  CHECK(reports == (size_t)FAILED_TASKS * COPIES, "srun is told %zu times", reports);
+  CHECK(journal->recorder_opens_by_root == 0, "root opens %zu paths that a user can plant",
+        journal->recorder_opens_by_root);
+  run_free(&run);
+}
+
+void scenario_recorder_as_user(void) {
+  drive_other_users_failures();
+  CHECK(journal->recorder_opens_by_user >= FAILED_TASKS, "the user's recorders are looked for %zu times",
+        journal->recorder_opens_by_user);
+}
+
+/* A file system of the user's own can keep whoever opens a file on it; a node meets that once in a step. */
+void scenario_recorder_hangs(void) {
+  machine_recorders_hang = true;
+  drive_other_users_failures();
+  CHECK(journal->recorder_opens_by_user == NODES_WITH_FAILURES, "%zu processes hang", journal->recorder_opens_by_user);
 }
 
 /* Every task of the failing step starts as it should, and srun hears nothing. */

@@ -81,8 +81,8 @@ void scenario_large_tensorflow(void) {
   CHECK(strstr(srun.said, "131072") != NULL, "the limit is not named: %s", srun.said);
   submission_free(&srun);
 
-  step.even.nodes = 1024;
-  step.nodelist = "n[1-1024]";
+  step.even.nodes = 640;
+  step.nodelist = "n[1-640]";
   drive_srun(&srun, &step, NULL);
   expect_launch(&srun, true);
   struct node node;
@@ -90,11 +90,11 @@ void scenario_large_tensorflow(void) {
   CHECK(*node.said == '\0', "the node says: %s", node.said);
   const struct task* const last = &node.task[PER_NODE - 1];
   const char* const config = environment_get(&last->environment, "TF_CONFIG");
-  static const char end[] = "]},\"task\":{\"type\":\"worker\",\"index\":8191},\"environment\":\"cloud\"}";
+  static const char end[] = "]},\"task\":{\"type\":\"worker\",\"index\":5119},\"environment\":\"cloud\"}";
   CHECK(config != NULL && strlen(config) > 100000 && strstr(config, end) != NULL, "TF_CONFIG is %.80s", config);
   size_t neighbours = 0;
   for (const char* at = config; at != NULL && (at = strstr(at, "\",\"")) != NULL; ++at) ++neighbours;
-  CHECK(neighbours == 8191 + 1, "TF_CONFIG has %zu neighbours", neighbours); /* workers, and "worker","index" */
+  CHECK(neighbours == 5119 + 1, "TF_CONFIG has %zu neighbours", neighbours); /* workers, and "worker","index" */
   node_free(&node);
   submission_free(&srun);
 }

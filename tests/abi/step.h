@@ -41,6 +41,7 @@ struct step {
   const char* const* arguments;        /* of the plugin in plugstack.conf, NULL at the end */
   const char* node_variables;          /* "NAME=VALUE" lines that slurmd adds on every node */
 
+  unsigned user;                /* who runs it; 0: who runs this host */
   uint32_t workers;             /* of a parameter-server step without a chief: ranks below; 0: no such step */
   const int* ends;              /* of the program by rank: exit status, or -N for signal N; NULL: all succeed */
   const char* const* datagrams; /* that reach srun, NULL at the end; TOKEN stands for its token */

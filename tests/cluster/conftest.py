@@ -67,7 +67,7 @@ def addresses(cluster) -> dict[str, str]:
 
 @pytest.fixture(autouse=True)
 def no_node_is_drained(cluster):
-    """Whatever a test does, no node may be lost to it."""
+    """After each test all nodes must be usable."""
     yield
     states = cluster.states()
     assert len(states) == cluster.nodes

@@ -1,7 +1,7 @@
 """Fabricated InfiniBand on the nodes of the live cluster: trees laid over /sys/class, device nodes in /dev/infiniband.
 
-Each node has its own mounts, so each can be sick in its own way. What the kernel cannot give without devices, the verbs,
-comes from the libibverbs in memory (tests/fabric/fake_verbs.c), which the user's environment names.
+Each node has its own mounts, so each can have its own faults. The verbs, which the kernel cannot provide without devices,
+come from the libibverbs in memory (tests/fabric/fake_verbs.c), which the user's environment names.
 """
 
 from __future__ import annotations

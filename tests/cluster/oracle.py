@@ -1,6 +1,6 @@
-"""What pytorch's variables must be, derived from nothing but what the tasks observed.
+"""The expected variables for pytorch, derived only from what the tasks observed.
 
-Written without a look at the plugin's own computation: hosts come from the kernel, ranks from SLURM_PROCID.
+Independent of the plugin's own computation: hosts come from the kernel, ranks from SLURM_PROCID.
 """
 
 from __future__ import annotations

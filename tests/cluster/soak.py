@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""Many steps of every sort on one cluster, and what they leave behind: nothing.
+"""Runs many steps of every kind on one cluster and checks that they leave nothing behind.
 
   tests/cluster/soak.py --plugin build/lib/slurm/spank_aml_dist.so --steps 1000
 
 Starts a cluster of two nodes and stops it at the end. Steps succeed, fail, are refused, and have parameter servers. Counts
 before and after, on each node: processes, slurmd's descriptors, leases of ports, listening ports, shared memory.
-Exit status: 0 nothing was left, 1 something was. Needs root.
+Exit status: 0 nothing was left behind, 1 something was. Needs root.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def listening(file):
     return sum(line.split()[3] in ("0A", "07") for line in open(file).read().splitlines()[1:])
 names = [name(pid) for pid in os.listdir("/proc") if pid.isdigit() and pid not in own]
 print(json.dumps({
-    "steps' processes": sum(each in ("slurmstepd", "aml-dist-guard", "sleep-task") for each in names),
+    "steps' processes": sum(each in ("slurmstepd", "aml-dist-mon", "sleep-task") for each in names),
     "slurmd's descriptors": len(os.listdir(f"/proc/{slurmd[0]}/fd")) if slurmd else -1,
     "leases": len(glob.glob(f"/run/aml-dist/ports/*.{inode}")),
     "ports": sum(listening(f"/proc/net/{kind}") for kind in ("tcp", "tcp6", "udp", "udp6")),
@@ -51,7 +51,7 @@ STEPS = (
 
 
 def count(cluster: Cluster) -> dict[str, dict[str, int]]:
-    """What is there on each node, once its last step is gone."""
+    """Counts on each node, after its last step has gone."""
     counts = {}
     for number in range(1, cluster.nodes + 1):
         deadline = time.monotonic() + 20
@@ -71,7 +71,7 @@ def ask_node(cluster: Cluster, node: str) -> dict[str, int]:
 
 
 def run_steps(cluster: Cluster, steps: int, where: str = "") -> list[str]:
-    """Runs so many steps in one job; returns a line for each that ended otherwise than it should."""
+    """Runs `count` steps in one job; returns a line for each with an unexpected end."""
     commands = []
     for index in range(steps):
         arguments, succeeds = STEPS[index % len(STEPS)]
@@ -97,7 +97,7 @@ def main() -> int:
     if started.status != 0:
         sys.exit(str(started))
     try:
-        run_steps(cluster, len(STEPS))  # what is only made once
+        run_steps(cluster, len(STEPS))  # creates what is created only once
         before = count(cluster)
         began = time.monotonic()
         odd = run_steps(cluster, options.steps)
@@ -105,7 +105,7 @@ def main() -> int:
         after = count(cluster)
     finally:
         cluster.devcluster("stop")
-    print(f"{options.steps} steps in {seconds:.0f} s, {len(odd)} ended otherwise than they should")
+    print(f"{options.steps} steps in {seconds:.0f} s, {len(odd)} with an unexpected end")
     for line in odd:
         print(" ", line)
     for node, counts in before.items():

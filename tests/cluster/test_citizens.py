@@ -1,6 +1,7 @@
-"""Good citizenship: loopback names, defaults of a partition, advice that is told once."""
+"""Good citizenship: loopback names, a partition's defaults, advice that is printed once."""
 
 import contextlib
+import json
 import os
 
 from cluster import PROBE, TORCH_ENVIRONMENT, read_reports
@@ -85,7 +86,7 @@ def test_mpi_with_pmix_is_silent(cluster, pmix):
 
 
 def test_fences_of_mpi_are_fences(cluster):
-    """Slurm's own choice is none between nodes (docs/decisions/0014)."""
+    """Slurm's default fence does not synchronize nodes (docs/decisions/0014)."""
     assert {task.env["SLURM_PMIX_FENCE"] for task in cluster.tasks("-N2 --aml-dist=mpi")} == {"ring"}
     assert "SLURM_PMIX_FENCE" not in cluster.tasks("-N1 --aml-dist=pytorch")[0].env
     chosen = cluster.run("env SLURM_PMIX_FENCE=mixed srun -N1 --aml-dist=mpi printenv SLURM_PMIX_FENCE")
@@ -179,3 +180,38 @@ def test_an_interactive_step_starts_steps_like_any_other(cluster):
     check_pytorch(tasks)
     outer = cluster.run(f"salloc -Q -N2 -n4 srun --interactive --preserve-env --mpi=none --aml-dist=pytorch {PROBE}")
     assert outer.status == 0, str(outer)
+
+
+def workers_by_host(tasks) -> dict[str, set[str]]:
+    """How TF_CONFIG names each node; the same in every task."""
+    (workers,) = {tuple(json.loads(task.env["TF_CONFIG"])["cluster"]["worker"]) for task in tasks}
+    named = {}
+    for task in tasks:
+        named.setdefault(task.host, set()).add(workers[task.procid].rsplit(":", 1)[0])
+    return named
+
+
+def test_tf_config_names_all_nodes_by_the_rule_of_the_master(cluster, addresses):
+    with loopback_names(cluster, "node1", "node2", "node3"):
+        for layout in ("-N3 -n6", "-N3 -n5 -m cyclic", "-w node[2-3] -N2 -n2"):
+            tasks = cluster.tasks(f"{layout} --aml-dist=tensorflow")
+            assert workers_by_host(tasks) == {task.host: {addresses[task.host]} for task in tasks}, layout
+    named = cluster.tasks("-N3 -n6 --aml-dist=tensorflow,master_addr=name")
+    assert workers_by_host(named) == {task.host: {task.host} for task in named}
+    assert {task.env["MASTER_ADDR"] for task in named} == {"node1"}
+    done = cluster.run(f"srun -w node2 -N1 -n1 --aml-dist=tensorflow {PROBE} : -w node[1,3] -N2 -n2 {PROBE}")
+    tasks = read_reports(done.out)
+    assert workers_by_host(tasks) == {task.host: {addresses[task.host]} for task in tasks}, str(done)
+
+
+def test_tf_config_where_the_site_has_an_interface(cluster, addresses):
+    """The other nodes' addresses on it are known to nobody else."""
+    with second_network(cluster, "node1", "node2"):
+        with plugin_arguments(cluster, "interface=ib0"):
+            done = cluster.run("srun -w node[1-2] -N2 -n2 --aml-dist=tensorflow true", timeout=40)
+            assert done.status not in (0, 124) and "interface ib0: use master_addr=name" in str(done.own_lines()), str(done)
+            named = cluster.tasks("-w node[1-2] -N2 -n2 --aml-dist=tensorflow,master_addr=name")
+            assert workers_by_host(named) == {node: {node} for node in ("node1", "node2")}
+        with plugin_arguments(cluster, "interface=ib0 network=192.168.77.0/24"):
+            done = cluster.run("srun -w node[1-2] -N2 -n2 --aml-dist=tensorflow true", timeout=40)
+            assert done.status not in (0, 124) and "outside the site's network" in str(done.own_lines()), str(done)

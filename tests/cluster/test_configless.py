@@ -33,7 +33,7 @@ def test_mistakes_are_refused_in_srun(configless):
 
 
 def test_switched_off_for_the_whole_cluster_by_one_file(configless, workdir):
-    """No node is touched, and no daemon restarted, after the file is named once."""
+    """Once the file is named, no node needs a change and no daemon a restart."""
     switch = workdir / "aml-dist.conf"
     switch.write_text("")
     switch.chmod(0o644)

@@ -49,7 +49,7 @@ def lines_of(container) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def namespaces(cluster, container):
-    """What the stand-in does must be possible here, or nothing is shown."""
+    """The stand-in must work here, or the tests show nothing."""
     with plugstack(cluster, lines_of(container)["container"]):
         done = cluster.run("srun -N1 -n1 bash -c 'echo inside=$INSIDE; cat /etc/hosts; ls /run'")
     if "container: unshare" in done.err or "container: mount" in done.err:
@@ -68,7 +68,7 @@ def test_after_pyxis_every_variable_is_ours(cluster, container, addresses, names
 
 
 def test_before_pyxis_the_image_wins(cluster, container, namespaces):
-    """Why the order matters: each task takes itself for the only one."""
+    """Why the order matters: each task believes that it is alone."""
     lines = lines_of(container)
     with plugstack(cluster, lines["ours"], lines["container"]):
         tasks = cluster.tasks("-N2 -n4 --aml-dist=pytorch")

@@ -1,8 +1,8 @@
 """Every command in the documents is run: here as it stands, on a cluster whose nodes claim eight GPUs, with stand-ins for the
 user's programs; or by the test or the script that is named below. A command that is new in a document is run here.
 
-Whether a stand-in runs in the right tasks is the other tests' matter; here each command must do what its document says:
-end with that status, print the lines that the document shows, and start as many programs as it says.
+Other tests check that the right tasks run; here each command must do what its document says: end with that status, print
+the lines that the document shows, and start as many programs as it says.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ HERE = [each for each in commands() if place_of(each) is None]
 
 @pytest.fixture(scope="module")
 def gpu_cluster(cluster):
-    """`cluster` is asked for so that the suite's name is free to be shortened."""
+    """Depends on `cluster` so that the suite's name can be shortened."""
     own = Cluster(f"{NAME[:13]}-d", 4)
     started = own.devcluster("start", "--nodes", "4", "--gres", "gpu:8", "--restart", "--plugin", PLUGIN, "--conf",
                              "PartitionName=gpu Nodes=ALL OverSubscribe=YES", *(["--release", RELEASE] if RELEASE else []))
@@ -79,7 +79,7 @@ def gpu_cluster(cluster):
 
 @pytest.fixture(scope="module")
 def desk():
-    """A user's folder with all that the documents take for granted."""
+    """A user's folder with everything that the documents assume."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="aml-dist-documents-", dir="/var/tmp"))
     for name in ("bin/python", "bin/torchrun", "bin/deepspeed", "train", "solver", "master", "worker", "prepare-data"):
         (folder / name).parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a cluster can suffer while a step of ours starts or runs: it ends, says why, and leaves nothing behind."""
+"""Faults of a cluster while a step starts or runs: the step ends, reports why, and leaves nothing behind."""
 
 import os
 import pathlib
@@ -41,7 +41,7 @@ def nothing_is_left(cluster: Cluster):
 
 
 def at_rest(cluster: Cluster, node: str) -> dict[str, int]:
-    """What is there when the last step has left the node, a while after its srun has ended."""
+    """Counts on a node after its last step has gone, which takes a while after srun has ended."""
     wait_until(lambda: ask_node(cluster, node)["steps' processes"] == 0, 90)  # Slurm's own patience with slurmctld
     return ask_node(cluster, node)
 
@@ -103,7 +103,7 @@ def test_a_cable_is_cut_while_steps_run(cluster, workdir):
 
 
 def test_a_cable_is_loose(cluster, workdir):
-    """Out for six seconds: a step goes on, a task that fails meanwhile ends it with its status."""
+    """For six seconds: a step continues, and a task that fails meanwhile ends it with its status."""
     task = by_rank(r1="echo runs; sleep 3; exit 7", other="sleep 9").replace("'", '"').replace("$RANK", "\\$RANK")
     step = Background(cluster, workdir, f"srun -w node[3-4] -N2 -n2 --aml-dist=pytorch {task}")
     step.says("runs")
@@ -195,7 +195,7 @@ def test_no_lease_can_be_kept(cluster, spoil):
 
 
 def test_a_spool_that_is_read_only(cluster):
-    """Slurm writes there, we do not: whatever Slurm makes of it, the step ends."""
+    """Only Slurm writes there. However Slurm reacts, the step ends."""
     spool = cluster.run("scontrol show config | sed -n 's/^SlurmdSpoolDir *= //p'").out.strip().replace("%n", "node2")
     assert cluster.run(f"mount --bind {spool} {spool} && mount -o remount,ro,bind {spool}", on="node2").status == 0
     try:
@@ -207,7 +207,7 @@ def test_a_spool_that_is_read_only(cluster):
 
 
 def test_a_name_service_that_never_answers(cluster):
-    """Slurm knows its nodes' addresses; nobody asks for names."""
+    """Slurm knows its nodes' addresses, so no name is looked up."""
     step = "-w node[1-2] -N2 -n4 --aml-dist=pytorch"
     began = time.monotonic()
     cluster.tasks(step)
@@ -224,7 +224,7 @@ def test_a_name_service_that_never_answers(cluster):
 
 
 def test_srun_is_killed(cluster, workdir):
-    """Nobody is told, and nobody waits for it: scancel finds nothing that stays."""
+    """No process waits for it, and scancel ends everything."""
     step = Background(cluster, workdir, f"srun -w node[1-2] -N2 -n4 --aml-dist={SERVERS},master_port=23555 bash -c \"echo runs; exec sleep 60\"")
     step.says("runs")
     signal_srun(cluster, "KILL")
@@ -256,7 +256,7 @@ def test_srun_is_stopped_while_a_task_fails(cluster, workdir):
 
 
 def test_a_refused_step_does_not_block_its_job(cluster):
-    """Slurm would keep it, with its CPUs, to the end of the job: it was made, and never launched."""
+    """Slurm would keep such a step and its CPUs until the job ends: it was created but never launched."""
     wrong = "srun --aml-dist=pytorch,process_count=77 echo started </dev/null; echo status $?"
     done = cluster.run(f"salloc --quiet -N2 -n4 bash -c '{wrong}; timeout 20 srun --aml-dist=pytorch echo right </dev/null'")
     assert done.status == 0 and done.out.count("right") == 4, str(done)

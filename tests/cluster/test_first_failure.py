@@ -1,4 +1,5 @@
-"""When a step dies, srun says in one line who died first; when nothing failed, or a person ended it, nothing."""
+"""When a step fails, srun prints one line about the first task that failed; if none failed, or a person ended the step, it
+prints nothing."""
 
 import re
 import time
@@ -34,7 +35,7 @@ def until_up(log, tasks: int) -> str:
 
 
 def by_rank(**commands: str) -> str:
-    """A task that does what its rank is told: by_rank(r2="exit 7", other="sleep 3")."""
+    """A task whose command depends on its rank: by_rank(r2="exit 7", other="sleep 3")."""
     cases = "".join(f"{name[1:]}) {command};; " for name, command in commands.items() if name != "other")
     return f"bash -c 'case $RANK in {cases}*) {commands['other']};; esac'"
 

@@ -1,4 +1,4 @@
-"""What users can type, export and do to their own srun: one sentence where it matters, no crash of slurmstepd, no drained
+"""What users can type, export and do to their own srun: at most one clear message, no crash of slurmstepd, no drained
 node, no job that hangs. (A fixture of conftest.py looks at the nodes after each test.)"""
 
 import random
@@ -62,7 +62,7 @@ def test_a_hostile_option(cluster, way, option):
 
 @pytest.mark.parametrize("name", ["$'\\e[31m\\nx;reboot %s%n'", "$'a\\xffb'", "'$(touch /var/tmp/owned)'", "' '"])
 def test_a_hostile_job_name(cluster, name):
-    """It is in none of our lines, and decides nothing."""
+    """None of our messages contains it, and nothing depends on it."""
     done = cluster.run(f"{STEP} --job-name={name} bash -c '[ $RANK = 2 ] && exit 7; sleep 1'", user="alice")
     assert len(done.own_lines()) == 1 and done.own_lines()[0].startswith("aml-dist: first failure: rank 2 "), str(done)
     assert done.status == 7, str(done)

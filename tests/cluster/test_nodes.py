@@ -1,4 +1,4 @@
-"""A plugin that cannot do its work fails that job with a sentence, never the node."""
+"""A plugin that cannot work fails the job with a message and never the node."""
 
 import os
 import re

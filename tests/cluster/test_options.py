@@ -14,7 +14,7 @@ BAD = [
     ("pytorch,verbose,verbose", "given twice"),
     ("pytorch,", "a key is missing"),
     ("pytorch,%s%s%n%n=1", "unknown key '%s%s%n%n'"),
-    ("jax,launch=per-node", "does not exist for kind 'jax'"),
+    ("jax,launch=per-node", "is not supported for kind 'jax'"),
     ("none,verbose", "takes no keys"),
 ]
 SUBMITTERS = ["srun -N1 -n1", "sbatch -N1 --wrap true", "salloc -N1 true"]

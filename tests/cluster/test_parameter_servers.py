@@ -19,7 +19,7 @@ def step(counts: str, flags: str = "-N2 --ntasks-per-node=2", **tasks: str) -> s
 def nobody_is_left(cluster) -> None:
     deadline = time.monotonic() + 10
     while True:
-        left = "".join(cluster.run("pgrep -af '^sleep 300'; pgrep -a aml-dist-guard; true", on=f"node{n}").out for n in range(1, 5))
+        left = "".join(cluster.run("pgrep -af '^sleep 300'; pgrep -a aml-dist-mon; true", on=f"node{n}").out for n in range(1, 5))
         if left == "": return
         assert time.monotonic() < deadline, left
         time.sleep(0.3)
@@ -95,7 +95,7 @@ def test_a_server_that_returns_returns(cluster):
 
 @pytest.mark.parametrize("counts, failing", [(WORKERS, "r1"), (CHIEF, "r0")])
 def test_a_failed_worker_or_chief_is_a_failed_step(cluster, counts, failing):
-    """Nothing is covered up; without --kill-on-bad-exit the servers serve on, as ever, and the line advises it."""
+    """No failure is hidden. Without --kill-on-bad-exit the servers keep running, and the line advises that option."""
     tasks = {"r0": "true", "r1": "true", "r2": "true", failing: "exit 4", "other": SERVE}
     killed = cluster.run(step(counts, "-N2 -n4 -K", **tasks), timeout=40)
     assert killed.status != 0 and first_failure(killed.err)["end"] == "exit status 4", str(killed)
@@ -116,8 +116,8 @@ def test_the_program_notices_nothing(cluster):
         words = line.split()
         assert words[:2] == ["hello", "1"], line
     worker, server = sorted((line.split() for line in lines), key=lambda words: words[2] == words[3])
-    assert server[2] == server[3], "guardian and program share a process group"
-    assert worker[4:] == server[4:], "masks and descriptors are as without a guardian"
+    assert server[2] == server[3], "task monitor and program share a process group"
+    assert worker[4:] == server[4:], "masks and descriptors are as without a task monitor"
 
 
 def test_signals_arrive_once(cluster, workdir):
@@ -141,9 +141,9 @@ def test_scancel_takes_all(cluster, workdir):
     assert own_lines((workdir / "out").read_text()) == []
 
 
-def test_a_program_dies_with_its_guardian(cluster, workdir):
-    run = step(WORKERS, "-J guarded -K -w node[1-2] -N2 -n4", r0="sleep 60", r1="sleep 60", other=f"echo up; {SERVE}")
-    killer = "srun --overlap --jobid=$(squeue -h -n guarded -o %A) -w node2 -N1 -n1 pkill -KILL -x aml-dist-guard"
+def test_a_program_dies_with_its_task_monitor(cluster, workdir):
+    run = step(WORKERS, "-J monitored -K -w node[1-2] -N2 -n4", r0="sleep 60", r1="sleep 60", other=f"echo up; {SERVE}")
+    killer = "srun --overlap --jobid=$(squeue -h -n monitored -o %A) -w node2 -N1 -n1 pkill -KILL -x aml-dist-mon"
     log = workdir / "out"
     done = cluster.run(f"{run} >{log} & {until_up(log, 2)}; {killer}; wait", timeout=50)
     assert first_failure(done.err)["end"] == "signal 9 (SIGKILL)", str(done)
@@ -164,12 +164,12 @@ def test_what_a_server_started_ends_with_it(cluster):
         nobody_is_left(cluster)
 
 
-def test_no_guardian_where_nobody_serves(cluster):
+def test_no_task_monitor_where_nobody_serves(cluster):
     for option in ("tensorflow", "tensorflow,chief_count=1", "pytorch"):
         done = cluster.run(f"srun -N1 -n2 --aml-dist={option} bash -c 'cat /proc/$PPID/comm'")
         assert set(done.out.split()) == {"slurmstepd"}, str(done)
     servers = cluster.run(step(WORKERS, "-N1 -n4 --overcommit", other="cat /proc/$PPID/comm"))
-    assert sorted(servers.out.split()) == ["aml-dist-guard"] * 2 + ["slurmstepd"] * 2, str(servers)
+    assert sorted(servers.out.split()) == ["aml-dist-mon"] * 2 + ["slurmstepd"] * 2, str(servers)
 
 
 @pytest.mark.parametrize("shape", ["-N1 -n2 {option} {task} : -N1 -n2 {task}", "-N1 -n1 {task} : -N2 -n3 {option} {task}"])

@@ -1,4 +1,4 @@
-"""A program that uses libamldist hangs or dies on the real cluster: the recorder, `aml-dist trace` and srun's line tell."""
+"""A program with libamldist hangs or dies on the real cluster: the recorder, `aml-dist trace` and srun's line show it."""
 
 import json
 import os
@@ -64,6 +64,17 @@ def test_the_line_names_the_last_call_of_the_rank_that_died_first(request, clust
     assert len(lines) == 1, done.err
     assert re.match(r"aml-dist: first failure: rank 2 \(local 0\) on node2: signal 9 \(SIGKILL\), \d+\.\d s after the start, "
                     r"after allreduce #\d+ \(1024 float32, 4 KiB\)", lines[0]), lines[0]
+
+
+@pytest.mark.parametrize("mode, told", [("600", True), ("000", False)])
+def test_a_recorder_is_read_with_its_users_rights(cluster, program, mode, told):
+    """The line has the last call only where the user himself may read the recorder; root may read it in both cases."""
+    own = "glob.glob('/dev/shm/aml-dist-%d/*/2.trace' % os.getuid())"
+    task = program(f"[os.chmod(name, 0o{mode}) for name in {own}]; os.kill(os.getpid(), signal.SIGKILL)")
+    done = cluster.run(f"srun --aml-dist=pytorch -K -w node[1-2] -N2 -n4 --ntasks-per-node=2 {task}", user="alice")
+    lines = [line for line in done.err.splitlines() if "first failure: rank 2 " in line]
+    assert len(lines) == 1, done.err
+    assert ("allreduce" in lines[0]) == told, lines[0]
 
 
 def test_a_call_that_comes_too_late_is_recorded_with_the_reason(cluster, program, workdir):

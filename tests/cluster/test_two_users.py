@@ -47,7 +47,7 @@ def test_the_same_port_is_refused_by_name_to_the_second(cluster, workdir):
 
 
 def test_a_port_that_the_other_squats_is_a_sentence_and_can_be_avoided(cluster, workdir):
-    """Whoever may run programs on a node may bind its ports: told by name, and the next job gets another."""
+    """Any user of a node may bind its ports: the message names the port, and the next job gets another one."""
     squat = HOLD.format(family="socket.AF_INET", kind="socket.SOCK_STREAM", address="('0.0.0.0', 23701)", listen="s.listen()")
     squatter = start(cluster, workdir, "bob", f"srun --overcommit -w node1 -N1 -n1 {squatter_script(workdir, squat)}")
     squatter.says("squats")
@@ -89,7 +89,7 @@ def test_the_launch_record_does_not_lead_root_to_files(cluster, workdir):
 
 
 def test_a_stranger_cannot_report_a_failure_or_end_servers(cluster, workdir):
-    """srun's port can be reached by everybody; without the token of the step nothing is believed."""
+    """srun's port can be reached by everybody; without the token of the step everything is ignored."""
     task = by_rank(r0="echo runs; sleep 6", r1="sleep 6", other="sleep 4; echo served").replace("'", '"')
     task = task.replace("$RANK", "\\$SLURM_PROCID")
     victim = start(cluster, workdir, "alice", f"srun --overcommit -w node1 -N1 -n4 --aml-dist={SERVERS} {task}")
@@ -111,7 +111,7 @@ def test_a_stranger_cannot_report_a_failure_or_end_servers(cluster, workdir):
 
 
 def test_the_token_is_not_the_others_to_read(cluster, workdir):
-    """It is in the environment of alice's processes, and nowhere else."""
+    """Only the environment of alice's processes contains it."""
     victim = start(cluster, workdir, "alice", "srun --overcommit -w node1 -N1 -n1 --aml-dist=pytorch bash -c \"echo runs; sleep 5\"")
     victim.says("runs")
     for where in ("node1", None):
@@ -128,14 +128,14 @@ def test_no_signal_reaches_the_other(cluster, workdir):
                    f"srun --overcommit -w node1 -N1 -n3 --aml-dist={SERVERS.replace('server_count=2', 'server_count=1')} "
                    "bash -c \"echo runs; sleep 5; echo ended well\"")
     victim.says("runs")
-    done = cluster.run("pkill -9 aml-dist-guard; pkill -9 slurmstepd; pkill -9 sleep; kill -9 -1",
+    done = cluster.run("pkill -9 aml-dist-mon; pkill -9 slurmstepd; pkill -9 sleep; kill -9 -1",
                        user="bob", on="node1")
     text = victim.wait()
     assert text.count("ended well") >= 2 and "status 0" in text, text + str(done)
 
 
 def test_nothing_of_ours_lies_in_a_shared_folder(cluster):
-    """No temporary file, no socket with a name: there is nothing to put in our place."""
+    """No temporary file and no named socket: an attacker has nothing to replace."""
     cluster.run("rm -rf /dev/shm/aml-dist-*", on="node1")  # flight recorders that other tests left, each in its user's folder
     done = cluster.run("srun --overcommit -w node1 -N1 -n2 --aml-dist=pytorch bash -c '"
                        "ls -A /tmp /dev/shm /var/lock; grep -ac amldist /proc/net/unix; true'", user="alice")

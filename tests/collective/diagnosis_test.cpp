@@ -1,4 +1,4 @@
-// Verdicts over what ranks say of themselves, and identities from environments of every launcher.
+// Verdicts about the states that ranks report, and identities from the environments of all launchers.
 #include "collective/control/diagnosis.hpp"
 
 #include <gtest/gtest.h>
@@ -80,7 +80,7 @@ TEST(Verdict, NamesARankThatHasGoneOnWithoutTheOthers) {  // it was the root of 
       "another call made there, or is the network stuck?");
 }
 
-TEST(Verdict, TakesTheLowestCallThatSomebodyIsStuckIn) {  // 0 waits for 1, 1 for 2
+TEST(Verdict, TakesTheLowestCallInWhichARankIsStuck) {  // 0 waits for 1, 1 for 2
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 9)),
                                         here("rank 1 (b)", inside(Operation::broadcast, 8)),
                                         here("rank 2 (c)", after(Operation::barrier, 7))};
@@ -106,7 +106,7 @@ TEST(Verdict, ASizeThatDiffersIsAnotherCall) {
       judge(ranks, {0, 1, true, {}}).message.starts_with("rank 1 (b) called allreduce #5 (11 float32, 44 bytes)"));
 }
 
-TEST(Verdict, WhoIsThroughWithTheWrongCallIsNotTheOneToAccuseOthers) {
+TEST(Verdict, ARankThatCompletedTheWrongCallDoesNotAccuseOthers) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 7)),
                                         here("rank 1 (b)", inside(Operation::allreduce, 6)),
                                         here("rank 2 (c)", inside(Operation::allreduce, 6))};
@@ -126,7 +126,7 @@ RankState gone_on(const char* name, const Activity& activity, std::initializer_l
   return state;
 }
 
-TEST(Verdict, TheCallInWhichTheRanksPartedIsNamedAlsoWhenAllHaveGoneOn) {  // a gather ends on all but the root
+TEST(Verdict, TheFirstDifferingCallIsNamedAfterAllHaveContinued) {  // a gather ends on all but the root
   Activity other_root = inside(Operation::gather, 8, 10);
   other_root.call.root = 1;
   const Activity gather = inside(Operation::gather, 8, 10);
@@ -180,7 +180,7 @@ TEST(Verdict, WhoWaitsForAMessageOfTheMissingRankIsNotMissing) {  // 3 waits for
             "float32, 4 KiB)");
 }
 
-TEST(Verdict, OfThoseWhoWaitForEachOtherTheLastIsMissing) {  // 0 waits for 1, 1 for 2, which has not sent
+TEST(Verdict, InAChainOfWaitingRanksTheLastIsMissing) {  // 0 waits for 1, 1 for 2, which has not sent
   const std::vector<RankState> ranks = {gone_on("rank 0 (a)", waiting_in(Operation::recv, 4, 1), {}),
                                         gone_on("rank 1 (a)", waiting_in(Operation::recv, 4, 2), {}),
                                         here("rank 2 (b)", inside(Operation::split, 5))};
@@ -245,7 +245,7 @@ EnvironmentReader reader_of(Variables variables) {
 }
 Result<ProcessIdentity> read(Variables variables) { return read_process_identity(reader_of(std::move(variables))); }
 
-TEST(ProcessIdentity, NobodyStartedIt) {
+TEST(ProcessIdentity, NoLauncher) {
   const auto id = read({});
   ASSERT_TRUE(id);
   EXPECT_EQ(id->size, 1U);
@@ -444,7 +444,7 @@ TEST(ProcessIdentity, AComponentOfAHeterogeneousStep) {  // its stamp names the 
 TEST(ProcessIdentity, ANumberThatIsTooLargeIsANumber) {
   EXPECT_EQ(refusal({{"RANK", "1"}, {"WORLD_SIZE", "99999999999"}}),
             "WORLD_SIZE='99999999999' is out of range (at most 67108864)");
-  EXPECT_EQ(refusal({{"RANK", "one"}, {"WORLD_SIZE", "2"}}), "RANK='one' is no number");
+  EXPECT_EQ(refusal({{"RANK", "one"}, {"WORLD_SIZE", "2"}}), "RANK='one' is not a number");
 }
 
 TEST(ProcessIdentity, HostileNumbersAreRefused) {

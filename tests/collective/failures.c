@@ -1,5 +1,5 @@
-/* A rank that fails in a given way among others that only call collectives. The others leave with status 7 after
- * printing the error that they got; the test looks at who was named. */
+/* One rank fails in a given way while the others call collectives. The others print the error that they get and exit
+ * with status 7; the test checks whom the error names. */
 #include <signal.h>
 #include <string.h>
 #include <time.h>
@@ -19,7 +19,7 @@ static int survivor(int status) {
   if (status == AMLDIST_OK) return 0;
   printf("error %d: %s\n", status, amldist_last_error());
   CHECK(amldist_health(world) < 0);
-  /* A lost communicator refuses at once, with the same sentence, and can be finalized. */
+  /* A failed communicator refuses calls at once, with the same message, and can be finalized. */
   CHECK(amldist_barrier(world) == AMLDIST_EABORTED);
   OK(amldist_finalize(world));
   exit(7);
@@ -30,7 +30,7 @@ static void go_on(void) {
   for (int i = 0; i < 1000000; ++i) survivor(amldist_allreduce(world, data, data, COUNT, AMLDIST_FLOAT32, AMLDIST_MAX));
 }
 
-/* All to all with lists, which only the two ranks of a pair can compare. */
+/* Alltoallv: only the two ranks of a pair can compare their counts. */
 static int exchange(size_t each) {
   enum { MOST = 16 };
   size_t counts[MOST], offsets[MOST];
@@ -39,7 +39,7 @@ static int exchange(size_t each) {
   return amldist_alltoallv(world, data, counts, offsets, data + 50000, counts, offsets, AMLDIST_FLOAT32);
 }
 
-/* All gather by lists that are not the same everywhere. */
+/* Allgatherv with lists that differ between ranks. */
 static int gather_all(size_t of_victim, int victim) {
   enum { MOST = 16 };
   size_t counts[MOST], offsets[MOST];
@@ -48,14 +48,15 @@ static int gather_all(size_t of_victim, int victim) {
   return amldist_allgatherv(world, data, counts[rank], data + 50000, counts, offsets, AMLDIST_FLOAT32);
 }
 
-/* What ends on most ranks before they have heard of the others. */
+/* Calls that end on most ranks without waiting for the others. */
 static int collect(int root, int scatters) {
   enum { EACH = 10 };
   return scatters ? amldist_scatter(world, data, data + 50000, EACH, AMLDIST_FLOAT32, root)
                   : amldist_gather(world, data, data + 50000, EACH, AMLDIST_FLOAT32, root);
 }
 
-/* Messages to and from all others at once, longer than what lies between two ranks. What comes is not looked at. */
+/* Messages to and from all others at once, longer than what lies between two ranks. The received data is not checked.
+ */
 static int tell_all(void) {
   enum { LONG = 50000 };
   OK(amldist_group_begin(world));
@@ -66,7 +67,7 @@ static int tell_all(void) {
   return amldist_group_end(world);
 }
 
-/* Dies when its messages have begun to arrive: nobody takes them to their end. */
+/* Dies while its messages are arriving, so that they are never complete. */
 static void die_midway(void) {
   amldist_request* sending = NULL;
   for (int r = 0; r < size; ++r) {
@@ -76,7 +77,7 @@ static void die_midway(void) {
   raise(SIGKILL);
 }
 
-/* A short message is on its way without its receiver, which never asks for it. */
+/* A short message is sent, but its receiver never posts a receive. */
 static void leave_unreceived(int who) {
   if (rank == (who + 1) % size) survivor(amldist_send(world, data, 10, AMLDIST_FLOAT32, who));
   const int status = amldist_finalize(world);

@@ -1,5 +1,5 @@
-"""One rank of a step is killed, stopped, late, gone, or calls something else: every other rank must get an error that
-names it, exactly one line must say so on standard error, in time, and nothing may be left behind.
+"""One rank of a step is killed, stopped, late, gone, or makes another call. Every other rank must get an error that names
+it before the deadline, exactly one line must appear on standard error, and nothing may be left behind.
 
     failures.py --program PROGRAM [--trials N] [--only HOW]
 """
@@ -22,7 +22,7 @@ LAYOUTS = [(2, 1), (3, 1), (4, 2), (3, 3), (5, 2)]
 HOWS = ["kill", "stop", "late", "exit", "operation", "size", "type", "redop", "counts", "lists", "abort", "midway", "root",
         "across", "alone", "longer", "message", "unreceived"]
 CALL = re.compile(r"(allreduce|broadcast|alltoallv|allgatherv|gather|scatter) #6\b")
-# Two ranks that call different things: neither can be called the wrong one.
+# Two ranks that make different calls: neither can be called the wrong one.
 EITHER = {"operation", "size", "type", "redop", "counts", "lists", "root", "across", "alone", "longer"}
 
 
@@ -42,7 +42,7 @@ def judge(how: str, victim: int, ranks: int, step: launch.Step, statuses: list[i
     names = rf"rank {victim} \("
     if how in EITHER and ranks == 2:
         names = r"rank [01] \("
-    # The others, whom a wrong call is compared with, are named behind this word.
+    # The ranks that a wrong call is compared with follow this word.
     accused = {rank: line.split(" where rank ")[0] for rank, line in errors.items()}
     for rank in survivors:
         if how in EITHER and ranks > 2 and not re.search(names, accused.get(rank, "")):
@@ -50,13 +50,13 @@ def judge(how: str, victim: int, ranks: int, step: launch.Step, statuses: list[i
         if not re.search(names, errors.get(rank, "")):
             problems.append(f"rank {rank} does not name rank {victim}: {errors.get(rank)!r}")
         if how != "abort" and not CALL.search(errors.get(rank, "")):
-            if how in ("late", *EITHER):  # killed and stopped ranks are hit wherever they are
+            if how in ("late", *EITHER):  # killed and stopped ranks are hit at any point
                 problems.append(f"rank {rank} does not name the call: {errors.get(rank)!r}")
     if len(said) != (0 if how == "abort" else 1):
         problems.append(f"{len(said)} lines instead of one: {said}")
     if how != "abort" and said and not re.search(names, said[0]):
         problems.append(f"the line does not name rank {victim}: {said[0]!r}")
-    limit = DEADLINE_MS / 1000 + 10  # of a machine that does much else, too
+    limit = DEADLINE_MS / 1000 + 10  # generous, for a busy machine
     if seconds > limit:
         problems.append(f"it took {seconds:.1f} s")
     return problems
@@ -79,7 +79,7 @@ def trial(program: str, how: str, ranks: int, nodes: int, victim: int) -> list[s
         if how == "stop":
             step.processes[victim].kill()
         return judge(how, victim, ranks, step, step.wait(30), seconds)
-    except Exception as problem:  # noqa: BLE001  a trial that cannot be judged has failed
+    except Exception as problem:  # noqa: BLE001  a trial that cannot be evaluated has failed
         return [repr(problem)]
     finally:
         step.kill()

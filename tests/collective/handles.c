@@ -1,5 +1,5 @@
-/* Handles that are used when they may not be: a second world, after the end, in a child. Never a crash, and the others
- * notice nothing. */
+/* Invalid use of handles: a second world, a finalized communicator, a forked child. Each is an error, never a crash,
+ * and other ranks are not affected. */
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -45,7 +45,7 @@ static void after_the_end(void) {
   CHECK(amldist_host(part, 0) == NULL && amldist_task_map(part) == NULL && amldist_provenance(part) == NULL);
 }
 
-/* As the workers that load data for a training are. */
+/* Forked like the data loaders of a training. */
 static void in_a_child(void) {
   const pid_t child = fork();
   CHECK(child >= 0);

@@ -1,4 +1,4 @@
-/* Messages of a rank to itself, as MPI and NCCL have them: also in a world of one. */
+/* Messages of a rank to itself, as in MPI and NCCL, including a world of one. */
 #include <string.h>
 
 #include "program.h"
@@ -34,7 +34,7 @@ static void without_waiting(void) {
   arrived();
 }
 
-/* In the order of sending, one of them empty, beside a ring through all ranks. */
+/* Several messages in order, one of them empty, during a ring exchange of all ranks. */
 static void beside_others(void) {
   int32_t to_itself[3] = {rank, rank + 1, rank + 2}, from_itself[3] = {0}, from_last = -1;
   OK(amldist_group_begin(world));
@@ -53,7 +53,7 @@ static amldist_comm* alone(void) {
   return comm;
 }
 
-/* What can never end is an error with a sentence. */
+/* An exchange that can never complete is an error with a message. */
 static void without_other_direction(void) {
   amldist_comm* comm = alone();
   OK(amldist_set_timeout(comm, 100));

@@ -2,10 +2,10 @@
 
     launch.py --ranks 4 --nodes 2 [--env NAME=VALUE]... -- PROGRAM ARGUMENT...
 
-Each gets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. With several nodes, ranks are dealt in blocks, or one to each
-node in turn with --cyclic, and every node has a name of its own (AMLDIST_NODE_NAME): its ranks do not share memory with
-the others. Standard output and error of all ranks appear with their number in front. Exit status: 0 if every rank's was
-0, else the first other one. No process outlives this one; whatever is left after --limit seconds is killed and reported.
+Each gets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. With several nodes, ranks are placed in blocks, or cyclically
+with --cyclic, and every node has its own name (AMLDIST_NODE_NAME), so that its ranks do not share memory with those of
+other nodes. Output and errors of a rank are prefixed with its number. Exit status: 0 if every rank's was 0, else the
+first other one. No process outlives this one; those left after --limit seconds are killed and reported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def free_port() -> int:
 
 
 def node_of(rank: int, ranks: int, nodes: int) -> int:
-    """Blocks; where they do not come out even, the first nodes have one more."""
+    """Blocks of ranks; if the division is uneven, the first nodes have one more."""
     share, more = divmod(ranks, nodes)
     for node in range(nodes):
         own = share + (1 if node < more else 0)
@@ -65,7 +65,7 @@ class Step:
             self.lines.append((rank, line.rstrip("\n")))
 
     def wait_for_line(self, begins: str | tuple[str, ...], limit: float, ranks: int = 1) -> None:
-        """Until `ranks` different ranks have printed a line that begins so, or in one of these ways."""
+        """Waits until `ranks` different ranks have printed a line with this prefix (or one of these prefixes)."""
         end = time.monotonic() + limit
         while len({rank for rank, line in list(self.lines) if line.startswith(begins)}) < ranks:
             if time.monotonic() > end:

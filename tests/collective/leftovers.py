@@ -1,10 +1,10 @@
-"""Worlds whose ranks are killed at any moment leave nothing behind: no shared memory, no file, no process.
+"""Worlds whose ranks are killed at any moment leave nothing behind: no shared memory, file or process.
 
     leftovers.py --program PROGRAM [--runs N] [--seed N]
 
-Every other run kills one rank of a working world, and the others must end by themselves; the rest kills all ranks at a
-random moment, bootstrap included. With a flight recorder: its files are the only thing that stays, by design, and here
-they have a folder of their own, which is looked at last. As root, /dev/shm and /tmp are empty ones of this test alone.
+Every second run kills one rank of a working world, and the other ranks must end by themselves. The other runs kill all
+ranks at a random moment, bootstrap included. Flight recorder files are meant to stay; here they have their own folder,
+which is checked last. As root, the test has its own empty /dev/shm and /tmp.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MARK = "AMLDIST_TEST_LEFTOVERS"
 
 
 def own_mounts() -> bool:
-    """/dev/shm and /tmp for this process and its children alone, where it may have them."""
+    """Gives this process and its children their own /dev/shm and /tmp, if it is allowed to."""
     libc = ctypes.CDLL(None, use_errno=True)
     if os.geteuid() != 0 or libc.unshare(CLONE_NEWNS) != 0 or libc.mount(b"none", b"/", None, MS_REC_PRIVATE, None) != 0:
         return False
@@ -46,7 +46,7 @@ def living(mark: str) -> list[int]:
             if f"{MARK}={mark}".encode() in path.read_bytes().split(b"\0"):
                 found.append(int(path.parent.name))
         except OSError:
-            continue  # it has just ended, or is somebody else's
+            continue  # it has just ended, or belongs to another user
     return found
 
 
@@ -92,7 +92,7 @@ def main() -> int:
             if problem := run(options.program, number, mark, traces):
                 problems.append(problem)
         left = files("/dev/shm") | files("/tmp")
-        # Others use these folders, too, where they are not this test's own.
+        # Without its own folders, other programs may use them too.
         extra = {path for path in left - before if not path.startswith(traces) and (is_private or "aml" in path)}
         if extra:
             problems.append(f"files left: {sorted(extra)[:10]}")

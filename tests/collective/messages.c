@@ -1,5 +1,5 @@
-/* Messages between all pairs of ranks, on the same node and on others: of lengths around those at which something
- * below begins anew, empty, many, and long in both directions at once. */
+/* Messages between all pairs of ranks, on one node and on several: lengths around internal limits, empty messages, many
+ * messages, and long ones in both directions at once. */
 #include <string.h>
 
 #include "program.h"
@@ -23,7 +23,7 @@ static void compare(size_t length, size_t salt) {
   }
 }
 
-/* Every rank with every rank, at once: those on the own node and those on others. */
+/* All pairs of ranks at once, on the same node and on other nodes. */
 static void all_pairs(size_t length) {
   fill(length, length);
   OK(amldist_group_begin(world));
@@ -41,7 +41,7 @@ static void all_pairs_begun(size_t length) {
   compare(length, length + 1);
 }
 
-/* More than a ring or a socket keeps, before the first is received; the last only fills what is left over. */
+/* Sends more than a ring or a socket holds before the first receive. */
 static void many_before_the_first_is_received(void) {
   static int32_t numbers[MANY], came[MANY];
   static amldist_request* requests[MANY];
@@ -58,7 +58,7 @@ static void many_before_the_first_is_received(void) {
   }
 }
 
-/* A short send that is waited for before this rank has anything else under way. */
+/* Waits for a short send while nothing else is under way. */
 static void a_send_alone(void) {
   const int next = (rank + 1) % size, last = (rank + size - 1) % size;
   int32_t here = rank, came = -1;
@@ -70,7 +70,7 @@ static void a_send_alone(void) {
   CHECK(came == last);
 }
 
-/* Messages of two communicators do not meet, and their memory goes with them. */
+/* Messages of two communicators are kept apart, and each communicator frees its memory. */
 static void of_two_communicators(void) {
   for (int times = 0; times < 20; ++times) {
     amldist_comm* turned = NULL;

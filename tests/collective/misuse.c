@@ -1,5 +1,4 @@
-/* What callers get wrong: every time an error value with a sentence. And what lies between calls: groups, splits,
- * another thread that gives up. */
+/* Wrong calls: each returns an error with a message. Also groups, splits, and an abort from another thread. */
 #include <string.h>
 
 #include "program.h"
@@ -68,7 +67,7 @@ void run_misuse(void) {
   OK(amldist_barrier(world)); /* none of it has harmed the communicator */
 }
 
-/* Even and odd ranks, in reversed order; a part of a part; one rank in none. */
+/* Splits into even and odd ranks in reversed order, splits one part again, and leaves one rank out. */
 void run_split(void) {
   amldist_comm *half, *alone, *some;
   OK(amldist_split(world, rank % 2, -rank, &half));

@@ -1,5 +1,5 @@
-// Messages through the rings of one node, step by step: both ends in one process, so that each test says who moves
-// when, and may write into the memory what no sound peer would.
+// Messages through the rings of one node, step by step. Both ends are in one process, so that a test decides which end
+// makes progress, and can write invalid data into the ring.
 #include "collective/transport/node_transport.hpp"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class WitnessWatchdog final : public Watchdog {
   std::vector<int> asked;
 };
 
-/// Takes messages to other nodes up and never moves them.
+/// Accepts messages to other nodes and never moves them.
 class OtherNodes final : public Transport {
  public:
   explicit OtherNodes(std::vector<int>& peers) : peers_(peers) {}
@@ -76,7 +76,7 @@ class NodeTransportTest : public testing::Test {
             std::uint32_t signature = 7) {
     EXPECT_TRUE(end(rank).post({peer, data.data(), data.size(), signature, false}, direction, left, watchdog));
   }
-  /// Both move in turn until neither can.
+  /// Lets both ends make progress in turn until neither can.
   void run(int one, int other) {
     for (bool moved = true; moved;) {
       const auto a = end(one).progress(watchdog);
@@ -167,7 +167,7 @@ TEST_F(NodeTransportTest, BothDirectionsAreLongAtOnce) {
   EXPECT_EQ(got[1], given[0]);
 }
 
-/// What a sanitizer of threads sees both ends of.
+/// Lets a thread sanitizer see both ends.
 TEST_F(NodeTransportTest, TheEndsRunAtTheSameTime) {
   constexpr int rounds = 200;
   const auto talk = [this](int rank, int peer) {
@@ -248,7 +248,7 @@ TEST_F(NodeTransportTest, AWaitEndsByAskingAndCanBeInterrupted) {
   EXPECT_TRUE(end(first).rest(1 << 20));
 }
 
-/// What a reader and a writer find when the memory says what cannot be.
+/// Positions that no correct peer can publish.
 class DamagedRing : public NodeTransportTest, public testing::WithParamInterface<std::uint64_t> {};
 
 TEST_P(DamagedRing, IsNoticedByTheReader) {
@@ -256,7 +256,7 @@ TEST_P(DamagedRing, IsNoticedByTheReader) {
   std::size_t left = 0;
   post(second, Direction::receive, first, data, left);
   ring().written = GetParam();
-  EXPECT_EQ(error_of(second), "lost 2: its messages in shared memory are damaged");
+  EXPECT_EQ(error_of(second), "lost 2: the ring in shared memory is damaged");
 }
 
 TEST_P(DamagedRing, IsNoticedByTheWriter) {
@@ -265,14 +265,14 @@ TEST_P(DamagedRing, IsNoticedByTheWriter) {
   post(first, Direction::send, second, data, left);
   EXPECT_EQ(error_of(first), "none");
   ring().taken = MessageRing::capacity - GetParam();
-  EXPECT_EQ(error_of(first), "lost 5: its messages in shared memory are damaged");
+  EXPECT_EQ(error_of(first), "lost 5: the ring in shared memory is damaged");
 }
 
 INSTANTIATE_TEST_SUITE_P(Counters, DamagedRing,
                          testing::Values(MessageRing::capacity + MessageRing::line, ~std::uint64_t{0}, 63, 1,
                                          std::uint64_t{1} << 63));
 
-/// A header that promises more than any memory holds: it is compared, and nothing is taken by it.
+/// A header with an impossible length is compared with the expected one; nothing is allocated.
 TEST_F(NodeTransportTest, AHeaderOfNonsenseIsAnotherMessage) {
   const std::uint64_t nonsense[2] = {7, ~std::uint64_t{0}};
   std::memcpy(ring().data, nonsense, sizeof nonsense);

@@ -1,4 +1,4 @@
-/* A program that knows nothing of the library but its path and names: dlopen(), a world, a sum, dlclose().
+/* A program that loads the library at run time: dlopen(), a world, a sum, dlclose().
  *
  *   opened PATH */
 #include <dlfcn.h>

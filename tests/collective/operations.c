@@ -104,7 +104,7 @@ static double as_stored(double value, amldist_type type) {
 }
 
 /* ---- buffers ---- */
-/* With a margin on both sides that nobody may touch, and not aligned to more than the element. */
+/* With guard bytes on both sides, and aligned only to the element. */
 typedef struct {
   unsigned char *base, *data;
   size_t bytes;

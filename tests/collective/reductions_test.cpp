@@ -1,4 +1,4 @@
-// The kernels against plain loops: one and two results, whatever way they take to memory, wherever they lie.
+// The kernels against plain loops: one and two results, with every kind of store and every alignment.
 #include "collective/kernels/reductions.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-/* Calls that do not wait: many at once, and exchanges in which each side does something else before it does what the
- * other waits for. */
+/* Asynchronous calls: many at once, and exchanges in which each side does something else before the call that the other
+ * side waits for. */
 #include <string.h>
 
 #include "program.h"
@@ -23,7 +23,7 @@ void run_requests(void) {
 }
 
 /* ---- crossing ---- */
-/* More than any layer below keeps for a receiver that has not come yet. */
+/* More than any layer buffers for a receive that is not yet posted. */
 enum { MOST = 1 << 20 };
 static int32_t sent[MOST], received[MOST];
 static size_t count;
@@ -107,8 +107,8 @@ void run_crossing(void) {
   }
 }
 
-/* A request in flight to one peer holds up nothing with another: rank 0 waits for the last rank's message, which only
- * comes when the ranks between have been served. */
+/* A request in flight with one peer does not block messages with another: rank 0 waits for the last rank's message,
+ * which only comes when the ranks between have been served. */
 void run_relay(void) {
   int32_t first = 0, token = rank;
   amldist_request* last = NULL;

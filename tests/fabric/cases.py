@@ -64,7 +64,7 @@ class Fault:
 
     apply: Callable[[Node, int], None]
     expected: dict[str, str]
-    unjudged: bool = False  # the device is no InfiniBand port any more, so nothing else about it is judged
+    unjudged: bool = False  # the device no longer has an InfiniBand port, so nothing else about it is judged
     active: bool = True     # a port that is not active has no rate, and nobody would use it
 
 
@@ -203,7 +203,7 @@ def base() -> Node:
     return trees.azure(2, NDR, 0)
 
 
-# What a healthy `base` comes to. Skips: no GPU, and verbs and kernel log are not the fabricated machine's.
+# Verdicts of a healthy `base`. Skips: no GPU; verbs and kernel log do not belong to the fabricated machine.
 BASE = {"ib.policy": "pass", "ib.sysfs": "pass", "ib.count": "pass", "ib.linklayer": "pass", "ib.state": "pass",
         "ib.rate": "pass", "ib.lid": "pass", "ib.pkey": "pass", "ib.gid": "pass", "ib.netdev": "pass",
         "ib.flap": "pass", "ib.err": "pass", "ib.fw": "pass", "ib.vf": "pass", "ib.pcie": "pass",
@@ -226,7 +226,7 @@ def alone() -> dict[str, tuple[Node, dict[str, str]]]:
     return out
 
 
-# Facts of two devices that hang together: what one fault does is undone by the other.
+# Faults of two devices that interact: one hides the effect of the other.
 COUPLED = {"old firmware", "firmware not text", "counters without a PMA"}
 
 

@@ -1,4 +1,4 @@
-// Files that no kernel writes, and devices that vanish while they are read: a verdict, never a crash.
+// Files that no kernel writes, and devices that disappear while they are read: always a verdict, never a crash.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

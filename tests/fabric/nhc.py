@@ -1,4 +1,4 @@
-"""The verdict of LBNL Node Health Check's check_hw_ib on a tree of sysfs, in two hands.
+"""The verdict of LBNL Node Health Check's check_hw_ib on a sysfs tree, in two implementations.
 
 `transcribed` is written from NHC's documentation ("check_hw_ib rate [device]: determines whether or not an active IB link is
 present with the specified data rate") and from what its script was seen to do. `installed` runs the script itself where a

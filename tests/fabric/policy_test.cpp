@@ -1,10 +1,10 @@
 // Whose word counts about the fabric, and what the tasks are told.
 #include <gtest/gtest.h>
 
-#include "core/rdma_policy.hpp"
 #include "fabric/node_part.hpp"
 #include "frameworks/task_environment.hpp"
 #include "rendezvous/stamp.hpp"
+#include "site/rdma_policy.hpp"
 #include "unit/support.hpp"
 
 namespace amldist {

@@ -143,7 +143,20 @@ TEST(ReportLines, ComeBackAndAreStrict) {
   EXPECT_FALSE(checks_from_lines(many));
 }
 
-TEST(ReportJson, EscapesWhatItMust) { EXPECT_EQ(json_text("a\"b\\c\n\x7f\xff"), R"("a\"b\\c\u000a\u007f\u00ff")"); }
+TEST(ReportJson, HasEveryFieldAndEscapesWhatItMust) {
+  const Report report{RdmaPolicy::prefer, {{"ib.state", Verdict::fail, "a\"b\\c\n\x7f\xff", "do"}}, true};
+  const std::string host = "node1";
+  EXPECT_EQ(to_json(NodeReport{host, report, FabricSettings{}}), R"({
+  "node": "node1",
+  "policy": "prefer",
+  "verdict": "fail",
+  "checks": [
+    {"id": "ib.state", "verdict": "fail", "evidence": "a\"b\\c\u000a\u007f\u00ff", "remedy": "do"}
+  ],
+  "nccl_ib_hca": null,
+  "nccl_ib_gid_index": null
+})");
+}
 
 TEST(Summary, ComesBackFromItsText) {
   NodeSummary summary{

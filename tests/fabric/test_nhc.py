@@ -1,6 +1,6 @@
-"""NHC's check_hw_ib as an oracle of another hand: asked about the faulty port by name, it must come to our verdict on state
-and rate, but for the differences that are explained here. Asked without a name, it passes when any one port is well: the
-defect for which a node with a cable out stays in service.
+"""NHC's check_hw_ib as an independent oracle. Asked about the faulty port by name, it must reach our verdict on state and
+rate, except for the differences explained here. Asked without a name, it passes if any port is healthy; because of that
+defect a node with an unplugged cable stays in service.
 """
 
 import cases
@@ -52,7 +52,7 @@ def test_nhc_refuses_without_the_kernels_umad(checker, tmp_path, nhc_says):
 
 
 def test_what_nhc_does_not_look_at(checker, tmp_path):
-    """LID, partition, GID and link layer: well for NHC, failures for us."""
+    """LID, partition, GID and link layer: NHC passes them, we fail."""
     for name in ("LID 0", "no SM LID", "limited member only", "no GID"):
         node = cases.base()
         cases.FAULTS[name].apply(node, 1)

@@ -123,7 +123,7 @@ def test_everything_in_ethernet_mode(checker):
 
 
 def test_a_second_port_that_is_down_is_not_forgotten(checker):
-    """The usual script is content when any one port matches."""
+    """The usual script passes if any port matches."""
     node = cases.base()
     node.devices[0].ports.append(trees.Port(number=2, state="1: DOWN", phys_state="3: Disabled", gids=trees.ib_gids(9)))
     outcome = checker.node(node)
@@ -171,7 +171,7 @@ def twelve() -> trees.Node:
 
 
 @pytest.mark.parametrize("env, verdict, said", [
-    ({}, "pass", "nothing is set"),
+    ({}, "pass", "no variable is set"),
     ({"NCCL_IB_HCA": "mlx5"}, "pass", "mlx5_11:1"),
     ({"NCCL_IB_HCA": "mlx5_1"}, "warn", "mlx5_10:1"),
     ({"NCCL_IB_HCA": "=mlx5_1"}, "pass", "selects mlx5_1:1"),
@@ -186,16 +186,16 @@ def twelve() -> trees.Node:
     ({"NCCL_IB_HCA": ":1,,:"}, "pass", "selects"),
     ({"NCCL_IB_HCA": "x" * 5000}, "fail", "no active port"),
     ({"NCCL_IB_DISABLE": "1"}, "warn", "sockets"),
-    ({"NCCL_IB_DISABLE": "0"}, "pass", "nothing is set"),
+    ({"NCCL_IB_DISABLE": "0"}, "pass", "no variable is set"),
     ({"NCCL_NET": "Socket"}, "warn", "sockets"),
     ({"UCX_NET_DEVICES": "mlx5_2:1"}, "pass", "selects mlx5_2:1"),
     ({"UCX_NET_DEVICES": "mlx5_2"}, "fail", "no active port"),
     ({"UCX_NET_DEVICES": "mlx5_2:2,eth0"}, "fail", "no active port"),
     ({"UCX_NET_DEVICES": "eth0,all"}, "pass", "selects"),
     ({"UCX_TLS": "tcp,sm,self"}, "warn", "every transport over verbs"),
-    ({"UCX_TLS": "rc_x,sm"}, "pass", "nothing is set"),
+    ({"UCX_TLS": "rc_x,sm"}, "pass", "no variable is set"),
     ({"UCX_TLS": "^ib"}, "warn", "every transport over verbs"),
-    ({"UCX_TLS": "^tcp"}, "pass", "nothing is set"),
+    ({"UCX_TLS": "^tcp"}, "pass", "no variable is set"),
 ])
 def test_the_users_own_selection(checker, env, verdict, said):
     outcome = checker.node(twelve(), env=env)

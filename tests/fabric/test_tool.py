@@ -1,5 +1,7 @@
 """The command itself: usage, table, colours, picture, baseline, verbs from a library in memory, and hostile arguments."""
 
+import ctypes
+import json
 import os
 import pathlib
 import pty
@@ -15,12 +17,19 @@ import trees
 LIBRARY = conftest.TOOL.resolve().parent.parent / "lib/tests/libfake_verbs.so"
 
 
-@pytest.mark.parametrize("arguments", [["--policy", "maybe"], ["--sku", "no such size"], ["--sysfs-root", "/nonexistent"],
-                                       ["--dev-root", "/nonexistent"], ["--timeout", "0"], ["--port", "70000"],
-                                       ["--unknown"], ["stray"], ["--sku-table", "/nonexistent", "--sku", "HC44rs"]])
+@pytest.mark.parametrize("arguments", [["--policy", "maybe"], ["--sku", "no such size"], ["--sysfs-root", "/etc/passwd"],
+                                       ["--timeout", "0"], ["--port", "70000"], ["--unknown"], ["stray"]])
 def test_wrong_usage(checker, arguments):
     outcome = checker.run(*arguments)
     assert outcome.status == 2 and outcome.out == "", outcome
+    assert outcome.err.startswith("aml-dist: ") and outcome.err.count("\n") == 1, outcome
+
+
+@pytest.mark.parametrize("arguments", [["--sysfs-root", "/nonexistent"], ["--dev-root", "/nonexistent"],
+                                       ["--sku-table", "/nonexistent", "--sku", "HC44rs"]])
+def test_what_is_named_and_not_there(checker, arguments):
+    outcome = checker.run(*arguments)
+    assert outcome.status == 4 and outcome.out == "" and "/nonexistent" in outcome.err, outcome
     assert outcome.err.startswith("aml-dist: ") and outcome.err.count("\n") == 1, outcome
 
 
@@ -67,6 +76,19 @@ def test_without_dev_root_a_fabricated_nodes_devices_are_not_this_machines(check
     sys_folder, _ = cases.base().build(checker.folder / "tree")
     outcome = checker.run("--sysfs-root", sys_folder, "--json")
     assert outcome.status == 0 and outcome.verdicts["ib.devnode"] == "skip"
+
+
+def test_the_library_writes_the_same_fields_as_the_tool(checker):
+    """amldist_verify_node() has no JSON library; names, order and values are those of aml-dist check all the same."""
+    library = ctypes.CDLL(str(conftest.TOOL.parent.parent / "lib/libamldist.so"))
+    text = ctypes.create_string_buffer(65536)
+    for policy in ("off", "require"):
+        library.amldist_verify_node(policy.encode(), None, text, len(text))
+        ours, theirs = json.loads(text.value), checker.run("--policy", policy, "--no-verbs", "--json").report
+        assert [*ours] == [*theirs] == ["node", "policy", "verdict", "checks", "nccl_ib_hca", "nccl_ib_gid_index"]
+        assert [[*check] for check in ours["checks"]] == [[*check] for check in theirs["checks"]]
+        assert [check["id"] for check in ours["checks"]] == [check["id"] for check in theirs["checks"]]
+        assert {**ours, "checks": None} == {**theirs, "checks": None}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
@@ -242,7 +264,7 @@ def test_verbs_that_fail_are_named(live, env, expected):
 @needs_mounts
 def test_verbs_that_hang_are_given_up(live):
     outcome = in_namespace(live, "--policy", "require", "--timeout", "1", env=fake(FAKE_VERBS_HANG="reg_mr"))
-    assert outcome.status == 1 and "no answer in time, in opening mlx5_ib0" in outcome.checks["ib.loopback"]["evidence"]
+    assert outcome.status == 1 and "timed out while opening mlx5_ib0" in outcome.checks["ib.loopback"]["evidence"]
 
 
 @needs_mounts

@@ -1,4 +1,4 @@
-/* A program that makes its world, and says what came of it: "0 -", "-7 rdma=require ..." (status, reason), with the
+/* A program that creates its world and prints the result: "0 -", "-7 rdma=require ..." (status, reason), with the
  * variables that its back ends would read. For test_world.py. */
 #include <stdio.h>
 #include <stdlib.h>

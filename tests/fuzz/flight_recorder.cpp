@@ -78,7 +78,7 @@ void try_input(std::string_view input) {
   recorded.write(content);
   constexpr std::size_t most_bytes = std::size_t{64} << 20;
   const auto said = within(most_bytes, [] { return last_call_of(recorded.roots(), ::geteuid(), "42.0", 2); });
-  require(!said || is_last_call(*said), "what root repeats is of its own words");
+  require(!said || is_last_call(*said), "what srun is told is of our own words");
 }
 
 }  // namespace amldist::fuzz

@@ -36,6 +36,8 @@ void try_input(std::string_view input) {
   require(is_host(record->address) || interface_to_ask(record->address), "the address is a host or an interface");
   require(!record->ports.empty(), "a record has ports");
   for (const Component& each : record->components) require(each.tasks <= most_tasks, "tasks are bounded");
+  const Hostlist nodes = Hostlist::parse("n[1-3]").value();
+  if (record->peers.fits(nodes)) require(is_host(record->peers.host_of(nodes, 2)), "a node is named by a host");
   const auto again = LaunchRecord::parse(record->to_string());
   require(again && *again == *record, "a record that is written out is the same");
   if (record->is_heterogeneous()) follow_components(*record);

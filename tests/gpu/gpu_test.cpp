@@ -233,7 +233,7 @@ int run_rank(Board& board, int rank, int size) {
   cuda(cudaSetDevice(device), "cudaSetDevice");
   const CudaDriver driver = real_driver();
   BoardExchange exchange(board, rank, size, 0);
-  const char* const named = std::getenv(nccl_variable);
+  const char* const named = std::getenv("AMLDIST_NCCL");
   auto backend =
       NcclBackend::create(load_nccl(named != nullptr ? named : ""), driver, device, exchange, Clock::now() + 120s);
   if (!fine(backend, "the communicator")) return 1;

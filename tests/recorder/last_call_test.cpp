@@ -1,4 +1,4 @@
-// What root takes from a user's file: a few words of its own, or nothing.
+// What is taken from a user's file: a few words of our own, or nothing.
 #include "recorder/last_call.hpp"
 
 #include <sys/stat.h>

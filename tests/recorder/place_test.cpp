@@ -17,28 +17,26 @@
 namespace amldist::collective {
 namespace {
 
-using amldist::testing::environment;
 using amldist::testing::expect_sentence;
 using amldist::testing::ScratchFolder;
 
 TEST(TracePlace, IsMemoryOfTheUserUnlessNamed) {
-  EXPECT_EQ(trace_roots(environment({}), 1000),
-            (std::vector<std::string>{"/dev/shm/aml-dist-1000", "/tmp/aml-dist-1000"}));
-  EXPECT_EQ(trace_roots(environment({{"AMLDIST_TRACE_DIR", "/scratch/me"}}), 1000),
-            (std::vector<std::string>{"/scratch/me"}));
-  EXPECT_TRUE(trace_roots(environment({{"AMLDIST_TRACE_DIR", "off"}}), 1000).empty());
+  EXPECT_EQ(trace_roots("", 1000), (std::vector<std::string>{"/dev/shm/aml-dist-1000", "/tmp/aml-dist-1000"}));
+  EXPECT_EQ(trace_roots("/scratch/me", 1000), (std::vector<std::string>{"/scratch/me"}));
+  EXPECT_TRUE(trace_roots("off", 1000).empty());
+  EXPECT_TRUE(trace_roots("none", 1000).empty());
 }
 
 TEST(TracePlace, IsAFolderForTheUserOnly) {
   const ScratchFolder scratch;
-  const auto reader = environment({{"AMLDIST_TRACE_DIR", scratch / "traces"}});
-  const auto folder = make_trace_folder(reader, "42.0");
+  const std::string given = scratch / "traces";
+  const auto folder = make_trace_folder(given, "42.0");
   ASSERT_TRUE(folder) << folder.error().message;
   EXPECT_EQ(**folder, scratch / "traces/42.0");
   struct stat status = {};
   ASSERT_EQ(::stat((*folder)->c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 07777, 0700U);
-  EXPECT_TRUE(make_trace_folder(reader, "42.0")) << "the second rank finds it there";
+  EXPECT_TRUE(make_trace_folder(given, "42.0")) << "the second rank finds it there";
 }
 
 TEST(TracePlace, IsNeverAFolderThatOthersCanWrite) {
@@ -47,16 +45,16 @@ TEST(TracePlace, IsNeverAFolderThatOthersCanWrite) {
   ASSERT_EQ(::chmod((scratch / "42.0").c_str(), 0777), 0);
   ASSERT_EQ(::symlink("/tmp", (scratch / "42.1").c_str()), 0);
   std::ofstream(scratch / "42.2") << "a file";
-  const auto reader = environment({{"AMLDIST_TRACE_DIR", scratch.path()}});
+  const std::string given = scratch.path();
   for (const char* const step : {"42.0", "42.1", "42.2"}) {
-    const auto folder = make_trace_folder(reader, step);
+    const auto folder = make_trace_folder(given, step);
     ASSERT_FALSE(folder) << step;
     expect_sentence(folder.error().message);
   }
 }
 
 TEST(TracePlace, IsNowhereWhenSwitchedOff) {
-  const auto folder = make_trace_folder(environment({{"AMLDIST_TRACE_DIR", "off"}}), "42.0");
+  const auto folder = make_trace_folder("off", "42.0");
   ASSERT_TRUE(folder);
   EXPECT_FALSE(folder->has_value());
 }
@@ -93,7 +91,7 @@ TEST(TracePlace, TakesNamesThatCannotLeaveTheFolder) {
     EXPECT_TRUE(is_trace_name(name)) << name;
   for (const char* const name : {"", ".", "..", "../x", "a/b", ".hidden", "a b", "a\n"}) {
     EXPECT_FALSE(is_trace_name(name)) << name;
-    EXPECT_FALSE(make_trace_folder(environment({}), name)) << name;
+    EXPECT_FALSE(make_trace_folder("", name)) << name;
     EXPECT_TRUE(is_trace_name(trace_name(name))) << name;
   }
   EXPECT_TRUE(is_trace_name(trace_name(std::string(500, '.'))));

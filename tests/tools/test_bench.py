@@ -12,7 +12,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 SVG = "{http://www.w3.org/2000/svg}"
-FINE, FAILED, USAGE = 0, 1, 2
+FINE, FAILED, USAGE, NOT_FOUND = 0, 1, 2, 4
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 
 # Factors of nccl-tests for the bus bandwidth of n ranks.
@@ -259,11 +259,11 @@ def test_scaling_has_a_row_for_each_part_of_the_step(tool):
     (USAGE, "--ranks", ["--ranks", "-1"]),
     (USAGE, "--peer needs --ranks", ["--peer", "openmpi"]),
     (USAGE, "has no --in-place", ["--op", "sendrecv", "--in-place"]),
-    (FAILED, "--peer 'nompi'", ["--ranks", "2", "--peer", "nompi"]),
-    (FAILED, "is not there", ["--ranks", "2", "--peer", "mpich=/nonexistent/mpicc"]),
+    (NOT_FOUND, "--peer 'nompi'", ["--ranks", "2", "--peer", "nompi"]),
+    (NOT_FOUND, "is not there", ["--ranks", "2", "--peer", "mpich=/nonexistent/mpicc"]),
     (FAILED, "cannot compile", ["--ranks", "2", "--peer", "mpich=/bin/false"]),
-    (FAILED, "has no torch", ["--ranks", "2", "--peer", "gloo=/bin/false"]),
-    (FAILED, "has no torch", ["--ranks", "2", "--peer", "gloo=/nonexistent/python3"]),
+    (NOT_FOUND, "has no torch", ["--ranks", "2", "--peer", "gloo=/bin/false"]),
+    (NOT_FOUND, "has no torch", ["--ranks", "2", "--peer", "gloo=/nonexistent/python3"]),
     (FAILED, "cannot be written", ["--max", "4", "--svg", "/nonexistent/x.svg"]),
     (FAILED, "cannot be written: Is a directory", ["--max", "4", "--svg", "/tmp"]),
     (FAILED, "cannot be written", ["--ranks", "2", "--max", "4", "--svg", "/nonexistent/x.svg"]),

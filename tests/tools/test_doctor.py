@@ -238,7 +238,6 @@ def test_in_a_child_of_torchrun(tool):
 
 @pytest.mark.parametrize("words, arguments", [
     ("this is no task of a step", []),
-    ("cannot be read", ["--env-file", "/nowhere"]),
     ("exclude each other", ["--env-file", "/dev/null", *TWO_BY_TWO]),
     ("no NAME=VALUE in it", ["--env-file", "/dev/null"]),
     ("does not exist: the step has 4 tasks", [*TWO_BY_TWO, "--task", "4"]),
@@ -253,6 +252,11 @@ def test_bad_input_is_one_sentence_and_status_2(tool, words, arguments):
     done = tool.run("doctor", *arguments)
     assert (done.returncode, done.stdout) == (2, ""), done
     assert done.stderr.startswith("aml-dist: ") and done.stderr.count("\n") == 1 and words in done.stderr, done.stderr
+
+
+def test_a_saved_environment_that_is_not_there(tool):
+    done = tool.run("doctor", "--env-file", "/nowhere")
+    assert (done.returncode, done.stdout) == (4, "") and "'/nowhere' cannot be read" in done.stderr, done
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00\x01", b"=\n=\n", b"x" * 300_000, b"\0" * 1000])

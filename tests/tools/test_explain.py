@@ -8,7 +8,7 @@ import pytest
 
 SVG = "{http://www.w3.org/2000/svg}"
 
-USAGE, REFUSED = 2, 1
+USAGE, REFUSED, NOT_FOUND = 2, 1, 4
 
 
 @pytest.mark.parametrize("status, words, arguments", [
@@ -26,7 +26,7 @@ USAGE, REFUSED = 2, 1
     (USAGE, "--gpus-per-node", ["--nodelist", "a", "--tasks-per-node", "1", "--gpus-per-node", "-1"]),
     (REFUSED, "speaks of 3 nodes", ["--nodelist", "n[1-2]", "--tasks-per-node", "1(x3)"]),
     (REFUSED, "too many tasks", ["--nodelist", "n[1-99]", "--tasks-per-node", "67108864"]),
-    (REFUSED, "cannot be read", ["--hostfile", "/nonexistent/hosts"]),
+    (NOT_FOUND, "cannot be read", ["--hostfile", "/nonexistent/hosts"]),
     (REFUSED, "cannot be written", ["--nodelist", "n1", "--tasks-per-node", "1", "--svg", "/nonexistent/x.svg"]),
     (REFUSED, "process_count=3", ["--aml-dist", "mpi,process_count=3", "--nodelist", "n1", "--tasks-per-node", "2"]),
     (REFUSED, "per-node", ["--aml-dist", "mpi,launch=per-node", "--nodelist", "n1", "--tasks-per-node", "2"]),
@@ -56,7 +56,7 @@ def test_a_host_file_is_read_as_slurm_reads_it(tool, tmp_path):
         hosts.write_text(bad + "\n")
         done = tool.run("explain", "--hostfile", str(hosts))
         assert done.returncode in (USAGE, REFUSED) and done.stderr.count("\n") == 1, done
-    assert tool.run("explain", "--hostfile", "/dev/zero").returncode == REFUSED
+    assert tool.run("explain", "--hostfile", "/dev/zero").returncode == NOT_FOUND
 
 
 @pytest.mark.parametrize("arguments", [["explain", "--nodelist", "n1", "--tasks-per-node", "1", "--json"], ["--help"],

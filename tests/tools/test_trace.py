@@ -10,7 +10,7 @@ import pytest
 from recorder_files import Call, Recorder, waiting, working
 
 SVG = "{http://www.w3.org/2000/svg}"
-FINE, FAILED, USAGE = 0, 1, 2
+FINE, FAILED, USAGE, NOT_FOUND = 0, 1, 2, 4
 
 
 def step_without(folder, missing=2, size=4):
@@ -116,9 +116,9 @@ def test_steps_are_found_by_name_where_programs_put_them(tool, tmp_path):
 
 
 @pytest.mark.parametrize("status, words, argument", [
-    (FAILED, "no flight recorder of '77777.7'", "77777.7"),
-    (FAILED, "neither a folder nor a step", "/nonexistent/folder"),
-    (FAILED, "holds no flight recorder", "."),
+    (NOT_FOUND, "no flight recorder of '77777.7'", "77777.7"),
+    (NOT_FOUND, "neither a folder nor a step", "/nonexistent/folder"),
+    (NOT_FOUND, "holds no flight recorder", "."),
     (USAGE, "--last", "--last=0"),
 ])
 def test_bad_input_is_one_sentence_and_a_status(tool, status, words, argument, tmp_path, monkeypatch):

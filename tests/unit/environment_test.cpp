@@ -5,7 +5,7 @@
 namespace amldist {
 namespace {
 
-TEST(EnvironmentPatch, TheLastWordCounts) {
+TEST(EnvironmentPatch, TheLastChangeWins) {
   EnvironmentPatch patch;
   patch.set("A", "1");
   patch.set("B", 2U);

@@ -123,14 +123,14 @@ TEST(FirstFailure, ACauseCountsMoreThanItsConsequenceThatArrivedBeforeIt) {
   EXPECT_TRUE(sentence({survivor, killed}).starts_with("first failure: rank 3 ")) << "it may have failed by itself";
 }
 
-TEST(FirstFailure, ARefusedStepHasItsSentenceAlready) {
+TEST(FirstFailure, ARefusedStepAddsNoLine) {
   FailureReport refused = report();
   refused.kind = FailureReport::Kind::refused;
   EXPECT_EQ(sentence({refused, report()}), "");
   EXPECT_EQ(sentence({report(), refused}), "");
 }
 
-TEST(FirstFailure, AdvisesOnlyWhoNeedsIt) {
+TEST(FirstFailure, AdvisesOnlyWhereItHelps) {
   const std::string advice = "; the others may wait for it: srun --kill-on-bad-exit would end the step";
   EXPECT_TRUE(sentence({report(2, exited(7))}, {true, false}).ends_with(advice));
   EXPECT_TRUE(sentence({report(2, exited(7))}, {true, true}).ends_with("after the start"));

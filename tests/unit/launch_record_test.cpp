@@ -34,6 +34,20 @@ TEST(LaunchRecord, ReadsBackFeaturesOfNodes) {
   EXPECT_EQ(LaunchRecord::parse(written.to_string()).value(), written);
 }
 
+TEST(LaunchRecord, ReadsBackHowNodesAreNamed) {
+  LaunchRecord written = record();
+  for (const char* const text : {"10.0.0.1-10.0.0.4", "0.0.0.0,10.0.0.7", "*-ib0"}) {
+    written.peers = *NodeHosts::parse(text);
+    EXPECT_EQ(written.to_string(),
+              std::string("1;step=12.3;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,4,2));peers=") + text);
+    EXPECT_EQ(LaunchRecord::parse(written.to_string()).value(), written);
+  }
+  written.features = *NodeFeatures::parse("ib:0-1");
+  EXPECT_EQ(LaunchRecord::parse(written.to_string()).value(), written);
+  written.components = {{12, 1, "n1"}, {13, 2, "n[1,3]"}};
+  EXPECT_EQ(LaunchRecord::parse(written.to_string()).value(), written);
+}
+
 TEST(LaunchRecord, TakesAnInterfaceInPlaceOfTheAddress) {
   LaunchRecord written = record();
   written.address = "@ib0";
@@ -72,6 +86,12 @@ TEST(LaunchRecord, RefusesWhatSrunDoesNotWrite) {
                                 "1;step=1.0;addr=a;ports=1-2;map=x;hosts=n1;components=1:-1",
                                 "1;step=1.0;addr=a;ports=1-2;map=x;hosts=n1;components=1:99999999999",
                                 "1;step=1.0;addr=a;ports=1-2;map=x;components=1:1;hosts=n1",
+                                "1;step=1.0;addr=a;ports=1-2;map=x;peers=",
+                                "1;step=1.0;addr=a;ports=1-2;map=x;peers=*",
+                                "1;step=1.0;addr=a;ports=1-2;map=x;peers=n1",
+                                "1;step=1.0;addr=a;ports=1-2;map=x;peers=0.0.0.0-255.255.255.255",
+                                "1;step=1.0;addr=a;ports=1-2;map=x;peers=10.0.0.1;features=ib:0",
+                                "1;step=1.0;addr=a;ports=1-2;map=x;peers=10.0.0.1;peers=10.0.0.1",
                                 "1;step=1.0;addr=a;ports=1-2;map=x;features=",
                                 "1;step=1.0;addr=a;ports=1-2;map=x;features=ib",
                                 "1;step=1.0;addr=a;ports=1-2;map=x;features=ib:0;features=ib:0",

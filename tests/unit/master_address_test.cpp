@@ -104,6 +104,84 @@ TEST(MasterAddress, MayBeLoopbackOnOneNodeOrOneMachine) {
   EXPECT_EQ(choose("pytorch", placement("n[1-2]", {0, 1}), network(one_machine)).value(), "127.0.0.1");
 }
 
+/// How TF_CONFIG names node `node`, where nodes are n1, n2, n3 and rank 0 is on the first.
+std::string peer(const char* option, const NetworkView& view, const SitePolicy& policy, std::uint32_t node) {
+  const Placement where = placement("n[1-3]", {0, 1, 2});
+  const auto master = choose(option, where, view, policy);
+  EXPECT_TRUE(master) << master.error().message;
+  const auto chosen = choose_node_hosts(parse_spec(option).value(), policy, where, *master, view);
+  if (!chosen) return chosen.error().message;
+  EXPECT_TRUE(chosen->fits(where.hosts));
+  return chosen->host_of(where.hosts, node);
+}
+
+const Addresses three = {{"n1", "10.0.0.1"},        {"n2", "10.0.0.2"},        {"n3", "10.0.7.3"},
+                         {"n1-ib0", "192.168.0.1"}, {"n2-ib0", "192.168.0.2"}, {"n3-ib0", "192.168.0.3"}};
+
+TEST(NodeHostsChoice, FollowsTheRuleOfTheMaster) {
+  SitePolicy site = SitePolicy::defaults();
+  EXPECT_EQ(peer("tensorflow", network(three), site, 1), "10.0.0.2");
+  EXPECT_EQ(peer("tensorflow", network(three), site, 2), "10.0.7.3");
+  EXPECT_EQ(peer("tensorflow,master_addr=name", network(three), site, 1), "n2");
+  EXPECT_EQ(peer("tensorflow,master_addr=my.host", network(three), site, 1), "10.0.0.2") << "by the site's rule";
+  site.suffix = "-ib0";
+  EXPECT_EQ(peer("tensorflow", network(three), site, 1), "192.168.0.2");
+  EXPECT_EQ(peer("tensorflow,master_addr=name", network(three), site, 2), "n3-ib0");
+  site.master_addr = MasterAddress::Form::name;
+  EXPECT_EQ(peer("tensorflow", network(three), site, 1), "n2-ib0");
+  EXPECT_EQ(peer("tensorflow,master_addr=ip", network(three), site, 1), "192.168.0.2");
+}
+
+TEST(NodeHostsChoice, IsMadeForTensorflowOnSeveralNodesOnly) {
+  const Placement several = placement("n[1-2]", {0, 1});
+  const SitePolicy site = SitePolicy::defaults();
+  for (const char* const kind : {"pytorch", "mpi", "jax"}) {
+    const auto chosen = choose_node_hosts(parse_spec(kind).value(), site, several, "10.0.0.1", NetworkView{});
+    EXPECT_TRUE(chosen && chosen->empty()) << kind << " asks nobody";
+  }
+  const auto alone =
+      choose_node_hosts(parse_spec("tensorflow").value(), site, placement("n1", {0, 0}), "10.0.0.1", NetworkView{});
+  EXPECT_TRUE(alone && alone->empty());
+}
+
+TEST(NodeHostsChoice, IsNeverLoopbackOnSeveralNodes) {
+  // srun on n2, whose own name is Debian's 127.0.1.1 there: its way out to rank 0's node counts
+  const Addresses debian = {{"n1", "10.0.0.1"}, {"n2", "127.0.1.1"}, {"n3", "10.0.0.3"}};
+  const SitePolicy site = SitePolicy::defaults();
+  EXPECT_EQ(peer("tensorflow", network(debian, "n2", "10.0.0.2"), site, 1), "10.0.0.2");
+  const std::string refused = peer("tensorflow", network(debian, "login"), site, 1);
+  EXPECT_NE(refused.find("'n2'"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("127.0.1.1"), std::string::npos) << refused;
+  testing::expect_sentence(refused);
+  const Addresses one_machine = {{"n1", "127.0.0.1"}, {"n2", "127.0.0.1"}, {"n3", "127.0.0.1"}};
+  EXPECT_EQ(peer("tensorflow", network(one_machine), site, 2), "127.0.0.1");
+}
+
+TEST(NodeHostsChoice, StaysInsideTheSitesNetwork) {
+  SitePolicy site = SitePolicy::defaults();
+  site.network = Ipv4Network::parse("10.0.0.0/24");
+  EXPECT_EQ(peer("tensorflow", network(two), site, 1).substr(0, 4), "no s") << "n3 has no address";
+  const std::string outside = peer("tensorflow", network(three), site, 1);
+  EXPECT_NE(outside.find("'n3' has the address 10.0.7.3, outside"), std::string::npos) << outside;
+  site.network = Ipv4Network::parse("10.0.0.0/16");
+  EXPECT_EQ(peer("tensorflow", network(three), site, 1), "10.0.0.2");
+}
+
+TEST(NodeHostsChoice, OfASiteWithAnInterfaceNeedsAnotherRuleForTheOthers) {
+  SitePolicy site = SitePolicy::defaults();
+  site.interface = "ib0";
+  const std::string refused = peer("tensorflow", network(three), site, 1);
+  EXPECT_NE(refused.find("interface ib0: use master_addr=name"), std::string::npos) << refused;
+  testing::expect_sentence(refused);
+  EXPECT_EQ(peer("tensorflow,master_addr=name", network(three), site, 1), "n2");
+  site.network = Ipv4Network::parse("10.0.0.0/16");
+  EXPECT_EQ(peer("tensorflow", network(three), site, 1), "10.0.0.2") << "NodeAddr, within the network";
+  site.network = Ipv4Network::parse("192.168.0.0/16");
+  EXPECT_NE(peer("tensorflow", network(three), site, 1).find("outside"), std::string::npos);
+  site.suffix = "-ib0";
+  EXPECT_EQ(peer("tensorflow", network(three), site, 1), "192.168.0.2");
+}
+
 TEST(MasterAddress, OfTheUsersOwnIsNoLoopbackOnSeveralNodes) {
   const Placement several = placement("n[1-2]", {0, 1});
   for (const char* const oneself :

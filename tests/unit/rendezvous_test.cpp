@@ -1,8 +1,7 @@
 #include "rendezvous/rendezvous.hpp"
 
-#include <set>
-
 #include "rendezvous/stamp.hpp"
+#include "rendezvous/step_port.hpp"
 #include "support.hpp"
 
 namespace amldist {
@@ -13,46 +12,6 @@ using testing::environment;
 PortRanges ports(std::string_view text) { return PortRanges::parse(text).value(); }
 
 RendezvousFacts facts() { return {"10.0.0.1", ports("20000-29999"), JobName{"cluster", 12, 0}, 3}; }
-
-TEST(HashedPort, DependsOnlyOnItsNumbers) {
-  const PortRanges range = ports("20000-29999");
-  EXPECT_EQ(hashed_port(range, {"c", 1, 0}, 0), hashed_port(range, {"c", 1, 0}, 0));
-  EXPECT_NE(hashed_port(range, {"c", 1, 0}, 0), hashed_port(range, {"c", 2, 0}, 0));
-  EXPECT_NE(hashed_port(range, {"c", 1, 0}, 0), hashed_port(range, {"d", 1, 0}, 0));
-  EXPECT_NE(hashed_port(range, {"c", 1, 0}, 0), hashed_port(range, {"c", 1, 1}, 0)) << "a requeue gets another port";
-}
-
-TEST(HashedPort, NeverCoincidesForStepsOfOneJob) {
-  for (const char* const text :
-       {"20000-29999", "20000-20099", "20000-20063", "20000-20006", "1000-1009,3000,5000-5030"}) {
-    const PortRanges range = ports(text);
-    for (const std::uint32_t job : {1U, 7U, 4294967295U}) {
-      std::set<std::uint16_t> seen;
-      for (std::uint32_t step = 0; step < range.size(); ++step) {
-        const std::uint16_t port = hashed_port(range, {"c", job, 0}, step);
-        EXPECT_TRUE(range.contains(port));
-        seen.insert(port);
-      }
-      EXPECT_EQ(seen.size(), range.size()) << text << " job " << job;
-    }
-  }
-}
-
-TEST(HashedPort, LeavesRoomBetweenNeighbouringSteps) {
-  const PortRanges range = ports("20000-29999");
-  const int first = hashed_port(range, {"c", 1, 0}, 0);
-  const int second = hashed_port(range, {"c", 1, 0}, 1);
-  EXPECT_GE(std::abs(first - second), 64);
-}
-
-TEST(ReservedPort, IsTheFirst) {
-  EXPECT_EQ(first_reserved_port(environment({{"SLURM_STEP_RESV_PORTS", "12001-12003"}})), 12001);
-  EXPECT_EQ(first_reserved_port(environment({{"SLURM_STEP_RESV_PORTS", "12001,12005"}})), 12001);
-  for (const char* const bad : {"", "0-1", "x", "99999", "-5"}) {
-    EXPECT_EQ(first_reserved_port(environment({{"SLURM_STEP_RESV_PORTS", bad}})), std::nullopt) << bad;
-  }
-  EXPECT_EQ(first_reserved_port(environment({})), std::nullopt);
-}
 
 struct Settled {
   Rendezvous rendezvous;
@@ -67,10 +26,10 @@ Settled settled(const Spec& spec, const testing::Variables& variables) {
   return out;
 }
 
-TEST(Rendezvous, IsComputedWhenNobodySpeaks) {
+TEST(Rendezvous, IsComputedWithoutUserSettings) {
   const Settled out = settled({}, {});
   EXPECT_EQ(out.rendezvous.address, "10.0.0.1");
-  EXPECT_EQ(out.rendezvous.port, hashed_port(facts().ports, facts().job, 3));
+  EXPECT_EQ(out.rendezvous.port, step_port(facts().ports, facts().job, 3));
   EXPECT_EQ(out.rendezvous.port_origin, Origin::computed);
   EXPECT_TRUE(out.notes.empty());
 }
@@ -81,7 +40,7 @@ TEST(Rendezvous, PrefersReservedPortsToTheHash) {
   EXPECT_EQ(out.rendezvous.port_origin, Origin::reserved);
 }
 
-TEST(Rendezvous, KeepsWhatTheUserSetAndSaysSoOnce) {
+TEST(Rendezvous, KeepsTheUsersValuesAndSaysSoOnce) {
   const Settled out =
       settled({}, {{"MASTER_ADDR", "mine"}, {"MASTER_PORT", "6105"}, {"SLURM_STEP_RESV_PORTS", "12001-12003"}});
   EXPECT_EQ(out.rendezvous.address, "mine");

@@ -24,7 +24,7 @@ inline EnvironmentReader environment(Variables variables) {
   };
 }
 
-/// What a patch makes of an environment.
+/// The environment after a patch.
 inline Variables applied(const EnvironmentPatch& patch, Variables variables = {}) {
   for (const auto& change : patch.changes()) {
     if (change.value) variables[change.name] = *change.value;

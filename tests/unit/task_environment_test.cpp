@@ -1,4 +1,4 @@
-// Golden environments: a step goes in, the whole change of one task comes out.
+// Golden environments: input is a step, output the complete change to one task's environment.
 #include "frameworks/task_environment.hpp"
 
 #include "support.hpp"
@@ -50,7 +50,7 @@ TEST(TaskEnvironment, PytorchPerProcess) {
 }
 
 TEST(TaskEnvironment, NoNameOfAnotherKindTellsAnotherIdentity) {
-  // Left by a profile, an outer mpirun, a container: nothing stamps them, and none can be right.
+  // Left by a profile, an outer mpirun or a container. They have no stamp, and none can be right.
   const Variables stray = {{"TF_CONFIG", "{}"},
                            {"JAX_COORDINATOR_ADDRESS", "old:1"},
                            {"OMPI_COMM_WORLD_RANK", "7"},
@@ -183,13 +183,28 @@ TEST(TaskEnvironment, TensorflowDealsRolesAndPorts) {
   const StepPlan step = plan("tensorflow,chief_count=1,worker_count=2,parameter_server_count=2,evaluator_count=1",
                              placement("n[1-2]", {0, 0, 0, 1, 1, 1}));
   const std::string cluster =
-      R"({"cluster":{"chief":["10.0.0.1:20001"],"worker":["n1:20002","n1:20003"],"ps":["n2:20001","n2:20002"]},"task":)";
+      R"({"cluster":{"chief":["10.0.0.1:20001"],"worker":["10.0.0.1:20002","10.0.0.1:20003"],"ps":["n2:20001","n2:20002"]},"task":)";
   const std::vector<std::string> roles = {R"({"type":"chief","index":0})",  R"({"type":"worker","index":0})",
                                           R"({"type":"worker","index":1})", R"({"type":"ps","index":0})",
                                           R"({"type":"ps","index":1})",     R"({"type":"evaluator","index":0})"};
   for (std::uint32_t rank = 0; rank < roles.size(); ++rank) {
     EXPECT_EQ(task(step, rank).at("TF_CONFIG"), cluster + roles[rank] + R"(,"environment":"cloud"})");
   }
+}
+
+TEST(TaskEnvironment, TensorflowNamesAllNodesByTheRuleOfTheMaster) {
+  StepPlan step = plan("tensorflow", placement("n[1-3]", {0, 0, 1, 2, 2}));
+  const auto workers = [&] {
+    const std::string config = task(step, 0).at("TF_CONFIG");
+    return config.substr(0, config.find("},"));
+  };
+  step.rendezvous.node_hosts = *NodeHosts::parse("0.0.0.0,10.0.0.2-10.0.0.3");
+  EXPECT_EQ(workers(), R"({"cluster":{"worker":["10.0.0.1:20001","10.0.0.1:20002","10.0.0.2:20001","10.0.0.3:20001",)"
+                       R"("10.0.0.3:20002"])");
+  step.rendezvous.address = "n1-ib0";
+  step.rendezvous.node_hosts = NodeHosts::names("-ib0");
+  EXPECT_EQ(workers(),
+            R"({"cluster":{"worker":["n1-ib0:20001","n1-ib0:20002","n2-ib0:20001","n3-ib0:20001","n3-ib0:20002"])");
 }
 
 TEST(TaskEnvironment, TensorflowWithoutCountsIsAllWorkers) {
@@ -277,7 +292,7 @@ TEST(Counts, AreAssertionsThatNameBothNumbers) {
            {"pytorch,launch=per-node", two_by_two, {"one launcher per node", "2 tasks", "--ntasks-per-node=1"}},
            {"tensorflow,worker_count=3,parameter_server_count=1", two_by_two, {}},
            {"tensorflow,worker_count=2,parameter_server_count=1", two_by_two, {"3 tasks", "4 tasks"}},
-           {"tensorflow,parameter_server_count=4", two_by_two, {"no task for a worker"}},
+           {"tensorflow,parameter_server_count=4", two_by_two, {"no task is left for a worker"}},
            {"tensorflow,parameter_server_count=2147483647,chief_count=1,evaluator_count=1", two_by_two, {"2147483649"}},
        }) {
     const auto result = check_counts(parse_spec(c.option).value(), c.where.map);

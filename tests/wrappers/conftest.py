@@ -11,6 +11,9 @@ import subprocess
 
 import pytest
 
+# One meaning for each number over all commands: aml_dist(7).
+DONE, FAILED, USAGE, SKIPPED, NOT_FOUND, NO_SLURM, REFUSED = range(7)
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("AMLDIST_TOOL", ROOT / "build-development/bin/aml-dist")).parent
 

@@ -11,7 +11,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import ROOT
+from conftest import NO_SLURM, NOT_FOUND, REFUSED, ROOT, USAGE
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 EXAMPLES = ROOT / "contrib/examples/aml-run"
@@ -206,7 +206,7 @@ def test_a_launcher_in_the_command_is_started_once_on_each_node(aml_run, job, co
 def test_a_launcher_behind_the_dashes_is_started_once_on_each_node(aml_run, words, option):
     text = aml_run.good("--dry-run", "-N2", "--", *words).text
     assert f"--aml-dist={option} " in text.replace("\\\n", " ")
-    assert "one launcher per node" in aml_run.refusal(2, "-N2", "--tasks-per-node=2", "--", *words) if "," in option else True
+    assert "one launcher per node" in aml_run.refusal(USAGE, "-N2", "--tasks-per-node=2", "--", *words) if "," in option else True
 
 
 # ---------------------------------------------------------------------------------------------------- inputs and quoting
@@ -343,7 +343,7 @@ def bomb() -> str:
 ])
 def test_wrong_files_are_refused_with_place_and_remedy(aml_run, job, text, place, said):
     path = job(text)
-    sentence = aml_run.refusal(2, "--dry-run", path)
+    sentence = aml_run.refusal(USAGE, "--dry-run", path)
     assert said in sentence
     assert sentence.startswith(path if place is None else f"{path}:{place}: "), sentence
 
@@ -358,7 +358,7 @@ def test_wrong_files_are_refused_with_place_and_remedy(aml_run, job, text, place
     (lambda: "command: '" + "x " * 100_000 + "\n", "a quote begins here and has no end"),
 ], ids=["aliases", "lists", "maps", "10 MB", "keys", "tags", "open quote"])
 def test_files_that_would_explode_end_at_a_limit(aml_run, job, make, said):
-    assert said in aml_run.refusal(2, "--dry-run", job(make()), timeout=20)
+    assert said in aml_run.refusal(USAGE, "--dry-run", job(make()), timeout=20)
 
 
 def test_damaged_files_end_in_a_script_or_in_one_sentence(aml_run, job):
@@ -382,7 +382,7 @@ def test_damaged_files_end_in_a_script_or_in_one_sentence(aml_run, job):
         if done.status == 0:
             assert done.out.startswith(b"#!/bin/bash\n"), done
         else:
-            assert done.status in (2, 3) and done.out == b"", done
+            assert done.status in (USAGE, NOT_FOUND) and done.out == b"", done
             assert done.said.startswith("aml-dist: ") and done.said.count("\n") == 1, done
 
 
@@ -395,23 +395,23 @@ def test_damaged_files_end_in_a_script_or_in_one_sentence(aml_run, job):
 ])
 def test_what_a_file_names_must_be_there(aml_run, job, text, said):
     path = job(text)
-    sentence = aml_run.refusal(3, "--dry-run", path)
+    sentence = aml_run.refusal(NOT_FOUND, "--dry-run", path)
     assert said in sentence and sentence.startswith(path + ":")
 
 
 def test_an_input_of_another_type_is_refused(aml_run, job):
     for kind, path in (("uri_file", "./src"), ("uri_folder", "./job.yml")):
         text = job(f"command: x ${{{{inputs.a}}}}\ninputs: {{a: {{type: {kind}, path: {path}}}}}\n")
-        assert f"is a {kind}, but" in aml_run.refusal(2, "--dry-run", text)
+        assert f"is a {kind}, but" in aml_run.refusal(USAGE, "--dry-run", text)
 
 
 def test_files_that_are_not_there_or_no_files(aml_run, tmp_path):
-    assert "No such file" in aml_run.refusal(3, "--dry-run", f"{tmp_path}/none.yml")
-    assert "no regular file" in aml_run.refusal(3, "--dry-run", "/dev/zero")
+    assert "No such file" in aml_run.refusal(NOT_FOUND, "--dry-run", f"{tmp_path}/none.yml")
+    assert "no regular file" in aml_run.refusal(NOT_FOUND, "--dry-run", "/dev/zero")
     (tmp_path / "folder.yml").mkdir()
-    assert "no regular file" in aml_run.refusal(3, "--dry-run", f"{tmp_path}/folder.yml")
+    assert "no regular file" in aml_run.refusal(NOT_FOUND, "--dry-run", f"{tmp_path}/folder.yml")
     subprocess.run(["mkfifo", tmp_path / "fifo.yml"], check=True)
-    assert "no regular file" in aml_run.refusal(3, "--dry-run", f"{tmp_path}/fifo.yml")
+    assert "no regular file" in aml_run.refusal(NOT_FOUND, "--dry-run", f"{tmp_path}/fifo.yml")
 
 
 @pytest.mark.parametrize("text, said", [
@@ -425,13 +425,13 @@ def test_files_that_are_not_there_or_no_files(aml_run, tmp_path):
 ])
 def test_a_wrong_table_is_refused(aml_run, job, text, said):
     path, table = job("command: x\n"), job(text, "table.yml")
-    assert said in aml_run.refusal(2, "--dry-run", "--instance-types", table, path)
+    assert said in aml_run.refusal(USAGE, "--dry-run", "--instance-types", table, path)
 
 
 def test_an_instance_type_that_is_not_in_the_table(aml_run, job):
     table = job("instance_types: {Standard_ND96asr_v4: {partition: a}}\n", "table.yml")
     path = job("command: x\nresources: {instance_type: Standard_ND96ars_v4}\n")
-    sentence = aml_run.refusal(3, "--dry-run", "--instance-types", table, path)
+    sentence = aml_run.refusal(NOT_FOUND, "--dry-run", "--instance-types", table, path)
     assert "did you mean 'Standard_ND96asr_v4'?" in sentence and sentence.startswith(f"{path}:2:28: ")
 
 
@@ -450,11 +450,11 @@ def test_an_instance_type_that_is_not_in_the_table(aml_run, job):
     (["--kind", "pytorch,launch=per-node", "--tasks-per-node=4", "--", "torchrun"], "one launcher per node but a node has 4 tasks"),
     (["--kind", "pytorch,process_count=8", "-N2", "--tasks-per-node=2", "--", "x"], "process_count=8 but the step has 4 tasks"),
     (["--kind", "mpi,node_count=3", "-N2", "--", "x"], "node_count=3 but the step has 2 nodes"),
-    (["--kind", "tensorflow,worker_count=2", "-n3", "--", "x"], "the roles add up to 2 tasks but the step has 3 tasks"),
+    (["--kind", "tensorflow,worker_count=2", "-n3", "--", "x"], "the task counts add up to 2 tasks but the step has 3 tasks"),
     (["--json=x", "--", "x"], "json"),
 ])
 def test_wrong_command_lines(aml_run, arguments, said):
-    assert said in aml_run.refusal(2, *arguments)
+    assert said in aml_run.refusal(USAGE, *arguments)
 
 
 def test_options_of_sbatch_in_all_their_spellings(aml_run):
@@ -478,23 +478,23 @@ def test_the_shape_is_completed(aml_run, arguments, shape):
 def test_in_each_of_several_tasks_nothing_is_started(aml_run, slurm):
     slurm.program("srun", 'printf "%s\\n" "$@"')
     env = {**slurm.env, "SLURM_JOB_ID": "9", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}
-    assert "in each of 4 tasks" in aml_run.refusal(2, "--", "x", env=env)
+    assert "in each of 4 tasks" in aml_run.refusal(USAGE, "--", "x", env=env)
     assert "--overlap" in aml_run.good("--", "x", env={**env, "SLURM_STEP_NUM_TASKS": "1"}).text.splitlines()
     batch = {**env, "SLURM_STEP_ID": "4294967291"}  # the batch script is a step of Slurm's own
     assert "--overlap" not in aml_run.good("--", "x", env=batch).text
 
 
 def test_no_slurm(aml_run, job):
-    said = aml_run.refusal(4, "--", "x", env={"PATH": "/nowhere"})
-    assert said.startswith("sbatch is not on this machine") and "--dry-run" in said
+    said = aml_run.refusal(NO_SLURM, "--", "x", env={"PATH": "/nowhere"})
+    assert said.startswith("sbatch is not installed here") and "--dry-run" in said
 
 
 @pytest.mark.parametrize("message, status, said", [
-    ("sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified", 5,
+    ("sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified", REFUSED,
      "Slurm does not take the job: Batch job submission failed: Invalid account"),
-    ("sbatch: error: Unable to contact slurm controller (connect failure)", 4, "Slurm does not answer: "),
-    ("aml-dist: unknown key 'x'\nsbatch: error: other", 5, "Slurm does not take the job: unknown key 'x'"),
-    ("", 5, "it gave no reason"),
+    ("sbatch: error: Unable to contact slurm controller (connect failure)", NO_SLURM, "Slurm does not answer: "),
+    ("aml-dist: unknown key 'x'\nsbatch: error: other", REFUSED, "Slurm does not take the job: unknown key 'x'"),
+    ("", REFUSED, "it gave no reason"),
 ])
 def test_sbatch_that_refuses(aml_run, slurm, message, status, said):
     slurm.program("sbatch", f"cat >script; printf '%s\\n' {json.dumps(message)} >&2; exit 1")
@@ -554,7 +554,7 @@ def test_a_job_that_slurmctld_has_forgotten_is_looked_up_in_the_accounting(aml_r
     assert aml_run.run("--wait", "--", "x", env=slurm.env).status == 4
     slurm.program("sacct", "exit 1")
     done = aml_run.run("--wait", "--", "x", env=slurm.env)
-    assert done.status == 3 and "nobody knows job 17 any more" in done.said
+    assert done.status == NOT_FOUND and "nobody knows job 17 any more" in done.said
 
 
 def test_in_an_allocation_a_step(aml_run, slurm):
@@ -570,7 +570,7 @@ def test_in_an_allocation_a_step(aml_run, slurm):
     of_two = {**env, "SLURM_NTASKS": "2", "SLURM_NNODES": "2"}
     done = aml_run.good("-N2", "--tasks-per-node=2", "--", "x", env=of_two)
     assert done.text.splitlines()[1:4] == ["--nodes=2", "--ntasks-per-node=2", "--ntasks=4"]
-    assert "use --new-job" in aml_run.refusal(2, "--json", "--", "x", env=env)
+    assert "use --new-job" in aml_run.refusal(USAGE, "--json", "--", "x", env=env)
     assert aml_run.good("--dry-run", "--new-job", "--", "x", env=env).text.startswith("#!/bin/bash\n#SBATCH ")
 
 

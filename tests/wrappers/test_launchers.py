@@ -9,7 +9,7 @@ import re
 import shlex
 
 import pytest
-from conftest import ROOT, Command
+from conftest import NO_SLURM, NOT_FOUND, ROOT, USAGE, Command
 
 FLAGS = pathlib.Path(__file__).parent / "flags"
 LISTS = [("torchrun", "torchrun-2.15"), ("mpirun", "mpirun-4.1"), ("mpirun", "mpirun-5.0"), ("deepspeed", "deepspeed-0.19"),
@@ -82,7 +82,7 @@ def test_each_flag_does_what_the_table_says(tool, program):
         done = command.run("--dry-run", *words, *program)
         sentence = f"{name} cannot be had here: {row['becomes']}" if row["fate"] == "refused" else f"{name} is ignored: "
         if row["fate"] == "refused":
-            assert done.status == 2 and sentence in done.said, f"{name}\n{done}"
+            assert done.status == USAGE and sentence in done.said, f"{name}\n{done}"
         else:
             assert done.status == 0, f"{name}\n{done}"
             # What torchrun's agent would do is handed to it, or said where there is none.
@@ -294,7 +294,7 @@ def test_horovodrun(line, expected):
     ("horovodrun", "-np 2 --mpi-args='--nonsense' t", "has no flag '--nonsense'"),
 ])
 def test_wrong_command_lines_are_refused_in_one_sentence(tool, line, said):
-    assert said in Command(f"aml-{tool}").refusal(2, *shlex.split(line))
+    assert said in Command(f"aml-{tool}").refusal(USAGE, *shlex.split(line))
 
 
 @pytest.mark.parametrize("content, said", [
@@ -304,21 +304,21 @@ def test_wrong_command_lines_are_refused_in_one_sentence(tool, line, said):
 def test_wrong_hostfiles_are_refused_with_their_line(tmp_path, content, said):
     (tmp_path / "hosts").write_text(content)
     for tool, flags in (("mpirun", ["-n", "1"]), ("horovodrun", ["-np", "1"]), ("deepspeed", ["--num_gpus", "1"])):
-        assert said in Command(f"aml-{tool}").refusal(2, *flags, "--hostfile", f"{tmp_path}/hosts", "x")
+        assert said in Command(f"aml-{tool}").refusal(USAGE, *flags, "--hostfile", f"{tmp_path}/hosts", "x")
 
 
 def test_hostfiles_that_are_not_there_too_long_or_no_files(tmp_path):
     mpirun = Command("aml-mpirun")
-    assert "No such file" in mpirun.refusal(3, "--hostfile", f"{tmp_path}/none", "x")
-    assert "no regular file" in mpirun.refusal(3, "--hostfile", "/dev/zero", "x")
+    assert "No such file" in mpirun.refusal(NOT_FOUND, "--hostfile", f"{tmp_path}/none", "x")
+    assert "no regular file" in mpirun.refusal(NOT_FOUND, "--hostfile", "/dev/zero", "x")
     (tmp_path / "long").write_text("a slots=1\n" * 200_000)
-    assert "longer than 1024 KiB" in mpirun.refusal(2, "--hostfile", f"{tmp_path}/long", "x")
+    assert "longer than 1024 KiB" in mpirun.refusal(USAGE, "--hostfile", f"{tmp_path}/long", "x")
 
 
 def test_without_slurm_it_says_so(launcher):
     flags = {"aml-mpirun": ["-n", "1"], "aml-deepspeed": ["--num_gpus", "1"], "aml-horovodrun": ["-np", "1"]}
-    said = launcher.refusal(4, *flags.get(launcher.path.name, []), "x.py", env={"PATH": "/nowhere"})
-    assert said == "srun is not on this machine (not in PATH)"
+    said = launcher.refusal(NO_SLURM, *flags.get(launcher.path.name, []), "x.py", env={"PATH": "/nowhere"})
+    assert said == "srun is not installed here (not in PATH)"
 
 
 def test_variables_and_folders_are_there_when_srun_starts(slurm):

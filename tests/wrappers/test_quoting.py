@@ -8,6 +8,7 @@ import re
 import subprocess
 
 import pytest
+from conftest import USAGE
 
 LISTS = 10_000
 SEED = 20261121
@@ -108,7 +109,7 @@ def test_exec_replaces_the_documented_names_and_nothing_else(aml_dist, show):
 
 
 def test_a_variable_that_is_not_set_is_refused_by_name(aml_dist):
-    said = aml_dist.refusal(2, "exec", "--", "echo", "$LOCAL_RANK")
+    said = aml_dist.refusal(USAGE, "exec", "--", "echo", "$LOCAL_RANK")
     assert said.startswith("exec: $LOCAL_RANK in an argument cannot be expanded")
 
 
@@ -116,7 +117,7 @@ def test_exec_hands_the_programs_status_through(aml_dist):
     assert aml_dist.run("exec", "sh", "-c", "exit 7").status == 7
     assert aml_dist.run("exec", "--", "/no/such/program").status == 127
     assert aml_dist.run("exec", "--", "/etc/passwd").status == 126
-    assert "no command is given" in aml_dist.refusal(2, "exec")
+    assert "no command is given" in aml_dist.refusal(USAGE, "exec")
 
 
 def test_only_commands_that_mention_a_variable_go_through_exec(aml_run):
@@ -152,5 +153,5 @@ def test_the_script_for_hostile_words_passes_shellcheck(aml_run, tmp_path):
 
 def test_an_argument_that_linux_would_not_take_is_refused(aml_run, job):
     path = job("command: " + "x" * 140_000 + "\n")
-    assert "128 KiB" in aml_run.refusal(2, "--dry-run", path)
+    assert "128 KiB" in aml_run.refusal(USAGE, "--dry-run", path)
     assert os.path.exists(path)

@@ -38,7 +38,7 @@ break_machine() {
     local machine=$1 how=$2
     check_break "$machine" "$how"
     if [[ -e $STATE/machines/$machine/broken/$how ]]; then say "$machine is already broken: $how"; return; fi
-    "break_${how//-/_}" "$machine" || fail "'$machine' cannot be broken by $how"
+    "break_${how//-/_}" "$machine" || fail "cannot apply fault $how to '$machine'"
     [[ ! -d $STATE/machines/$machine ]] || : >"$STATE/machines/$machine/broken/$how"
     say "$machine is broken: $how (devcluster heal $machine)"
 }
@@ -52,17 +52,17 @@ check_break() {
     fi
     [[ $machine == login ]] || is_node "$machine" || usage_error "cluster '$NAME' has no node '$machine'"
     [[ $machine != login || $how != down && $how != link ]] || usage_error "login cannot be broken by $how (break ctl down)"
-    if single_host && [[ $how != down ]]; then fail "$how needs namespaces; this cluster has none"; fi
+    if single_host && [[ $how != down ]]; then fail "fault $how needs namespaces; this cluster has none"; fi
 }
 
 break_down() { if [[ $1 == ctl ]]; then kill_daemon slurmctld; else kill_daemon "$1"; fi; }
 heal_down()  { :; }   # heal_machines brings back every daemon
 
-# At the switch's end, as when a cable is pulled: the node keeps its address.
+# Applied at the switch's end, like a pulled cable: the node keeps its address.
 break_link() { in_network switch ip link set "port$(node_index "$1")" down; }
 heal_link()  { in_network switch ip link set "port$(node_index "$1")" up; }
 
-# In place: the files are mounted, a new one would not be seen.
+# Written in place: the files are mounted, so a new file would not be seen.
 break_loopback_name() { write_hosts "$1" loopback-name >"$STATE/machines/$1/hosts"; }
 heal_loopback_name()  { write_hosts "$1" >"$STATE/machines/$1/hosts"; }
 
@@ -71,7 +71,7 @@ break_full_tmp() {
 }
 heal_full_tmp() { enter "$1" umount -l /tmp; }
 
-# Packets to the name server go to a neighbour that nobody is: no answer, and no error either.
+# Packets to the name server go to an address that no machine has: no answer, and no error.
 break_slow_dns() {
     in_network "$1" ip neigh replace "$(dead_address)" lladdr 02:00:00:00:00:01 dev eth0 nud permanent || return 1
     echo "nameserver $(dead_address)" >"$STATE/machines/$1/resolv.conf"
@@ -144,7 +144,7 @@ heal_machines() {
 undo_breaks() {
     local how
     for how in $(broken_ways "$1"); do
-        "heal_${how//-/_}" "$1" || say "$1: $how is not wholly undone"
+        "heal_${how//-/_}" "$1" || say "$1: $how could not be undone completely"
         rm -f "$STATE/machines/$1/broken/$how"
     done
 }
@@ -168,7 +168,7 @@ resume_nodes() {
     local node
     ask_resume "$@"
     wait_until 2 nodes_ready "$@" && return
-    # slurmctld asks a silent node only now and then: a slurmd that starts anew registers at once.
+    # slurmctld polls a silent node only rarely; a restarted slurmd registers at once.
     # The steps on the node go on, each has its own slurmstepd.
     for node in "$@"; do
         if nodes_ready "$node"; then continue; fi

@@ -56,7 +56,7 @@ CONF
     if [[ -n ${P[gres]} ]]; then echo "GresTypes=${P[gres]%%:*}"; fi
 }
 
-# These name a thing, so that several may stand side by side; any other key stands once.
+# These keys name an object, so they may occur several times; any other key occurs once.
 readonly LINE_KEYS='(nodename|nodeset|partitionname|downnodes|frontendname|include|slurmctldhost)'
 
 extra_lines() { printf '%s\n' "${P[conf]}" | grep -iE "^$1[=[:space:]]" || true; }
@@ -90,11 +90,11 @@ node_lines() {
 }
 
 write_cgroup_conf() {
-    # Nothing here uses cgroups; the older releases have no way to say so, and this one asks least.
+    # Nothing here uses cgroups. Older releases cannot switch them off; this setting needs the least.
     if at_least 23.11; then echo 'CgroupPlugin=disabled'; else echo 'CgroupPlugin=cgroup/v1'; fi >"$STATE/slurm/cgroup.conf"
 }
 
-# Left to itself mpi/pmix uses a tree for fences without data, which joins no nodes where a step has fewer of them than
+# By default mpi/pmix uses a tree for fences without data, which does not connect the nodes if a step has fewer than
 # TreeWidth: Open MPI's MPI_Init is then no barrier, and a few launches in a hundred die in it.
 write_mpi_conf() {
     if has_pmix; then echo 'PMIxCollFence=ring' >"$STATE/slurm/mpi.conf"; fi
@@ -117,7 +117,7 @@ write_config() {
     write_plugstack
 }
 
-# A rename: whoever reads it sees the old file or the new one.
+# Renamed into place, so that readers see either the old or the new file.
 write_plugstack() {
     {   if [[ -n ${P[plugin]} ]]; then
             echo "${P[plugin_mode]} $(visible_plugin)${P[plugin_args]:+ ${P[plugin_args]}}"

@@ -16,7 +16,7 @@ daemon_pid() {
         [[ $(<"$outside/proc/$pid/comm") == "$program" ]] && echo "$pid"
 }
 
-# On one host there is but one munged.
+# A single host has only one munged.
 daemon_names() {
     local node
     echo munged slurmctld
@@ -39,7 +39,7 @@ kill_daemon() {
 
 daemon_gone() { ! daemon_alive "$1"; }
 
-# Every machine has a munged of its own, as in life: where several slurmds share one, it calls a credential replayed when the
+# Every machine has its own munged, as on real clusters: where several slurmds share one, it calls a credential replayed when the
 # second node reads it, and slurmd before 23.11 frees what munge says about that twice if two launches come at once.
 munge_home() { if [[ $1 == login ]]; then echo "$STATE/munge"; else echo "$STATE/machines/$1/munge"; fi; }
 
@@ -49,7 +49,7 @@ start_munged() { # start_munged [NODE]
     rm -f "$(munge_home "$machine")"/{socket,socket.lock,munged.pid}
     (detached_in "$machine" munged --force --key-file="$home/key" --socket="$home/socket" --pid-file="$home/munged.pid" \
         --log-file="$log.log" --seed-file="$home/seed" >"$log.out" 2>&1) ||
-        { say "munged does not start on $machine"; show_tail "$log.out"; show_tail "$log.log"; return 1; }
+        { say "munged did not start on $machine"; show_tail "$log.out"; show_tail "$log.log"; return 1; }
     wait_until 10 test -S "$(munge_home "$machine")/socket"
 }
 
@@ -68,7 +68,7 @@ start_slurmctld() {
     rm -f "$STATE/ctl/slurmctld.pid"
     (detached_in login slurmctld -f "$STATE/slurm/slurm.conf" >"$STATE/log/slurmctld.out" 2>&1) &&
         wait_until 10 daemon_alive slurmctld && return
-    say 'slurmctld does not start'
+    say 'slurmctld did not start'
     show_tail "$STATE/log/slurmctld.out"; show_tail "$STATE/log/slurmctld.log"
     return 1
 }

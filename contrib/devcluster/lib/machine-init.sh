@@ -8,7 +8,7 @@ set -eu
 state=$1 name=$2 root=$3 configless=$4
 me=$state/machines/$name
 
-# Here /proc is still the outside's, so this is our process id out there.
+# /proc is still the host's here, so this is our process id on the host.
 read -r outside_pid _ </proc/self/stat
 
 printf '%s\n' "$name" >/proc/sys/kernel/hostname
@@ -28,7 +28,7 @@ new_sysfs() {
 }
 [[ ! -d /sys/fs/cgroup ]] || new_sysfs
 
-# A file that is not there cannot be mounted over, and the host's /etc is not ours to write in.
+# A missing file cannot be mounted over, and the host's /etc must not be changed.
 private_etc() {
     mount -t tmpfs -o mode=0755 etc "$me/mnt"
     mkdir "$me/mnt/upper" "$me/mnt/work"
@@ -59,5 +59,5 @@ fi
 
 printf '%s\n' "$outside_pid" >"$me/pid.new"
 mv "$me/pid.new" "$me/pid"
-# Orphans become our children: with SIGCHLD ignored the kernel buries them.
+# Orphans become our children; with SIGCHLD ignored the kernel reaps them.
 exec env --ignore-signal=CHLD sleep infinity

@@ -41,7 +41,7 @@ create_machines() {
     done
     for machine in switch $(machine_names); do
         wait_until 20 test -s "$STATE/machines/$machine/pid" && continue
-        say "machine '$machine' does not come up"
+        say "machine '$machine' did not start"
         show_tail "$STATE/log/$machine.init.log"
         return 1
     done

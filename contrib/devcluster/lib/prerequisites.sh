@@ -30,5 +30,5 @@ slurm_version() {
 # at_least 23.11: this Slurm is that release or newer
 at_least() { [[ $(printf '%s\n' "$1" "$(slurm_version)" | sort -V | head -n1) == "$1" ]]; }
 
-# Debian builds mpi/pmix for some releases only; a setting for a plugin that is not there is an error to Slurm.
+# Debian builds mpi/pmix for some releases only; for Slurm, a setting for a missing plugin is an error.
 has_pmix() { compgen -G "${P[root]-}/usr/lib/*/slurm-wlm/mpi_pmix.so" >/dev/null; }

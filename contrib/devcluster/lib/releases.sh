@@ -41,16 +41,16 @@ cmd_root() {
     run_in_root "$root" "${command[@]}"
 }
 
-# root_is_possible RELEASE ROOT: what no change of ours could mend; a mmdebstrap that fails is no such reason
+# root_is_possible RELEASE ROOT: reports what no change of ours could fix; a failing mmdebstrap is not such a reason
 root_is_possible() {
     local release=$1 root=$2 mirror
     if [[ -z $root ]]; then return; fi
     [[ $EUID -eq 0 ]] || fail "only root can make and enter a root for '$release'"
-    namespaces_allowed || fail 'namespaces are refused on this machine'
-    mountpoint -q / || fail "this machine's / is no mount point (a chroot), so that no other root can take its place"
+    namespaces_allowed || fail 'this machine does not allow namespaces'
+    mountpoint -q / || fail "/ of this machine is not a mount point (a chroot?), so it cannot be replaced by another root"
     if [[ -d $root ]]; then return; fi
     mirror=$(own_archive)
-    [[ -n $mirror ]] || fail "apt of this machine knows no Debian archive: try 'apt-get update'"
+    [[ -n $mirror ]] || fail "this machine's apt has no Debian archive configured: try 'apt-get update'"
     archive_has "$mirror" "$release" || fail "the archive of this machine, $mirror, has no '$release'"
 }
 
@@ -74,7 +74,7 @@ run_in_root() {
 }
 
 check_release() {
-    [[ " $RELEASES " == *" $1 "* ]] || usage_error "'$1' is none of the releases $RELEASES"
+    [[ " $RELEASES " == *" $1 "* ]] || usage_error "'$1' is not one of the releases $RELEASES"
 }
 
 # root_of RELEASE: the folder, or nothing where this machine is of that release
@@ -92,7 +92,7 @@ make_root() {
     flock -n "$lock" || { say "waiting for another devcluster that makes $root"; flock "$lock"; }
     if [[ -d $root ]]; then exec {lock}>&-; return; fi
     mirror=$(own_archive)
-    [[ -n $mirror ]] || fail "apt of this machine knows no Debian archive: try 'apt-get update'"
+    [[ -n $mirror ]] || fail "this machine's apt has no Debian archive configured: try 'apt-get update'"
     say "making $root: Debian $release with Slurm"
     rm -rf --one-file-system -- "$root.new"
     debootstrap_into "$root.new" "$release" "$mirror" {lock}>&- || { rm -rf --one-file-system -- "$root.new"; exit 1; }
@@ -108,7 +108,7 @@ own_archive() {
         sort -u | head -n 1
 }
 
-# A frozen archive has a release file that has expired. What a kill leaves half made is not used: see make_root.
+# The release file of an archived release has expired. A root that was left half made is not used: see make_root.
 debootstrap_into() {
     local packages
     packages=$(packages_of "$PREREQUISITES")

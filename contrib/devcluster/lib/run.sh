@@ -46,7 +46,7 @@ run_in() {
     fi
     if [[ $uid != "$EUID" ]]; then as=(--reuid="$uid" --regid="$gid" --init-groups); fi
     choose_environment "$machine"
-    # Should the outer process be killed, the inner one is told: nsenter hands no signal on.
+    # If the outer process is killed, the inner one gets a signal: nsenter forwards none.
     pass_signals setpriv --pdeathsig TERM "${into[@]}" setpriv --pdeathsig TERM "${as[@]}" \
         env -C "$(inner_folder)" "${environment[@]}" "$@"
 }
@@ -79,7 +79,7 @@ choose_environment() { # choose_environment MACHINE
     fi
 }
 
-# This folder if it is the same one inside and the user may enter it, else his home.
+# The current folder if it exists inside and the user may enter it, else the user's home.
 inner_folder() {
     local -a look=("${into[@]}")
     if [[ ${#as[@]} -gt 0 ]]; then look+=(setpriv "${as[@]}"); fi
@@ -91,7 +91,7 @@ inner_folder() {
 }
 
 # With a terminal the command shares our process group and hears its keys by itself. Without one
-# it gets a group of its own, and what reaches us is handed on.
+# it gets its own group, and signals that reach us are forwarded.
 pass_signals() {
     local signal child status got
     if (: </dev/tty) 2>/dev/null; then exec "$@"; fi

@@ -114,7 +114,7 @@ choose_params() {
 choose_mode() {
     if [[ -n ${OPT[single-host]-} ]]; then P[mode]=single-host; return; fi
     if namespaces_allowed; then return; fi
-    say 'namespaces are refused here: all slurmds run on this one host, under its name'
+    say 'this machine does not allow namespaces: all slurmds run on this host, under its name'
     P[mode]=single-host
 }
 
@@ -126,7 +126,7 @@ choose_subnet() {
     [[ $(wc -w <<<"${P[names]}") -le $(subnet_room "${P[subnet]}") ]] || usage_error "subnet ${P[subnet]} is too small"
 }
 
-# On one host every daemon needs a port of its own.
+# On a single host every daemon needs its own port.
 choose_ports() {
     local base=${OPT[ports]:-} try count
     count=$(wc -w <<<"${P[names]}")
@@ -153,7 +153,7 @@ ports_free() {
 
 start_new() {
     local began=$EPOCHREALTIME
-    # Whatever ends us early, nothing may stay behind; `stop` does the same after a SIGKILL.
+    # However this script ends, nothing may be left behind; after a SIGKILL, `stop` cleans up.
     trap 'abandon_start' EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM HUP
@@ -187,7 +187,7 @@ build_cluster() {
         say 'making the machines'
         for machine in $(machine_names); do write_machine_files "$machine"; done
         create_machines || exit 1
-        connect_machines || fail 'the network cannot be made'
+        connect_machines || fail 'the network could not be created'
     fi
     say 'starting munged, slurmctld and the slurmds'
     start_munged || exit 1
@@ -209,26 +209,26 @@ start_again() {
     refuse_difference
     local dead='' machine daemon
     if [[ -e $STATE/building ]]; then
-        say "an earlier start of '$NAME' did not finish; beginning anew"
+        say "an earlier start of '$NAME' did not finish; starting again"
         start_new; return
     fi
     if ! single_host; then
         for machine in switch $(machine_names); do
             [[ -n $(machine_pid "$machine") ]] || dead+=" $machine"
         done
-        if [[ -n $dead ]]; then say "machines gone:$dead; building the cluster anew"; start_new; return; fi
+        if [[ -n $dead ]]; then say "machines gone:$dead; rebuilding the cluster"; start_new; return; fi
     fi
     for daemon in $(daemon_names); do
         daemon_alive "$daemon" || dead+=" $daemon"
     done
     # shellcheck disable=SC2086
     if [[ -z $dead ]] && nodes_ready ${P[names]}; then say "cluster '$NAME' is already running"; return; fi
-    say "cluster '$NAME' is half dead; bringing back:${dead:-$NOT_READY}"
+    say "cluster '$NAME' is partly down; restarting:${dead:-$NOT_READY}"
     # shellcheck disable=SC2086
     heal_machines ${P[names]}
 }
 
-# Only what was asked for on this command line can differ.
+# Compares only the options given on this command line.
 refuse_difference() {
     local key differ=''
     for key in cpus memory subnet ports plugin plugin-args plugin-mode plugstack conf gres release configless; do

@@ -2,7 +2,7 @@
 # Where a cluster keeps its files, how its processes are recognised, and its lock.
 
 # Root keeps state where every namespace sees it; others can only have a single-host cluster,
-# where /tmp is everybody's.
+# where everybody uses the same /tmp.
 if [[ -n ${DEVCLUSTER_STATE-} ]]; then STATE_ROOT=$DEVCLUSTER_STATE
 elif [[ $EUID -eq 0 ]]; then STATE_ROOT=/run/aml-devcluster
 else STATE_ROOT=/tmp/aml-devcluster-$EUID
@@ -26,7 +26,7 @@ need_cluster() {
     load_params
 }
 
-# The host's process ids mean nothing inside a machine of the cluster.
+# Process ids of the host are meaningless inside a machine of the cluster.
 refuse_inside() {
     [[ ${DEVCLUSTER-} != "$TAG" ]] || fail "this is a shell inside cluster '$NAME': run it outside"
 }
@@ -48,7 +48,7 @@ lock_cluster() {
             say "waiting for another devcluster command on '$NAME'"
             flock -w 120 "$LOCK_FD" || fail "cluster '$NAME' is still locked after 120 s"
         fi
-        # The one before us may have removed the file that we hold.
+        # The previous holder may have removed the file that we have locked.
         if [[ $file -ef /proc/self/fd/$LOCK_FD ]]; then return; fi
         exec {LOCK_FD}>&-
         mkdir -p "$STATE_ROOT"

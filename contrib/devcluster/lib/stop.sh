@@ -27,7 +27,7 @@ stop_one() {
         say "cluster '$NAME' is not running"; return
     fi
     lock_cluster
-    teardown || fail "cluster '$NAME' is not wholly stopped"
+    teardown || fail "cluster '$NAME' could not be stopped completely"
     exec {LOCK_FD}>&-
     say "stopped cluster '$NAME'"
 }

@@ -10,14 +10,14 @@ kill_everything() {
         # A bare `return` in a trap gives the status from before the trap.
         if [[ -z $pids ]]; then return 0; fi
         for pid in $pids; do
-            # Left alone, the parent of a machine's process 1 buries it and ends by itself.
+            # The parent of a machine's process 1 reaps it and then ends by itself.
             if ((round < 20)) && is_unshare "$pid"; then kill_descendants "$pid"; continue; fi
             kill_descendants "$pid"
             kill -KILL "$pid" 2>/dev/null || true
         done
         sleep 0.03
     done
-    say "these processes do not end: ${pids//$'\n'/ }"
+    say "these processes did not end: ${pids//$'\n'/ }"
     return 1
 }
 

@@ -74,7 +74,7 @@ def largest_difference(model: nn.Module) -> float:
 
 
 def who_am_i(device: torch.device) -> dict:
-    """What this process was told about itself, for the report."""
+    """This process's rank, host and so on, for the report."""
     def number(name: str):
         return int(os.environ[name]) if name in os.environ else None
 
@@ -171,7 +171,7 @@ def main() -> int:
 if __name__ == "__main__":
     status = main()
     # PyTorch 2 with gloo sometimes aborts while Python shuts down (status 134, "terminate called without an active
-    # exception"), when all work is long done. The status of the training is what counts, so we leave without that.
+    # exception"), when all work is long done. The status of the training is what counts, so we skip Python's shutdown.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A PyTorch training that writes a checkpoint after each epoch and goes on from it when it is started again.
+"""A PyTorch training that writes a checkpoint after each epoch and resumes from it when it is started again.
 
---die-after N ends rank 0 by force after N epochs if the training began from nothing: what a node's failure looks like.
+--die-after N kills rank 0 after N epochs if the training started without a checkpoint, like a failing node.
 Exit status 1: the processes disagree, or the loss has not fallen since the first epoch of the first start.
 """
 import argparse
@@ -23,13 +23,13 @@ def from_all(value: float) -> list:
 
 
 def say(line: str) -> None:
-    """Of all ranks one speaks."""
+    """Prints on rank 0 only."""
     if dist.get_rank() == 0:
         print(line, flush=True)
 
 
 def save(path: str, state: dict) -> None:
-    """A new file that takes the place of the old one at once, so that there is never half a checkpoint."""
+    """Replaces the old file atomically, so that a checkpoint is never incomplete."""
     torch.save(state, path + ".new")
     os.replace(path + ".new", path)
 

@@ -5,6 +5,7 @@
 #include "core/text.hpp"
 #include "placement/process_identity.hpp"
 #include "placement/step_facts.hpp"
+#include "rendezvous/step_port.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -75,10 +76,8 @@ Result<std::unique_ptr<RootAddress>> root_address_by_slurm(const EnvironmentRead
       environment, has_own_pmix(environment, identity) ? environment("SLURM_PMIX_MAPPING_SERV") : std::nullopt,
       {small(*node), small(*nodes), small(*tasks), ranks});
   if (!placement) return placement.error();
-  constexpr std::uint64_t lowest = 20000;
-  constexpr std::uint64_t slots = 1200;
-  const std::uint64_t port = lowest + (*job * 31 + *step) % slots * root_ports;
-  return root_address_at({placement->master_host(), static_cast<std::uint16_t>(port)});
+  return root_address_at(
+      {placement->master_host(), own_step_port(environment, small(*job), small(*step), PortPurpose::bootstrap)});
 }
 
 }  // namespace
@@ -104,16 +103,11 @@ std::unique_ptr<RootAddress> root_address_at(Endpoint master) {
   return std::make_unique<MasterAddress>(std::move(master));
 }
 
-Result<std::unique_ptr<RootAddress>> choose_root_address(const EnvironmentReader& environment,
+Result<std::unique_ptr<RootAddress>> choose_root_address(const EnvironmentReader& environment, Bootstrap requested,
                                                          const ProcessIdentity& identity, MpiSession* mpi) {
-  const std::string requested = environment("AMLDIST_BOOTSTRAP").value_or("");
-  if (requested == "tcp") return root_address_by_master(environment);
-  if (requested == "pmix") return root_address_by_pmix(identity);
-  if (requested == "slurm") return root_address_by_slurm(environment, identity);
-  if (!requested.empty() && requested != "mpi") {
-    return Error{Errc::invalid_argument,
-                 concat({"AMLDIST_BOOTSTRAP=", text::quote(requested), ": use tcp, pmix, slurm or mpi"})};
-  }
+  if (requested == Bootstrap::tcp) return root_address_by_master(environment);
+  if (requested == Bootstrap::pmix) return root_address_by_pmix(identity);
+  if (requested == Bootstrap::slurm) return root_address_by_slurm(environment, identity);
   if (mpi != nullptr) return root_address_by_mpi(*mpi, identity);
   std::string reasons;
   if (environment("MASTER_ADDR") || environment("MASTER_PORT")) return root_address_by_master(environment);

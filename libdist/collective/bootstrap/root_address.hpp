@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/environment.hpp"
+#include "core/settings.hpp"
 #include "os/socket.hpp"
 #include "placement/process_identity.hpp"
 
@@ -47,9 +48,10 @@ class RootAddress {
 /// MPI, which is initialised. The session outlives the address.
 [[nodiscard]] std::unique_ptr<RootAddress> root_address_by_mpi(MpiSession& session, const ProcessIdentity& identity);
 
-/// The first way that process and environment offer, or the one that AMLDIST_BOOTSTRAP names. `mpi` may be nullptr.
-/// Errors: unavailable with what is missing, invalid_argument for an unknown word.
+/// The requested way, or the first that process and environment offer. `mpi` may be nullptr. Errors: unavailable with
+/// what is missing, invalid_argument for a MASTER_PORT that is no port.
 [[nodiscard]] Result<std::unique_ptr<RootAddress>> choose_root_address(const EnvironmentReader& environment,
+                                                                       Bootstrap requested,
                                                                        const ProcessIdentity& identity,
                                                                        MpiSession* mpi);
 

@@ -2,8 +2,6 @@
 
 #include <poll.h>
 
-#include <cstdlib>
-
 #include "core/printable.hpp"
 #include "core/text.hpp"
 #include "os/own_network.hpp"
@@ -16,12 +14,9 @@ namespace {
 
 using text::concat;
 
-Member self(const FileDescriptor& listener) {
+Member self(const std::string& node_name, const FileDescriptor& listener) {
   Member me;
-  me.node = own_host_name();
-  // Several "nodes" on one machine, for tests and for trying things out.
-  const char* const node = std::getenv("AMLDIST_NODE_NAME");
-  if (node != nullptr) me.node = node;
+  me.node = node_name.empty() ? own_host_name() : node_name;
   me.host = text::printable(me.node, wireup::limits.host_characters);
   me.pid = static_cast<std::uint32_t>(::getpid());
   me.port = local_port(listener);
@@ -93,11 +88,12 @@ class Root {
   wireup::Acceptor acceptor_;
 };
 
-Result<World> join_as_root(World world, RootAddress& root, std::string_view job, Clock::time_point deadline) {
+Result<World> join_as_root(World world, RootAddress& root, std::string_view job, const std::string& node_name,
+                           Clock::time_point deadline) {
   world.nonce = wireup::random_number();
   auto listener = root.publish();
   if (!listener) return listener.error();
-  world.members[0] = self(world.listener);
+  world.members[0] = self(node_name, world.listener);
   if (auto done = Root(world, job).gather(*listener, root, deadline); !done) return done.error();
   for (Member& member : world.members) {
     if (member.address.bits == 0) member.address = *Ipv4::parse("127.0.0.1");
@@ -107,18 +103,19 @@ Result<World> join_as_root(World world, RootAddress& root, std::string_view job,
 
 // ---- the others ----
 
-std::string greeting_of(const World& world, std::string_view job) {
-  const Member me = self(world.listener);
+std::string greeting_of(const World& world, std::string_view job, const std::string& node_name) {
+  const Member me = self(node_name, world.listener);
   const wireup::Greeting greeting = {group_name(job), world.rank, world.size, wireup::random_number(), me.host, {}};
   auto writer = greeting.to_frame();
   write_details(writer, me);
   return writer.take();
 }
 
-Result<World> join_as_peer(World world, RootAddress& root, std::string_view job, Clock::time_point deadline) {
+Result<World> join_as_peer(World world, RootAddress& root, std::string_view job, const std::string& node_name,
+                           Clock::time_point deadline) {
   const wireup::Destination destination = {[&root](Clock::time_point until) { return root.look_up(until); },
                                            concat({"rank 0 is missing in amldist_init: ", root.to_string()}), ""};
-  auto joined = wireup::join(destination, greeting_of(world, job), deadline);
+  auto joined = wireup::join(destination, greeting_of(world, job, node_name), deadline);
   if (!joined) return joined.error();
   // Rank 0 has the same deadline; what it then says about who is missing needs time to come.
   auto frame = wireup::read_frame(joined->link, wireup::limits.frame_bytes, deadline + std::chrono::seconds(2));
@@ -137,14 +134,14 @@ Result<World> join_as_peer(World world, RootAddress& root, std::string_view job,
 
 }  // namespace
 
-World single_process_world() {
+World single_process_world(const std::string& node_name) {
   World world;
-  world.members = {self(FileDescriptor())};
+  world.members = {self(node_name, FileDescriptor())};
   return world;
 }
 
 Result<World> join_world(const ProcessIdentity& identity, RootAddress& root, std::string_view job,
-                         Clock::time_point deadline) {
+                         const std::string& node_name, Clock::time_point deadline) {
   World world;
   world.rank = identity.rank;
   world.size = identity.size;
@@ -152,9 +149,9 @@ Result<World> join_world(const ProcessIdentity& identity, RootAddress& root, std
   auto listener = listen_on(0);
   if (!listener) return listener.error();
   world.listener = std::move(*listener);
-  if (world.rank != 0) return join_as_peer(std::move(world), root, job, deadline);
+  if (world.rank != 0) return join_as_peer(std::move(world), root, job, node_name, deadline);
   world.members.resize(world.size);
-  return join_as_root(std::move(world), root, job, deadline);
+  return join_as_root(std::move(world), root, job, node_name, deadline);
 }
 
 }  // namespace amldist::collective

@@ -22,12 +22,12 @@ struct World {
   std::string provenance;             ///< who said who this process is, and where rank 0 is
 };
 
-/// Joins the world by `deadline`. `job` tells one step's processes from another's at the same port. Errors: timeout
-/// with the names of those that did not come, mismatch (sizes differ, a rank came twice), and what the root address
-/// says.
+/// Joins the world by `deadline`. `job` tells one step's processes from another's at the same port; `node_name`
+/// replaces the host name unless it is empty. Errors: timeout with the names of those that did not come, mismatch
+/// (sizes differ, a rank came twice), and what the root address says.
 [[nodiscard]] Result<World> join_world(const ProcessIdentity& identity, RootAddress& root, std::string_view job,
-                                       Clock::time_point deadline);
+                                       const std::string& node_name, Clock::time_point deadline);
 /// The world of one process that nobody started.
-[[nodiscard]] World single_process_world();
+[[nodiscard]] World single_process_world(const std::string& node_name);
 
 }  // namespace amldist::collective

@@ -1,4 +1,4 @@
-// The parts of a buffer that belong to the ranks of a group, equal or listed.
+// Blocks: the shares of a buffer that belong to the ranks of a group.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace amldist::collective {
 
-/// A part of a buffer for each rank of a group: equal parts one behind the other, or by explicit lists. In elements.
+/// One block of a buffer for each rank of a group: equal blocks in rank order, or explicit lists. In elements.
 class Blocks {
  public:
   explicit Blocks(std::size_t each) : each_(each) {}
@@ -16,7 +16,7 @@ class Blocks {
   /// Whether they are equal by construction, so that every rank knows them all.
   [[nodiscard]] bool are_equal() const { return counts_.empty(); }
   [[nodiscard]] std::size_t count(std::size_t rank) const { return counts_.empty() ? each_ : counts_[rank]; }
-  /// Each rank has counts of its own, which the call's signature does not know.
+  /// Each rank has its own counts, which the call's signature does not cover.
   [[nodiscard]] bool are_listed() const { return !counts_.empty(); }
   [[nodiscard]] std::size_t offset(std::size_t rank) const { return offsets_.empty() ? each_ * rank : offsets_[rank]; }
 
@@ -26,7 +26,7 @@ class Blocks {
   std::span<const std::size_t> offsets_;
 };
 
-/// Listed blocks that have their own lists.
+/// Listed blocks that own their lists.
 class BlockList {
  public:
   void add(std::size_t count, std::size_t offset) {
@@ -34,7 +34,7 @@ class BlockList {
     offsets_.push_back(offset);
     sum_ += count;
   }
-  /// Behind those that are there.
+  /// Appends a block after the present ones.
   void append(std::size_t count) { add(count, sum_); }
   [[nodiscard]] std::size_t sum() const { return sum_; }
   [[nodiscard]] Blocks view() const { return {counts_, offsets_}; }

@@ -9,7 +9,7 @@
 
 namespace amldist::collective {
 
-/// Where some bytes of a buffer lie. In place: they are read there, and the result is written there.
+/// Where some bytes of a buffer are. They are read there, and the result is written there.
 struct BufferSegment {
   std::size_t offset = 0;  ///< in the buffer
   std::size_t bytes = 0;
@@ -19,8 +19,8 @@ struct BufferSegment {
 /// By offset, without overlap; what lies between them is nobody's.
 using BufferSegments = std::vector<BufferSegment>;
 
-/// Calls `use` with every segment, or what there is of it, from byte `begin` of the buffer to byte `end`. Without
-/// `segments` nothing lies elsewhere.
+/// Calls `use` for every segment that overlaps bytes `begin` to `end` of the buffer, cut to that range. Without
+/// `segments` it does nothing.
 template <typename Use>
 void for_segments(const BufferSegments* segments, std::size_t begin, std::size_t end, Use use) {
   if (segments == nullptr) return;

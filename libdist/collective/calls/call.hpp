@@ -58,7 +58,7 @@ struct Call {
   return static_cast<std::uint32_t>(digest ^ (digest >> 32));
 }
 
-/// Of the counts that all ranks give alike, those of allgatherv; else 0.
+/// Digest of the counts that all ranks must give alike (allgatherv); else 0.
 [[nodiscard]] inline std::uint32_t digest_of_lists(const Call& call) noexcept {
   std::uint32_t digest = 0;
   if (call.operation != Operation::allgatherv) return digest;

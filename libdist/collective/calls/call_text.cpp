@@ -11,13 +11,13 @@ namespace {
 
 using text::concat;
 
-/// Whether a call moves elements of the caller's.
+/// Whether a call moves elements.
 bool has_elements(Operation operation) noexcept {
   return operation != Operation::barrier && operation != Operation::split && operation != Operation::finalize &&
          operation != Operation::init && operation != Operation::none;
 }
 
-/// ", 4 MiB"; nothing where the product says nothing.
+/// ", 4 MiB"; empty if the size is not known.
 std::string bytes_clause(const CallNumbers& call) {
   const std::uint64_t size = size_of(call.type);
   const bool fits = size != 0 && call.count <= std::numeric_limits<std::uint64_t>::max() / size;

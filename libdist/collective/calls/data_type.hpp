@@ -29,7 +29,7 @@ inline constexpr int data_types = 12;
 enum class ReduceOp : std::uint8_t { sum = 0, prod = 1, max = 2, min = 3, avg = 4 };
 inline constexpr int reduce_ops = 5;
 
-/// What a call does. The numbers are written into flight recorders: only add.
+/// The operation of a call. Flight recorders store the numbers: only add new ones.
 enum class Operation : std::uint8_t {
   none = 0,
   allreduce = 1,
@@ -72,15 +72,15 @@ enum class Operation : std::uint8_t {
   return 0;
 }
 
-/// "float32", "sum", "allreduce"; "unknown" for a number that is none.
+/// "float32", "sum", "allreduce"; "unknown" for any other number.
 [[nodiscard]] std::string_view to_string(DataType type) noexcept;
 [[nodiscard]] std::string_view to_string(ReduceOp op) noexcept;
 [[nodiscard]] std::string_view to_string(Operation operation) noexcept;
 
-/// Whether a number of the C ABI is one of theirs.
+/// Whether a number of the C ABI is a valid enumerator.
 [[nodiscard]] constexpr bool is_data_type(int number) noexcept { return number >= 0 && number < data_types; }
 [[nodiscard]] constexpr bool is_reduce_op(int number) noexcept { return number >= 0 && number < reduce_ops; }
-/// From the numbers of the C ABI; nullopt for one that is none.
+/// Converts a number of the C ABI; nullopt if it is not valid.
 [[nodiscard]] constexpr std::optional<DataType> to_data_type(int number) noexcept {
   if (!is_data_type(number)) return std::nullopt;
   return static_cast<DataType>(number);

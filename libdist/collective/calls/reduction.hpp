@@ -8,7 +8,7 @@
 
 namespace amldist::collective {
 
-/// What is reduced and how. `divisor` is for ReduceOp::avg.
+/// What to reduce and how. `divisor` is for ReduceOp::avg.
 struct Reduction {
   const std::byte* send = nullptr;
   std::byte* recv = nullptr;
@@ -19,7 +19,7 @@ struct Reduction {
   const BufferSegments* segments = nullptr;  ///< of `recv`, that lie elsewhere; all-reduce in place
 };
 
-/// What a level of a hierarchy computes: an average is summed on all levels, and whoever composes them divides once.
+/// The operator inside a hierarchy: each level sums an average's elements, and the caller divides once at the end.
 [[nodiscard]] constexpr ReduceOp sum_for_average(ReduceOp op) noexcept {
   return op == ReduceOp::avg ? ReduceOp::sum : op;
 }

@@ -1,7 +1,6 @@
 #include "collective/communicator/communicator.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "collective/communicator/call_watchdog.hpp"
 #include "collective/communicator/device_calls.hpp"
@@ -53,11 +52,10 @@ Result<void> check_lists(const Call& call, std::size_t own, std::size_t most) {
 
 // ---- device ----
 Result<void> Communicator::create_device_backend(int device, CallWatchdog& watchdog) {
-  const char* const named = std::getenv(nccl_variable);
   CallExchange exchange(*this, watchdog);
   const CudaDriver& driver = *process_->cuda.look(process_->ticks.now());
   auto made =
-      NcclBackend::create(load_nccl(named != nullptr ? named : ""), driver, device, exchange, watchdog.deadline());
+      NcclBackend::create(load_nccl(process_->settings.nccl_library), driver, device, exchange, watchdog.deadline());
   if (!made) return made.error();
   device_backend_ = std::move(*made);
   device_backend_->set_deterministic(deterministic_);
@@ -82,7 +80,7 @@ Result<void> Communicator::build(const Call& call) {
   CallWatchdog watchdog(*this);
   auto backend = HostBackend::create(
       *process_->channel, *watch_, [&](std::string piece) { return gather_all(std::move(piece), watchdog); },
-      process_->mpi.get(), watchdog);
+      process_->mpi.get(), process_->settings.instruction_set, watchdog);
   if (!backend) return backend.error();
   backend_ = std::move(*backend);
   traffic_ = std::make_unique<MessageTraffic>(*this);
@@ -369,7 +367,7 @@ Result<void> Communicator::release(void* memory) { return backend_->release(memo
 
 Result<void> Communicator::set_timeout(milliseconds timeout) {
   if (timeout.count() < 0) return Error{Errc::invalid_argument, "amldist_set_timeout: the deadline is negative"};
-  timeout_.store(timeout.count() == 0 ? default_timeout.count() : timeout.count());
+  timeout_.store(timeout.count() == 0 ? Settings().timeout.count() : timeout.count());
   return {};
 }
 

@@ -19,6 +19,7 @@
 #include "collective/gpu/cuda_driver.hpp"
 #include "collective/gpu/nccl_backend.hpp"
 #include "core/environment.hpp"
+#include "core/settings.hpp"
 #include "os/fork_guard.hpp"
 #include "placement/identity.hpp"
 #include "recorder/flight_recorder.hpp"
@@ -29,6 +30,7 @@ using std::chrono::milliseconds;
 
 /// What all communicators of a process share.
 struct Process {
+  Settings settings;
   ForkGuard fork_guard;
   FlightRecorder recorder;
   std::mutex noting;  ///< around recorder.note(): communicators may fail on several threads at once
@@ -43,13 +45,11 @@ struct Process {
 
 class Communicator {
  public:
-  static constexpr milliseconds default_timeout{300000};
-
   /// Who makes what was begun: the worker, until somebody waits for it; or whoever waits, if that is known to come at
   /// once. Then nothing is won by another thread, and it would have to find a processor.
   enum class Worker : std::uint8_t { woken, left_asleep };
 
-  /// The world of this step. `timeout` zero: the default.
+  /// The world of this step, by the settings in the environment. `timeout` zero: theirs.
   [[nodiscard]] static Result<std::unique_ptr<Communicator>> init(const EnvironmentReader& environment,
                                                                   milliseconds timeout);
   ~Communicator();
@@ -59,6 +59,7 @@ class Communicator {
   /// False in a child of the process that made it: there it can only be left alone.
   [[nodiscard]] bool is_here() const noexcept { return process_->fork_guard.is_here(); }
   [[nodiscard]] bool is_world() const noexcept { return is_world_; }
+  [[nodiscard]] const Settings& settings() const noexcept { return process_->settings; }
   [[nodiscard]] const Identity& identity() const noexcept { return identity_; }
   [[nodiscard]] const std::string& host(std::uint32_t rank) const {
     return process_->channel->member(watch_->members()[rank]).host;

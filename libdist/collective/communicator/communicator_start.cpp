@@ -1,10 +1,8 @@
 // The start of a world: who this process is, where the others are, and what all communicators of the process share.
 #include <unistd.h>
 
-#include <array>
-#include <charconv>
-
 #include "collective/communicator/communicator.hpp"
+#include "core/hex.hpp"
 #include "core/text.hpp"
 #include "placement/process_identity.hpp"
 #include "recorder/record_folder.hpp"
@@ -13,16 +11,6 @@ namespace amldist::collective {
 namespace {
 
 using text::concat;
-
-Result<milliseconds> effective_timeout(const EnvironmentReader& environment, milliseconds asked) {
-  if (asked.count() > 0) return asked;
-  const auto value = environment("AMLDIST_TIMEOUT_MS");
-  if (!value || value->empty()) return Communicator::default_timeout;
-  const auto number = text::to_number(*value, INT32_MAX);
-  if (number && *number > 0) return milliseconds(*number);
-  return Error{Errc::invalid_argument,
-               concat({"AMLDIST_TIMEOUT_MS=", text::quote(*value), " is no number of milliseconds from 1 on"})};
-}
 
 /// What tells the processes of one step from another's that uses the same port.
 std::string job_name(const EnvironmentReader& environment) {
@@ -46,16 +34,16 @@ Result<void> check_places(const ProcessIdentity& told, const Identity& found) {
 }
 
 /// The world of this step; where it does not come about, rank 0 says so.
-Result<World> join(const EnvironmentReader& environment, const ProcessIdentity& told, MpiSession* mpi,
-                   Clock::time_point deadline) {
+Result<World> join(const EnvironmentReader& environment, const Settings& settings, const ProcessIdentity& told,
+                   MpiSession* mpi, Clock::time_point deadline) {
   if (told.size == 1) {
-    World world = single_process_world();
+    World world = single_process_world(settings.node_name);
     world.provenance = told.source;
     return world;
   }
-  auto root = choose_root_address(environment, told, mpi);
+  auto root = choose_root_address(environment, settings.bootstrap, told, mpi);
   if (!root) return root.error();
-  auto joined = join_world(told, **root, job_name(environment), deadline);
+  auto joined = join_world(told, **root, job_name(environment), settings.node_name, deadline);
   if (!joined && told.rank == 0) {
     const std::string line = concat({"aml-dist: ", joined.error().message, "\n"});
     static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
@@ -68,9 +56,7 @@ std::string trace_step(const EnvironmentReader& environment, std::uint64_t nonce
   const auto job = environment("SLURM_JOB_ID");
   const auto step = environment("SLURM_STEP_ID");
   if (job && step) return trace_name(concat({*job, ".", *step}));
-  std::array<char, 17> digits = {};
-  std::to_chars(digits.data(), digits.data() + digits.size() - 1, nonce, 16);
-  return trace_name(concat({"world-", digits.data()}));
+  return trace_name(concat({"world-", to_hex(nonce, sizeof nonce)}));
 }
 
 /// The flight recorder, where one can be had: a step runs without it as well.
@@ -78,7 +64,7 @@ void start_recorder(Process& process, const EnvironmentReader& environment, cons
   process.trace = "no flight recorder";
   if (id.size == 1) return;
   const std::string step = trace_step(environment, nonce);
-  const auto folder = make_trace_folder(environment, step);
+  const auto folder = make_trace_folder(process.settings.trace_folder, step);
   if (!folder || !*folder) {
     if (!folder) process.trace += concat({": ", folder.error().message});
     return;
@@ -97,14 +83,15 @@ void start_recorder(Process& process, const EnvironmentReader& environment, cons
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader& environment, milliseconds timeout) {
-  const auto limit = effective_timeout(environment, timeout);
-  if (!limit) return limit.error();
-  const auto deadline = Clock::now() + *limit;
+  auto settings = Settings::read(environment);
+  if (!settings) return settings.error();
+  const milliseconds limit = timeout.count() > 0 ? timeout : settings->timeout;
+  const auto deadline = Clock::now() + limit;
   const auto told = read_process_identity(environment, ::getpid());
   if (!told) return told.error();
-  auto mpi = told->size > 1 ? MpiSession::find(environment, *told) : std::unique_ptr<MpiSession>();
+  auto mpi = told->size > 1 ? MpiSession::find(*settings, *told) : std::unique_ptr<MpiSession>();
   if (!mpi) return mpi.error();
-  auto joined = join(environment, *told, mpi->get(), deadline);
+  auto joined = join(environment, *settings, *told, mpi->get(), deadline);
   if (!joined) return joined.error();
   World world = std::move(*joined);
   std::vector<std::uint32_t> members(world.size);
@@ -112,10 +99,11 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
   const std::uint32_t rank = world.rank;
   const std::uint64_t id = world.nonce;
   auto process = std::make_shared<Process>();
+  process->settings = std::move(*settings);
   process->mpi = std::move(*mpi);
-  process->channel = std::make_unique<ControlChannel>(std::move(world));
+  process->channel = std::make_unique<ControlChannel>(std::move(world), process->settings.is_under_srun);
   std::unique_ptr<Communicator> out(
-      new Communicator(process, std::make_shared<CommWatch>(id, std::move(members), rank), *limit));
+      new Communicator(process, std::make_shared<CommWatch>(id, std::move(members), rank), limit));
   Call call;
   call.operation = Operation::init;
   if (auto built = out->build(call); !built) return built.error();

@@ -88,8 +88,9 @@ bool has_result(const Call& call, std::uint32_t rank) {
 }  // namespace
 
 // ---- building ----
-HostBackend::HostBackend(const CommWatch& watch, Topology topology, TransportChoice choice)
-    : watch_(watch),
+HostBackend::HostBackend(const CommWatch& watch, Topology topology, TransportChoice choice, InstructionSet highest)
+    : kernels_(best_instruction_set(highest)),
+      watch_(watch),
       topology_(std::move(topology)),
       why_not_mpi_(std::move(choice.why_not_mpi)),
       oversubscribed_(choice.is_oversubscribed),
@@ -98,12 +99,13 @@ HostBackend::HostBackend(const CommWatch& watch, Topology topology, TransportCho
       messages_(std::move(choice.messages)) {}
 
 Result<std::unique_ptr<HostBackend>> HostBackend::create(ControlChannel& channel, const CommWatch& watch,
-                                                         const Gather& gather, MpiSession* mpi, Watchdog& watchdog) {
+                                                         const Gather& gather, MpiSession* mpi, InstructionSet highest,
+                                                         Watchdog& watchdog) {
   auto choice = choose_transport(channel, watch, gather, mpi, watchdog);
   if (!choice) return choice.error();
   const int rank = static_cast<int>(watch.rank());
   std::unique_ptr<HostBackend> out(
-      new HostBackend(watch, Topology::of(node_names(channel, watch), rank), std::move(*choice)));
+      new HostBackend(watch, Topology::of(node_names(channel, watch), rank), std::move(*choice), highest));
   if (out->topology_.most_on_a_node() > 1) {
     if (auto shared = out->share_memory(gather); !shared) return shared.error();
   }

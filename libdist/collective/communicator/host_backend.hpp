@@ -15,10 +15,10 @@ namespace amldist::collective {
 
 class HostBackend final : public Backend {
  public:
-  /// Collective over the communicator. `gather` is its gather_all; `mpi` may be nullptr.
+  /// Collective over the communicator. `gather` is its gather_all; `mpi` may be nullptr; `highest` is the user's limit.
   [[nodiscard]] static Result<std::unique_ptr<HostBackend>> create(ControlChannel& channel, const CommWatch& watch,
                                                                    const Gather& gather, MpiSession* mpi,
-                                                                   Watchdog& watchdog);
+                                                                   InstructionSet highest, Watchdog& watchdog);
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   /// Before run(): hands this rank's part of the call to the others, where that takes no waiting. It is on its way
@@ -40,7 +40,7 @@ class HostBackend final : public Backend {
   [[nodiscard]] std::string describe() const;
 
  private:
-  HostBackend(const CommWatch& watch, Topology topology, TransportChoice choice);
+  HostBackend(const CommWatch& watch, Topology topology, TransportChoice choice, InstructionSet highest);
   [[nodiscard]] Result<void> run_collective(const Call& call, Watchdog& watchdog);
   [[nodiscard]] Result<void> share_memory(const Gather& gather);
   [[nodiscard]] std::string memory_offer(std::string& problem);

@@ -58,8 +58,9 @@ class BlockedSignals {
 
 // ---- life of the ----
 // thread
-ControlChannel::ControlChannel(World world)
+ControlChannel::ControlChannel(World world, bool is_under_srun)
     : world_(std::move(world)),
+      is_under_srun_(is_under_srun),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       links_(world_,
              {[this](FileDescriptor connection, Frame frame) { on_greeting(std::move(connection), std::move(frame)); },
@@ -160,7 +161,7 @@ void ControlChannel::say(const std::string& sentence) {
     log = log_;
   }
   log("aml-dist: " + sentence);
-  if (std::getenv("SLURM_STEP_ID") != nullptr) end_after_the_others();
+  if (is_under_srun_) end_after_the_others();
 }
 
 // ---- frames ----
@@ -329,9 +330,9 @@ Result<FileDescriptor> ControlChannel::make_data_connection(std::uint64_t id, st
       std::this_thread::sleep_for(milliseconds(10));
       continue;
     }
-    const std::string hello =
+    const std::string greeting_frame =
         FrameWriter(FrameKind::data_greeting).number(world_.nonce).number(id).number(world_.rank).take();
-    if (auto sent = send_all(*socket, hello, Clock::now() + milliseconds(250)); !sent) continue;
+    if (auto sent = send_all(*socket, greeting_frame, Clock::now() + milliseconds(250)); !sent) continue;
     char greeting = 0;
     while (!wait_until_ready(*socket, Readiness::read, Clock::now() + milliseconds(10))) {
       if (auto going_on = watchdog.keep_waiting(comm_rank); !going_on) return going_on.error();

@@ -27,8 +27,8 @@ using LogFunction = std::function<void(const std::string& line)>;
 
 class ControlChannel final : private FailureDetectorHost {
  public:
-  /// Takes the world's connections over and starts the thread.
-  explicit ControlChannel(World world);
+  /// Takes the world's connections over and starts the thread. `is_under_srun`: srun reads what this process writes.
+  ControlChannel(World world, bool is_under_srun);
   /// Tells the others that this process leaves in good order, and ends the thread.
   ~ControlChannel() override;
   ControlChannel(const ControlChannel&) = delete;
@@ -108,6 +108,7 @@ class ControlChannel final : private FailureDetectorHost {
   [[nodiscard]] std::shared_ptr<CommWatch> find(std::uint64_t id);
 
   World world_;
+  const bool is_under_srun_;
   FileDescriptor wake_;
   ControlLinks links_;                                      // control thread only
   FailureDetector detector_;                                // control thread only

@@ -12,7 +12,7 @@ namespace {
 
 using text::concat;
 
-// From cuda.h; fixed by the driver's ABI.
+// From cuda.h; the driver's ABI keeps them.
 constexpr int attribute_memory_type = 2;
 constexpr int attribute_device_ordinal = 9;
 constexpr unsigned memory_device = 2;
@@ -20,14 +20,14 @@ constexpr unsigned memory_unified = 4;
 
 constexpr std::uint64_t look_every_ns = 10'000'000;
 
-/// Takes a function from a library; leaves nullptr where it is missing.
+/// Resolves a function; leaves nullptr if it is missing.
 template <typename Function>
 bool take(void* library, const char* name, Function*& function) {
   function = reinterpret_cast<Function*>(::dlsym(library, name));
   return function != nullptr;
 }
 
-/// How many objects the process has loaded in its life.
+/// How many shared objects the process has loaded so far.
 std::uint64_t objects_loaded() noexcept {
   std::uint64_t number = 0;
   const auto note = [](dl_phdr_info* info, std::size_t /*size*/, void* out) {
@@ -55,7 +55,8 @@ Result<CudaDriver> CudaDriver::bind(void* library) {
       take(library, "cuEventQuery", driver.event_query) && take(library, "cuEventDestroy_v2", driver.event_destroy) &&
       take(library, "cuGetErrorString", driver.error_string);
   if (all) return driver;
-  return Error{Errc::unavailable, "the CUDA driver lacks functions that every driver since CUDA 11 has"};
+  return Error{Errc::unavailable,
+               "the CUDA driver lacks functions that aml-dist needs: install a driver for CUDA 11 or newer"};
 }
 
 std::string CudaDriver::describe(int error) const {
@@ -79,16 +80,16 @@ std::optional<int> device_of(const CudaDriver& driver, const void* pointer) noex
 
 const CudaDriver* CudaProbe::search(std::uint64_t now_ns) noexcept {
   next_look_ns_.store(now_ns + look_every_ns, std::memory_order_relaxed);
-  // A search in vain goes through the file system, and takes as long as a small collective.
+  // A failed lookup goes through the file system and takes as long as a small collective.
   const std::uint64_t objects = objects_loaded();
   if (objects_seen_.exchange(objects, std::memory_order_relaxed) == objects) return nullptr;
   void* const library = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (library == nullptr) return nullptr;
   try {
-    // One table for the life of the process, as the driver cannot be unloaded either.
+    // One table for the life of the process, because the driver cannot be unloaded either.
     static const Result<CudaDriver> driver = CudaDriver::bind(library);
     if (driver) found_.store(&*driver, std::memory_order_release);
-  } catch (...) {  // no memory: the next look may have more luck
+  } catch (...) {  // out of memory: the next lookup may succeed
   }
   return found_.load(std::memory_order_acquire);
 }

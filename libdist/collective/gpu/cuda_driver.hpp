@@ -1,5 +1,5 @@
-// The few functions of the CUDA driver that a communicator needs, found at run time: the library loads, and host
-// buffers work, where there is no CUDA at all.
+// The few functions of the CUDA driver that a communicator needs, resolved at run time. So the library loads, and host
+// buffers work, without CUDA.
 #pragma once
 
 #include <atomic>
@@ -11,8 +11,8 @@
 
 namespace amldist::collective {
 
-/// Table of driver functions, by the driver's own signatures (CUresult and CUdevice are int, handles are pointers).
-/// Tests fill it with functions of their own.
+/// Table of driver functions with the driver's own signatures (CUresult and CUdevice are int, handles are pointers).
+/// Tests fill it with fakes.
 struct CudaDriver {
   int (*pointer_get_attribute)(void* data, int attribute, unsigned long long pointer) = nullptr;
   int (*stream_query)(void* stream) = nullptr;
@@ -28,19 +28,19 @@ struct CudaDriver {
   int (*event_destroy)(void* event) = nullptr;
   int (*error_string)(int error, const char** words) = nullptr;
 
-  /// From a library that the process has loaded (or that load() opens). Errors: a function is missing.
+  /// Resolves the functions in a library that the process has loaded. Errors: a function is missing.
   [[nodiscard]] static Result<CudaDriver> bind(void* library);
 
-  /// "out of memory", or the number.
+  /// "out of memory", or the number of the error.
   [[nodiscard]] std::string describe(int error) const;
 };
 
-/// The device that a pointer belongs to; nullopt for host memory, also where CUDA was never initialised.
+/// The device that a pointer belongs to; nullopt for host memory and where CUDA was never initialised.
 [[nodiscard]] std::optional<int> device_of(const CudaDriver& driver, const void* pointer) noexcept;
 
-/// The driver, once the process has loaded it. Until then nobody can own a device pointer, so this library never loads
-/// it by itself. Looking costs a system-wide lookup, therefore it is done at most every 10 ms: from dlopen of the
-/// driver to its first device pointer it takes longer than that (cuInit and a context). Safe from any thread.
+/// Finds the driver once the process has loaded it. Before that no device pointer can exist, so this library never
+/// loads the driver itself. A lookup searches all loaded objects, so it happens at most every 10 ms; between dlopen of
+/// the driver and the first device pointer more time passes (cuInit and a context). Thread-safe.
 class CudaProbe {
  public:
   /// nullptr: not loaded. `now_ns`: any steady clock. Costs a few nanoseconds.
@@ -55,10 +55,10 @@ class CudaProbe {
 
   std::atomic<const CudaDriver*> found_ = nullptr;
   std::atomic<std::uint64_t> next_look_ns_ = 0;
-  std::atomic<std::uint64_t> objects_seen_ = 0;  ///< that the process had loaded by the last search
+  std::atomic<std::uint64_t> objects_seen_ = 0;  ///< number of objects at the last lookup
 };
 
-/// Keeps a device's primary context, the one that the runtime API and every framework uses.
+/// Retains a device's primary context, which the runtime API and every framework use.
 class DeviceContext {
  public:
   [[nodiscard]] static Result<DeviceContext> retain(const CudaDriver& driver, int device);
@@ -71,7 +71,7 @@ class DeviceContext {
 
   [[nodiscard]] int device() const noexcept { return device_; }
 
-  /// Makes the context current for this thread while it lives, if it is not already, as in most programs.
+  /// Makes the context current for this thread during its lifetime. In most programs it already is.
   class Current {
    public:
     explicit Current(const DeviceContext& context) noexcept;

@@ -12,7 +12,7 @@ using text::concat;
 
 constexpr const char* file_name = "libamldist_device.so";
 
-void* open_library(const std::string& named) {
+void* open_device_part(const std::string& named) {
   if (!named.empty()) return ::dlopen(named.c_str(), RTLD_NOW | RTLD_LOCAL);
   void* const beside = ::dlopen((own_folder() + file_name).c_str(), RTLD_NOW | RTLD_LOCAL);
   return beside != nullptr ? beside : ::dlopen(file_name, RTLD_NOW | RTLD_LOCAL);
@@ -28,10 +28,10 @@ bool take(void* library, const char* name, Function& function) {
 
 Result<DeviceKernels> load_device_kernels(const std::string& named) {
   const std::string name = named.empty() ? file_name : named;
-  void* const library = open_library(named);
+  void* const library = open_device_part(named);
   if (library == nullptr) {
     return Error{Errc::unavailable, concat({"the device part, ", text::quote(name),
-                                            ", is not here: build aml-dist where the CUDA toolkit is"})};
+                                            ", is not available: build aml-dist on a machine with the CUDA toolkit"})};
   }
   DeviceKernels kernels;
   decltype(&amldist_device_cuda_version) version = nullptr;
@@ -39,7 +39,9 @@ Result<DeviceKernels> load_device_kernels(const std::string& named) {
       take(library, "amldist_device_pack", kernels.pack) && take(library, "amldist_device_unpack", kernels.unpack) &&
       take(library, "amldist_device_scale", kernels.scale) && take(library, "amldist_device_cast", kernels.cast) &&
       take(library, "amldist_device_error", kernels.error) && take(library, "amldist_device_cuda_version", version);
-  if (!all) return Error{Errc::mismatch, concat({"the device part, ", text::quote(name), ", is of another release"})};
+  if (!all)
+    return Error{Errc::mismatch,
+                 concat({"the device part, ", text::quote(name), ", belongs to another release of aml-dist"})};
   kernels.cuda_version = version();
   return kernels;
 }

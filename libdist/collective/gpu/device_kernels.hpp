@@ -1,4 +1,4 @@
-// The device part at run time: libamldist_device.so beside this library, opened when it is first needed.
+// Loads libamldist_device.so, the device part, from beside this library on first use.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ struct DeviceKernels {
   int cuda_version = 0;  ///< of the toolkit it was built with: 13000
 };
 
-/// Opens `named`, or libamldist_device.so in the folder of this library, or where the dynamic linker finds it. Errors:
-/// it is not there (built without the CUDA toolkit), or it is of another release.
+/// Opens `named`, or libamldist_device.so in this library's folder, or as the dynamic linker finds it. Errors: it does
+/// not exist (built without the CUDA toolkit), or it belongs to another release.
 [[nodiscard]] Result<DeviceKernels> load_device_kernels(const std::string& named = {});
 
 }  // namespace amldist::collective

@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "core/settings.hpp"
 #include "core/text.hpp"
 #include "os/shared_object.hpp"
 
@@ -12,7 +13,7 @@ namespace {
 
 using text::concat;
 
-/// Takes functions out of a library and remembers the first that was missing.
+/// Resolves functions of a library and remembers the first missing one.
 class Symbols {
  public:
   explicit Symbols(void* library) : library_(library) {}
@@ -73,7 +74,7 @@ std::string path_of(void* function) {
   return known ? info.dli_fname : "libnccl.so.2";
 }
 
-void* open_library(const std::string& named) {
+void* open_nccl(const std::string& named) {
   constexpr const char* usual = "libnccl.so.2";
   if (!named.empty()) return ::dlopen(named.c_str(), RTLD_NOW | RTLD_LOCAL);
   void* const loaded = ::dlopen(usual, RTLD_NOW | RTLD_NOLOAD);
@@ -89,27 +90,27 @@ std::string nccl_version_name(int version) {
 }
 
 Result<NcclApi> load_nccl(const std::string& named) {
-  void* const library = open_library(named);
+  void* const library = open_nccl(named);
   if (library == nullptr) {
     return Error{Errc::unavailable, concat({"buffers on a GPU need NCCL ", nccl_version_name(oldest_nccl),
-                                            " or newer, which is not here (", reason_of_linker(),
-                                            "): install it, or name its library with ", nccl_variable})};
+                                            " or newer, which is not available (", reason_of_linker(),
+                                            "): install it, or name its library with ", variable::nccl_library})};
   }
   int (*get_version)(int*) = nullptr;
   Symbols(library).optional("ncclGetVersion", get_version);
   NcclApi api;
   if (get_version == nullptr || get_version(&api.version) != nccl_success) {
-    return Error{Errc::unavailable, concat({text::quote(named.empty() ? "libnccl.so.2" : named),
-                                            " is no NCCL: it does not tell its version"})};
+    return Error{Errc::unavailable,
+                 concat({text::quote(named.empty() ? "libnccl.so.2" : named), " is not NCCL: it reports no version"})};
   }
   api.path = path_of(reinterpret_cast<void*>(get_version));
   const std::string name = concat({"NCCL ", nccl_version_name(api.version), " (", api.path, ")"});
   if (api.version < oldest_nccl || api.version < 10000) {
     return Error{Errc::unavailable, concat({name, " is too old: buffers on a GPU need ", nccl_version_name(oldest_nccl),
-                                            " or newer; name another library with ", nccl_variable})};
+                                            " or newer; name another library with ", variable::nccl_library})};
   }
   const std::string_view missing = take_functions(library, api);
-  if (!missing.empty()) return Error{Errc::unavailable, concat({name, " lacks ", missing, ", which it should have"})};
+  if (!missing.empty()) return Error{Errc::unavailable, concat({name, " lacks ", missing, ": is it a complete NCCL?"})};
   return api;
 }
 

@@ -1,6 +1,6 @@
-// NCCL's functions, found at run time and gated by version: the library is built without NCCL's header and loads
-// without NCCL. Signatures and numbers are those of nccl.h, which NVIDIA keeps binary compatible within major
-// version 2.
+// NCCL's functions, resolved at run time and checked by version. The library is built without NCCL's header and loads
+// without NCCL. Signatures and numbers are those of nccl.h, which NVIDIA keeps binary compatible within major version
+// 2.
 //
 //   since   what                                                        used for
 //   2.4     ncclCommAbort, ncclCommGetAsyncError                        required
@@ -15,7 +15,7 @@
 
 #include "core/result.hpp"
 
-// NCCL's own name: the handle is passed through unopened.
+// NCCL's own name for the opaque handle.
 struct ncclComm;
 
 namespace amldist::collective {
@@ -25,10 +25,10 @@ struct NcclUniqueId {
   char bytes[128];
 };
 
-/// Results that are told apart; all others are errors.
+/// Results that are distinguished; all others are errors.
 enum NcclResult : int { nccl_success = 0, nccl_remote_error = 6, nccl_in_progress = 7 };
 
-/// ncclConfig_t as of 2.19. NCCL takes the members that `size` covers, whatever its own version.
+/// ncclConfig_t as of 2.19. NCCL reads the members that `size` covers, whatever its own version.
 struct NcclConfig {
   static constexpr int undefined = -2147483647 - 1;
   std::size_t size = sizeof(NcclConfig);
@@ -42,13 +42,13 @@ struct NcclConfig {
   int split_share = undefined;
 };
 
-/// The table. Data types and reduction operators have the numbers of DataType and ReduceOp (int16 and uint16 aside,
-/// which NCCL lacks).
+/// The function table. Data types and reduction operators have the numbers of DataType and ReduceOp, except int16 and
+/// uint16, which NCCL lacks.
 struct NcclApi {
   using Comm = ncclComm*;
 
   int version = 0;   ///< 22809: 2.28.9
-  std::string path;  ///< of the library, for people
+  std::string path;  ///< path of the library, for messages
 
   int (*get_unique_id)(NcclUniqueId*) = nullptr;
   int (*init_rank_config)(Comm*, int size, NcclUniqueId, int rank, NcclConfig*) = nullptr;
@@ -80,18 +80,15 @@ struct NcclApi {
   int (*scatter)(const void*, void*, std::size_t, int type, int root, Comm, void* stream) = nullptr;  ///< optional
 };
 
-/// Oldest release that is used, by NCCL's own number.
+/// Oldest supported release, as NCCL's own number.
 inline constexpr int oldest_nccl = 21900;
 
-/// Names a library in place of the one that is found.
-inline constexpr const char* nccl_variable = "AMLDIST_NCCL";
-
-/// Finds NCCL: `named` if given, else the one that the process has loaded already (two of them in a process quarrel),
-/// else libnccl.so.2 as the dynamic linker finds it. Errors are sentences: no NCCL, too old, a function is missing. A
-/// library stays loaded, as NCCL's threads cannot be stopped.
+/// Finds NCCL: `named` if given, else the library that the process has already loaded (two in one process conflict),
+/// else libnccl.so.2 as the dynamic linker finds it. Errors, as sentences: no NCCL, too old, a function is missing. The
+/// library stays loaded, because NCCL's threads cannot be stopped.
 [[nodiscard]] Result<NcclApi> load_nccl(const std::string& named = {});
 
-/// "2.28.9" of 22809; before 2.9 NCCL counted otherwise (2804: 2.8.4).
+/// "2.28.9" for 22809; before 2.9 the numbers were shorter (2804: 2.8.4).
 [[nodiscard]] std::string nccl_version_name(int version);
 
 }  // namespace amldist::collective

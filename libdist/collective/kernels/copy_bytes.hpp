@@ -1,4 +1,4 @@
-// A copy that may be empty, and may be of what is there already.
+// A copy that may be empty, or from a buffer to itself.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace amldist::collective {
 
-/// memcpy(3) takes no null pointer, whatever the length; buffers without elements have one.
+/// memcpy(3) must not get a null pointer, even for length 0, but an empty buffer may be null.
 inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   if (bytes != 0 && to != from) std::memcpy(to, from, bytes);
 }

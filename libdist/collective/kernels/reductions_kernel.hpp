@@ -1,10 +1,11 @@
-// The kernels, compiled once for every instruction set. The including file defines AMLDIST_VECTOR_BYTES and the
-// compiler's flags give the instructions.
+// The kernels, compiled once per instruction set. The including file defines AMLDIST_VECTOR_BYTES; compiler flags
+// select the instructions.
 //
-// Everything is in an unnamed namespace and no standard template is used: a function that the linker might share
-// between the files must not exist here, or code for a newer processor could end up on the path of an older one.
+// Everything is in an unnamed namespace and uses no standard template. The linker might merge such a function between
+// files and put code for a newer processor on the path of an older one.
 //
-// Vectors are those of GCC and clang (vector_size): one source for every width, and for scalar tails the same functors.
+// Vectors are those of GCC and clang (vector_size), so one source serves every width, and scalar tails use the same
+// functors.
 #pragma once
 
 #include <cstddef>
@@ -96,11 +97,13 @@ inline V combine(V a, V b) {
 }
 
 // The average: `sum` by the number of ranks, integers towards zero. 8 and 16 bit cannot hold every number of ranks, so
-// they are divided as 32-bit integers. No vector instruction divides integers: those vectors go lane by lane anyway.
+// they are divided as float32, for which there are vector instructions. That is exact: a sum of up to 16 bit is off the
+// next whole number by at least 1 / ranks, and the quotient's rounding error is below 2^-8 / ranks. (A number of ranks
+// that float32 cannot hold is far above every sum, and the quotient is 0.)
 template <typename T>
 inline T divided(T sum, std::size_t ranks) {
   if constexpr (sizeof(T) < sizeof(std::int32_t)) {
-    return static_cast<T>(static_cast<std::int32_t>(sum) / static_cast<std::int32_t>(ranks));
+    return static_cast<T>(static_cast<float>(sum) / static_cast<float>(ranks));
   } else {
     return sum / static_cast<T>(ranks);
   }
@@ -108,15 +111,17 @@ inline T divided(T sum, std::size_t ranks) {
 template <typename T, typename V>
 inline V divided_vector(V sums, std::size_t ranks) {
   if constexpr (sizeof(T) < sizeof(std::int32_t)) {
-    for (std::size_t lane = 0; lane < sizeof(V) / sizeof(T); ++lane) sums[lane] = divided<T>(sums[lane], ranks);
-    return sums;
+    T lanes[sizeof(V) / sizeof(T)];
+    __builtin_memcpy(lanes, &sums, sizeof sums);
+    for (T& lane : lanes) lane = divided<T>(lane, ranks);
+    return load<V>(lanes);
   } else {
     return sums / static_cast<T>(ranks);
   }
 }
 
-// ---- types as ----
-// arithmetic A lane type: how a vector of stored elements becomes vectors to calculate with, and back.
+// ---- arithmetic types ----
+// A lane type says how a vector of stored elements becomes a vector to calculate with, and back.
 template <typename T>
 struct Native {
   using Stored = T;
@@ -228,8 +233,7 @@ struct Half {
   static void write_one(std::uint16_t* to, float value) { *to = half_of_float(value); }
 };
 
-// ----  ----
-// folds
+// ---- folds ----
 template <typename Lane, ReduceOp op>
 inline void fold_one(const Fold& work, std::size_t i) {
   using Stored = typename Lane::Stored;
@@ -263,7 +267,7 @@ inline typename Lane::Accumulator combined(typename Lane::Accumulator a, typenam
   }
 }
 
-// `blocks` vectors from element `at` on.
+// Folds `blocks` vectors from element `at` on.
 template <typename Lane, ReduceOp op, std::size_t blocks, bool streaming, bool both>
 inline void fold_vectors(const Fold& work, std::size_t at) {
   using Stored = typename Lane::Stored;
@@ -293,7 +297,7 @@ inline void fold_vectors(const Fold& work, std::size_t at) {
   }
 }
 
-// The elements before the first whole vector of `dst`; how many.
+// Folds the elements before the first whole vector of `dst`; returns how many.
 template <typename Lane, ReduceOp op>
 std::size_t fold_head(const Fold& work) {
   const auto address = reinterpret_cast<std::uintptr_t>(work.dst);
@@ -320,9 +324,9 @@ inline void store_as(void* to, V v) {
   else store_cached(to, v);
 }
 
-// Two sources: every all-reduce of two ranks. With the addresses in registers (a store could change `work` for all the
-// compiler knows) and one result's lines behind the other's it takes up to a third less time; asking for the other
-// rank's lines ahead helps where there is one result, and harms where there are two (`twice`).
+// Two sources: every all-reduce of two ranks. This version takes up to a third less time, because the addresses are in
+// registers (the compiler must assume that a store changes `work`) and each result is written in consecutive cache
+// lines. Prefetching the other rank's lines helps with one result and hurts with two (`twice`).
 template <typename Lane, ReduceOp op, bool streaming, bool both, bool twice>
 void fold_pair(const Fold& work) {
   using Stored = typename Lane::Stored;
@@ -364,7 +368,7 @@ void fold_some(const Fold& work) {
 
 template <typename Lane, ReduceOp op>
 void fold(const Fold& work) {
-  // Half-width stores have no streaming form of their own; they stay in the caches.
+  // Half-width stores have no streaming form, so they stay in the caches.
   if constexpr (sizeof(typename Lane::Stored) == sizeof(typename Lane::Arithmetic)) {
     const auto dst = reinterpret_cast<std::uintptr_t>(work.dst);
     const auto second = reinterpret_cast<std::uintptr_t>(work.second);
@@ -402,7 +406,7 @@ void copy_bytes(void* dst, const void* src, std::size_t bytes, Store store) {
 #define AMLDIST_OPS(Lane)                                                                                          \
   &fold<Lane, ReduceOp::sum>, &fold<Lane, ReduceOp::prod>, &fold<Lane, ReduceOp::max>, &fold<Lane, ReduceOp::min>, \
       &fold<Lane, ReduceOp::avg>
-// In the order of DataType and ReduceOp.
+// Indexed by DataType and ReduceOp.
 constexpr Reductions::FoldFunction fold_table[data_types * reduce_ops] = {AMLDIST_OPS(Native<std::int8_t>),
                                                                           AMLDIST_OPS(Native<std::uint8_t>),
                                                                           AMLDIST_OPS(Native<std::int32_t>),

@@ -1,4 +1,4 @@
-/* The table of functions.h over the MPI that this file is compiled with. */
+/* The table of functions.h for the MPI that this file is compiled with. */
 #include "functions.h"
 
 #include <mpi.h>
@@ -48,7 +48,7 @@ static int place(int* rank, int* size, int* any_thread, int* largest_tag) {
   if (error == MPI_SUCCESS) error = MPI_Query_thread(&level);
   if (error == MPI_SUCCESS) error = MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
   *any_thread = level == MPI_THREAD_MULTIPLE;
-  *largest_tag = error == MPI_SUCCESS && found ? *bound : 32767; /* what the standard promises */
+  *largest_tag = error == MPI_SUCCESS && found ? *bound : 32767; /* the standard's minimum */
   return error;
 }
 
@@ -68,7 +68,7 @@ static void error_text(int error, char* text, size_t size) {
   snprintf(text, size, "%s", whole);
 }
 
-/* MPI writes the communicator when the request is done: it must outlive the call. */
+/* MPI writes the communicator when the request completes, so the variable must outlive the call. */
 static MPI_Comm copy = MPI_COMM_NULL;
 
 static int copy_world(amldist_mpi_handle* handle) {
@@ -90,8 +90,8 @@ static int free_comm(amldist_mpi_handle* handle) {
   return MPI_Comm_free(&comm);
 }
 
-/* A short message is nearly always through when MPI_Isend returns. For a longer one MPI_Test would move MPI on, which
- * would take messages in that nobody receives yet. */
+/* A short message is nearly always complete when MPI_Isend returns. For a longer one MPI_Test would make MPI progress
+ * and accept messages for which no receive is posted yet. */
 enum { SHORT = 4096 };
 
 static int send(amldist_mpi_handle comm, const void* data, int bytes, int peer, int tag, amldist_mpi_handle* handle) {
@@ -122,7 +122,7 @@ static void tell(amldist_mpi_outcome* outcome, int index, int error, const MPI_S
   memcpy(outcome->status, status, sizeof *status);
 }
 
-/* Open MPI's MPI_Test looks again after it has moved on, its MPI_Testsome only when it is called again. */
+/* Open MPI's MPI_Test checks again after it has made progress; its MPI_Testsome only when it is called again. */
 static int test_one(amldist_mpi_handle* handle, amldist_mpi_outcome* outcome, int* done) {
   MPI_Request request = request_of(*handle);
   MPI_Status status;

@@ -1,8 +1,8 @@
-/* What libamldist takes from MPI, as a table of plain functions: the library itself is built without mpi.h and loads
- * without MPI; libamldist_mpi.so, which is linked with MPI, is opened at run time and gives this table. Only calls of
- * MPI 3.1 are behind it.
+/* The MPI functions that libamldist uses, as a table of plain functions. The library is built without mpi.h and loads
+ * without MPI. libamldist_mpi.so, which is linked with MPI, is opened at run time and provides this table. It uses only
+ * calls of MPI 3.1.
  *
- * Every function returns 0 or MPI's error number (error_text says it in words). Lengths are below 2^31: the caller cuts
+ * Every function returns 0 or MPI's error number (error_text describes it). Lengths are below 2^31: the caller splits
  * longer messages. */
 #ifndef AMLDIST_MPI_FUNCTIONS_H
 #define AMLDIST_MPI_FUNCTIONS_H
@@ -14,19 +14,19 @@
 extern "C" {
 #endif
 
-/* Raised with every change of the table. */
+/* Incremented with every change of the table. */
 enum { AMLDIST_MPI_TABLE = 4 };
 
-/* What MPI_Init has come to in this process. */
+/* State of MPI in this process. */
 enum { AMLDIST_MPI_NOT_YET = 0, AMLDIST_MPI_READY = 1, AMLDIST_MPI_FINALIZED = 2 };
 
 /* An MPI_Request or an MPI_Comm. 0: none. */
 typedef uintptr_t amldist_mpi_handle;
 
-/* Requests that test_some takes. */
+/* Most requests that test_some accepts. */
 enum { AMLDIST_MPI_MOST = 64 };
 
-/* How a request has ended. */
+/* Result of a request. */
 typedef struct amldist_mpi_outcome {
   int index; /* in the list */
   int error;
@@ -44,24 +44,24 @@ typedef struct amldist_mpi_functions {
   void (*library)(char* text, size_t size);
   void (*error_text)(int error, char* text, size_t size);
 
-  /* Begins a copy of MPI_COMM_WORLD; collective, one at a time. */
+  /* Starts duplicating MPI_COMM_WORLD; collective, one at a time. */
   int (*copy_world)(amldist_mpi_handle* request);
-  /* The copy, once that request is done; it returns errors. */
+  /* The duplicate, once that request is complete. Its error handler returns errors. */
   int (*copied_world)(amldist_mpi_handle* comm);
   int (*free_comm)(amldist_mpi_handle* comm);
-  /* comm 0: MPI_COMM_WORLD. *request 0: a short message is through already, so that nobody has to ask. */
+  /* comm 0: MPI_COMM_WORLD. *request 0: the message is already complete and needs no test. */
   int (*send)(amldist_mpi_handle comm, const void* data, int bytes, int peer, int tag, amldist_mpi_handle* request);
   int (*receive)(amldist_mpi_handle comm, void* data, int bytes, int peer, int tag, amldist_mpi_handle* request);
-  /* *done becomes 1 and *request 0 when it has come to its end; never waits. */
+  /* Sets *done to 1 and *request to 0 if the request is complete; never waits. */
   int (*test)(amldist_mpi_handle* request, int* done);
-  /* The same for up to AMLDIST_MPI_MOST at once, none of them 0; MPI moves on once, however many there are. The first
-   * *done outcomes are of those that have come to their end. */
+  /* The same for up to AMLDIST_MPI_MOST at once, none of them 0; MPI makes progress once, whatever their number. The
+   * first *done outcomes are those of completed requests. */
   int (*test_some)(amldist_mpi_handle* requests, int count, amldist_mpi_outcome* outcomes, int* done);
-  /* How many bytes came in a receive that went well. */
+  /* Number of bytes in a successful receive. */
   int (*bytes_of)(const amldist_mpi_outcome* outcome);
-  /* Lets MPI move on with whatever is under way in this process, the program's own messages too. Never waits. */
+  /* Lets MPI make progress on everything in this process, including the program's own messages. Never waits. */
   void (*move_on)(void);
-  /* Gives a request up: a receive is cancelled, a send is left to MPI. Never waits. */
+  /* Abandons a request: cancels a receive, leaves a send to MPI. Never waits. */
   void (*give_up)(amldist_mpi_handle* request, int is_receive);
 } amldist_mpi_functions;
 

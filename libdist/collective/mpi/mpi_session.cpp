@@ -3,8 +3,6 @@
 #include <dlfcn.h>
 
 #include <array>
-#include <cstdlib>
-#include <cstring>
 #include <thread>
 
 #include "core/text.hpp"
@@ -17,7 +15,7 @@ using text::concat;
 
 constexpr const char* file_name = "libamldist_mpi.so";
 constexpr const char* open_mpi = "libmpi.so.40";  // of Open MPI 4 and 5
-/// Lower tags are for the bootstrap.
+/// Lower tags are reserved for the bootstrap.
 constexpr int first_tag = 16;
 
 void* open_library(const std::string& named) {
@@ -27,7 +25,7 @@ void* open_library(const std::string& named) {
   return beside != nullptr ? beside : ::dlopen(file_name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
-/// Whether the program has initialised Open MPI: asked without loading anything.
+/// Whether the program has initialised Open MPI. Loads nothing.
 bool is_program_in_mpi() {
   void* const loaded = ::dlopen(open_mpi, RTLD_NOW | RTLD_NOLOAD);
   if (loaded == nullptr) return false;
@@ -44,69 +42,67 @@ bool is_program_in_mpi() {
   return is != 0 && was == 0;
 }
 
-/// What the environment asks of MPI.
+/// How the environment wants MPI to be used.
 struct MpiPreference {
-  bool nothing = false;    ///< neither data nor bootstrap
-  bool data = true;        ///< data may go over it
-  bool is_asked = false;   ///< it is to be there
-  std::string_view words;  ///< for people: what asks
+  bool nothing = false;    ///< used for neither data nor bootstrap
+  bool data = true;        ///< data may go over MPI
+  bool is_asked = false;   ///< the user requires it
+  std::string_view words;  ///< for messages: the variable that requires it
 };
 
-Result<MpiPreference> read_mpi_preference(const EnvironmentReader& environment) {
-  const std::string transport = environment("AMLDIST_TRANSPORT").value_or("");
-  const std::string bootstrap = environment("AMLDIST_BOOTSTRAP").value_or("");
-  if (!transport.empty() && transport != "mpi" && transport != "tcp") {
-    return Error{Errc::invalid_argument, concat({"AMLDIST_TRANSPORT=", text::quote(transport), ": use mpi or tcp"})};
-  }
+MpiPreference mpi_preference(const Settings& settings) {
+  const bool bootstraps = settings.bootstrap == Bootstrap::mpi;
+  const bool carries = settings.transport == NodeTransport::mpi;
   MpiPreference preference;
-  preference.data = transport != "tcp";
-  preference.is_asked = transport == "mpi" || bootstrap == "mpi";
-  preference.nothing = !preference.data && bootstrap != "mpi";
-  preference.words = transport == "mpi" ? "AMLDIST_TRANSPORT=mpi" : "AMLDIST_BOOTSTRAP=mpi";
+  preference.data = settings.transport != NodeTransport::tcp;
+  preference.is_asked = carries || bootstraps;
+  preference.nothing = !preference.data && !bootstraps;
+  preference.words = carries ? "AMLDIST_TRANSPORT=mpi" : "AMLDIST_BOOTSTRAP=mpi";
   return preference;
 }
 
 }  // namespace
 
 Result<const amldist_mpi_functions*> load_mpi(const std::string& named) {
-  // Its own plug-ins expect to find MPI among the global symbols.
+  // Open MPI's plug-ins expect to find MPI's symbols in the global scope.
   static_cast<void>(::dlopen(open_mpi, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE));
   void* const library = open_library(named);
   const std::string name = named.empty() ? file_name : named;
   if (library == nullptr) {
-    return Error{Errc::unavailable, concat({"the MPI part cannot be loaded (", reason_of_linker(),
-                                            "): install Open MPI 4.1 or 5, and build aml-dist where it is"})};
+    return Error{Errc::unavailable,
+                 concat({"the MPI part cannot be loaded (", reason_of_linker(),
+                         "): install Open MPI 4.1 or 5, and build aml-dist on a machine that has it"})};
   }
   using Get = decltype(amldist_mpi_get_functions);
   auto* const get = reinterpret_cast<Get*>(::dlsym(library, "amldist_mpi_get_functions"));
   const amldist_mpi_functions* const functions = get != nullptr ? get() : nullptr;
   if (functions == nullptr || functions->table != AMLDIST_MPI_TABLE) {
-    return Error{Errc::mismatch, concat({"the MPI part, ", text::quote(name), ", is of another release"})};
+    return Error{Errc::mismatch,
+                 concat({"the MPI part, ", text::quote(name), ", belongs to another release of aml-dist"})};
   }
   return functions;
 }
 
-Result<std::unique_ptr<MpiSession>> MpiSession::find(const EnvironmentReader& environment,
-                                                     const ProcessIdentity& identity) {
-  const auto preference = read_mpi_preference(environment);
-  if (!preference) return preference.error();
-  if (preference->nothing || (!preference->is_asked && !is_program_in_mpi())) return std::unique_ptr<MpiSession>();
-  const auto functions = load_mpi(environment(mpi_variable).value_or(""));
+Result<std::unique_ptr<MpiSession>> MpiSession::find(const Settings& settings, const ProcessIdentity& identity) {
+  const MpiPreference preference = mpi_preference(settings);
+  if (preference.nothing || (!preference.is_asked && !is_program_in_mpi())) return std::unique_ptr<MpiSession>();
+  const auto functions = load_mpi(settings.mpi_library);
   if (!functions) {
-    if (!preference->is_asked) return std::unique_ptr<MpiSession>();
-    return Error{functions.error().code, concat({preference->words, ": ", functions.error().message})};
+    if (!preference.is_asked) return std::unique_ptr<MpiSession>();
+    return Error{functions.error().code, concat({preference.words, ": ", functions.error().message})};
   }
   const int state = (*functions)->state();
   if (state == AMLDIST_MPI_FINALIZED) {
-    return Error{Errc::unavailable, concat({preference->words,
-                                            ": MPI is finalised already in this process, and cannot be "
+    return Error{Errc::unavailable, concat({preference.words,
+                                            ": this process has already finalised MPI, which cannot be "
                                             "initialised again"})};
   }
   if (state == AMLDIST_MPI_NOT_YET && (*functions)->initialize() != 0) {
-    return Error{Errc::unavailable, concat({preference->words, ": MPI_Init_thread failed"})};
+    return Error{Errc::unavailable, concat({preference.words, ": MPI_Init_thread failed"})};
   }
   auto session = std::make_unique<MpiSession>(**functions, state == AMLDIST_MPI_NOT_YET);
-  session->carries_data_ = preference->data;
+  session->carries_data_ = preference.data;
+  session->yields_ = settings.mpi_yields;
   if (auto same = session->check(identity); !same) return same.error();
   return session;
 }
@@ -116,12 +112,10 @@ MpiSession::MpiSession(const amldist_mpi_functions& functions, bool initialized_
   std::array<char, 128> name = {};
   functions_.library(name.data(), name.size());
   library_ = name.data();
-  const char* const yields = std::getenv("OMPI_MCA_mpi_yield_when_idle");
-  yields_ = yields != nullptr && (std::strcmp(yields, "1") == 0 || std::strcmp(yields, "true") == 0);
 }
 
 MpiSession::~MpiSession() {
-  if (!ended_well_) {  // MPI may read from there as long as the process lives
+  if (!ended_well_) {  // MPI may read from that memory until the process ends
     static_cast<void>(new auto(std::move(abandoned_)));
     return;
   }
@@ -135,7 +129,7 @@ Result<void> MpiSession::check(const ProcessIdentity& identity) {
   int size = 0;
   int any_thread = 0;
   if (const int error = functions_.place(&rank, &size, &any_thread, &largest_tag_); error != 0) {
-    return Error{Errc::unavailable, concat({"MPI does not say who this process is: ", error_text(error)})};
+    return Error{Errc::unavailable, concat({"MPI does not report the rank of this process: ", error_text(error)})};
   }
   any_thread_ = any_thread != 0;
   if (static_cast<std::uint32_t>(rank) == identity.rank && static_cast<std::uint32_t>(size) == identity.size) return {};
@@ -145,8 +139,8 @@ Result<void> MpiSession::check(const ProcessIdentity& identity) {
   return Error{Errc::mismatch,
                concat({identity.source, " says ", place(identity.rank, identity.size), " but ", library_, " says ",
                        place(static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(size)),
-                       ": start the step with an MPI type that this MPI speaks (srun --mpi=pmix), or set "
-                       "AMLDIST_TRANSPORT=tcp to leave MPI aside"})};
+                       ": start the step with an MPI type that this MPI supports (srun --mpi=pmix), or set "
+                       "AMLDIST_TRANSPORT=tcp to run without MPI"})};
 }
 
 Result<void> MpiSession::open(Watchdog& watchdog) {
@@ -161,7 +155,7 @@ Result<void> MpiSession::open(Watchdog& watchdog) {
   }
   if (error == 0) error = functions_.copied_world(&comm_);
   if (error == 0) return {};
-  return Error{Errc::unavailable, concat({"MPI has no communicator for this library: ", error_text(error)})};
+  return Error{Errc::unavailable, concat({"MPI did not create a communicator for aml-dist: ", error_text(error)})};
 }
 
 std::string MpiSession::error_text(int error) const {

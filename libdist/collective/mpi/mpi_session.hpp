@@ -1,10 +1,10 @@
-// MPI in this process: found where the program has initialised it, or started because the user asks for it.
+// MPI in this process: used if the program has initialised it, or initialised here if the user asks for it.
 //
-//   AMLDIST_TRANSPORT=mpi   data between nodes goes over MPI; MPI is initialised here if the program has not done it
-//   AMLDIST_TRANSPORT=tcp   never
-//   AMLDIST_BOOTSTRAP=mpi   the ranks find rank 0 over MPI; MPI is initialised here if the program has not done it
-//   none of them            MPI is used if the program has initialised it, with Open MPI
-// What MPI says of rank and size must agree with what the launcher says.
+//   AMLDIST_TRANSPORT=mpi   data between nodes goes over MPI; initialised here if the program has not done it
+//   AMLDIST_TRANSPORT=tcp   data never goes over MPI
+//   AMLDIST_BOOTSTRAP=mpi   the ranks find rank 0 over MPI; initialised here if the program has not done it
+//   none of them            MPI is used if the program has initialised Open MPI
+// MPI's rank and size must agree with the launcher's.
 #pragma once
 
 #include <memory>
@@ -13,13 +13,10 @@
 
 #include "collective/calls/watchdog.hpp"
 #include "collective/mpi/functions.h"
-#include "core/environment.hpp"
+#include "core/settings.hpp"
 #include "placement/process_identity.hpp"
 
 namespace amldist::collective {
-
-/// Names a file in place of aml-dist/libamldist_mpi.so beside this library.
-inline constexpr const char* mpi_variable = "AMLDIST_MPI";
 
 /// Opens the part that is linked with MPI: `named` if given, else the one beside this library, else as the dynamic
 /// linker finds it. It stays open. Errors: unavailable, mismatch (another release).
@@ -27,40 +24,39 @@ inline constexpr const char* mpi_variable = "AMLDIST_MPI";
 
 class MpiSession {
  public:
-  /// What there is to work with; a null pointer where MPI is not to be used. Errors: unavailable where the user asks
-  /// for it and it is not there, mismatch where MPI and the launcher disagree, invalid_argument for an unknown word.
-  [[nodiscard]] static Result<std::unique_ptr<MpiSession>> find(const EnvironmentReader& environment,
+  /// MPI as this process uses it; a null pointer if it is not to be used. Errors: unavailable if the user asks for it
+  /// and it is not available, mismatch if MPI and the launcher disagree.
+  [[nodiscard]] static Result<std::unique_ptr<MpiSession>> find(const Settings& settings,
                                                                 const ProcessIdentity& identity);
-  /// Over functions that are initialised already. `initialized_here`: MPI is finalised at the end.
+  /// Uses functions whose MPI is initialised. `initialized_here`: the destructor finalises MPI.
   MpiSession(const amldist_mpi_functions& functions, bool initialized_here);
-  /// Frees what it took from MPI, after end_well(); else leaves it, as the others may not answer.
+  /// Frees MPI's objects after end_well(); otherwise leaves them, because other ranks may not answer.
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
   [[nodiscard]] const amldist_mpi_functions& functions() const noexcept { return functions_; }
   [[nodiscard]] bool serves_any_thread() const noexcept { return any_thread_; }
-  /// Whether MPI itself hands the processor on whenever it has nothing to do: as mpirun tells it where there are more
-  /// ranks than processors.
+  /// Whether MPI itself yields the processor when idle: mpirun sets this if there are more ranks than processors.
   [[nodiscard]] bool yields() const noexcept { return yields_; }
-  /// Whether data is to go over it, or the user wants it for the bootstrap alone.
+  /// Whether data goes over MPI, or the user wants it only for the bootstrap.
   [[nodiscard]] bool carries_data() const noexcept { return carries_data_; }
-  /// For people: "Open MPI v4.1.4".
+  /// For messages: "Open MPI v4.1.4".
   [[nodiscard]] const std::string& library() const noexcept { return library_; }
 
-  /// Makes the communicator for data where there is none yet; collective over the world.
+  /// Creates the communicator for data if there is none yet; collective over the world.
   [[nodiscard]] Result<void> open(Watchdog& watchdog);
   [[nodiscard]] amldist_mpi_handle comm() const noexcept { return comm_; }
 
-  /// Tags tell communicators apart, two for each: the lowest that no communicator of this process has. Ranks agree on
-  /// the highest of theirs, and take it and the next.
+  /// Tags distinguish communicators; each has two. This is the lowest tag that no communicator of this process uses.
+  /// Ranks agree on the highest of theirs, and use it and the next.
   [[nodiscard]] int next_tag() const noexcept { return next_tag_; }
   void take_tag(int tag) noexcept { next_tag_ = tag + 1; }
   [[nodiscard]] bool has_tags() const noexcept { return next_tag_ + 1 < largest_tag_; }
 
   /// "MPI_ERR_TRUNCATE: message truncated" for an error number.
   [[nodiscard]] std::string error_text(int error) const;
-  /// Takes memory that MPI may still read after a communicator was lost.
+  /// Keeps memory that MPI may still read after a communicator has failed.
   void keep(std::vector<std::byte> memory) { abandoned_.push_back(std::move(memory)); }
   void end_well() noexcept { ended_well_ = true; }
 

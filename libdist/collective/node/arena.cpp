@@ -12,7 +12,7 @@
 namespace amldist::collective {
 namespace {
 
-// Large enough for huge pages, where the system gives them to shared memory.
+// Large enough for huge pages, if the system uses them for shared memory.
 constexpr std::uint64_t large_page = 2UL << 20;
 constexpr std::uint64_t page = 4096;
 
@@ -26,7 +26,7 @@ std::uint64_t physical_memory() noexcept {
 }  // namespace
 
 std::size_t Arenas::reserved_bytes(std::size_t ranks) noexcept {
-  constexpr std::uint64_t most_together = 1UL << 46;  // half of what a process can address
+  constexpr std::uint64_t most_together = 1UL << 46;  // half of a process's address space
   return std::bit_floor(std::min<std::uint64_t>(2 * physical_memory(), most_together / ranks));
 }
 
@@ -58,12 +58,13 @@ Result<void*> Arenas::allocate(std::size_t bytes) {
   const std::uint64_t length = rounded(std::max<std::uint64_t>(bytes, 1), page);
   const std::uint64_t alignment = length >= large_page ? large_page : page;
   std::uint64_t at = 0;
-  for (const auto& [offset, taken] : used_) {  // the first gap
+  for (const auto& [offset, taken] : used_) {  // the first gap that is large enough
     if (offset >= at && offset - at >= length) break;
     at = rounded(offset + taken, alignment);
   }
   if (at + length > own().size()) {
-    return Error{Errc::limit, text::concat({"amldist_alloc: no room for ", std::to_string(bytes), " bytes"})};
+    return Error{Errc::limit,
+                 text::concat({"amldist_alloc: not enough free memory for ", std::to_string(bytes), " bytes"})};
   }
   used_.emplace(at, length);
   return own().data() + at;
@@ -73,9 +74,10 @@ Result<void> Arenas::release(void* memory) {
   const auto at = static_cast<std::uint64_t>(static_cast<std::byte*>(memory) - own().data());
   const auto found = used_.find(at);
   if (found == used_.end()) {
-    return Error{Errc::invalid_argument, "amldist_free: this memory is not from amldist_alloc() of this communicator"};
+    return Error{Errc::invalid_argument,
+                 "amldist_free: the memory was not allocated by amldist_alloc() on this communicator"};
   }
-  // Gives the pages back to the machine, for every process that has them mapped; the next allocation finds zeros.
+  // Returns the pages to the system, for every process that has them mapped. The next allocation finds zeros.
   static_cast<void>(::madvise(own().data() + at, found->second, MADV_REMOVE));
   used_.erase(found);
   return {};

@@ -1,8 +1,8 @@
-// Memory of one rank that the other ranks of its node have mapped as well: what amldist_alloc() gives. An address
-// within it is, for the others, a rank and an offset; collectives read and write it without copying.
+// Arenas: memory of one rank that the other ranks of its node have mapped too; amldist_alloc() allocates from it. To
+// the other ranks an address in it is a rank and an offset. Collectives read and write it without copying (zero-copy).
 //
-// Every rank makes one arena, of which all map all when they set up; addresses are reserved then, pages are taken from
-// the machine when they are touched, and given back when they are freed.
+// Each rank creates one arena, and all ranks map all arenas at setup. Address space is reserved then; physical pages
+// are allocated on first touch and returned when freed.
 #pragma once
 
 #include <cstddef>
@@ -18,25 +18,25 @@ namespace amldist::collective {
 
 class Arenas {
  public:
-  /// This rank's own arena, before the others are known. Errors: limit (address space), unavailable.
+  /// Creates this rank's own arena, before the others are known. Errors: limit (address space), unavailable.
   [[nodiscard]] static Result<Arenas> create(std::size_t rank, std::size_t ranks);
-  /// Where the others open the own one.
+  /// The address by which the other ranks open this rank's arena.
   [[nodiscard]] std::string address() const { return own().address(); }
-  /// Maps the arenas of the others, by rank of the node; the own entry is ignored.
+  /// Maps the arenas of the other ranks, by rank on the node; this rank's own entry is ignored.
   [[nodiscard]] Result<void> open(const std::vector<std::string>& addresses);
 
   /// Zeroed memory, aligned to a page. Errors: limit.
   [[nodiscard]] Result<void*> allocate(std::size_t bytes);
-  /// Errors: invalid_argument for what allocate() did not give.
+  /// Errors: invalid_argument for memory that allocate() did not return.
   [[nodiscard]] Result<void> release(void* memory);
 
-  /// Offset of a range that lies within one allocation of the own arena; nullopt for any other memory. A few
-  /// nanoseconds for other memory.
+  /// Offset of a range within one allocation of this rank's arena; nullopt for any other memory, which takes a few
+  /// nanoseconds.
   [[nodiscard]] std::optional<std::uint64_t> offset_of(const void* data, std::size_t bytes) const;
-  /// The same place in a rank's arena, as this process sees it.
+  /// The same offset in a rank's arena, as an address in this process.
   [[nodiscard]] std::byte* at(std::size_t rank, std::uint64_t offset) const { return arenas_[rank].data() + offset; }
 
-  /// Bytes of address space that each of `ranks` arenas has.
+  /// Bytes of address space per arena, for `ranks` arenas.
   [[nodiscard]] static std::size_t reserved_bytes(std::size_t ranks) noexcept;
 
  private:

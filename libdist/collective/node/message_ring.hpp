@@ -1,8 +1,8 @@
-// A stream of bytes from one process to another of its node, through a ring in memory that both have mapped: one
-// writes, one takes, neither waits. Each end keeps its own position to itself and only tells it; what the other one
-// tells is checked, so that a damaged ring is noticed and never followed out of its memory.
+// A byte stream from one process to another of its node, through a ring in memory that both have mapped. One writes,
+// one reads, neither blocks. Each end keeps its position privately and publishes a copy. The published position of the
+// other end is checked, so a damaged ring is detected and never leads outside its memory.
 //
-// What is told are whole cache lines: a message begins on a line of its own.
+// Positions are multiples of a cache line: every message begins on a new cache line.
 #pragma once
 
 #include <algorithm>
@@ -17,29 +17,29 @@
 
 namespace amldist::collective {
 
-/// In zeroed memory, aligned to a cache line: an empty ring.
+/// An empty ring is zeroed memory, aligned to a cache line.
 struct MessageRing {
   static constexpr std::size_t line = 64;
   static constexpr std::size_t capacity = 64UL << 10;
 
-  alignas(line) std::atomic<std::uint64_t> written;  ///< bytes since the beginning: told by the writer
-  alignas(line) std::atomic<std::uint64_t> taken;    ///< told by the reader
+  alignas(line) std::atomic<std::uint64_t> written;  ///< bytes written since the beginning; published by the writer
+  alignas(line) std::atomic<std::uint64_t> taken;    ///< bytes read since the beginning; published by the reader
   alignas(line) std::byte data[capacity];
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert((MessageRing::capacity & (MessageRing::capacity - 1)) == 0 && sizeof(MessageRing) % 64 == 0);
 
-/// What both ends have in common: where it is, and how far it knows the other to be.
+/// Common to both ends: the ring, this end's position, and the last known position of the other end.
 class RingEnd {
  protected:
   explicit RingEnd(MessageRing& ring) : ring_(&ring) {}
 
-  [[nodiscard]] static bool can_be(std::uint64_t written, std::uint64_t taken) noexcept {
+  [[nodiscard]] static bool are_valid(std::uint64_t written, std::uint64_t taken) noexcept {
     const std::uint64_t between = written - taken;
     return between <= MessageRing::capacity && between % MessageRing::line == 0;
   }
   void end_line() noexcept { at_ = (at_ + MessageRing::line - 1) / MessageRing::line * MessageRing::line; }
-  /// Calls `copy` for the one or two pieces of the ring from the own position on.
+  /// Advances by `bytes` and calls `copy` for the one or two pieces of the ring that they occupy.
   template <typename Copy>
   void pass(std::size_t bytes, Copy copy) noexcept {
     const std::size_t offset = at_ % MessageRing::capacity;
@@ -58,11 +58,12 @@ class RingWriter : RingEnd {
  public:
   explicit RingWriter(MessageRing& ring) : RingEnd(ring) {}
 
-  /// Bytes that may be put before the next tell(), if `wanted` is not known to fit; nullopt: the ring is damaged.
+  /// Bytes that may be written before the next publish(). Reads the reader's position only if `wanted` bytes are not
+  /// known to fit. nullopt: the ring is damaged.
   [[nodiscard]] std::optional<std::size_t> room(std::size_t wanted) noexcept {
     if (MessageRing::capacity - (at_ - other_) < wanted) {
       const std::uint64_t taken = ring_->taken.load(std::memory_order_acquire);
-      if (!can_be(at_, taken)) return std::nullopt;
+      if (!are_valid(at_, taken)) return std::nullopt;
       other_ = taken;
     }
     return MessageRing::capacity - (at_ - other_);
@@ -71,11 +72,11 @@ class RingWriter : RingEnd {
     pass(bytes.size(),
          [&](std::byte* to, std::size_t from, std::size_t count) { std::copy_n(bytes.data() + from, count, to); });
   }
-  /// Shows the reader what was put.
-  void tell() noexcept {
+  /// Publishes what was written.
+  void publish() noexcept {
     end_line();
     ring_->written.store(at_, std::memory_order_release);
-    claim(ring_->data + at_ % MessageRing::capacity);
+    prefetch_for_write(ring_->data + at_ % MessageRing::capacity);
   }
 };
 
@@ -83,11 +84,11 @@ class RingReader : RingEnd {
  public:
   explicit RingReader(MessageRing& ring) : RingEnd(ring) {}
 
-  /// Bytes that may be taken before the next tell(), whole lines; nullopt: the ring is damaged.
-  [[nodiscard]] std::optional<std::size_t> there(std::size_t wanted) noexcept {
+  /// Bytes that can be read before the next release(), whole cache lines; nullopt: the ring is damaged.
+  [[nodiscard]] std::optional<std::size_t> available(std::size_t wanted) noexcept {
     if (other_ - at_ < wanted) {
       const std::uint64_t written = ring_->written.load(std::memory_order_acquire);
-      if (!can_be(written, at_)) return std::nullopt;
+      if (!are_valid(written, at_)) return std::nullopt;
       other_ = written;
     }
     return other_ - at_;
@@ -97,8 +98,8 @@ class RingReader : RingEnd {
       std::copy_n(from, count, bytes.data() + to);
     });
   }
-  /// Lets the writer have the place of what was taken.
-  void tell() noexcept {
+  /// Gives the space of what was read back to the writer.
+  void release() noexcept {
     end_line();
     ring_->taken.store(at_, std::memory_order_release);
   }

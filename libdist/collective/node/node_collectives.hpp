@@ -1,5 +1,6 @@
-// Collectives among the ranks of one node, over rounds in shared memory. No call allocates; no buffer grows with the
-// message: larger ones go through in pieces, the next piece being staged while the last one is read.
+// Collectives among the ranks of one node, over the rounds of a SlotChannel. No call allocates, and no buffer grows
+// with the message: longer messages are cut into pieces, and a rank fills the staging buffer with the next piece while
+// the others read the last one.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@
 
 namespace amldist::collective {
 
-/// Ranks and roots here are those within the node. begin_call() of the rounds comes before every call.
+/// Ranks and roots are those within the node. SlotChannel::begin_call() must come before every call.
 class NodeCollectives {
  public:
   using Index = std::uint32_t;  ///< of a rank
@@ -30,23 +31,23 @@ class NodeCollectives {
   [[nodiscard]] Result<void> take(const Reduction& what);
   /// `recv` counts on the root only.
   [[nodiscard]] Result<void> reduce(const Reduction& what, std::uint32_t root);
-  /// Rank r's recv becomes the combination of everybody's block r of send.
+  /// Rank r's recv becomes the combination of all ranks' block r of send.
   [[nodiscard]] Result<void> reduce_scatter(const Reduction& what, const Blocks& blocks);
   [[nodiscard]] Result<void> broadcast(std::byte* buffer, std::size_t bytes, std::uint32_t root);
-  /// `blocks` of recv, in units of `unit` bytes, equal on all ranks; own block comes from send.
+  /// `blocks` of recv, in units of `unit` bytes, equal on all ranks; this rank's block is read from send.
   [[nodiscard]] Result<void> allgather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit);
   [[nodiscard]] Result<void> gather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
                                     std::uint32_t root);
   [[nodiscard]] Result<void> scatter(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
                                      std::uint32_t root);
-  /// Block r of send goes to rank r, block r of recv comes from it.
+  /// Block r of send goes to rank r; block r of recv comes from rank r.
   [[nodiscard]] Result<void> alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
                                       const Blocks& recv_blocks, std::size_t unit);
 
  private:
-  /// Whether the buffers are used where they lie. Told in the line of a call's first round.
+  /// Whether buffers are copied to staging buffers or used directly (zero-copy). Published in a call's first round.
   enum class Mode : std::uint64_t { staged = 0, direct = 1 };
-  /// How a first round went: all ranks can work directly, or all stage, or they differ and all begin again, staging.
+  /// Result of a first round: all ranks use staging buffers, all work directly, or they differ and start again, staged.
   enum class Agreement : std::uint8_t { staged, direct, mixed };
   class Sliced;
   struct Offer {
@@ -76,17 +77,19 @@ class NodeCollectives {
   void copy(void* to, const void* from, std::size_t bytes, Store store = Store::cached) const {
     if (bytes != 0 && to != from) kernels_.copy(to, from, bytes, store);
   }
-  /// To the own stage, or other lines that lie with another rank.
-  void hand(void* to, const void* from, std::size_t bytes) const { copy(to, from, bytes, Store::handed); }
-  /// One pipeline: `stage(i)` fills the own slot or line, `consume(i, back)` reads the others' round. It may end the
-  /// pipeline by returning false (a Result<bool>).
+  /// Copies to the own staging buffer or other memory that another rank has in its cache.
+  void copy_whole_lines(void* to, const void* from, std::size_t bytes) const {
+    copy(to, from, bytes, Store::whole_lines);
+  }
+  /// One pipeline: `stage(i)` fills the own slot or line, `consume(i, back)` reads the other ranks' round. It may end
+  /// the pipeline by returning false (a Result<bool>).
   template <typename Stage, typename Consume>
   [[nodiscard]] Result<void> pipeline(std::size_t pieces, Stage stage, Consume consume);
 
   SlotChannel& slot_channel_;
   const Reductions& kernels_;
   const Arenas* arenas_;
-  std::size_t streaming_from_;        ///< results of this many bytes and more go past the caches
+  std::size_t streaming_from_;        ///< results of this many bytes and more use streaming stores
   std::vector<const void*> sources_;  ///< of a fold, by rank
   std::vector<const std::byte*> inputs_;
   std::vector<std::byte*> results_;

@@ -9,7 +9,7 @@ namespace {
 std::size_t pieces_of(std::size_t bytes, std::size_t piece) noexcept {
   return std::max<std::size_t>(1, (bytes + piece - 1) / piece);
 }
-/// Bytes of piece `i` of `bytes`.
+/// Bytes in piece `i` of `bytes`.
 std::size_t part_of(std::size_t bytes, std::size_t i, std::size_t piece) noexcept {
   return std::min(piece, bytes - std::min(bytes, i * piece));
 }
@@ -30,8 +30,8 @@ Result<void> NodeCollectives::broadcast(std::byte* buffer, std::size_t bytes, st
       pieces_of(bytes, piece),
       [&](std::size_t i) {
         if (sends)
-          hand(in_line ? slot_channel_.own_line() : slot_channel_.own_slot(), buffer + i * piece,
-               part_of(bytes, i, piece));
+          copy_whole_lines(in_line ? slot_channel_.own_line() : slot_channel_.own_slot(), buffer + i * piece,
+                           part_of(bytes, i, piece));
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
         if (sends) return {};
@@ -50,7 +50,7 @@ Result<void> NodeCollectives::allgather(const std::byte* send, std::byte* recv, 
   return pipeline(
       pieces_of(longest_of(blocks, slot_channel_.size()) * unit, piece),
       [&](std::size_t i) {
-        hand(slot_channel_.own_slot(), send + i * piece, part_of(blocks.count(own) * unit, i, piece));
+        copy_whole_lines(slot_channel_.own_slot(), send + i * piece, part_of(blocks.count(own) * unit, i, piece));
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
         for (std::uint32_t k = 1; k < slot_channel_.size(); ++k) {
@@ -71,7 +71,8 @@ Result<void> NodeCollectives::gather(const std::byte* send, std::byte* recv, con
   return pipeline(
       pieces_of(longest_of(blocks, slot_channel_.size()) * unit, piece),
       [&](std::size_t i) {
-        if (own != root) hand(slot_channel_.own_slot(), send + i * piece, part_of(blocks.count(own) * unit, i, piece));
+        if (own != root)
+          copy_whole_lines(slot_channel_.own_slot(), send + i * piece, part_of(blocks.count(own) * unit, i, piece));
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
         for (std::uint32_t r = 0; own == root && r < slot_channel_.size(); ++r) {
@@ -94,8 +95,8 @@ Result<void> NodeCollectives::scatter(const std::byte* send, std::byte* recv, co
       [&](std::size_t i) {
         for (std::uint32_t r = 0; own == root && r < slot_channel_.size(); ++r) {
           if (r == own) continue;
-          hand(slot_channel_.own_slot() + r * piece, send + blocks.offset(r) * unit + i * piece,
-               part_of(blocks.count(r) * unit, i, piece));
+          copy_whole_lines(slot_channel_.own_slot() + r * piece, send + blocks.offset(r) * unit + i * piece,
+                           part_of(blocks.count(r) * unit, i, piece));
         }
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
@@ -107,8 +108,8 @@ Result<void> NodeCollectives::scatter(const std::byte* send, std::byte* recv, co
       });
 }
 
-/// Only the two ranks of a pair know what they exchange: a first round agrees on the longest message, in elements, and
-/// each rank finds out whether it is given what it expects.
+/// Only the two ranks of a pair know how much they exchange. A first round agrees on the longest message, in elements,
+/// and each rank checks that it gets what it expects.
 Result<std::uint64_t> NodeCollectives::agree_on_longest(const Blocks& send_blocks, const Blocks& recv_blocks) {
   const std::uint32_t own = slot_channel_.rank();
   const std::uint32_t ranks = slot_channel_.size();
@@ -145,8 +146,8 @@ Result<void> NodeCollectives::alltoall(const std::byte* send, const Blocks& send
       [&](std::size_t i) {
         for (std::uint32_t r = 0; r < ranks; ++r) {
           if (r == own) continue;
-          hand(slot_channel_.own_slot() + r * piece, send + send_blocks.offset(r) * unit + i * piece,
-               part_of(send_blocks.count(r) * unit, i, piece));
+          copy_whole_lines(slot_channel_.own_slot() + r * piece, send + send_blocks.offset(r) * unit + i * piece,
+                           part_of(send_blocks.count(r) * unit, i, piece));
         }
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {

@@ -1,4 +1,4 @@
-// The pipeline that most collectives of a node are made of. Internal to node_*.cpp.
+// The pipeline of most node collectives. Internal to node_*.cpp.
 #pragma once
 
 #include "collective/node/node_collectives.hpp"

@@ -11,16 +11,16 @@ namespace {
 constexpr int everybody = -1;  // instead of a root: all ranks get the result
 constexpr std::size_t cache_line = 64;
 
-/// From here on, library-allocated buffers are worth a look.
+/// From this size on, checking for buffers from amldist_alloc() pays off, in bytes.
 constexpr std::size_t direct_from = 8192;
 
-/// Bytes that go through the stage at once where everybody folds everything.
+/// Bytes per piece where every rank folds all data.
 std::size_t whole_piece(const SlotChannel& rounds) noexcept {
   constexpr std::size_t best = 131072;
   return rounds.is_oversubscribed() ? rounds.slot_bytes() : best;
 }
 
-/// The parts of one piece that the ranks fold: as equal as whole cache lines allow.
+/// The slices of one piece, one per rank: as equal as whole cache lines allow.
 struct Slices {
   std::size_t count;  ///< elements of the piece
   std::size_t each;   ///< elements of a full slice
@@ -39,7 +39,7 @@ struct Range {
   std::size_t end;
 };
 
-/// In bytes of the buffers: what this rank folds where everybody folds a slice of the whole.
+/// The slice of the whole message that this rank folds, in bytes of the buffers.
 Range own_slice(const Reduction& what, const SlotChannel& rounds) noexcept {
   const std::size_t unit = size_of(what.type);
   const Slices cut = slices_of(what.count, rounds.size(), unit);
@@ -71,7 +71,7 @@ Result<void> NodeCollectives::allreduce(const Reduction& what) {
   return what.count * size_of(what.type) >= direct_from ? allreduce_large(what) : allreduce_packed(what);
 }
 
-/// Where nothing lies elsewhere, or as if nothing did.
+/// All-reduce of a contiguous buffer; segments that lie elsewhere are copied in and out.
 Result<void> NodeCollectives::allreduce_packed(const Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   pack(what, 0, bytes);
@@ -81,14 +81,17 @@ Result<void> NodeCollectives::allreduce_packed(const Reduction& what) {
 }
 
 void NodeCollectives::pack(const Reduction& what, std::size_t begin, std::size_t end) const {
-  for_segments(what.segments, begin, end,
-               [&](const BufferSegment& segment) { hand(what.recv + segment.offset, segment.data, segment.bytes); });
+  for_segments(what.segments, begin, end, [&](const BufferSegment& segment) {
+    copy_whole_lines(what.recv + segment.offset, segment.data, segment.bytes);
+  });
 }
 
-/// By lines too, which come from the processor that has written them: that is not slower near, and a tenth faster far.
+/// Copies whole cache lines too: the data is in the cache of the rank that wrote it. As fast as a plain copy between
+/// near processors, a tenth faster between far ones.
 void NodeCollectives::unpack(const Reduction& what, std::size_t begin, std::size_t end) const {
-  for_segments(what.segments, begin, end,
-               [&](const BufferSegment& segment) { hand(segment.data, what.recv + segment.offset, segment.bytes); });
+  for_segments(what.segments, begin, end, [&](const BufferSegment& segment) {
+    copy_whole_lines(segment.data, what.recv + segment.offset, segment.bytes);
+  });
 }
 
 Result<void> NodeCollectives::reduce(const Reduction& what, std::uint32_t root) {
@@ -99,8 +102,8 @@ Result<void> NodeCollectives::reduce_any(const Reduction& what, int root) {
   return what.count * size_of(what.type) < direct_from ? reduce_at_once(what, root) : reduce_staged(what, root);
 }
 
-/// Two ranks fold everything up to a size: as much is read from the other as with slices, with one wait less. Beyond
-/// it slices are faster by a tenth, as less is read from the own memory.
+/// Up to a size, two ranks fold everything: each reads as much from the other as with slices, and waits once less.
+/// Above it slices are a tenth faster, because each rank reads less of its own memory.
 bool NodeCollectives::folds_whole(std::size_t bytes) const noexcept {
   constexpr std::size_t small = 8192;
   constexpr std::size_t small_for_two = 131072;
@@ -116,7 +119,7 @@ Result<void> NodeCollectives::reduce_staged(const Reduction& what, int root) {
   return agreed ? Result<void>() : agreed.error();
 }
 
-// ---- in place ----
+// ---- directly on the buffers (zero-copy) ----
 void NodeCollectives::offer(const Offer& own) { offer_ = own; }
 
 NodeCollectives::Offer NodeCollectives::offer_of(std::uint32_t rank, std::uint32_t back) {
@@ -132,8 +135,9 @@ NodeCollectives::Agreement NodeCollectives::agreement(std::uint32_t back) {
   return direct == slot_channel_.size() ? Agreement::direct : Agreement::mixed;
 }
 
-/// A rank whose buffers are in its arena says so and stages nothing. If all do, they work on the buffers themselves; if
-/// some do, all begin again as if none had, after the rounds that the staging ranks have published by then.
+/// A rank whose buffers are in its arena says so and copies nothing. If all ranks do, they work directly on the
+/// buffers. If only some do, all start again with staging buffers, after the rounds that the staging ranks have
+/// published by then.
 Result<void> NodeCollectives::allreduce_large(const Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   const auto send = arenas_ != nullptr ? arenas_->offset_of(what.send, bytes) : std::nullopt;
@@ -156,8 +160,8 @@ Result<void> NodeCollectives::allreduce_large(const Reduction& what) {
   return allreduce_packed(what);
 }
 
-/// Everybody folds one slice of all inputs and writes it to all results. Reads and writes every byte once; where parts
-/// lie elsewhere, those of the own slice are read and written there, and the others are copied.
+/// Every rank folds one slice of all inputs and writes it to all results, so every byte is read and written once.
+/// Segments that lie elsewhere are used in place within the own slice and copied outside it.
 Result<void> NodeCollectives::allreduce_direct(const Reduction& what) {
   for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) {
     const Offer theirs = offer_of(r, 0);
@@ -177,7 +181,7 @@ Result<void> NodeCollectives::allreduce_direct(const Reduction& what) {
 }
 
 void NodeCollectives::fold_direct(const Reduction& what, const BufferSegment& segment) {
-  constexpr std::size_t most = 64UL << 10;  // what is written to the others is still in the cache
+  constexpr std::size_t most = 64UL << 10;  // stays in the cache until it is copied to the other ranks
   const std::size_t unit = size_of(what.type);
   const std::uint32_t ranks = slot_channel_.size();
   const std::uint32_t own = slot_channel_.rank();
@@ -206,7 +210,7 @@ Result<void> NodeCollectives::reduce_at_once(const Reduction& what, int root) {
 }
 
 bool NodeCollectives::give(const Reduction& what) {
-  if (what.count * size_of(what.type) >= direct_from || !slot_channel_.begin_at_once()) return false;
+  if (what.count * size_of(what.type) >= direct_from || !slot_channel_.try_begin()) return false;
   show(what);
   return true;
 }
@@ -215,14 +219,14 @@ void NodeCollectives::show(const Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   const bool in_line = bytes <= SlotChannel::line_data;
   if (in_line) copy_bytes(slot_channel_.own_line(), what.send, bytes);
-  else hand(slot_channel_.own_slot(), what.send, bytes);
+  else copy_whole_lines(slot_channel_.own_slot(), what.send, bytes);
   slot_channel_.publish();
-  if (in_line) slot_channel_.claim_next_line();
+  if (in_line) slot_channel_.prefetch_next_line();
 }
 
 Result<void> NodeCollectives::take(const Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
-  slot_channel_.rest(bytes);
+  slot_channel_.delay_polling(bytes);
   if (auto came = slot_channel_.await_all(); !came) return came;
   if (what.count == 0) return {};
   const bool in_line = bytes <= SlotChannel::line_data;
@@ -238,9 +242,9 @@ Result<void> NodeCollectives::take(const Reduction& what) {
   return {};
 }
 
-// ---- through stages ----
+// ---- through staging buffers ----
 
-/// Everybody stages everything and folds everything, piece by piece.
+/// Every rank copies all its data to its staging buffer and folds all of them, piece by piece.
 Result<NodeCollectives::Agreement> NodeCollectives::allreduce_whole(const Reduction& what, int root) {
   const std::size_t unit = size_of(what.type);
   const std::size_t piece = whole_piece(slot_channel_) / unit;
@@ -252,7 +256,7 @@ Result<NodeCollectives::Agreement> NodeCollectives::allreduce_whole(const Reduct
       (what.count + piece - 1) / piece,
       [&](std::size_t i) {
         if (i == 0) std::memcpy(slot_channel_.own_line(), &offer_, sizeof offer_);
-        hand(slot_channel_.own_slot(), what.send + i * piece * unit, part(i) * unit);
+        copy_whole_lines(slot_channel_.own_slot(), what.send + i * piece * unit, part(i) * unit);
       },
       [&](std::size_t i, std::uint32_t back) -> Result<bool> {
         if (!folds) return true;
@@ -271,8 +275,8 @@ Result<NodeCollectives::Agreement> NodeCollectives::allreduce_whole(const Reduct
   return mixed ? Agreement::mixed : Agreement::staged;
 }
 
-/// One all-reduce in slices: everybody stages everything, folds one slice of it, and stages that result with the next
-/// piece. A slot holds a piece and one slice of results.
+/// An all-reduce in slices. Every rank copies a piece to its staging buffer, folds one slice of it, and puts that
+/// result into its staging buffer with the next piece. A slot holds a piece and one slice of results.
 class NodeCollectives::Sliced {
  public:
   Sliced(NodeCollectives& owner, const Reduction& what, bool receives)
@@ -292,14 +296,14 @@ class NodeCollectives::Sliced {
 
   [[nodiscard]] std::size_t pieces() const noexcept { return (what_.count + piece_ - 1) / piece_; }
 
-  /// All but the own slice, which nobody else reads.
+  /// Copies all but the own slice, which no other rank reads.
   void stage(std::size_t i) const {
     const Slices cut = slices(i);
     const std::byte* const from = what_.send + i * piece_ * unit_;
     const std::size_t before = cut.begin(slot_channel_.rank()) * unit_;
     const std::size_t after = cut.begin(slot_channel_.rank() + 1) * unit_;
-    owner_.hand(slot_channel_.own_slot(), from, before);
-    owner_.hand(slot_channel_.own_slot() + after, from + after, cut.count * unit_ - after);
+    owner_.copy_whole_lines(slot_channel_.own_slot(), from, before);
+    owner_.copy_whole_lines(slot_channel_.own_slot() + after, from + after, cut.count * unit_ - after);
   }
 
   void fold(std::size_t i) const {
@@ -312,12 +316,12 @@ class NodeCollectives::Sliced {
     }
     std::byte* const staged = slot_channel_.own_slot() + piece_ * unit_;
     std::byte* const to = receives_ ? what_.recv + i * piece_ * unit_ + at : staged;
-    // What goes past the caches cannot be copied from them.
+    // A streamed result is not in the cache, so it is stored twice instead of copied.
     const bool twice = to != staged && store_ == Store::streaming;
     owner_.kernels_.fold({to, twice ? staged : nullptr, owner_.sources_.data(), slot_channel_.size(), cut.size(own),
                           what_.divisor, twice ? store_ : Store::cached},
                          what_.type, what_.op);
-    if (to != staged && !twice) owner_.hand(staged, to, cut.size(own) * unit_);
+    if (to != staged && !twice) owner_.copy_whole_lines(staged, to, cut.size(own) * unit_);
   }
 
   [[nodiscard]] Result<void> take_results(std::size_t i, std::uint32_t back) const {
@@ -385,8 +389,8 @@ Result<void> NodeCollectives::reduce_scatter(const Reduction& what, const Blocks
       [&](std::size_t i) {
         for (std::uint32_t r = 0; r < ranks; ++r) {
           if (r == own) continue;
-          hand(slot_channel_.own_slot() + r * piece * unit, what.send + (blocks.offset(r) + i * piece) * unit,
-               part(i, r) * unit);
+          copy_whole_lines(slot_channel_.own_slot() + r * piece * unit,
+                           what.send + (blocks.offset(r) + i * piece) * unit, part(i, r) * unit);
         }
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {

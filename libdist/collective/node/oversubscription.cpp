@@ -1,23 +1,20 @@
 #include "collective/node/oversubscription.hpp"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <fstream>
+
+#include "os/own_network.hpp"
+#include "os/whole_file.hpp"
 
 namespace amldist::collective {
 namespace {
 
-/// The same for all containers of one running kernel.
+/// The id of the running kernel: the same in all containers of one machine.
 std::string own_machine() {
-  std::string identifier;
-  if (std::ifstream("/proc/sys/kernel/random/boot_id") >> identifier) return identifier;
-  std::array<char, 256> name = {};
-  static_cast<void>(::gethostname(name.data(), name.size() - 1));
-  return name.data();
+  const std::string identifier = first_line_of("/proc/sys/kernel/random/boot_id");
+  return identifier.empty() ? own_host_name() : identifier;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Whether the ranks of a communicator have a processor each: how a wait is best spent depends on it.
+// Whether the ranks of a communicator have a processor each. It decides how they wait.
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace amldist::collective {
 
-/// Which machine this process is on, and which of its processors it may use: for are_oversubscribed() on the others.
+/// This process's machine and the processors that it may use, as input for are_oversubscribed().
 [[nodiscard]] std::string own_processors();
 
-/// Whether the ranks on the own machine are more than the processors that they may use together. `places` has every
-/// rank's own_processors(). Nodes that are containers of one machine share its processors.
+/// Whether more ranks run on this machine than they have processors. `places` has every rank's own_processors().
+/// Containers of one machine share its processors.
 [[nodiscard]] bool are_oversubscribed(const std::vector<std::string>& places, std::size_t own);
 
 }  // namespace amldist::collective

@@ -1,4 +1,4 @@
-// What ranks ask of the processor while they hand lines of memory to each other.
+// Processor hints for ranks that exchange cache lines.
 #pragma once
 
 #include <thread>
@@ -11,7 +11,7 @@
 
 namespace amldist::collective {
 
-/// After a look in vain, before the next one.
+/// Waits briefly between two polls.
 inline void relax() noexcept {
 #ifdef __SSE2__
   _mm_pause();
@@ -20,9 +20,9 @@ inline void relax() noexcept {
 #endif
 }
 
-/// The same for the first looks of a wait that may end at any moment. A pause takes 23 ns on the processor that this
-/// was measured on, nearly as long as a line's way; no pause at all keeps taking the line from its writer. Reading the
-/// counter takes 9 ns.
+/// A shorter wait, for the first polls of a wait that may end at any moment. A pause takes 23 ns on the processor where
+/// this was measured, nearly as long as a cache line takes to arrive. No pause would keep taking the line away from its
+/// writer. Reading the time-stamp counter takes 9 ns.
 inline void relax_briefly() noexcept {
 #ifdef __x86_64__
   static_cast<void>(__rdtsc());
@@ -31,12 +31,12 @@ inline void relax_briefly() noexcept {
 #endif
 }
 
-/// Asks for a line that this rank writes next, while it waits for others: it lies in a reader's cache, and a store
-/// would have to wait until that copy is gone.
-inline void claim(void* line) noexcept {
+/// Requests a cache line for writing ahead of time, while this rank waits for others. A reader has it in its cache, and
+/// a store would have to wait until that copy is invalidated.
+inline void prefetch_for_write(void* line) noexcept {
 #ifdef __x86_64__
-  // The compiler's own prefetch only reads, unless all of the code is for processors that know this one. Those that do
-  // not, do nothing.
+  // __builtin_prefetch() prefetches for reading unless the whole program is compiled for processors with prefetchw.
+  // Older processors treat prefetchw as a no-op.
   asm volatile("prefetchw (%0)" : : "r"(line));
 #else
   __builtin_prefetch(line, 1);

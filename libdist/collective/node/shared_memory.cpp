@@ -19,7 +19,7 @@ SharedMemory::~SharedMemory() {
 Result<void> SharedMemory::map(std::size_t bytes) {
   void* const where = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_.get(), 0);
   if (where == MAP_FAILED) {
-    return Error{Errc::limit, concat({"no address space for ", std::to_string(bytes),
+    return Error{Errc::limit, concat({"not enough address space for ", std::to_string(bytes),
                                       " bytes of shared memory: ", std::strerror(errno), " (see ulimit -v)"})};
   }
   data_ = static_cast<std::byte*>(where);
@@ -34,7 +34,7 @@ Result<SharedMemory> SharedMemory::create(std::size_t bytes) {
   memory.file_ = FileDescriptor(::memfd_create("amldist", MFD_CLOEXEC));
   if (!memory.file_ || ::ftruncate(memory.file_.get(), static_cast<off_t>(bytes)) != 0) {
     return Error{Errc::unavailable,
-                 concat({"no shared memory of ", std::to_string(bytes), " bytes: ", std::strerror(errno)})};
+                 concat({"cannot create shared memory of ", std::to_string(bytes), " bytes: ", std::strerror(errno)})};
   }
   if (auto mapped = memory.map(bytes); !mapped) return mapped.error();
   return memory;
@@ -52,7 +52,7 @@ Result<SharedMemory> SharedMemory::open(const std::string& address, std::size_t 
                  concat({"the shared memory at ", address, " cannot be opened: ", std::strerror(errno)})};
   }
   if (::lseek(memory.file_.get(), 0, SEEK_END) != static_cast<off_t>(bytes)) {
-    return Error{Errc::unavailable, concat({address, " is not the shared memory that was announced"})};
+    return Error{Errc::unavailable, concat({address, " is not the shared memory of the other rank"})};
   }
   if (auto mapped = memory.map(bytes); !mapped) return mapped.error();
   return memory;

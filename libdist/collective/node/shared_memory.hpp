@@ -1,5 +1,5 @@
-// Memory that the processes of one node share, and of which nothing can be left behind: a memfd, which has no name. The
-// others open it through /proc/PID/fd of the process that made it.
+// Memory that the processes of one node share. It is a memfd, which has no name, so nothing can be left behind. Other
+// processes open it through /proc/PID/fd of the process that created it.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace amldist::collective {
 
-/// A mapping; unmapped at the end. Pages are taken from the machine when they are first touched.
+/// A mapping, unmapped on destruction. Physical pages are allocated on first touch.
 class SharedMemory {
  public:
   SharedMemory() = default;
@@ -30,14 +30,15 @@ class SharedMemory {
   SharedMemory& operator=(const SharedMemory&) = delete;
   ~SharedMemory();
 
-  /// New, zeroed, readable and writable by this user's processes. Errors: limit, unavailable.
+  /// Creates zeroed memory that this user's processes can read and write. Errors: limit, unavailable.
   [[nodiscard]] static Result<SharedMemory> create(std::size_t bytes);
-  /// What `address()` of another process of this node says. Errors: unavailable (another PID namespace, /proc hidden).
+  /// Opens what `address()` of another process of this node returned. Errors: unavailable (another PID namespace, /proc
+  /// hidden).
   [[nodiscard]] static Result<SharedMemory> open(const std::string& address, std::size_t bytes);
 
-  /// For open() in another process, while this object lives and has its file.
+  /// Address for open() in another process, valid while this object exists and has its file.
   [[nodiscard]] std::string address() const;
-  /// Closes the descriptor; the mapping stays. Nobody can open it any more.
+  /// Closes the descriptor; the mapping stays. After that no process can open it.
   void close_file() { file_ = FileDescriptor(); }
 
   [[nodiscard]] std::byte* data() const noexcept { return data_; }

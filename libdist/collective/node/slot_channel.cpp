@@ -8,11 +8,11 @@
 namespace amldist::collective {
 namespace {
 
-constexpr std::size_t page = 4096;
+constexpr std::size_t page_bytes = 4096;
 
 std::size_t lines_bytes(std::uint32_t ranks) noexcept {
   const std::size_t bytes = static_cast<std::size_t>(ranks) * SlotChannel::slots * 64;
-  return (bytes + page - 1) / page * page;
+  return (bytes + page_bytes - 1) / page_bytes * page_bytes;
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ bool SlotChannel::has_come(std::uint32_t peer, std::uint32_t round, bool& differ
   return true;
 }
 
-void SlotChannel::rest(std::size_t bytes) const noexcept {
+void SlotChannel::delay_polling(std::size_t bytes) const noexcept {
   constexpr std::size_t bytes_in_a_pause = 2048;
   if (oversubscribed_) return;
   for (std::size_t i = 0; i < bytes / bytes_in_a_pause; ++i) relax();
@@ -60,44 +60,45 @@ Result<void> SlotChannel::wait_until(std::uint32_t peer, std::uint32_t round) {
   return {};
 }
 
-/// Ranks that were started on one processor and hand it to each other would stay there, with 3 us instead of 0.1 us for
-/// the smallest call, beside an idle one: Linux does not move a process that ran within the last half millisecond, and
-/// looks around once in a few. So from time to time a rank keeps the processor for as long as that takes.
+/// Ranks that start on one processor and keep handing it to each other would stay there, at 3 us instead of 0.1 us for
+/// the smallest call, although another processor is idle: Linux does not migrate a process that ran within the last
+/// half millisecond, and balances only every few milliseconds. So from time to time a rank keeps the processor for that
+/// long.
 bool SlotChannel::spin_long(std::uint32_t peer, std::uint32_t round, bool& differs) noexcept {
   constexpr auto long_enough = std::chrono::milliseconds(5);
   constexpr auto pause = std::chrono::milliseconds(20);
   constexpr auto at_once = std::chrono::microseconds(100);
-  constexpr int looks_between_clocks = 256;
+  constexpr int polls_between_clock_reads = 256;
   const auto start = Clock::now();
   if (start < next_long_spin_) return false;
   bool came = false;
   do {
-    for (int look = 0; look < looks_between_clocks && !came; ++look) {
+    for (int poll = 0; poll < polls_between_clock_reads && !came; ++poll) {
       came = has_come(peer, round, differs);
       if (!came) relax();
     }
   } while (!came && Clock::now() - start < long_enough);
-  // Who comes soon while this rank keeps its processor has another one.
+  // A peer that arrives soon while this rank keeps its processor must have another one.
   const auto end = Clock::now();
   next_long_spin_ = end - start < at_once ? end : end + pause;
   return came;
 }
 
-/// Hands the processor to whoever wants it; after about a millisecond sleeps in growing naps. Nobody has to be woken,
-/// so the publisher pays nothing.
+/// Yields the processor; after about a millisecond sleeps in growing naps. No process needs to be woken, so publishing
+/// stays cheap.
 Result<void> SlotChannel::wait_slowly(std::uint32_t peer, std::uint32_t round) {
-  constexpr int yields_between_looks = 64;
-  constexpr int patient_looks = 64;
+  constexpr int yields_between_checks = 64;
+  constexpr int checks_before_naps = 64;
   constexpr auto longest_nap = std::chrono::microseconds(500);
   auto nap = std::chrono::microseconds(20);
-  for (int look = 0;; ++look) {
-    for (int i = 0; i < yields_between_looks; ++i) {
+  for (int poll = 0;; ++poll) {
+    for (int i = 0; i < yields_between_checks; ++i) {
       bool differs = false;
       if (has_come(peer, round, differs)) {
         if (differs) return watchdog_->differs(place_.communicator_ranks[peer]);
         return {};
       }
-      if (look < patient_looks) {
+      if (poll < checks_before_naps) {
         static_cast<void>(::sched_yield());
       } else {
         std::this_thread::sleep_for(nap);

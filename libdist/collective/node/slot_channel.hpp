@@ -1,19 +1,19 @@
-// SlotChannel: how the processes of one node work in step over shared memory. Every collective of a node is a sequence
-// of them.
+// SlotChannel: keeps the processes of one node in step over shared memory. Every collective of a node is a sequence of
+// its rounds.
 //
-// In round k every rank publishes its line of that round: one cache line with the round's number, the signature of the
-// call it belongs to, and 56 bytes of data. Whoever needs a rank's contribution waits for its line. Larger
-// contributions lie in the rank's stage, which has four slots, one for each of four consecutive rounds, as there are
-// four lines.
+// In round k every rank publishes one cache line ("line" below) with the number of the round, the signature of its
+// call, and 56 bytes of data. A rank that needs another's contribution waits for its line. Larger contributions go into
+// the rank's staging buffer, which has four slots, one for each of four consecutive rounds; there are four lines
+// likewise.
 //
 //   rank 0  line[k%4]  k | signature | data       stage[k%4]  up to slot_bytes()
 //   rank 1  ...
 //
-// Why four are enough: a rank writes into the slot of round k after it has seen every other rank's line of round k-2
-// (begin() waits for that). A rank publishes round k-2 only after it has finished reading rounds up to k-4: rule 1,
-// which is the caller's to keep: when round j is published, nothing of a round before j-1 is still to be read.
+// Why four suffice: a rank writes into the slot of round k after it has seen every other rank's line of round k-2
+// (begin() waits for that). A rank publishes round k-2 only after it has finished reading all rounds up to k-4. The
+// caller must ensure this: when it publishes round j, it has read everything of rounds before j-1.
 //
-// As the line carries the signature, a rank that makes another call is noticed at once, at no cost.
+// Because the line carries the signature, a rank that makes another call is detected immediately and at no cost.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@
 
 namespace amldist::collective {
 
-/// Place in the group of one node's ranks.
+/// This rank's place among the ranks of its node.
 struct NodeGroup {
   std::uint32_t rank = 0;               ///< within the node
   std::uint32_t size = 1;               ///< ranks of the communicator on this node
@@ -40,16 +40,16 @@ class SlotChannel {
   static constexpr std::size_t line_data = 56;
   static constexpr std::size_t slots = 4;
 
-  /// Bytes of shared memory for `ranks` with slots of `slot_bytes` each.
+  /// Bytes of shared memory that `ranks` need with slots of `slot_bytes` each.
   [[nodiscard]] static std::size_t memory_bytes(std::uint32_t ranks, std::size_t slot_bytes) noexcept;
-  /// `memory` is zeroed at first and outlives this object.
+  /// `memory` must be zeroed and must outlive this object.
   SlotChannel(std::byte* memory, NodeGroup place, std::size_t slot_bytes, bool oversubscribed);
 
   [[nodiscard]] std::uint32_t rank() const noexcept { return place_.rank; }
   [[nodiscard]] std::uint32_t size() const noexcept { return place_.size; }
   [[nodiscard]] std::size_t slot_bytes() const noexcept { return slot_bytes_; }
   [[nodiscard]] const NodeGroup& place() const noexcept { return place_; }
-  /// Whether the node has more ranks than processors: then a wait hands the processor on at once.
+  /// Whether the node has more ranks than processors. Then waiting ranks yield at once.
   [[nodiscard]] bool is_oversubscribed() const noexcept { return oversubscribed_; }
 
   /// Begins a call: its rounds carry this signature.
@@ -57,10 +57,10 @@ class SlotChannel {
     signature_ = signature;
     first_of_call_ = round_ + 1;
   }
-  /// Waiting is under this watchdog from now on.
+  /// From now on, waits use this watchdog.
   void wait_under(Watchdog& watchdog) noexcept { watchdog_ = &watchdog; }
 
-  /// Begins the next round: afterwards own_slot() and own_line() may be written.
+  /// Begins the next round. Afterwards own_slot() and own_line() may be written.
   [[nodiscard]] Result<void> begin() {
     const std::uint32_t wanted = round_ - 1;  // the line of round_+1-2
     if (round_ < 2) return advance();
@@ -70,33 +70,34 @@ class SlotChannel {
     }
     return advance();
   }
-  /// The same where no rank has to be waited for; false, and nothing begun, where one would.
-  [[nodiscard]] bool begin_at_once() noexcept {
+  /// Begins the next round if that needs no waiting; returns whether it did.
+  [[nodiscard]] bool try_begin() noexcept {
     for (const std::uint32_t seen : seen_) {
       if (static_cast<std::int32_t>(seen - (round_ - 1)) < 0) return false;
     }
     ++round_;
     return true;
   }
-  /// Ends own writing of the current round.
+  /// Publishes this rank's contribution to the current round.
   void publish() noexcept {
     line(place_.rank, round_).word.store(word_of(round_), std::memory_order_release);
     seen_[place_.rank] = round_;
   }
-  /// After publish(), where the next round is likely to be the next thing that is written: makes that faster. Nobody
-  /// looks at that line any more. (Behind slots it makes calls slower: the slots' lines are on their way then.)
-  void claim_next_line() noexcept { claim(&line(place_.rank, round_ + 1)); }
-  /// Waits for a rank's line of round current()-`back`, 0 or 1.
+  /// Call it after publish() if the next round is likely to be written next: that write becomes faster. No rank reads
+  /// that line any more. (With data in slots it makes calls slower, because the slots' cache lines are being
+  /// transferred then.)
+  void prefetch_next_line() noexcept { prefetch_for_write(&line(place_.rank, round_ + 1)); }
+  /// Waits for a rank's line of round current()-`back`; `back` is 0 or 1.
   [[nodiscard]] Result<void> await(std::uint32_t peer, std::uint32_t back = 0) {
     const std::uint32_t wanted = round_ - back;
     if (static_cast<std::int32_t>(seen_[peer] - wanted) >= 0) return {};
     return wait_until(peer, wanted);
   }
-  /// Before waiting for lines behind which so many bytes lie in slots. To look at a line takes it from its writer, who
-  /// must get it back to publish; so nobody looks before the bytes can have left the writer's processor.
-  void rest(std::size_t bytes) const noexcept;
+  /// Call it before waiting for ranks that copy this many bytes to their slots. Polling a line takes it from its
+  /// writer, who must fetch it back to publish; so do not poll before the copy can be finished.
+  void delay_polling(std::size_t bytes) const noexcept;
   [[nodiscard]] Result<void> await_all(std::uint32_t back = 0) {
-    std::uint32_t peer = place_.rank;  // the next one first, so that not all look at the same line
+    std::uint32_t peer = place_.rank;  // starts with the next rank, so that not all poll the same line
     for (std::uint32_t i = 1; i < place_.size; ++i) {
       peer = peer + 1 == place_.size ? 0 : peer + 1;
       if (auto came = await(peer, back); !came) return came;
@@ -104,14 +105,14 @@ class SlotChannel {
     return {};
   }
 
-  /// What the peer published is not what this rank's call expects of it; ends the call.
+  /// The peer's contribution does not match this rank's call; ends the call with an error.
   [[nodiscard]] Error differs(std::uint32_t peer) { return watchdog_->differs(place_.communicator_ranks[peer]); }
 
   [[nodiscard]] std::byte* own_line() noexcept { return line(place_.rank, round_).data; }
   [[nodiscard]] std::byte* line_of(std::uint32_t peer, std::uint32_t back = 0) noexcept {
     return line(peer, round_ - back).data;
   }
-  /// From what one rank shows in its line, or slot, to what the next one does.
+  /// Distance between two ranks' lines, or slots, of the same round.
   [[nodiscard]] static constexpr std::size_t between_lines() noexcept { return slots * sizeof(Line); }
   [[nodiscard]] std::size_t between_slots() const noexcept { return slots * slot_bytes_; }
   [[nodiscard]] std::byte* own_slot() noexcept { return slot_of(place_.rank); }
@@ -138,9 +139,9 @@ class SlotChannel {
   }
   [[nodiscard]] Result<void> wait_until(std::uint32_t peer, std::uint32_t round);
   [[nodiscard]] Result<void> wait_slowly(std::uint32_t peer, std::uint32_t round);
-  /// Whether the line came while this rank kept its processor.
+  /// Whether the line arrived while this rank kept its processor.
   [[nodiscard]] bool spin_long(std::uint32_t peer, std::uint32_t round, bool& differs) noexcept;
-  /// Whether the peer's line shows `round`; sets `differs` where its call is another one.
+  /// Whether the peer has published `round`; sets `differs` if its call is another one.
   [[nodiscard]] bool has_come(std::uint32_t peer, std::uint32_t round, bool& differs) noexcept;
 
   NodeGroup place_;
@@ -152,7 +153,7 @@ class SlotChannel {
   std::uint32_t first_of_call_ = 1;
   std::uint32_t signature_ = 0;
   Watchdog* watchdog_ = nullptr;
-  Clock::time_point next_long_spin_;  ///< the first at once
+  Clock::time_point next_long_spin_;  ///< initially in the past
   std::vector<std::uint32_t> seen_;   // by peer: the last round known to be published
 };
 

@@ -1,4 +1,4 @@
-// Messages of a rank to itself, beside a transport that carries those to others.
+// Adds messages of a rank to itself to a transport that carries those to other ranks.
 #pragma once
 
 #include <deque>
@@ -32,7 +32,7 @@ class LoopbackTransport final : public Transport {
 
   std::unique_ptr<Transport> others_;
   int own_rank_;
-  std::deque<Half> sends_;  ///< oldest first, as are the receives: the k-th of one belongs to the k-th of the other
+  std::deque<Half> sends_;  ///< oldest first, like the receives: the k-th send matches the k-th receive
   std::deque<Half> receives_;
 };
 

@@ -10,7 +10,7 @@
 namespace amldist::collective {
 namespace {
 
-/// Up to here a copy is cheaper than a second message.
+/// Up to this size a copy is cheaper than a second message.
 constexpr std::size_t longest_copy = Transport::one_packet;
 
 std::size_t copied_of(const Message& message) { return std::min(message.bytes, longest_copy); }
@@ -39,7 +39,7 @@ inline Result<void> MpiTransport::begin(Piece& piece, std::byte* data, std::size
   const int error = piece.is_receive ? mpi.receive(session_.comm(), data, count, peer, tag_, &request)
                                      : mpi.send(session_.comm(), data, count, peer, tag_, &request);
   if (error != 0) return watchdog.lost(piece.peer, session_.error_text(error));
-  if (request == 0) {  // through already: progress() has that to tell
+  if (request == 0) {  // already complete; progress() reports it
     is_sent_ = true;
     return {};
   }
@@ -48,13 +48,13 @@ inline Result<void> MpiTransport::begin(Piece& piece, std::byte* data, std::size
   return {};
 }
 
-/// Whether it is signed. Both sides find the same, as long as they are in the same calls.
+/// Whether this message carries a signature. Both sides decide alike as long as they make the same calls.
 bool MpiTransport::is_first_of_call(Peer& peer, const Message& message, bool is_receive) const {
   if (signing_ == Signing::each_message) return true;
   return std::exchange(is_receive ? peer.from : peer.to, message.signature) != message.signature;
 }
 
-/// The header and the first part of the data.
+/// Posts the header and the first part of the data.
 inline Result<void> MpiTransport::post_signed(Peer& peer, const Message& message, bool is_receive, std::size_t& left,
                                               Watchdog& watchdog) {
   static_assert(sizeof(Header) <= room);
@@ -95,10 +95,10 @@ Result<void> MpiTransport::post(const Message& message, Direction direction, std
   return {};
 }
 
-/// What is not behind a header, from `at` on.
+/// Posts the data that does not follow a header, from `at` on.
 Result<void> MpiTransport::post_bare(const Message& message, bool is_receive, std::size_t& left, std::size_t at,
                                      Watchdog& watchdog) {
-  do {  // an empty one, too: its length is a thing to agree on
+  do {  // an empty message too, because its length must match
     Piece& piece = next_piece(message, is_receive, left);
     piece.bytes = std::min(piece_, message.bytes - at);
     if (auto posted = begin(piece, message.data + at, piece.bytes, watchdog); !posted) return posted;
@@ -107,7 +107,7 @@ Result<void> MpiTransport::post_bare(const Message& message, bool is_receive, st
   return {};
 }
 
-/// Receives what has waited for a signature.
+/// Posts the receives that waited for a signature.
 Result<void> MpiTransport::release(Watchdog& watchdog) {
   for (const Held& each : std::exchange(held_, {})) {
     if (peer_of(each.message).owes_head) {
@@ -123,7 +123,7 @@ Result<void> MpiTransport::release(Watchdog& watchdog) {
 }
 
 Result<bool> MpiTransport::progress(Watchdog& watchdog) {
-  std::array<amldist_mpi_outcome, AMLDIST_MPI_MOST> outcomes;  // written by MPI before it is read
+  std::array<amldist_mpi_outcome, AMLDIST_MPI_MOST> outcomes;  // MPI writes it before it is read
   const bool is_sent = std::exchange(is_sent_, false);
   bool any = false;
   for (std::size_t at = 0; at < under_way_; at += outcomes.size()) {
@@ -146,7 +146,7 @@ Result<bool> MpiTransport::progress(Watchdog& watchdog) {
 
 Result<void> MpiTransport::finish(Piece& piece, const amldist_mpi_outcome& outcome, Watchdog& watchdog) {
   piece.is_through = true;
-  // What came is longer than what is expected: another call's.
+  // The message is longer than expected: it belongs to another call.
   if (outcome.error != 0 && piece.is_receive) return watchdog.differs(piece.peer);
   if (outcome.error != 0) return watchdog.lost(piece.peer, session_.error_text(outcome.error));
   if (piece.is_receive) {
@@ -173,9 +173,10 @@ Result<void> MpiTransport::accept(const Piece& piece, std::size_t came, Watchdog
   return {};
 }
 
-/// Those under way stay in their order, in front.
+/// Pieces under way keep their order and stay in front.
 void MpiTransport::forget_finished() {
-  constexpr std::size_t most = 64;  // places, and so stages, to be used again: more are in use in large groups only
+  constexpr std::size_t most =
+      64;  // pieces, with their staging buffers, that are kept for reuse; only large groups use more
   std::size_t kept = 0;
   for (std::size_t i = 0; i < under_way_; ++i) {
     if (pieces_[i].is_through) continue;
@@ -196,20 +197,20 @@ int MpiTransport::awaited() const noexcept {
   return pieces.empty() ? Watchdog::anyone : pieces.front().peer;
 }
 
-/// With a processor for each rank, spins a little; with fewer lets others have it at once. In the end it naps, as a
-/// message may be begun long before the peer has its counterpart.
+/// With a processor per rank it spins briefly; otherwise it yields at once. After a long wait it naps, since a message
+/// may be posted long before the peer posts its counterpart.
 bool MpiTransport::rest(int idle) {
   constexpr int spins = 50;
   constexpr int yields = 20000;
-  constexpr int looks_between_vigils = 8;
+  constexpr int polls_between_checks = 8;
   constexpr auto nap = std::chrono::microseconds(100);
   if (!oversubscribed_ && idle < spins) return false;
   if (idle >= yields) std::this_thread::sleep_for(nap);
   else if (!session_.yields()) std::this_thread::yield();
-  return idle >= yields || idle % looks_between_vigils == 0;
+  return idle >= yields || idle % polls_between_checks == 0;
 }
 
-/// The staged bytes may still be read by MPI: they live as long as it does.
+/// MPI may still read the staging buffers, so they live as long as MPI does.
 void MpiTransport::give_up() noexcept {
   for (std::size_t i = 0; i < under_way_; ++i) {
     if (pieces_[i].is_through) continue;

@@ -1,8 +1,8 @@
-// Messages over MPI's own: non-blocking sends and receives, so that every wait keeps its eye on the deadline.
+// Messages over MPI: non-blocking sends and receives, so that every wait can check the deadline.
 //
-// A message carries its signature and length in front of the data. Of a long one the first part does, and the rest
-// follows in pieces that MPI's int can count. Where signatures are numbered (one for each call), only the first message
-// of a call from one rank to another is signed: those behind it are of the same call, and come bare.
+// A message begins with its signature and length. Of a long message only the first part has them; the rest follows in
+// pieces that fit MPI's int counts. If signatures are numbered (one per call), only the first message of a call from
+// one rank to another has one; the others belong to the same call and have no header.
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@ class MpiTransport final : public Transport {
 
   enum class Signing : std::uint8_t { each_message, each_call };
 
-  /// `tag` is this communicator's alone. Session and watch outlive this object. `near`: by rank, whether it is on this
+  /// Only this communicator uses `tag`. Session and watch outlive this object. `near`: by rank, whether it is on this
   /// machine. `piece` is for tests.
   MpiTransport(MpiSession& session, const CommWatch& watch, int tag, Signing signing, bool oversubscribed,
                const std::vector<bool>& near, std::size_t piece = longest_piece)
@@ -43,16 +43,16 @@ class MpiTransport final : public Transport {
   struct Peer {
     int rank = 0;            ///< in MPI_COMM_WORLD
     bool is_near = false;    ///< on this machine
-    bool owes_head = false;  ///< a signature is under way that receives wait for
-    std::uint32_t to = 0;    ///< what the last signed message to it was signed with
+    bool owes_head = false;  ///< receives wait for a signature that is under way
+    std::uint32_t to = 0;    ///< signature of the last signed message to it
     std::uint32_t from = 0;
   };
-  /// In front of a signed message.
+  /// Precedes a signed message.
   struct Header {
     std::uint64_t signature;
     std::uint64_t bytes;
   };
-  /// One message of MPI's.
+  /// One message of MPI's: a message is sent in one or more of them.
   struct Piece {
     std::size_t* left = nullptr;
     int peer = 0;
@@ -60,12 +60,12 @@ class MpiTransport final : public Transport {
     bool is_through = false;
     std::size_t bytes = 0;
     const std::byte* header = nullptr;  ///< of a signed message
-    Header expected = {};               ///< there
-    std::byte* data = nullptr;          ///< of a signed message that is received: where the data belongs
-    Stage stage;                        ///< room for a header and the first part of the data: stays with the place
+    Header expected = {};               ///< expected at `header`
+    std::byte* data = nullptr;          ///< of a received signed message: destination of its data
+    Stage stage;  ///< staging buffer for a header and the first part of the data; kept when the piece is reused
   };
-  /// A message of a rank on this machine, from which on nothing is received until its signature has been seen: what is
-  /// longer than its buffer, Open MPI copies whole there (ob1 with vader's or sm's single copy; seen in 4.1.4).
+  /// A receive from a rank on this machine that waits until its signature has been seen: if a message is longer than
+  /// its buffer, Open MPI overruns the buffer (ob1 with the single copy of vader or sm; seen in 4.1.4).
   struct Held {
     Message message;
     std::size_t* left;
@@ -79,7 +79,7 @@ class MpiTransport final : public Transport {
   [[nodiscard]] Result<void> post_bare(const Message& message, bool is_receive, std::size_t& left, std::size_t at,
                                        Watchdog& watchdog);
   [[nodiscard]] Piece& next_piece(const Message& message, bool is_receive, std::size_t& left);
-  /// Hands that piece to MPI: up to `reach` bytes from `data` on.
+  /// Passes the piece to MPI: up to `reach` bytes from `data` on.
   [[nodiscard]] Result<void> begin(Piece& piece, std::byte* data, std::size_t reach, Watchdog& watchdog);
   [[nodiscard]] Result<void> finish(Piece& piece, const amldist_mpi_outcome& outcome, Watchdog& watchdog);
   [[nodiscard]] Result<void> accept(const Piece& piece, std::size_t came, Watchdog& watchdog);
@@ -92,10 +92,10 @@ class MpiTransport final : public Transport {
   const std::size_t piece_;
   std::vector<Peer> peers_;  ///< by rank
   std::vector<Held> held_;
-  std::vector<Piece> pieces_;                 ///< those under way, then places to be used again
+  std::vector<Piece> pieces_;                 ///< pieces under way, then pieces for reuse
   std::vector<amldist_mpi_handle> requests_;  ///< MPI's, of each piece
   std::size_t under_way_ = 0;                 ///< pieces
-  bool is_sent_ = false;                      ///< a message was through when it was taken up
+  bool is_sent_ = false;                      ///< a message was complete when it was posted
 };
 
 }  // namespace amldist::collective

@@ -13,9 +13,9 @@
 namespace amldist::collective {
 namespace {
 
-/// The other end goes on while this one copies the next part.
+/// Part size: the other end continues while this one copies the next part.
 constexpr std::size_t together = 16UL << 10;
-constexpr std::string_view damaged = "its messages in shared memory are damaged";
+constexpr std::string_view damaged = "the ring in shared memory is damaged";
 
 }  // namespace
 
@@ -61,7 +61,7 @@ Result<bool> NodeTransport::advance(std::vector<Progress>& list, Move move) {
   ++pass_;
   for (Progress& each : list) {
     auto& turn = neighbours_[each.neighbour].busy;
-    if (turn == pass_) continue;  // behind an earlier message of the same pair
+    if (turn == pass_) continue;  // an earlier message of the same pair goes first
     const auto moved = move(each);
     if (!moved) return moved.error();
     any = any || *moved;
@@ -84,7 +84,7 @@ Result<bool> NodeTransport::progress(Watchdog& watchdog) {
   return *sent || *got || *moved;
 }
 
-/// At most as much as the ring holds: then it is others' turn, and the other direction's.
+/// Moves at most one ring's capacity, so that other messages and the other direction get their turn.
 Result<bool> NodeTransport::push(Progress& send, Watchdog& watchdog) {
   RingWriter& ring = neighbours_[send.neighbour].to;
   std::size_t moved = 0;
@@ -97,7 +97,7 @@ Result<bool> NodeTransport::push(Progress& send, Watchdog& watchdog) {
     const Header header = {send.message.signature, send.message.bytes};
     if (send.done == 0) ring.put(std::as_bytes(std::span(&header, 1)));
     ring.put(send.data(bytes));
-    ring.tell();
+    ring.publish();
     send.done += bytes;
     moved += bytes;
   }
@@ -109,18 +109,18 @@ Result<bool> NodeTransport::pull(Progress& receive, Watchdog& watchdog) {
   std::size_t moved = 0;
   while (receive.remaining() != 0 && moved < MessageRing::capacity) {
     const std::size_t wanted = std::min(receive.remaining(), together);
-    const auto there = ring.there(wanted);
-    if (!there) return watchdog.lost(receive.message.peer, damaged);
-    const std::size_t bytes = std::min(wanted, *there);
+    const auto available = ring.available(wanted);
+    if (!available) return watchdog.lost(receive.message.peer, damaged);
+    const std::size_t bytes = std::min(wanted, *available);
     if (bytes == 0) break;
-    if (receive.done == 0) {  // a line is there, and a header is shorter
+    if (receive.done == 0) {  // at least one cache line is available, and a header is shorter
       Header header = {};
       ring.take(std::as_writable_bytes(std::span(&header, 1)));
       const bool expected = header.signature == receive.message.signature && header.bytes == receive.message.bytes;
       if (!expected) return watchdog.differs(receive.message.peer);
     }
     ring.take(receive.data(bytes));
-    ring.tell();
+    ring.release();
     receive.done += bytes;
     moved += bytes;
   }
@@ -133,12 +133,12 @@ int NodeTransport::awaited() const noexcept {
   return sends_.empty() ? Watchdog::anyone : sends_.front().message.peer;
 }
 
-/// A connection tells by itself that its peer has died, a ring does not: the watchdog is asked about each.
+/// A socket reports the death of its peer; a ring does not. So the watchdog is asked about each peer.
 Result<void> NodeTransport::keep_waiting(Watchdog& watchdog) {
   if (auto going_on = watchdog.keep_waiting(awaited()); !going_on) return going_on;
   for (const auto* list : {&receives_, &sends_}) {
     ++pass_;
-    for (std::size_t i = 0; i < list->size(); ++i) {  // the watchdog may have messages taken up
+    for (std::size_t i = 0; i < list->size(); ++i) {  // the watchdog may post messages
       const Progress& each = (*list)[i];
       if (std::exchange(neighbours_[each.neighbour].busy, pass_) == pass_) continue;
       if (auto going_on = watchdog.keep_waiting(each.message.peer); !going_on) return going_on;
@@ -147,21 +147,20 @@ Result<void> NodeTransport::keep_waiting(Watchdog& watchdog) {
   return {};
 }
 
-/// With a processor for each rank, looks on for a few microseconds; then hands the processor to whoever wants it; who
-/// has waited for long naps. Nobody has to be woken, so the other end pays nothing; what comes from other nodes
-/// meanwhile waits for the end of a nap as well.
+/// With a processor per rank it polls for a few microseconds, then yields, and after a long wait naps. No process needs
+/// to be woken, so sending stays cheap. Messages from other nodes wait until the nap ends.
 bool NodeTransport::rest(int idle) {
   constexpr int spins = 256;
   constexpr auto patience = std::chrono::microseconds(500);
   if (is_idle()) return others_->rest(idle);
-  const int looks = oversubscribed_ ? 1 : spins;
-  if (idle < looks) {
-    if (idle < looks / 2) relax_briefly();
+  const int polls = oversubscribed_ ? 1 : spins;
+  if (idle < polls) {
+    if (idle < polls / 2) relax_briefly();
     else relax();
     return false;
   }
   const auto now = Clock::now();
-  if (std::exchange(is_new_, false) || idle == looks) idle_since_ = now;
+  if (std::exchange(is_new_, false) || idle == polls) idle_since_ = now;
   const auto waited = now - idle_since_;
   if (waited < patience) {
     std::this_thread::yield();
@@ -171,7 +170,7 @@ bool NodeTransport::rest(int idle) {
   return true;
 }
 
-/// A small part of what was waited already, so that it adds little to it.
+/// The nap is a small part of the time waited so far, so that it adds little to it.
 void NodeTransport::nap(Clock::duration waited) {
   constexpr auto longest = std::chrono::nanoseconds(std::chrono::milliseconds(2));
   const auto length = std::min<std::chrono::nanoseconds>(waited / 16, longest);

@@ -1,6 +1,6 @@
-// Messages between the ranks of one node, through shared memory, beside a transport that carries those to other nodes:
-// one ring for each ordered pair, in memory that the communicator has and that goes with it. In front of every message
-// go its signature and its length; one that is longer than the ring streams through it.
+// Messages between the ranks of one node through shared memory; another transport carries those to other nodes. There
+// is one ring for each ordered pair of ranks, in memory of the communicator. A message is preceded by its signature and
+// length. A message longer than the ring streams through it.
 #pragma once
 
 #include <memory>
@@ -15,10 +15,11 @@ namespace amldist::collective {
 
 class NodeTransport final : public Transport {
  public:
-  /// Bytes of shared memory for `ranks` of one node: some 64 KiB for each pair and direction, of which those that talk
-  /// take pages.
+  /// Bytes of shared memory for `ranks` of one node: about 64 KiB per ordered pair; only pairs that communicate use
+  /// physical pages.
   [[nodiscard]] static std::size_t memory_bytes(std::uint32_t ranks) noexcept;
-  /// `memory` is zeroed at first, aligned to a cache line, and outlives this object. The ranks of `place` ascend.
+  /// `memory` must be zeroed, aligned to a cache line, and outlive this object. The ranks of `place` are in ascending
+  /// order.
   NodeTransport(std::unique_ptr<Transport> others, std::byte* memory, const NodeGroup& place, bool oversubscribed);
 
   [[nodiscard]] std::string_view name() const noexcept override { return others_->name(); }
@@ -44,14 +45,14 @@ class NodeTransport final : public Transport {
     std::size_t neighbour = 0;  ///< index of the peer on the node
     std::size_t done = 0;       ///< bytes of header and data
     [[nodiscard]] std::size_t remaining() const noexcept { return sizeof(Header) + message.bytes - done; }
-    /// The next part of the data, within the next `bytes` of header and data.
+    /// The part of the data that is among the next `bytes` bytes of header and data.
     [[nodiscard]] std::span<std::byte> data(std::size_t bytes) const noexcept;
   };
-  /// Both directions with one rank of the node; nothing with the own one.
+  /// Both rings to one rank of the node; unused for this rank itself.
   struct Neighbour {
     RingWriter to;
     RingReader from;
-    std::uint64_t busy = 0;  ///< the pass of advance() in which an earlier message had its turn
+    std::uint64_t busy = 0;  ///< the last pass of advance() in which a message of this pair was served
   };
 
   [[nodiscard]] bool is_idle() const noexcept { return sends_.empty() && receives_.empty(); }
@@ -71,8 +72,8 @@ class NodeTransport final : public Transport {
   std::vector<Progress> sends_;
   std::vector<Progress> receives_;
   std::uint64_t pass_ = 0;
-  bool others_are_idle_ = true;  ///< nothing is under way there, so nothing has to be moved
-  bool is_new_ = false;          ///< a message since the last rest()
+  bool others_are_idle_ = true;  ///< the other transport has nothing under way
+  bool is_new_ = false;          ///< a message was posted since the last rest()
   Clock::time_point idle_since_;
 };
 

@@ -57,7 +57,7 @@ Result<bool> TcpTransport::advance(std::vector<Progress>& list, Move move) {
   ++pass_;
   for (Progress& each : list) {
     auto& turn = busy_[static_cast<std::size_t>(each.message.peer)];
-    if (turn == pass_) continue;  // behind an earlier message of the same pair
+    if (turn == pass_) continue;  // an earlier message of the same pair goes first
     if (is_connected(each.message.peer)) {
       const auto moved = move(each);
       if (!moved) return moved.error();
@@ -143,9 +143,9 @@ Result<bool> TcpTransport::pull(Progress& receive, Watchdog& watchdog) {
   return any;
 }
 
-/// A message between ranks that wait for each other comes sooner than a sleeper is woken. Yielding serves both cases:
-/// with a processor of its own a rank looks again at once, else another one runs. Who has run in vain for long, or did
-/// not get the processor back for long, sleeps: being woken, it comes before those who only compute.
+/// Between ranks that wait for each other a message arrives sooner than a sleeper wakes up, so first it yields: with
+/// its own processor the rank polls again at once, otherwise another rank runs. After polling in vain for long, or if
+/// the processor did not come back for long, it sleeps: a process that is woken runs before those that only compute.
 bool TcpTransport::rest(int idle) {
   constexpr auto patience = std::chrono::microseconds(100);
   const auto now = Clock::now();
@@ -162,7 +162,7 @@ bool TcpTransport::sleep() {
     for (const Progress& each : list) {
       const int socket = connections_[static_cast<std::size_t>(each.message.peer)].get();
       if (socket >= 0) wanted.push_back({socket, event, 0});
-      else milliseconds = 1;  // a connection that the peer has still to make wakes nobody here
+      else milliseconds = 1;  // no event tells that the peer has made the connection
     }
   };
   add(sends_, POLLOUT);

@@ -1,5 +1,5 @@
-// Messages over TCP: one connection for each pair that talks, made when it first does. In front of every message go its
-// signature and its length.
+// Messages over TCP: one connection per pair of ranks, made on first use. A message is preceded by its signature and
+// length.
 #pragma once
 
 #include <vector>
@@ -11,8 +11,8 @@ namespace amldist::collective {
 
 class TcpTransport final : public Transport {
  public:
-  /// `watch` tells the communicator's ranks; `id` tells these connections from those of any other transport. Channel
-  /// and watch outlive this object.
+  /// `watch` knows the communicator's ranks. `id` distinguishes these connections from those of other transports.
+  /// Channel and watch outlive this object.
   TcpTransport(ControlChannel& channel, const CommWatch& watch, std::uint64_t id);
   ~TcpTransport() override { channel_.forget_data_connections(id_); }
 
@@ -36,7 +36,7 @@ class TcpTransport final : public Transport {
     [[nodiscard]] bool is_done() const noexcept { return done == sizeof header + message.bytes; }
   };
 
-  /// Whether there is a connection: the side that does not make it may have to wait for it.
+  /// Whether the connection exists. The side that does not initiate it may have to wait.
   [[nodiscard]] bool is_connected(int peer);
   [[nodiscard]] Result<bool> push(Progress& send, Watchdog& watchdog);
   [[nodiscard]] Result<bool> pull(Progress& receive, Watchdog& watchdog);
@@ -51,7 +51,7 @@ class TcpTransport final : public Transport {
   std::vector<FileDescriptor> connections_;  // by rank
   std::vector<Progress> sends_;
   std::vector<Progress> receives_;
-  std::vector<std::uint64_t> busy_;  // by rank: the pass of advance() in which an earlier message had its turn
+  std::vector<std::uint64_t> busy_;  // by rank: the last pass of advance() in which a message of this pair was served
   std::uint64_t pass_ = 0;
   Clock::time_point idle_since_;
 };

@@ -13,7 +13,7 @@ namespace {
 
 using text::concat;
 
-/// The ranks' common tag; nullopt where one of them does without MPI: `rank` is the first.
+/// The ranks' common MPI tag; nullopt if a rank does not use MPI: then `rank` is the first such rank.
 std::optional<int> common_tag(const std::vector<std::string>& offers, std::size_t& rank) {
   int tag = 0;
   for (rank = 0; rank < offers.size(); ++rank) {
@@ -29,7 +29,7 @@ std::unique_ptr<Transport> with_loopback(std::unique_ptr<Transport> others, cons
   return std::make_unique<LoopbackTransport>(std::move(others), static_cast<int>(watch.rank()));
 }
 
-/// Tag, if this rank has MPI, and processors.
+/// Text of this rank's offer: its tag, if it uses MPI, and its processors.
 std::string offer_of(int tag, bool has_mpi) {
   return concat({has_mpi ? std::to_string(tag) : "", "\n", own_processors()});
 }
@@ -40,7 +40,7 @@ std::vector<std::string> processors_of(const std::vector<std::string>& offers) {
   return out;
 }
 
-/// By rank, whether it is on this machine.
+/// By rank: whether it is on this machine.
 std::vector<bool> near_ranks(const ControlChannel& channel, const CommWatch& watch) {
   const Member& own = channel.member(watch.members()[watch.rank()]);
   std::vector<bool> near;
@@ -75,9 +75,9 @@ Result<TransportChoice> choose_transport(ControlChannel& channel, const CommWatc
           std::make_unique<MpiTransport>(*mpi, watch, *tag + 1, Signing::each_message, oversubscribed, near), watch);
       return choice;
     }
-    if (offers) choice.why_not_mpi = concat({"rank ", std::to_string(without), " does without MPI"});
+    if (offers) choice.why_not_mpi = concat({"rank ", std::to_string(without), " does not use MPI"});
   }
-  constexpr std::uint64_t of_messages = 0x6d65737361676573;  // identifiers are random: this makes another one
+  constexpr std::uint64_t of_messages = 0x6d65737361676573;  // identifiers are random: this derives another one
   choice.collectives = std::make_unique<TcpTransport>(channel, watch, watch.id());
   choice.messages = with_loopback(std::make_unique<TcpTransport>(channel, watch, watch.id() ^ of_messages), watch);
   return choice;

@@ -1,4 +1,4 @@
-// What carries the messages of a communicator: MPI where all its ranks have it, else TCP.
+// Chooses the transport of a communicator: MPI if all its ranks use it, else TCP.
 #pragma once
 
 #include <functional>
@@ -12,18 +12,18 @@
 
 namespace amldist::collective {
 
-/// A gather_all under the watchdog of whoever builds a communicator.
+/// gather_all under the watchdog of the caller, which builds a communicator.
 using Gather = std::function<Result<std::vector<std::string>>(std::string piece)>;
 
 struct TransportChoice {
   std::unique_ptr<Transport> collectives;
-  std::unique_ptr<Transport> messages;  ///< the user's own: they move whatever collective is being made
-  bool shares_memory = false;           ///< they go through memory inside a node as they are: MPI's do
-  std::string why_not_mpi;              ///< for people; "" where nobody asked for it
+  std::unique_ptr<Transport> messages;  ///< for the user's own messages, which progress independently of collectives
+  bool shares_memory = false;           ///< the transport itself uses shared memory inside a node, as MPI does
+  std::string why_not_mpi;              ///< for messages; "" if MPI was not requested
   bool is_oversubscribed = false;       ///< fewer processors than ranks on this machine
 };
 
-/// Collective over the communicator. `mpi` is nullptr where this process does without it.
+/// Collective over the communicator. `mpi` is nullptr if this process does not use MPI.
 [[nodiscard]] Result<TransportChoice> choose_transport(ControlChannel& channel, const CommWatch& watch,
                                                        const Gather& gather, MpiSession* mpi, Watchdog& watchdog);
 

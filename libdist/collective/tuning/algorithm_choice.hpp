@@ -1,11 +1,11 @@
-// Which algorithm a collective takes: every threshold of the library, in one place.
+// Which algorithm a collective uses: every threshold of the library.
 //
-// Pure functions of sizes. Ranks must agree on the algorithm without a message, so only what all ranks know may count:
-// bytes, ranks, and how they are spread over nodes.
+// Pure functions of sizes. Ranks must choose alike without a message, so only values that all ranks know may be used:
+// bytes, ranks, and their distribution over nodes.
 //
-// Between nodes, a step costs as much as `bytes_of_a_step` more bytes, so short messages take few steps with all of the
-// data, and long ones take more steps with slices. tests/bench/between_nodes measures these thresholds, and
-// tests/bench/allreduce/run those inside a node. The table with the reasons is in ../algorithms/README.md.
+// Between nodes, one step costs as much as `bytes_of_a_step` additional bytes. So short messages use few steps with all
+// of the data, and long ones use more steps with slices. tests/bench/between_nodes measures these thresholds,
+// tests/bench/allreduce/run those inside a node. ../algorithms/README.md has the table with the reasons.
 #pragma once
 
 #include <bit>
@@ -17,27 +17,27 @@ namespace amldist::collective::tuning {
 inline constexpr std::size_t kib = 1UL << 10;
 inline constexpr std::size_t mib = 1UL << 20;
 
-// ---- between nodes: ranks that only have messages ----
+// ---- between nodes: ranks that only exchange messages ----
 
-/// What one step of an exchange costs, expressed in bytes of payload.
+/// Cost of one step of an exchange, as bytes of payload.
 inline constexpr std::size_t bytes_of_a_step = 8 * kib;
-/// Direct exchange: bytes that a rank sends to all others together, and the most ranks. A number of ranks that is not a
-/// power of two costs the other algorithms several steps more.
+/// Direct exchange: limits for the bytes that a rank sends to all others together, and for the number of ranks. If that
+/// number is not a power of two, the other algorithms need several additional steps.
 inline constexpr std::size_t direct_up_to = 32 * kib;
 inline constexpr std::size_t most_ranks_direct = 8;
-/// Longest segment of a pipelined collective (ring, binomial tree). It bounds the scratch memory of a rank.
+/// Longest segment of a pipelined collective (ring, binomial tree). It limits a rank's scratch memory.
 inline constexpr std::size_t longest_segment = mib;
-/// Rabenseifner's algorithm works on segments of this size: more does not stay in the cache from one step to the next.
+/// Segment size of Rabenseifner's algorithm: larger segments do not stay in the cache from one step to the next.
 inline constexpr std::size_t rabenseifner_segment = 512 * kib;
-/// Messages up to this size are cut into packets, so that the first is combined while the others arrive. Longer ones
-/// gain nothing by it.
+/// Messages up to this size are cut into packets, so that the first is combined while the others arrive. Longer
+/// messages gain nothing.
 inline constexpr std::size_t cut_into_packets_up_to = 2 * mib;
 /// All-gather by recursive doubling: bytes of all blocks.
 inline constexpr std::size_t allgather_doubling_up_to = 128 * kib;
 
 enum class PeerAllreduce : std::uint8_t { direct, recursive_doubling, rabenseifner, ring };
 
-/// Whether few steps with all of the data take less time than more steps with slices of it.
+/// Whether few steps with all of the data are faster than more steps with slices of it.
 [[nodiscard]] constexpr bool is_doubling_faster(std::size_t bytes, std::size_t ranks) noexcept {
   const bool is_power = std::has_single_bit(ranks);
   const std::size_t steps = static_cast<std::size_t>(std::bit_width(ranks)) - 1 + (is_power ? 0 : 2);
@@ -56,7 +56,7 @@ enum class PeerAllreduce : std::uint8_t { direct, recursive_doubling, rabenseifn
 
 enum class PeerAllgather : std::uint8_t { recursive_doubling, ring };
 
-/// `bytes`: of all blocks. `is_contiguous`: the blocks lie one behind the other in rank order.
+/// `bytes`: of all blocks. `is_contiguous`: the blocks are adjacent and in rank order.
 [[nodiscard]] constexpr PeerAllgather choose_peer_allgather(std::size_t bytes, std::size_t ranks,
                                                             bool is_contiguous) noexcept {
   const bool doubles = is_contiguous && std::has_single_bit(ranks) && bytes <= allgather_doubling_up_to;
@@ -65,10 +65,10 @@ enum class PeerAllgather : std::uint8_t { recursive_doubling, ring };
 
 // ---- several ranks on several nodes ----
 
-/// Through the node's leader, or over rails (every rank works for its share of the data).
+/// leaders: through one rank of each node. rails: every rank works for its share of the data.
 enum class Hierarchy : std::uint8_t { leaders, rails };
 
-/// Bytes up to which one message of a node's leader is faster than slices of all its ranks.
+/// Up to this many bytes, one message of each leader is faster than slices of all ranks.
 inline constexpr std::size_t allreduce_leaders_up_to = 4 * kib;
 /// The same for a reduce-scatter, which is then an all-reduce: bytes of all blocks.
 inline constexpr std::size_t reduce_scatter_leaders_up_to = 32 * kib;
@@ -80,7 +80,7 @@ inline constexpr std::size_t node_bundle_up_to = 4 * kib;
 inline constexpr std::size_t alltoall_leaders_up_to = 4 * kib;
 inline constexpr std::size_t largest_alltoall_bundle = mib;
 
-/// `fewest_on_a_node`: ranks of the node that has the fewest. With one, there is nothing to share among rails.
+/// `fewest_on_a_node`: ranks of the smallest node. With one rank there is nothing to divide among rails.
 [[nodiscard]] constexpr Hierarchy choose_allreduce(std::size_t bytes, std::size_t fewest_on_a_node) noexcept {
   return bytes <= allreduce_leaders_up_to || fewest_on_a_node == 1 ? Hierarchy::leaders : Hierarchy::rails;
 }
@@ -90,8 +90,7 @@ inline constexpr std::size_t largest_alltoall_bundle = mib;
 [[nodiscard]] constexpr Hierarchy choose_allgather(std::size_t bytes_of_all) noexcept {
   return bytes_of_all <= allgather_leaders_up_to ? Hierarchy::leaders : Hierarchy::rails;
 }
-/// `block`: bytes from one rank to another, equal for all; SIZE_MAX where they differ. rails: straight from rank to
-/// rank.
+/// `block`: bytes from one rank to another, equal for all; SIZE_MAX if they differ. rails: straight from rank to rank.
 [[nodiscard]] constexpr Hierarchy choose_alltoall(std::size_t block, std::size_t ranks,
                                                   std::size_t most_on_a_node) noexcept {
   const bool fits = block <= alltoall_leaders_up_to && block * ranks * most_on_a_node <= largest_alltoall_bundle;

@@ -1,12 +1,12 @@
 /* aml-dist: the C interface of libamldist.
  *
  * ABI: symbols are versioned (AMLDIST_0); functions and enumerators are only ever added; structures that callers
- * allocate carry their size, so a newer library fills what an older caller knows.
+ * allocate contain their size, so a newer library fills only the fields that an older caller knows.
  *
- * Thread safety: functions without a handle are safe from any thread; amldist_last_error() speaks of the calling
- * thread. Functions return 0 or a negative amldist_status, unless they say otherwise. Nothing here writes to standard
- * output. To standard error goes one line per communicator that was lost, from the lowest surviving rank
- * (amldist_set_log takes it elsewhere).
+ * Thread safety: functions without a handle are safe from any thread; amldist_last_error() reports errors of the
+ * calling thread. Functions return 0 or a negative amldist_status unless they say otherwise. Nothing here writes to
+ * standard output. When a communicator fails, the lowest surviving rank writes one line to standard error
+ * (amldist_set_log redirects it).
  */
 #ifndef AMLDIST_AMLDIST_H
 #define AMLDIST_AMLDIST_H
@@ -24,35 +24,35 @@ extern "C" {
 #define AMLDIST_API
 #endif
 
-/* In C++ every int is a value of these types: a wrong one is refused, and reading it is no undefined behaviour. */
+/* In C++ every int is a value of these types: an invalid one is refused, and reading it is defined. */
 #ifdef __cplusplus
 #define AMLDIST_INT_BASE : int
 #else
 #define AMLDIST_INT_BASE
 #endif
 
-/* What a call came to. Since 0.1. */
+/* Result of a call. Since 0.1. */
 typedef enum amldist_status {
   AMLDIST_OK = 0,
   AMLDIST_EINVAL = -1,       /* an argument, or a text in the environment, is malformed */
   AMLDIST_EMISMATCH = -2,    /* two facts contradict each other */
-  AMLDIST_ENOTFOUND = -3,    /* what was named does not exist */
+  AMLDIST_ENOTFOUND = -3,    /* a named thing does not exist */
   AMLDIST_EUNAVAILABLE = -4, /* a service, library or variable is missing */
-  AMLDIST_ELIMIT = -5,       /* a documented limit would be passed */
-  AMLDIST_EINTERNAL = -6,    /* a bug, or no memory */
-  AMLDIST_ETIMEOUT = -7,     /* the deadline passed; the sentence names the ranks that are missing */
-  AMLDIST_EPEER = -8,        /* a rank has died, left, or called something else; the sentence names it */
+  AMLDIST_ELIMIT = -5,       /* a documented limit is exceeded */
+  AMLDIST_EINTERNAL = -6,    /* a bug, or out of memory */
+  AMLDIST_ETIMEOUT = -7,     /* the deadline passed; the message names the missing ranks */
+  AMLDIST_EPEER = -8,        /* a rank has died, left, or made another call; the message names it */
   AMLDIST_EABORTED = -9      /* amldist_abort() was called on some rank, or the communicator had failed before */
 } amldist_status;
 
 /* Release of the library, "MAJOR.MINOR.PATCH"; static. Since 0.1. */
 AMLDIST_API const char* amldist_version(void);
 
-/* One sentence about the last call of this thread that failed: what was asked, what is, what to do. "" if none did.
+/* One sentence about this thread's last failed call: what was asked, what was found, what to do. "" if none failed.
  * Valid until the thread's next failing call. Since 0.1. */
 AMLDIST_API const char* amldist_last_error(void);
 
-/* Who the calling process is in its step. All numbers are zero-based and dense. Since 0.1. */
+/* The numbers of the calling process in its step, all counted from 0 without gaps. Since 0.1. */
 typedef struct amldist_identity {
   size_t struct_size;  /* set by the caller: sizeof(amldist_identity) */
   int32_t rank;        /* 0..size-1 over the whole step */
@@ -65,18 +65,18 @@ typedef struct amldist_identity {
 } amldist_identity;
 
 /* Reads the identity that the plugin gave this process (--aml-dist=KIND, per process). Errors: AMLDIST_EUNAVAILABLE
- * outside such a step, AMLDIST_EMISMATCH when the variables contradict each other or Slurm's own, AMLDIST_EINVAL for
+ * outside such a step, AMLDIST_EMISMATCH when the variables contradict each other or Slurm's, AMLDIST_EINVAL for
  * NULL or a wrong struct_size. Reads the environment with getenv(): do not change it from another thread meanwhile.
  * Since 0.1. */
 AMLDIST_API int amldist_get_identity(amldist_identity* identity);
 
 /* Checks an option text as srun does: "pytorch,master_port=6105". 0, or AMLDIST_EINVAL or AMLDIST_ELIMIT with the
- * sentence in amldist_last_error(). Since 0.1. */
+ * message in amldist_last_error(). Since 0.1. */
 AMLDIST_API int amldist_check_option(const char* text);
 
 /* ---- fabric ---- */
 
-/* What a verification came to. Since 0.1. */
+/* Result of a verification. Since 0.1. */
 typedef enum amldist_verdict {
   AMLDIST_VERDICT_PASS = 0,
   AMLDIST_VERDICT_WARN = 1, /* verified, with warnings */
@@ -85,7 +85,7 @@ typedef enum amldist_verdict {
 } amldist_verdict;
 
 /* Verifies the RDMA devices of this node as `aml-dist check` does, from sysfs, the device nodes and this process's
- * limits and environment; no device is used and no process started. `policy` is "require", "prefer" or "off", `sku` a
+ * limits and environment; it opens no device and starts no process. `policy` is "require", "prefer" or "off", `sku` a
  * name of aml-dist-skus(5) or NULL. Writes the JSON object of aml-dist-check(1) into `json` (up to `size` bytes with
  * the terminating zero; NULL and 0: not wanted). Returns an amldist_verdict, AMLDIST_EINVAL for a wrong policy or SKU,
  * or AMLDIST_ELIMIT when the object does not fit (64 KiB are always enough). Reads the environment with getenv(). Since
@@ -95,28 +95,30 @@ AMLDIST_API int amldist_verify_node(const char* policy, const char* sku, char* j
  *
  * A communicator joins the processes of a step. Ranks, roots and peers are 0..size-1. Counts and offsets are in
  * elements, never bytes; any size_t is allowed. Every rank calls the same collectives in the same order with the same
- * count, type, operator and root; a rank that does not is named in the error that the others get.
+ * count, type, operator and root; the error on the other ranks names a rank that does not.
  *
- * Buffers are the caller's until the call (or its request) is complete. A collective may run in place where it says so.
- * A count of 0 is allowed everywhere, and then the pointers may be NULL.
+ * The caller must keep buffers valid and unchanged until the call (or its request) is complete. A collective may run in
+ * place only where its description says so. A count of 0 is always allowed; then the pointers may be NULL.
  *
- * Failure: no call waits for longer than the communicator's deadline (amldist_set_timeout). When a rank has died,
- * hangs, is late or calls something else, every other rank's call returns AMLDIST_EPEER or AMLDIST_ETIMEOUT, and the
- * sentence of amldist_last_error() names rank, host, operation and its number: rank 3 (node2) is missing in allreduce
- * #17 (1048576 float32, 4 MiB): ... The communicator is then lost: every further call returns AMLDIST_EABORTED at once
- * with the same sentence.
+ * Failure: no call waits longer than the communicator's deadline (amldist_set_timeout). When a rank has died, hangs,
+ * is late or makes another call, the call of every other rank returns AMLDIST_EPEER or AMLDIST_ETIMEOUT, and the
+ * message in amldist_last_error() names rank, host, operation and its number: rank 3 (node2) is missing in allreduce
+ * #17 (1048576 float32, 4 MiB): ... The communicator has then failed: every further call returns AMLDIST_EABORTED at
+ * once with the same message.
  *
  * Thread safety: one call at a time on a communicator; different communicators may be used from different threads.
- * amldist_abort(), amldist_health() and the questions about rank, size and place are safe from any thread at any time.
+ * amldist_abort(), amldist_health() and the functions that return rank, size and place are safe from any thread at any
+ * time.
  *
  * fork(): a child may not use its parent's communicators (AMLDIST_EUNAVAILABLE); amldist_finalize() does nothing there.
  *
- * Environment: AMLDIST_BOOTSTRAP=tcp|pmix|slurm|mpi says how the ranks find rank 0 (default: the first that is there of
- * MPI that the program has initialised, MASTER_ADDR with MASTER_PORT, PMIx, and Slurm's own variables),
- * AMLDIST_TRANSPORT=tcp|mpi what carries host buffers between nodes (default: MPI where every rank's program has
- * initialised Open MPI, else TCP), AMLDIST_TIMEOUT_MS is the deadline where the program gives 0. Where one of the first
- * two says mpi, amldist_init() initialises MPI if need be, and the last amldist_finalize() finalises it. After an error
- * over MPI, the buffers of that call must stay as they are until the program ends. Since 0.1. */
+ * Environment: AMLDIST_BOOTSTRAP=tcp|pmix|slurm|mpi says how the ranks find rank 0 (default: the first available of MPI
+ * if the program has initialised it, MASTER_ADDR with MASTER_PORT, PMIx, Slurm's own variables).
+ * AMLDIST_TRANSPORT=tcp|mpi says what carries host buffers between nodes (default: MPI if every rank's program has
+ * initialised Open MPI, else TCP). AMLDIST_TIMEOUT_MS is the deadline if the program gives 0. If one of the first two
+ * is mpi, amldist_init() initialises MPI unless the program has, and then the last amldist_finalize() finalises it.
+ * After an error over MPI, the buffers of the failed call must stay allocated and unchanged until the program ends.
+ * Since 0.1. */
 
 /* A communicator. Its layout is private. */
 typedef struct amldist_comm amldist_comm;
@@ -140,9 +142,9 @@ typedef enum amldist_type AMLDIST_INT_BASE {
 } amldist_type;
 
 /* Reduction operators. Integers wrap around. AVG is the sum divided by the number of ranks (integers: towards zero).
- * The sum is formed first, in the element type: where it has wrapped around, AVG is the wrapped sum divided. FLOAT16
- * and BFLOAT16 are combined in float32 and rounded once per level (node, network). Where an input of MIN or MAX is not
- * a number, the result is unspecified. The values never change. */
+ * The sum is formed first, in the element type: if it wraps around, AVG is the wrapped sum divided. FLOAT16 and
+ * BFLOAT16 are combined in float32 and rounded once per level (node, network). If an input of MIN or MAX is NaN, the
+ * result is unspecified. The values never change. */
 typedef enum amldist_op AMLDIST_INT_BASE {
   AMLDIST_SUM = 0,
   AMLDIST_PROD = 1,
@@ -151,19 +153,19 @@ typedef enum amldist_op AMLDIST_INT_BASE {
   AMLDIST_AVG = 4
 } amldist_op;
 
-/* Joins all processes of the step; collective. Finds the others by itself: see "Environment" above. Outside any step
- * the world is the calling process alone. timeout_ms bounds this call and becomes the deadline of every later one; 0:
- * AMLDIST_TIMEOUT_MS, else 300000. Errors: AMLDIST_EINVAL (world is NULL, timeout_ms negative), AMLDIST_EMISMATCH (two
- * sources disagree about who this process is: both are named), AMLDIST_ETIMEOUT (the ranks that did not come are
- * named), AMLDIST_EUNAVAILABLE (nothing tells where rank 0 is). *world is NULL after an error. Once per process at a
- * time: AMLDIST_EINVAL before the last world was finalized. */
+/* Joins all processes of the step; collective. How it finds the other ranks: see "Environment" above. Outside any
+ * step the world is the calling process alone. timeout_ms limits this call and becomes the deadline of every later one;
+ * 0: AMLDIST_TIMEOUT_MS, else 300000. Errors: AMLDIST_EINVAL (world is NULL, timeout_ms negative), AMLDIST_EMISMATCH
+ * (two sources disagree about this process's rank or size; the message names both), AMLDIST_ETIMEOUT (the message names
+ * the missing ranks), AMLDIST_EUNAVAILABLE (the address of rank 0 is unknown). *world is NULL after an error. A process
+ * has at most one world at a time: AMLDIST_EINVAL before the last one is finalized. */
 AMLDIST_API int amldist_init(amldist_comm** world, int timeout_ms);
 
-/* Ends a communicator and frees it. Collective in a healthy communicator (it waits for the others to get here, at most
- * until the deadline); local in a lost one. Requests in progress are completed first. AMLDIST_EPEER names a rank that
- * has not received what was sent to it. Communicators made by amldist_split() are finalized before their parent. NULL
- * is allowed. A handle that is used or finalized once more is refused with AMLDIST_EINVAL, unless thousands were
- * finalized since: its memory is then another's. */
+/* Ends a communicator and frees it. Collective in a healthy communicator (it waits for the other ranks, at most until
+ * the deadline); local in a failed one. Requests in progress are completed first. AMLDIST_EPEER names a rank that has
+ * not received a message sent to it. Finalize communicators made by amldist_split() before their parent. NULL is
+ * allowed. A handle that is used or finalized again is refused with AMLDIST_EINVAL. Handles are reused after several
+ * thousand finalizations; using an old one then is undefined. */
 AMLDIST_API int amldist_finalize(amldist_comm* comm);
 
 /* Place in the step; the node numbers are those of amldist_identity. A negative status for NULL. */
@@ -174,25 +176,25 @@ AMLDIST_API int amldist_local_size(const amldist_comm* comm);
 AMLDIST_API int amldist_node_rank(const amldist_comm* comm);
 AMLDIST_API int amldist_nodes(const amldist_comm* comm);
 
-/* Host name of a rank; NULL for a bad argument. Lives as long as the communicator, as do the next two. */
+/* Host name of a rank; NULL for an invalid argument. Valid as long as the communicator, as are the next two. */
 AMLDIST_API const char* amldist_host(const amldist_comm* comm, int rank);
 /* The map of ranks to nodes in PMI's notation, "(vector,(0,2,4))"; NULL for NULL. */
 AMLDIST_API const char* amldist_task_map(const amldist_comm* comm);
-/* Where identity and map came from, and what carries the data, for people; NULL for NULL. */
+/* Sources of identity and map, and what carries the data, as text for people; NULL for NULL. */
 AMLDIST_API const char* amldist_provenance(const amldist_comm* comm);
 
 /* Every rank gets the combination of all ranks' `count` elements. send == recv: in place. */
 AMLDIST_API int amldist_allreduce(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
                                   amldist_op op);
-/* The same, and only `root` gets it; recv is ignored elsewhere. send == recv on the root: in place. */
+/* The same, but only `root` gets the result; recv is ignored on other ranks. send == recv on the root: in place. */
 AMLDIST_API int amldist_reduce(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
                                amldist_op op, int root);
 /* Every rank's buffer becomes the root's. */
 AMLDIST_API int amldist_broadcast(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int root);
 /* recv[size][count]: every rank's `count` elements in rank order. send == recv + rank * count: in place. */
 AMLDIST_API int amldist_allgather(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type);
-/* The same with counts[rank] elements of each rank, put at recv + offsets[rank]; both arrays of `size`, equal on all
- * ranks; `count` is counts[own rank]. send == recv + offsets[own rank]: in place. */
+/* The same with counts[rank] elements of each rank, stored at recv + offsets[rank]. Both arrays have `size` entries
+ * and are equal on all ranks; `count` is counts[own rank]. send == recv + offsets[own rank]: in place. */
 AMLDIST_API int amldist_allgatherv(amldist_comm* comm, const void* send, size_t count, void* recv, const size_t* counts,
                                    const size_t* offsets, amldist_type type);
 /* send[size][count]; rank r gets the combination of all ranks' send[r]. recv == send + rank * count: in place. */
@@ -200,7 +202,8 @@ AMLDIST_API int amldist_reduce_scatter(amldist_comm* comm, const void* send, voi
                                        amldist_type type, amldist_op op);
 /* send[size][count], recv[size][count]: send[r] goes to rank r, recv[r] comes from rank r. send == recv: in place. */
 AMLDIST_API int amldist_alltoall(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type);
-/* The same with counts and offsets per rank. What rank a sends to b must be what b expects of a. Not in place. */
+/* The same with counts and offsets per rank. The count that rank a sends to b must be the count that b expects from a.
+ * Not in place. */
 AMLDIST_API int amldist_alltoallv(amldist_comm* comm, const void* send, const size_t* send_counts,
                                   const size_t* send_offsets, void* recv, const size_t* recv_counts,
                                   const size_t* recv_offsets, amldist_type type);
@@ -211,25 +214,25 @@ AMLDIST_API int amldist_gather(amldist_comm* comm, const void* send, void* recv,
 AMLDIST_API int amldist_scatter(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
                                 int root);
 /* One message to a peer, received in the order of sending. The receiver's count and type must be the sender's. A send
- * may wait for the receiver: put the two directions of an exchange into a group, or begin one of them without waiting.
+ * may wait for the receiver: for an exchange, put both directions into a group, or start one without waiting.
  * The peer may be the calling rank itself. */
 AMLDIST_API int amldist_send(amldist_comm* comm, const void* buffer, size_t count, amldist_type type, int peer);
 AMLDIST_API int amldist_recv(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int peer);
 /* Returns when every rank has called it. */
 AMLDIST_API int amldist_barrier(amldist_comm* comm);
 
-/* A new communicator of the ranks that gave the same colour, ordered by key, then by rank; collective. A negative
- * colour: none, *out becomes NULL. The deadline and the deterministic mode are inherited. */
+/* A new communicator of the ranks that gave the same colour, ordered by key, then by rank; collective. With a
+ * negative colour a rank gets none, and *out becomes NULL. The deadline and the deterministic mode are inherited. */
 AMLDIST_API int amldist_split(amldist_comm* comm, int color, int key, amldist_comm** out);
 
-/* The same without waiting. Collectives of one communicator run in the order in which they were made, blocking ones and
- * splits included. Sends and receives of host buffers begin at once and move on their own, also while a collective
- * waits: between the two directions of an exchange anything else may be done. Those of device buffers begin at the
- * first amldist_wait(), amldist_test() or collective behind them, those begun together as one: begin both directions
- * first. Every request must be given to amldist_wait(), or to amldist_test() until it is done. Where data goes over an
- * MPI that was not initialised with MPI_THREAD_MULTIPLE, calls without waiting run inside the next amldist_wait(),
- * amldist_test() or blocking call, on the thread that makes it, which must be the one that MPI allows; a collective
- * then runs to its end there, in amldist_test() too. */
+/* The same without waiting. Collectives of one communicator run in the order of the calls, blocking ones and splits
+ * included. Sends and receives of host buffers start at once and progress independently, even while a collective waits:
+ * other calls may come between the two directions of an exchange. Sends and receives of device buffers start at the
+ * next amldist_wait(), amldist_test() or collective, all together: start both directions of an exchange before that.
+ * Every request must be passed to amldist_wait(), or to amldist_test() until it is done. If data goes over an MPI that
+ * was not initialised with MPI_THREAD_MULTIPLE, asynchronous calls run inside the next amldist_wait(), amldist_test()
+ * or blocking call, on the calling thread, which must be the one that MPI allows; a collective then runs to completion
+ * there, even in amldist_test(). */
 AMLDIST_API int amldist_iallreduce(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
                                    amldist_op op, amldist_request** request);
 AMLDIST_API int amldist_ireduce(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
@@ -257,65 +260,68 @@ AMLDIST_API int amldist_isend(amldist_comm* comm, const void* buffer, size_t cou
 AMLDIST_API int amldist_irecv(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int peer,
                               amldist_request** request);
 AMLDIST_API int amldist_ibarrier(amldist_comm* comm, amldist_request** request);
-/* Waits for a call, returns what it came to, frees the request and sets *request to NULL. *request == NULL is done. */
+/* Waits for a call, returns its result, frees the request and sets *request to NULL. *request == NULL counts as done.
+ */
 AMLDIST_API int amldist_wait(amldist_request** request);
-/* *done becomes 1 when the call is complete, and then this is amldist_wait(); else 0 and AMLDIST_OK. */
+/* If the call is complete, sets *done to 1 and acts as amldist_wait(); otherwise sets it to 0 and returns AMLDIST_OK.
+ */
 AMLDIST_API int amldist_test(amldist_request** request, int* done);
 
-/* Between these two, calls on the communicator are only collected; amldist_group_end() runs them: the collectives in
- * order, then all sends and receives at once, so that they may cross. Groups nest. Errors of a collected call come from
- * amldist_group_end(). Asynchronous calls and amldist_split() are refused inside a group. */
+/* Between these two, calls on the communicator are only collected. amldist_group_end() runs them: the collectives in
+ * order, then all sends and receives at once, so that they may cross. Groups nest. amldist_group_end() returns the
+ * errors of the collected calls. Asynchronous calls and amldist_split() are refused inside a group. */
 AMLDIST_API int amldist_group_begin(amldist_comm* comm);
 AMLDIST_API int amldist_group_end(amldist_comm* comm);
 
-/* Memory that collectives use without copying: shared with the other ranks of the node. Local; aligned to a page,
- * zeroed. Errors: AMLDIST_ELIMIT where the machine has none left. amldist_free() takes only what amldist_alloc() of the
- * same communicator gave (or NULL); no rank may still be in a call on it. amldist_finalize() frees the rest. */
+/* Allocates memory that collectives use without copying (zero-copy): shared with the other ranks of the node. Local;
+ * page-aligned and zeroed. Errors: AMLDIST_ELIMIT when memory is exhausted. amldist_free() accepts only memory from
+ * amldist_alloc() on the same communicator (or NULL); no rank may still be in a call that uses it. amldist_finalize()
+ * frees the rest. */
 AMLDIST_API int amldist_alloc(amldist_comm* comm, size_t bytes, void** memory);
 AMLDIST_API int amldist_free(amldist_comm* comm, void* memory);
 
-/* Deadline of every later call in milliseconds, at least 1; 0: the default. Local: give it on every rank. */
+/* Deadline of every later call in milliseconds, at least 1; 0: the default. Local: set it on every rank. */
 AMLDIST_API int amldist_set_timeout(amldist_comm* comm, int timeout_ms);
 /* on != 0: the result of a reduction depends only on the inputs and the layout of ranks on nodes, bit for bit.
- * Collective in effect: give it on every rank. (Only the MPI and NCCL back ends need it; the others are always so.) */
+ * Set it on every rank. (Only MPI and NCCL need it; everything else is always deterministic.) */
 AMLDIST_API int amldist_set_deterministic(amldist_comm* comm, int on);
 /* CUDA stream (cudaStream_t) for calls on device buffers; NULL: the default stream. Such a call returns when it is
- * enqueued; its request is done when the stream has come past it. A thread of the library keeps watch over it until
- * then: when its turn on the stream lasts longer than the deadline, or a rank is gone, NCCL is aborted, the stream
- * comes to rest, and amldist_health() and every later call tell which rank was missing. (Not in a stream that is being
- * captured for a CUDA graph.) A call that NCCL has nothing for is refused with AMLDIST_EUNAVAILABLE and does no harm:
- * reductions of 16-bit integers, amldist_alltoall() in place. */
+ * enqueued; its request is done when the stream has completed it. Until then the library's watchdog thread watches it:
+ * if it runs on the stream for longer than the deadline, or a rank has died, the watchdog aborts NCCL, the stream
+ * becomes idle, and amldist_health() and every later call report the missing rank. (Not for a stream that is being
+ * captured into a CUDA graph.) Calls that NCCL does not support are refused with AMLDIST_EUNAVAILABLE, and the
+ * communicator stays usable: reductions of 16-bit integers, amldist_alltoall() in place. */
 AMLDIST_API int amldist_set_stream(amldist_comm* comm, void* stream);
 
-/* Gives the communicator up: every call in progress or to come, on every rank, returns AMLDIST_EABORTED. Safe from any
- * thread. The handle is still to be finalized. */
+/* Aborts the communicator: every present and future call, on every rank, returns AMLDIST_EABORTED. Safe from any
+ * thread. The handle must still be finalized. */
 AMLDIST_API int amldist_abort(amldist_comm* comm);
-/* AMLDIST_OK, or the status that the communicator was lost with; does not wait. */
+/* AMLDIST_OK, or the status with which the communicator failed; does not wait. */
 AMLDIST_API int amldist_health(const amldist_comm* comm);
 
-/* Takes the lines that would go to standard error, without a newline. Called from a
- * thread of the library, never after amldist_finalize(). NULL: standard error again. Since 0.1. */
+/* Sets a function that gets each line, without a newline, instead of standard error. It is called from a thread of the
+ * library, never after amldist_finalize(). NULL: standard error again. Since 0.1. */
 typedef void (*amldist_log_function)(const char* line, void* context);
 AMLDIST_API int amldist_set_log(amldist_comm* comm, amldist_log_function function, void* context);
 
 /* ---- gradient buckets ----
  *
- * A reducer all-reduces many tensors in few calls, while later ones are still being computed: per step,
+ * A reducer all-reduces many tensors in few calls, while others are still being computed. In each step, call
  * amldist_reducer_ready() for each tensor in any order, then amldist_reducer_wait(). Tensors are expected from the last
- * to the first, as backward passes produce them; buckets are filled in that order and begin as soon as they are full,
- * in one order on all ranks.
+ * to the first, as backward passes produce them. Buckets are filled in that order, and the all-reduce of a bucket
+ * starts as soon as the bucket is full, in the same order on all ranks.
  *
- * A tensor is a view into its bucket (nothing is copied), or a buffer of the caller's own: small ones go together,
- * large ones and those on a GPU are reduced where they lie. All ranks give the same counts, type and options and bind
- * the same tensors.
+ * A tensor is either a view into its bucket (zero-copy) or the caller's own buffer: small ones are copied into a
+ * bucket, large ones and those on a GPU are reduced in place. All ranks must give the same counts, type and options and
+ * bind the same tensors.
  *
- * Thread safety: one call at a time on a reducer, and none on its communicator from another thread meanwhile. Since
+ * Thread safety: one call at a time on a reducer, and no call on its communicator from another thread meanwhile. Since
  * 0.1. */
 
 /* A reducer. Its layout is private. */
 typedef struct amldist_reducer amldist_reducer;
 
-/* 0 stands for the default, except in op. */
+/* 0 means the default, except in op. */
 typedef struct amldist_reducer_options {
   size_t struct_size;        /* sizeof(amldist_reducer_options) */
   size_t bucket_bytes;       /* 25 MiB */
@@ -329,16 +335,18 @@ AMLDIST_API int amldist_reducer_create(amldist_comm* comm, const size_t* counts,
                                        const amldist_reducer_options* options, amldist_reducer** reducer);
 /* Memory of a tensor in its bucket: zeroed, aligned to 64 bytes, valid until amldist_reducer_free(). */
 AMLDIST_API int amldist_reducer_view(amldist_reducer* reducer, size_t tensor, void** data);
-/* The tensor is the caller's buffer. For the first time before any view and step; another buffer between two steps. */
+/* Makes the tensor the caller's buffer. The first bind must precede any view and step; later binds between two steps.
+ */
 AMLDIST_API int amldist_reducer_bind(amldist_reducer* reducer, size_t tensor, void* data);
-/* This rank's part of the tensor is complete, and is left alone until amldist_reducer_wait(). */
+/* This rank's tensor is complete. It must not be touched until amldist_reducer_wait() returns. */
 AMLDIST_API int amldist_reducer_ready(amldist_reducer* reducer, size_t tensor);
-/* Returns when all tensors hold the result. AMLDIST_EINVAL names a tensor that was not made ready; then nothing is
- * reset. */
+/* Returns when all tensors hold the result. AMLDIST_EINVAL names a tensor that is not ready; then the step
+ * continues. */
 AMLDIST_API int amldist_reducer_wait(amldist_reducer* reducer);
-/* Collective calls that a step takes, or a negative status. Fixes the layout as the first view does. */
+/* Number of collective calls per step, or a negative status. Fixes the layout, as the first view does. */
 AMLDIST_API int amldist_reducer_calls(amldist_reducer* reducer);
-/* Waits for what is in progress. The views go, as they do with the communicator. NULL is allowed. */
+/* Waits for calls in progress and frees the reducer. Its views become invalid, as they do when the communicator is
+ * finalized. NULL is allowed. */
 AMLDIST_API int amldist_reducer_free(amldist_reducer* reducer);
 
 #ifdef __cplusplus

@@ -6,7 +6,7 @@
 //     must(reducer.wait());
 //   }
 //
-// What it does, in which order and with which errors: amldist.h, "gradient buckets". Since 0.1.
+// Semantics, order and errors: amldist.h, "gradient buckets". Since 0.1.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +21,12 @@ namespace amldist {
 struct ReducerOptions {
   std::size_t bucket_bytes = 0;        ///< 0: 25 MiB
   std::size_t first_bucket_bytes = 0;  ///< 0: 1 MiB
-  std::size_t fuse_bytes = 0;          ///< own buffers up to this size are copied together; 0: by the layout
+  std::size_t fuse_bytes =
+      0;  ///< the caller's buffers up to this size are copied into a bucket; 0: chosen by the layout
   Op op = Op::avg;
 };
 
-/// All-reduces tensors of T in few calls. Move-only; must go before its communicator.
+/// All-reduces many tensors of T in few calls. Move-only; destroy it before its communicator.
 template <Element T>
 class Reducer {
  public:
@@ -48,10 +49,10 @@ class Reducer {
     if (status != AMLDIST_OK) return Status::of(status);
     return std::span<T>(static_cast<T*>(data), counts_[tensor]);
   }
-  /// The tensor is a buffer of the caller's own, of its whole length.
+  /// The tensor is the caller's own buffer, which must have the tensor's length.
   Status bind(std::size_t tensor, std::span<T> data) {
     if (tensor < counts_.size() && data.size() != counts_[tensor]) {
-      return {AMLDIST_EINVAL, "bind: the span has not the length of the tensor"};
+      return {AMLDIST_EINVAL, "bind: the span and the tensor differ in length"};
     }
     return Status::of(amldist_reducer_bind(reducer_.get(), tensor, data.data()));
   }

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "core/natural_order.hpp"
 #include "core/text.hpp"
 
 namespace amldist::doctor {
@@ -30,9 +31,7 @@ std::string tasks_per_node_text(const TaskMap& map) {
 /// Slurm sorts its lists by the order of its nodes, whatever the order in a host file.
 std::string host_list(const Placement& placement) {
   std::vector<std::string> hosts = placement.hosts.expand();
-  if (placement.source == "host file") {
-    std::ranges::sort(hosts, {}, [](const std::string& host) { return std::pair(host.size(), host); });
-  }
+  if (placement.source == "host file") std::ranges::sort(hosts, natural_less);
   return text::join(std::vector<std::string_view>(hosts.begin(), hosts.end()), ",");
 }
 

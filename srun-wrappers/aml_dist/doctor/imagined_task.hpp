@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "aml_dist/explanation.hpp"
+#include "aml_dist/common/explanation.hpp"
 #include "core/result.hpp"
 
 namespace amldist::doctor {

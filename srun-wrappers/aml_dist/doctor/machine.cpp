@@ -12,11 +12,13 @@
 
 #include "core/text.hpp"
 #include "os/own_network.hpp"
+#include "shared/programs.hpp"
 
 namespace amldist::doctor {
 namespace {
 
 namespace fs = std::filesystem;
+using commands::find_program_in;
 using text::concat;
 
 std::vector<fs::path> folders_of(const std::string& list) {
@@ -25,13 +27,6 @@ std::vector<fs::path> folders_of(const std::string& list) {
     if (!folder.empty()) out.emplace_back(folder);
   }
   return out;
-}
-
-fs::path find_program(const std::vector<fs::path>& path, const std::string& name) {
-  for (const fs::path& folder : path) {
-    if (::access((folder / name).c_str(), X_OK) == 0) return folder / name;
-  }
-  return {};
 }
 
 /// Names in a folder; none if it cannot be read.
@@ -52,9 +47,9 @@ struct PackageFolders {
 
 PackageFolders folders_of_python(const EnvironmentReader& environment) {
   PackageFolders out{folders_of(environment("PYTHONPATH").value_or("")), {}};
-  const fs::path python = find_program(folders_of(environment("PATH").value_or("")), "python3");
-  if (python.empty()) return out;
-  const fs::path prefix = python.parent_path().parent_path();
+  const auto python = find_program_in(environment("PATH").value_or(""), "python3");
+  if (!python) return out;
+  const fs::path prefix = fs::path(*python).parent_path().parent_path();
   for (const fs::path& base :
        {prefix / "lib", prefix / "local/lib", fs::path(environment("HOME").value_or("")) / ".local/lib"}) {
     for (const std::string& name : names_in(base)) {
@@ -112,10 +107,10 @@ std::uint32_t count_gpus() {
 
 Machine look_at_python(const EnvironmentReader& environment) {
   Machine machine;
-  const std::vector<fs::path> path = folders_of(environment("PATH").value_or(""));
+  const std::string path = environment("PATH").value_or("");
   if (path.empty()) return machine;
-  const bool compiler = !find_program(path, "c++").empty() || !find_program(path, "g++").empty();
-  machine.has_build_tools = compiler && !find_program(path, "ninja").empty();
+  machine.has_build_tools =
+      (find_program_in(path, "c++") || find_program_in(path, "g++")) && find_program_in(path, "ninja");
   const PackageFolders python = folders_of_python(environment);
   if (python.folders.empty()) return machine;
   std::vector<std::string> names;

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "aml_dist/table.hpp"
+#include "aml_dist/common/table.hpp"
 #include "core/text.hpp"
 
 namespace amldist::doctor {

@@ -2,7 +2,7 @@
 """Fits a line with TensorFlow on all workers, as one writes it for Azure Machine Learning: who the others are is
 in TF_CONFIG, which MultiWorkerMirroredStrategy reads by itself. The loop is our own, as Keras 3 has none for this strategy.
 
-Exit status 1: the line was not found.
+Exit status 1: the fit failed.
 """
 import argparse
 import json

@@ -21,8 +21,8 @@ Result<void> HierarchicalCollectives::allgather(const std::byte* send, std::byte
                                            : allgather_by_rails(send, recv, blocks, unit);
 }
 
-/// To the node's first rank, between those, and to all again: node by node, where the buffer has another order in
-/// memory of our own.
+/// Blocks go to the leaders, among the leaders, and back to all ranks. If the result is not in node order, a staging
+/// buffer holds it in node order first.
 Result<void> HierarchicalCollectives::allgather_by_leaders(const std::byte* send, std::byte* recv, const Blocks& blocks,
                                                            std::size_t unit) {
   BlockList of_nodes;
@@ -80,8 +80,8 @@ Result<void> HierarchicalCollectives::allgather_by_rails(const std::byte* send, 
   return {};
 }
 
-/// Where nodes are even, peers are the ranks with the same index. Else a rank's block goes, on each node, to the rank
-/// with its index modulo that node's size.
+/// If all nodes have the same number of ranks, peers are the ranks with the same index. Otherwise a rank's block goes,
+/// on each node, to the rank with its index modulo that node's size.
 Result<void> HierarchicalCollectives::exchange_over_rails(const std::byte* send, std::byte* recv, const Blocks& blocks,
                                                           std::size_t unit) {
   const std::size_t index = topology_.own_index;

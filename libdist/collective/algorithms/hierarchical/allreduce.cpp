@@ -33,7 +33,7 @@ Result<void> HierarchicalCollectives::allreduce_by_leaders(const Reduction& what
   return node_ ? node_->broadcast(what.recv, what.count * size_of(what.type), 0) : Result<void>();
 }
 
-/// Every rank of a node takes one slice of the node's sum to its peers on the other nodes.
+/// Each rank of a node all-reduces one slice of the node's sum with its peers on the other nodes.
 Result<void> HierarchicalCollectives::allreduce_by_rails(const Reduction& what) {
   const std::size_t unit = size_of(what.type);
   const std::size_t rails = topology_.fewest_on_a_node();

@@ -1,9 +1,9 @@
 // All-to-all, in two ways.
 //
 // Leaders (short): the leader of a node collects all blocks of its ranks, exchanges bundles with the other leaders, and
-// deals out what came. Direct (long): every pair of ranks on different nodes exchanges its two blocks; in a node shared
-// memory does. In place and long: pairwise exchange among all ranks. Source: N. Karonis et al., "Exploiting Hierarchy
-// in Parallel Computer Networks to Optimize Collective Operation Performance", IPDPS 2000.
+// distributes what it received. Direct (long): every pair of ranks on different nodes exchanges its two blocks; inside
+// a node shared memory is used. In place and long: pairwise exchange among all ranks. Source: N. Karonis et al.,
+// "Exploiting Hierarchy in Parallel Computer Networks to Optimize Collective Operation Performance", IPDPS 2000.
 #include <utility>
 #include <vector>
 
@@ -45,8 +45,8 @@ Result<void> HierarchicalCollectives::alltoall(const std::byte* send, const Bloc
   return transport_.exchange(sends, receives, *watchdog_);
 }
 
-/// All blocks of a node's ranks to its first, which exchanges them with the others of its kind, and deals out what
-/// came.
+/// The node's ranks send all blocks to their leader, which exchanges them with the other leaders and distributes what
+/// it received.
 Result<void> HierarchicalCollectives::alltoall_by_leaders(const std::byte* send, std::byte* recv, std::size_t block) {
   const std::size_t of_rank = ranks() * block;
   const std::size_t of_node = topology_.own_ranks().size() * of_rank;
@@ -59,8 +59,8 @@ Result<void> HierarchicalCollectives::alltoall_by_leaders(const std::byte* send,
   return scatter_in_node(out, recv, Blocks(of_rank), 1, 0);
 }
 
-/// From `collected` (by own rank, then by the rank that it is for) to `out` (by own rank, then by the rank that it is
-/// from). A bundle has, for each rank that it is from, the blocks of those that it is for. `in` is memory for them.
+/// Exchanges bundles from `collected` (ordered by own rank, then by destination) into `out` (ordered by own rank, then
+/// by source). A bundle contains, for each source rank, its blocks for all destination ranks. `in` is scratch memory.
 Result<void> HierarchicalCollectives::exchange_bundles(const std::byte* collected, std::byte* out, std::byte* in,
                                                        std::size_t block) {
   const auto& here = topology_.own_ranks();
@@ -71,7 +71,7 @@ Result<void> HierarchicalCollectives::exchange_bundles(const std::byte* collecte
   std::size_t begin = 0;
   for (const auto& theirs : topology_.nodes) {
     const std::size_t bytes = here.size() * theirs.size() * block;
-    const bool is_own = theirs.front() == here.front();  // what these have for each other is a bundle, too
+    const bool is_own = theirs.front() == here.front();  // blocks inside the own node form a bundle too
     std::byte* bundle = (is_own ? in : out) + begin;
     if (!is_own) {
       sends.push_back(message(theirs.front(), bundle, bytes));

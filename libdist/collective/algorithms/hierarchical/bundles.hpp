@@ -16,7 +16,7 @@ inline std::uint32_t index_of(const std::vector<int>& ranks, int rank) {
   return static_cast<std::uint32_t>(std::ranges::find(ranks, rank) - ranks.begin());
 }
 
-/// Whether the blocks of these ranks lie one behind the other.
+/// Whether the blocks of these ranks are contiguous and in order.
 inline bool are_joined(const std::vector<int>& ranks, const Blocks& blocks) {
   std::size_t next = blocks.offset(static_cast<std::size_t>(ranks.front()));
   for (const int rank : ranks) {

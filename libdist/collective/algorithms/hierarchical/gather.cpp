@@ -1,6 +1,6 @@
-// Gather: short blocks of a node travel as one message, a bundle, from one of its ranks to the root; long ones go
-// straight from rank to root, and over shared memory in the root's node. Source: N. Karonis et al., "Exploiting
-// Hierarchy in Parallel Computer Networks to Optimize Collective Operation Performance", IPDPS 2000.
+// Gather. Short blocks: one rank of each node sends the blocks of its node to the root as one message, a bundle. Long
+// blocks: each rank sends straight to the root; ranks of the root's node use shared memory. Source: N. Karonis et al.,
+// "Exploiting Hierarchy in Parallel Computer Networks to Optimize Collective Operation Performance", IPDPS 2000.
 #include <vector>
 
 #include "collective/algorithms/hierarchical/bundles.hpp"
@@ -23,7 +23,7 @@ Result<void> HierarchicalCollectives::gather(const std::byte* send, std::byte* r
   return transport_.exchange({}, blocks_of_others(recv, blocks, unit), *watchdog_);
 }
 
-/// One message from each node, straight to its place where that is in one piece.
+/// One message from each node, received directly into the result if its place there is contiguous.
 Result<void> HierarchicalCollectives::gather_bundles(const std::byte* send, std::byte* recv, const Blocks& blocks,
                                                      std::size_t unit, int root) {
   const std::size_t block = blocks.count(0) * unit;

@@ -1,4 +1,4 @@
-// What all hierarchical algorithms share: who leads, who is on a rail, and steps inside the node.
+// What all hierarchical algorithms share: leaders, rails, and the steps inside a node.
 #include "collective/algorithms/hierarchical/hierarchical_collectives.hpp"
 
 #include <algorithm>
@@ -81,7 +81,7 @@ Result<void> HierarchicalCollectives::scatter_in_node(const std::byte* from, std
   return {};
 }
 
-/// With every rank on another node, its block.
+/// Messages with each rank on another node, for its block.
 std::vector<Message> HierarchicalCollectives::blocks_of_others(const std::byte* buffer, const Blocks& blocks,
                                                                std::size_t unit) const {
   std::vector<Message> out;
@@ -95,8 +95,8 @@ std::vector<Message> HierarchicalCollectives::blocks_of_others(const std::byte* 
   return out;
 }
 
-/// With the first rank of every other node, the equal blocks of all its ranks: in the buffer where they are joined
-/// there, else on the stage, from or to which they are still to be copied.
+/// Messages with the leader of each other node, for the equal blocks of all its ranks: directly in the buffer if they
+/// are contiguous there, else in the staging buffer, which the caller must copy to or from.
 std::vector<Message> HierarchicalCollectives::bundles_of_others(const std::byte* buffer, const Blocks& blocks,
                                                                 std::size_t unit) {
   const std::size_t block = blocks.count(0) * unit;

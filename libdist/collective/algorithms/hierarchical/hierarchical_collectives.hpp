@@ -1,5 +1,5 @@
-// Collectives of several ranks on each of several nodes: in the node over shared memory, between the nodes over
-// messages, in the node again.
+// Collectives of several ranks on each of several nodes: shared memory inside a node, messages between nodes, shared
+// memory again.
 #pragma once
 
 #include <optional>
@@ -11,16 +11,16 @@
 
 namespace amldist::collective {
 
-/// Where `what` is an average, these give the sum: whoever calls them divides at the end.
+/// For an average these compute the sum; the caller divides at the end.
 class HierarchicalCollectives {
  public:
   using Index = int;  ///< of a rank: its number in the communicator
 
-  /// `all` is every rank; `node` is nullptr where this rank is alone on its node. All outlive this object.
+  /// `all` is every rank; `node` is nullptr if this rank is alone on its node. All must outlive this object.
   HierarchicalCollectives(const Topology& topology, Transport& transport, const Reductions& kernels,
                           PeerCollectives& all, NodeCollectives* node);
 
-  /// As those of the rounds: messages carry this signature, and waiting is under this watchdog.
+  /// Like SlotChannel's: messages carry this signature, and waits use this watchdog.
   void begin_call(std::uint32_t signature, Watchdog& watchdog) noexcept;
 
   [[nodiscard]] Result<void> barrier();
@@ -36,7 +36,7 @@ class HierarchicalCollectives {
                                     int root);
   [[nodiscard]] Result<void> scatter(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
                                      int root);
-  /// Equal blocks, or lists of which the two ranks of a pair know what they exchange.
+  /// Equal blocks, or lists of which only the two ranks of a pair know their counts.
   [[nodiscard]] Result<void> alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
                                       const Blocks& recv_blocks, std::size_t unit);
 
@@ -59,12 +59,12 @@ class HierarchicalCollectives {
   [[nodiscard]] Result<void> exchange_bundles(const std::byte* collected, std::byte* out, std::byte* in,
                                               std::size_t block);
 
-  /// In the node, or alone: own block to `to`, on the rank with this index among the node's.
+  /// Inside the node, or alone: copies the own block to `to`, on the rank with this index on the node.
   [[nodiscard]] Result<void> gather_in_node(const std::byte* send, std::byte* to, const Blocks& blocks,
                                             std::size_t unit, std::uint32_t index);
   [[nodiscard]] Result<void> scatter_in_node(const std::byte* from, std::byte* recv, const Blocks& blocks,
                                              std::size_t unit, std::uint32_t index);
-  /// One rank of each node: `agent` on its own, the first on the others.
+  /// One rank of each node: `agent` on its own node, the leader on the others.
   [[nodiscard]] PeerCollectives agents(int agent);
   [[nodiscard]] int agent_of(std::size_t node, int root) const;
   [[nodiscard]] BlockList blocks_of_node(std::size_t node, const Blocks& blocks) const;
@@ -73,7 +73,7 @@ class HierarchicalCollectives {
   [[nodiscard]] std::vector<Message> bundles_of_others(const std::byte* buffer, const Blocks& blocks, std::size_t unit);
   [[nodiscard]] Message message(int rank, const std::byte* data, std::size_t bytes) const;
   [[nodiscard]] std::size_t ranks() const;
-  /// Sums of another node's ranks, of which this rank makes one, or a few where it has fewer peers here.
+  /// The other node's ranks whose sums this rank computes: one, or a few if this node has fewer ranks.
   [[nodiscard]] std::size_t shares_of(std::size_t node) const;
   [[nodiscard]] std::byte* stage(std::size_t bytes);
   /// Whether all nodes have equally many ranks.
@@ -85,8 +85,8 @@ class HierarchicalCollectives {
   const Reductions& kernels_;
   PeerCollectives& all_;
   NodeCollectives* node_;
-  std::optional<PeerCollectives> leaders_;  ///< the first rank of each node, on those
-  std::optional<PeerCollectives> rail_;     ///< the ranks with this one's index, one of each node
+  std::optional<PeerCollectives> leaders_;  ///< the leaders; set on leaders only
+  std::optional<PeerCollectives> rail_;     ///< the ranks with this rank's index, one of each node
   std::uint32_t signature_ = 0;
   Watchdog* watchdog_ = nullptr;
   std::vector<std::byte> piece_;  ///< at most a few MiB, whatever the message

@@ -1,9 +1,9 @@
 // Reduce-scatter, in two ways.
 //
 // Leaders (short): an all-reduce by leaders, of which each rank keeps its block. Rails (long): each rank of a node
-// sums, over its node, blocks of its peers on the other nodes; then it takes its own from those peers. In segments of
-// all blocks, so that no buffer grows with the message. Source: M. Bayatpour et al., "Scalable Reduction Collectives
-// with Data Partitioning-based Multi-Leader Design", SC 2017.
+// computes the node's sums of its peers' blocks and sends them to these peers on the other nodes; then it adds up the
+// sums of its own block. In segments of all blocks, so that no buffer grows with the message. Source: M. Bayatpour et
+// al., "Scalable Reduction Collectives with Data Partitioning-based Multi-Leader Design", SC 2017.
 #include <algorithm>
 #include <vector>
 
@@ -32,8 +32,8 @@ Result<void> HierarchicalCollectives::reduce_scatter(const Reduction& what, cons
   return {};
 }
 
-/// Elements at..at+count of every block: this rank sums, over its node, those of its peers on the other nodes; then
-/// each takes its own from the peers.
+/// Elements at..at+count of every block: this rank computes its node's sums of its peers' blocks; then each rank takes
+/// the sums of its own block from its peers.
 Result<void> HierarchicalCollectives::reduce_scatter_piece(const Reduction& what, std::size_t at, std::size_t count) {
   const std::size_t bytes = count * size_of(what.type);
   const std::size_t nodes = topology_.nodes.size();
@@ -63,8 +63,8 @@ Result<void> HierarchicalCollectives::reduce_scatter_piece(const Reduction& what
   return {};
 }
 
-/// The node's sums of these elements of every block, each on the rank that has it as its share, at the front of the
-/// stage.
+/// The node's sums of these elements of every block, each on the rank that has it as its share, at the start of the
+/// staging buffer.
 Result<void> HierarchicalCollectives::reduce_in_node(const Reduction& what, std::size_t at, std::size_t count) {
   const std::size_t unit = size_of(what.type);
   const std::size_t here = topology_.own_ranks().size();

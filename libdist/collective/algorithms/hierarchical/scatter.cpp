@@ -1,6 +1,6 @@
-// Scatter: short blocks for a node travel as one message, a bundle, from the root to one of its ranks; long ones go
-// straight from root to rank, and over shared memory in the root's node. Source: N. Karonis et al., "Exploiting
-// Hierarchy in Parallel Computer Networks to Optimize Collective Operation Performance", IPDPS 2000.
+// Scatter. Short blocks: the root sends the blocks of each node to one of its ranks as one message, a bundle. Long
+// blocks: the root sends straight to each rank; ranks of the root's node use shared memory. Source: N. Karonis et al.,
+// "Exploiting Hierarchy in Parallel Computer Networks to Optimize Collective Operation Performance", IPDPS 2000.
 #include <vector>
 
 #include "collective/algorithms/hierarchical/bundles.hpp"

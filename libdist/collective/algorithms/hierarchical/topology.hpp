@@ -7,7 +7,7 @@
 
 namespace amldist::collective {
 
-/// Nodes in the order of their lowest rank; ranks ascending on each.
+/// Nodes are in the order of their lowest rank; the ranks of each are in ascending order.
 struct Topology {
   std::vector<std::vector<int>> nodes;  ///< ranks of each node
   std::size_t own_node = 0;

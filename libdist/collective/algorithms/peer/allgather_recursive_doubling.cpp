@@ -1,4 +1,4 @@
-// All-gather: recursive doubling. Partners at twice the distance in each step give each other all that they have.
+// All-gather: recursive doubling. In each step, partners at twice the distance exchange all blocks that they have.
 //
 // Ranks: a power of two. Steps: log2 n; a rank receives every block once. Source: R. Thakur, R. Rabenseifner, W. Gropp,
 // "Optimization of Collective Communication Operations in MPICH", IJHPCA 19(1), 2005.

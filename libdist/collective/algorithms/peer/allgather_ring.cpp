@@ -1,4 +1,4 @@
-// All-gather: ring. In each step a rank passes on to the next rank the block that it received last.
+// All-gather: ring. In each step a rank passes the block that it received last to the next rank.
 //
 // Steps: n - 1; a rank receives every block once. Source: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of
 // Collective Communication Operations in MPICH", IJHPCA 19(1), 2005.

@@ -1,7 +1,6 @@
-// All-reduce: direct exchange. Every rank sends all of its data to all others, and folds what it has in rank order.
+// All-reduce: direct exchange. Every rank sends all its data to all others, and folds everything in rank order.
 //
-// Steps: 1, with n - 1 messages of all the data. For few ranks and little data, where their number is not a power of
-// two.
+// Steps: 1, with n - 1 messages of all the data. For little data and few ranks whose number is not a power of two.
 #include <array>
 #include <span>
 
@@ -18,7 +17,7 @@ Result<void> PeerCollectives::allreduce_direct(const Reduction& what) {
   std::array<const void*, tuning::most_ranks_direct> sources = {};
   std::byte* const parts = scratch(bytes * size);
   sources[group_.own] = what.send;
-  for (std::size_t k = 1; k < size; ++k) {  // each begins with another rank, so that nobody is everybody's first
+  for (std::size_t k = 1; k < size; ++k) {  // each rank begins with another one, to spread the load
     const std::size_t peer = (group_.own + k) % size;
     sources[peer] = parts + peer * bytes;
     sends[k - 1] = message(peer, what.send, bytes);

@@ -1,9 +1,9 @@
 // All-reduce: Rabenseifner's algorithm, a reduce-scatter by recursive halving and an all-gather by recursive doubling.
 //
-// Partners at half the distance in each step share what they have left to reduce, until every rank has one finished
-// slice; then they give each other what they have, back the same way. Ranks: a power of two. Steps: 2 log2 n; a rank
-// sends 2 (n - 1) / n of the data. Source: R. Rabenseifner, "Optimization of Collective Reduction Operations", ICCS
-// 2004, LNCS 3036.
+// Partners at half the distance in each step divide what they have left to reduce, until every rank has one finished
+// slice; then they exchange what they have, in reverse order. Ranks: a power of two. Steps: 2 log2 n; a rank sends 2 (n
+// - 1) / n of the data. Source: R. Rabenseifner, "Optimization of Collective Reduction Operations", ICCS 2004, LNCS
+// 3036.
 #include <algorithm>
 #include <array>
 
@@ -18,7 +18,7 @@ Result<void> PeerCollectives::allreduce_rabenseifner(const Reduction& what) {
     std::size_t begin, end;
     [[nodiscard]] std::size_t count() const { return end - begin; }
   };
-  std::array<Range, 64> given = {};  // of each step
+  std::array<Range, 64> given = {};  // sent in each step
   Range kept = {0, what.count};
   const std::byte* mine = what.send;
   std::size_t step = 0;

@@ -1,4 +1,4 @@
-// All-reduce: recursive doubling. Partners at twice the distance in each step exchange all data and combine it.
+// All-reduce: recursive doubling. In each step, partners at twice the distance exchange all data and combine it.
 //
 // Ranks beyond the largest power of two give their data to a partner first and get the result back. Steps: log2 n, or
 // floor(log2 n) + 2; all data in each. Source: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of Collective

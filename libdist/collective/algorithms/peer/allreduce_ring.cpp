@@ -1,5 +1,5 @@
-// All-reduce: ring. Slices travel round: every rank adds its own to what arrives; then the finished slices travel
-// round.
+// All-reduce: ring. In a first turn of the ring, every rank adds its own data to the slice that arrives; in a second
+// turn the finished slices are passed on.
 //
 // Steps: 2 (n - 1); a rank sends 2 (n - 1) / n of the data. Source: P. Patarasuk, X. Yuan, "Bandwidth Optimal
 // All-reduce Algorithms for Clusters of Workstations", Journal of Parallel and Distributed Computing 69(2), 2009.

@@ -1,4 +1,4 @@
-// Barrier: dissemination. In step k a rank tells the one 2^k further on and hears from the one 2^k before it.
+// Barrier: dissemination. In step k a rank signals the rank 2^k after it and waits for the rank 2^k before it.
 //
 // Steps: ceil(log2 n), without data. Source: D. Hensgen, R. Finkel, U. Manber, "Two Algorithms for Barrier
 // Synchronization", International Journal of Parallel Programming 17(1), 1988.

@@ -13,7 +13,7 @@ namespace amldist::collective {
 Result<void> PeerCollectives::broadcast(std::byte* buffer, std::size_t bytes, std::size_t root) {
   const std::size_t size = group_.size();
   const std::size_t own = (group_.own + size - root) % size;
-  std::size_t reach = 1;  // ranks that have the data when this one gets it
+  std::size_t reach = 1;  // number of ranks that have the data when this rank gets it
   while (reach <= own) reach *= 2;
   for (std::size_t at = 0; at < std::max<std::size_t>(bytes, 1); at += tuning::longest_segment) {
     const std::size_t part = std::min(tuning::longest_segment, bytes - at);

@@ -1,4 +1,4 @@
-// Gather: linear. Every rank sends its block straight to the root, which takes them in the order of their arrival.
+// Gather: linear. Every rank sends its block straight to the root, which receives them in any order.
 //
 // Steps: 1, with n - 1 messages at the root.
 #include <vector>

@@ -1,4 +1,4 @@
-// What all algorithms among peers share: messages, packets, scratch memory; and the choice of the algorithm.
+// What all peer algorithms share: messages, packets, scratch memory, and the choice of the algorithm.
 #include "collective/algorithms/peer/peer_collectives.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ Message PeerCollectives::message(std::size_t peer, const std::byte* data, std::s
   return {group_.ranks[peer], const_cast<std::byte*>(data), bytes, signature_, false};  // NOLINT: a send only reads
 }
 
-/// What is much longer gains nothing by it.
+/// Cuts a message into packets. A much longer message would gain nothing.
 void PeerCollectives::add_parts(std::vector<Message>& list, std::size_t peer, const std::byte* data, std::size_t bytes,
                                 bool has_room) const {
   const std::size_t part = bytes <= tuning::cut_into_packets_up_to ? transport_.part_bytes() : bytes;
@@ -97,7 +97,7 @@ Result<void> PeerCollectives::allgather(const std::byte* send_buffer, std::byte*
                                         std::size_t unit) {
   copy_bytes(recv + blocks.offset(group_.own) * unit, send_buffer, blocks.count(group_.own) * unit);
   std::size_t all = 0;
-  bool is_contiguous = true;  // one block behind the other
+  bool is_contiguous = true;  // blocks are adjacent and in rank order
   for (std::size_t r = 0; r < group_.size(); ++r) {
     is_contiguous = is_contiguous && blocks.offset(r) == blocks.offset(0) + all;
     all += blocks.count(r);

@@ -1,4 +1,4 @@
-// Collectives among ranks that only have messages: between the nodes, and where nothing better is there.
+// Collectives among ranks that only exchange messages: between nodes, or where nothing faster is available.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace amldist::collective {
 
-/// Some ranks of a communicator, this one among them. Ranks and roots below are indices into `ranks`.
+/// Some ranks of a communicator, including this one. Ranks and roots below are indices into `ranks`.
 struct PeerGroup {
   std::vector<int> ranks;  ///< of the communicator, ascending
   std::size_t own = 0;     ///< index of this rank
@@ -28,14 +28,14 @@ class PeerCollectives {
 
   [[nodiscard]] const PeerGroup& group() const noexcept { return group_; }
 
-  /// As those of the rounds: messages carry this signature, and waiting is under this watchdog.
+  /// Like SlotChannel's: messages carry this signature, and waits use this watchdog.
   void begin_call(std::uint32_t signature, Watchdog& watchdog) noexcept {
     signature_ = signature;
     watchdog_ = &watchdog;
   }
 
   [[nodiscard]] Result<void> barrier();
-  /// Sums, never averages: whoever composes levels divides at the end.
+  /// Computes sums, never averages; the caller divides at the end.
   [[nodiscard]] Result<void> allreduce(const Reduction& what);
   [[nodiscard]] Result<void> reduce(const Reduction& what, std::size_t root);
   [[nodiscard]] Result<void> reduce_scatter(const Reduction& what, const Blocks& blocks);
@@ -57,12 +57,12 @@ class PeerCollectives {
   [[nodiscard]] Result<void> allreduce_ring(const Reduction& what);
   [[nodiscard]] Result<void> swap(std::size_t to, const std::byte* out, std::size_t out_bytes, std::size_t from,
                                   std::byte* in, std::size_t in_bytes);
-  /// As swap(), of elements: what comes is combined with `mine` into `into` (any of them) as it comes, by way of
-  /// scratch.
+  /// Like swap(), for elements: combines incoming data with `mine` into `into` (which may be either) as it arrives,
+  /// through scratch memory.
   [[nodiscard]] Result<void> swap_and_combine(std::size_t to, const std::byte* out, std::size_t out_count,
                                               std::size_t from, const std::byte* mine, std::byte* into,
                                               std::size_t in_count, const Reduction& what, bool other_first);
-  /// Adds messages for this much, in parts; the first with room in front of it if that is there.
+  /// Appends messages for this data, in parts; the first has room before it if there is some.
   void add_parts(std::vector<Message>& list, std::size_t peer, const std::byte* data, std::size_t bytes,
                  bool has_room = false) const;
   [[nodiscard]] Message message(std::size_t peer, const std::byte* data, std::size_t bytes) const;
@@ -71,7 +71,7 @@ class PeerCollectives {
   /// into = mine op other; `other_first`: other op mine. `into` may be either.
   void combine(std::byte* into, const std::byte* mine, const std::byte* other, std::size_t count, const Reduction& what,
                bool other_first) const;
-  /// With a transport's room in front of it.
+  /// Scratch memory, with the transport's room before it.
   [[nodiscard]] std::byte* scratch(std::size_t bytes);
 
   Transport& transport_;

@@ -1,4 +1,4 @@
-// Reduce-scatter: every rank gets all others' parts of its block, segment by segment, and folds them in rank order.
+// Reduce-scatter: every rank receives its block from all others, segment by segment, and folds it in rank order.
 //
 // Steps: 1 for each segment, with n - 1 messages (the pairwise exchange of all pairs at once). Source: R. Thakur, R.
 // Rabenseifner, W. Gropp, "Optimization of Collective Communication Operations in MPICH", IJHPCA 19(1), 2005.

@@ -10,8 +10,8 @@
 namespace {
 
 constexpr int threads = 256;
-constexpr std::size_t pieces_per_launch = 160;  // their table travels as a kernel argument, which may have 4 KiB
-constexpr unsigned most_blocks = 1024;          // of one piece: enough to fill any GPU
+constexpr std::size_t pieces_per_launch = 160;  // their table is a kernel argument, limited to 4 KiB
+constexpr unsigned most_blocks = 1024;          // per piece: enough to fill any GPU
 constexpr int invalid = -1;
 
 enum Type { int8, uint8, int32, uint32, int64, uint64, float16, float32, float64, bfloat16, int16, uint16, types };
@@ -27,7 +27,7 @@ struct Pieces {
 };
 static_assert(sizeof(Pieces) + 64 <= 4096, "the limit of kernel arguments before CUDA 12.1");
 
-/// Arithmetic between two types: double if one of them is, else float.
+/// The type for arithmetic between two types: double if either is double, else float.
 template <typename A, typename B>
 struct Common {
   using type = float;
@@ -78,7 +78,7 @@ struct Convert {
   __device__ Out operator()(In value) const { return narrow<Out>(scale * widen<Wide>(value)); }
 };
 
-/// out = in, whatever the bits.
+/// out = in, bit by bit.
 template <typename T>
 struct Move {
   __device__ T operator()(T value) const { return value; }
@@ -93,8 +93,8 @@ __device__ bool aligned(const void* pointer, std::size_t bytes) {
   return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
 }
 
-/// All threads of the blocks of one row: wide loads and stores where both sides allow them, single elements for the
-/// rest.
+/// Runs on all threads of the blocks of one row: wide loads and stores if both sides are aligned, single elements for
+/// the rest.
 template <typename In, typename Out, typename Function>
 __device__ void transform(const In* in, Out* out, std::size_t count, Function function) {
   constexpr int lanes = static_cast<int>(16 / (sizeof(In) > sizeof(Out) ? sizeof(In) : sizeof(Out)));
@@ -135,7 +135,7 @@ struct Job {
   cudaStream_t stream;
 };
 
-/// Pieces in groups, one kernel each.
+/// Splits the pieces into groups and launches one kernel for each.
 template <Way way, typename PieceType, typename BucketType, typename Function>
 int launch(const Job& job, Function function) {
   for (std::size_t done = 0; done < job.piece_count; done += pieces_per_launch) {

@@ -1,10 +1,10 @@
-/* The device part: what happens to gradients on a GPU around a collective, one kernel each, on the caller's stream.
+/* The device part: operations on gradients on a GPU around a collective, one kernel each, on the caller's stream.
  *
- * libamldist_device.so holds it, built where the CUDA toolkit is; libamldist opens it when it is first needed. All
- * functions enqueue and return: 0, a cudaError_t (positive), or -1 for an argument that cannot be. Pointers are device
- * memory; `pieces` is host memory and may be reused at once. Types and their numbers are those of amldist_type.
- * Floating types (float16, bfloat16, float32, float64) convert into each other and are scaled in float32, or in float64
- * where one of the two is float64; other types are only moved, with equal types and a scale of 1.
+ * It is libamldist_device.so, built where the CUDA toolkit is available; libamldist opens it on first use. All
+ * functions enqueue and return: 0, a cudaError_t (positive), or -1 for an invalid argument. Pointers are device memory;
+ * `pieces` is host memory and may be reused after the call. Types and their numbers are those of amldist_type. Floating
+ * types (float16, bfloat16, float32, float64) convert into each other and are scaled in float32, or in float64 where
+ * one of the two is float64; other types are only moved, with equal types and a scale of 1.
  */
 #ifndef AMLDIST_COLLECTIVE_DEVICE_KERNELS_H
 #define AMLDIST_COLLECTIVE_DEVICE_KERNELS_H
@@ -39,10 +39,10 @@ AMLDIST_DEVICE_API int amldist_device_scale(void* data, size_t count, int type, 
 AMLDIST_DEVICE_API int amldist_device_cast(const void* in, int in_type, void* out, int out_type, size_t count,
                                            double scale, void* stream);
 
-/* "invalid device pointer": words for what a function returned; static. */
+/* Text for a return value, such as "invalid device pointer"; static. */
 AMLDIST_DEVICE_API const char* amldist_device_error(int result);
 
-/* The toolkit it was built with, as CUDART_VERSION: 13000. */
+/* Version of the toolkit that built it, as CUDART_VERSION: 13000. */
 AMLDIST_DEVICE_API int amldist_device_cuda_version(void);
 
 #ifdef __cplusplus

@@ -1,0 +1,6 @@
+// The same for unit tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "precompiled.hpp"

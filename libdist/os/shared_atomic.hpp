@@ -1,0 +1,50 @@
+// One value that a process and the children it forks share.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <new>
+#include <utility>
+
+namespace amldist {
+
+/// An atomic value in shared memory: what a child stores, its parent and its siblings load. Make it before the fork.
+/// Move-only. Without memory, and before make(), stores are lost and every load gives T{}.
+template <typename T>
+class SharedAtomic {
+ public:
+  SharedAtomic() = default;
+  SharedAtomic(SharedAtomic&& other) noexcept : value_(std::exchange(other.value_, nullptr)) {}
+  SharedAtomic& operator=(SharedAtomic&& other) noexcept {
+    std::swap(value_, other.value_);
+    return *this;
+  }
+  SharedAtomic(const SharedAtomic&) = delete;
+  SharedAtomic& operator=(const SharedAtomic&) = delete;
+  ~SharedAtomic() {
+    if (value_ != nullptr) ::munmap(value_, sizeof *value_);
+  }
+
+  /// A T{} in memory of its own.
+  [[nodiscard]] static SharedAtomic make() noexcept {
+    SharedAtomic out;
+    void* const page =
+        ::mmap(nullptr, sizeof(std::atomic<T>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page != MAP_FAILED) out.value_ = new (page) std::atomic<T>(T{});
+    return out;
+  }
+
+  [[nodiscard]] T load() const noexcept { return value_ != nullptr ? value_->load() : T{}; }
+  void store(T value) const noexcept {
+    if (value_ != nullptr) value_->store(value);
+  }
+  /// Stores, and returns what was there before.
+  [[nodiscard]] T exchange(T value) const noexcept { return value_ != nullptr ? value_->exchange(value) : T{}; }
+
+ private:
+  static_assert(std::atomic<T>::is_always_lock_free, "a lock would not be shared between processes");
+  std::atomic<T>* value_ = nullptr;
+};
+
+}  // namespace amldist

@@ -1,0 +1,32 @@
+// srun, sbatch and salloc: the user's own process. Nothing here throws on bad input; what is thrown for lack of memory
+// stops in plugin.cpp.
+#pragma once
+
+#include "core/result.hpp"
+#include "spank/handle.hpp"
+#include "spank/submitter_session.hpp"
+
+namespace amldist::spank {
+
+/// Refuses a bad option before anything is submitted.
+[[nodiscard]] Result<void> check_option(const SubmitterSession& session);
+
+/// srun, before anything exists: opens the port on which the nodes' messages arrive, and tells the nodes. Without a
+/// port the step runs all the same. Here and not later, because only what is put into the environment here reaches
+/// every component of a heterogeneous step.
+void open_listener(SrunSession& session);
+
+/// srun, when the step exists and its tasks do not: checks the counts, chooses the master's address, and sends both
+/// with the exact task map to the nodes. Starts the listener's thread.
+[[nodiscard]] Result<void> prepare_launch(SrunSession& session, const Handle& handle);
+
+/// srun, for a step that is refused: takes back what the two above have done.
+void withdraw_launch(SrunSession& session) noexcept;
+
+/// srun, for a step that is refused inside a job. Neither srun nor scancel can end a step that was never launched:
+/// Slurm would keep it, and its CPUs, to the end of the job, and the next srun in that job would wait for ever. So the
+/// step is launched, and the nodes start none of its tasks. Returns whether the nodes will know that; those of a
+/// heterogeneous step do not.
+[[nodiscard]] bool leave_refusal_to_nodes(const SrunSession& session) noexcept;
+
+}  // namespace amldist::spank

@@ -1,0 +1,228 @@
+#include "spank/node_plan.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+
+#include "core/text.hpp"
+#include "os/own_network.hpp"
+#include "rendezvous/master_address.hpp"
+#include "site/rdma_policy.hpp"
+#include "spank/slurm_api.hpp"
+#include "spank/step_reader.hpp"
+#include "spank/stepd_session.hpp"
+#include "step_messages/launch_record.hpp"
+
+namespace amldist::spank {
+namespace {
+
+using text::concat;
+
+/// The part of the plan that is the same on all nodes of the step, and this node's ranks.
+struct Draft {
+  StepPlan step;
+  std::vector<std::uint32_t> ranks;  ///< empty: only the tasks will know
+  NodeFeatures features;
+};
+
+Result<Draft> draft_plan(const StepdSession& session, const Spec& spec, const NodeItems& items,
+                         const EnvironmentReader& environment, std::vector<std::string>& notes) {
+  auto step = read_step(spec, session.request.policy, items, environment, session.srun);
+  if (!step) return step.error();
+  if (auto counts = check_counts(spec, step->placement.map); !counts) return counts.error();
+  const RendezvousFacts facts{step->address, step->ports, read_job_name(environment, step->job_id), items.step_id,
+                              step->peers};
+  auto rendezvous = settle(spec, facts, environment, notes);
+  if (!rendezvous) return rendezvous.error();
+  return Draft{{spec, std::move(step->placement), std::move(*rendezvous),
+                concat({std::to_string(items.job_id), ".", std::to_string(items.step_id)})},
+               std::move(step->ranks),
+               std::move(step->features)};
+}
+
+/// Whether MASTER_ADDR is an address of this node, rank 0's. One that the user set may belong to a server elsewhere.
+bool master_is_ours(const Rendezvous& meet, const std::string& host) {
+  if (meet.address_origin == Origin::computed || meet.address == host) return true;
+  if (meet.address.starts_with(concat({host, "."}))) return true;
+  const auto literal = Ipv4::parse(meet.address);
+  return literal && is_own_address(*literal);
+}
+
+/// Ports that these ranks will listen on: rank 0's, and for TensorFlow one for each task.
+std::vector<std::uint16_t> ports_of(const StepPlan& plan, std::span<const std::uint32_t> ranks,
+                                    const std::string& host) {
+  std::vector<std::uint16_t> ports;
+  for (const std::uint32_t rank : ranks) {
+    const bool listens = rank == 0 ? master_is_ours(plan.rendezvous, host) : plan.spec.kind == Kind::tensorflow;
+    if (!listens) continue;
+    ports.push_back(static_cast<std::uint16_t>(plan.rendezvous.port + plan.placement.map.local_rank_of(rank)));
+  }
+  return ports;
+}
+
+Result<std::vector<PortClaim>> claim_ports(const StepPlan& plan, std::span<const std::uint32_t> ranks,
+                                           const Handle& handle) {
+  const std::string host = plan.placement.host_of(ranks.front());
+  const std::vector<std::uint16_t> ports = ports_of(plan, ranks, host);
+  std::vector<PortClaim> claims;
+  if (ports.empty()) return claims;
+  const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
+  if (!user) return user.error();
+  if (auto may = may_listen(*user, *std::ranges::min_element(ports), host); !may) return may.error();
+  for (const std::uint16_t port : ports) {
+    auto claim = PortClaim::take(port, host);
+    if (!claim) return claim.error();
+    claims.push_back(std::move(*claim));
+  }
+  return claims;
+}
+
+/// Tells srun the address of rank 0's node, or that there is none, so that the other nodes stop waiting.
+Result<void> announce_address(const std::optional<SrunLink>& srun, const StepPlan& plan, const Result<Ipv4>& address,
+                              const Error& unheard) {
+  if (!srun) return address ? Result<void>(unheard) : address.error();
+  const std::uint64_t token = srun->channel.token;
+  const bool told = tell(*srun, address ? to_datagram(Subject::address, plan.rendezvous.address, token)
+                                        : to_datagram(MessageType::no_address, token));
+  if (!address) return address.error();
+  return told ? Result<void>() : unheard;
+}
+
+/// Where the site names an interface ("@IFACE"): replaces it by an address. Rank 0's node looks it up and tells srun,
+/// which tells the other nodes.
+Result<void> learn_address(const StepdSession& session, StepPlan& plan, std::span<const std::uint32_t> ranks) {
+  const auto interface = interface_to_ask(plan.rendezvous.address);
+  if (!interface) return {};
+  const Error unheard{Errc::unavailable, concat({"rank 0's node ", plan.placement.master_host(),
+                                                 " could not tell the other nodes over srun the address of ",
+                                                 "interface ", *interface, ": use master_addr=name, or try again"})};
+  if (!ranks.empty() && ranks.front() == 0) {
+    const auto address = address_of_interface(*interface, session.request.policy.network);
+    if (address) plan.rendezvous.address = address->to_string();
+    if (plan.placement.map.size() == ranks.size()) return address ? Result<void>() : address.error();
+    return announce_address(session.srun, plan, address, unheard);
+  }
+  constexpr int attempts = 100;  // ten seconds: nodes do not come to a step at the same moment
+  auto address =
+      session.srun ? ask(*session.srun, MessageType::which_address, Subject::address, attempts) : std::nullopt;
+  if (address && address->empty()) return Error{Errc::unavailable, ""};  // the user reads it from rank 0's node
+  if (!address || !Ipv4::parse(*address)) return unheard;
+  plan.rendezvous.address = std::move(*address);
+  return {};
+}
+
+/// The address of another node of the step; nullopt when Slurm has none.
+std::optional<Ipv4> address_of_a_peer(const Placement& placement, std::uint32_t node) {
+  const std::uint32_t peer = placement.map.node_at(placement.map.node_rank_of(node) == 0 ? 1 : 0);
+  const auto address = slurm_node_address(placement.hosts.at(peer));
+  return address ? std::optional(*address) : std::nullopt;
+}
+
+/// For nodes whose own name is loopback (Debian's 127.0.1.1 in /etc/hosts): such a name must not become MASTER_ADDR,
+/// and Gloo, which would look it up, is told the interface.
+Result<void> handle_loopback_name(StepPlan& plan, std::uint32_t node, const EnvironmentReader& environment,
+                                  std::vector<std::string>& notes) {
+  if (plan.placement.map.nodes() == 1) return {};
+  const auto is_loopback = [](std::string_view name) {
+    const auto address = hosts_file_address(name);
+    return address && address->is_loopback();
+  };
+  const Rendezvous& meet = plan.rendezvous;
+  const bool has_master = plan.placement.map.node_of(0) == node;
+  if (has_master && meet.address_origin == Origin::computed && !Ipv4::parse(meet.address) &&
+      is_loopback(meet.address)) {
+    return Error{Errc::unavailable,
+                 concat({"MASTER_ADDR=", meet.address, " is ", hosts_file_address(meet.address)->to_string(),
+                         " in /etc/hosts on ", plan.placement.hosts.at(node),
+                         ", so the other nodes could not reach it: use master_addr=ip, or correct that file"})};
+  }
+  NetworkView network;
+  network.address_of_node = slurm_node_address;  // no name server: slurmstepd must not wait for one
+  if (auto reached = refuse_loopback(meet, plan.placement, network); has_master && !reached) return reached;
+  if (!is_loopback(own_host_name())) return {};
+  const auto peer = address_of_a_peer(plan.placement, node);
+  if (!peer || peer->is_loopback()) return {};
+  if (auto interface = interface_towards(*peer)) plan.gloo_interface = std::move(*interface);
+  const auto chosen = environment("GLOO_SOCKET_IFNAME");
+  if (has_master && chosen && *chosen != plan.gloo_interface) {
+    notes.push_back(
+        concat({"GLOO_SOCKET_IFNAME=", *chosen, " is set by you and is kept, but the interface to the other nodes is ",
+                plan.gloo_interface}));
+  }
+  return {};
+}
+
+/// Removes what srun left in the environment: it may have opened its channel before it knew the partition, and with it
+/// whether the step concerns us.
+Result<void> remove_report_variable(const Handle& handle) {
+  if (!handle.variable(report_variable)) return handle.environment_was_read();
+  EnvironmentPatch patch;
+  patch.unset(report_variable);
+  return handle.apply(patch);
+}
+
+/// The part of the fabric's verification that is done before the fork; nullopt where nobody wants it.
+std::optional<FabricPlan> plan_verification(const SitePolicy& site, const Draft& draft, std::uint32_t node,
+                                            const Handle& handle) {
+  const std::string partition = handle.variable("SLURM_JOB_PARTITION").value_or("");
+  const RdmaChoice choice = choose_rdma(site, draft.step.spec, partition, draft.features);
+  if (choice.policy == RdmaPolicy::off) return std::nullopt;
+  const std::string sku = rdma_sku(site, partition, draft.features, node);
+  FabricPlan fabric = plan_fabric(site, choice.policy, sku, handle);
+  fabric.host = draft.step.placement.hosts.at(node);
+  fabric.node = node;
+  fabric.nodes = draft.step.placement.map.nodes();
+  return fabric;
+}
+
+/// For a step that gets a kind.
+Result<NodePlan> plan_node(const StepdSession& session, const Spec& spec, const Handle& handle) {
+  const auto items = read_items(handle);
+  if (!items) return items.error();
+  std::vector<std::string> notes;
+  auto draft = draft_plan(session, spec, *items, handle.environment(), notes);
+  if (auto whole = handle.environment_was_read(); !whole) return whole.error();
+  if (!draft) return draft.error();
+  auto& [step, ranks, features] = *draft;
+  if (auto learned = learn_address(session, step, ranks); !learned) return learned.error();
+  // The tasks of a heterogeneous step whose srun does not answer learn their ranks later than this: then nothing is
+  // checked or claimed.
+  const std::uint32_t node = ranks.empty() ? items->node : step.placement.map.node_of(ranks.front());
+  std::vector<PortClaim> claims;
+  if (!ranks.empty()) {
+    if (auto done = handle_loopback_name(step, node, handle.environment(), notes); !done) return done.error();
+    auto claimed = claim_ports(step, ranks, handle);
+    if (!claimed) return claimed.error();
+    claims = std::move(*claimed);
+  }
+  auto fabric = plan_verification(session.request.policy, *draft, node, handle);
+  const bool is_whole_step = step.placement.map.size() == items->tasks;
+  return NodePlan{std::move(step), is_whole_step, std::move(claims), std::move(notes), std::move(fabric)};
+}
+
+PlanOutcome plan(StepdSession& session, const Handle& handle) {
+  const auto spec = session.request.spec_in_partition(handle.variable("SLURM_JOB_PARTITION").value_or(""));
+  if (!spec) return spec.error();
+  if (spec->kind == Kind::none) {
+    const auto removed = remove_report_variable(handle);
+    return removed ? PlanOutcome(NotConcerned{}) : PlanOutcome(removed.error());
+  }
+  if (handle.variable(launch_record_variable) == refused_record) return RefusedBySrun{};
+  session.srun = read_srun_link(handle.environment());  // before anything can fail: srun is to hear of a refusal too
+  session.start = std::chrono::steady_clock::now();
+  auto planned = plan_node(session, *spec, handle);
+  return planned ? PlanOutcome(std::move(*planned)) : PlanOutcome(planned.error());
+}
+
+}  // namespace
+
+void plan_step(StepdSession& session, const Handle& handle) {
+  if (session.request.is_idle()) return;
+  const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
+  const bool starts_ranks = !step_id || *step_id <= SLURM_MAX_NORMAL_STEP_ID;
+  if (!starts_ranks) return;  // batch, interactive and extern steps
+  session.task_refused = SharedAtomic<bool>::make();
+  session.outcome = plan(session, handle);
+}
+
+}  // namespace amldist::spank

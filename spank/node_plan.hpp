@@ -1,0 +1,40 @@
+// slurmstepd, before it forks the tasks, as root: what they will get.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/result.hpp"
+#include "frameworks/task_environment.hpp"
+#include "rendezvous/port_claim.hpp"
+#include "spank/fabric_plan.hpp"
+#include "spank/handle.hpp"
+
+namespace amldist::spank {
+
+struct StepdSession;
+
+/// What this node's tasks get.
+struct NodePlan {
+  StepPlan step;
+  bool is_whole_step = true;         ///< false: Slurm gives this slurmstepd only a component of a heterogeneous step
+  std::vector<PortClaim> claims;     ///< ports that this node's ranks will listen on
+  std::vector<std::string> notes;    ///< lines for the user, told by rank 0
+  std::optional<FabricPlan> fabric;  ///< nullopt: nobody wants the fabric verified
+};
+
+/// The step is none of ours: its tasks start as they would without the plugin.
+struct NotConcerned {};
+/// srun has refused the step and told the user why: no task starts.
+struct RefusedBySrun {};
+
+/// What planning comes to. An Error: no task starts, and the user is told why; if its message is empty, he has read it.
+using PlanOutcome = std::variant<NotConcerned, RefusedBySrun, Error, NodePlan>;
+
+/// Reads srun's record and the step's facts and makes the plan. The outcome is kept in the session and not returned,
+/// because a callback of slurmstepd that fails before task_init drains the node.
+void plan_step(StepdSession& session, const Handle& handle);
+
+}  // namespace amldist::spank

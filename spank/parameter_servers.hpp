@@ -1,0 +1,21 @@
+// Steps with TensorFlow's parameter servers: programs that never return, and have to be ended.
+#pragma once
+
+#include <cstdint>
+
+#include "frameworks/task_environment.hpp"
+#include "frameworks/tensorflow_roles.hpp"
+
+namespace amldist::spank {
+
+/// The roles of a tensorflow step's ranks.
+[[nodiscard]] TensorflowRoles roles_of(const StepPlan& plan);
+
+/// Whether the step has servers, and somebody else whose end is the end of its work.
+[[nodiscard]] bool has_servers(const StepPlan& plan);
+
+/// Whether somebody else has to end this task: a server; and beside a chief a worker, which in TensorFlow 2 serves it
+/// and never returns.
+[[nodiscard]] bool needs_task_monitor(const StepPlan& plan, std::uint32_t rank);
+
+}  // namespace amldist::spank

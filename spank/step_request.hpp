@@ -1,0 +1,26 @@
+// What a step is to be: what the user asked for with --aml-dist, and what the site does where he asked for nothing.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "core/result.hpp"
+#include "core/spec.hpp"
+#include "site/site_policy.hpp"
+
+namespace amldist::spank {
+
+struct StepRequest {
+  SitePolicy policy;
+  /// The option, parsed when it was given, or why it cannot be parsed; the last mention wins. nullopt: not given.
+  std::optional<Result<Spec>> option;
+
+  /// The option; kind none when it was not given.
+  [[nodiscard]] Result<Spec> spec() const;
+  /// The option, or without one the site's default kind for the partition.
+  [[nodiscard]] Result<Spec> spec_in_partition(std::string_view partition) const;
+  /// Whether no step can concern us: switched off, or neither an option nor a default.
+  [[nodiscard]] bool is_idle() const noexcept { return policy.disabled || (!option && policy.default_kind.empty()); }
+};
+
+}  // namespace amldist::spank

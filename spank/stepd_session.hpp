@@ -1,0 +1,31 @@
+// What slurmstepd knows between two callbacks. SPANK calls one after the other: no lock is needed.
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "os/shared_atomic.hpp"
+#include "spank/node_plan.hpp"
+#include "spank/srun_link.hpp"
+#include "spank/step_request.hpp"
+
+namespace amldist::spank {
+
+/// Its tasks see a copy, made by the fork; only task_refused is shared with them.
+struct StepdSession {
+  StepRequest request;
+
+  PlanOutcome outcome;                          ///< of plan_step()
+  std::optional<SrunLink> srun;                 ///< the way to the srun that started the step; nullopt: none listens
+  std::chrono::steady_clock::time_point start;  ///< when the step came to this node
+  SharedAtomic<bool> task_refused;              ///< a task did not get its environment, and must not start
+
+  bool step_ended = false;      ///< this node has asked slurmctld to end the step
+  bool srun_is_silent = false;  ///< srun did not answer in time: it is not waited for again
+  bool recorders_hang = false;  ///< a flight recorder could not be read in time: no other is tried
+
+  /// nullptr where the tasks get no environment.
+  [[nodiscard]] const NodePlan* plan() const noexcept { return std::get_if<NodePlan>(&outcome); }
+};
+
+}  // namespace amldist::spank

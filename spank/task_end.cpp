@@ -1,0 +1,118 @@
+#include "spank/task_end.hpp"
+
+#include <chrono>
+#include <ctime>
+#include <exception>
+
+#include "core/text.hpp"
+#include "os/answer_as_user.hpp"
+#include "recorder/last_call.hpp"
+#include "recorder/record_folder.hpp"
+#include "spank/parameter_servers.hpp"
+#include "spank/slurm_api.hpp"
+#include "step_messages/server_release.hpp"
+
+namespace amldist::spank {
+namespace {
+
+using text::concat;
+
+/// For reading one flight recorder, which takes a few milliseconds.
+constexpr auto recorder_timeout = std::chrono::seconds(2);
+
+/// The rank of a task that has ended, from slurmstepd itself. In a heterogeneous step only SLURM_PROCID counts over all
+/// components; Slurm sets it for the ended task (for TaskEpilog) before it calls us.
+std::optional<std::uint32_t> rank_of_ended_task(const NodePlan& plan, const Handle& handle) {
+  const std::uint32_t size = plan.step.placement.map.size();
+  if (plan.is_whole_step) {
+    const auto rank = handle.number(S_TASK_GLOBAL_ID, "S_TASK_GLOBAL_ID");
+    return rank && *rank < size ? std::optional(*rank) : std::nullopt;
+  }
+  const auto procid = text::to_number(handle.variable("SLURM_PROCID").value_or(""), size - 1);
+  return procid ? std::optional(static_cast<std::uint32_t>(*procid)) : std::nullopt;
+}
+
+/// What a failed task's flight recorder says that it did last; empty: not known. The recorder lies in a folder of the
+/// user's, so it is read with his rights: he may have put a link, a FIFO or a file system of his own there. Not for
+/// heterogeneous steps, whose recorders are not named after Slurm's step.
+std::string last_call(StepdSession& session, const NodePlan& plan, const Handle& handle, std::uint32_t rank) {
+  const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
+  const auto group = handle.number(S_JOB_GID, "S_JOB_GID");
+  if (session.recorders_hang || !plan.is_whole_step || !user || !group) return {};
+  const auto read = [&] {
+    return collective::last_call_of(collective::trace_roots({}, *user), *user, plan.step.step_name, rank).value_or("");
+  };
+  const auto answer = answer_as_user({*user, *group}, read, recorder_timeout);
+  session.recorders_hang = !answer;
+  return answer && collective::is_last_call(*answer) ? *answer : std::string();
+}
+
+/// What srun is to hear when a task has ended: that it failed; or that this node refused the step, and that the deaths
+/// which follow are no failures.
+std::optional<FailureReport> report_of_end(StepdSession& session, const Handle& handle) {
+  const auto status = handle.number(S_TASK_EXIT_STATUS, "S_TASK_EXIT_STATUS");
+  if (!status || !is_failure(*status)) return std::nullopt;
+  FailureReport report;
+  report.wait_status = *status;
+  report.elapsed_ms = static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - session.start).count());
+  if (session.task_refused.load()) {
+    report.kind = FailureReport::Kind::refused;
+    report.host = handle.variable("SLURMD_NODENAME").value_or("unknown");
+    return report;
+  }
+  const NodePlan* const plan = session.plan();
+  const auto rank = plan != nullptr ? rank_of_ended_task(*plan, handle) : std::nullopt;
+  if (!rank) return std::nullopt;
+  report.rank = *rank;
+  report.local_rank = plan->step.placement.map.local_rank_of(*rank);
+  report.host = plan->step.placement.host_of(*rank);
+  report.last_call = last_call(session, *plan, handle, *rank);
+  return report;
+}
+
+/// Tells srun, in a parameter-server step, that a chief or worker has ended. A srun that does not answer is not waited
+/// for again, but told all the same: if it was only stopped, the servers' end depends on it.
+void report_worker(StepdSession& session, const Handle& handle) {
+  const NodePlan* const plan = session.plan();
+  if (plan == nullptr || !has_servers(plan->step)) return;
+  const auto rank = rank_of_ended_task(*plan, handle);
+  const auto status = handle.number(S_TASK_EXIT_STATUS, "S_TASK_EXIT_STATUS");
+  if (!rank || !status) return;
+  const TensorflowRoles roles = roles_of(plan->step);
+  const TensorflowRole role = roles.role_of(*rank);
+  if (role != TensorflowRole::chief && role != TensorflowRole::worker) return;
+  const WorkerEnd end{role == TensorflowRole::chief, *rank, *status, roles.count(TensorflowRole::chief),
+                      roles.count(TensorflowRole::worker)};
+  const std::string datagram = end.to_datagram(session.srun->channel.token);
+  if (session.srun_is_silent) send_without_reply(*session.srun, datagram);
+  else session.srun_is_silent = !tell(*session.srun, datagram);
+}
+
+/// Without memory srun hears nothing; ending a refused step must not depend on it.
+void tell_srun(StepdSession& session, const Handle& handle) noexcept {
+  if (!session.srun) return;
+  try {
+    if (const auto report = report_of_end(session, handle)) send_report(*session.srun, *report);
+    report_worker(session, handle);
+  } catch (const std::exception&) {  // out of memory
+  }
+}
+
+}  // namespace
+
+void finish_task(StepdSession& session, const Handle& handle) {
+  tell_srun(session, handle);
+  if (!session.task_refused.load() || session.step_ended) return;
+  session.step_ended = true;
+  const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");
+  const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
+  if (!job_id || !step_id) return;
+  // The sentence that says why is still on its way to srun, which hears no more once its step is being ended.
+  constexpr timespec time_to_be_heard = {0, 500'000'000};
+  static_cast<void>(::nanosleep(&time_to_be_heard, nullptr));
+  // Tasks on this node never started; without this the others would wait for them to the end of their time limit.
+  static_cast<void>(end_step(*job_id, *step_id));
+}
+
+}  // namespace amldist::spank

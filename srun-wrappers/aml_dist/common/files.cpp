@@ -1,0 +1,32 @@
+#include "aml_dist/common/files.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "core/text.hpp"
+
+namespace amldist::tools {
+
+Result<void> check_writable(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path folder = fs::path(path).has_parent_path() ? fs::path(path).parent_path() : fs::path(".");
+  const bool is_new = !fs::exists(path, ignored);
+  if (fs::is_directory(path, ignored)) errno = EISDIR;
+  else if (::access(is_new ? folder.c_str() : path.c_str(), W_OK) == 0) return {};
+  return Error{Errc::unavailable, text::concat({text::quote(path), " cannot be written: ", std::strerror(errno)})};
+}
+
+Result<void> write_file(const std::string& path, std::string_view content) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << content;
+  file.close();
+  if (file) return {};
+  return Error{Errc::unavailable, text::concat({text::quote(path), " cannot be written: ", std::strerror(errno)})};
+}
+
+}  // namespace amldist::tools

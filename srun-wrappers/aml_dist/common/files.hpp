@@ -1,0 +1,16 @@
+// Files that the subcommands write.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/result.hpp"
+
+namespace amldist::tools {
+
+/// Whether a file of that name can probably be written; changes nothing.
+[[nodiscard]] Result<void> check_writable(const std::string& path);
+/// Writes or replaces a file. Errors: unavailable.
+[[nodiscard]] Result<void> write_file(const std::string& path, std::string_view content);
+
+}  // namespace amldist::tools
