@@ -11,13 +11,13 @@
 #include "core/environment.hpp"
 #include "core/result.hpp"
 #include "fabric/job_checks.hpp"
-#include "fabric/meeting.hpp"
+#include "fabric/node_exchange.hpp"
 
 namespace amldist::tools {
 
 /// What this process knows of its step.
 struct StepContext {
-  fabric::MeetingPlace meeting;
+  fabric::NodePlace own;
   bool takes_part = false;  ///< one process of each node takes part; the others have nothing to do
 };
 

@@ -41,9 +41,9 @@ Result<World> join(const EnvironmentReader& environment, const Settings& setting
     world.provenance = told.source;
     return world;
   }
-  auto point = choose_meeting_point(environment, settings.bootstrap, told, mpi);
-  if (!point) return point.error();
-  auto joined = join_world(told, **point, job_name(environment), settings.node_name, deadline);
+  auto root = choose_root_address(environment, settings.bootstrap, told, mpi);
+  if (!root) return root.error();
+  auto joined = join_world(told, **root, job_name(environment), settings.node_name, deadline);
   if (!joined && told.rank == 0) {
     const std::string line = concat({"aml-dist: ", joined.error().message, "\n"});
     static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));

@@ -87,8 +87,8 @@ class ControlChannel final : private FailureDetectorHost {
   [[nodiscard]] int poll_timeout() const;
   void beat();
   void handle(ControlLink& link, Frame& frame);
-  void on_hello(ControlLink& link, Frame& frame);
-  void on_hello_data(ControlLink& link, Frame& frame);
+  void on_greeting(FileDescriptor connection, Frame frame);
+  void on_data_greeting(FileDescriptor connection, Frame& frame);
   void on_lost(Frame& frame);
   void on_report(const ControlLink& link, Frame& frame);
   void on_query(ControlLink& link, Frame& frame);

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "collective/bootstrap/wire.hpp"
 #include "collective/control/comm_watch.hpp"
+#include "collective/control/control_frame.hpp"
 #include "collective/control/diagnosis.hpp"
 
 namespace amldist::collective {

@@ -7,7 +7,7 @@
 // The client is left initialised to the end of the process: after the last PMIx_Finalize a later MPI_Init of the same
 // process fails. At its end it is finalised, because mpirun takes a process that only initialised PMIx for a failed
 // one.
-#include "collective/bootstrap/meeting_point.hpp"
+#include "collective/bootstrap/root_address.hpp"
 #include "core/text.hpp"
 
 #ifdef AMLDIST_HAVE_PMIX
@@ -74,19 +74,19 @@ class ClientEnd {
   const pid_t owner_ = ::getpid();
 };
 
-class PmixPoint final : public MeetingPoint {
+class PmixRootAddress final : public RootAddress {
  public:
   /// `shared`: MPI, for example, had initialised the client, and finalises it.
-  PmixPoint(const Pmix& pmix, const pmix_proc_t& self, bool shared) : pmix_(pmix), self_(self), shared_(shared) {}
-  ~PmixPoint() override {
+  PmixRootAddress(const Pmix& pmix, const pmix_proc_t& self, bool shared) : pmix_(pmix), self_(self), shared_(shared) {}
+  ~PmixRootAddress() override {
     if (shared_) static_cast<void>(pmix_.finalize(nullptr, 0));  // only counts
   }
-  PmixPoint(const PmixPoint&) = delete;
-  PmixPoint& operator=(const PmixPoint&) = delete;
+  PmixRootAddress(const PmixRootAddress&) = delete;
+  PmixRootAddress& operator=(const PmixRootAddress&) = delete;
 
   [[nodiscard]] std::string to_string() const override { return concat({"rank 0 by PMIx (", self_.nspace, ")"}); }
 
-  [[nodiscard]] Result<FileDescriptor> open() override {
+  [[nodiscard]] Result<FileDescriptor> publish() override {
     auto listener = listen_on(0);
     if (!listener) return listener;
     std::string text = addresses_text(*listener);
@@ -102,15 +102,15 @@ class PmixPoint final : public MeetingPoint {
     return Error{Errc::unavailable, concat({"PMIx cannot publish rank 0's address: ", pmix_.error_string(status)})};
   }
 
-  [[nodiscard]] Result<std::vector<Endpoint>> find(Clock::time_point deadline) override {
-    if (places_.empty()) {
-      auto text = look_up(deadline);
+  [[nodiscard]] Result<std::vector<Endpoint>> look_up(Clock::time_point deadline) override {
+    if (endpoints_.empty()) {
+      auto text = get_text(deadline);
       if (!text) return text.error();
-      auto places = places_of(*text);
-      if (!places) return places.error();
-      places_ = std::move(*places);
+      auto endpoints = endpoints_of(*text);
+      if (!endpoints) return endpoints.error();
+      endpoints_ = std::move(*endpoints);
     }
-    return places_;
+    return endpoints_;
   }
 
  private:
@@ -127,7 +127,7 @@ class PmixPoint final : public MeetingPoint {
     return pmix_.fence(&everybody, 1, &collect, 1, ended, fence_);
   }
 
-  [[nodiscard]] Result<std::string> look_up(Clock::time_point deadline) {
+  [[nodiscard]] Result<std::string> get_text(Clock::time_point deadline) {
     if (fence_ == nullptr && begin_fence() != PMIX_SUCCESS) *fence_ = true;
     const auto direct = Clock::now() + (deadline - Clock::now()) / 2;
     pmix_proc_t root = self_;
@@ -158,12 +158,12 @@ class PmixPoint final : public MeetingPoint {
   pmix_proc_t self_;
   const bool shared_;
   std::atomic<bool>* fence_ = nullptr;
-  std::vector<Endpoint> places_;
+  std::vector<Endpoint> endpoints_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<MeetingPoint>> meet_by_pmix(const ProcessIdentity& identity) {
+Result<std::unique_ptr<RootAddress>> root_address_by_pmix(const ProcessIdentity& identity) {
   const auto pmix = Pmix::load();
   if (!pmix) return pmix.error();
   pmix_proc_t self = {};
@@ -177,10 +177,10 @@ Result<std::unique_ptr<MeetingPoint>> meet_by_pmix(const ProcessIdentity& identi
     return Error{Errc::mismatch, concat({identity.source, " says rank ", std::to_string(identity.rank),
                                          " but PMIx says rank ", std::to_string(self.rank)})};
   }
-  return std::unique_ptr<MeetingPoint>(std::make_unique<PmixPoint>(*pmix, self, shared));
+  return std::unique_ptr<RootAddress>(std::make_unique<PmixRootAddress>(*pmix, self, shared));
 }
 #else
-Result<std::unique_ptr<MeetingPoint>> meet_by_pmix(const ProcessIdentity& /*identity*/) {
+Result<std::unique_ptr<RootAddress>> root_address_by_pmix(const ProcessIdentity& /*identity*/) {
   return Error{Errc::unavailable, "this library was built without PMIx (Debian: libpmix-dev)"};
 }
 #endif

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <thread>
 
-#include "collective/bootstrap/meeting_point.hpp"
+#include "collective/bootstrap/root_address.hpp"
 #include "collective/mpi/mpi_session.hpp"
 #include "core/text.hpp"
 
@@ -16,22 +16,22 @@ using text::concat;
 constexpr int address_tag = 15;  // in MPI_COMM_WORLD; no tag of a program's is likely to be in use during init
 constexpr amldist_mpi_handle world = 0;
 
-class MpiPoint final : public MeetingPoint {
+class MpiRootAddress final : public RootAddress {
  public:
-  MpiPoint(MpiSession& session, const ProcessIdentity& identity)
+  MpiRootAddress(MpiSession& session, const ProcessIdentity& identity)
       : session_(session), mpi_(session.functions()), size_(static_cast<int>(identity.size)) {}
   /// Whoever did not come takes the address never; the text is MPI's until the process ends.
-  ~MpiPoint() override {
+  ~MpiRootAddress() override {
     for (amldist_mpi_handle& send : sends_) mpi_.give_up(&send, 0);
     mpi_.give_up(&receive_, 1);
     session_.keep(std::move(text_));
   }
-  MpiPoint(const MpiPoint&) = delete;
-  MpiPoint& operator=(const MpiPoint&) = delete;
+  MpiRootAddress(const MpiRootAddress&) = delete;
+  MpiRootAddress& operator=(const MpiRootAddress&) = delete;
 
   [[nodiscard]] std::string to_string() const override { return concat({"rank 0 by MPI (", session_.library(), ")"}); }
 
-  [[nodiscard]] Result<FileDescriptor> open() override {
+  [[nodiscard]] Result<FileDescriptor> publish() override {
     auto listener = listen_on(0);
     if (!listener) return listener;
     const std::string text = addresses_text(*listener);
@@ -53,8 +53,8 @@ class MpiPoint final : public MeetingPoint {
     }
   }
 
-  [[nodiscard]] Result<std::vector<Endpoint>> find(Clock::time_point deadline) override {
-    if (!places_.empty()) return places_;
+  [[nodiscard]] Result<std::vector<Endpoint>> look_up(Clock::time_point deadline) override {
+    if (!endpoints_.empty()) return endpoints_;
     int error = receive_ == 0 ? mpi_.receive(world, text_.data(), most, 0, address_tag, &receive_) : 0;
     for (int done = 0; error == 0 && done == 0;) {
       error = mpi_.test(&receive_, &done);
@@ -65,10 +65,10 @@ class MpiPoint final : public MeetingPoint {
     if (error != 0) {
       return Error{Errc::unavailable, concat({"MPI does not bring rank 0's address: ", session_.error_text(error)})};
     }
-    auto places = places_of(reinterpret_cast<const char*>(text_.data()));
-    if (!places) return places;
-    places_ = std::move(*places);
-    return places_;
+    auto endpoints = endpoints_of(reinterpret_cast<const char*>(text_.data()));
+    if (!endpoints) return endpoints;
+    endpoints_ = std::move(*endpoints);
+    return endpoints_;
   }
 
  private:
@@ -80,13 +80,13 @@ class MpiPoint final : public MeetingPoint {
   std::vector<std::byte> text_ = std::vector<std::byte>(most);
   std::vector<amldist_mpi_handle> sends_;
   amldist_mpi_handle receive_ = 0;
-  std::vector<Endpoint> places_;
+  std::vector<Endpoint> endpoints_;
 };
 
 }  // namespace
 
-std::unique_ptr<MeetingPoint> meet_by_mpi(MpiSession& session, const ProcessIdentity& identity) {
-  return std::make_unique<MpiPoint>(session, identity);
+std::unique_ptr<RootAddress> root_address_by_mpi(MpiSession& session, const ProcessIdentity& identity) {
+  return std::make_unique<MpiRootAddress>(session, identity);
 }
 
 }  // namespace amldist::collective

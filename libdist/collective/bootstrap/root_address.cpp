@@ -1,4 +1,4 @@
-#include "collective/bootstrap/meeting_point.hpp"
+#include "collective/bootstrap/root_address.hpp"
 
 #include <algorithm>
 
@@ -12,27 +12,27 @@ namespace {
 
 using text::concat;
 
-class MasterAddress final : public MeetingPoint {
+class MasterAddress final : public RootAddress {
  public:
   explicit MasterAddress(Endpoint master) : master_(std::move(master)) {}
 
   [[nodiscard]] std::string to_string() const override { return concat({"rank 0 at ", master_.to_string()}); }
 
-  [[nodiscard]] Result<FileDescriptor> open() override {
-    for (std::uint16_t step = 0; step < meeting_ports; ++step) {
+  [[nodiscard]] Result<FileDescriptor> publish() override {
+    for (std::uint16_t step = 0; step < root_ports; ++step) {
       auto listener = listen_on(port(step));
       if (listener || listener.error().code != Errc::mismatch) return listener;
     }
     return Error{Errc::mismatch,
-                 concat({"ports ", std::to_string(port(0)), " to ", std::to_string(port(meeting_ports - 1)),
+                 concat({"ports ", std::to_string(port(0)), " to ", std::to_string(port(root_ports - 1)),
                          " are all in use on this host: set "
                          "MASTER_PORT to a free one"})};
   }
 
-  [[nodiscard]] Result<std::vector<Endpoint>> find(Clock::time_point /*deadline*/) override {
-    std::vector<Endpoint> places;
-    for (std::uint16_t step = 0; step < meeting_ports; ++step) places.push_back({master_.host, port(step)});
-    return places;
+  [[nodiscard]] Result<std::vector<Endpoint>> look_up(Clock::time_point /*deadline*/) override {
+    std::vector<Endpoint> endpoints;
+    for (std::uint16_t step = 0; step < root_ports; ++step) endpoints.push_back({master_.host, port(step)});
+    return endpoints;
   }
 
  private:
@@ -44,7 +44,7 @@ class MasterAddress final : public MeetingPoint {
   Endpoint master_;
 };
 
-Result<std::unique_ptr<MeetingPoint>> meet_at_master(const EnvironmentReader& environment) {
+Result<std::unique_ptr<RootAddress>> root_address_by_master(const EnvironmentReader& environment) {
   const auto host = environment("MASTER_ADDR");
   const auto port = environment("MASTER_PORT");
   if (!host || host->empty() || !port) return Error{Errc::unavailable, "MASTER_ADDR and MASTER_PORT are not both set"};
@@ -52,12 +52,12 @@ Result<std::unique_ptr<MeetingPoint>> meet_at_master(const EnvironmentReader& en
   if (!number || *number == 0) {
     return Error{Errc::invalid_argument, concat({"MASTER_PORT=", text::quote(*port), " is no port"})};
   }
-  return meet_at({*host, static_cast<std::uint16_t>(*number)});
+  return root_address_at({*host, static_cast<std::uint16_t>(*number)});
 }
 
 /// A step of plain srun: the host of rank 0 from Slurm's variables, the port from job and step.
-Result<std::unique_ptr<MeetingPoint>> meet_by_slurm(const EnvironmentReader& environment,
-                                                    const ProcessIdentity& identity) {
+Result<std::unique_ptr<RootAddress>> root_address_by_slurm(const EnvironmentReader& environment,
+                                                           const ProcessIdentity& identity) {
   constexpr std::uint64_t most = UINT32_MAX;
   const auto number = [&](std::string_view name) { return text::to_number(environment(name).value_or(""), most); };
   const auto job = number("SLURM_JOB_ID");
@@ -76,7 +76,7 @@ Result<std::unique_ptr<MeetingPoint>> meet_by_slurm(const EnvironmentReader& env
       environment, has_own_pmix(environment, identity) ? environment("SLURM_PMIX_MAPPING_SERV") : std::nullopt,
       {small(*node), small(*nodes), small(*tasks), ranks});
   if (!placement) return placement.error();
-  return meet_at(
+  return root_address_at(
       {placement->master_host(), own_step_port(environment, small(*job), small(*step), PortPurpose::bootstrap)});
 }
 
@@ -88,36 +88,38 @@ std::string addresses_text(const FileDescriptor& listener) {
   return text + ",127.0.0.1";
 }
 
-Result<std::vector<Endpoint>> places_of(const std::string& text) {
+Result<std::vector<Endpoint>> endpoints_of(const std::string& text) {
   const auto words = text::split(text, ',');
   const auto port = text::to_number(words[0], 65535);
   if (!port) return Error{Errc::mismatch, concat({text::quote(text), " came as rank 0's address"})};
-  std::vector<Endpoint> places;
+  std::vector<Endpoint> endpoints;
   for (std::size_t i = 1; i < words.size(); ++i) {
-    places.push_back({std::string(words[i]), static_cast<std::uint16_t>(*port)});
+    endpoints.push_back({std::string(words[i]), static_cast<std::uint16_t>(*port)});
   }
-  return places;
+  return endpoints;
 }
 
-std::unique_ptr<MeetingPoint> meet_at(Endpoint master) { return std::make_unique<MasterAddress>(std::move(master)); }
+std::unique_ptr<RootAddress> root_address_at(Endpoint master) {
+  return std::make_unique<MasterAddress>(std::move(master));
+}
 
-Result<std::unique_ptr<MeetingPoint>> choose_meeting_point(const EnvironmentReader& environment, Bootstrap requested,
-                                                           const ProcessIdentity& identity, MpiSession* mpi) {
-  if (requested == Bootstrap::tcp) return meet_at_master(environment);
-  if (requested == Bootstrap::pmix) return meet_by_pmix(identity);
-  if (requested == Bootstrap::slurm) return meet_by_slurm(environment, identity);
-  if (mpi != nullptr) return meet_by_mpi(*mpi, identity);
+Result<std::unique_ptr<RootAddress>> choose_root_address(const EnvironmentReader& environment, Bootstrap requested,
+                                                         const ProcessIdentity& identity, MpiSession* mpi) {
+  if (requested == Bootstrap::tcp) return root_address_by_master(environment);
+  if (requested == Bootstrap::pmix) return root_address_by_pmix(identity);
+  if (requested == Bootstrap::slurm) return root_address_by_slurm(environment, identity);
+  if (mpi != nullptr) return root_address_by_mpi(*mpi, identity);
   std::string reasons;
-  if (environment("MASTER_ADDR") || environment("MASTER_PORT")) return meet_at_master(environment);
+  if (environment("MASTER_ADDR") || environment("MASTER_PORT")) return root_address_by_master(environment);
   if (has_own_pmix(environment, identity)) {
-    auto point = meet_by_pmix(identity);
-    if (point) return point;
-    reasons = concat({"; PMIx: ", point.error().message});
+    auto address = root_address_by_pmix(identity);
+    if (address) return address;
+    reasons = concat({"; PMIx: ", address.error().message});
   }
   if (environment("SLURM_STEP_ID")) {
-    auto point = meet_by_slurm(environment, identity);
-    if (point) return point;
-    reasons += concat({"; Slurm: ", point.error().message});
+    auto address = root_address_by_slurm(environment, identity);
+    if (address) return address;
+    reasons += concat({"; Slurm: ", address.error().message});
   }
   return Error{Errc::unavailable, concat({"nothing says where rank 0 is: set MASTER_ADDR and MASTER_PORT, or start the "
                                           "step with srun --aml-dist=KIND or --mpi=pmix",

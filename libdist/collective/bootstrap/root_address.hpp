@@ -17,45 +17,45 @@ namespace amldist::collective {
 class MpiSession;
 
 /// One way to find rank 0.
-class MeetingPoint {
+class RootAddress {
  public:
-  virtual ~MeetingPoint() = default;
-  MeetingPoint() = default;
-  MeetingPoint(const MeetingPoint&) = delete;
-  MeetingPoint& operator=(const MeetingPoint&) = delete;
+  virtual ~RootAddress() = default;
+  RootAddress() = default;
+  RootAddress(const RootAddress&) = delete;
+  RootAddress& operator=(const RootAddress&) = delete;
 
   /// For people: "MASTER_ADDR=10.0.0.1, MASTER_PORT=20017", "PMIx".
   [[nodiscard]] virtual std::string to_string() const = 0;
   /// Rank 0: a listening socket, made known to the others.
-  [[nodiscard]] virtual Result<FileDescriptor> open() = 0;
+  [[nodiscard]] virtual Result<FileDescriptor> publish() = 0;
   /// The others: where rank 0 may listen, the likeliest first. Called again until it is found or the deadline is there.
-  [[nodiscard]] virtual Result<std::vector<Endpoint>> find(Clock::time_point deadline) = 0;
+  [[nodiscard]] virtual Result<std::vector<Endpoint>> look_up(Clock::time_point deadline) = 0;
   /// Rank 0, while it waits for the others: called now and then.
   virtual void progress() {}
 };
 
 /// What rank 0 publishes where it can publish one line: "PORT,ADDRESS,ADDRESS,...", and what the others make of it.
 [[nodiscard]] std::string addresses_text(const FileDescriptor& listener);
-[[nodiscard]] Result<std::vector<Endpoint>> places_of(const std::string& text);
+[[nodiscard]] Result<std::vector<Endpoint>> endpoints_of(const std::string& text);
 
 /// MASTER_ADDR and MASTER_PORT. Where rank 0 finds the port taken (by another library of the same program, for example)
 /// it takes one of the next few; the others try them in turn.
-[[nodiscard]] std::unique_ptr<MeetingPoint> meet_at(Endpoint master);
+[[nodiscard]] std::unique_ptr<RootAddress> root_address_at(Endpoint master);
 
 /// PMIx, if libpmix can be opened and its server answers. Errors: unavailable, with the reason.
-[[nodiscard]] Result<std::unique_ptr<MeetingPoint>> meet_by_pmix(const ProcessIdentity& identity);
+[[nodiscard]] Result<std::unique_ptr<RootAddress>> root_address_by_pmix(const ProcessIdentity& identity);
 
-/// MPI, which is initialised. The session outlives the point.
-[[nodiscard]] std::unique_ptr<MeetingPoint> meet_by_mpi(MpiSession& session, const ProcessIdentity& identity);
+/// MPI, which is initialised. The session outlives the address.
+[[nodiscard]] std::unique_ptr<RootAddress> root_address_by_mpi(MpiSession& session, const ProcessIdentity& identity);
 
 /// The requested way, or the first that process and environment offer. `mpi` may be nullptr. Errors: unavailable with
 /// what is missing, invalid_argument for a MASTER_PORT that is no port.
-[[nodiscard]] Result<std::unique_ptr<MeetingPoint>> choose_meeting_point(const EnvironmentReader& environment,
-                                                                         Bootstrap requested,
-                                                                         const ProcessIdentity& identity,
-                                                                         MpiSession* mpi);
+[[nodiscard]] Result<std::unique_ptr<RootAddress>> choose_root_address(const EnvironmentReader& environment,
+                                                                       Bootstrap requested,
+                                                                       const ProcessIdentity& identity,
+                                                                       MpiSession* mpi);
 
 /// How many ports from MASTER_PORT on rank 0 may take.
-inline constexpr std::uint16_t meeting_ports = 8;
+inline constexpr std::uint16_t root_ports = 8;
 
 }  // namespace amldist::collective
