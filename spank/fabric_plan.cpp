@@ -14,6 +14,7 @@
 #include "core/text.hpp"
 #include "fabric/report_json.hpp"
 #include "os/child_process.hpp"
+#include "os/clock.hpp"
 #include "spank/output.hpp"
 #include "step_messages/datagram.hpp"
 #include "step_messages/fabric_vote.hpp"
@@ -24,7 +25,6 @@ namespace {
 using fabric::Check;
 using fabric::Verdict;
 using std::chrono::seconds;
-using std::chrono::steady_clock;
 using text::concat;
 
 constexpr std::size_t longest_output = 64 * 1024;  ///< of the helper

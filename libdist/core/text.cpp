@@ -4,6 +4,7 @@
 #include <array>
 
 #include "core/hex.hpp"
+#include "core/printable.hpp"
 
 namespace amldist::text {
 namespace {
@@ -84,6 +85,17 @@ std::string to_lower(std::string_view text) {
   return out;
 }
 
+std::string printable(std::string_view input, std::size_t most) {
+  std::string out;
+  for (const char c : input) {
+    std::string visible;
+    append_visible(visible, static_cast<unsigned char>(c));
+    if (out.size() + visible.size() > most) return out + "...";
+    out += visible;
+  }
+  return out;
+}
+
 std::string quote(std::string_view input) {
   std::string out = "'";
   for (const char c : input.substr(0, longest_quote)) append_visible(out, static_cast<unsigned char>(c));
@@ -125,7 +137,7 @@ std::string concat(std::initializer_list<std::string_view> parts) {
 }
 
 std::string count(std::uint64_t number, std::string_view noun) {
-  return concat({std::to_string(number), " ", noun, number == 1 ? "" : "s"});
+  return concat({std::to_string(number), " ", noun, number == 1 ? "" : noun.ends_with('s') ? "es" : "s"});
 }
 
 }  // namespace amldist::text

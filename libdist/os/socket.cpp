@@ -9,7 +9,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -172,20 +171,6 @@ Result<void> send_all(const FileDescriptor& socket, std::string_view bytes, Cloc
     }
   }
   return {};
-}
-
-bool receive_available(const FileDescriptor& socket, std::string& received) {
-  std::array<char, 16384> piece{};
-  for (;;) {
-    const ssize_t got = ::recv(socket.get(), piece.data(), piece.size(), 0);
-    if (got > 0) {
-      received.append(piece.data(), static_cast<std::size_t>(got));
-      if (static_cast<std::size_t>(got) < piece.size()) return true;
-      continue;
-    }
-    if (got < 0 && errno == EINTR) continue;
-    return got < 0 && errno == EAGAIN;
-  }
 }
 
 }  // namespace amldist

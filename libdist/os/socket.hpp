@@ -51,7 +51,5 @@ enum class Readiness : std::uint8_t { read, write };
 
 /// Everything, by the deadline. Errors: timeout, unavailable when the peer has gone.
 [[nodiscard]] Result<void> send_all(const FileDescriptor& socket, std::string_view bytes, Clock::time_point deadline);
-/// Appends what is there to `received`, without waiting; false when the peer has gone.
-[[nodiscard]] bool receive_available(const FileDescriptor& socket, std::string& received);
 
 }  // namespace amldist

@@ -65,7 +65,7 @@ Command add_bench(CLI::App& app) {
   CLI::App* const command = app.add_subcommand("bench", "Measure collectives, checked, beside other libraries");
   command->footer(bench_examples);
   add_bench_choices(*command, options);
-  command->add_option("--ranks", options.ranks, "Start so many ranks on this node")->check(CLI::Range(1, 1024));
+  command->add_option("--ranks", options.ranks, "Start this many ranks on this node")->check(CLI::Range(1, 1024));
   command
       ->add_option("--peer", options.peers,
                    "Another library in the same run, interleaved: openmpi, NAME=MPICC, or gloo[=PYTHON]")

@@ -151,7 +151,7 @@ Result<PeerProgram> built_in_peer(const std::string& name) {
 Result<PeerProgram> compiled_peer(const std::string& name, const fs::path& compiler, const std::string& folder) {
   std::error_code problem;
   if (!fs::is_regular_file(compiler, problem)) {
-    return Error{Errc::not_found, concat({"--peer ", name, ": ", text::quote(compiler.string()), " is not there"})};
+    return Error{Errc::not_found, concat({"--peer ", name, ": ", text::quote(compiler.string()), " does not exist"})};
   }
   const fs::path sources = own_folder().parent_path() / "share/aml-dist/bench";
   const std::string program = folder + "/peer";

@@ -148,8 +148,8 @@ double BenchRow::bus_bandwidth() const {
 }
 
 Result<std::uint64_t> parse_bytes(const std::string& words) {
-  const auto wrong =
-      Error{Errc::invalid_argument, concat({text::quote(words), " is no size: give bytes, as in 4, 64K, 16M or 1G"})};
+  const auto wrong = Error{Errc::invalid_argument,
+                           concat({text::quote(words), " is not a size: give bytes, as in 4, 64K, 16M or 1G"})};
   constexpr std::uint64_t most = std::uint64_t{1} << 44;
   constexpr std::string_view units = "KMG";
   std::string_view digits = words;

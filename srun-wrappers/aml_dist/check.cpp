@@ -102,7 +102,7 @@ fabric::CounterHistory keep_baseline(const CheckOptions& options, const NodeFact
 
 void read_log(const CheckOptions& options, Evidence& evidence) {
   if (options.kernel_log.empty() && !options.sysfs_root.empty()) {
-    evidence.no_kernel_log = "this machine's says nothing about --sysfs-root";
+    evidence.no_kernel_log = "the kernel log of this machine does not describe --sysfs-root";
     return;
   }
   auto lines = fabric::read_kernel_log(options.kernel_log.empty() ? "/dev/kmsg" : options.kernel_log);
@@ -112,8 +112,8 @@ void read_log(const CheckOptions& options, Evidence& evidence) {
 
 /// In a step one process of each node is enough; the others neither look nor speak.
 bool is_silent_task(const CheckOptions& options) {
-  const auto place = read_step_place(own_variable, options.port);
-  return place && *place && !(*place)->speaks;
+  const auto context = read_step_context(own_variable, options.port);
+  return context && *context && !(*context)->takes_part;
 }
 
 /// Whether a judged port is on its way up: waiting may help.
@@ -140,7 +140,7 @@ NodeFacts read_settled_node(const CheckOptions& options, const Question& questio
 fabric::ProcessFacts read_own_process(const CheckOptions& options, const NodeFacts& node, const Question& question) {
   fabric::ProcessFacts process = fabric::read_process(node);
   if (!options.sysfs_root.empty()) {
-    process.verbs.reason = "the devices come from --sysfs-root: verbs would speak of this machine's";
+    process.verbs.reason = "the devices come from --sysfs-root: verbs would open those of this machine";
   } else if (options.no_verbs) {
     process.verbs.reason = "--no-verbs";
   } else if (!judged_ports(node, question).empty()) {
@@ -205,9 +205,9 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
       ->type_name("FILE");
   command->add_option("--kernel-log", options.kernel_log, "Read this instead of /dev/kmsg")->type_name("FILE");
   command->add_option("--svg", options.svg, "Draw nodes, devices and links into this file too")->type_name("FILE");
-  command->add_option("--wait", options.wait_s, "Wait so many seconds for ports that are coming up")
+  command->add_option("--wait", options.wait_s, "Wait up to this many seconds for ports that are coming up")
       ->check(CLI::Range(0U, 600U));
-  command->add_option("--timeout", options.timeout_s, "Seconds for everything that may hang")
+  command->add_option("--timeout", options.timeout_s, "Timeout in seconds for whatever may hang")
       ->capture_default_str()
       ->check(CLI::Range(1U, 3600U));
   command
@@ -217,9 +217,9 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
   command->add_flag("--pairs", options.pairs,
                     "In a step: write to the nodes 1, 2, 4, ... further, not only to the next");
   command->add_flag("--bandwidth", options.bandwidth, "In a step: measure the writes, and expect 90 % of the rate");
-  command->add_flag("--verbose,-v", options.verbose, "Say what is being done");
+  command->add_flag("--verbose,-v", options.verbose, "Report progress");
   command->add_flag("--no-verbs", options.no_verbs, "Files and limits only: open no device");
-  command->add_flag("--quiet,-q", options.quiet, "Only what is not well");
+  command->add_flag("--quiet,-q", options.quiet, "Print only warnings and failures");
   command->add_flag("--json", options.json, "An object with node, policy, verdict and checks");
   command->add_flag("--task-part", options.task_part)->group("");
   command->add_flag("--before-program", options.before_program)->group("");
@@ -240,10 +240,10 @@ int check(const CheckOptions& options) {
   const fabric::Report report = verify_node(node, *question, evidence);
   const NodeVerification verification{node.host, report, settings_of(node, *question),
                                       summarise(node, *question, report)};
-  const auto place = read_step_place(own_variable, options.port);
-  if (!place) return fail(place.error());
-  if (!*place || question->policy == RdmaPolicy::off) return finish(options, verification);
-  const auto outcome = verify_step(**place, options, node, *question, verification.report);
+  const auto context = read_step_context(own_variable, options.port);
+  if (!context) return fail(context.error());
+  if (!*context || question->policy == RdmaPolicy::off) return finish(options, verification);
+  const auto outcome = verify_step(**context, options, node, *question, verification.report);
   if (!outcome) return fail(outcome.error());
   if (outcome->whole) return finish(options, *outcome->whole);
   return exit_status_of(outcome->verdict);

@@ -12,8 +12,8 @@
 namespace amldist::tools {
 namespace {
 
-using fabric::Meeting;
-using fabric::MeetingHost;
+using fabric::NodeExchange;
+using fabric::NodeExchangeServer;
 using fabric::PairResult;
 using fabric::PairResults;
 using text::concat;
@@ -32,14 +32,14 @@ std::vector<std::uint32_t> shifts_of(std::uint32_t nodes, bool pairs) {
   return shifts;
 }
 
-/// One ring of writes: three rounds of the meeting.
-Result<void> run_ring(Meeting& meeting, fabric::RingTest& ring, const fabric::RingPlan& plan) {
-  auto neighbours = meeting.round({false, {plan.left(), plan.right()}}, ring.endpoints());
+/// One ring of writes: three rounds.
+Result<void> run_ring(NodeExchange& exchange, fabric::RingTest& ring, const fabric::RingPlan& plan) {
+  auto neighbours = exchange.round({false, {plan.left(), plan.right()}}, ring.endpoints());
   if (!neighbours) return neighbours.error();
   ring.connect((*neighbours)[plan.left()], (*neighbours)[plan.right()]);
-  if (auto connected = meeting.round({}, ""); !connected) return connected.error();
+  if (auto connected = exchange.round({}, ""); !connected) return connected.error();
   ring.write();
-  if (auto written = meeting.round({}, ""); !written) return written.error();
+  if (auto written = exchange.round({}, ""); !written) return written.error();
   ring.compare();
   return {};
 }
@@ -51,18 +51,18 @@ std::string no_pairs_reason(const CheckOptions& options) {
 }
 
 /// All rings; this node's results as lines. Nodes without ports take part, so that the others need not know.
-Result<std::string> write_to_neighbours(Meeting& meeting, const StepPlace& place, const CheckOptions& options,
+Result<std::string> write_to_neighbours(NodeExchange& exchange, const StepContext& context, const CheckOptions& options,
                                         const fabric::NodeFacts& node, const fabric::Question& question) {
   std::string lines;
-  for (const std::uint32_t shift : shifts_of(place.meeting.nodes, options.pairs)) {
-    if (place.meeting.node == 0 && options.verbose) {
+  for (const std::uint32_t shift : shifts_of(context.own.nodes, options.pairs)) {
+    if (context.own.node == 0 && options.verbose) {
       std::fprintf(stderr, "aml-dist: every node writes to the one %u further\n", shift);
     }
-    const fabric::RingPlan plan{place.meeting.node, place.meeting.nodes, shift, options.bandwidth,
+    const fabric::RingPlan plan{context.own.node, context.own.nodes, shift, options.bandwidth,
                                 std::chrono::seconds(options.timeout_s)};
     const auto ring = fabric::RingTest::open(node, question, plan);
     if (ring == nullptr) return Error{Errc::unavailable, "this build has no verbs"};
-    if (auto done = run_ring(meeting, *ring, plan); !done) return done.error();
+    if (auto done = run_ring(exchange, *ring, plan); !done) return done.error();
     for (const PairResult& each : ring->results()) lines += to_line(each);
   }
   return lines;
@@ -99,60 +99,60 @@ double least_bandwidth(const fabric::NodeFacts& node, const fabric::Question& qu
 
 }  // namespace
 
-Result<std::optional<StepPlace>> read_step_place(const EnvironmentReader& environment, std::uint32_t port) {
+Result<std::optional<StepContext>> read_step_context(const EnvironmentReader& environment, std::uint32_t port) {
   const auto job = number(environment, "SLURM_JOB_ID", 0xffffffff);
   const auto step = number(environment, "SLURM_STEP_ID", 0xffffffff);
   const auto nodes = number(environment, "SLURM_STEP_NUM_NODES", most_nodes);
   const auto node = number(environment, "SLURM_NODEID", most_nodes);
   const auto local = number(environment, "SLURM_LOCALID", most_nodes);
-  if (!job || !step || !nodes || !node || !local || *nodes < 2) return std::optional<StepPlace>();
+  if (!job || !step || !nodes || !node || !local || *nodes < 2) return std::optional<StepContext>();
   const auto hosts = Hostlist::parse(environment("SLURM_STEP_NODELIST").value_or(""));
   if (!hosts) return hosts.error();
   const auto names = hosts->expand();
   if (names.size() != *nodes || *node >= *nodes) {
     return Error{Errc::invalid_argument, "Slurm's variables contradict each other about the nodes of this step"};
   }
-  StepPlace place;
-  place.meeting.host = names.front();
-  place.meeting.port =
+  StepContext context;
+  context.own.host = names.front();
+  context.own.port =
       port != 0 ? static_cast<std::uint16_t>(port) : own_step_port(environment, *job, *step, PortPurpose::fabric_check);
-  place.meeting.step = concat({std::to_string(*job), ".", std::to_string(*step)});
-  place.meeting.node = *node;
-  place.meeting.nodes = *nodes;
-  place.speaks = *local == 0;
-  return std::optional(place);
+  context.own.step = concat({std::to_string(*job), ".", std::to_string(*step)});
+  context.own.node = *node;
+  context.own.nodes = *nodes;
+  context.takes_part = *local == 0;
+  return std::optional(context);
 }
 
-Result<StepOutcome> verify_step(const StepPlace& place, const CheckOptions& options, const fabric::NodeFacts& node,
+Result<StepOutcome> verify_step(const StepContext& context, const CheckOptions& options, const fabric::NodeFacts& node,
                                 const fabric::Question& question, const fabric::Report& own) {
   const auto patience = std::chrono::seconds(2 * options.timeout_s);
-  std::unique_ptr<MeetingHost> host;
-  if (place.meeting.node == 0) {
-    auto opened = MeetingHost::open(place.meeting, patience);
+  std::unique_ptr<NodeExchangeServer> host;
+  if (context.own.node == 0) {
+    auto opened = NodeExchangeServer::open(context.own, patience);
     if (!opened) return opened.error();
     host = std::move(*opened);
   }
-  auto meeting = Meeting::join(place.meeting, patience);
-  if (!meeting) return meeting.error();
+  auto exchange = NodeExchange::join(context.own, patience);
+  if (!exchange) return exchange.error();
   PairResults pairs;
   pairs.reason = no_pairs_reason(options);
   if (options.bandwidth) pairs.least_gbps = least_bandwidth(node, question);
   std::string text = to_text(summarise(node, question, own));
   if (pairs.reason.empty()) {
-    const auto lines = write_to_neighbours(*meeting, place, options, node, question);
+    const auto lines = write_to_neighbours(*exchange, context, options, node, question);
     if (!lines) return lines.error();
     text += "\f" + *lines;
   }
-  auto said = meeting->round({place.meeting.node == 0, {}}, text);
+  auto said = exchange->round({context.own.node == 0, {}}, text);
   if (!said) return said.error();
   StepOutcome out;
-  if (place.meeting.node == 0) {
+  if (context.own.node == 0) {
     auto whole = assemble(*said, std::move(pairs), question.policy);
     if (!whole) return whole.error();
     out.whole = std::move(*whole);
     out.verdict = out.whole->report.verdict();
   }
-  const auto verdict = meeting->round({false, {0}}, to_string(out.verdict));
+  const auto verdict = exchange->round({false, {0}}, to_string(out.verdict));
   if (!verdict) return verdict.error();
   out.verdict = fabric::verdict_from_name(verdict->at(0)).value_or(fabric::Verdict::fail);
   return out;

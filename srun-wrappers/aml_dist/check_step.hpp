@@ -11,20 +11,20 @@
 #include "core/environment.hpp"
 #include "core/result.hpp"
 #include "fabric/job_checks.hpp"
-#include "fabric/meeting.hpp"
+#include "fabric/node_exchange.hpp"
 
 namespace amldist::tools {
 
-/// This process's place in its step.
-struct StepPlace {
-  fabric::MeetingPlace meeting;
-  bool speaks = false;  ///< one process of each node takes part; the others have nothing to do
+/// What this process knows of its step.
+struct StepContext {
+  fabric::NodePlace own;
+  bool takes_part = false;  ///< one process of each node takes part; the others have nothing to do
 };
 
-/// The place, from Slurm's variables; nullopt outside a step of several nodes. Errors: invalid_argument when they
+/// The context, from Slurm's variables; nullopt outside a step of several nodes. Errors: invalid_argument when they
 /// contradict each other.
-[[nodiscard]] Result<std::optional<StepPlace>> read_step_place(const EnvironmentReader& environment,
-                                                               std::uint32_t port);
+[[nodiscard]] Result<std::optional<StepContext>> read_step_context(const EnvironmentReader& environment,
+                                                                   std::uint32_t port);
 
 /// Meets the other nodes, writes to the neighbours, and gathers everything at node 0. The verdict of the whole step on
 /// every node; what to print on node 0 only.
@@ -32,7 +32,7 @@ struct StepOutcome {
   fabric::Verdict verdict = fabric::Verdict::fail;
   std::optional<StepReport> whole;
 };
-[[nodiscard]] Result<StepOutcome> verify_step(const StepPlace& place, const CheckOptions& options,
+[[nodiscard]] Result<StepOutcome> verify_step(const StepContext& context, const CheckOptions& options,
                                               const fabric::NodeFacts& node, const fabric::Question& question,
                                               const fabric::Report& own);
 

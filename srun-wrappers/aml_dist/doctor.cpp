@@ -17,7 +17,7 @@ namespace amldist::tools {
 namespace {
 
 using commands::fail;
-using doctor::Surroundings;
+using doctor::TaskContext;
 using text::concat;
 
 /// --env NAME=VALUE and --env NAME.
@@ -35,51 +35,52 @@ Result<std::vector<EnvironmentPatch::Change>> changes_of(const std::vector<std::
   return changes;
 }
 
-Result<Surroundings> imagine(const DoctorOptions& options) {
+Result<TaskContext> imagined_context(const DoctorOptions& options) {
   auto step = explain_layout(options.step);
   if (!step) return step.error();
   auto environment = doctor::imagined_task(*step, options.step.task.value_or(0), options.mpi, options.step.job);
   if (!environment) return environment.error();
   doctor::Machine machine = doctor::look_at_python(own_variable);
   machine.host_of_rank_zero = step->plan.placement.master_host();
-  return Surroundings(std::move(*environment), std::move(machine));
+  return TaskContext(std::move(*environment), std::move(machine));
 }
 
 /// The task that runs this, unless it is nobody's task.
-Result<Surroundings> look_around() {
+Result<TaskContext> own_context() {
   if (!own_variable("SLURM_PROCID") && !own_variable("RANK") && !own_variable("TF_CONFIG")) {
     return Error{Errc::invalid_argument,
-                 "this is no task of a step: run it with srun, or give --nodelist and --tasks-per-node, or --env-file"};
+                 "this process is not a task of a step: run it with srun, or give --nodelist and --tasks-per-node, or "
+                 "--env-file"};
   }
-  return Surroundings(own_variable, doctor::look_at_machine(own_variable));
+  return TaskContext(own_variable, doctor::look_at_machine(own_variable));
 }
 
-Result<Surroundings> surroundings_of(const DoctorOptions& options) {
+Result<TaskContext> context_of(const DoctorOptions& options) {
   const bool imagined = describes_a_layout(options.step.layout);
   if (imagined && !options.env_file.empty()) {
-    return Error{Errc::invalid_argument, "--env-file and a layout exclude each other"};
+    return Error{Errc::invalid_argument, "--env-file and a layout cannot be combined"};
   }
-  if (imagined) return imagine(options);
+  if (imagined) return imagined_context(options);
   if (!options.step.option.empty() || options.step.task || !options.mpi.empty()) {
     return Error{Errc::invalid_argument,
                  "--aml-dist, --task and --mpi are about an imagined step: give --nodelist and --tasks-per-node too"};
   }
-  if (options.env_file.empty()) return look_around();
+  if (options.env_file.empty()) return own_context();
   auto environment = doctor::read_saved_environment(options.env_file);
   if (!environment) return environment.error();
   doctor::Machine machine = doctor::look_at_python(*environment);
-  return Surroundings(std::move(*environment), std::move(machine));
+  return TaskContext(std::move(*environment), std::move(machine));
 }
 
 /// srun would not even start such a step.
-doctor::Finding refusal(const Error& error) {
-  return {.framework = "aml-dist", .launcher = "srun", .verdict = doctor::Verdict::fails, .reason = error.message};
+doctor::FrameworkResult refusal(const Error& error) {
+  return {.framework = "aml-dist", .launcher = "srun", .outcome = doctor::Outcome::fails, .reason = error.message};
 }
 
-int print(const std::vector<doctor::Finding>& findings, bool json) {
-  const std::string text = json ? doctor::to_json(findings) : doctor::to_text(findings);
+int print(const std::vector<doctor::FrameworkResult>& results, bool json) {
+  const std::string text = json ? doctor::to_json(results) : doctor::to_text(results);
   std::fputs(text.c_str(), stdout);
-  const bool sick = std::ranges::any_of(findings, [](const auto& finding) { return doctor::is_bad(finding.verdict); });
+  const bool sick = std::ranges::any_of(results, [](const auto& result) { return doctor::is_bad(result.outcome); });
   return sick ? commands::exit_failed : commands::exit_done;
 }
 
@@ -88,14 +89,14 @@ int print(const std::vector<doctor::Finding>& findings, bool json) {
 int run_doctor(const DoctorOptions& options) {
   const auto changes = changes_of(options.variables);
   if (!changes) return fail(changes.error());
-  const auto found = surroundings_of(options);
+  const auto found = context_of(options);
   if (!found) {
     if (found.error().code != Errc::mismatch) return fail(found.error());
     return print(std::vector{refusal(found.error())}, options.step.json);
   }
-  const auto findings = doctor::examine(found->changed(*changes), options.selection);
-  if (!findings) return fail(findings.error());
-  return print(*findings, options.step.json);
+  const auto results = doctor::examine(found->changed(*changes), options.selection);
+  if (!results) return fail(results.error());
+  return print(*results, options.step.json);
 }
 
 }  // namespace amldist::tools

@@ -35,7 +35,7 @@ Result<std::vector<TasksRun>> tasks_for(const std::string& text, std::uint32_t n
   }
   if (tasks > most_tasks) return Error{Errc::limit, concat({"--tasks-per-node ", quote(text), ": too many tasks"})};
   if (counted == nodes) return runs;
-  return Error{Errc::mismatch, concat({"--tasks-per-node ", quote(text), " speaks of ", text::count(counted, "node"),
+  return Error{Errc::mismatch, concat({"--tasks-per-node ", quote(text), " lists ", text::count(counted, "node"),
                                        " but --nodelist names ", std::to_string(nodes)})};
 }
 
@@ -181,7 +181,7 @@ Result<Placement> one_component(const LayoutOptions& options) {
   const bool says_hostfile = options.distribution == "arbitrary" && !options.hostfile.empty();
   const int rules = static_cast<int>(!options.distribution.empty() && !says_hostfile) +
                     static_cast<int>(!options.mapping.empty()) + static_cast<int>(!options.hostfile.empty());
-  if (rules > 1) return invalid("--distribution, --mapping and --hostfile exclude one another: give one of them");
+  if (rules > 1) return invalid("--distribution, --mapping and --hostfile cannot be combined: give one of them");
   if (!options.hostfile.empty()) return from_hostfile(options);
   if (options.nodelist.empty()) return invalid("--nodelist LIST is missing: the step's nodes, such as 'node[1-4]'");
   if (options.tasks_per_node.empty()) return invalid("--tasks-per-node SPEC is missing: such as 2 or '2(x3),1'");

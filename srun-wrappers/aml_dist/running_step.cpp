@@ -35,7 +35,8 @@ bool is_of_this_step(const Stamp& stamp, const EnvironmentReader& environment) {
 Result<Stamp> read_stamp(const EnvironmentReader& environment) {
   if (!environment("SLURM_JOB_ID") || !environment("SLURM_PROCID") || step_id_of(environment).empty()) {
     return Error{Errc::invalid_argument,
-                 "no layout is given and this is no task of a step: give --nodelist and --tasks-per-node, or run this "
+                 "no layout is given and this process is not a task of a step: give --nodelist and --tasks-per-node, "
+                 "or run this "
                  "with srun --aml-dist=KIND"};
   }
   auto stamp = Stamp::read(environment);

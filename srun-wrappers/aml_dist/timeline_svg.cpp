@@ -271,7 +271,7 @@ void draw_head(Svg& svg, const TracedStep& step) {
                   right - left, 20),
            {20, ink, true});
   const std::string verdict =
-      step.stalls.empty() ? "Nobody keeps the others waiting." : collective::sentence(step.stalls.front());
+      step.stalls.empty() ? "No rank keeps the others waiting." : collective::sentence(step.stalls.front());
   svg.text(margin, 68, fitted(verdict, right - margin, 14), {14, step.stalls.empty() ? pale_ink : missing_ink});
 }
 

@@ -129,7 +129,7 @@ Result<void> check_together(const CommandLine& line) {
   const bool is_file = line.job_file.ends_with(".yml") || line.job_file.ends_with(".yaml") ||
                        line.job_file.find('/') != std::string::npos || line.job_file.empty();
   if (!is_file) {
-    return wrong(concat({quote(line.job_file), " is no .yml file: put -- in front of a command"}));
+    return wrong(concat({quote(line.job_file), " is not a .yml file: put -- in front of a command"}));
   }
   if (line.job_file.empty() && !line.set.empty()) return wrong("--set changes a job file, and there is none");
   if (line.wait && line.slurm.has("array")) return wrong("--wait follows one job, and --array makes many");

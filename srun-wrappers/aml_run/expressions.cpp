@@ -22,7 +22,7 @@ Result<Expression> expression_at(std::string_view text, std::size_t at) {
   const auto end = text.find("}}", at);
   if (end == std::string_view::npos) {
     return Error{Errc::invalid_argument,
-                 concat({"the expression ", text::quote(text.substr(at)), " has no end: close it with }}"})};
+                 concat({"the expression ", text::quote(text.substr(at)), " is not closed: close it with }}"})};
   }
   return Expression{text::trim(text.substr(at + 3, end - at - 3)), end + 2 - at};
 }

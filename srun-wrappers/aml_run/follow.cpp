@@ -96,7 +96,7 @@ class Follower {
     pause_ = std::min(longest_question, pause_ + pause_ / 4);
     if (!state) {
       if (state.error().code == Errc::not_found) return end_by_record() ? Result<void>() : state.error();
-      if (!silent_) say(concat({state.error().message, "; asking on"}), commands::Tone::bad);
+      if (!silent_) say(concat({state.error().message, "; still trying"}), commands::Tone::bad);
       silent_ = true;
       return {};
     }
@@ -165,7 +165,7 @@ class Follower {
         signal == SIGINT && ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1 && !cancelled_;
     const char choice = ask_first ? ask_user() : 'y';
     if (choice == 'd') {
-      say(concat({"job ", id_, " goes on alone; scancel ", id_, " ends it"}));
+      say(concat({"job ", id_, " keeps running; scancel ", id_, " ends it"}));
       return true;
     }
     if (choice != 'y') return false;

@@ -48,7 +48,7 @@ class Translator {
       if (auto done = (this->*step)(); !done) return done.error();
     }
     for (Ignored& each : bindings_.ignored()) plan_.ignored.push_back(std::move(each));
-    std::ranges::stable_sort(plan_.ignored, {}, [](const Ignored& each) { return each.place.line; });
+    std::ranges::stable_sort(plan_.ignored, {}, [](const Ignored& each) { return each.location.line; });
     plan_.outputs = bindings_.outputs();
     plan_.job.merge(options_.job);
     return std::move(plan_);
@@ -71,10 +71,10 @@ class Translator {
   }
   [[nodiscard]] Error wrong(const YamlValue* value, std::string_view sentence,
                             Errc code = Errc::invalid_argument) const {
-    return error_at(file_, value != nullptr ? value->place : Place{1, 1}, sentence, code);
+    return error_at(file_, value != nullptr ? value->location : SourceLocation{1, 1}, sentence, code);
   }
   void ignore(std::string_view path, const YamlValue& value, std::string_view why) {
-    plan_.ignored.push_back({std::string(path), value.place, std::string(why)});
+    plan_.ignored.push_back({std::string(path), value.location, std::string(why)});
   }
 
   Result<void> about() {
@@ -132,7 +132,7 @@ class Translator {
     if (::stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
       return wrong(code,
                    concat({"code is ", quote(folder), ", which is ",
-                           ::stat(folder.c_str(), &info) == 0 ? "no folder" : "not there"}),
+                           ::stat(folder.c_str(), &info) == 0 ? "not a folder" : "missing"}),
                    Errc::not_found);
     }
     plan_.job.set("chdir", folder);
@@ -148,7 +148,7 @@ class Translator {
     if (command->text.find("$[[") != std::string::npos) {
       return wrong(command, "$[[...]] belongs to components: a command job writes the argument itself");
     }
-    auto line = bindings_.in_command(command->text, command->place);
+    auto line = bindings_.in_command(command->text, command->location);
     if (!line) return line.error();
     while (line->ends_with('\n')) line->pop_back();
     plan_.shell_line = std::move(*line);
@@ -160,12 +160,12 @@ class Translator {
     if (variables == nullptr) return {};
     for (const YamlEntry& entry : variables->entries) {
       if (!shell::is_name(entry.key)) {
-        return error_at(file_, entry.place,
+        return error_at(file_, entry.location,
                         concat({quote(entry.key),
-                                " is no name of a variable: use letters, digits "
+                                " is not a variable name: use letters, digits "
                                 "and _"}));
       }
-      auto value = bindings_.in_text(entry.value.text, entry.value.place);
+      auto value = bindings_.in_text(entry.value.text, entry.value.location);
       if (!value) return value.error();
       plan_.environment.push_back({entry.key, std::move(*value)});
     }
@@ -186,7 +186,7 @@ class Translator {
     }
     if (type == nullptr) return alone(nodes);
     const std::string kind = text::to_lower(type->text);
-    if (kind == "ray") return wrong(type, "distribution.type cannot be ray here: aml-dist starts no Ray");
+    if (kind == "ray") return wrong(type, "distribution.type ray is not supported: aml-dist does not start Ray");
     if (auto checked = check_distribution_keys(kind); !checked) return checked.error();
     plan_.option = kind;
     if (kind == "tensorflow") return roles(nodes);
@@ -215,7 +215,7 @@ class Translator {
       const bool is_process = entry.key == "process_count_per_instance";
       if ((is_role && kind != "tensorflow") || (is_process && kind == "tensorflow")) {
         return error_at(
-            file_, entry.place,
+            file_, entry.location,
             concat({"distribution.", entry.key, " does not exist for type ", kind, ": it takes ",
                     kind == "tensorflow" ? "worker_count and parameter_server_count" : "process_count_per_instance"}));
       }
@@ -227,11 +227,11 @@ class Translator {
     const std::uint32_t workers = number_of("distribution", "worker_count", nodes);
     const std::uint32_t servers = number_of("distribution", "parameter_server_count", 0);
     const std::uint64_t tasks = std::uint64_t{workers} + servers;
-    if (workers == 0) return wrong(find("distribution", "worker_count"), "worker_count is 0: there is nobody to train");
+    if (workers == 0) return wrong(find("distribution", "worker_count"), "worker_count is 0: no task would train");
     if (tasks < nodes) {
       return wrong(find("resources", "instance_count"),
                    concat({"instance_count is ", std::to_string(nodes),
-                           " but the roles (worker_count and parameter_server_count) come to ",
+                           " but the roles (worker_count and parameter_server_count) add up to ",
                            text::count(tasks, "task"), ": use at most ", text::count(tasks, "node")}));
     }
     plan_.job.set("ntasks", std::to_string(tasks));

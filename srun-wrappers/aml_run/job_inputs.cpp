@@ -66,24 +66,25 @@ Result<void> Bindings::read(const YamlValue& job) {
 }
 
 Error Bindings::wrong_name(const YamlEntry& entry) const {
-  return error_at(file_, entry.place, concat({quote(entry.key), " is no name: use letters, digits and _"}));
+  return error_at(file_, entry.location, concat({quote(entry.key), " is not a valid name: use letters, digits and _"}));
 }
 
 Bindings::Input Bindings::read_input(const YamlEntry& entry) const {
   const YamlValue& value = entry.value;
-  if (value.is_null()) return {entry.place, Error{Errc::invalid_argument, concat({"inputs.", entry.key, " is empty"})}};
+  if (value.is_null())
+    return {entry.location, Error{Errc::invalid_argument, concat({"inputs.", entry.key, " is empty"})}};
   if (value.kind == Kind::scalar) {
-    if (value.text.starts_with("azureml:")) return {entry.place, out_of_reach(entry, value.text)};
-    return {entry.place, Replacement{Form::text, literal_text(value)}};
+    if (value.text.starts_with("azureml:")) return {entry.location, out_of_reach(entry, value.text)};
+    return {entry.location, Replacement{Form::text, literal_text(value)}};
   }
   if (const YamlValue* const literal = value.find("value")) {
-    return {entry.place, Replacement{Form::text, literal_text(*literal)}};
+    return {entry.location, Replacement{Form::text, literal_text(*literal)}};
   }
   const YamlValue* const path = value.find("path");
   if (path == nullptr) {
-    return {entry.place, Error{Errc::invalid_argument, concat({"inputs.", entry.key, " has no path and no value"})}};
+    return {entry.location, Error{Errc::invalid_argument, concat({"inputs.", entry.key, " has no path and no value"})}};
   }
-  return {path->place, read_path(entry, *path)};
+  return {path->location, read_path(entry, *path)};
 }
 
 Result<Replacement> Bindings::read_path(const YamlEntry& entry, const YamlValue& path) const {
@@ -96,7 +97,7 @@ Result<Replacement> Bindings::read_path(const YamlEntry& entry, const YamlValue&
   const std::string whole = local_path(folder_, path.text);
   struct stat info {};
   if (::stat(whole.c_str(), &info) != 0) {
-    return Error{Errc::not_found, concat({"inputs.", entry.key, " is ", quote(whole), ", which is not there"})};
+    return Error{Errc::not_found, concat({"inputs.", entry.key, " is ", quote(whole), ", which does not exist"})};
   }
   const YamlValue* const type = entry.value.find("type");
   const std::string kind = type != nullptr ? text::to_lower(type->text) : std::string();
@@ -112,13 +113,13 @@ Result<void> Bindings::read_output(const YamlEntry& entry) {
   const YamlValue* const path = entry.value.find("path");
   const YamlValue* const type = entry.value.find("type");
   if (entry.value.kind == Kind::scalar) {
-    return error_at(file_, entry.value.place,
+    return error_at(file_, entry.value.location,
                     concat({"outputs.", entry.key, " is ", quote(entry.value.text),
                             ": leave it empty, or give type, path "
                             "and mode below it"}));
   }
   if (path != nullptr && is_remote(path->text)) {
-    ignored_.push_back({concat({"outputs.", entry.key, ".path"}), path->place,
+    ignored_.push_back({concat({"outputs.", entry.key, ".path"}), path->location,
                         "it is in a cloud, and the nodes' own folder outputs/JOBID/NAME is used instead"});
   } else if (path != nullptr) {
     out.path = local_path(folder_, path->text);
@@ -139,7 +140,7 @@ Result<Replacement> Bindings::look_up(std::string_view expression) {
     return Replacement{Form::variable, found->variable};
   }
   if (!expression.starts_with("inputs.")) {
-    return wrong("is no input or output: a command job has ${{inputs.NAME}} and ${{outputs.NAME}}");
+    return wrong("is neither an input nor an output: a command job has ${{inputs.NAME}} and ${{outputs.NAME}}");
   }
   std::string_view name = expression.substr(7);
   if (name.ends_with(".path")) name.remove_suffix(5);
@@ -154,32 +155,33 @@ Result<Replacement> Bindings::look_up(std::string_view expression) {
   used_.emplace(name);
   if (found->second.replacement) return *found->second.replacement;
   const Error& why = found->second.replacement.error();
-  return error_at(file_, found->second.place, why.message, why.code);
+  return error_at(file_, found->second.location, why.message, why.code);
 }
 
 namespace {
 
-/// Gives an error its place, unless it has the better one of the input that it speaks of.
-Error placed(std::string_view file, const Place& place, const Error& error) {
-  return error.message.starts_with(file) ? error : error_at(file, place, error.message, error.code);
+/// Gives an error its location, unless it has the better one of the input that it speaks of.
+Error located(std::string_view file, const SourceLocation& location, const Error& error) {
+  return error.message.starts_with(file) ? error : error_at(file, location, error.message, error.code);
 }
 
 }  // namespace
 
-Result<std::string> Bindings::in_command(std::string_view text, const Place& place) {
+Result<std::string> Bindings::in_command(std::string_view text, const SourceLocation& location) {
   auto done = replace_in_command(text, [this](std::string_view expression) { return look_up(expression); });
-  return done ? std::move(done) : Result<std::string>(placed(file_, place, done.error()));
+  return done ? std::move(done) : Result<std::string>(located(file_, location, done.error()));
 }
 
-Result<std::string> Bindings::in_text(std::string_view text, const Place& place) {
+Result<std::string> Bindings::in_text(std::string_view text, const SourceLocation& location) {
   auto done = replace_in_text(text, [this](std::string_view expression) { return look_up(expression); });
-  return done ? std::move(done) : Result<std::string>(placed(file_, place, done.error()));
+  return done ? std::move(done) : Result<std::string>(located(file_, location, done.error()));
 }
 
 std::vector<Ignored> Bindings::ignored() const {
   std::vector<Ignored> out = ignored_;
   for (const auto& [name, input] : inputs_) {
-    if (!used_.contains(name)) out.push_back({concat({"inputs.", name}), input.place, "the command does not use it"});
+    if (!used_.contains(name))
+      out.push_back({concat({"inputs.", name}), input.location, "the command does not use it"});
   }
   return out;
 }

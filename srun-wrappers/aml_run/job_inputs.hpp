@@ -27,9 +27,9 @@ class Bindings {
   /// Takes `inputs` and `outputs`. Files that an input names must be there, if the command uses it.
   [[nodiscard]] Result<void> read(const YamlValue& job);
 
-  /// `text` with its expressions replaced; `place` is where it stands.
-  [[nodiscard]] Result<std::string> in_command(std::string_view text, const Place& place);
-  [[nodiscard]] Result<std::string> in_text(std::string_view text, const Place& place);
+  /// `text` with its expressions replaced; `location` is where it stands.
+  [[nodiscard]] Result<std::string> in_command(std::string_view text, const SourceLocation& location);
+  [[nodiscard]] Result<std::string> in_text(std::string_view text, const SourceLocation& location);
 
   [[nodiscard]] const std::vector<OutputFolder>& outputs() const noexcept { return outputs_; }
   /// What has no effect: inputs that nothing uses, cloud paths of outputs.
@@ -38,7 +38,7 @@ class Bindings {
  private:
   /// An input: what stands for it, or why it cannot be had.
   struct Input {
-    Place place;
+    SourceLocation location;
     Result<Replacement> replacement;
   };
 

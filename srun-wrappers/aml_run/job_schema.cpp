@@ -11,8 +11,8 @@ namespace {
 
 using text::concat;
 using text::quote;
-using F = Fate;
-using S = Shape;
+using F = KeyHandling;
+using S = ValueType;
 using Kind = YamlValue::Kind;
 
 constexpr std::string_view input_types =
@@ -148,17 +148,17 @@ std::vector<std::string_view> siblings_of(std::vector<std::string_view> path) {
 
 std::string join_path(const std::vector<std::string_view>& path) { return text::join(path, "."); }
 
-bool fits(Shape shape, const YamlValue& value) {
+bool fits(ValueType type, const YamlValue& value) {
   const bool scalar = value.kind == Kind::scalar;
   const bool list = value.kind == Kind::list &&
                     std::ranges::all_of(value.items, [](const YamlValue& item) { return item.kind == Kind::scalar; });
-  switch (shape) {
+  switch (type) {
     case S::text:
       return scalar;
     case S::count:
     case S::any_count: {
       const auto number = text::to_number(value.text, std::numeric_limits<std::int32_t>::max());
-      return scalar && number && (shape == S::any_count || *number > 0);
+      return scalar && number && (type == S::any_count || *number > 0);
     }
     case S::truth:
       return scalar && (text::to_lower(value.text) == "true" || text::to_lower(value.text) == "false");
@@ -176,8 +176,8 @@ bool fits(Shape shape, const YamlValue& value) {
   return true;
 }
 
-std::string_view describe(Shape shape) {
-  switch (shape) {
+std::string_view describe(ValueType type) {
+  switch (type) {
     case S::text:
       return "one value";
     case S::count:
@@ -225,19 +225,19 @@ struct Checker {
     const SchemaKey* const key = find_key(path);
     if (key == nullptr) return unknown(entry, path);
     if (entry.value.is_null()) return {};  // "key:" without a value, as samples have it for outputs
-    if (!fits(key->shape, entry.value)) {
-      return error_at(file, entry.value.place,
-                      concat({join_path(path), " is ", describe(entry.value), ": give ", describe(key->shape)}));
+    if (!fits(key->type, entry.value)) {
+      return error_at(file, entry.value.location,
+                      concat({join_path(path), " is ", describe(entry.value), ": give ", describe(key->type)}));
     }
     if (auto allowed = check_allowed(*key, entry, path); !allowed) return allowed.error();
-    if (key->fate == F::refused) {
-      return error_at(file, entry.place, concat({join_path(path), " cannot be had: ", key->becomes}));
+    if (key->handling == F::refused) {
+      return error_at(file, entry.location, concat({join_path(path), " is not supported: ", key->becomes}));
     }
-    if (key->fate == F::ignored && !told) {
-      ignored.push_back({join_path(path), entry.place, std::string(key->becomes)});
+    if (key->handling == F::ignored && !told) {
+      ignored.push_back({join_path(path), entry.location, std::string(key->becomes)});
       told = true;
     }
-    if (entry.value.kind != Kind::map || key->shape == S::anything) return {};
+    if (entry.value.kind != Kind::map || key->type == S::anything) return {};
     return check_map(entry.value, path, told);
   }
 
@@ -247,7 +247,7 @@ struct Checker {
     const std::string value = text::to_lower(entry.value.text);
     if (std::ranges::find(allowed, value) != allowed.end()) return {};
     const auto near = text::nearest(value, allowed);
-    return error_at(file, entry.value.place,
+    return error_at(file, entry.value.location,
                     concat({join_path(path), " cannot be ", quote(entry.value.text),
                             near ? concat({": did you mean '", *near, "'?"})
                                  : concat({": use ", allowed.size() > 1 ? "one of " : "", text::join(allowed)})}));
@@ -263,7 +263,7 @@ struct Checker {
     if (near) sentence += concat({": did you mean '", *near, "'?"});
     else if (!known.empty() && known.size() <= 10) sentence += concat({": there are ", text::join(known)});
     else sentence += ": aml-run --list-keys prints those there are";
-    return error_at(file, entry.place, sentence);
+    return error_at(file, entry.location, sentence);
   }
 };
 
@@ -278,8 +278,8 @@ Result<std::vector<Ignored>> check_job(std::string_view file, const YamlValue& r
   return std::move(checker.ignored);
 }
 
-std::string_view to_string(Fate fate) noexcept {
-  switch (fate) {
+std::string_view to_string(KeyHandling handling) noexcept {
+  switch (handling) {
     case F::translated:
       return "translated";
     case F::ignored:

@@ -12,13 +12,13 @@
 
 namespace amldist::run {
 
-enum class Fate {
+enum class KeyHandling {
   translated,  ///< has an effect
   ignored,     ///< has none, and is named with the reason
   refused,     ///< a job that needs it cannot be run here
 };
 
-enum class Shape {
+enum class ValueType {
   text,       ///< a scalar
   count,      ///< a whole number, 1 or more
   any_count,  ///< a whole number, 0 or more
@@ -32,8 +32,8 @@ enum class Shape {
 
 struct SchemaKey {
   std::string_view path;  ///< "distribution.type"; "*" stands for any name
-  Shape shape;
-  Fate fate;
+  ValueType type;
+  KeyHandling handling;
   std::string_view becomes;       ///< what it turns into, or why it is ignored or refused: a clause without a full stop
   std::string_view allowed = {};  ///< the values there are, separated by blanks; empty: any
 };
@@ -43,14 +43,14 @@ struct SchemaKey {
 /// A key of the job file that has no effect.
 struct Ignored {
   std::string path;
-  Place place;
+  SourceLocation location;
   std::string why;
 };
 
-/// Checks a job file against the table. Errors name the place, and the nearest right key or the values there are.
+/// Checks a job file against the table. Errors name the location, and the nearest right key or the values there are.
 [[nodiscard]] Result<std::vector<Ignored>> check_job(std::string_view file, const YamlValue& root);
 
 /// "translated", "ignored", "refused".
-[[nodiscard]] std::string_view to_string(Fate fate) noexcept;
+[[nodiscard]] std::string_view to_string(KeyHandling handling) noexcept;
 
 }  // namespace amldist::run

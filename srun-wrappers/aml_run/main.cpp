@@ -152,8 +152,8 @@ int start_step(const std::string& script) {
   return fail(become({"bash", concat({"/dev/fd/", std::to_string(file.get())})}));
 }
 
-int run_step(const CommandLine& line, Plan plan, commands::Place place) {
-  if (place == commands::Place::task) plan.step.set("overlap");
+int run_step(const CommandLine& line, Plan plan, commands::JobContext context) {
+  if (context == commands::JobContext::task) plan.step.set("overlap");
   std::vector<std::string> dropped;
   const auto script = write_step_script(plan, dropped);
   if (!script) return fail(script.error());
@@ -205,13 +205,13 @@ int answer(std::vector<std::string> words) {
   if (line->version) return print("aml-run " AMLDIST_VERSION "\n");
   if (line->kind_help) return print(option_help());
   if (line->list_keys) return print(line->json ? keys_as_json() : keys_as_table());
-  const auto place = line->new_job ? Result(commands::Place::outside) : commands::find_place();
-  if (!place) return fail(place.error());
-  const bool as_step = *place != commands::Place::outside;
+  const auto context = line->new_job ? Result(commands::JobContext::outside) : commands::find_job_context();
+  if (!context) return fail(context.error());
+  const bool as_step = *context != commands::JobContext::outside;
   const auto plan = make_plan(*line, as_step);
   if (!plan) return fail(plan.error());
   if (!(line->dry_run || line->json)) say_ignored(*plan);
-  if (as_step) return run_step(*line, *plan, *place);
+  if (as_step) return run_step(*line, *plan, *context);
   const auto script = write_batch_script(*plan);
   if (!script) return fail(script.error());
   if (line->dry_run) return print(line->json ? to_json(*plan, *script, "", nullptr, nullptr) : *script);

@@ -21,7 +21,8 @@ std::string dump(const ordered_json& json, int indent) {
 ordered_json ignored_json(const std::vector<Ignored>& ignored) {
   auto out = ordered_json::array();
   for (const Ignored& each : ignored) {
-    out.push_back({{"key", each.path}, {"line", each.place.line}, {"column", each.place.column}, {"why", each.why}});
+    out.push_back(
+        {{"key", each.path}, {"line", each.location.line}, {"column", each.location.column}, {"why", each.why}});
   }
   return out;
 }
@@ -59,9 +60,9 @@ std::string keys_as_table() {
   for (const SchemaKey& key : job_schema()) width = std::max(width, key.path.size());
   std::string out;
   for (const SchemaKey& key : job_schema()) {
-    const std::string_view fate = to_string(key.fate);
-    out += concat({key.path, std::string(width + 2 - key.path.size(), ' '), fate, std::string(12 - fate.size(), ' '),
-                   key.becomes, "\n"});
+    const std::string_view handling = to_string(key.handling);
+    out += concat({key.path, std::string(width + 2 - key.path.size(), ' '), handling,
+                   std::string(12 - handling.size(), ' '), key.becomes, "\n"});
   }
   return out;
 }
@@ -69,7 +70,7 @@ std::string keys_as_table() {
 std::string keys_as_json() {
   auto out = ordered_json::array();
   for (const SchemaKey& key : job_schema()) {
-    ordered_json row = {{"key", key.path}, {"fate", to_string(key.fate)}, {"becomes", key.becomes}};
+    ordered_json row = {{"key", key.path}, {"handling", to_string(key.handling)}, {"becomes", key.becomes}};
     if (!key.allowed.empty()) row["allowed"] = text::split(key.allowed, ' ');
     out.push_back(std::move(row));
   }
@@ -91,7 +92,8 @@ std::string missing_output(const JobState& state) {
   std::error_code unknown;
   const bool is_missing = !state.output.empty() && !std::filesystem::exists(state.output, unknown) && !unknown;
   if (state.state != "FAILED" || !is_missing) return {};
-  return concat({"; its output file ", state.output, " was never made: may you write there, on the job's first node?"});
+  return concat({"; its output file ", state.output,
+                 " was never created: check that you may write there from the job's first node"});
 }
 
 }  // namespace

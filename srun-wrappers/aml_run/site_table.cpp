@@ -24,7 +24,7 @@ constexpr std::array<std::string_view, 3> policies = {"require", "prefer", "off"
 Error unknown(std::string_view file, const YamlEntry& entry, std::span<const std::string_view> known) {
   const auto near = text::nearest(entry.key, known);
   return error_at(
-      file, entry.place,
+      file, entry.location,
       concat({"unknown key ", quote(entry.key),
               near ? concat({": did you mean '", *near, "'?"}) : concat({": there are ", text::join(known)})}));
 }
@@ -33,12 +33,13 @@ Error unknown(std::string_view file, const YamlEntry& entry, std::span<const std
 Result<void> read_options(std::string_view file, const YamlValue& value, Hardware& out) {
   const bool list = value.kind == Kind::list &&
                     std::ranges::all_of(value.items, [](const YamlValue& item) { return item.kind == Kind::scalar; });
-  if (!list) return error_at(file, value.place, "options is a list, such as [--exclusive, --mem=0]");
+  if (!list) return error_at(file, value.location, "options is a list, such as [--exclusive, --mem=0]");
   for (const YamlValue& item : value.items) {
     std::vector<std::string> words = {item.text};
     const auto taken = commands::take_slurm_options(words, {});
     if (!taken || !words.empty()) {
-      return error_at(file, item.place, concat({quote(item.text), " is no option of sbatch: write --name=value"}));
+      return error_at(file, item.location,
+                      concat({quote(item.text), " is not an option of sbatch: write --name=value"}));
     }
     out.options.merge(*taken);
   }
@@ -49,14 +50,14 @@ Result<void> read_key(std::string_view file, const YamlEntry& entry, Hardware& o
   if (entry.key == "options") return read_options(file, entry.value, out);
   if (std::ranges::find(line_keys, entry.key) == line_keys.end()) return unknown(file, entry, line_keys);
   const std::string& value = entry.value.text;
-  if (entry.value.kind != Kind::scalar) return error_at(file, entry.place, concat({entry.key, " needs one value"}));
+  if (entry.value.kind != Kind::scalar) return error_at(file, entry.location, concat({entry.key, " needs one value"}));
   if (entry.key == "gpus_per_node") {
     const auto number = text::to_number(value, 1024);
-    if (!number) return error_at(file, entry.value.place, "gpus_per_node is a whole number, 0 to 1024");
+    if (!number) return error_at(file, entry.value.location, "gpus_per_node is a whole number, 0 to 1024");
     out.gpus_per_node = static_cast<unsigned>(*number);
   } else if (entry.key == "infiniband") {
     if (std::ranges::find(policies, value) == policies.end()) {
-      return error_at(file, entry.value.place, "infiniband is require, prefer or off");
+      return error_at(file, entry.value.location, "infiniband is require, prefer or off");
     }
     out.infiniband = value;
   } else if (entry.key != "gpu_type") {
@@ -69,7 +70,8 @@ Result<Hardware> read_line(std::string_view file, const YamlEntry& entry) {
   Hardware out;
   out.name = entry.key;
   if (entry.value.is_null()) return out;
-  if (entry.value.kind != Kind::map) return error_at(file, entry.value.place, "write 'key: value' lines below a name");
+  if (entry.value.kind != Kind::map)
+    return error_at(file, entry.value.location, "write 'key: value' lines below a name");
   for (const YamlEntry& key : entry.value.entries) {
     if (auto read = read_key(file, key, out); !read) return read.error();
   }
@@ -78,7 +80,7 @@ Result<Hardware> read_line(std::string_view file, const YamlEntry& entry) {
     out.options.set("gpus-per-node",
                     concat({type != nullptr ? concat({type->text, ":"}) : "", std::to_string(*out.gpus_per_node)}));
   } else if (type != nullptr) {
-    return error_at(file, type->place, "gpu_type needs gpus_per_node beside it");
+    return error_at(file, type->location, "gpu_type needs gpus_per_node beside it");
   }
   return out;
 }
@@ -86,7 +88,7 @@ Result<Hardware> read_line(std::string_view file, const YamlEntry& entry) {
 Result<std::vector<Hardware>> read_section(std::string_view file, const YamlValue* section) {
   std::vector<Hardware> out;
   if (section == nullptr) return out;
-  if (section->kind != Kind::map) return error_at(file, section->place, "write 'NAME:' lines below it");
+  if (section->kind != Kind::map) return error_at(file, section->location, "write 'NAME:' lines below it");
   for (const YamlEntry& entry : section->entries) {
     auto line = read_line(file, entry);
     if (!line) return line.error();

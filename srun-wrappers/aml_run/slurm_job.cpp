@@ -60,7 +60,7 @@ void read_exit_code(std::string_view text, JobState& state) {
 }
 
 Result<JobState> ask_accounting(const std::string& id) {
-  const Error unknown{Errc::not_found, concat({"nobody knows job ", id, " any more"})};
+  const Error unknown{Errc::not_found, concat({"Slurm no longer knows job ", id})};
   const auto done = commands::run_program({"sacct", "-X", "-n", "-P", "-o", "State,ExitCode,NodeList", "-j", id});
   if (!done || done->status != 0) return unknown;
   const auto fields = text::split(text::split(done->out, '\n').front(), '|');

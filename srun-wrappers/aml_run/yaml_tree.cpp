@@ -17,7 +17,7 @@ namespace {
 using text::concat;
 using Kind = YamlValue::Kind;
 
-Place place_of(const YAML::Mark& mark) {
+SourceLocation location_of(const YAML::Mark& mark) {
   if (mark.is_null()) return {1, 1};
   return {static_cast<std::size_t>(mark.line) + 1, static_cast<std::size_t>(mark.column) + 1};
 }
@@ -47,16 +47,16 @@ class Builder : public YAML::EventHandler {
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     YamlValue value;
-    value.place = place_of(mark);
+    value.location = location_of(mark);
     remember(anchor, value);
     add(std::move(value));
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& text) override {
     YamlValue value;
-    value.place = place_of(mark);
+    value.location = location_of(mark);
     value.plain = tag != "!";  // yaml-cpp's word for a scalar in quotes, or behind | and >
-    if (!value.plain) last_quoted = value.place;
+    if (!value.plain) last_quoted = value.location;
     value.kind = value.plain && is_null_word(text) ? Kind::null : Kind::scalar;
     value.text = text;
     remember(anchor, value);
@@ -64,7 +64,7 @@ class Builder : public YAML::EventHandler {
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto found = anchors_.find(anchor);
-    if (found == anchors_.end()) refuse(mark, "an alias refers to the value that it stands in");
+    if (found == anchors_.end()) refuse(mark, "an alias refers to a value that contains it");
     count(mark, size_of(found->second) - 1);
     add(YamlValue(found->second));
   }
@@ -80,7 +80,7 @@ class Builder : public YAML::EventHandler {
   void OnMapEnd() override { close(); }
 
   YamlValue root;
-  std::optional<Place> last_quoted;  ///< where the last scalar in quotes begins
+  std::optional<SourceLocation> last_quoted;  ///< where the last scalar in quotes begins
 
  private:
   /// A list or map that is being filled, and in a map the key that waits for its value.
@@ -91,7 +91,7 @@ class Builder : public YAML::EventHandler {
   };
 
   [[noreturn]] void refuse(const YAML::Mark& mark, std::string_view sentence, Errc code = Errc::invalid_argument) {
-    throw Refusal{error_at(file_, place_of(mark), sentence, code)};
+    throw Refusal{error_at(file_, location_of(mark), sentence, code)};
   }
 
   void count(const YAML::Mark& mark, std::size_t more) {
@@ -110,12 +110,12 @@ class Builder : public YAML::EventHandler {
 
   void open(const YAML::Mark& mark, Kind kind, YAML::anchor_t anchor) {
     if (open_.size() == deepest_yaml) {
-      refuse(mark, concat({"more than ", std::to_string(deepest_yaml), " lists and maps stand in one another"}),
+      refuse(mark, concat({"lists and maps are nested more than ", std::to_string(deepest_yaml), " levels deep"}),
              Errc::limit);
     }
     YamlValue value;
     value.kind = kind;
-    value.place = place_of(mark);
+    value.location = location_of(mark);
     open_.push_back({std::move(value), anchor, std::nullopt});
   }
 
@@ -128,8 +128,8 @@ class Builder : public YAML::EventHandler {
 
   void add(YamlValue value) {
     YAML::Mark mark;
-    mark.line = static_cast<int>(value.place.line) - 1;
-    mark.column = static_cast<int>(value.place.column) - 1;
+    mark.line = static_cast<int>(value.location.line) - 1;
+    mark.column = static_cast<int>(value.location.column) - 1;
     count(mark, 1);
     if (open_.empty()) {
       root = std::move(value);
@@ -149,12 +149,12 @@ class Builder : public YAML::EventHandler {
 
   void take_key(Open& parent, YamlValue value, const YAML::Mark& mark) {
     if (value.kind != Kind::scalar) refuse(mark, "a key must be a plain word");
-    if (value.text == "<<") refuse(mark, "merge keys (<<) are not read: write the keys out");
+    if (value.text == "<<") refuse(mark, "merge keys (<<) are not supported: write the keys out");
     if (const auto* const first = entry_of(parent.value, value.text)) {
-      refuse(mark, concat({"key ", text::quote(value.text), " is here a second time, after line ",
-                           std::to_string(first->place.line), ": keep one"}));
+      refuse(mark, concat({"key ", text::quote(value.text), " is given a second time, after line ",
+                           std::to_string(first->location.line), ": keep one"}));
     }
-    parent.key = YamlEntry{value.text, value.place, {}};
+    parent.key = YamlEntry{value.text, value.location, {}};
   }
 
   static const YamlEntry* entry_of(const YamlValue& map, std::string_view key) {
@@ -174,21 +174,21 @@ std::string_view line_at(std::string_view text, std::size_t line) {
 }
 
 /// yaml-cpp notices a tab on its line or on the next one.
-std::optional<Place> indenting_tab(std::string_view text, const Place& near) {
+std::optional<SourceLocation> indenting_tab(std::string_view text, const SourceLocation& near) {
   for (std::size_t line = near.line; line + 1 >= near.line && line > 0; --line) {
     const std::string_view content = line_at(text, line);
     const auto first = content.find_first_not_of(" \t");
     const auto tab = content.substr(0, first).find('\t');
-    if (tab != std::string_view::npos) return Place{line, tab + 1};
+    if (tab != std::string_view::npos) return SourceLocation{line, tab + 1};
   }
   return std::nullopt;
 }
 
 /// yaml-cpp takes the end of the file for the quote that is missing, which then swallows the keys behind it.
-bool closes_quote(std::string_view text, const Place& place) {
+bool closes_quote(std::string_view text, const SourceLocation& location) {
   std::size_t at = 0;
-  for (std::size_t line = 1; line < place.line && at != std::string_view::npos; ++line) at = text.find('\n', at) + 1;
-  at += place.column - 1;
+  for (std::size_t line = 1; line < location.line && at != std::string_view::npos; ++line) at = text.find('\n', at) + 1;
+  at += location.column - 1;
   if (at >= text.size() || (text[at] != '"' && text[at] != '\'')) return true;  // behind | or >
   const char quote = text[at];
   for (++at; at < text.size(); ++at) {
@@ -200,11 +200,11 @@ bool closes_quote(std::string_view text, const Place& place) {
 }
 
 Error parse_error(std::string_view file, std::string_view text, const YAML::Exception& problem) {
-  const Place place = place_of(problem.mark);
-  if (const auto tab = indenting_tab(text, place)) {
-    return error_at(file, *tab, "a tab indents this line: YAML takes blanks only");
+  const SourceLocation location = location_of(problem.mark);
+  if (const auto tab = indenting_tab(text, location)) {
+    return error_at(file, *tab, "this line is indented by a tab: YAML allows spaces only");
   }
-  return error_at(file, place, concat({"this is not YAML: ", problem.msg}));
+  return error_at(file, location, concat({"this is not YAML: ", problem.msg}));
 }
 
 /// What a parser need not look at: too long, or no text.
@@ -222,7 +222,7 @@ Result<void> check_text(std::string_view file, std::string_view text) {
     });
     const auto good = std::min(shell::utf8_length(line), static_cast<std::size_t>(control - line.begin()));
     if (good < line.size()) {
-      return error_at(file, {number, good + 1}, "this is no text in UTF-8: save the file as UTF-8");
+      return error_at(file, {number, good + 1}, "this is not UTF-8 text: save the file as UTF-8");
     }
   }
   return {};
@@ -235,13 +235,13 @@ const YamlValue* YamlValue::find(std::string_view key) const {
   return found == entries.end() || found->value.is_null() ? nullptr : &found->value;
 }
 
-std::string show_place(std::string_view file, const Place& place) {
-  if (place.line == 0) return concat({file, ": "});
-  return concat({file, ":", std::to_string(place.line), ":", std::to_string(place.column), ": "});
+std::string show_location(std::string_view file, const SourceLocation& location) {
+  if (location.line == 0) return concat({file, ": "});
+  return concat({file, ":", std::to_string(location.line), ":", std::to_string(location.column), ": "});
 }
 
-Error error_at(std::string_view file, const Place& place, std::string_view sentence, Errc code) {
-  return {code, concat({show_place(file, place), sentence})};
+Error error_at(std::string_view file, const SourceLocation& location, std::string_view sentence, Errc code) {
+  return {code, concat({show_location(file, location), sentence})};
 }
 
 Result<YamlValue> parse_yaml(std::string_view file, std::string_view text) {
@@ -254,14 +254,14 @@ Result<YamlValue> parse_yaml(std::string_view file, std::string_view text) {
       return Error{Errc::invalid_argument, concat({file, " is empty"})};
     }
     if (builder.root.kind != Kind::map) {
-      return error_at(file, builder.root.place, "this is no map: write lines of the form 'key: value'");
+      return error_at(file, builder.root.location, "this is not a map: write lines of the form 'key: value'");
     }
     if (builder.last_quoted && !closes_quote(text, *builder.last_quoted)) {
-      return error_at(file, *builder.last_quoted, "this is not YAML: a quote begins here and has no end");
+      return error_at(file, *builder.last_quoted, "this is not YAML: a quote begins here and is not closed");
     }
     Builder second(file);
     if (parser.HandleNextDocument(second)) {
-      return error_at(file, second.root.place, "a second document begins: keep one to a file");
+      return error_at(file, second.root.location, "a second document begins: keep one to a file");
     }
     return std::move(builder.root);
   } catch (const Refusal& refusal) {

@@ -12,8 +12,8 @@
 
 namespace amldist::run {
 
-/// A place in a file, counted from 1. line 0: from the command line.
-struct Place {
+/// Line and column of a file, counted from 1. line 0: from the command line.
+struct SourceLocation {
   std::size_t line = 0;
   std::size_t column = 0;
 };
@@ -24,7 +24,7 @@ struct YamlEntry;
 struct YamlValue {
   enum class Kind { null, scalar, list, map };
   Kind kind = Kind::null;
-  Place place;
+  SourceLocation location;
   std::string text;   ///< of a scalar, as written
   bool plain = true;  ///< a scalar without quotes: `true` and `4` are then no text
   std::vector<YamlValue> items;
@@ -36,7 +36,7 @@ struct YamlValue {
 
 struct YamlEntry {
   std::string key;
-  Place place;  ///< of the key
+  SourceLocation location;  ///< of the key
   YamlValue value;
 };
 
@@ -45,10 +45,10 @@ inline constexpr std::size_t deepest_yaml = 32;                       ///< lists
 inline constexpr std::size_t most_yaml_values = 20000;                ///< with aliases written out
 
 /// "job.yml:7:3: ".
-[[nodiscard]] std::string show_place(std::string_view file, const Place& place);
+[[nodiscard]] std::string show_location(std::string_view file, const SourceLocation& location);
 
-/// An error at a place of a file.
-[[nodiscard]] Error error_at(std::string_view file, const Place& place, std::string_view sentence,
+/// An error at a line and column of a file.
+[[nodiscard]] Error error_at(std::string_view file, const SourceLocation& location, std::string_view sentence,
                              Errc code = Errc::invalid_argument);
 
 /// Parses `text`, which is `file` in messages. The document must be one map.

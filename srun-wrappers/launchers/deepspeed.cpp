@@ -53,11 +53,11 @@ struct State : Base {
 };
 
 using Done = Result<void>;
-using F = Fate;
+using F = FlagHandling;
 
 /// -1 is deepspeed's word for "all".
 template <std::optional<std::uint32_t> State::*member, std::uint32_t high>
-Done set_number(State& state, const Given& given) {
+Done set_number(State& state, const GivenFlag& given) {
   if (given.value() == "-1") return {};
   const auto number = number_of(given, 1, high);
   if (!number) return number.error();
@@ -65,7 +65,7 @@ Done set_number(State& state, const Given& given) {
   return {};
 }
 
-Done set_log_folder(State& state, const Given& given) {
+Done set_log_folder(State& state, const GivenFlag& given) {
   if (given.value() == "None") return {};
   state.line.folders.push_back(given.value());
   state.line.srun.set("output", concat({given.value(), "/rank%t.log"}));
@@ -73,7 +73,7 @@ Done set_log_folder(State& state, const Given& given) {
 }
 
 Row<State> ignored(std::string_view names, std::size_t values, std::string_view why) {
-  return {{names, values, Fate::ignored, why}, nullptr};
+  return {{names, values, FlagHandling::ignored, why}, nullptr};
 }
 
 std::vector<Row<State>> shape_rows() {
@@ -108,21 +108,21 @@ std::vector<Row<State>> start_rows() {
       ignored("--force_multi", 0, "one node and many are started alike"),
       ignored("--save_pid", 0, "a step is found by its id: squeue --steps"),
       {{"--enable_each_rank_log", 1, F::translated, "--output=FOLDER/rank%t.log"}, set_log_folder},
-      {{"--autotuning", 1, F::handed, "the real deepspeed is started instead, with the whole command line"},
+      {{"--autotuning", 1, F::handed_on, "the real deepspeed is started instead, with the whole command line"},
        mark<&State::autotuning>},
       {{"--comment", 1, F::translated, "--comment"},
-       [](State& state, const Given& given) { return state.line.srun.set("comment", given.value()), Done(); }},
+       [](State& state, const GivenFlag& given) { return state.line.srun.set("comment", given.value()), Done(); }},
       {{"--account", 1, F::translated, "--account"},
-       [](State& state, const Given& given) { return state.line.srun.set("account", given.value()), Done(); }},
+       [](State& state, const GivenFlag& given) { return state.line.srun.set("account", given.value()), Done(); }},
       {{"--venv_script", 1, F::translated, "each task sources it before it starts SCRIPT"}, keep<&State::venv_script>},
       ignored("--log_level", 1, "it is of deepspeed's runner, which is not started"),
       {{"-q --quiet", 0, F::translated, "--quiet"},
-       [](State& state, const Given&) { return state.line.srun.set("quiet"), Done(); }},
+       [](State& state, const GivenFlag&) { return state.line.srun.set("quiet"), Done(); }},
       {{"--elastic_training", 0, F::refused, fixed}},
       {{"--min_elastic_nodes", 1, F::refused, fixed}},
       {{"--max_elastic_nodes", 1, F::refused, fixed}},
       {{"--bind_cores_to_rank", 0, F::translated, "--cpu-bind=cores"},
-       [](State& state, const Given&) { return state.line.srun.set("cpu-bind", "cores"), Done(); }},
+       [](State& state, const GivenFlag&) { return state.line.srun.set("cpu-bind", "cores"), Done(); }},
       {{"--bind_core_list", 1, F::refused,
         "the cores of a job are Slurm's choice: use --slurm=--cpu-bind=map_cpu:LIST"}},
       {{"-h --help", 0, F::translated, "examples and the flags that matter"}, mark<&State::help>},
@@ -139,7 +139,7 @@ Result<std::vector<Host>> parse_selection(std::string_view text) {
     const auto colon = node.find(':');
     const std::string_view name = node.substr(0, colon);
     if (!is_host(name)) {
-      return Error{Errc::invalid_argument, concat({quote(node), " is no node: write NAME or NAME:SLOT,SLOT"})};
+      return Error{Errc::invalid_argument, concat({quote(node), " is not a node: write NAME or NAME:SLOT,SLOT"})};
     }
     Host host{std::string(name), std::nullopt};
     if (colon != std::string_view::npos) {
@@ -197,7 +197,7 @@ Done exclude_hosts(State& state, std::vector<Host>& hosts) {
 Result<std::vector<Host>> chosen_hosts(State& state) {
   std::vector<Host> hosts;
   if (!state.include.empty() && !state.exclude.empty()) {
-    return Error{Errc::invalid_argument, "--include and --exclude exclude each other: give one"};
+    return Error{Errc::invalid_argument, "--include and --exclude cannot be combined: give one"};
   }
   if (!state.hostfile.empty()) {
     auto read = read_hostfile(state.hostfile);
@@ -255,7 +255,7 @@ Done set_shape(State& state) {
   }
   std::uint32_t most = 0;
   for (const Host& host : *hosts) most = std::max(most, *host.slots);
-  if (auto placed = place(*hosts, std::nullopt, Deal::by_slot, state.line.srun); !placed) return placed.error();
+  if (auto placed = place(*hosts, std::nullopt, Distribution::by_slot, state.line.srun); !placed) return placed.error();
   ask_for_gpus(state, most);
   return {};
 }

@@ -39,7 +39,7 @@ Error unknown_flag(const Dialect& dialect, std::span<const Flag> table, std::str
        near ? concat({": did you mean ", *near, "?"}) : concat({"; options of Slurm are given as --slurm=", name})}));
 }
 
-/// One flag of a command line: its place in the table, and the value that stands in the same word.
+/// One flag of a command line: its index in the table, and the value that stands in the same word.
 struct Match {
   std::size_t flag;
   std::string name;
@@ -74,15 +74,15 @@ Result<Match> match_word(const Dialect& dialect, std::span<const Flag> table, co
 
 }  // namespace
 
-std::string_view to_string(Fate fate) noexcept {
-  switch (fate) {
-    case Fate::translated:
+std::string_view to_string(FlagHandling handling) noexcept {
+  switch (handling) {
+    case FlagHandling::translated:
       return "translated";
-    case Fate::handed:
+    case FlagHandling::handed_on:
       return "handed on";
-    case Fate::ignored:
+    case FlagHandling::ignored:
       return "ignored";
-    case Fate::refused:
+    case FlagHandling::refused:
       break;
   }
   return "refused";
@@ -106,7 +106,7 @@ Result<Reading> read_flags(const Dialect& dialect, std::span<const Flag> table, 
     auto match = match_word(dialect, table, words[at]);
     if (!match) return match.error();
     const Flag& flag = table[match->flag];
-    Given given{match->flag, std::move(match->name), {}};
+    GivenFlag given{match->flag, std::move(match->name), {}};
     if (match->value && flag.values == 0) return wrong(concat({given.name, " takes no value"}));
     if (match->value) given.values.push_back(std::move(*match->value));
     while (given.values.size() < flag.values) {
@@ -119,7 +119,7 @@ Result<Reading> read_flags(const Dialect& dialect, std::span<const Flag> table, 
   return reading;
 }
 
-Result<std::uint32_t> number_of(const Given& given, std::uint32_t low, std::uint32_t high) {
+Result<std::uint32_t> number_of(const GivenFlag& given, std::uint32_t low, std::uint32_t high) {
   const auto number = text::to_number(given.value(), high);
   if (number && *number >= low) return static_cast<std::uint32_t>(*number);
   return Error{Errc::invalid_argument, concat({given.name, " ", quote(given.value()),

@@ -14,19 +14,19 @@
 
 namespace amldist::launchers {
 
-enum class Fate {
+enum class FlagHandling {
   translated,  ///< becomes part of the srun line
-  handed,      ///< makes the real launcher run, one on each node, which gets the flag
+  handed_on,   ///< makes the real launcher run, one on each node, which gets the flag
   ignored,     ///< has no effect here; said in one line
   refused,     ///< would be misunderstood; the command ends with the reason
 };
 
-[[nodiscard]] std::string_view to_string(Fate fate) noexcept;
+[[nodiscard]] std::string_view to_string(FlagHandling handling) noexcept;
 
 struct Flag {
   std::string_view names;  ///< all spellings, separated by blanks: "-t --tee"; the last one is shown
   std::size_t values;      ///< words that follow it
-  Fate fate;
+  FlagHandling handling;
   std::string_view becomes;  ///< what it turns into, or the reason: a clause without a full stop
 };
 
@@ -39,8 +39,8 @@ struct Dialect {
 };
 
 /// A flag as it was given.
-struct Given {
-  std::size_t flag;  ///< its place in the table
+struct GivenFlag {
+  std::size_t flag;  ///< its index in the table
   std::string name;  ///< as written, without "=value"
   std::vector<std::string> values;
 
@@ -48,7 +48,7 @@ struct Given {
 };
 
 struct Reading {
-  std::vector<Given> flags;
+  std::vector<GivenFlag> flags;
   std::vector<std::string> program;  ///< from the first word that is no flag on
 };
 
@@ -63,6 +63,6 @@ struct Reading {
 [[nodiscard]] std::string_view shown_name(const Flag& flag);
 
 /// A whole number of a flag. Errors name the flag and the limits.
-[[nodiscard]] Result<std::uint32_t> number_of(const Given& given, std::uint32_t low, std::uint32_t high);
+[[nodiscard]] Result<std::uint32_t> number_of(const GivenFlag& given, std::uint32_t low, std::uint32_t high);
 
 }  // namespace amldist::launchers

@@ -47,35 +47,35 @@ struct State : Base {
 };
 
 using Done = Result<void>;
-using F = Fate;
+using F = FlagHandling;
 
-Done set_processes(State& state, const Given& given) {
+Done set_processes(State& state, const GivenFlag& given) {
   const auto number = number_of(given, 1, 1U << 20U);
   if (!number) return number.error();
   state.processes = *number;
   return {};
 }
 
-Done add_hosts(State& state, const Given& given) {
+Done add_hosts(State& state, const GivenFlag& given) {
   auto hosts = parse_host_list(given.value(), std::nullopt);
   if (!hosts) return hosts.error();
   state.hosts = std::move(*hosts);
   return {};
 }
 
-Done add_hostfile(State& state, const Given& given) {
+Done add_hostfile(State& state, const GivenFlag& given) {
   auto hosts = read_hostfile(given.value());
   if (!hosts) return hosts.error();
   state.hosts = std::move(*hosts);
   return {};
 }
 
-Done add_interface(State& state, const Given& given) {
+Done add_interface(State& state, const GivenFlag& given) {
   state.interfaces += concat({state.interfaces.empty() ? "" : ",", given.value()});
   return {};
 }
 
-Done set_output(State& state, const Given& given) {
+Done set_output(State& state, const GivenFlag& given) {
   state.line.folders.push_back(given.value());
   state.line.srun.set("output", concat({given.value(), "/rank.%t.stdout"}));
   state.line.srun.set("error", concat({given.value(), "/rank.%t.stderr"}));
@@ -124,7 +124,7 @@ constexpr std::array settings = {
     Setting{"--no-log-hide-timestamp", "HOROVOD_LOG_HIDE_TIME", "0"},
 };
 
-Done set_horovod(State& state, const Given& given) {
+Done set_horovod(State& state, const GivenFlag& given) {
   const auto* const setting = std::ranges::find(settings, given.name, &Setting::flag);
   const bool has_value = !given.values.empty();
   state.line.set_variable(std::string(setting->variable), has_value ? given.value() : std::string(setting->value));
@@ -132,21 +132,21 @@ Done set_horovod(State& state, const Given& given) {
 }
 
 /// Megabytes on the command line, bytes in the variable.
-Done set_fusion(State& state, const Given& given) {
+Done set_fusion(State& state, const GivenFlag& given) {
   const auto megabytes = number_of(given, 0, 1U << 20U);
   if (!megabytes) return megabytes.error();
   state.line.set_variable("HOROVOD_FUSION_THRESHOLD", std::to_string(std::uint64_t{*megabytes} * 1024 * 1024));
   return {};
 }
 
-Done set_tcp(State& state, const Given& /*given*/) {
+Done set_tcp(State& state, const GivenFlag& /*given*/) {
   state.line.set_variable("OMPI_MCA_pml", "ob1");
   state.line.set_variable("OMPI_MCA_btl", "^openib");
   state.line.set_variable("NCCL_IB_DISABLE", "1");
   return {};
 }
 
-Done add_mpi_args(State& state, const Given& given) {
+Done add_mpi_args(State& state, const GivenFlag& given) {
   state.mpi_args += concat({" ", given.value()});
   return {};
 }
@@ -181,7 +181,7 @@ std::vector<Row<State>> rows() {
       {{"--mpi-args", 1, F::translated, "flags of mpirun: as aml-mpirun translates them"}, add_mpi_args},
       {{"--binding-args", 1, F::translated, "flags of mpirun: as aml-mpirun translates them"}, add_mpi_args},
       {{"--tcp", 0, F::translated, "OMPI_MCA_pml=ob1, OMPI_MCA_btl=^openib, NCCL_IB_DISABLE=1"}, set_tcp},
-      {{"-cb --check-build", 0, F::handed, "the real horovodrun is started instead"}, mark<&State::check_build>},
+      {{"-cb --check-build", 0, F::handed_on, "the real horovodrun is started instead"}, mark<&State::check_build>},
       ignored("--start-timeout", 1,
               "Slurm starts all processes of a step or none; --slurm=--immediate=60 gives up when the "
               "nodes are not free within 60 s"),
@@ -214,12 +214,14 @@ Done use_mpi_args(State& state) {
   MpiState mpi;
   const auto rest = read_into(mpi, Dialect{"mpirun", false, true, true}, mpi_rows(), *words);
   if (!rest) return rest.error();
-  if (!rest->empty()) return Error{Errc::invalid_argument, concat({quote(rest->front()), " in --mpi-args is no flag"})};
+  if (!rest->empty())
+    return Error{Errc::invalid_argument, concat({quote(rest->front()), " in --mpi-args is not a flag"})};
   state.line.srun.merge(mpi.line.srun);
   for (auto& [name, value] : mpi.line.environment) state.line.set_variable(name, value);
   state.line.notes.insert(state.line.notes.end(), mpi.line.notes.begin(), mpi.line.notes.end());
   if (mpi.per_node) state.line.srun.set("ntasks-per-node", std::to_string(*mpi.per_node));
-  if (mpi.deal_chosen) state.line.srun.set("distribution", mpi.deal == Deal::by_node ? "cyclic" : "block");
+  if (mpi.distribution_chosen)
+    state.line.srun.set("distribution", mpi.distribution == Distribution::by_node ? "cyclic" : "block");
   return {};
 }
 
@@ -228,7 +230,8 @@ Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::strin
   StepLine& line = state.line;
   if (!state.processes) return Error{Errc::invalid_argument, "how many processes there are is not said: give -np N"};
   if (state.hosts.empty()) line.srun.set("ntasks", std::to_string(*state.processes));
-  else if (auto placed = place(state.hosts, state.processes, Deal::by_slot, line.srun); !placed) return placed.error();
+  else if (auto placed = place(state.hosts, state.processes, Distribution::by_slot, line.srun); !placed)
+    return placed.error();
   if (auto used = use_mpi_args(state); !used) return used.error();
   if (!state.interfaces.empty()) {
     line.set_variable("OMPI_MCA_btl_tcp_if_include", state.interfaces);
@@ -246,7 +249,7 @@ int main(int argc, char** argv) {
   constexpr Dialect dialect{"horovodrun", true, true, true};
   const std::vector<Flag> flags = flags_of(rows());
   const auto reading = read_flags(dialect, flags, {argv + 1, argv + argc});
-  const auto is_check = [&](const Given& given) { return has_name(flags[given.flag], "--check-build"); };
+  const auto is_check = [&](const GivenFlag& given) { return has_name(flags[given.flag], "--check-build"); };
   if (reading && std::ranges::any_of(reading->flags, is_check)) {
     StepLine real;
     real.instead = {"horovodrun", "--check-build"};

@@ -31,7 +31,7 @@ Result<std::uint32_t> slots_of(std::string_view where, std::string_view digits) 
   const auto number = text::to_number(digits, most_slots);
   if (number && *number > 0) return static_cast<std::uint32_t>(*number);
   return Error{Errc::invalid_argument,
-               concat({where, quote(digits), " is no number of slots: give 1 to ", std::to_string(most_slots)})};
+               concat({where, quote(digits), " is not a number of slots: give 1 to ", std::to_string(most_slots)})};
 }
 
 /// One line of a hostfile without its comment.
@@ -42,7 +42,7 @@ Result<void> read_line(std::string_view where, std::string_view line, std::vecto
   }
   if (words.empty()) return {};
   if (!is_host(words.front())) {
-    return Error{Errc::invalid_argument, concat({where, quote(words.front()), " is no host name"})};
+    return Error{Errc::invalid_argument, concat({where, quote(words.front()), " is not a host name"})};
   }
   std::optional<std::uint32_t> slots;
   for (const std::string_view word : std::span(words).subspan(1)) {
@@ -73,7 +73,7 @@ Result<std::vector<Host>> parse_host_list(std::string_view list, std::optional<s
     const std::string_view name = entry.substr(0, colon);
     if (!is_host(name)) {
       return Error{Errc::invalid_argument,
-                   concat({quote(entry), " in the list of hosts is no host: write NAME or NAME:SLOTS"})};
+                   concat({quote(entry), " in the list of hosts is not a host: write NAME or NAME:SLOTS"})};
     }
     std::optional<std::uint32_t> slots = otherwise;
     if (colon != std::string_view::npos && entry.substr(colon + 1) == "*") {
@@ -106,7 +106,7 @@ Result<std::vector<Host>> read_hostfile(const std::string& file) {
 }
 
 Result<std::vector<std::string>> deal_ranks(const std::vector<Host>& hosts, std::optional<std::uint32_t> processes,
-                                            Deal deal) {
+                                            Distribution distribution) {
   std::uint64_t slots = 0;
   for (const Host& host : hosts) slots += host.slots.value_or(1);
   const std::uint64_t wanted = processes.value_or(static_cast<std::uint32_t>(std::min(slots, most_ranks)));
@@ -121,7 +121,7 @@ Result<std::vector<std::string>> deal_ranks(const std::vector<Host>& hosts, std:
   while (out.size() < wanted) {
     for (const Host& host : hosts) {
       const std::uint32_t free = host.slots.value_or(1) - dealt[host.name];
-      const std::uint32_t take = deal == Deal::by_node ? std::min(free, 1U) : free;
+      const std::uint32_t take = distribution == Distribution::by_node ? std::min(free, 1U) : free;
       for (std::uint32_t i = 0; i < take && out.size() < wanted; ++i) out.push_back(host.name);
       dealt[host.name] += take;
     }
@@ -129,7 +129,7 @@ Result<std::vector<std::string>> deal_ranks(const std::vector<Host>& hosts, std:
   return out;
 }
 
-Result<void> place(const std::vector<Host>& hosts, std::optional<std::uint32_t> processes, Deal deal,
+Result<void> place(const std::vector<Host>& hosts, std::optional<std::uint32_t> processes, Distribution distribution,
                    commands::SlurmOptions& srun) {
   std::vector<std::string> names;
   for (const Host& host : hosts) names.push_back(host.name);
@@ -140,7 +140,7 @@ Result<void> place(const std::vector<Host>& hosts, std::optional<std::uint32_t> 
     srun.set("nodelist", join_names(names));
     return {};
   }
-  const auto ranks = deal_ranks(hosts, processes, deal);
+  const auto ranks = deal_ranks(hosts, processes, distribution);
   if (!ranks) return ranks.error();
   std::map<std::string_view, std::size_t> counts;
   for (const std::string& rank : *ranks) ++counts[rank];
@@ -152,7 +152,7 @@ Result<void> place(const std::vector<Host>& hosts, std::optional<std::uint32_t> 
     srun.set("nodes", std::to_string(names.size()));
     srun.set("ntasks-per-node", std::to_string(each));
     srun.set("nodelist", join_names(names));
-    if (deal == Deal::by_node && each > 1) srun.set("distribution", "cyclic");
+    if (distribution == Distribution::by_node && each > 1) srun.set("distribution", "cyclic");
     return {};
   }
   srun.set("ntasks", std::to_string(ranks->size()));

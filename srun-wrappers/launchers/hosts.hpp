@@ -24,7 +24,7 @@ struct Host {
 [[nodiscard]] Result<std::vector<Host>> read_hostfile(const std::string& file);
 
 /// How processes are dealt to hosts.
-enum class Deal {
+enum class Distribution {
   by_slot,  ///< fill a host, then the next
   by_node,  ///< one to each host in turn
 };
@@ -33,11 +33,12 @@ enum class Deal {
 /// and
 /// --ntasks-per-node where Slurm's own order does it, else task by task (--distribution=arbitrary).
 /// Errors: mismatch, more processes than slots.
-[[nodiscard]] Result<void> place(const std::vector<Host>& hosts, std::optional<std::uint32_t> processes, Deal deal,
-                                 commands::SlurmOptions& srun);
+[[nodiscard]] Result<void> place(const std::vector<Host>& hosts, std::optional<std::uint32_t> processes,
+                                 Distribution distribution, commands::SlurmOptions& srun);
 
 /// The host of each rank, in the order of ranks.
 [[nodiscard]] Result<std::vector<std::string>> deal_ranks(const std::vector<Host>& hosts,
-                                                          std::optional<std::uint32_t> processes, Deal deal);
+                                                          std::optional<std::uint32_t> processes,
+                                                          Distribution distribution);
 
 }  // namespace amldist::launchers

@@ -26,9 +26,9 @@ std::string table_text(std::span<const Flag> table) {
   for (const Flag& flag : table) width = std::max(width, flag.names.size());
   std::string out;
   for (const Flag& flag : table) {
-    const std::string_view fate = to_string(flag.fate);
-    out += concat({flag.names, std::string(width + 2 - flag.names.size(), ' '), fate,
-                   std::string(12 - fate.size(), ' '), flag.becomes, "\n"});
+    const std::string_view handling = to_string(flag.handling);
+    out += concat({flag.names, std::string(width + 2 - flag.names.size(), ' '), handling,
+                   std::string(12 - handling.size(), ' '), flag.becomes, "\n"});
   }
   return out;
 }
@@ -38,7 +38,7 @@ std::string table_json(std::span<const Flag> table) {
   for (const Flag& flag : table) {
     out.push_back({{"names", text::split(flag.names, ' ')},
                    {"values", flag.values},
-                   {"fate", to_string(flag.fate)},
+                   {"handling", to_string(flag.handling)},
                    {"becomes", flag.becomes}});
   }
   return out.dump(1) + "\n";
@@ -76,20 +76,20 @@ Result<void> merge_slurm(Base& base) {
 
 }  // namespace
 
-Result<void> follow_fate(Base& base, const Flag& flag, const Given& given, bool has_function) {
-  switch (flag.fate) {
-    case Fate::refused:
-      return Error{Errc::invalid_argument, concat({given.name, " cannot be had here: ", flag.becomes})};
-    case Fate::ignored:
+Result<void> apply_handling(Base& base, const Flag& flag, const GivenFlag& given, bool has_function) {
+  switch (flag.handling) {
+    case FlagHandling::refused:
+      return Error{Errc::invalid_argument, concat({given.name, " is not supported here: ", flag.becomes})};
+    case FlagHandling::ignored:
       base.line.note(concat({given.name, " is ignored: ", flag.becomes}));
       break;
-    case Fate::handed:
+    case FlagHandling::handed_on:
       if (!has_function) {
-        base.handed.push_back(given.name);
-        base.handed.insert(base.handed.end(), given.values.begin(), given.values.end());
+        base.handed_on.push_back(given.name);
+        base.handed_on.insert(base.handed_on.end(), given.values.begin(), given.values.end());
       }
       break;
-    case Fate::translated:
+    case FlagHandling::translated:
       break;
   }
   return {};
@@ -97,13 +97,13 @@ Result<void> follow_fate(Base& base, const Flag& flag, const Given& given, bool 
 
 Result<void> finish_line(Base& base) {
   StepLine& line = base.line;
-  const auto place = commands::find_place();
-  if (!place) return place.error();
-  if (*place == commands::Place::task) line.srun.set("overlap");
+  const auto context = commands::find_job_context();
+  if (!context) return context.error();
+  if (*context == commands::JobContext::task) line.srun.set("overlap");
   line.srun.set("kill-on-bad-exit", "1");
   line.expand = line.expand || std::ranges::any_of(line.words, commands::mentions_task_variable);
   if (auto merged = merge_slurm(base); !merged) return merged;
-  if (*place != commands::Place::outside) commands::count_tasks(line.srun);
+  if (*context != commands::JobContext::outside) commands::count_tasks(line.srun);
   return {};
 }
 

@@ -18,8 +18,8 @@ namespace amldist::launchers {
 /// What every launcher collects while it reads its flags.
 struct Base {
   StepLine line;
-  std::vector<std::string> handed;  ///< flags for the real launcher, as written
-  std::vector<std::string> slurm;   ///< --slurm
+  std::vector<std::string> handed_on;  ///< flags for the real launcher, as written
+  std::vector<std::string> slurm;      ///< --slurm
   bool help = false;
   bool version = false;
   bool dry_run = false;
@@ -32,17 +32,17 @@ struct Base {
 template <typename S>
 struct Row {
   Flag flag;
-  Result<void> (*apply)(S& state, const Given& given) = nullptr;
+  Result<void> (*apply)(S& state, const GivenFlag& given) = nullptr;
 };
 
 /// A flag that says yes, and one whose value is kept.
 template <auto member, typename S>
-Result<void> mark(S& state, const Given& /*given*/) {
+Result<void> mark(S& state, const GivenFlag& /*given*/) {
   state.*member = true;
   return {};
 }
 template <auto member, typename S>
-Result<void> keep(S& state, const Given& given) {
+Result<void> keep(S& state, const GivenFlag& given) {
   state.*member = given.value();
   return {};
 }
@@ -51,11 +51,11 @@ Result<void> keep(S& state, const Given& given) {
 template <typename S>
 std::vector<Row<S>> own_rows() {
   return {
-      {{"--dry-run", 0, Fate::translated, "prints the line instead of starting it"}, mark<&S::dry_run>},
-      {{"--slurm", 1, Fate::translated, "the value is an option of srun: --slurm=--partition=gpu"},
-       [](S& state, const Given& given) { return state.slurm.push_back(given.value()), Result<void>(); }},
-      {{"--list-flags", 0, Fate::translated, "prints this table"}, mark<&S::list_flags>},
-      {{"--json", 0, Fate::translated, "the table or the line, for programs"}, mark<&S::json>},
+      {{"--dry-run", 0, FlagHandling::translated, "prints the line instead of starting it"}, mark<&S::dry_run>},
+      {{"--slurm", 1, FlagHandling::translated, "the value is an option of srun: --slurm=--partition=gpu"},
+       [](S& state, const GivenFlag& given) { return state.slurm.push_back(given.value()), Result<void>(); }},
+      {{"--list-flags", 0, FlagHandling::translated, "prints this table"}, mark<&S::list_flags>},
+      {{"--json", 0, FlagHandling::translated, "the table or the line, for programs"}, mark<&S::json>},
   };
 }
 
@@ -67,8 +67,8 @@ std::vector<Row<S>> join_rows(std::initializer_list<std::vector<Row<S>>> parts) 
   return out;
 }
 
-/// Does what a flag's fate says. Errors: its own, or that it is refused.
-[[nodiscard]] Result<void> follow_fate(Base& base, const Flag& flag, const Given& given, bool has_function);
+/// Does what a flag's handling says. Errors: its own, or that it is refused.
+[[nodiscard]] Result<void> apply_handling(Base& base, const Flag& flag, const GivenFlag& given, bool has_function);
 
 /// What every line gets: --slurm, the expansion of $RANK and its like, the end of all with one. Refuses to start a
 /// launcher in each of several tasks. Errors: invalid_argument.
@@ -92,9 +92,9 @@ Result<std::vector<std::string>> read_into(S& state, const Dialect& dialect, con
   const auto flags = flags_of(rows);
   auto reading = read_flags(dialect, flags, words);
   if (!reading) return reading.error();
-  for (const Given& given : reading->flags) {
+  for (const GivenFlag& given : reading->flags) {
     const Row<S>& row = rows[given.flag];
-    if (auto done = follow_fate(state, row.flag, given, row.apply != nullptr); !done) return done.error();
+    if (auto done = apply_handling(state, row.flag, given, row.apply != nullptr); !done) return done.error();
     if (row.apply == nullptr) continue;
     if (auto done = row.apply(state, given); !done) return done.error();
   }

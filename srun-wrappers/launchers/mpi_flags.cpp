@@ -13,58 +13,58 @@ namespace {
 using text::concat;
 using text::quote;
 using Done = Result<void>;
-using F = Fate;
+using F = FlagHandling;
 
-Error impossible(const Given& given, std::string_view remedy) {
+Error impossible(const GivenFlag& given, std::string_view remedy) {
   return {Errc::invalid_argument, concat({given.name, " ", quote(given.value()), " is not possible here: ", remedy})};
 }
 
 template <std::optional<std::uint32_t> MpiState::*member>
-Done set_number(MpiState& state, const Given& given) {
+Done set_number(MpiState& state, const GivenFlag& given) {
   const auto number = number_of(given, 1, 1U << 20U);
   if (!number) return number.error();
   state.*member = *number;
   return {};
 }
 
-Done set_one_per_node(MpiState& state, const Given& /*given*/) {
+Done set_one_per_node(MpiState& state, const GivenFlag& /*given*/) {
   state.per_node = 1;
   return {};
 }
 
-Done set_number_option(MpiState& state, const Given& given, std::string_view option) {
+Done set_number_option(MpiState& state, const GivenFlag& given, std::string_view option) {
   const auto number = number_of(given, 1, 65536);
   if (!number) return number.error();
   state.line.srun.set(option, std::to_string(*number));
   return {};
 }
 
-Done set_cpus(MpiState& state, const Given& given) { return set_number_option(state, given, "cpus-per-task"); }
-Done set_per_socket(MpiState& state, const Given& given) {
+Done set_cpus(MpiState& state, const GivenFlag& given) { return set_number_option(state, given, "cpus-per-task"); }
+Done set_per_socket(MpiState& state, const GivenFlag& given) {
   return set_number_option(state, given, "ntasks-per-socket");
 }
 
-Done add_hosts(MpiState& state, const Given& given) {
+Done add_hosts(MpiState& state, const GivenFlag& given) {
   auto hosts = parse_host_list(given.value(), 1);
   if (!hosts) return hosts.error();
   state.hosts.insert(state.hosts.end(), hosts->begin(), hosts->end());
   return {};
 }
 
-Done add_hostfile(MpiState& state, const Given& given) {
+Done add_hostfile(MpiState& state, const GivenFlag& given) {
   auto hosts = read_hostfile(given.value());
   if (!hosts) return hosts.error();
   state.hosts.insert(state.hosts.end(), hosts->begin(), hosts->end());
   return {};
 }
 
-void choose_deal(MpiState& state, Deal deal) {
-  state.deal = deal;
-  state.deal_chosen = true;
+void choose_distribution(MpiState& state, Distribution distribution) {
+  state.distribution = distribution;
+  state.distribution_chosen = true;
 }
 
 /// ":PE=2:OVERSUBSCRIBE" behind a mapping.
-Done set_modifier(MpiState& state, const Given& given, std::string_view modifier) {
+Done set_modifier(MpiState& state, const GivenFlag& given, std::string_view modifier) {
   const std::string word = text::to_lower(modifier);
   if (word.starts_with("pe=")) {
     const auto number = text::to_number(std::string_view(word).substr(3), 65536);
@@ -73,7 +73,7 @@ Done set_modifier(MpiState& state, const Given& given, std::string_view modifier
   } else if (word == "oversubscribe") {
     state.line.srun.set("overcommit");
   } else if (word == "span") {
-    choose_deal(state, Deal::by_node);
+    choose_distribution(state, Distribution::by_node);
   } else if (word != "nooversubscribe" && word != "corecpus" && word != "inherit" && word != "noinherit") {
     return impossible(given, concat({"Slurm has nothing like ", quote(modifier)}));
   }
@@ -81,7 +81,7 @@ Done set_modifier(MpiState& state, const Given& given, std::string_view modifier
 }
 
 /// "ppr:4:node".
-Done set_per_resource(MpiState& state, const Given& given, std::string_view count, std::string_view resource) {
+Done set_per_resource(MpiState& state, const GivenFlag& given, std::string_view count, std::string_view resource) {
   const auto number = text::to_number(count, 65536);
   if (!number || *number == 0) return impossible(given, "write ppr:N:node");
   const std::string digits = std::to_string(*number);
@@ -92,7 +92,7 @@ Done set_per_resource(MpiState& state, const Given& given, std::string_view coun
   return {};
 }
 
-Done set_mapping(MpiState& state, const Given& given) {
+Done set_mapping(MpiState& state, const GivenFlag& given) {
   std::vector<std::string_view> parts = text::split(given.value(), ':');
   const std::string unit = text::to_lower(parts.front());
   std::size_t used = 1;
@@ -101,9 +101,9 @@ Done set_mapping(MpiState& state, const Given& given) {
     if (auto set = set_per_resource(state, given, parts[1], text::to_lower(parts[2])); !set) return set.error();
     used = 3;
   } else if (unit == "node") {
-    choose_deal(state, Deal::by_node);
+    choose_distribution(state, Distribution::by_node);
   } else if (unit == "slot" || unit == "core" || unit == "hwthread") {
-    choose_deal(state, Deal::by_slot);
+    choose_distribution(state, Distribution::by_slot);
   } else if (unit == "socket" || unit == "package" || unit == "numa") {
     state.line.srun.set("distribution", "block:cyclic");
   } else if (!unit.empty()) {
@@ -118,15 +118,16 @@ Done set_mapping(MpiState& state, const Given& given) {
 }
 
 /// Slurm numbers ranks in the order in which it places them.
-Done set_ranking(MpiState& state, const Given& given) {
+Done set_ranking(MpiState& state, const GivenFlag& given) {
   const std::string unit = text::to_lower(std::string_view(given.value()).substr(0, given.value().find(':')));
-  if (unit == "node") choose_deal(state, Deal::by_node);
-  else if (unit == "slot" || unit == "fill" || unit == "core" || unit == "hwthread") choose_deal(state, Deal::by_slot);
+  if (unit == "node") choose_distribution(state, Distribution::by_node);
+  else if (unit == "slot" || unit == "fill" || unit == "core" || unit == "hwthread")
+    choose_distribution(state, Distribution::by_slot);
   else return impossible(given, "ranks follow the placement: give slot or node");
   return {};
 }
 
-Done set_binding(MpiState& state, const Given& given) {
+Done set_binding(MpiState& state, const GivenFlag& given) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 8> units = {{{"none", "none"},
                                                                                    {"core", "cores"},
                                                                                    {"hwthread", "threads"},
@@ -144,21 +145,21 @@ Done set_binding(MpiState& state, const Given& given) {
 }
 
 template <const std::string_view& unit>
-Done bind_to(MpiState& state, const Given& /*given*/) {
+Done bind_to(MpiState& state, const GivenFlag& /*given*/) {
   state.line.srun.set("cpu-bind", std::string(unit));
   return {};
 }
 constexpr std::string_view cores = "cores";
 constexpr std::string_view sockets = "sockets";
 
-Done report_bindings(MpiState& state, const Given& /*given*/) {
+Done report_bindings(MpiState& state, const GivenFlag& /*given*/) {
   const std::string_view now = state.line.srun.value_of("cpu-bind");
   state.line.srun.set("cpu-bind", now.empty() ? "verbose" : concat({"verbose,", now}));
   return {};
 }
 
 /// Variables of the caller reach the tasks anyway; values are set.
-Done set_variable(MpiState& state, const Given& given) {
+Done set_variable(MpiState& state, const GivenFlag& given) {
   const std::string& word = given.value();
   const auto equals = word.find('=');
   if (equals == 0) return impossible(given, "write NAME or NAME=VALUE");
@@ -175,7 +176,7 @@ bool is_of_runtime(std::string_view parameter) {
 }
 
 /// An MPI program reads its parameters from the environment, whoever starts it.
-Done set_mca(MpiState& state, const Given& given) {
+Done set_mca(MpiState& state, const GivenFlag& given) {
   const std::string& name = given.values[0];
   if (is_of_runtime(name)) {
     state.line.note(concat({given.name, " ", name, " is ignored: Slurm does that part of mpirun's work"}));
@@ -185,18 +186,18 @@ Done set_mca(MpiState& state, const Given& given) {
   return {};
 }
 
-Done set_pmix_mca(MpiState& state, const Given& given) {
+Done set_pmix_mca(MpiState& state, const GivenFlag& given) {
   state.line.set_variable(concat({"PMIX_MCA_", given.values[0]}), given.values[1]);
   return {};
 }
 
-Done set_label(MpiState& state, const Given& /*given*/) {
+Done set_label(MpiState& state, const GivenFlag& /*given*/) {
   state.line.srun.set("label");
   return {};
 }
 
 /// Open MPI makes FOLDER/.../rank.N/stdout.
-Done set_output_folder(MpiState& state, const Given& given) {
+Done set_output_folder(MpiState& state, const GivenFlag& given) {
   const std::string folder = given.value().substr(0, given.value().find(':'));
   state.line.folders.push_back(folder);
   state.line.srun.set("output", concat({folder, "/rank.%t.stdout"}));
@@ -205,7 +206,7 @@ Done set_output_folder(MpiState& state, const Given& given) {
 }
 
 /// Open MPI 5: --output tag,file=NAME,...
-Done set_output(MpiState& state, const Given& given) {
+Done set_output(MpiState& state, const GivenFlag& given) {
   for (const std::string_view word : text::split(given.value(), ',')) {
     const auto equals = word.find('=');
     const std::string name = text::to_lower(word.substr(0, equals));
@@ -213,7 +214,7 @@ Done set_output(MpiState& state, const Given& given) {
       state.line.srun.set("label");
     } else if ((name == "dir" || name == "directory" || name == "file" || name == "filename") &&
                equals != std::string_view::npos) {
-      const Given folder{given.flag, given.name, {std::string(word.substr(equals + 1))}};
+      const GivenFlag folder{given.flag, given.name, {std::string(word.substr(equals + 1))}};
       if (auto set = set_output_folder(state, folder); !set) return set.error();
     } else {
       state.line.note(concat({given.name, " ", name, " is ignored: srun has nothing like it"}));
@@ -222,7 +223,7 @@ Done set_output(MpiState& state, const Given& given) {
   return {};
 }
 
-Done set_timeout(MpiState& state, const Given& given) {
+Done set_timeout(MpiState& state, const GivenFlag& given) {
   const auto seconds = number_of(given, 1, 31536000);
   if (!seconds) return seconds.error();
   const std::uint32_t minutes = (*seconds + 59) / 60;
@@ -234,7 +235,7 @@ Done set_timeout(MpiState& state, const Given& given) {
   return {};
 }
 
-Done set_input(MpiState& state, const Given& given) {
+Done set_input(MpiState& state, const GivenFlag& given) {
   const bool number = text::to_number(given.value(), 1U << 30U).has_value();
   if (!number && given.value() != "all" && given.value() != "none")
     return impossible(given, "give a rank, all or none");
@@ -243,7 +244,7 @@ Done set_input(MpiState& state, const Given& given) {
 }
 
 template <const std::string_view& option>
-Done set_option(MpiState& state, const Given& /*given*/) {
+Done set_option(MpiState& state, const GivenFlag& /*given*/) {
   state.line.srun.set(option);
   return {};
 }
@@ -274,7 +275,7 @@ std::vector<Row<MpiState>> shape_rows() {
       {{"-pernode --pernode", 0, F::translated, "--ntasks-per-node=1"}, set_one_per_node},
       {{"-npersocket --npersocket", 1, F::translated, "--ntasks-per-socket=N"}, set_per_socket},
       {{"-ppr --ppr", 1, F::translated, "--ntasks-per-node=N or the like"},
-       [](MpiState& state, const Given& given) {
+       [](MpiState& state, const GivenFlag& given) {
          return set_mapping(state, {given.flag, given.name, {concat({"ppr:", given.value()})}});
        }},
       {{"-map-by --map-by", 1, F::translated,
@@ -289,11 +290,11 @@ std::vector<Row<MpiState>> shape_rows() {
       {{"-bind-to-socket --bind-to-socket", 0, F::translated, "--cpu-bind=sockets"}, bind_to<sockets>},
       {{"-report-bindings --report-bindings", 0, F::translated, "--cpu-bind=verbose"}, report_bindings},
       {{"-bynode --bynode", 0, F::translated, "--distribution=cyclic"},
-       [](MpiState& state, const Given&) { return choose_deal(state, Deal::by_node), Done(); }},
+       [](MpiState& state, const GivenFlag&) { return choose_distribution(state, Distribution::by_node), Done(); }},
       {{"-byslot --byslot", 0, F::translated, "--distribution=block"},
-       [](MpiState& state, const Given&) { return choose_deal(state, Deal::by_slot), Done(); }},
+       [](MpiState& state, const GivenFlag&) { return choose_distribution(state, Distribution::by_slot), Done(); }},
       {{"-bycore --bycore", 0, F::translated, "--distribution=block"},
-       [](MpiState& state, const Given&) { return choose_deal(state, Deal::by_slot), Done(); }},
+       [](MpiState& state, const GivenFlag&) { return choose_distribution(state, Distribution::by_slot), Done(); }},
       {{"-cpus-per-proc --cpus-per-proc -cpus-per-rank --cpus-per-rank", 1, F::translated, "--cpus-per-task=N"},
        set_cpus},
   };
@@ -308,7 +309,7 @@ std::vector<Row<MpiState>> host_rows() {
       {{"-oversubscribe --oversubscribe", 0, F::translated, "--overcommit"}, set_option<overcommit>},
       ignored("-nooversubscribe --nooversubscribe", 0, "it is what Slurm does"),
       {{"-use-hwthread-cpus --use-hwthread-cpus", 0, F::translated, "--hint=multithread"},
-       [](MpiState& state, const Given&) { return state.line.srun.set("hint", "multithread"), Done(); }},
+       [](MpiState& state, const GivenFlag&) { return state.line.srun.set("hint", "multithread"), Done(); }},
       refused("-nolocal --nolocal", 0,
               "use --slurm=--exclude=NODE: the login machine is none of the job's nodes anyway"),
       refused("-rf -rankfile --rankfile", 1, no_rankfile),
@@ -473,7 +474,7 @@ Result<void> set_mpi_shape(MpiState& state) {
     if (state.per_node) {
       for (Host& host : state.hosts) host.slots = *state.per_node;
     }
-    return place(state.hosts, state.processes, state.deal, srun);
+    return place(state.hosts, state.processes, state.distribution, srun);
   }
   if (state.per_node) {
     srun.set("ntasks-per-node", std::to_string(*state.per_node));
@@ -483,8 +484,8 @@ Result<void> set_mpi_shape(MpiState& state) {
   if (!state.processes && !state.per_node && !own_variable("SLURM_JOB_ID")) {
     return Error{Errc::invalid_argument, "how many processes there are is not said: give -n N"};
   }
-  if (state.deal_chosen && !srun.has("distribution")) {
-    srun.set("distribution", state.deal == Deal::by_node ? "cyclic" : "block");
+  if (state.distribution_chosen && !srun.has("distribution")) {
+    srun.set("distribution", state.distribution == Distribution::by_node ? "cyclic" : "block");
   }
   return {};
 }

@@ -17,8 +17,8 @@ struct MpiState : Base {
   std::optional<std::uint32_t> per_node;
   std::vector<Host> hosts;
   std::string folder;  ///< -wdir
-  Deal deal = Deal::by_slot;
-  bool deal_chosen = false;
+  Distribution distribution = Distribution::by_slot;
+  bool distribution_chosen = false;
 };
 
 [[nodiscard]] std::vector<Row<MpiState>> mpi_rows();

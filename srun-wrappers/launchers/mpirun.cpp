@@ -71,7 +71,7 @@ Result<void> merge_part(MpiState& whole, MpiState& part, std::vector<std::string
     return Error{Errc::invalid_argument, "with several programs each needs its number of processes: give -n N"};
   }
   if (!part.hosts.empty()) {
-    auto dealt = deal_ranks(part.hosts, part.processes, part.deal);
+    auto dealt = deal_ranks(part.hosts, part.processes, part.distribution);
     if (!dealt) return dealt.error();
     part.processes = static_cast<std::uint32_t>(dealt->size());
     ranks.insert(ranks.end(), dealt->begin(), dealt->end());

@@ -55,10 +55,10 @@ struct State : Base {
 };
 
 using Done = Result<void>;
-using F = Fate;
-using Apply = Done (*)(State&, const Given&);
+using F = FlagHandling;
+using Apply = Done (*)(State&, const GivenFlag&);
 
-Done set_nodes(State& state, const Given& given) {
+Done set_nodes(State& state, const GivenFlag& given) {
   const auto parts = text::split(given.value(), ':');
   const auto low = text::to_number(parts.front(), 65536);
   const auto high = text::to_number(parts.back(), 65536);
@@ -76,7 +76,7 @@ Done set_nodes(State& state, const Given& given) {
   return {};
 }
 
-Done set_processes(State& state, const Given& given) {
+Done set_processes(State& state, const GivenFlag& given) {
   const std::string& value = given.value();
   const auto number = text::to_number(value, 65536);
   const bool word = value == "gpu" || value == "cpu" || value == "auto" || value == "xpu";
@@ -97,25 +97,25 @@ std::string old_spelling(std::string name) {
 }
 
 /// Only with an agent that something else asks for.
-Done hand_on_if_needed(State& state, const Given& given) {
-  state.handed.push_back(old_spelling(given.name));
-  state.handed.insert(state.handed.end(), given.values.begin(), given.values.end());
+Done hand_on_if_needed(State& state, const GivenFlag& given) {
+  state.handed_on.push_back(old_spelling(given.name));
+  state.handed_on.insert(state.handed_on.end(), given.values.begin(), given.values.end());
   return {};
 }
 
 /// torchrun's agent does it; without the agent it means nothing.
-Done hand_on(State& state, const Given& given) {
+Done hand_on(State& state, const GivenFlag& given) {
   state.agent = true;
   return hand_on_if_needed(state, given);
 }
 
-Done set_restarts(State& state, const Given& given) {
+Done set_restarts(State& state, const GivenFlag& given) {
   const auto number = number_of(given, 0, 1000000);
   if (!number) return number.error();
   return *number > 0 ? hand_on(state, given) : Done();
 }
 
-Done set_port(State& state, const Given& given) {
+Done set_port(State& state, const GivenFlag& given) {
   const auto number = number_of(given, 1, 65535);
   if (!number) return number.error();
   state.port = *number;
@@ -123,7 +123,7 @@ Done set_port(State& state, const Given& given) {
 }
 
 /// The port counts; the host is rank 0's, whatever the flag says.
-Done set_endpoint(State& state, const Given& given) {
+Done set_endpoint(State& state, const GivenFlag& given) {
   state.endpoint = given.value();
   const auto colon = state.endpoint.rfind(':');
   if (colon == std::string::npos) return {};
@@ -159,29 +159,29 @@ std::vector<Row<State>> shape_rows() {
         "handed to the real torchrun where that is started; else not needed"},
        keep<&State::conf>},
       {{"--standalone", 0, F::translated, "--nodes=1"},
-       [](State& state, const Given&) { return state.least_nodes = state.most_nodes = 1, Done(); }},
+       [](State& state, const GivenFlag&) { return state.least_nodes = state.most_nodes = 1, Done(); }},
   };
 }
 
 std::vector<Row<State>> agent_rows() {
   return {
-      {{"--max_restarts --max-restarts", 1, F::handed, "starts the real torchrun on each node, if N is not 0"},
+      {{"--max_restarts --max-restarts", 1, F::handed_on, "starts the real torchrun on each node, if N is not 0"},
        set_restarts},
-      {{"--monitor_interval --monitor-interval", 1, F::handed, slurm_watches}, hand_on_if_needed},
-      {{"--start_method --start-method", 1, F::handed, slurm_watches}, hand_on_if_needed},
-      {{"--event_log_handler --event-log-handler", 1, F::handed, slurm_watches}, hand_on_if_needed},
-      {{"--role", 1, F::handed, slurm_watches}, hand_on_if_needed},
+      {{"--monitor_interval --monitor-interval", 1, F::handed_on, slurm_watches}, hand_on_if_needed},
+      {{"--start_method --start-method", 1, F::handed_on, slurm_watches}, hand_on_if_needed},
+      {{"--event_log_handler --event-log-handler", 1, F::handed_on, slurm_watches}, hand_on_if_needed},
+      {{"--role", 1, F::handed_on, slurm_watches}, hand_on_if_needed},
       {{"-m --module", 0, F::translated, "python -m SCRIPT"}, mark<&State::module>},
       {{"--no_python --no-python", 0, F::translated, "SCRIPT is started as it is"}, mark<&State::program>},
-      {{"--run_path --run-path", 0, F::handed, "starts the real torchrun on each node"}, hand_on},
-      {{"--log_dir --log-dir", 1, F::handed, agent_logs}, hand_on},
-      {{"-r --redirects", 1, F::handed, agent_logs}, hand_on},
-      {{"-t --tee", 1, F::handed, agent_logs}, hand_on},
-      {{"--log_line_prefix_template --log-line-prefix-template", 1, F::handed, agent_logs}, hand_on},
-      {{"--local_ranks_filter --local-ranks-filter", 1, F::handed, agent_logs}, hand_on},
-      {{"--duplicate_stdout_filters --duplicate-stdout-filters", 1, F::handed, agent_logs}, hand_on},
-      {{"--duplicate_stderr_filters --duplicate-stderr-filters", 1, F::handed, agent_logs}, hand_on},
-      {{"--logs_specs --logs-specs", 1, F::handed, agent_logs}, hand_on},
+      {{"--run_path --run-path", 0, F::handed_on, "starts the real torchrun on each node"}, hand_on},
+      {{"--log_dir --log-dir", 1, F::handed_on, agent_logs}, hand_on},
+      {{"-r --redirects", 1, F::handed_on, agent_logs}, hand_on},
+      {{"-t --tee", 1, F::handed_on, agent_logs}, hand_on},
+      {{"--log_line_prefix_template --log-line-prefix-template", 1, F::handed_on, agent_logs}, hand_on},
+      {{"--local_ranks_filter --local-ranks-filter", 1, F::handed_on, agent_logs}, hand_on},
+      {{"--duplicate_stdout_filters --duplicate-stdout-filters", 1, F::handed_on, agent_logs}, hand_on},
+      {{"--duplicate_stderr_filters --duplicate-stderr-filters", 1, F::handed_on, agent_logs}, hand_on},
+      {{"--logs_specs --logs-specs", 1, F::handed_on, agent_logs}, hand_on},
   };
 }
 
@@ -192,12 +192,13 @@ std::vector<Row<State>> other_rows() {
         "the processes meet on the host of rank 0, wherever Slurm puts it"}},
       {{"--master_port --master-port", 1, F::translated, "master_port=N"}, set_port},
       {{"--local_addr --local-addr", 1, F::ignored, "each node has its own address"}},
-      {{"--numa_binding --numa-binding", 1, F::handed,
+      {{"--numa_binding --numa-binding", 1, F::handed_on,
         "starts the real torchrun on each node, which binds its processes"},
        hand_on},
-      {{"--signals_to_handle --signals-to-handle", 1, F::handed, slurm_watches}, hand_on_if_needed},
-      {{"--shutdown_timeout --shutdown-timeout", 1, F::handed, slurm_watches}, hand_on_if_needed},
-      {{"--virtual_local_rank --virtual-local-rank", 0, F::handed, "starts the real torchrun on each node"}, hand_on},
+      {{"--signals_to_handle --signals-to-handle", 1, F::handed_on, slurm_watches}, hand_on_if_needed},
+      {{"--shutdown_timeout --shutdown-timeout", 1, F::handed_on, slurm_watches}, hand_on_if_needed},
+      {{"--virtual_local_rank --virtual-local-rank", 0, F::handed_on, "starts the real torchrun on each node"},
+       hand_on},
       {{"--print_completion --print-completion", 1, F::refused, "completions are installed with aml-dist"}},
       {{"-h --help", 0, F::translated, "examples and the flags that matter"}, mark<&State::help>},
       {{"--version", 0, F::translated, "the release of aml-dist"}, mark<&State::version>},
@@ -216,9 +217,9 @@ Done read_defaults(State& state) {
   for (const auto& [name, apply] : defaults) {
     const auto value = own_variable(name);
     if (!value) continue;
-    Given given{0, name, {*value}};
+    GivenFlag given{0, name, {*value}};
     if (auto done = apply(state, given); !done) return done.error();
-    if (apply == &set_restarts && !state.handed.empty()) state.handed.front() = "--max_restarts";
+    if (apply == &set_restarts && !state.handed_on.empty()) state.handed_on.front() = "--max_restarts";
   }
   return {};
 }
@@ -226,8 +227,8 @@ Done read_defaults(State& state) {
 /// Slurm starts each process.
 void per_process(State& state, std::vector<std::string> program) {
   StepLine& line = state.line;
-  if (!state.handed.empty()) {
-    line.note(concat({state.handed.front(), " is ignored: without an agent Slurm watches the processes"}));
+  if (!state.handed_on.empty()) {
+    line.note(concat({state.handed_on.front(), " is ignored: without an agent Slurm watches the processes"}));
   }
   line.srun.set("ntasks-per-node", state.processes);
   line.option = "pytorch";
@@ -259,7 +260,7 @@ void per_node(State& state, std::vector<std::string> program) {
     if (!state.id.empty()) line.words.insert(line.words.end(), {"--rdzv_id", state.id});
   }
   if (!state.conf.empty()) line.words.insert(line.words.end(), {"--rdzv_conf", state.conf});
-  line.words.insert(line.words.end(), state.handed.begin(), state.handed.end());
+  line.words.insert(line.words.end(), state.handed_on.begin(), state.handed_on.end());
   if (state.module) line.words.emplace_back("--module");
   if (state.program) line.words.emplace_back("--no_python");
   line.words.insert(line.words.end(), program.begin(), program.end());
@@ -268,7 +269,7 @@ void per_node(State& state, std::vector<std::string> program) {
 Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::string> program,
                const std::vector<std::string>& /*words*/) {
   if (state.module && state.program) {
-    return Error{Errc::invalid_argument, "--module and --no-python exclude each other: give one"};
+    return Error{Errc::invalid_argument, "--module and --no-python cannot be combined: give one"};
   }
   const auto nodes = std::to_string(state.least_nodes);
   state.line.srun.set(

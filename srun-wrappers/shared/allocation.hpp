@@ -6,14 +6,14 @@
 
 namespace amldist::commands {
 
-enum class Place {
+enum class JobContext {
   outside,
   allocation,  ///< in a batch script or in salloc's shell
   task,        ///< in the only task of a step, which holds the CPUs that another step would need
 };
 
 /// From Slurm's variables. Errors: invalid_argument in one of several tasks, each of which would start a whole step.
-[[nodiscard]] Result<Place> find_place();
+[[nodiscard]] Result<JobContext> find_job_context();
 
 /// Says in `step` how many tasks there are, if it only says how many there are on each node: in an allocation srun
 /// would take the number from the allocation's SLURM_NTASKS, and start that many.

@@ -110,7 +110,7 @@ Result<std::string> read_file(const std::string& path, std::size_t limit) {
   if (content) return content;
   const Error& error = content.error();
   if (error.code == Errc::invalid_argument)
-    return Error{Errc::not_found, concat({text::quote(path), " is no regular file"})};
+    return Error{Errc::not_found, concat({text::quote(path), " is not a regular file"})};
   if (error.code != Errc::limit)
     return Error{error.code, concat({text::quote(path), " cannot be read: ", error.message})};
   return Error{Errc::limit, concat({text::quote(path), " is longer than ", std::to_string(limit / 1024),

@@ -150,7 +150,7 @@ Result<std::vector<std::string>> split_words(std::string_view line) {
       at = read_piece(line, at, word);
       if (at == std::string_view::npos) {
         return Error{Errc::invalid_argument,
-                     text::concat({"a quote or a backslash in ", text::quote(line), " has no end: close it"})};
+                     text::concat({"a quote or a backslash in ", text::quote(line), " is not closed: close it"})};
       }
     }
     words.push_back(std::move(word));

@@ -1,5 +1,5 @@
 // What verifying the fabric costs: a node with 16 devices against the limit of 100 ms and against bare reads of the
-// same files, and rounds of a meeting of up to 1,024 nodes.
+// same files, and rounds of an exchange of up to 1,024 nodes.
 //
 //   fabric_cost [--rounds N]
 //
@@ -21,7 +21,7 @@
 
 #include "core/text.hpp"
 #include "fabric/checks.hpp"
-#include "fabric/meeting.hpp"
+#include "fabric/node_exchange.hpp"
 
 namespace {
 
@@ -123,13 +123,13 @@ void measure_node(int rounds) {
   fs::remove_all(root);
 }
 
-/// All nodes of a meeting as threads of this process: the time of a round as node 0 sees it.
-void measure_meeting(std::uint32_t nodes) {
+/// All nodes of an exchange as threads of this process: the time of a round as node 0 sees it.
+void measure_exchange(std::uint32_t nodes) {
   const auto port = static_cast<std::uint16_t>(30000 + nodes % 1000);
-  const auto place = [&](std::uint32_t node) { return fabric::MeetingPlace{"127.0.0.1", port, "1.0", node, nodes}; };
-  const auto host = fabric::MeetingHost::open(place(0), std::chrono::seconds(60));
+  const auto place = [&](std::uint32_t node) { return fabric::NodePlace{"127.0.0.1", port, "1.0", node, nodes}; };
+  const auto host = fabric::NodeExchangeServer::open(place(0), std::chrono::seconds(60));
   if (!host) {
-    std::printf("meeting of %u nodes: %s\n", nodes, host.error().message.c_str());
+    std::printf("exchange of %u nodes: %s\n", nodes, host.error().message.c_str());
     return;
   }
   constexpr int rounds = 4;
@@ -139,10 +139,10 @@ void measure_meeting(std::uint32_t nodes) {
   std::vector<double> times;
   for (std::uint32_t node = 0; node < nodes; ++node) {
     threads.emplace_back([&, node] {
-      auto meeting = fabric::Meeting::join(place(node), std::chrono::seconds(60));
-      for (int i = 0; meeting && i < rounds; ++i) {
+      auto exchange = fabric::NodeExchange::join(place(node), std::chrono::seconds(60));
+      for (int i = 0; exchange && i < rounds; ++i) {
         const auto start = Clock::now();
-        if (!meeting->round({false, {(node + 1) % nodes, (node + nodes - 1) % nodes}}, endpoints)) return;
+        if (!exchange->round({false, {(node + 1) % nodes, (node + nodes - 1) % nodes}}, endpoints)) return;
         if (node == 0) times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
       }
     });
@@ -150,7 +150,7 @@ void measure_meeting(std::uint32_t nodes) {
   for (std::thread& each : threads) each.join();
   const double whole = std::chrono::duration<double, std::milli>(Clock::now() - began).count();
   if (times.size() != rounds) {
-    std::printf("meeting of %u nodes did not come to its end\n", nodes);
+    std::printf("exchange of %u nodes did not come to its end\n", nodes);
     return;
   }
   std::printf("  %5u nodes     a round %7.1f ms   %d rounds with joining %8.1f ms   per node %.3f ms\n", nodes,
@@ -162,7 +162,7 @@ void measure_meeting(std::uint32_t nodes) {
 int main(int argc, char** argv) {
   const int rounds = argc == 3 && std::string_view(argv[1]) == "--rounds" ? std::max(3, std::atoi(argv[2])) : 31;
   measure_node(rounds);
-  std::printf("meeting, all nodes on this machine: a ring of writes takes 3 rounds, the comparison 2\n");
-  for (const std::uint32_t nodes : {4U, 64U, 256U, 1024U}) measure_meeting(nodes);
+  std::printf("exchange, all nodes on this machine: a ring of writes takes 3 rounds, the comparison 2\n");
+  for (const std::uint32_t nodes : {4U, 64U, 256U, 1024U}) measure_exchange(nodes);
   return 0;
 }

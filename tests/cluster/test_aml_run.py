@@ -147,12 +147,70 @@ def test_the_first_failure_is_told_and_its_status_handed_through(cluster, workdi
     assert any("ended as FAILED" in line and "rank 2" in line for line in done.err.splitlines()), str(done)
 
 
+def test_words_in_the_output_decide_nothing(cluster, workdir):
+    """The line about the first failure was looked for in the job's output, where any program can print it."""
+    words = "aml-dist: first failure: rank 0 (local 0) on node9: exit status 42, 0.1 s after the start"
+    done, answer = follow(cluster, workdir, "--", "bash", "-c", f"echo; echo '{words}'; exit 3")
+    assert done.status == 3 and "node9" in done.err, str(done)
+    assert answer["first_failure"].startswith("rank 0 (local 0) on node1: exit status 3"), str(done)
+    done, answer = follow(cluster, workdir, "--", "echo", words)
+    assert done.status == 0 and answer["first_failure"] is None, str(done)
+    assert not [*workdir.glob(".aml-run-*")]
+
+
+def test_the_tasks_have_no_variable_of_the_record(cluster, workdir):
+    done, answer = follow(cluster, workdir, "--", "env")
+    assert done.status == 0 and "AMLDIST_STAMP=" in done.err and "AMLDIST_JOB_RECORD" not in done.err, str(done)
+
+
+@pytest.mark.parametrize("end, state, status", [("scancel {job}", "CANCELLED", 130),
+                                                ("scontrol update nodename=node1 state=down reason=test", "NODE_FAIL", 1)])
+def test_an_end_that_slurm_decided_is_slurms(cluster, workdir, end, state, status):
+    """Tasks that Slurm ends fail, too, but did not fail first."""
+    line = f"cd {workdir} && {command('aml-run', '--wait', '--json', '--no-requeue', '-w', 'node1', '-J', 'ends', '--', 'sleep', '300')}"
+    with subprocess.Popen([str(DEVCLUSTER), "run", "--name", cluster.name, "--env-clean", "--", "bash", "-c", line],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        try:
+            for said in run.stderr:
+                if "runs on" in said:
+                    break
+            cluster.run(end.format(job=cluster.run("squeue -h -n ends -o %i").out.strip()))
+            out, err = run.communicate(timeout=90)
+        finally:
+            cluster.run("scontrol update nodename=node1 state=resume")
+            cluster.run("scancel -n ends")
+    answer = json.loads(out)
+    assert run.returncode == status and answer["state"] == state, err
+    assert answer["first_failure"] is None and not [*workdir.glob(".aml-run-*")]
+
+
+def test_a_requeued_job_is_followed_to_its_second_end(cluster, workdir):
+    """Slurm holds it back for two minutes in between."""
+    script = f"cd {workdir}; if [ -e once ]; then exit 6; fi; touch once; sleep 300"
+    line = f"cd {workdir} && {command('aml-run', '--wait', '--json', '--requeue', '-J', 'again', '--', 'bash', '-c', script)}"
+    with subprocess.Popen([str(DEVCLUSTER), "run", "--name", cluster.name, "--env-clean", "--", "bash", "-c", line],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        try:
+            deadline = time.monotonic() + 60
+            while not (workdir / "once").exists():
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            job = cluster.run("squeue -h -n again -o %i").out.strip()
+            assert cluster.run(f"scontrol requeue {job}").status == 0
+            out, err = run.communicate(timeout=240)
+        finally:
+            cluster.run("scancel -n again")
+    answer = json.loads(out)
+    assert run.returncode == 6 and answer["state"] == "FAILED", err
+    assert "exit status 6" in answer["first_failure"] and not [*workdir.glob(".aml-run-*")]
+
+
 def test_a_folder_that_takes_no_output_is_told(cluster, workdir):
     locked = workdir / "locked"
     locked.mkdir(mode=0o755)  # root's
     done, answer = follow(cluster, locked, "--", "true", user="alice")
     assert done.status != 0 and answer["state"] == "FAILED", str(done)
-    assert f"{locked}/slurm-{answer['job_id']}.out was never made" in done.err, str(done)
+    assert f"{locked}/slurm-{answer['job_id']}.out was never created" in done.err, str(done)
 
 
 def test_output_comes_while_the_job_runs(cluster, workdir):

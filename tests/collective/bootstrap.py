@@ -2,16 +2,22 @@
 
     bootstrap.py --program PROGRAM
 
-One process for each environment: a rank of two whose peer never connects, or that cannot find it. Exit status: 0 if all
-reported the expected error, else 1.
+One process for each environment: a rank of two whose peer never connects, or that cannot find it. Then two ranks that
+contradict each other, and rank 0 among strangers. Exit status: 0 if all reported the expected error, else 1.
 """
 
 import argparse
 import pathlib
 import re
+import select
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import time
+
+import launch
 
 RANK = {"RANK": "0", "WORLD_SIZE": "2"}
 AT_MASTER = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "23456"}
@@ -62,6 +68,59 @@ def complaint(program: str, environment: dict[str, str], pattern: str) -> str | 
     return f"{environment}\n  wanted: {pattern}\n  status {done.returncode}, said: {done.stderr.strip()}"
 
 
+def start(program: str, environment: dict[str, str]) -> subprocess.Popen:
+    return subprocess.Popen([program, "place"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def sizes_that_differ(program: str) -> str | None:
+    """Both ranks say why, and a host name cannot write to the terminal."""
+    here = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(launch.free_port())}
+    ranks = [start(program, here | {"RANK": "0", "WORLD_SIZE": "2"}),
+             start(program, here | {"RANK": "1", "WORLD_SIZE": "3", "AMLDIST_NODE_NAME": "\x1b[31mred"})]
+    said = [rank.communicate(timeout=60)[0] for rank in ranks]
+    wanted = rb"rank 1 (\x1b[31mred) was started as one of 3 processes, rank 0 as one of 2"
+    right = all(rank.returncode == 3 for rank in ranks) and all(wanted in each and b"\x1b" not in each for each in said)
+    return None if right else f"sizes that differ: {[rank.returncode for rank in ranks]}, {said}"
+
+
+def connected(port: int) -> socket.socket:
+    """A connection to rank 0, as soon as it listens."""
+    end = time.monotonic() + 30
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+
+
+def closed_of(connections: list[socket.socket], wanted: int) -> int:
+    """How many of them the other side has closed; waits until there are as many as wanted, or for 20 seconds."""
+    closed: set[socket.socket] = set()
+    end = time.monotonic() + 20
+    while len(closed) < wanted and time.monotonic() < end:
+        left = [each for each in connections if each not in closed]
+        closed |= set(select.select(left, [], [], 0.1)[0])  # rank 0 sends strangers nothing: readable is closed
+    return len(closed)
+
+
+def strangers(program: str) -> str | None:
+    """Rank 0 closes what is no rank, keeps few that say nothing, and the world comes together all the same."""
+    port = launch.free_port()
+    step = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    ranks = [start(program, step | {"RANK": "0"})]
+    greedy = connected(port)
+    greedy.sendall(struct.pack("<IB", 64 << 20, 1))  # a frame of 64 MiB
+    crowd = [connected(port) for _ in range(200)]
+    gone = closed_of([greedy], 1), closed_of(crowd, 130)
+    ranks.append(start(program, step | {"RANK": "1"}))
+    said = [rank.communicate(timeout=60)[0] for rank in ranks]
+    if gone[0] == 1 and gone[1] >= 130 and [rank.returncode for rank in ranks] == [0, 0]:
+        return None
+    return f"strangers: closed {gone} of 1 and 200, statuses {[rank.returncode for rank in ranks]}, {said}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True)
@@ -70,7 +129,8 @@ def main() -> int:
         (pathlib.Path(broken) / "libpmix.so.2").write_text("no library")
         table = cases(broken)
         wrong = [each for each in (complaint(program, environment, pattern) for environment, pattern in table) if each]
-    print("\n".join([*wrong, f"{len(table)} environments, {len(wrong)} with an unexpected answer"]))
+    wrong += [each for each in (sizes_that_differ(program), strangers(program)) if each]
+    print("\n".join([*wrong, f"{len(table) + 2} cases, {len(wrong)} with an unexpected answer"]))
     return 1 if wrong else 0
 
 

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "fabric/checks.hpp"
-#include "fabric/meeting.hpp"
+#include "fabric/node_exchange.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -135,32 +135,32 @@ TEST_F(Tree, ATableOfAThousandUnusedEntriesIsFine) {
   EXPECT_EQ(verify().find("ib.gid")->verdict, Verdict::pass);
 }
 
-// ---- meetings ----
+// ---- the nodes of a step ----
 
-MeetingPlace place(std::uint16_t port, std::uint32_t node, std::uint32_t nodes) {
+NodePlace place(std::uint16_t port, std::uint32_t node, std::uint32_t nodes) {
   return {"127.0.0.1", port, "1.0", node, nodes};
 }
 
 /// A port that nobody has at the moment.
 std::uint16_t free_port() { return static_cast<std::uint16_t>(20000 + static_cast<unsigned>(::getpid()) % 20000); }
 
-TEST(Meeting, EverybodyHearsWhomItAskedFor) {
+TEST(NodeExchange, EveryNodeGetsTheTextsItAskedFor) {
   constexpr std::uint32_t nodes = 16;
   const std::uint16_t port = free_port();
-  const auto host = MeetingHost::open(place(port, 0, nodes), std::chrono::seconds(20));
-  ASSERT_TRUE(host) << host.error().message;
+  const auto server = NodeExchangeServer::open(place(port, 0, nodes), std::chrono::seconds(20));
+  ASSERT_TRUE(server) << server.error().message;
   std::vector<std::thread> threads;
   std::atomic<int> right = 0;
   for (std::uint32_t node = 0; node < nodes; ++node) {
     threads.emplace_back([&, node] {
-      auto meeting = Meeting::join(place(port, node, nodes), std::chrono::seconds(20));
-      if (!meeting) return;
+      auto exchange = NodeExchange::join(place(port, node, nodes), std::chrono::seconds(20));
+      if (!exchange) return;
       for (int turn = 0; turn < 3; ++turn) {
         const std::uint32_t next = (node + 1) % nodes;
-        auto heard = meeting->round({false, {next}}, "I am " + std::to_string(node));
-        if (heard && heard->size() == 1 && heard->at(next) == "I am " + std::to_string(next)) ++right;
+        auto texts = exchange->round({false, {next}}, "I am " + std::to_string(node));
+        if (texts && texts->size() == 1 && texts->at(next) == "I am " + std::to_string(next)) ++right;
       }
-      auto all = meeting->round({node == 0, {}}, "end");
+      auto all = exchange->round({node == 0, {}}, "end");
       if (all && all->size() == (node == 0 ? nodes : 0)) ++right;
     });
   }
@@ -168,30 +168,57 @@ TEST(Meeting, EverybodyHearsWhomItAskedFor) {
   EXPECT_EQ(right, static_cast<int>(nodes) * 4);
 }
 
-TEST(Meeting, WhoDoesNotComeIsNamed) {
-  const auto port = static_cast<std::uint16_t>(free_port() + 1);
-  const auto host = MeetingHost::open(place(port, 0, 3), std::chrono::milliseconds(300));
-  ASSERT_TRUE(host) << host.error().message;
-  auto zero = Meeting::join(place(port, 0, 3), std::chrono::seconds(5));
-  auto one = Meeting::join(place(port, 1, 3), std::chrono::seconds(5));
+TEST(NodeExchange, LongTextsOfAllNodesArriveWhole) {
+  const auto port = static_cast<std::uint16_t>(free_port() + 3);
+  const auto server = NodeExchangeServer::open(place(port, 0, 2), std::chrono::seconds(20));
+  ASSERT_TRUE(server) << server.error().message;
+  auto zero = NodeExchange::join(place(port, 0, 2), std::chrono::seconds(20));
+  auto one = NodeExchange::join(place(port, 1, 2), std::chrono::seconds(20));
   ASSERT_TRUE(zero && one);
-  std::thread other([&] { EXPECT_FALSE(one->round({}, "")); });
-  const auto heard = zero->round({}, "");
+  const std::string text(wireup::limits.text_bytes, 'x');
+  std::thread other([&] { EXPECT_TRUE(one->round({true, {}}, text)); });
+  const auto texts = zero->round({true, {}}, text + "cut off");
   other.join();
-  ASSERT_FALSE(heard);
-  EXPECT_NE(heard.error().message.find("node 2"), std::string::npos) << heard.error().message;
+  ASSERT_TRUE(texts) << texts.error().message;
+  EXPECT_EQ(*texts, (std::map<std::uint32_t, std::string>{{0, text}, {1, text}}));
 }
 
-TEST(Meeting, StrangersAreShownOut) {
+TEST(NodeExchange, ANodeThatDoesNotComeIsNamed) {
+  const auto port = static_cast<std::uint16_t>(free_port() + 1);
+  const auto server = NodeExchangeServer::open(place(port, 0, 3), std::chrono::milliseconds(300));
+  ASSERT_TRUE(server) << server.error().message;
+  auto zero = NodeExchange::join(place(port, 0, 3), std::chrono::seconds(5));
+  auto one = NodeExchange::join(place(port, 1, 3), std::chrono::seconds(5));
+  ASSERT_TRUE(zero && one);
+  std::thread other([&] { EXPECT_FALSE(one->round({}, "")); });
+  const auto texts = zero->round({}, "");
+  other.join();
+  ASSERT_FALSE(texts);
+  EXPECT_NE(texts.error().message.find("node 2"), std::string::npos) << texts.error().message;
+}
+
+TEST(NodeExchange, ANodeThatLeavesIsNamed) {
+  const auto port = static_cast<std::uint16_t>(free_port() + 4);
+  const auto server = NodeExchangeServer::open(place(port, 0, 2), std::chrono::seconds(20));
+  ASSERT_TRUE(server) << server.error().message;
+  auto zero = NodeExchange::join(place(port, 0, 2), std::chrono::seconds(20));
+  ASSERT_TRUE(zero);
+  ASSERT_TRUE(NodeExchange::join(place(port, 1, 2), std::chrono::seconds(20)));
+  const auto texts = zero->round({}, "");
+  ASSERT_FALSE(texts);
+  EXPECT_EQ(texts.error().message, "node 1 left before the end");
+}
+
+TEST(NodeExchange, ANodeOfAnotherStepIsNotLetIn) {
   const auto port = static_cast<std::uint16_t>(free_port() + 2);
-  const auto host = MeetingHost::open(place(port, 0, 1), std::chrono::seconds(20));
-  ASSERT_TRUE(host) << host.error().message;
-  MeetingPlace stranger = place(port, 0, 1);
+  const auto server = NodeExchangeServer::open(place(port, 0, 1), std::chrono::seconds(20));
+  ASSERT_TRUE(server) << server.error().message;
+  NodePlace stranger = place(port, 0, 1);
   stranger.step = "2.0";
-  auto wrong = Meeting::join(stranger, std::chrono::milliseconds(500));
-  ASSERT_TRUE(wrong);
-  EXPECT_FALSE(wrong->round({}, "hello"));
-  auto right = Meeting::join(place(port, 0, 1), std::chrono::seconds(20));
+  const auto wrong = NodeExchange::join(stranger, std::chrono::milliseconds(500));
+  ASSERT_FALSE(wrong);
+  EXPECT_NE(wrong.error().message.find("does not belong to this step"), std::string::npos) << wrong.error().message;
+  auto right = NodeExchange::join(place(port, 0, 1), std::chrono::seconds(20));
   ASSERT_TRUE(right);
   EXPECT_TRUE(right->round({}, "hello"));
 }

@@ -6,7 +6,8 @@
 #include <functional>
 #include <thread>
 
-#include "collective/calls/backend.hpp"
+#include "collective/calls/exchange.hpp"
+#include "collective/calls/watchdog.hpp"
 
 namespace amldist::testing {
 

@@ -133,8 +133,8 @@ def environment(rank, host_of_rank, nodes, tasks_of_node, local_rank_of, option,
 
 
 def tf_config(rank, host_of_rank, local_rank_of, option, address, port) -> dict:
-    endpoints = [f"{host}:{port + local}" for host, local in zip(host_of_rank, local_rank_of)]
-    endpoints[0] = f"{address}:{port}"
+    named = [address if host == host_of_rank[0] else host for host in host_of_rank]
+    endpoints = [f"{host}:{port + local}" for host, local in zip(named, local_rank_of)]
     roles = [(role, index) for role, count in option.roles for index in range(count)]
     cluster: dict[str, list[str]] = {}
     for (role, _), endpoint in zip(roles, endpoints):

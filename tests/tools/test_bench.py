@@ -252,15 +252,15 @@ def test_scaling_has_a_row_for_each_part_of_the_step(tool):
     (USAGE, "--op 'allredcue' is not known", ["--op", "allredcue"]),
     (USAGE, "--type 'float31'", ["--type", "float31"]),
     (USAGE, "--redop 'mean'", ["--redop", "mean"]),
-    (USAGE, "is no size", ["--min", "4X"]),
-    (USAGE, "is no size", ["--max", "99999999999999999999"]),
+    (USAGE, "is not a size", ["--min", "4X"]),
+    (USAGE, "is not a size", ["--max", "99999999999999999999"]),
     (USAGE, "is more than", ["--min", "2K", "--max", "1K"]),
     (USAGE, "--factor", ["--factor", "1"]),
     (USAGE, "--ranks", ["--ranks", "-1"]),
     (USAGE, "--peer needs --ranks", ["--peer", "openmpi"]),
     (USAGE, "has no --in-place", ["--op", "sendrecv", "--in-place"]),
     (NOT_FOUND, "--peer 'nompi'", ["--ranks", "2", "--peer", "nompi"]),
-    (NOT_FOUND, "is not there", ["--ranks", "2", "--peer", "mpich=/nonexistent/mpicc"]),
+    (NOT_FOUND, "does not exist", ["--ranks", "2", "--peer", "mpich=/nonexistent/mpicc"]),
     (FAILED, "cannot compile", ["--ranks", "2", "--peer", "mpich=/bin/false"]),
     (NOT_FOUND, "has no torch", ["--ranks", "2", "--peer", "gloo=/bin/false"]),
     (NOT_FOUND, "has no torch", ["--ranks", "2", "--peer", "gloo=/nonexistent/python3"]),
@@ -282,7 +282,7 @@ def test_no_process_and_no_file_is_left(tool, tmp_path):
 
 
 @pytest.mark.parametrize("status, words, arguments", [
-    (USAGE, "is no size", ["--scaling", "--gradients", "much"]),
+    (USAGE, "is not a size", ["--scaling", "--gradients", "much"]),
     (USAGE, "--op excludes --scaling", ["--scaling", "--op", "barrier"]),
     (USAGE, "--peer excludes --scaling", ["--scaling", "--ranks", "2", "--peer", "openmpi"]),
     (USAGE, "--gradients requires --scaling", ["--gradients", "1M"]),

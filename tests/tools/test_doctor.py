@@ -77,7 +77,7 @@ def test_a_framework_alone_is_fine_where_the_step_is(tool, option, framework):
 
 
 @pytest.mark.parametrize("kind, changes, framework, verdict, words", [
-    ("pytorch", ["MASTER_PORT=70000"], "torch", "fails", "70000 is no port"),
+    ("pytorch", ["MASTER_PORT=70000"], "torch", "fails", "70000 is not a port"),
     ("pytorch", ["RANK=two"], "torch", "fails", "RANK is 'two', not a number"),
     ("pytorch", ["LOCAL_SIZE=4"], "deepspeed", "hangs", "LOCAL_SIZE equals WORLD_SIZE"),
     ("pytorch", ["SLURM_NNODES=1"], "lightning", "fails", "SLURM_NNODES=1 but the step has 2 nodes"),
@@ -87,7 +87,7 @@ def test_a_framework_alone_is_fine_where_the_step_is(tool, option, framework):
     ("mpi", ["OMPI_COMM_WORLD_SIZE"], "horovod", "warns", "only one of OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE"),
     ("mpi", ["AZUREML_EXPERIMENT_ID=x", "LOCAL_RANK", "AZ_BATCH_MASTER_NODE"], "deepspeed", "fails",
      "KeyError: 'AZ_BATCH_MASTER_NODE'"),
-    ("tensorflow", ["TF_CONFIG=[]"], "tensorflow", "fails", "no JSON object"),
+    ("tensorflow", ["TF_CONFIG=[]"], "tensorflow", "fails", "not a JSON object"),
     ("tensorflow", ['TF_CONFIG={"cluster":{"worker":["a:1","a:1","b:1","b:2"]},"task":{"type":"worker","index":0}}'],
      "tensorflow", "fails", "'a:1' to two tasks"),
     ("tensorflow", ['TF_CONFIG={"cluster":{"worker":["127.0.0.1:1","b:1"]},"task":{"type":"worker","index":0}}'],
@@ -237,8 +237,8 @@ def test_in_a_child_of_torchrun(tool):
 
 
 @pytest.mark.parametrize("words, arguments", [
-    ("this is no task of a step", []),
-    ("exclude each other", ["--env-file", "/dev/null", *TWO_BY_TWO]),
+    ("this process is not a task of a step", []),
+    ("cannot be combined", ["--env-file", "/dev/null", *TWO_BY_TWO]),
     ("no NAME=VALUE in it", ["--env-file", "/dev/null"]),
     ("does not exist: the step has 4 tasks", [*TWO_BY_TWO, "--task", "4"]),
     ("no row for 'caffe'", [*TWO_BY_TWO, "--framework", "caffe"]),

@@ -1,3 +1,4 @@
+#include "core/printable.hpp"
 #include "core/text.hpp"
 
 #include <array>
@@ -42,6 +43,14 @@ TEST(Quote, MakesHostileInputPrintable) {
   EXPECT_EQ(quote(std::string(100000, 'x')), "'" + std::string(40, 'x') + "...'");
 }
 
+TEST(Printable, EscapesAndCuts) {
+  EXPECT_EQ(printable("node-1.cluster", 255), "node-1.cluster");
+  EXPECT_EQ(printable("\x1b]0;x\x07", 255), "\\x1b]0;x\\x07");
+  EXPECT_EQ(printable("abc", 3), "abc");
+  EXPECT_EQ(printable("abcdef", 3), "abc...");
+  EXPECT_EQ(printable("\x1b\x1b", 7), "\\x1b...");
+}
+
 TEST(Nearest, OffersSlipsButNotGuesses) {
   constexpr std::array<std::string_view, 4> kinds = {"pytorch", "tensorflow", "mpi", "jax"};
   EXPECT_EQ(nearest("pytorhc", kinds), "pytorch");
@@ -56,6 +65,7 @@ TEST(Nearest, OffersSlipsButNotGuesses) {
 TEST(Words, CountAndTrimAndLower) {
   EXPECT_EQ(count(1, "task"), "1 task");
   EXPECT_EQ(count(0, "node"), "0 nodes");
+  EXPECT_EQ(count(2, "process"), "2 processes");
   EXPECT_EQ(trim(" \t a b\t"), "a b");
   EXPECT_EQ(trim(" \t "), "");
   EXPECT_EQ(to_lower("NcCl-1"), "nccl-1");

@@ -156,14 +156,14 @@ def test_the_table_of_keys_knows_all_of_this_file(aml_run):
     rows = json.loads(aml_run.good("--list-keys", "--json").out)
     top = {row["key"] for row in rows if "." not in row["key"]}
     assert top == set(re.findall(r"^([\w$]+):", ALL_KEYS, re.M)) | {"component"}
-    assert all(row["becomes"] and row["fate"] in ("translated", "ignored", "refused") for row in rows)
+    assert all(row["becomes"] and row["handling"] in ("translated", "ignored", "refused") for row in rows)
 
 
 def test_the_documentation_has_the_same_keys(aml_run):
     rows = json.loads(aml_run.good("--list-keys", "--json").out)
     documented = re.findall(r"^\| `([^`]*)` \| (translated|ignored|refused) \| (.*) \|$",
                             (ROOT / "docs/azure-ml.md").read_text(), re.M)
-    assert documented == [(row["key"], row["fate"], row["becomes"]) for row in rows]
+    assert documented == [(row["key"], row["handling"], row["becomes"]) for row in rows]
 
 
 @pytest.mark.parametrize("distribution, count, expected", [
@@ -284,15 +284,15 @@ def bomb() -> str:
 
 
 @pytest.mark.parametrize("text, place, said", [
-    ("command: x\n\tcode: y\n", "2:1", "a tab indents this line"),
-    ("inputs:\n\ta: 1\ncommand: x\n", "2:1", "a tab indents this line"),
-    ("command: x\ncommand: y\n", "2:1", "key 'command' is here a second time, after line 1"),
+    ("command: x\n\tcode: y\n", "2:1", "this line is indented by a tab"),
+    ("inputs:\n\ta: 1\ncommand: x\n", "2:1", "this line is indented by a tab"),
+    ("command: x\ncommand: y\n", "2:1", "key 'command' is given a second time, after line 1"),
     ("command: [unclosed\n", None, "this is not YAML"),
-    ("command: 'x\ncode: src\n", "1:10", "a quote begins here and has no end"),
-    ('command: "x\\"\ncode: src\n', "1:10", "a quote begins here and has no end"),
+    ("command: 'x\ncode: src\n", "1:10", "a quote begins here and is not closed"),
+    ('command: "x\\"\ncode: src\n', "1:10", "a quote begins here and is not closed"),
     ("command: x\n---\ncommand: y\n", None, "a second document"),
-    ("- a\n- b\n", "1:1", "this is no map"),
-    ("just text\n", "1:1", "this is no map"),
+    ("- a\n- b\n", "1:1", "this is not a map"),
+    ("just text\n", "1:1", "this is not a map"),
     ("", None, "is empty"),
     ("# only a comment\n", None, "is empty"),
     (b"command: \xff\xfe\n", "1:10", "save the file as UTF-8"),
@@ -308,7 +308,7 @@ def bomb() -> str:
     ("command: x\ninputs: {a: {pth: x}}\n", "2:14", "in inputs.a: did you mean 'path'?"),
     ("command: x\ntrial: 1\n", "2:1", "unknown key 'trial'"),
     ("command: x\ntype: sweep\n", "2:7", "type cannot be 'sweep': use command"),
-    ("component: azureml:c:1\n", "1:1", "component cannot be had"),
+    ("component: azureml:c:1\n", "1:1", "component is not supported"),
     ("display_name: x\n", None, "there is no command"),
     ("command: '  '\n", "1:10", "there is no command"),
     ("command: [a, b]\n", "1:10", "command is a list: give one value"),
@@ -321,23 +321,23 @@ def bomb() -> str:
     ("command: x\nlimits: 5\n", "2:9", "limits is '5'"),
     ("command: x\ndistribution: {process_count_per_instance: 2}\n", "2:15", "distribution has no type"),
     ("command: x\ndistribution: {type: pytorhc}\n", "2:22", "did you mean 'pytorch'?"),
-    ("command: x\ndistribution: {type: ray}\n", "2:22", "starts no Ray"),
+    ("command: x\ndistribution: {type: ray}\n", "2:22", "does not start Ray"),
     ("command: x\ndistribution: {type: mpi, worker_count: 2}\n", "2:27", "does not exist for type mpi"),
     ("command: x\ndistribution: {type: tensorflow, process_count_per_instance: 2}\n", "2:34", "does not exist for type tensorflow"),
-    ("command: x\ndistribution: {type: tensorflow, worker_count: 0}\n", "2:48", "nobody to train"),
+    ("command: x\ndistribution: {type: tensorflow, worker_count: 0}\n", "2:48", "no task would train"),
     ("command: x\ndistribution: {type: tensorflow, worker_count: 2}\nresources: {instance_count: 3}\n", "3:29", "use at most 2 nodes"),
     ("command: torchrun t.py\ndistribution: {type: pytorch, process_count_per_instance: 4}\n", "2:59",
      "the command starts torchrun, which starts the processes of a node itself"),
     ("command: x ${{inputs.a}}\n", "1:10", "${{inputs.a}} is not among the job's inputs"),
     ("command: x ${{inputs.epoch}}\ninputs: {epochs: 1}\n", "1:10", "did you mean inputs.epochs?"),
-    ("command: x ${{inputs.a\n", "1:10", "has no end"),
-    ("command: x ${{parent.x}}\n", "1:10", "is no input or output"),
+    ("command: x ${{inputs.a\n", "1:10", "is not closed"),
+    ("command: x ${{parent.x}}\n", "1:10", "is neither an input nor an output"),
     ("command: x $[[--a ${{inputs.b}}]]\n", "1:10", "belongs to components"),
     ("command: x ${{inputs.a}}\ninputs: {a: }\n", "2:10", "inputs.a is empty"),
     ("command: x ${{inputs.a}}\ninputs: {a: {type: uri_file}}\n", "2:10", "has no path and no value"),
-    ("command: x\ninputs: {'a b': 1}\n", "2:10", "is no name"),
+    ("command: x\ninputs: {'a b': 1}\n", "2:10", "is not a valid name"),
     ("command: x\noutputs: {o: folder}\n", "2:14", "leave it empty"),
-    ("command: x\nenvironment_variables: {'A B': 1}\n", "2:25", "is no name of a variable"),
+    ("command: x\nenvironment_variables: {'A B': 1}\n", "2:25", "is not a variable name"),
     ("command: x\nenvironment_variables: {A: '${{outputs.o}}'}\noutputs: {o: }\n", "2:28", "can stand only in command"),
     ("command: x\nidentity: {type: nobody}\n", "2:18", "identity.type cannot be 'nobody'"),
 ])
@@ -350,12 +350,12 @@ def test_wrong_files_are_refused_with_place_and_remedy(aml_run, job, text, place
 
 @pytest.mark.parametrize("make, said", [
     (bomb, "more than 20000 values"),
-    (lambda: "command: " + "[" * 600 + "]" * 600 + "\n", "lists and maps stand in one another"),
-    (lambda: "command: " + "{a: " * 40 + "}" * 40 + "\n", "lists and maps stand in one another"),
+    (lambda: "command: " + "[" * 600 + "]" * 600 + "\n", "lists and maps are nested more than 32 levels deep"),
+    (lambda: "command: " + "{a: " * 40 + "}" * 40 + "\n", "lists and maps are nested more than 32 levels deep"),
     (lambda: "#" + "x" * 10_000_000 + "\ncommand: x\n", "longer than 256 KiB"),
     (lambda: "command: x\n" + "".join(f"k{i}: 1\n" for i in range(5_000)), "unknown key 'k0'"),
     (lambda: "command: x\ntags:\n" + "".join(f"  k{i}: 1\n" for i in range(20_000)), "more than 20000 values"),
-    (lambda: "command: '" + "x " * 100_000 + "\n", "a quote begins here and has no end"),
+    (lambda: "command: '" + "x " * 100_000 + "\n", "a quote begins here and is not closed"),
 ], ids=["aliases", "lists", "maps", "10 MB", "keys", "tags", "open quote"])
 def test_files_that_would_explode_end_at_a_limit(aml_run, job, make, said):
     assert said in aml_run.refusal(USAGE, "--dry-run", job(make()), timeout=20)
@@ -387,9 +387,9 @@ def test_damaged_files_end_in_a_script_or_in_one_sentence(aml_run, job):
 
 
 @pytest.mark.parametrize("text, said", [
-    ("command: x\ncode: ./none\n", "which is not there"), ("command: x\ncode: job.yml\n", "which is no folder"),
+    ("command: x\ncode: ./none\n", "which does not exist"), ("command: x\ncode: job.yml\n", "which is not a folder"),
     ("command: x\ncode: git+https://example.org/x\n", "out of reach"), ("command: x\ncode: azureml:code:1\n", "out of reach"),
-    ("command: x ${{inputs.a}}\ninputs: {a: {path: ./none}}\n", "which is not there"),
+    ("command: x ${{inputs.a}}\ninputs: {a: {path: ./none}}\n", "which does not exist"),
     ("command: x ${{inputs.a}}\ninputs: {a: {path: 'azureml://x'}}\n", "--set inputs.a.path=FOLDER"),
     ("command: x ${{inputs.a}}\ninputs: {a: azureml:a:1}\n", "--set inputs.a.path=FOLDER"),
 ])
@@ -407,11 +407,11 @@ def test_an_input_of_another_type_is_refused(aml_run, job):
 
 def test_files_that_are_not_there_or_no_files(aml_run, tmp_path):
     assert "No such file" in aml_run.refusal(NOT_FOUND, "--dry-run", f"{tmp_path}/none.yml")
-    assert "no regular file" in aml_run.refusal(NOT_FOUND, "--dry-run", "/dev/zero")
+    assert "not a regular file" in aml_run.refusal(NOT_FOUND, "--dry-run", "/dev/zero")
     (tmp_path / "folder.yml").mkdir()
-    assert "no regular file" in aml_run.refusal(NOT_FOUND, "--dry-run", f"{tmp_path}/folder.yml")
+    assert "not a regular file" in aml_run.refusal(NOT_FOUND, "--dry-run", f"{tmp_path}/folder.yml")
     subprocess.run(["mkfifo", tmp_path / "fifo.yml"], check=True)
-    assert "no regular file" in aml_run.refusal(NOT_FOUND, "--dry-run", f"{tmp_path}/fifo.yml")
+    assert "not a regular file" in aml_run.refusal(NOT_FOUND, "--dry-run", f"{tmp_path}/fifo.yml")
 
 
 @pytest.mark.parametrize("text, said", [
@@ -419,7 +419,7 @@ def test_files_that_are_not_there_or_no_files(aml_run, tmp_path):
     ("instance_types: {A: {partitoin: x}}\n", "1:22: unknown key 'partitoin': did you mean 'partition'?"),
     ("instance_types: {A: {gpus_per_node: many}}\n", "gpus_per_node is a whole number"),
     ("instance_types: {A: {infiniband: maybe}}\n", "infiniband is require, prefer or off"),
-    ("instance_types: {A: {options: [nonsense]}}\n", "'nonsense' is no option of sbatch"),
+    ("instance_types: {A: {options: [nonsense]}}\n", "'nonsense' is not an option of sbatch"),
     ("instance_types: {A: {gpu_type: a100}}\n", "gpu_type needs gpus_per_node"),
     ("instance_types: [A]\n", "write 'NAME:' lines below it"),
 ])
@@ -554,7 +554,7 @@ def test_a_job_that_slurmctld_has_forgotten_is_looked_up_in_the_accounting(aml_r
     assert aml_run.run("--wait", "--", "x", env=slurm.env).status == 4
     slurm.program("sacct", "exit 1")
     done = aml_run.run("--wait", "--", "x", env=slurm.env)
-    assert done.status == NOT_FOUND and "nobody knows job 17 any more" in done.said
+    assert done.status == NOT_FOUND and "Slurm no longer knows job 17" in done.said
 
 
 def test_in_an_allocation_a_step(aml_run, slurm):

@@ -14,7 +14,7 @@ from conftest import NO_SLURM, NOT_FOUND, ROOT, USAGE, Command
 FLAGS = pathlib.Path(__file__).parent / "flags"
 LISTS = [("torchrun", "torchrun-2.15"), ("mpirun", "mpirun-4.1"), ("mpirun", "mpirun-5.0"), ("deepspeed", "deepspeed-0.19"),
          ("horovodrun", "horovodrun-0.28")]
-FATES = {"translated", "handed on", "ignored", "refused"}
+HANDLINGS = {"translated", "handed on", "ignored", "refused"}
 
 
 def real_flags(name: str) -> list[tuple[int, list[str]]]:
@@ -33,9 +33,9 @@ def test_every_flag_of_the_real_tool_is_accounted_for(tool, name):
         for spelling in spellings:
             assert spelling in table, f"{spelling} of {name} is not in the table"
             row = table[spelling]
-            assert row["fate"] in FATES and row["becomes"]
+            assert row["handling"] in HANDLINGS and row["becomes"]
             # A refused flag ends the command, so the words behind it do not matter.
-            assert row["values"] == values or row["fate"] == "refused", (spelling, row)
+            assert row["values"] == values or row["handling"] == "refused", (spelling, row)
 
 
 @pytest.mark.parametrize("tool", ["torchrun", "mpirun", "deepspeed", "horovodrun"])
@@ -50,8 +50,8 @@ def test_the_documentation_has_the_same_table(tool):
     section = re.split(r"^## ", text, flags=re.M)
     section = next(part for part in section if part.startswith(f"aml-{tool}"))
     rows = re.findall(r"^\| (`[^|]*`) \| ([\w ]+) \| (.*) \|$", section, re.M)
-    documented = [([name.strip("`") for name in names.split(", ")], fate, becomes) for names, fate, becomes in rows]
-    assert documented == [(row["names"], row["fate"], row["becomes"].replace("|", "\\|")) for row in table_of(tool)]
+    documented = [([name.strip("`") for name in names.split(", ")], handling, becomes) for names, handling, becomes in rows]
+    assert documented == [(row["names"], row["handling"], row["becomes"].replace("|", "\\|")) for row in table_of(tool)]
 
 
 def given(row: dict, name: str, tool: str) -> list[str]:
@@ -80,13 +80,13 @@ def test_each_flag_does_what_the_table_says(tool, program):
         if "/dev/null" in words:  # tested with real files below
             continue
         done = command.run("--dry-run", *words, *program)
-        sentence = f"{name} cannot be had here: {row['becomes']}" if row["fate"] == "refused" else f"{name} is ignored: "
-        if row["fate"] == "refused":
+        sentence = f"{name} is not supported here: {row['becomes']}" if row["handling"] == "refused" else f"{name} is ignored: "
+        if row["handling"] == "refused":
             assert done.status == USAGE and sentence in done.said, f"{name}\n{done}"
         else:
             assert done.status == 0, f"{name}\n{done}"
             # What torchrun's agent would do is handed to it, or said where there is none.
-            assert (sentence in done.said) == (row["fate"] == "ignored") or row["fate"] == "handed on", f"{name}\n{done}"
+            assert (sentence in done.said) == (row["handling"] == "ignored") or row["handling"] == "handed on", f"{name}\n{done}"
 
 
 def words_of(tool: str, line: str, **options) -> tuple[list[str], str]:
@@ -265,7 +265,7 @@ def test_horovodrun(line, expected):
     ("torchrun", "--nnodes 0 t.py", "--nnodes '0' is not possible"),
     ("torchrun", "--rdzv-endpoint h:99999 t.py", "with a port from 0 to 65535"),
     ("torchrun", "--rdzv_endpoint=h: t.py", "with a port from 0 to 65535"),
-    ("torchrun", "--no-python -m a", "exclude each other"),
+    ("torchrun", "--no-python -m a", "cannot be combined"),
     ("torchrun", "--nnodes 4:2 t.py", "give N or MIN:MAX"),
     ("torchrun", "--nproc-per-node many t.py", "give a whole number, or auto"),
     ("torchrun", "--nproc-per-node", "--nproc-per-node needs a value"),
@@ -278,8 +278,8 @@ def test_horovodrun(line, expected):
     ("mpirun", "./a", "give -n N"),
     ("mpirun", "-n 0 ./a", "from 1 to"),
     ("mpirun", "-host a:2 -n 3 ./a", "3 processes do not fit into the 2 slots"),
-    ("mpirun", "-host a:x ./a", "is no number of slots"),
-    ("mpirun", "-host '-bad' ./a", "is no host"),
+    ("mpirun", "-host a:x ./a", "is not a number of slots"),
+    ("mpirun", "-host '-bad' ./a", "is not a host"),
     ("mpirun", "-n 1 ./a :", "a program is missing"),
     ("mpirun", "-n 1 ./a : ./b", "each needs its number of processes"),
     ("mpirun", "-n 1 -host a ./a : -n 1 ./b", "name them for all, or for none"),
@@ -287,10 +287,10 @@ def test_horovodrun(line, expected):
     ("mpirun", "-n 2 --bind-to l2cache ./a", "give none, core"),
     ("mpirun", "-n 2 --mca btl", "--mca needs a value"),
     ("deepspeed", "t.py", "give --num_gpus N"),
-    ("deepspeed", "--num_gpus 2 -i a -e b t.py", "exclude each other"),
+    ("deepspeed", "--num_gpus 2 -i a -e b t.py", "cannot be combined"),
     ("deepspeed", "--num_gpus 2 -i 'a:x' t.py", "slots are numbers"),
     ("horovodrun", "python t.py", "give -np N"),
-    ("horovodrun", "-np 2 --mpi-args='\"' t", "has no end"),
+    ("horovodrun", "-np 2 --mpi-args='\"' t", "is not closed"),
     ("horovodrun", "-np 2 --mpi-args='--nonsense' t", "has no flag '--nonsense'"),
 ])
 def test_wrong_command_lines_are_refused_in_one_sentence(tool, line, said):
@@ -298,8 +298,8 @@ def test_wrong_command_lines_are_refused_in_one_sentence(tool, line, said):
 
 
 @pytest.mark.parametrize("content, said", [
-    ("", "names no host"), ("a slots=0\n", ":1: '0' is no number of slots"), ("a\nb slots\n", ":2: 'slots' is not known"),
-    ("$(id) slots=1\n", "is no host name"), ("a slots=99999999999999999999\n", "is no number of slots"),
+    ("", "names no host"), ("a slots=0\n", ":1: '0' is not a number of slots"), ("a\nb slots\n", ":2: 'slots' is not known"),
+    ("$(id) slots=1\n", "is not a host name"), ("a slots=99999999999999999999\n", "is not a number of slots"),
 ])
 def test_wrong_hostfiles_are_refused_with_their_line(tmp_path, content, said):
     (tmp_path / "hosts").write_text(content)
@@ -310,7 +310,7 @@ def test_wrong_hostfiles_are_refused_with_their_line(tmp_path, content, said):
 def test_hostfiles_that_are_not_there_too_long_or_no_files(tmp_path):
     mpirun = Command("aml-mpirun")
     assert "No such file" in mpirun.refusal(NOT_FOUND, "--hostfile", f"{tmp_path}/none", "x")
-    assert "no regular file" in mpirun.refusal(NOT_FOUND, "--hostfile", "/dev/zero", "x")
+    assert "not a regular file" in mpirun.refusal(NOT_FOUND, "--hostfile", "/dev/zero", "x")
     (tmp_path / "long").write_text("a slots=1\n" * 200_000)
     assert "longer than 1024 KiB" in mpirun.refusal(USAGE, "--hostfile", f"{tmp_path}/long", "x")
 

@@ -74,7 +74,7 @@ def test_a_job_that_slurm_has_forgotten_ended_as_its_script_recorded(aml_run, cl
 def test_a_script_that_was_killed_recorded_no_end(aml_run, cluster):
     """Its trap on EXIT would have said 0."""
     done, _ = wait(aml_run, cluster(None, "kill -TERM $PPID; sleep 0.2"))
-    assert done.status == NOT_FOUND and "nobody knows job 17 any more" in done.said, str(done)
+    assert done.status == NOT_FOUND and "Slurm no longer knows job 17" in done.said, str(done)
 
 
 def test_the_record_of_an_earlier_run_does_not_count(aml_run, cluster):

@@ -15,8 +15,8 @@ using text::concat;
 constexpr std::size_t fuse_in_a_node = std::size_t{32} << 10;
 constexpr std::size_t fuse_between_nodes = std::size_t{64} << 10;
 
-// Less than this between a launch and the wait, and there was nothing for a second thread to overlap with: waking it
-// and finding it a processor takes about as long.
+// With less than this between launch and wait there is nothing to overlap: waking the progress thread takes about as
+// long.
 constexpr std::uint64_t at_once_ns = 200'000;
 
 }  // namespace
@@ -179,9 +179,8 @@ Result<void> GradientReducer::launch(Bucket& bucket) {
     call.count = bucket.plan.bytes / size_of(type_);
     calls.push_back(call);
   }
-  using Worker = Communicator::Worker;
   bucket.launched_at = TickClock::monotonic_ns();
-  auto begun = comm_.begin(std::move(calls), bucket.waited_for_at_once ? Worker::left_asleep : Worker::woken);
+  auto begun = comm_.begin(std::move(calls), bucket.waited_for_at_once ? ProgressBy::waiter : ProgressBy::engine);
   if (!begun) return begun.error();
   bucket.request = std::move(*begun);
   return {};
@@ -211,8 +210,8 @@ Result<void> GradientReducer::ready(std::size_t tensor) {
   return {};
 }
 
-/// Steps are alike: who waited at once will do so again, and makes the calls itself then. Who has begun to compute
-/// meanwhile loses the overlap of one step.
+/// Steps are alike: a program that waited at once will do so again, and its own thread then drives the progress engine.
+/// One that computes in between for the first time loses the overlap of one step.
 void GradientReducer::learn_from_wait() {
   const std::uint64_t now = TickClock::monotonic_ns();
   for (Bucket& bucket : buckets_) bucket.waited_for_at_once = now - bucket.launched_at < at_once_ns;
@@ -227,8 +226,7 @@ Result<void> GradientReducer::wait() {
                                                  "every gradient, those that a rank does not use too"})};
   }
   learn_from_wait();
-  // For the last one first: this thread then makes the calls that are left without a break, on the processor that it
-  // has.
+  // For the last one first: this thread then runs the calls that are left without a break, on its own processor.
   if (!buckets_.empty()) buckets_.back().request->wait();
   Result<void> all;
   for (Bucket& bucket : buckets_) {

@@ -1,8 +1,8 @@
-// All-reduce of many gradients in few calls, while the rest of them is still being computed.
+// All-reduce of many gradients in few calls, overlapped with the computation of the rest.
 //
 // A gradient is either a view into its bucket, written there by the caller and reduced without a copy, or a buffer of
-// the caller's own. Own buffers are parts of a bucket, copied there as far as other ranks need them, only while they
-// are so small that this costs less than a call; larger ones are reduced where they lie.
+// the caller's own. Small own buffers are fused: copied into a bucket as far as other ranks need them, while that costs
+// less than a call. Larger ones are reduced where they lie.
 #pragma once
 
 #include <memory>
@@ -42,14 +42,14 @@ class GradientReducer {
   /// The gradient is the caller's `data`. The first time before the layout is fixed; again at any time between two
   /// steps.
   [[nodiscard]] Result<void> bind(std::size_t tensor, void* data);
-  /// ready(), where that launches nothing: then it touches the communicator in no way. False: nothing was done.
+  /// ready(), where that launches nothing: then the communicator is not used. False: nothing was done.
   [[nodiscard]] bool note(std::size_t tensor) noexcept;
   /// This rank's gradient is complete and stays untouched until wait(). Launches what can be launched.
   [[nodiscard]] Result<void> ready(std::size_t tensor);
   /// Until all gradients hold the result; the next step may begin. Errors: a tensor was never ready (named), and those
   /// of an all-reduce.
   [[nodiscard]] Result<void> wait();
-  /// The communicator has gone, and the buckets' memory with it: the object is only to be destroyed.
+  /// The communicator was destroyed, and the buckets' memory with it: this object can only be destroyed.
   void abandon() noexcept { buckets_.clear(); }
 
  private:

@@ -13,7 +13,7 @@ class Blocks {
   explicit Blocks(std::size_t each) : each_(each) {}
   Blocks(std::span<const std::size_t> counts, std::span<const std::size_t> offsets)
       : counts_(counts), offsets_(offsets) {}
-  /// Whether they are equal by construction, so that every rank knows them all.
+  /// Equal parts: every rank knows the size of each.
   [[nodiscard]] bool are_equal() const { return counts_.empty(); }
   [[nodiscard]] std::size_t count(std::size_t rank) const { return counts_.empty() ? each_ : counts_[rank]; }
   /// Each rank has its own counts, which the call's signature does not cover.

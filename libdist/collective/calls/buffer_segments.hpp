@@ -1,6 +1,6 @@
-// A buffer of which segments lie elsewhere: gradients of the caller's own that are reduced together. The buffer itself
-// is then only where ranks show each other what they need: a segment is copied to it, and back, no more than that
-// takes.
+// A buffer of which segments lie elsewhere: gradients in the caller's own memory that are reduced together. The buffer
+// is then a staging buffer: a segment is copied to it only as far as other ranks need it, and the result is copied
+// back.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ struct BufferSegment {
   std::byte* data = nullptr;
 };
 
-/// By offset, without overlap; what lies between them is nobody's.
+/// Sorted by offset, without overlap; what lies between them is not used.
 using BufferSegments = std::vector<BufferSegment>;
 
 /// Calls `use` for every segment that overlaps bytes `begin` to `end` of the buffer, cut to that range. Without

@@ -1,4 +1,4 @@
-// One call on a communicator as a value: back ends run it, queues hold it, the recorder and error messages describe it.
+// One call on a communicator as a value: back ends run it, queues hold it, observers and error messages describe it.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace amldist::collective {
 
-/// What is asked of a back end. Counts and offsets are in elements; pointers are the caller's and stay valid until the
+/// The arguments of a call. Counts and offsets are in elements; pointers are the caller's and stay valid until the
 /// call is complete. Meaning of `count` by operation:
 ///   allreduce, reduce, broadcast   elements of the buffer
 ///   allgather, gather              elements that each rank gives
@@ -19,6 +19,7 @@ namespace amldist::collective {
 ///   alltoall                       elements from each rank to each rank
 ///   allgatherv                     elements that this rank gives (= recv_counts[rank])
 ///   send, recv                     elements of the message
+///   barrier, split                 0; a split has its SplitRequest in `send`, room for those of all ranks in `recv`
 struct Call {
   Operation operation = Operation::none;
   DataType type = DataType::uint8;
@@ -31,7 +32,7 @@ struct Call {
   std::span<const std::size_t> send_offsets;  ///< alltoallv
   std::span<const std::size_t> recv_counts;   ///< alltoallv, allgatherv
   std::span<const std::size_t> recv_offsets;  ///< alltoallv, allgatherv
-  const BufferSegments* segments = nullptr;   ///< allreduce in place: what lies elsewhere, if anything does
+  const BufferSegments* segments = nullptr;   ///< allreduce in place: parts of the buffer that lie elsewhere, if any
   void* stream = nullptr;                     ///< CUDA stream, for device buffers
   std::uint64_t sequence = 0;                 ///< 1, 2, ... in the order of the communicator's calls, set by it
 };
@@ -41,6 +42,12 @@ struct Call {
 }
 [[nodiscard]] constexpr bool is_point_to_point(Operation operation) noexcept {
   return operation == Operation::send || operation == Operation::recv;
+}
+
+/// Whether `root` is a root.
+[[nodiscard]] constexpr bool has_root(Operation operation) noexcept {
+  return operation == Operation::reduce || operation == Operation::broadcast || operation == Operation::gather ||
+         operation == Operation::scatter;
 }
 
 /// Digest of everything that must be equal on all ranks (operation, type, operator, root, count; not pointers, nor the

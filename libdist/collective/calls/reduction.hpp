@@ -16,7 +16,7 @@ struct Reduction {
   DataType type = DataType::uint8;
   ReduceOp op = ReduceOp::sum;
   std::size_t divisor = 1;
-  const BufferSegments* segments = nullptr;  ///< of `recv`, that lie elsewhere; all-reduce in place
+  const BufferSegments* segments = nullptr;  ///< parts of `recv` that lie elsewhere; all-reduce in place
 };
 
 /// The operator inside a hierarchy: each level sums an average's elements, and the caller divides once at the end.

@@ -1,4 +1,4 @@
-// The watchdog of a call: what a wait asks now and then, so that no call waits for a rank that is gone.
+// The watchdog of a call: whoever waits asks it now and then, so that no call waits for a rank that has ended.
 #pragma once
 
 #include <string_view>
@@ -8,11 +8,11 @@
 
 namespace amldist::collective {
 
-/// The eye that a call keeps on its peers while it waits. One per call; made by the communicator, which knows the
-/// deadline, the ranks that died and the verdicts of others.
+/// Watches the peers of a call while it waits. One per call, used by the thread that runs it; made by the communicator,
+/// which knows the deadline, the ranks that have ended and the verdicts of others.
 class Watchdog {
  public:
-  /// Every rank of the communicator: what a back end says that cannot know better.
+  /// Any rank of the communicator: for a back end that does not know which one it waits for.
   static constexpr int anyone = -1;
 
   virtual ~Watchdog() = default;
@@ -20,15 +20,15 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// To be asked while waiting for `rank` (of this communicator). An error means: stop and return it. May block for
+  /// Called while waiting for `rank` (of this communicator). An error means: stop and return it. Blocks for
   /// about a second when the deadline has passed, to find out who is missing. Costs about 30 ns otherwise.
   [[nodiscard]] virtual Result<void> keep_waiting(int rank) = 0;
 
-  /// Back end found the peer's call to differ from ours (a signature, a length): ends the call on every rank with an
-  /// error that names who called what. Always an error.
+  /// The back end found that the peer's call differs from this rank's (a signature, a length). Ends the call on every
+  /// rank with an error that names who called what. Always an error.
   [[nodiscard]] virtual Error differs(int rank) = 0;
 
-  /// The back end lost the connection to `rank`, or its library reports so; `what` is a clause for people. Always an
+  /// The back end lost the connection to `rank`, or its library says so; `what` is a clause for people. Always an
   /// error.
   [[nodiscard]] virtual Error lost(int rank, std::string_view what) = 0;
 

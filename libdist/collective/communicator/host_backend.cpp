@@ -115,8 +115,6 @@ Result<std::unique_ptr<HostBackend>> HostBackend::create(ControlChannel& channel
   out->all_.emplace(*out->collectives_, std::move(all), out->kernels_);
   NodeCollectives* const node = out->node_ ? &*out->node_ : nullptr;
   out->nodes_.emplace(out->topology_, *out->collectives_, out->kernels_, *out->all_, node);
-  if (out->topology_.nodes.size() == 1) out->name_ = "shared memory";
-  else out->name_ = out->node_ ? "hierarchical" : out->collectives_->name();
   return out;
 }
 
@@ -206,34 +204,30 @@ std::string HostBackend::describe() const {
 }
 
 // ---- running ----
-/// Holds the calls before it as well. Some calls end on a rank that heard of nobody, as a gather does on all but the
-/// root: who made another call there is noticed in the next call that waits for it. The same for the same call again.
-std::uint32_t HostBackend::chained_signature(const Call& call) noexcept {
-  const std::uint32_t own = numbered_signature(call);
-  if (own != last_signature_) chain_ ^= own;
-  last_signature_ = own;
-  return chain_;
+/// Contains the calls before it as well. Some calls end on a rank that heard of nobody, as a gather does on all but the
+/// root: who made another call there is noticed in the next call that waits for it.
+std::uint32_t HostBackend::chained_signature(const Call& call) noexcept { return chain_ ^= numbered_signature(call); }
+
+HostBackend::StartedCall HostBackend::start(const Call& call) {
+  StartedCall started(*this, call);
+  if (is_point_to_point(call.operation)) return started;
+  started.signature_ = chained_signature(call);
+  if (slot_channel_) slot_channel_->begin_call(started.signature_);
+  if (is_one_node_ && call.operation == Operation::allreduce && call.segments == nullptr)
+    started.is_published_ = node_->start_allreduce(reduction_of(call, slot_channel_->size()));
+  return started;
 }
 
-void HostBackend::give(const Call& call) {
-  if (!is_one_node_ || call.operation != Operation::allreduce || call.segments != nullptr) return;
-  slot_channel_->begin_call(chained_signature(call));
-  given_ = node_->give(reduction_of(call, slot_channel_->size()));
-}
-
-Result<void> HostBackend::run(const Call& call, Watchdog& watchdog) {
+Result<void> HostBackend::finish(const StartedCall& started, Watchdog& watchdog) {
+  const Call& call = started.call_;
   if (slot_channel_) slot_channel_->wait_under(watchdog);
-  if (std::exchange(given_, false)) return node_->take(reduction_of(call, slot_channel_->size()));
-  return is_point_to_point(call.operation) ? run_group({&call, 1}, watchdog) : run_collective(call, watchdog);
+  if (started.is_published_) return node_->finish_allreduce(reduction_of(call, slot_channel_->size()));
+  if (is_point_to_point(call.operation)) return exchange({&call, 1}, watchdog);
+  if (!is_one_node_) return run_on_nodes(call, started.signature_, watchdog);
+  return run_on(*node_, call, reduction_of(call, slot_channel_->size()), static_cast<std::size_t>(call.root));
 }
 
-Result<void> HostBackend::run_collective(const Call& call, Watchdog& watchdog) {
-  const std::uint32_t signature = chained_signature(call);
-  if (slot_channel_) slot_channel_->begin_call(signature);
-  if (is_one_node_) {
-    const Reduction what = reduction_of(call, slot_channel_->size());
-    return run_on(*node_, call, what, static_cast<std::size_t>(call.root));
-  }
+Result<void> HostBackend::run_on_nodes(const Call& call, std::uint32_t signature, Watchdog& watchdog) {
   all_->begin_call(signature, watchdog);
   nodes_->begin_call(signature, watchdog);
   Reduction what = reduction_of(call, watch_.members().size());
@@ -259,7 +253,7 @@ Message HostBackend::message_of(const Call& call) {
   return {call.root, static_cast<std::byte*>(data), call.count * size_of(call.type), message_signature(call), false};
 }
 
-Result<void> HostBackend::run_group(std::span<const Call> messages, Watchdog& watchdog) {
+Result<void> HostBackend::exchange(std::span<const Call> messages, Watchdog& watchdog) {
   sends_.clear();
   receives_.clear();
   for (const Call& call : messages) {

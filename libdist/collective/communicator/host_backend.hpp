@@ -1,35 +1,62 @@
 // The back end for host buffers: shared memory inside a node, messages between nodes, and both in turn where there are
 // several ranks on several nodes.
+//
+// Rules for it, and for whatever it calls:
+//  - A call never waits without asking the watchdog now and then (every millisecond or so). When that says stop, the
+//    call returns the error at once, and leaves its buffers as they are. The back end is not used again after an error.
+//  - A wait says which ranks it waits for as exactly as it can: that is how a missing rank gets its name.
+//  - Nothing is printed, and nothing is thrown but std::bad_alloc.
 #pragma once
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "collective/algorithms/hierarchical/hierarchical_collectives.hpp"
-#include "collective/calls/backend.hpp"
+#include "collective/calls/call.hpp"
 #include "collective/transport/transport_choice.hpp"
 
 namespace amldist::collective {
 
-class HostBackend final : public Backend {
+/// Used by one thread at a time, which starts and finishes calls in the order in which all ranks make them. messages()
+/// may be used by another thread meanwhile.
+class HostBackend {
  public:
   /// Collective over the communicator. `gather` is its gather_all; `mpi` may be nullptr; `highest` is the user's limit.
   [[nodiscard]] static Result<std::unique_ptr<HostBackend>> create(ControlChannel& channel, const CommWatch& watch,
                                                                    const Gather& gather, MpiSession* mpi,
                                                                    InstructionSet highest, Watchdog& watchdog);
 
-  [[nodiscard]] std::string_view name() const noexcept override { return name_; }
-  /// Before run(): hands this rank's part of the call to the others, where that takes no waiting. It is on its way
-  /// while the caller does what else belongs to a call.
-  void give(const Call& call);
-  [[nodiscard]] Result<void> run(const Call& call, Watchdog& watchdog) override;
-  [[nodiscard]] Result<void> run_group(std::span<const Call> messages, Watchdog& watchdog) override;
-  [[nodiscard]] Result<void*> allocate(std::size_t bytes) override;
-  [[nodiscard]] Result<void> release(void* memory) override;
+  HostBackend(const HostBackend&) = delete;
+  HostBackend& operator=(const HostBackend&) = delete;
 
-  [[nodiscard]] const Topology& topology() const noexcept { return topology_; }
+  /// A call between its two halves. The call outlives it.
+  class [[nodiscard]] StartedCall {
+   public:
+    /// Runs the call to its end; once, and before the next call starts.
+    [[nodiscard]] Result<void> finish(Watchdog& watchdog) const { return backend_.finish(*this, watchdog); }
+
+   private:
+    friend class HostBackend;
+    StartedCall(HostBackend& backend, const Call& call) : backend_(backend), call_(call) {}
+    HostBackend& backend_;
+    const Call& call_;
+    std::uint32_t signature_ = 0;  ///< of a collective
+    bool is_published_ = false;    ///< other ranks have this rank's part, and only the result is missing
+  };
+  /// Gives this rank's part of the call to the others, where that takes no waiting: it is on its way while the caller
+  /// does what else belongs to a call. The arguments were checked.
+  [[nodiscard]] StartedCall start(const Call& call);
+  /// Runs sends and receives that may cross, as one.
+  [[nodiscard]] Result<void> exchange(std::span<const Call> messages, Watchdog& watchdog);
+
+  /// Memory that calls use without a copy, zeroed and page-aligned.
+  [[nodiscard]] Result<void*> allocate(std::size_t bytes);
+  /// Takes back what allocate() gave.
+  [[nodiscard]] Result<void> release(void* memory);
+
   /// Whether calls may come from any thread, or only from the one that the program makes its calls from.
   [[nodiscard]] bool serves_any_thread() const noexcept { return collectives_->serves_any_thread(); }
   /// What carries the messages of users: apart from collectives, which may be in progress meanwhile.
@@ -41,7 +68,8 @@ class HostBackend final : public Backend {
 
  private:
   HostBackend(const CommWatch& watch, Topology topology, TransportChoice choice, InstructionSet highest);
-  [[nodiscard]] Result<void> run_collective(const Call& call, Watchdog& watchdog);
+  [[nodiscard]] Result<void> finish(const StartedCall& started, Watchdog& watchdog);
+  [[nodiscard]] Result<void> run_on_nodes(const Call& call, std::uint32_t signature, Watchdog& watchdog);
   [[nodiscard]] Result<void> share_memory(const Gather& gather);
   [[nodiscard]] std::string memory_offer(std::string& problem);
   [[nodiscard]] std::string open_memory(const std::vector<std::string>& offers);
@@ -52,7 +80,6 @@ class HostBackend final : public Backend {
   Reductions kernels_;
   const CommWatch& watch_;
   Topology topology_;
-  std::string_view name_;
   std::string no_shared_memory_;  ///< why there is no shared memory, if there should be
   std::string why_not_mpi_;
   bool oversubscribed_ = false;  ///< fewer processors than ranks on this machine
@@ -63,11 +90,9 @@ class HostBackend final : public Backend {
   std::optional<Arenas> arenas_;
   std::optional<SlotChannel> slot_channel_;
   std::optional<NodeCollectives> node_;
-  std::uint32_t chain_ = 0;  ///< of the signatures of all calls until now
-  std::uint32_t last_signature_ = 0;
+  std::uint32_t chain_ = 0;     ///< of the signatures of all calls until now
   bool is_one_node_ = false;    ///< whose ranks share memory: messages are not needed
-  bool given_ = false;          ///< this rank's part of the call that run() is to be called for
-  std::vector<Message> sends_;  ///< of one run_group(), as are the receives
+  std::vector<Message> sends_;  ///< of one exchange(), as are the receives
   std::vector<Message> receives_;
   std::optional<PeerCollectives> all_;            ///< every rank
   std::optional<HierarchicalCollectives> nodes_;  ///< several nodes, each with its own

@@ -4,7 +4,8 @@
 
 namespace amldist::collective {
 
-Request::Request(std::vector<Call> calls, Pursue pursue) : calls_(std::move(calls)), pursue_(std::move(pursue)) {
+Request::Request(std::vector<Call> calls, Progress progress)
+    : calls_(std::move(calls)), progress_(std::move(progress)) {
   Call& call = calls_.front();
   std::span<const std::size_t>* const spans[4] = {&call.send_counts, &call.send_offsets, &call.recv_counts,
                                                   &call.recv_offsets};
@@ -15,21 +16,21 @@ Request::Request(std::vector<Call> calls, Pursue pursue) : calls_(std::move(call
 }
 
 bool Request::test() {
-  if (!is_done()) pursue_(*this, false);
+  if (!is_done()) progress_(*this, ProgressUntil::polled);
   return is_done();
 }
 
 void Request::wait() {
-  if (!is_done()) pursue_(*this, true);
+  if (!is_done()) progress_(*this, ProgressUntil::done);
   std::unique_lock lock(mutex_);
-  came_.wait(lock, [this] { return is_done(); });
+  completed_.wait(lock, [this] { return is_done(); });
 }
 
 void Request::complete(Result<void> result) {
   const std::lock_guard lock(mutex_);
   result_ = std::move(result);
   done_.store(true, std::memory_order_release);
-  came_.notify_all();
+  completed_.notify_all();
 }
 
 }  // namespace amldist::collective

@@ -7,29 +7,34 @@
 
 namespace amldist::collective {
 
-using text::concat;
+std::string to_string(const SplitRequest& request) {
+  return text::concat({std::to_string(request.color), " ", std::to_string(request.key)});
+}
 
-std::string split_request_text(int color, int key) { return concat({std::to_string(color), " ", std::to_string(key)}); }
+SplitRequest parse_split_request(std::string_view text) {
+  SplitRequest request;
+  const char* const end = text.data() + text.size();
+  const char* const space = std::from_chars(text.data(), end, request.color).ptr;
+  if (space != end) std::from_chars(space + 1, end, request.key);
+  return request;
+}
 
-std::vector<std::uint32_t> ranks_of_color(const std::vector<std::string>& requests, int color) {
-  struct SplitRequest {
-    int key;
-    std::uint32_t rank;
-  };
-  std::vector<SplitRequest> chosen;
-  for (std::uint32_t r = 0; r < requests.size(); ++r) {
-    const std::string& request = requests[r];
-    const auto space = request.find(' ');
-    int their_color = 0;
-    SplitRequest their = {0, r};
-    std::from_chars(request.data(), request.data() + space, their_color);
-    std::from_chars(request.data() + space + 1, request.data() + request.size(), their.key);
-    if (their_color == color) chosen.push_back(their);
-  }
-  std::ranges::stable_sort(chosen, {}, &SplitRequest::key);
+std::vector<std::uint32_t> ranks_of_color(const std::vector<SplitRequest>& requests, int color) {
   std::vector<std::uint32_t> ranks;
-  for (const SplitRequest& request : chosen) ranks.push_back(request.rank);
+  for (std::uint32_t rank = 0; rank < requests.size(); ++rank) {
+    if (requests[rank].color == color) ranks.push_back(rank);
+  }
+  std::ranges::stable_sort(ranks, {}, [&](std::uint32_t rank) { return requests[rank].key; });
   return ranks;
+}
+
+std::uint64_t split_id(std::uint64_t parent, std::uint64_t split, int color) {
+  std::uint64_t id = parent;
+  for (const std::uint64_t part : {split, static_cast<std::uint64_t>(static_cast<std::uint32_t>(color))}) {
+    id = (id ^ (part + 1)) * 0x9e3779b97f4a7c15ULL;
+    id ^= id >> 31;
+  }
+  return id;
 }
 
 }  // namespace amldist::collective

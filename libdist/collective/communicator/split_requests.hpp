@@ -1,16 +1,28 @@
-// What the ranks of a communicator ask of a split, as it travels between them.
+// What the ranks of a communicator ask of a split.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace amldist::collective {
 
-[[nodiscard]] std::string split_request_text(int color, int key);
+/// One rank's arguments of a split.
+struct SplitRequest {
+  int color = 0;
+  int key = 0;
+};
 
-/// The ranks that asked for `color`, in the order of their keys and, of equal ones, of the ranks. `requests` by rank,
-/// each written by split_request_text().
-[[nodiscard]] std::vector<std::uint32_t> ranks_of_color(const std::vector<std::string>& requests, int color);
+/// As it travels between ranks: "COLOR KEY".
+[[nodiscard]] std::string to_string(const SplitRequest& request);
+[[nodiscard]] SplitRequest parse_split_request(std::string_view text);
+
+/// The ranks that asked for `color`, in the order of their keys and, of equal ones, of the ranks. `requests` by rank.
+[[nodiscard]] std::vector<std::uint32_t> ranks_of_color(const std::vector<SplitRequest>& requests, int color);
+
+/// The number of the new communicator: the same on its ranks, different for each colour and each split of `parent`.
+/// `split`: 1 for the first split of the parent.
+[[nodiscard]] std::uint64_t split_id(std::uint64_t parent, std::uint64_t split, int color);
 
 }  // namespace amldist::collective

@@ -16,9 +16,9 @@ void read_what(std::uint64_t word, Call& call) noexcept {
 
 }  // namespace
 
-void CommWatch::hold(Held oldest) {
+void CommWatch::set_pending(PendingCall oldest) {
   const std::lock_guard lock(mutex_);
-  held_ = std::move(oldest);
+  pending_ = std::move(oldest);
 }
 
 Activity CommWatch::activity() const {
@@ -40,10 +40,10 @@ Activity CommWatch::activity() const {
     if (is_whole && collectives_.load(std::memory_order_acquire) == out.sequence) break;
   }
   const std::lock_guard lock(mutex_);
-  if (const auto held = held_ ? held_() : std::nullopt) {
-    if (!is_point_to_point(held->operation)) out.sequence = held->sequence;
+  if (const auto pending = pending_ ? pending_() : std::nullopt) {
+    if (!is_point_to_point(pending->operation)) out.sequence = pending->sequence;
     out.inside = true;
-    out.call = *held;
+    out.call = *pending;
   }
   return out;
 }

@@ -1,5 +1,5 @@
-// What one communicator's caller and the control thread know of each other: which call is being made, and whether the
-// communicator is lost and why.
+// What the calling thread and the control thread of one communicator tell each other: which call is in progress, and
+// whether the communicator is lost, and why.
 #pragma once
 
 #include <array>
@@ -16,14 +16,14 @@
 
 namespace amldist::collective {
 
-/// A collective that a rank has begun, for comparison with the other ranks' of the same number.
+/// A collective that this rank has begun, to be compared with that of the same number on other ranks.
 struct PastCall {
   Call call;                ///< operation, type, operator, root, count and sequence
   std::uint32_t lists = 0;  ///< digest of what all ranks give alike in lists
   [[nodiscard]] std::uint32_t signature() const noexcept { return signature_of(call) ^ lists; }
 };
 
-/// What a rank gives to and takes from each other in an alltoallv: only the two of a pair can compare it.
+/// How many elements a rank sends to and receives from each other in an alltoallv: only the two ranks of a pair know.
 struct PairCounts {
   std::uint64_t sequence = 0;  ///< of the call; 0: there was none
   std::vector<std::uint64_t> gives;
@@ -33,12 +33,13 @@ struct PairCounts {
 /// Where a rank is in its communicator's sequence of collectives.
 struct Activity {
   std::uint64_t sequence = 0;        ///< of the last collective that was begun; 0: none yet
-  bool inside = false;               ///< still in a call
-  int waits_for = Watchdog::anyone;  ///< whom the call waits for, where it has waited and knows
+  bool inside = false;               ///< a call is in progress
+  int waits_for = Watchdog::anyone;  ///< the rank that the call waits for, where it is known
   Call call;                         ///< operation, type, operator, root, count and sequence of the last call begun
 };
 
-/// Shared by the thread that makes calls (enter, leave), and the control thread (activity, give_verdict). Thread-safe.
+/// Thread-safe. The thread that runs calls writes (enter, wait_for, leave), the control thread reads (activity) and
+/// decides (give_verdict).
 class CommWatch {
  public:
   CommWatch(std::uint64_t id, std::vector<std::uint32_t> members, std::uint32_t rank)
@@ -65,22 +66,22 @@ class CommWatch {
     state_.store(is_message ? in_message : in_collective, std::memory_order_release);
   }
   void leave() noexcept { state_.store(state_.load(std::memory_order_relaxed) & ~inside, std::memory_order_release); }
-  /// The call that is being made waits for this rank.
+  /// The call in progress waits for this rank.
   void wait_for(int rank) noexcept {
     awaited_.store(std::uint64_t{label_of_call()} << 32 | static_cast<std::uint32_t>(rank), std::memory_order_relaxed);
   }
-  /// Asked for the oldest call that is not over on a device: while there is one, that is what this rank does, whatever
-  /// its program does meanwhile.
-  using Held = std::function<std::optional<Call>()>;
-  void hold(Held oldest);
+  /// Gives the oldest call that a device has not done. While there is one, it is this rank's activity, whatever the
+  /// program does meanwhile.
+  using PendingCall = std::function<std::optional<Call>()>;
+  void set_pending(PendingCall oldest);
   [[nodiscard]] Activity activity() const;
-  /// The last collectives, the oldest first: of ranks that parted, some have gone on to later calls meanwhile.
+  /// The last collectives, oldest first: after a mismatch, some ranks have gone on to later calls meanwhile.
   [[nodiscard]] std::vector<PastCall> past() const;
   /// Of the last alltoallv.
   [[nodiscard]] PairCounts pair_counts() const;
 
   [[nodiscard]] bool is_lost() const noexcept { return lost_.load(std::memory_order_acquire); }
-  /// Why it is lost; only the first reason counts. Returns whether this was it.
+  /// The reason of the loss; only the first one counts. Returns whether it was the first.
   bool give_verdict(Error error);
   /// The reason; nullopt while it is healthy.
   [[nodiscard]] std::optional<Error> verdict() const;
@@ -90,7 +91,7 @@ class CommWatch {
   const std::uint64_t id_;
   const std::vector<std::uint32_t> members_;
   const std::uint32_t rank_;
-  /// A call begun. `mark` is its number, the lower half, before the digest of its lists; 0 while it is written.
+  /// A call that has begun. `mark`: the lower half of its number, then the digest of its lists; 0 while it is written.
   struct alignas(32) Kept {
     std::atomic<std::uint64_t> mark = 0;
     std::atomic<std::uint64_t> what = 0;
@@ -103,7 +104,7 @@ class CommWatch {
   static constexpr std::uint8_t in_message = inside | of_message;
 
   void keep_pair_counts(const Call& call) noexcept;
-  /// Tells the call that is being made from those before it.
+  /// Tells the call in progress from those before it.
   [[nodiscard]] std::uint32_t label_of_call() const noexcept {
     const bool is_message = (state_.load(std::memory_order_relaxed) & of_message) != 0;
     const auto number = (is_message ? messages_ : collectives_).load(std::memory_order_relaxed);
@@ -118,7 +119,7 @@ class CommWatch {
   mutable std::mutex mutex_;
   std::condition_variable decided_;
   std::optional<Error> verdict_;
-  Held held_;  ///< guarded by mutex_
+  PendingCall pending_;  ///< guarded by mutex_
   PairCounts pair_counts_;
   Kept message_;  ///< the last send or receive
   std::array<Kept, calls_kept> kept_;

@@ -27,9 +27,9 @@ void write_to_stderr(const std::string& line) {
   static_cast<void>(!::write(STDERR_FILENO, whole.data(), whole.size()));  // one write: lines of ranks do not mix
 }
 
-/// srun reads no more of what its tasks have written once all have ended, if one of them was killed (Slurm's
-/// step_launch.c, slurm_step_launch_wait_finish): the line that names the dead one would be lost, and what the program
-/// says of the error. Who has said the line ends half a second after the others.
+/// If a task was killed, srun stops reading output once all tasks have ended (Slurm's step_launch.c,
+/// slurm_step_launch_wait_finish). The line that names the dead rank would be lost, and what the program prints about
+/// the error. So the process that printed the line ends half a second after the others.
 void end_after_the_others() {
   static const int registered = std::atexit([] {
     static_cast<void>(std::fflush(nullptr));
@@ -38,7 +38,7 @@ void end_after_the_others() {
   static_cast<void>(registered);
 }
 
-/// Signals are for the program's threads.
+/// Signals are delivered to the program's threads only.
 class BlockedSignals {
  public:
   BlockedSignals() {
@@ -56,14 +56,14 @@ class BlockedSignals {
 
 }  // namespace
 
-// ---- life of the ----
-// thread
+// ---- life of the thread ----
 ControlChannel::ControlChannel(World world, bool is_under_srun)
     : world_(std::move(world)),
       is_under_srun_(is_under_srun),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       links_(world_,
-             {[this](ControlLink& link, Frame& frame) { handle(link, frame); },
+             {[this](FileDescriptor connection, Frame frame) { on_greeting(std::move(connection), std::move(frame)); },
+              [this](ControlLink& link, Frame& frame) { handle(link, frame); },
               [this](std::uint32_t rank, bool left) { mark_gone(rank, left ? Liveness::left : Liveness::dead); }}),
       detector_(*this),
       gone_(world_.size),
@@ -109,7 +109,7 @@ void ControlChannel::run_posted() {
 }
 
 int ControlChannel::poll_timeout() const {
-  const auto next = std::min(next_beat_, detector_.next_look());
+  const auto next = std::min({next_beat_, detector_.next_poll(), links_.next_deadline()});
   if (next == Clock::time_point::max()) return -1;
   const auto left = std::chrono::duration_cast<milliseconds>(next - Clock::now()).count();
   return static_cast<int>(std::clamp<long long>(left + 1, 0, 1000));
@@ -122,7 +122,7 @@ void ControlChannel::serve_once() {
   links_.serve(std::span(wanted).subspan(2));
   if ((wanted[1].revents & POLLIN) != 0) links_.accept_all();
   if ((wanted[0].revents & POLLIN) != 0) run_posted();
-  detector_.look();
+  detector_.poll();
   beat();
   links_.sweep();
 }
@@ -165,13 +165,7 @@ void ControlChannel::say(const std::string& sentence) {
 
 // ---- frames ----
 void ControlChannel::handle(ControlLink& link, Frame& frame) {
-  if (!link.rank) {  // a stranger until it has said the nonce
-    if (frame.kind() == FrameKind::hello) return on_hello(link, frame);
-    if (frame.kind() == FrameKind::hello_data) return on_hello_data(link, frame);
-    link.socket = FileDescriptor();
-    return;
-  }
-  switch (frame.kind()) {
+  switch (frame.kind<FrameKind>()) {
     case FrameKind::bye:
       link.left = true;
       return;
@@ -182,11 +176,11 @@ void ControlChannel::handle(ControlLink& link, Frame& frame) {
     case FrameKind::query:
       return on_query(link, frame);
     case FrameKind::status:
-      return detector_.take_status(*link.rank, frame);
+      return detector_.take_status(link.rank, frame);
     case FrameKind::verdict:
       return on_verdict(frame);
     case FrameKind::piece:
-      return on_piece(*link.rank, frame);
+      return on_piece(link.rank, frame);
     case FrameKind::pieces:
       return on_pieces(frame);
     default:
@@ -194,26 +188,25 @@ void ControlChannel::handle(ControlLink& link, Frame& frame) {
   }
 }
 
-void ControlChannel::on_hello(ControlLink& link, Frame& frame) {
-  const std::uint64_t nonce = frame.number();
+/// Judges the first frame of a later connection: only the world's ranks know the nonce.
+void ControlChannel::on_greeting(FileDescriptor connection, Frame frame) {
+  const auto kind = frame.kind<FrameKind>();
+  if (frame.number() != world_.nonce) return;
+  if (kind == FrameKind::data_greeting) return on_data_greeting(std::move(connection), frame);
   const std::uint64_t rank = frame.number();
-  if (nonce == world_.nonce && rank < world_.size && !frame.is_short()) link.rank = static_cast<std::uint32_t>(rank);
-  else link.socket = FileDescriptor();
+  if (kind != FrameKind::rank_greeting || rank >= world_.size || frame.is_short()) return;
+  links_.add(static_cast<std::uint32_t>(rank), std::move(connection));
 }
 
-void ControlChannel::on_hello_data(ControlLink& link, Frame& frame) {
-  const std::uint64_t nonce = frame.number();
+void ControlChannel::on_data_greeting(FileDescriptor connection, Frame& frame) {
   const std::uint64_t comm = frame.number();
   const std::uint64_t rank = frame.number();
+  if (rank >= world_.size || frame.is_short()) return;
   // The other side sends data only after this byte: what it sent until now is ours alone.
-  const bool greeted =
-      nonce == world_.nonce && rank < world_.size && ::send(link.socket.get(), "", 1, MSG_NOSIGNAL) == 1;
-  if (greeted) {
-    const std::lock_guard lock(mutex_);
-    data_.insert_or_assign({comm, static_cast<std::uint32_t>(rank)}, std::move(link.socket));
-    came_.notify_all();
-  }
-  link.socket = FileDescriptor();
+  if (::send(connection.get(), "", 1, MSG_NOSIGNAL) != 1) return;
+  const std::lock_guard lock(mutex_);
+  data_.insert_or_assign({comm, static_cast<std::uint32_t>(rank)}, std::move(connection));
+  came_.notify_all();
 }
 
 void ControlChannel::on_lost(Frame& frame) {
@@ -232,7 +225,7 @@ void ControlChannel::on_report(const ControlLink& link, Frame& frame) {
   trigger.detail = frame.text();
   if (!watch || trigger.reporter >= watch->members().size()) return;
   if (const auto verdict = watch->verdict()) {  // the news and the report crossed
-    send_to(*link.rank, verdict_frame(*watch, *verdict));
+    send_to(link.rank, verdict_frame(*watch, *verdict));
     return;
   }
   detector_.open(watch, trigger, grace, true);
@@ -241,7 +234,7 @@ void ControlChannel::on_report(const ControlLink& link, Frame& frame) {
 void ControlChannel::on_query(ControlLink& link, Frame& frame) {
   const std::uint64_t id = frame.number();
   const auto watch = find(id);
-  send_to(*link.rank, status_frame(id, watch.get()));
+  send_to(link.rank, status_frame(id, watch.get()));
 }
 
 void ControlChannel::on_verdict(Frame& frame) {
@@ -273,7 +266,7 @@ void ControlChannel::on_piece(std::uint32_t world_rank, Frame& frame) {
   for (const std::uint32_t member : members) {
     if (member != world_.rank) send_to(member, whole);
   }
-  Frame own(whole.substr(4));
+  Frame own(whole.substr(wireup::frame_head));
   on_pieces(own);
 }
 
@@ -287,8 +280,7 @@ void ControlChannel::on_pieces(Frame& frame) {
   came_.notify_all();
 }
 
-// ---- other ----
-// threads
+// ---- for other threads ----
 std::shared_ptr<CommWatch> ControlChannel::find(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   const auto found = watches_.find(id);
@@ -309,7 +301,7 @@ Error ControlChannel::find_out(const std::shared_ptr<CommWatch>& watch, const Di
                                milliseconds timeout) {
   const milliseconds grace = grace_of(timeout);
   post([this, watch, trigger, grace] { detector_.open(watch, trigger, grace, false); });
-  // One candidate after the other may be silent; beyond a few of them the answer is the same without a name.
+  // One candidate after the other may be silent; after a few of them the verdict is given without a name.
   if (auto verdict = watch->wait_for_verdict(Clock::now() + grace * 6)) return *verdict;
   const Error own = {Errc::timeout, concat({"no rank answers for ", describe(watch->activity().call),
                                             ", which did not end before the deadline"})};
@@ -336,9 +328,9 @@ Result<FileDescriptor> ControlChannel::make_data_connection(std::uint64_t id, st
       std::this_thread::sleep_for(milliseconds(10));
       continue;
     }
-    const std::string hello =
-        FrameWriter(FrameKind::hello_data).number(world_.nonce).number(id).number(world_.rank).take();
-    if (auto sent = send_all(*socket, hello, Clock::now() + milliseconds(250)); !sent) continue;
+    const std::string greeting_frame =
+        FrameWriter(FrameKind::data_greeting).number(world_.nonce).number(id).number(world_.rank).take();
+    if (auto sent = send_all(*socket, greeting_frame, Clock::now() + milliseconds(250)); !sent) continue;
     char greeting = 0;
     while (!wait_until_ready(*socket, Readiness::read, Clock::now() + milliseconds(10))) {
       if (auto going_on = watchdog.keep_waiting(comm_rank); !going_on) return going_on.error();
@@ -372,7 +364,7 @@ Result<std::vector<std::string>> ControlChannel::gather_all(const std::shared_pt
                           .take();
   post([this, root, frame = std::move(frame)] {
     if (root != world_.rank) return send_to(root, frame);
-    Frame own(frame.substr(4));
+    Frame own(frame.substr(wireup::frame_head));
     on_piece(root, own);
   });
   std::unique_lock lock(mutex_);

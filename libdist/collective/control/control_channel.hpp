@@ -1,6 +1,6 @@
-// The control thread: keeps the connection to rank 0 (on rank 0: to everybody), hears of deaths, answers what this rank
-// is doing, and finds out who is missing when a call comes to its deadline (inquiries.hpp). Connections beside the one
-// to rank 0 are made when they are needed.
+// The control thread: keeps the connection to rank 0 (on rank 0: to everybody), hears of ranks that
+// end, answers what this rank is doing, and finds out who is missing when a call reaches its deadline
+// (failure_detector.hpp). Other connections than the one to rank 0 are made when they are needed.
 //
 // The thread sleeps in poll() while nothing happens. It runs from bootstrap to the world's finalize.
 #pragma once
@@ -22,7 +22,7 @@
 
 namespace amldist::collective {
 
-/// Takes the lines for people; called on the control thread.
+/// Receives the lines for people, on the control thread.
 using LogFunction = std::function<void(const std::string& line)>;
 
 class ControlChannel final : private FailureDetectorHost {
@@ -40,19 +40,19 @@ class ControlChannel final : private FailureDetectorHost {
   [[nodiscard]] std::uint64_t nonce() const noexcept { return world_.nonce; }
   [[nodiscard]] const std::string& provenance() const noexcept { return world_.provenance; }
 
-  // ------------------------------------------------------------------------------------- for threads that make calls
+  // ---- for threads that run calls ----
   void add(const std::shared_ptr<CommWatch>& watch);
   void remove(const CommWatch& watch);
-  /// A process of the world that has ended or left; lock-free.
+  /// Whether a process of the world has ended or left; lock-free.
   [[nodiscard]] bool is_gone(std::uint32_t world_rank) const noexcept {
     return gone_[world_rank].load(std::memory_order_acquire) != 0;
   }
   [[nodiscard]] bool is_anyone_gone() const noexcept { return gone_count_.load(std::memory_order_acquire) != 0; }
-  /// Finds out what became of a call, tells all ranks, and returns the verdict. `timeout` is the communicator's;
-  /// finding out takes at most a fraction of it (a second or two at most).
+  /// Finds out why a call does not end, tells all ranks, and returns the verdict. Takes a fraction of `timeout`, the
+  /// communicator's deadline, and two seconds at most.
   [[nodiscard]] Error find_out(const std::shared_ptr<CommWatch>& watch, const DiagnosisTrigger& trigger,
                                std::chrono::milliseconds timeout);
-  /// Says a sentence to people, before anything that is asked of the control thread afterwards.
+  /// Prints a sentence, before anything that is asked of the control thread afterwards.
   void tell(const std::string& sentence);
   /// Gives a communicator up on all its ranks.
   void abort(const std::shared_ptr<CommWatch>& watch, const std::string& sentence);
@@ -61,9 +61,9 @@ class ControlChannel final : private FailureDetectorHost {
   [[nodiscard]] bool makes_connection_to(std::uint32_t world_rank) const noexcept { return world_.rank > world_rank; }
   [[nodiscard]] Result<FileDescriptor> make_data_connection(std::uint64_t id, std::uint32_t world_rank,
                                                             Watchdog& watchdog, int comm_rank);
-  /// What the other made, if it is there already.
+  /// The connection that the other one made, if it is there already.
   [[nodiscard]] FileDescriptor take_data_connection(std::uint64_t id, std::uint32_t world_rank);
-  /// Closes those that nobody took.
+  /// Closes those that were not taken.
   void forget_data_connections(std::uint64_t id);
   /// Every rank's piece, in rank order; collective over the communicator. `number` tells its gathers apart.
   [[nodiscard]] Result<std::vector<std::string>> gather_all(const std::shared_ptr<CommWatch>& watch,
@@ -87,8 +87,8 @@ class ControlChannel final : private FailureDetectorHost {
   [[nodiscard]] int poll_timeout() const;
   void beat();
   void handle(ControlLink& link, Frame& frame);
-  void on_hello(ControlLink& link, Frame& frame);
-  void on_hello_data(ControlLink& link, Frame& frame);
+  void on_greeting(FileDescriptor connection, Frame frame);
+  void on_data_greeting(FileDescriptor connection, Frame& frame);
   void on_lost(Frame& frame);
   void on_report(const ControlLink& link, Frame& frame);
   void on_query(ControlLink& link, Frame& frame);

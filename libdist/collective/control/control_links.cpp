@@ -7,15 +7,18 @@
 
 namespace amldist::collective {
 
-ControlLinks::ControlLinks(World& world, Listener listener) : world_(world), listener_(std::move(listener)) {
+ControlLinks::ControlLinks(World& world, Listener listener)
+    : world_(world), listener_(std::move(listener)), pending_(world.size) {
   for (std::size_t i = 0; i < world_.links.size(); ++i) {
     if (!world_.links[i]) continue;
-    auto link = std::make_unique<ControlLink>();
-    link->socket = std::move(world_.links[i]);
-    link->received = std::move(world_.unread[i]);
-    link->rank = static_cast<std::uint32_t>(i);
-    links_.push_back(std::move(link));
+    add(static_cast<std::uint32_t>(i), std::move(world_.links[i]));
   }
+}
+
+void ControlLinks::add(std::uint32_t world_rank, FileDescriptor connection) {
+  links_.push_back(std::make_unique<ControlLink>());
+  links_.back()->socket = std::move(connection);
+  links_.back()->rank = world_rank;
 }
 
 void ControlLinks::add_to(std::vector<pollfd>& wanted) const {
@@ -23,36 +26,33 @@ void ControlLinks::add_to(std::vector<pollfd>& wanted) const {
     const bool writes = link->connecting || !link->to_send.empty();
     wanted.push_back({link->socket.get(), static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN), 0});
   }
+  pending_.add_to(wanted);
 }
 
 void ControlLinks::serve(std::span<const pollfd> polled) {
-  for (std::size_t i = 0; i < polled.size(); ++i) {
+  const std::size_t links = polled.size() - pending_.size();  // serving them may add others
+  for (std::size_t i = 0; i < links; ++i) {
     const short events = polled[i].revents;
     if ((events & (POLLOUT | POLLERR)) != 0) write_to(*links_[i]);
     if (links_[i]->socket && (events & (POLLIN | POLLHUP | POLLERR)) != 0) read_from(*links_[i]);
   }
+  pending_.serve(Clock::now(), listener_.on_greeting);
 }
 
-void ControlLinks::accept_all() {
-  while (FileDescriptor socket = accept_on(world_.listener)) {
-    links_.push_back(std::make_unique<ControlLink>());
-    links_.back()->socket = std::move(socket);
-  }
-}
+void ControlLinks::accept_all() { pending_.accept_from(world_.listener, Clock::now(), listener_.on_greeting); }
 
 void ControlLinks::sweep() {
   std::erase_if(links_, [](const auto& link) { return !link->socket; });
 }
 
 void ControlLinks::read_from(ControlLink& link) {
-  const bool open = receive_available(link.socket, link.received);
-  bool broken = false;
   while (link.socket) {
-    auto frame = take_frame(link.received, broken);
-    if (!frame) break;
-    listener_.on_frame(link, *frame);
+    const auto state = link.reader.read(link.socket);
+    if (state == wireup::FrameReader::State::incomplete) return;
+    if (state != wireup::FrameReader::State::complete) return drop(link);
+    Frame frame = link.reader.take();
+    listener_.on_frame(link, frame);
   }
-  if (link.socket && (!open || broken)) drop(link);
 }
 
 void ControlLinks::write_to(ControlLink& link) {
@@ -71,12 +71,12 @@ void ControlLinks::write_to(ControlLink& link) {
 
 void ControlLinks::drop(ControlLink& link) {
   link.socket = FileDescriptor();
-  if (link.rank) listener_.on_end(*link.rank, link.left);
+  listener_.on_end(link.rank, link.left);
 }
 
 ControlLink* ControlLinks::find(std::uint32_t world_rank) {
-  const auto found = std::ranges::find_if(
-      links_, [&](const auto& link) { return link->socket && link->rank == std::optional(world_rank); });
+  const auto found =
+      std::ranges::find_if(links_, [&](const auto& link) { return link->socket && link->rank == world_rank; });
   return found == links_.end() ? nullptr : found->get();
 }
 
@@ -93,14 +93,14 @@ bool ControlLinks::send_to(std::uint32_t world_rank, const std::string& frame) {
   link->socket = std::move(*socket);
   link->rank = world_rank;
   link->connecting = true;
-  link->to_send = FrameWriter(FrameKind::hello).number(world_.nonce).number(world_.rank).take() + frame;
+  link->to_send = FrameWriter(FrameKind::rank_greeting).number(world_.nonce).number(world_.rank).take() + frame;
   links_.push_back(std::move(link));
   return true;
 }
 
 void ControlLinks::send_to_all_but(std::uint32_t world_rank, const std::string& frame) {
   for (const auto& link : links_) {
-    if (!link->socket || !link->rank || *link->rank == world_rank) continue;
+    if (!link->socket || link->rank == world_rank) continue;
     link->to_send += frame;
     if (!link->connecting) write_to(*link);
   }
@@ -108,7 +108,7 @@ void ControlLinks::send_to_all_but(std::uint32_t world_rank, const std::string& 
 
 void ControlLinks::say_goodbye() {
   for (const auto& link : links_) {
-    if (link->rank) link->to_send += FrameWriter(FrameKind::bye).take();
+    link->to_send += FrameWriter(FrameKind::bye).take();
     write_to(*link);
   }
 }

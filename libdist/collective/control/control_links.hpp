@@ -10,25 +10,27 @@
 #include <string>
 #include <vector>
 
-#include "collective/bootstrap/wire.hpp"
 #include "collective/bootstrap/world.hpp"
+#include "collective/control/control_frame.hpp"
+#include "wireup/pending_connections.hpp"
 
 namespace amldist::collective {
 
-/// One connection. A stranger until it has said who it is.
+/// One connection to a rank of the world.
 struct ControlLink {
   FileDescriptor socket;
-  std::string received;
+  wireup::FrameReader reader{wireup::limits.frame_bytes};
   std::string to_send;
-  std::optional<std::uint32_t> rank;  ///< of the world; nullopt: it has not said who it is
+  std::uint32_t rank = 0;  ///< of the world
   bool connecting = false;
   bool left = false;  ///< said goodbye
 };
 
 class ControlLinks {
  public:
-  /// What comes in, and who has gone: without a goodbye its process has ended. Called from serve().
+  /// What comes in, and who has gone: without a goodbye its process has ended. Called from serve() and accept_all().
   struct Listener {
+    wireup::PendingConnections::GreetingHandler on_greeting;  ///< the first frame of a new connection
     std::function<void(ControlLink& link, Frame& frame)> on_frame;
     std::function<void(std::uint32_t world_rank, bool left)> on_end;
   };
@@ -41,6 +43,10 @@ class ControlLinks {
   /// Moves what can be moved, after poll() on what add_to() gave.
   void serve(std::span<const pollfd> polled);
   void accept_all();
+  /// Takes a connection whose peer has said which rank it is.
+  void add(std::uint32_t world_rank, FileDescriptor connection);
+  /// When serve() must be called even if nothing comes.
+  [[nodiscard]] Clock::time_point next_deadline() const noexcept { return pending_.next_deadline(); }
   /// Forgets the closed ones.
   void sweep();
 
@@ -59,6 +65,7 @@ class ControlLinks {
   World& world_;
   Listener listener_;
   std::vector<std::unique_ptr<ControlLink>> links_;
+  wireup::PendingConnections pending_;
 };
 
 }  // namespace amldist::collective

@@ -26,7 +26,7 @@ std::string names_of(std::span<const RankState> ranks, const std::vector<std::si
 
 bool is_present(const RankState& rank) { return rank.standing == Liveness::here; }
 
-/// Whom a rank waits for in a send or a receive.
+/// The rank that a rank waits for in a send or a receive.
 std::optional<std::size_t> partner_of(std::span<const RankState> ranks, std::size_t rank) {
   const Activity& activity = ranks[rank].activity;
   if (!is_present(ranks[rank]) || !activity.inside || !is_point_to_point(activity.call.operation)) return std::nullopt;
@@ -67,7 +67,7 @@ std::string reason(std::span<const RankState> ranks, std::size_t which, const Ac
   return concat({"it has not called it; its last call was ", describe(rank.activity.call)});
 }
 
-/// The lowest numbered collective that somebody is in, or `lowest`.
+/// The lowest numbered collective that any rank is in, or `lowest`.
 const Activity& lowest_collective(std::span<const RankState> ranks, const Activity& start) {
   const Activity* lowest = &start;
   for (const RankState& rank : ranks) {
@@ -77,7 +77,7 @@ const Activity& lowest_collective(std::span<const RankState> ranks, const Activi
   return *lowest;
 }
 
-/// The last of those of whom each waits for a message of the next; `from` where they wait in a circle.
+/// The end of a chain of ranks, each of which waits for a message of the next; `from` where the chain is a cycle.
 std::size_t end_of_chain(std::span<const RankState> ranks, std::size_t from) {
   std::size_t end = from;
   for (std::size_t steps = 0; steps <= ranks.size(); ++steps) {
@@ -88,14 +88,14 @@ std::size_t end_of_chain(std::span<const RankState> ranks, std::size_t from) {
   return from;
 }
 
-/// A call that cannot end, and who is not in it.
+/// A call that cannot end, and the ranks that are not in it.
 struct Absence {
   const Activity* stuck = nullptr;
   std::vector<std::size_t> missing;
   std::optional<std::size_t> waiter;  ///< whose message it is, where that matters
 };
 
-/// Those who have not come to a collective. Not those who wait for a message of one of them.
+/// The ranks that have not reached a collective, without those that wait for a message of one of them.
 std::vector<std::size_t> missing_ranks(std::span<const RankState> ranks, const Activity& stuck) {
   std::vector<std::size_t> missing;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -103,7 +103,7 @@ std::vector<std::size_t> missing_ranks(std::span<const RankState> ranks, const A
     const bool absent = !is_present(ranks[i]) || ranks[i].activity.sequence < stuck.sequence;
     if (absent && !through) missing.push_back(i);
   }
-  // A dead rank explains the others' absence: they may be waiting for it elsewhere.
+  // A dead rank explains why others are missing: they may wait for it elsewhere.
   const auto is_gone = [&](std::size_t i) {
     return ranks[i].standing == Liveness::dead || ranks[i].standing == Liveness::silent;
   };
@@ -116,8 +116,8 @@ std::vector<std::size_t> missing_ranks(std::span<const RankState> ranks, const A
   return missing;
 }
 
-/// The reporter waits for a message: of a rank that is away, or waits itself for another message, or is in a collective
-/// that waits for others.
+/// The reporter waits for a message of a rank that is missing, waits for another message itself, or is in a collective
+/// that waits for other ranks.
 Absence absence_from_message(std::span<const RankState> ranks, const DiagnosisTrigger& trigger) {
   const auto partner = static_cast<std::size_t>(trigger.waits_for);
   std::size_t waiter = trigger.reporter;
@@ -130,14 +130,14 @@ Absence absence_from_message(std::span<const RankState> ranks, const DiagnosisTr
     std::vector<std::size_t> others = missing;
     std::erase_if(others, [&](std::size_t i) { return end_of_chain(ranks, i) == end; });
     if (!others.empty()) return {&stuck, std::move(others), {}};
-    // Of those who wait for each other in two ways, the fewer have left the others' way.
+    // Where two groups wait for each other in different calls, the smaller group is in the wrong one.
     const auto waiting = static_cast<std::size_t>(std::ranges::count_if(ranks, [&](const RankState& rank) {
       return is_present(rank) && rank.activity.inside && rank.activity.call.sequence == stuck.sequence &&
              !is_point_to_point(rank.activity.call.operation);
     }));
     if (!missing.empty() && waiting > missing.size()) return {&stuck, std::move(missing), {}};
   }
-  // Who is in another call may be right: then the waiter is the one that should not wait.
+  // A rank in another call may be right: then the rank that waits made the wrong call.
   const bool either = is_present(ranks[end]) && last.inside;
   return {&ranks[waiter].activity, {end}, either ? std::optional(waiter) : std::nullopt};
 }
@@ -157,8 +157,8 @@ const PastCall* call_with(const RankState& rank, std::uint64_t sequence) {
   return is_present(rank) && found != rank.past.end() ? &*found : nullptr;
 }
 
-/// Ranks by the collective that they made with one number: first those of whom there are most (of equally many: with
-/// the lowest rank), who made the right one.
+/// Ranks grouped by the collective that they made with one number. The largest group comes first (of equal ones, that
+/// with the lowest rank): it made the right call.
 std::vector<std::vector<std::size_t>> ranks_by_call(std::span<const RankState> ranks, std::uint64_t sequence) {
   std::map<std::uint32_t, std::vector<std::size_t>> by_call;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -172,7 +172,7 @@ std::vector<std::vector<std::size_t>> ranks_by_call(std::span<const RankState> r
   return groups;
 }
 
-/// As describe(), with what else can differ.
+/// As describe(), with the other arguments that can differ.
 std::string in_full(const Call& call) {
   std::string text = describe(call);
   if (is_reduction(call.operation)) text += concat({" ", to_string(call.redop)});
@@ -196,9 +196,9 @@ Error judge_parted(std::span<const RankState> ranks, std::uint64_t sequence) {
                               ranks[right.front()].name, right.size() > 1 ? " and others called " : " called ", ours})};
 }
 
-/// Two ranks met in different calls, and one of them has gone on meanwhile. Whoever is where fewer others are made the
-/// wrong call (of two, the one that is ahead): a root that only sends, for example, is through with it before anybody
-/// notices.
+/// Two ranks met in different calls, and one of them has gone on meanwhile. The rank that fewer others agree with made
+/// the wrong call (of two ranks, the one that is ahead). A root that only sends, for example, has ended its call before
+/// any other rank notices.
 Error judge_two(std::span<const RankState> ranks, const DiagnosisTrigger& trigger) {
   const RankState& other = ranks[static_cast<std::size_t>(trigger.waits_for)];
   const RankState& reporter = ranks[trigger.reporter];
@@ -220,8 +220,8 @@ Error judge_two(std::span<const RankState> ranks, const DiagnosisTrigger& trigge
           concat({wrong.name, " made another call where ", right.name, " called ", in_full(right.activity.call)})};
 }
 
-/// Ranks that have gone on to later calls while others wait in this one. Their call with its number was perhaps one
-/// that ends without the others, as a root's that only sends; nobody knows any more.
+/// Ranks that have gone on to later calls while others wait in this one. Their call of the same number was perhaps one
+/// that ends without other ranks, as that of a root that only sends; it is no longer known.
 std::optional<Error> judge_those_ahead(std::span<const RankState> ranks, const Activity& stuck) {
   std::vector<std::size_t> ahead;
   std::vector<std::size_t> waiting;
@@ -238,7 +238,7 @@ std::optional<Error> judge_those_ahead(std::span<const RankState> ranks, const A
                        " already: was another call made there, or is the network stuck?"})};
 }
 
-/// One rank gives another a number of elements that it does not expect. Of several such pairs the one whose first or
+/// One rank sends another a number of elements that it does not expect. Of several such pairs, the one whose first or
 /// second rank is in most of them.
 std::optional<Error> judge_pairs(std::span<const RankState> ranks, const Activity& stuck) {
   struct Pair {
@@ -275,7 +275,7 @@ std::optional<Error> judge_pairs(std::span<const RankState> ranks, const Activit
                                    " elements of ", from.name, ", which gives ", given})};
 }
 
-/// A message of a rank to itself, of which one direction is missing or another one than it should be.
+/// A message of a rank to itself: its send or its receive is missing, or the two differ.
 Error judge_itself(const RankState& rank, const Call& call, bool differs) {
   const std::string_view other_way = call.operation == Operation::send ? "received" : "sent";
   if (differs)

@@ -1,6 +1,6 @@
-// Who is missing: the verdict over a call that did not come to its end, from what the ranks say of themselves.
+// Which rank is missing: the verdict on a call that did not end, from what the ranks report.
 //
-// Pure: no clock, no I/O. The control thread of the lowest surviving rank collects, this judges.
+// Pure: no clock, no I/O. The control thread of the lowest surviving rank collects the reports and calls this.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct RankState {
   PairCounts pairs;            ///< for `here`
 };
 
-/// What set the diagnosis off.
+/// The event that started the diagnosis.
 struct DiagnosisTrigger {
   std::uint32_t reporter = 0;        ///< rank of the communicator
   int waits_for = Watchdog::anyone;  ///< whom it waited for
@@ -40,7 +40,7 @@ struct DiagnosisTrigger {
   std::string detail;                ///< a clause of the back end, or empty
 };
 
-/// The lowest number under which those who are there made different collectives; nullopt: none is known.
+/// The lowest sequence number at which the ranks that answered made different collectives; nullopt: none is known.
 [[nodiscard]] std::optional<std::uint64_t> parting_of(std::span<const RankState> ranks);
 
 /// The verdict. Its message names every missing rank, the operation and its number:

@@ -10,7 +10,7 @@ namespace {
 using std::chrono::milliseconds;
 using text::concat;
 
-/// Ranks that are still on their way to the call in question are asked again so often.
+/// How often ranks are asked again that have not reached the call in question yet.
 constexpr milliseconds ask_again(20);
 
 void write_call(FrameWriter& writer, const Call& call) {
@@ -45,7 +45,7 @@ std::vector<std::uint64_t> read_list(Frame& frame) {
   return list;
 }
 
-/// What a rank that answers says of itself.
+/// The state that a rank reports of itself.
 void write_state(FrameWriter& writer, const CommWatch& watch) {
   const Activity activity = watch.activity();
   writer.number(activity.sequence)
@@ -109,11 +109,11 @@ void FailureDetector::open(const std::shared_ptr<CommWatch>& watch, const Diagno
   }
   cases_.push_back({watch, trigger, grace, Clock::now(), 0, false, {}, {}});
   if (asked) coordinate(cases_.back());
-  else pursue(cases_.back());
+  else report(cases_.back());
 }
 
-/// Turns to the lowest rank that has not failed us yet.
-void FailureDetector::pursue(Case& current) {
+/// Reports to the lowest rank that has not been found silent.
+void FailureDetector::report(Case& current) {
   const CommWatch& watch = *current.watch;
   while (current.candidate < watch.rank() && is_gone(watch.members()[current.candidate])) ++current.candidate;
   if (current.candidate >= watch.rank()) return coordinate(current);
@@ -136,7 +136,7 @@ void FailureDetector::coordinate(Case& current) {
   ask(current);
 }
 
-/// Asks whoever has not answered.
+/// Asks the ranks that have not answered.
 void FailureDetector::ask(Case& current) {
   const CommWatch& watch = *current.watch;
   current.asked = Clock::now();
@@ -151,8 +151,8 @@ void FailureDetector::ask(Case& current) {
   }
 }
 
-/// Whether everybody has said all that the verdict needs. Where two calls differ, all ranks must have come to that
-/// call: the majority decides which is the wrong one.
+/// Whether all ranks have reported what the verdict needs. Where two calls differ, all ranks must have reached that
+/// call: the majority decides which one is wrong.
 bool FailureDetector::is_answered(Case& current) {
   const auto& members = current.watch->members();
   for (std::size_t r = 0; r < current.answers.size(); ++r) {
@@ -172,7 +172,7 @@ bool FailureDetector::is_answered(Case& current) {
   return all;
 }
 
-void FailureDetector::look() {
+void FailureDetector::poll() {
   std::erase_if(cases_, [](const Case& current) { return current.watch->is_lost(); });
   for (std::size_t i = 0; i < cases_.size(); ++i) {
     Case& current = cases_[i];
@@ -180,7 +180,7 @@ void FailureDetector::look() {
       if (is_answered(current) || Clock::now() >= current.next) conclude(current);
     } else if (Clock::now() >= current.next || is_gone(current.watch->members()[current.candidate])) {
       ++current.candidate;
-      pursue(current);
+      report(current);
     }
   }
   std::erase_if(cases_, [](const Case& current) { return current.watch->is_lost(); });
@@ -205,7 +205,7 @@ void FailureDetector::conclude(Case& current) {
 
 void FailureDetector::announce(const std::shared_ptr<CommWatch>& watch, const Error& verdict, bool print) {
   if (watch->is_lost()) return;
-  // Said before anybody is released: the program may end the moment it learns of the error.
+  // Printed before any rank is released: the program may end the moment it learns of the error.
   if (print) say_once(verdict.message);
   const std::string frame = verdict_frame(*watch, verdict);
   for (const std::uint32_t member : watch->members()) {
@@ -242,7 +242,7 @@ void FailureDetector::take_status(std::uint32_t world_rank, Frame& frame) {
   }
 }
 
-Clock::time_point FailureDetector::next_look() const {
+Clock::time_point FailureDetector::next_poll() const {
   auto next = Clock::time_point::max();
   for (const Case& current : cases_) {
     next = std::min(next, current.coordinating ? std::min(current.next, current.asked + ask_again) : current.next);

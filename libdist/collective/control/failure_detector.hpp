@@ -1,4 +1,4 @@
-// Finds out who is missing when a call came to its deadline, and tells everybody. Used by the control thread alone.
+// Finds out who is missing when a call has reached its deadline, and tells all ranks. Used by the control thread only.
 //
 //   a call's deadline passes on rank 2  --report-->  coordinator: the lowest rank of the communicator that is alive
 //   coordinator  --query-->  all its ranks  --status-->  coordinator  (whoever is silent for a moment is missing)
@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "collective/bootstrap/wire.hpp"
 #include "collective/control/comm_watch.hpp"
+#include "collective/control/control_frame.hpp"
 #include "collective/control/diagnosis.hpp"
 
 namespace amldist::collective {
 
-/// What inquiries need of the process that they are made in.
+/// What the failure detector needs of its process.
 class FailureDetectorHost {
  public:
   virtual ~FailureDetectorHost() = default;
@@ -28,10 +28,10 @@ class FailureDetectorHost {
   [[nodiscard]] virtual std::uint32_t rank() const noexcept = 0;
   [[nodiscard]] virtual std::uint32_t size() const noexcept = 0;
   [[nodiscard]] virtual const std::string& host_of(std::uint32_t world_rank) const = 0;
-  /// nullopt: as far as is known, it is there.
+  /// How the process ended; nullopt: as far as is known, it runs.
   [[nodiscard]] virtual std::optional<Liveness> end_of(std::uint32_t world_rank) const noexcept = 0;
   virtual void send_to(std::uint32_t world_rank, const std::string& frame) = 0;
-  /// Says a sentence to people.
+  /// Prints a sentence.
   virtual void say(const std::string& sentence) = 0;
 };
 
@@ -39,18 +39,18 @@ class FailureDetector {
  public:
   explicit FailureDetector(FailureDetectorHost& host) : host_(host) {}
 
-  /// Opens an inquiry into what a rank of `watch` reports. `asked`: by another rank, for which this one coordinates.
+  /// Opens a case for what a rank of `watch` reports. `asked`: another rank has asked this one to coordinate.
   void open(const std::shared_ptr<CommWatch>& watch, const DiagnosisTrigger& trigger, std::chrono::milliseconds grace,
             bool asked);
   /// Takes an answer of a rank: the communicator's number and what follows it in the frame.
   void take_status(std::uint32_t world_rank, Frame& frame);
-  /// What is due now.
-  void look();
-  /// When look() has something to do, at the latest; max(): never.
-  [[nodiscard]] Clock::time_point next_look() const;
+  /// Does what is due now.
+  void poll();
+  /// When poll() has something to do, at the latest; max(): never.
+  [[nodiscard]] Clock::time_point next_poll() const;
   /// Gives a communicator up on all its ranks.
   void announce(const std::shared_ptr<CommWatch>& watch, const Error& verdict, bool print);
-  /// Another rank has said this sentence: it is not said here again.
+  /// Another rank has printed this sentence: it is not printed here again.
   void has_been_said(std::string sentence) { said_.push_back(std::move(sentence)); }
 
  private:
@@ -65,7 +65,7 @@ class FailureDetector {
     Clock::time_point asked{};
   };
 
-  void pursue(Case& current);
+  void report(Case& current);
   void coordinate(Case& current);
   void ask(Case& current);
   [[nodiscard]] bool is_answered(Case& current);

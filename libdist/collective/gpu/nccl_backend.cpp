@@ -14,16 +14,16 @@ using text::concat;
 constexpr int cuda_success = 0;
 constexpr int cuda_not_ready = 600;
 
-/// Waits a little between two questions: at first only a yield, as most answers come within microseconds.
-class Patience {
+/// Waits between two polls: at first only a yield, as most results come within microseconds.
+class Backoff {
  public:
   void wait() {
-    if (++questions_ <= 64) std::this_thread::yield();
-    else std::this_thread::sleep_for(std::chrono::microseconds(questions_ <= 256 ? 20 : 500));
+    if (++polls_ <= 64) std::this_thread::yield();
+    else std::this_thread::sleep_for(std::chrono::microseconds(polls_ <= 256 ? 20 : 500));
   }
 
  private:
-  unsigned questions_ = 0;
+  unsigned polls_ = 0;
 };
 
 /// An element type that NCCL moves, and how many of them: int16 and uint16 travel as bytes.
@@ -44,20 +44,20 @@ void* advanced(void* base, std::size_t elements, DataType type) noexcept {
   return static_cast<std::byte*>(base) + elements * size_of(type);
 }
 
-// What ranks tell each other before NCCL starts: "+VERSION;" and rank 0's id, or "-" and why not.
-std::string good_news(const NcclApi& api, const NcclUniqueId* id) {
+// Before NCCL starts, ranks exchange "+VERSION;" and rank 0's id, or "-" and why they cannot use it.
+std::string offer_text(const NcclApi& api, const NcclUniqueId* id) {
   std::string piece = concat({"+", std::to_string(api.version), ";"});
   if (id != nullptr) piece.append(id->bytes, sizeof id->bytes);
   return piece;
 }
 
-struct News {
+struct Offer {
   int version = 0;
   std::string_view id;
   std::string problem;  ///< not empty: this rank cannot
 };
 
-News parse_news(std::string_view piece) {
+Offer parse_offer(std::string_view piece) {
   const auto end = piece.find(';');
   if (piece.empty() || piece[0] != '+' || end == std::string_view::npos) {
     return {0, {}, piece.size() > 1 ? std::string(piece.substr(1)) : "it sent nothing"};
@@ -74,14 +74,14 @@ Error error_of_rank(std::size_t rank, std::string_view why) {
 /// Every rank's piece into rank 0's id, or into the same error on all ranks.
 Result<NcclUniqueId> agree(const std::vector<std::string>& pieces) {
   NcclUniqueId id = {};
-  const News first = parse_news(pieces.at(0));
+  const Offer first = parse_offer(pieces.at(0));
   for (std::size_t rank = 0; rank < pieces.size(); ++rank) {
-    const News news = parse_news(pieces[rank]);
-    if (!news.problem.empty()) return error_of_rank(rank, news.problem);
-    if (news.version / 100 != first.version / 100) {
+    const Offer offer = parse_offer(pieces[rank]);
+    if (!offer.problem.empty()) return error_of_rank(rank, offer.problem);
+    if (offer.version / 100 != first.version / 100) {
       return Error{Errc::mismatch,
                    concat({"no communicator on GPUs: rank 0 has NCCL ", nccl_version_name(first.version), " and rank ",
-                           std::to_string(rank), " has ", nccl_version_name(news.version),
+                           std::to_string(rank), " has ", nccl_version_name(offer.version),
                            ": give all ranks the same library"})};
     }
   }
@@ -127,7 +127,7 @@ Result<std::unique_ptr<NcclBackend>> NcclBackend::create(Result<NcclApi> api, co
   if (!api) piece = concat({"-", api.error().message});
   else if (!context) piece = concat({"-", context.error().message});
   else if (exchange.rank() == 0 && api->get_unique_id(&id) != nccl_success) piece = "-NCCL gives no unique id";
-  else piece = good_news(*api, exchange.rank() == 0 ? &id : nullptr);
+  else piece = offer_text(*api, exchange.rank() == 0 ? &id : nullptr);
 
   const auto pieces = exchange.gather_all(std::move(piece), deadline);
   if (!pieces) return pieces.error();
@@ -187,7 +187,7 @@ void NcclBackend::abort() noexcept {
   give_up();
 }
 
-/// Ends every use of comm_: after an error, or when somebody asked for it meanwhile, the communicator is gone.
+/// Ends every use of comm_: after an error, or when another thread has asked for it meanwhile, aborts it.
 Result<void> NcclBackend::end(Result<void> result) {
   if (abort_asked_ && result) result = Error{Errc::aborted, "the communicator was aborted"};
   if (!result) give_up();
@@ -205,14 +205,14 @@ Error NcclBackend::error_of(int result, std::string_view what) const {
   return {result == nccl_remote_error ? Errc::peer : Errc::unavailable, sentence.substr(0, 480)};
 }
 
-/// Asks until NCCL knows what became of a call that returned `result`.
+/// Polls until NCCL knows the result of a call that returned `result`.
 template <typename KeepWaiting>
 Result<void> NcclBackend::settle(int result, std::string_view what, KeepWaiting keep_waiting) {
-  Patience patience;
+  Backoff backoff;
   while (result == nccl_in_progress) {
     if (abort_asked_) return Error{Errc::aborted, "the communicator was aborted"};
     if (auto waiting = keep_waiting(); !waiting) return waiting;
-    patience.wait();
+    backoff.wait();
     if (const int asked = api_.get_async_error(comm_, &result); asked != nccl_success) result = asked;
   }
   if (result != nccl_success) return error_of(result, what);
@@ -361,11 +361,11 @@ Result<void> NcclBackend::run_group(std::span<const Call> messages, Watchdog& wa
 Result<void> NcclBackend::health() {
   const std::scoped_lock lock(in_use_);
   const DeviceContext::Current current(context_);
-  return ask_for_trouble();
+  return check_async_error();
 }
 
 /// With in_use_ locked.
-Result<void> NcclBackend::ask_for_trouble() {
+Result<void> NcclBackend::check_async_error() {
   if (comm_ == nullptr) return Error{Errc::aborted, "the communicator on GPUs was given up before"};
   int status = nccl_success;
   if (const int asked = api_.get_async_error(comm_, &status); asked != nccl_success) status = asked;
@@ -376,7 +376,7 @@ Result<void> NcclBackend::ask_for_trouble() {
 Result<bool> NcclBackend::is_complete(void* stream) {
   const std::scoped_lock lock(in_use_);
   const DeviceContext::Current current(context_);
-  if (auto healthy = ask_for_trouble(); !healthy) return healthy.error();
+  if (auto healthy = check_async_error(); !healthy) return healthy.error();
   const int status = driver_->stream_query(stream);
   if (status == cuda_success) return true;
   if (status == cuda_not_ready) return false;
@@ -384,7 +384,7 @@ Result<bool> NcclBackend::is_complete(void* stream) {
 }
 
 Result<void> NcclBackend::synchronize(void* stream, Watchdog& watchdog) {
-  Patience patience;
+  Backoff backoff;
   while (true) {
     const auto complete = is_complete(stream);
     if (!complete) return complete.error();
@@ -393,7 +393,7 @@ Result<void> NcclBackend::synchronize(void* stream, Watchdog& watchdog) {
       abort();
       return waiting;
     }
-    patience.wait();
+    backoff.wait();
   }
 }
 

@@ -1,8 +1,8 @@
 // Collectives on device buffers over NCCL, without ever waiting longer than a deadline.
 //
-// The communicator is non-blocking: every NCCL call returns at once, and what it came to is asked for until it is
-// known, the watchdog says stop, or somebody aborts. Whatever goes wrong ends with ncclCommAbort on every rank, which
-// is what makes the kernels of the survivors return.
+// NCCL's communicator is non-blocking: every call returns at once, and its result is polled until it is known, the
+// watchdog says stop, or another thread aborts. Every error ends in ncclCommAbort on every rank: that makes the kernels
+// of the surviving ranks return.
 #pragma once
 
 #include <atomic>
@@ -11,15 +11,19 @@
 #include <mutex>
 #include <string>
 
-#include "collective/calls/backend.hpp"
+#include "collective/calls/call.hpp"
+#include "collective/calls/exchange.hpp"
+#include "collective/calls/watchdog.hpp"
 #include "collective/gpu/cuda_driver.hpp"
 #include "collective/gpu/nccl_api.hpp"
 
 namespace amldist::collective {
 
-class NcclBackend final : public Backend {
+/// One thread at a time makes calls, in the order in which all ranks make them; abort() and health() are thread-safe.
+/// Not used again after an error.
+class NcclBackend {
  public:
-  /// What all ranks of a communicator do when its first device buffer comes along; collective over `exchange`. Rank 0's
+  /// All ranks of a communicator call it with its first device buffer; collective over `exchange`. Rank 0's
   /// id travels by it, and what each rank found, so that all ranks fail alike and with a sentence that names the rank
   /// without NCCL, with another major release, or that did not come up before the deadline. `api` is this rank's own
   /// result of load_nccl(); `device` the GPU of this rank's buffer; `driver` outlives the back end.
@@ -27,38 +31,39 @@ class NcclBackend final : public Backend {
                                                                    int device, Exchange& exchange,
                                                                    Clock::time_point deadline);
 
-  ~NcclBackend() override;
+  ~NcclBackend();
+  NcclBackend(const NcclBackend&) = delete;
+  NcclBackend& operator=(const NcclBackend&) = delete;
 
-  [[nodiscard]] std::string_view name() const noexcept override { return "nccl"; }
   [[nodiscard]] int device() const noexcept { return context_.device(); }
   [[nodiscard]] const DeviceContext& context() const noexcept { return context_; }
 
-  /// Errors: NCCL has nothing for this call. Such a call is not made, and does no harm.
+  /// Errors: NCCL has no such call. It is refused before it begins.
   [[nodiscard]] static Result<void> supports(const Call& call);
 
-  [[nodiscard]] Result<void> run(const Call& call, Watchdog& watchdog) override;
-  [[nodiscard]] Result<void> run_group(std::span<const Call> messages, Watchdog& watchdog) override;
-  [[nodiscard]] Result<void> synchronize(void* stream, Watchdog& watchdog) override;
-  [[nodiscard]] Result<bool> is_complete(void* stream) override;
+  [[nodiscard]] Result<void> run(const Call& call, Watchdog& watchdog);
+  [[nodiscard]] Result<void> run_group(std::span<const Call> messages, Watchdog& watchdog);
+  [[nodiscard]] Result<void> synchronize(void* stream, Watchdog& watchdog);
+  [[nodiscard]] Result<bool> is_complete(void* stream);
   /// Whether NCCL has reported an error since; never waits. Errors as those of is_complete().
   [[nodiscard]] Result<void> health();
 
   /// Device memory that NCCL has registered: transports use it without a copy.
-  [[nodiscard]] Result<void*> allocate(std::size_t bytes) override;
-  [[nodiscard]] Result<void> release(void* memory) override;
+  [[nodiscard]] Result<void*> allocate(std::size_t bytes);
+  [[nodiscard]] Result<void> release(void* memory);
 
   /// A communicator of the ranks that gave the same colour, ordered by key; collective. A negative colour: nullptr.
   /// Shares this one's connections where NCCL can.
   [[nodiscard]] Result<std::unique_ptr<NcclBackend>> split(int color, int key, int new_rank, int new_size,
                                                            Watchdog& watchdog);
 
-  void abort() noexcept override;
+  void abort() noexcept;
 
  private:
   NcclBackend(NcclApi api, const CudaDriver& driver, DeviceContext context, int rank, int size);
 
   [[nodiscard]] Result<void> start(const NcclUniqueId& id, Clock::time_point deadline);
-  [[nodiscard]] Result<void> ask_for_trouble();
+  [[nodiscard]] Result<void> check_async_error();
   [[nodiscard]] int enqueue(const Call& call);
   [[nodiscard]] int enqueue_pieces(const Call& call);
   [[nodiscard]] int enqueue_broadcasts(const Call& call);

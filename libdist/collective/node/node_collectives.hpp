@@ -25,10 +25,10 @@ class NodeCollectives {
 
   [[nodiscard]] Result<void> barrier();
   [[nodiscard]] Result<void> allreduce(const Reduction& what);
-  /// Shows the others this rank's part of an all-reduce, where that takes no waiting and ends its work for them;
-  /// whether it did. Then take() is the rest of it, instead of allreduce().
-  [[nodiscard]] bool give(const Reduction& what);
-  [[nodiscard]] Result<void> take(const Reduction& what);
+  /// The first half of an all-reduce: publishes this rank's buffer, where that takes no waiting and is all that the
+  /// others need of it; whether it did. finish_allreduce() is then the second half, in place of allreduce().
+  [[nodiscard]] bool start_allreduce(const Reduction& what);
+  [[nodiscard]] Result<void> finish_allreduce(const Reduction& what);
   /// `recv` counts on the root only.
   [[nodiscard]] Result<void> reduce(const Reduction& what, std::uint32_t root);
   /// Rank r's recv becomes the combination of all ranks' block r of send.
@@ -57,7 +57,7 @@ class NodeCollectives {
   };
 
   [[nodiscard]] Result<std::uint64_t> agree_on_longest(const Blocks& send_blocks, const Blocks& recv_blocks);
-  void show(const Reduction& what);
+  void publish(const Reduction& what);
   [[nodiscard]] Result<void> reduce_at_once(const Reduction& what, int root);
   [[nodiscard]] Result<void> allreduce_large(const Reduction& what);
   [[nodiscard]] Result<void> allreduce_direct(const Reduction& what);

@@ -201,21 +201,21 @@ void NodeCollectives::fold_direct(const Reduction& what, const BufferSegment& se
 }
 
 // ---- in one round ----
-/// Everybody shows everything and folds everything: in the line itself, beside its number, as far as that has room.
+/// Every rank publishes its buffer and folds all of them: in the slot's line itself, beside its number, where it fits.
 Result<void> NodeCollectives::reduce_at_once(const Reduction& what, int root) {
   if (auto begun = slot_channel_.begin(); !begun) return begun;
-  show(what);
+  publish(what);
   const bool folds = root == everybody || static_cast<std::uint32_t>(root) == slot_channel_.rank();
-  return folds ? take(what) : Result<void>();
+  return folds ? finish_allreduce(what) : Result<void>();
 }
 
-bool NodeCollectives::give(const Reduction& what) {
+bool NodeCollectives::start_allreduce(const Reduction& what) {
   if (what.count * size_of(what.type) >= direct_from || !slot_channel_.try_begin()) return false;
-  show(what);
+  publish(what);
   return true;
 }
 
-void NodeCollectives::show(const Reduction& what) {
+void NodeCollectives::publish(const Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   const bool in_line = bytes <= SlotChannel::line_data;
   if (in_line) copy_bytes(slot_channel_.own_line(), what.send, bytes);
@@ -224,7 +224,7 @@ void NodeCollectives::show(const Reduction& what) {
   if (in_line) slot_channel_.prefetch_next_line();
 }
 
-Result<void> NodeCollectives::take(const Reduction& what) {
+Result<void> NodeCollectives::finish_allreduce(const Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   slot_channel_.delay_polling(bytes);
   if (auto came = slot_channel_.await_all(); !came) return came;

@@ -12,7 +12,7 @@ namespace {
 using text::concat;
 
 /// The first name that its Azure ML path would not find, in the order in which it asks.
-std::optional<std::string_view> missing_of_azureml(const Surroundings& here) {
+std::optional<std::string_view> missing_of_azureml(const TaskContext& here) {
   const bool one_node = here.number("OMPI_COMM_WORLD_LOCAL_SIZE") == here.number("OMPI_COMM_WORLD_SIZE");
   const std::array<std::string_view, 6> names = {
       "OMPI_COMM_WORLD_RANK",       "OMPI_COMM_WORLD_SIZE",
@@ -22,62 +22,62 @@ std::optional<std::string_view> missing_of_azureml(const Surroundings& here) {
   return found == names.end() ? std::nullopt : std::optional(*found);
 }
 
-Finding on_azureml(const Surroundings& here) {
-  Finding finding{.environment = "Azure ML",
-                  .rank = here.number("OMPI_COMM_WORLD_RANK"),
-                  .size = here.number("OMPI_COMM_WORLD_SIZE")};
+FrameworkResult on_azureml(const TaskContext& here) {
+  FrameworkResult result{.environment = "Azure ML",
+                         .rank = here.number("OMPI_COMM_WORLD_RANK"),
+                         .size = here.number("OMPI_COMM_WORLD_SIZE")};
   if (const auto missing = missing_of_azureml(here)) {
-    return with(finding,
-                {Verdict::fails, concat({"KeyError: '", *missing, "' (AZUREML_EXPERIMENT_ID is set)"}),
+    return with(result,
+                {Outcome::fails, concat({"KeyError: '", *missing, "' (AZUREML_EXPERIMENT_ID is set)"}),
                  *missing == "NCCL_SOCKET_IFNAME" ? "export NCCL_SOCKET_IFNAME, or unset AZUREML_EXPERIMENT_ID"
                                                   : "srun --mpi=pmix --aml-dist=mpi, or unset AZUREML_EXPERIMENT_ID"});
   }
-  const bool one_node = here.number("OMPI_COMM_WORLD_LOCAL_SIZE") == finding.size;
+  const bool one_node = here.number("OMPI_COMM_WORLD_LOCAL_SIZE") == result.size;
   const std::string node = here.text("AZ_BATCH_MASTER_NODE");
   const std::string address = one_node ? here.text("AZ_BATCHAI_MPI_MASTER_NODE") : node.substr(0, node.find(':'));
   const std::string port = one_node ? "54965" : here.has("MASTER_PORT") ? here.text("MASTER_PORT") : "6105";
-  finding.master = concat({address, ":", port});
-  const Surroundings seen = here.changed({{"RANK", here.text("OMPI_COMM_WORLD_RANK")},
-                                          {"WORLD_SIZE", here.text("OMPI_COMM_WORLD_SIZE")},
-                                          {"MASTER_ADDR", address},
-                                          {"MASTER_PORT", port}});
-  if (auto trouble = meeting_trouble(seen)) return with(finding, std::move(*trouble));
-  return finding;
+  result.master = concat({address, ":", port});
+  const TaskContext seen = here.changed({{"RANK", here.text("OMPI_COMM_WORLD_RANK")},
+                                         {"WORLD_SIZE", here.text("OMPI_COMM_WORLD_SIZE")},
+                                         {"MASTER_ADDR", address},
+                                         {"MASTER_PORT", port}});
+  if (auto problem = meeting_problem(seen)) return with(result, std::move(*problem));
+  return result;
 }
 
-Finding through_mpi(const Surroundings& here, std::string_view missing) {
-  Finding finding{.environment = "mpi4py"};
+FrameworkResult through_mpi(const TaskContext& here, std::string_view missing) {
+  FrameworkResult result{.environment = "mpi4py"};
   const std::string why = concat({missing, " is not set, so DeepSpeed asks MPI: "});
   if (here.machine().mpi4py && here.machine().mpi4py->empty()) {
-    return with(finding, {Verdict::fails, concat({why, "ModuleNotFoundError: No module named 'mpi4py'"}),
-                          "srun --aml-dist=pytorch"});
+    return with(result, {Outcome::fails, concat({why, "ModuleNotFoundError: No module named 'mpi4py'"}),
+                         "srun --aml-dist=pytorch"});
   }
-  if (auto trouble = mpi_trouble(here)) {
-    trouble->reason = why + trouble->reason;
-    trouble->remedy = "srun --aml-dist=pytorch, or --mpi=pmix";
-    return with(finding, std::move(*trouble));
+  if (auto problem = mpi_problem(here)) {
+    problem->reason = why + problem->reason;
+    problem->remedy = "srun --aml-dist=pytorch, or --mpi=pmix";
+    return with(result, std::move(*problem));
   }
-  finding.rank = here.number("PMIX_RANK");
-  finding.size = here.tasks();
-  return finding;
+  result.rank = here.number("PMIX_RANK");
+  result.size = here.tasks();
+  return result;
 }
 
-std::optional<Trouble> local_trouble(const Surroundings& here) {
+std::optional<Problem> local_problem(const TaskContext& here) {
   const auto local = here.number("LOCAL_RANK");
   const auto ompi = here.number("OMPI_COMM_WORLD_LOCAL_RANK");
   if (local && ompi && *local != *ompi) {
-    return Trouble{Verdict::fails,
+    return Problem{Outcome::fails,
                    concat({"AssertionError: LOCAL_RANK (", std::to_string(*local), ") != OMPI_COMM_WORLD_LOCAL_RANK (",
                            std::to_string(*ompi), "), not sure how to proceed"}),
                    "leave both to --aml-dist"};
   }
   if (here.nodes() > 1 && here.has("LOCAL_SIZE") && here.number("LOCAL_SIZE") == here.number("WORLD_SIZE")) {
-    return Trouble{Verdict::hangs, "LOCAL_SIZE equals WORLD_SIZE, so that it uses memory that the nodes do not share",
+    return Problem{Outcome::hangs, "LOCAL_SIZE equals WORLD_SIZE, so that it uses memory that the nodes do not share",
                    "unset LOCAL_SIZE"};
   }
   if (here.gpus() == 0 && here.machine().has_build_tools == false) {
-    return Trouble{
-        Verdict::fails,
+    return Problem{
+        Outcome::fails,
         "on CPUs it compiles deepspeed_shm_comm at its first use: Unable to JIT load the op due to ninja not being "
         "installed",
         "install ninja and g++ on every node"};
@@ -87,20 +87,20 @@ std::optional<Trouble> local_trouble(const Surroundings& here) {
 
 }  // namespace
 
-Finding examine_deepspeed(const Surroundings& here) {
+FrameworkResult examine_deepspeed(const TaskContext& here) {
   constexpr std::array<std::string_view, 5> five = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK"};
   const auto* const missing = std::ranges::find_if(five, [&](std::string_view name) { return !here.has(name); });
-  Finding finding;
+  FrameworkResult result;
   if (missing == five.end()) {
-    finding = examine_torch(here);
+    result = examine_torch(here);
   } else if (here.has("AZUREML_EXPERIMENT_ID") && !here.has("DLTS_JOB_ID")) {
-    finding = on_azureml(here);
+    result = on_azureml(here);
   } else {
-    finding = through_mpi(here, *missing);
+    result = through_mpi(here, *missing);
   }
-  if (finding.verdict != Verdict::fine) return finding;
-  if (auto trouble = local_trouble(here)) return with(finding, std::move(*trouble));
-  return finding;
+  if (result.outcome != Outcome::fine) return result;
+  if (auto problem = local_problem(here)) return with(result, std::move(*problem));
+  return result;
 }
 
 }  // namespace amldist::doctor

@@ -11,11 +11,11 @@ namespace {
 using text::concat;
 }
 
-Finding examine_gpus(const Surroundings& here) {
+FrameworkResult examine_gpus(const TaskContext& here) {
   const std::uint32_t gpus = here.gpus();
   const auto tasks = static_cast<std::uint32_t>(here.tasks_here());
-  Finding finding{.environment = gpus == 0 ? "no GPU" : text::count(gpus, "GPU")};
-  if (gpus == 0 || here.start() == Start::per_node) return finding;
+  FrameworkResult result{.environment = gpus == 0 ? "no GPU" : text::count(gpus, "GPU")};
+  if (gpus == 0 || here.start() == Start::per_node) return result;
   Spec spec;
   spec.kind = here.kind().value_or(Kind::pytorch);
   Identity identity;
@@ -26,25 +26,25 @@ Finding examine_gpus(const Surroundings& here) {
     for (std::uint32_t i = 0; i < gpus; ++i) list += concat({i == 0 ? "" : ",", std::to_string(i)});
     return list;
   });
-  if (!advice) return finding;
+  if (!advice) return result;
   // One GPU may be each task's own, bound to it; a few for more tasks are shared, which NCCL refuses.
   const bool shared = gpus > 1 && gpus < tasks;
   const std::size_t remedy = advice->find(": ");
-  return with(finding,
-              {shared ? Verdict::fails : Verdict::warns, advice->substr(0, remedy), advice->substr(remedy + 2)});
+  return with(result,
+              {shared ? Outcome::fails : Outcome::warns, advice->substr(0, remedy), advice->substr(remedy + 2)});
 }
 
-Finding examine_locked_memory(const Surroundings& here) {
+FrameworkResult examine_locked_memory(const TaskContext& here) {
   const auto limit = here.machine().locked_memory;
   if (!limit || here.machine().has_rdma != true) {
     return with(
-        {}, {Verdict::skip, here.machine().has_rdma ? "no RDMA device here" : "the limits are a running task's", {}});
+        {}, {Outcome::skip, here.machine().has_rdma ? "no RDMA device here" : "the limits are a running task's", {}});
   }
   if (*limit == std::numeric_limits<std::uint64_t>::max()) return {.environment = "unlimited"};
-  Finding finding{.environment = concat({std::to_string(*limit / 1024), " KiB"})};
+  FrameworkResult result{.environment = concat({std::to_string(*limit / 1024), " KiB"})};
   constexpr std::uint64_t too_little = 64ULL << 20;  // NCCL and UCX pin tens of MiB for each connection
-  return with(finding,
-              {*limit < too_little ? Verdict::fails : Verdict::warns,
+  return with(result,
+              {*limit < too_little ? Outcome::fails : Outcome::warns,
                "ulimit -l is finite, and RDMA pins the memory that it sends: ibv_reg_mr: Cannot allocate memory",
                "LimitMEMLOCK=infinity for slurmd, PropagateResourceLimitsExcept=MEMLOCK in slurm.conf"});
 }

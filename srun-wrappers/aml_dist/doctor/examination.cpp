@@ -10,7 +10,7 @@ namespace amldist::doctor {
 namespace {
 
 using text::concat;
-using Launcher = Launch (*)(const Surroundings& here);
+using Launcher = Launch (*)(const TaskContext& here);
 
 /// Kinds of step that a framework is started in, as bits.
 enum Kinds : unsigned {
@@ -85,7 +85,7 @@ std::string kinds_in_words(unsigned kinds) {
 }
 
 /// Why a row does not belong to this step; empty: it does. A framework or a launcher that was asked for belongs to it.
-std::string why_not(const Row& row, const Surroundings& here, const Selection& selection) {
+std::string why_not(const Row& row, const TaskContext& here, const Selection& selection) {
   if (selection.framework.empty() && here.kind() && (row.kinds & bit_of(*here.kind())) == 0) {
     return concat({"this step is of --aml-dist=", to_string(*here.kind()), ", it wants ", kinds_in_words(row.kinds)});
   }
@@ -100,27 +100,27 @@ std::string why_not(const Row& row, const Surroundings& here, const Selection& s
   return {};
 }
 
-/// A launcher's own trouble comes first; without any, the verdict is that of the processes that it starts, whose ranks
+/// A launcher's own problem comes first; without any, the outcome is that of the processes that it starts, whose ranks
 /// differ.
-Finding run_rule(const Row& row, const Surroundings& here) {
+FrameworkResult run_rule(const Row& row, const TaskContext& here) {
   if (row.start == nullptr) return row.rule(here);
   Launch launch = row.start(here);
-  if (launch.itself.verdict != Verdict::fine) return std::move(launch.itself);
-  Finding finding = row.rule(launch.child);
-  finding.rank.reset();
-  if (!launch.itself.size) finding.size.reset();
-  return finding;
+  if (launch.itself.outcome != Outcome::fine) return std::move(launch.itself);
+  FrameworkResult result = row.rule(launch.child);
+  result.rank.reset();
+  if (!launch.itself.size) result.size.reset();
+  return result;
 }
 
-Finding examine_row(const Row& row, const Surroundings& here, const Selection& selection) {
+FrameworkResult examine_row(const Row& row, const TaskContext& here, const Selection& selection) {
   const std::string reason = why_not(row, here, selection);
-  Finding finding = reason.empty() ? run_rule(row, here) : with({}, {Verdict::skip, reason, {}});
-  finding.framework = row.framework;
-  finding.launcher = here.start() == Start::torchrun && row.launcher == "srun" ? "torchrun" : row.launcher;
-  return finding;
+  FrameworkResult result = reason.empty() ? run_rule(row, here) : with({}, {Outcome::skip, reason, {}});
+  result.framework = row.framework;
+  result.launcher = here.start() == Start::torchrun && row.launcher == "srun" ? "torchrun" : row.launcher;
+  return result;
 }
 
-bool is_wanted(const Row& row, const Surroundings& here, const Selection& selection) {
+bool is_wanted(const Row& row, const TaskContext& here, const Selection& selection) {
   // In a process that torchrun has started only those that it can have started are of interest.
   if (here.start() == Start::torchrun && (row.start != nullptr || (row.kinds & for_pytorch) == 0)) return false;
   const bool launcher_fits = selection.launcher.empty() || selection.launcher == row.launcher;
@@ -129,13 +129,13 @@ bool is_wanted(const Row& row, const Surroundings& here, const Selection& select
 
 }  // namespace
 
-Result<std::vector<Finding>> examine(const Surroundings& here, const Selection& selection) {
-  std::vector<Finding> findings;
+Result<std::vector<FrameworkResult>> examine(const TaskContext& here, const Selection& selection) {
+  std::vector<FrameworkResult> results;
   for (const Row& row : rows) {
-    if (is_wanted(row, here, selection)) findings.push_back(examine_row(row, here, selection));
+    if (is_wanted(row, here, selection)) results.push_back(examine_row(row, here, selection));
   }
-  if (is_wanted(locked_memory, here, selection)) findings.push_back(examine_row(locked_memory, here, selection));
-  if (!findings.empty()) return findings;
+  if (is_wanted(locked_memory, here, selection)) results.push_back(examine_row(locked_memory, here, selection));
+  if (!results.empty()) return results;
   std::string names;
   for (const Row& row : rows) {
     if (names.find(row.framework) == std::string::npos) names += concat({names.empty() ? "" : ", ", row.framework});

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "aml_dist/doctor/finding.hpp"
-#include "aml_dist/doctor/surroundings.hpp"
+#include "aml_dist/doctor/framework_result.hpp"
+#include "aml_dist/doctor/task_context.hpp"
 #include "core/result.hpp"
 
 namespace amldist::doctor {
@@ -18,6 +18,6 @@ struct Selection {
 };
 
 /// One row for each framework and launcher. Errors: invalid_argument for a name that no row has.
-[[nodiscard]] Result<std::vector<Finding>> examine(const Surroundings& here, const Selection& selection);
+[[nodiscard]] Result<std::vector<FrameworkResult>> examine(const TaskContext& here, const Selection& selection);
 
 }  // namespace amldist::doctor

@@ -8,26 +8,26 @@ namespace amldist::doctor {
 
 using text::concat;
 
-std::string port_of_job(const Surroundings& here) {
+std::string port_of_job(const TaskContext& here) {
   const std::string job = here.text("SLURM_JOB_ID");
   const std::string last_four = job.substr(job.size() < 4 ? 0 : job.size() - 4);
   return std::to_string(text::to_number(last_four, 9999).value_or(0) + 15000);
 }
 
-std::optional<Trouble> first_host_trouble(const Surroundings& here, std::string_view framework, std::string_view list,
+std::optional<Problem> first_host_problem(const TaskContext& here, std::string_view framework, std::string_view list,
                                           const std::string& host, std::string_view remedy) {
   const auto& known = here.machine().host_of_rank_zero;
   const auto step = Hostlist::parse(here.text("SLURM_STEP_NODELIST"));
   const std::string first = known ? *known : step && !step->empty() ? step->at(0) : host;
   if (first != host) {
-    return Trouble{Verdict::hangs,
+    return Problem{Outcome::hangs,
                    concat({framework, " reads ", text::quote(host), " out of ", list, "=", text::quote(here.text(list)),
                            ", but rank 0 is on ", text::quote(first)}),
                    std::string(remedy)};
   }
   // The list is sorted, and says nothing about the order in the host file.
   if (!known && here.nodes() > 1 && here.text("SLURM_DISTRIBUTION").starts_with("arbitrary")) {
-    return Trouble{Verdict::hangs,
+    return Problem{Outcome::hangs,
                    concat({framework, " takes ", text::quote(host),
                            " for the host of rank 0, which a host file need not name first"}),
                    std::string(remedy)};

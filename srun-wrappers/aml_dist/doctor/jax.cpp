@@ -20,7 +20,7 @@ std::string jax_first_host(const std::string& list) {
 }
 
 /// The coordinator by JAX's own rule, without JAX_COORDINATOR_ADDRESS.
-std::string own_rule_address(const Surroundings& here) {
+std::string own_rule_address(const TaskContext& here) {
   const std::string port = here.has("JAX_COORDINATOR_PORT")
                                ? here.text("JAX_COORDINATOR_PORT")
                                : std::to_string(here.number("SLURM_JOB_ID").value_or(0) % 4096 + 61440);
@@ -28,92 +28,92 @@ std::string own_rule_address(const Surroundings& here) {
 }
 
 /// SLURM_NTASKS against what else Slurm says of the step.
-std::optional<Trouble> wrong_count(const Surroundings& here, std::uint64_t size) {
+std::optional<Problem> wrong_count(const TaskContext& here, std::uint64_t size) {
   const std::uint64_t tasks = here.tasks();
   if (size == tasks) return std::nullopt;  // in a heterogeneous step both are those of all components
-  return Trouble{size > tasks ? Verdict::hangs : Verdict::alone,
+  return Problem{size > tasks ? Outcome::hangs : Outcome::alone,
                  concat({"SLURM_NTASKS=", std::to_string(size), " but the step has ", text::count(tasks, "task")}),
                  "leave SLURM_NTASKS to Slurm"};
 }
 
 /// Read, not proven on GPUs.
-std::optional<Trouble> device_trouble(const Surroundings& here) {
+std::optional<Problem> device_problem(const TaskContext& here) {
   const std::uint64_t gpus = here.gpus();
   const std::uint64_t local = here.number("SLURM_LOCALID").value_or(0);
   if (gpus == 0 || local < gpus || !here.text("JAX_LOCAL_DEVICE_IDS").empty()) return std::nullopt;
-  return Trouble{Verdict::fails,
+  return Problem{Outcome::fails,
                  concat({"JAX takes device ", std::to_string(local), " (SLURM_LOCALID), but the task sees ",
                          text::count(gpus, "GPU")}),
                  "srun --aml-dist=jax, which sets JAX_LOCAL_DEVICE_IDS"};
 }
 
-std::optional<Trouble> collectives_trouble(const Surroundings& here) {
+std::optional<Problem> collectives_problem(const TaskContext& here) {
   if (here.nodes() == 1 || here.gpus() > 0 || here.machine().own_name_is_loopback != true) return std::nullopt;
-  return Trouble{
-      Verdict::fails,
+  return Problem{
+      Outcome::fails,
       "this node's own name is loopback in /etc/hosts: Gloo context initialization failed (JAX does not read "
       "GLOO_SOCKET_IFNAME)",
       "give the node's name its real address in /etc/hosts"};
 }
 
-Finding from_open_mpi(const Surroundings& here, Finding finding) {
-  finding.environment = "OmpiCluster";
+FrameworkResult from_open_mpi(const TaskContext& here, FrameworkResult result) {
+  result.environment = "OmpiCluster";
   for (const std::string_view name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"}) {
     if (here.has(name)) continue;
-    return with(finding, {Verdict::fails,
-                          concat({"OMPI_MCA_orte_hnp_uri makes it ask for Open MPI's names: KeyError: '", name, "'"}),
-                          "unset OMPI_MCA_orte_hnp_uri"});
+    return with(result, {Outcome::fails,
+                         concat({"OMPI_MCA_orte_hnp_uri makes it ask for Open MPI's names: KeyError: '", name, "'"}),
+                         "unset OMPI_MCA_orte_hnp_uri"});
   }
-  finding.rank = here.number("OMPI_COMM_WORLD_RANK");
-  finding.size = here.number("OMPI_COMM_WORLD_SIZE");
-  return finding;
+  result.rank = here.number("OMPI_COMM_WORLD_RANK");
+  result.size = here.number("OMPI_COMM_WORLD_SIZE");
+  return result;
 }
 
-Finding from_slurm(const Surroundings& here, Finding finding) {
-  finding.environment = "SlurmCluster";
-  finding.rank = here.number("SLURM_PROCID");
-  finding.size = here.number("SLURM_NTASKS");
-  if (finding.master.empty()) {
-    finding.master = own_rule_address(here);
+FrameworkResult from_slurm(const TaskContext& here, FrameworkResult result) {
+  result.environment = "SlurmCluster";
+  result.rank = here.number("SLURM_PROCID");
+  result.size = here.number("SLURM_NTASKS");
+  if (result.master.empty()) {
+    result.master = own_rule_address(here);
     const std::string host = jax_first_host(here.text("SLURM_STEP_NODELIST"));
-    if (auto trouble = first_host_trouble(here, "JAX", "SLURM_STEP_NODELIST", host, "srun --aml-dist=jax")) {
-      return with(finding, std::move(*trouble));
+    if (auto problem = first_host_problem(here, "JAX", "SLURM_STEP_NODELIST", host, "srun --aml-dist=jax")) {
+      return with(result, std::move(*problem));
     }
   }
-  if (finding.rank && finding.size && *finding.rank >= *finding.size) {
-    return with(finding,
-                {Verdict::fails,
+  if (result.rank && result.size && *result.rank >= *result.size) {
+    return with(result,
+                {Outcome::fails,
                  "ValueError: process_id and num_processes must be nonnegative, with process_id < num_processes",
                  "unset SLURM_NTASKS before srun"});
   }
-  if (auto trouble = wrong_count(here, finding.size.value_or(0))) return with(finding, std::move(*trouble));
-  if (auto trouble = device_trouble(here)) return with(finding, std::move(*trouble));
-  if (auto trouble = collectives_trouble(here)) return with(finding, std::move(*trouble));
-  return finding;
+  if (auto problem = wrong_count(here, result.size.value_or(0))) return with(result, std::move(*problem));
+  if (auto problem = device_problem(here)) return with(result, std::move(*problem));
+  if (auto problem = collectives_problem(here)) return with(result, std::move(*problem));
+  return result;
 }
 
 }  // namespace
 
-Finding examine_jax(const Surroundings& here) {
+FrameworkResult examine_jax(const TaskContext& here) {
   constexpr std::array<std::string_view, 5> five = {"SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS",
                                                     "SLURM_PROCID", "SLURM_LOCALID"};
-  Finding finding{.master = here.text("JAX_COORDINATOR_ADDRESS")};
-  if (!finding.master.empty() && finding.master.find(':') == std::string::npos) {
-    return with(finding, {Verdict::fails, "JAX_COORDINATOR_ADDRESS has no port: IndexError: list index out of range",
-                          "JAX_COORDINATOR_ADDRESS=HOST:PORT, or leave it to --aml-dist=jax"});
+  FrameworkResult result{.master = here.text("JAX_COORDINATOR_ADDRESS")};
+  if (!result.master.empty() && result.master.find(':') == std::string::npos) {
+    return with(result, {Outcome::fails, "JAX_COORDINATOR_ADDRESS has no port: IndexError: list index out of range",
+                         "JAX_COORDINATOR_ADDRESS=HOST:PORT, or leave it to --aml-dist=jax"});
   }
-  if (here.nodes() > 1 && is_loopback(finding.master.substr(0, finding.master.rfind(':')))) {
-    return with(finding, {Verdict::hangs, "JAX_COORDINATOR_ADDRESS is another machine on each node",
-                          "unset JAX_COORDINATOR_ADDRESS"});
+  if (here.nodes() > 1 && is_loopback(result.master.substr(0, result.master.rfind(':')))) {
+    return with(result, {Outcome::hangs, "JAX_COORDINATOR_ADDRESS is another machine on each node",
+                         "unset JAX_COORDINATOR_ADDRESS"});
   }
-  if (here.has("OMPI_MCA_orte_hnp_uri")) return from_open_mpi(here, std::move(finding));
+  if (here.has("OMPI_MCA_orte_hnp_uri")) return from_open_mpi(here, std::move(result));
   const auto* const missing = std::ranges::find_if(five, [&](std::string_view name) { return !here.has(name); });
-  if (missing == five.end()) return from_slurm(here, std::move(finding));
-  return with(finding, {Verdict::fails,
-                        concat({finding.master.empty() ? "ValueError: coordinator_address should be defined."
-                                                       : "ValueError: Number of processes must be defined.",
-                                " (", *missing, " is not set)"}),
-                        "srun --aml-dist=jax"});
+  if (missing == five.end()) return from_slurm(here, std::move(result));
+  return with(result, {Outcome::fails,
+                       concat({result.master.empty() ? "ValueError: coordinator_address should be defined."
+                                                     : "ValueError: Number of processes must be defined.",
+                               " (", *missing, " is not set)"}),
+                       "srun --aml-dist=jax"});
 }
 
 }  // namespace amldist::doctor

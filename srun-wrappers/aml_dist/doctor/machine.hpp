@@ -1,7 +1,7 @@
 // Looks at this machine for the doctor: files and limits only. No process is started, no framework is imported.
 #pragma once
 
-#include "aml_dist/doctor/surroundings.hpp"
+#include "aml_dist/doctor/task_context.hpp"
 
 namespace amldist::doctor {
 

@@ -30,69 +30,69 @@ std::string printable(std::string_view text) {
 
 std::string cell(const std::string& text) { return text.empty() ? "-" : printable(text); }
 
-std::string name_of(const Finding& finding) {
-  return finding.launcher == "-" || finding.launcher == "srun" ? finding.framework
-                                                               : concat({finding.framework, " by ", finding.launcher});
+std::string name_of(const FrameworkResult& result) {
+  return result.launcher == "-" || result.launcher == "srun" ? result.framework
+                                                             : concat({result.framework, " by ", result.launcher});
 }
 
 /// Rows that say the same, in the order of the first of them.
 struct Remark {
-  const Finding* finding;
+  const FrameworkResult* result;
   std::string names;
 };
 
-std::vector<Remark> remarks_of(std::span<const Finding> findings) {
+std::vector<Remark> remarks_of(std::span<const FrameworkResult> results) {
   std::vector<Remark> remarks;
-  for (const Finding& finding : findings) {
-    if (finding.reason.empty()) continue;
+  for (const FrameworkResult& result : results) {
+    if (result.reason.empty()) continue;
     const auto same = std::ranges::find_if(remarks, [&](const Remark& remark) {
-      return remark.finding->verdict == finding.verdict && remark.finding->reason == finding.reason;
+      return remark.result->outcome == result.outcome && remark.result->reason == result.reason;
     });
-    if (same == remarks.end()) remarks.push_back({&finding, name_of(finding)});
-    else same->names += concat({", ", name_of(finding)});
+    if (same == remarks.end()) remarks.push_back({&result, name_of(result)});
+    else same->names += concat({", ", name_of(result)});
   }
   // What is wrong first, what is skipped last.
   std::ranges::stable_sort(remarks, {}, [](const Remark& remark) {
-    return remark.finding->verdict == Verdict::skip ? 2 : is_bad(remark.finding->verdict) ? 0 : 1;
+    return remark.result->outcome == Outcome::skip ? 2 : is_bad(remark.result->outcome) ? 0 : 1;
   });
   return remarks;
 }
 
 }  // namespace
 
-std::string to_json(std::span<const Finding> findings) {
+std::string to_json(std::span<const FrameworkResult> results) {
   nlohmann::ordered_json array = nlohmann::ordered_json::array();
-  for (const Finding& finding : findings) {
-    array.push_back({{"framework", finding.framework},
-                     {"launcher", finding.launcher},
-                     {"environment", finding.environment},
-                     {"rank", number_or_null(finding.rank)},
-                     {"size", number_or_null(finding.size)},
-                     {"master", finding.master},
-                     {"verdict", to_string(finding.verdict)},
-                     {"reason", finding.reason},
-                     {"remedy", finding.remedy}});
+  for (const FrameworkResult& result : results) {
+    array.push_back({{"framework", result.framework},
+                     {"launcher", result.launcher},
+                     {"environment", result.environment},
+                     {"rank", number_or_null(result.rank)},
+                     {"size", number_or_null(result.size)},
+                     {"master", result.master},
+                     {"verdict", to_string(result.outcome)},
+                     {"reason", result.reason},
+                     {"remedy", result.remedy}});
   }
   // A user's own bytes may be no UTF-8; they must not keep the answer back.
   return array.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-std::string to_text(std::span<const Finding> findings) {
+std::string to_text(std::span<const FrameworkResult> results) {
   std::vector<std::vector<std::string>> rows = {
       {"FRAMEWORK", "LAUNCHER", "ENVIRONMENT", "RANK", "SIZE", "MASTER", "VERDICT"}};
-  for (const Finding& finding : findings) {
-    if (finding.verdict == Verdict::skip) continue;  // their reasons follow
-    rows.push_back({finding.framework, finding.launcher, cell(finding.environment), cell(finding.rank),
-                    cell(finding.size), cell(finding.master), std::string(to_string(finding.verdict))});
+  for (const FrameworkResult& result : results) {
+    if (result.outcome == Outcome::skip) continue;  // their reasons follow
+    rows.push_back({result.framework, result.launcher, cell(result.environment), cell(result.rank), cell(result.size),
+                    cell(result.master), std::string(to_string(result.outcome))});
   }
   std::string out = rows.size() > 1 ? tools::format_table(rows) : std::string();
-  for (const Remark& remark : remarks_of(findings)) {
-    if (remark.finding->verdict == Verdict::skip) {
-      out += concat({"\nskip: ", remark.names, ": ", remark.finding->reason, "\n"});
+  for (const Remark& remark : remarks_of(results)) {
+    if (remark.result->outcome == Outcome::skip) {
+      out += concat({"\nskip: ", remark.names, ": ", remark.result->reason, "\n"});
       continue;
     }
-    out += concat({"\n", to_string(remark.finding->verdict), ": ", remark.names, "\n  ", remark.finding->reason, "\n"});
-    if (!remark.finding->remedy.empty()) out += concat({"  remedy: ", remark.finding->remedy, "\n"});
+    out += concat({"\n", to_string(remark.result->outcome), ": ", remark.names, "\n  ", remark.result->reason, "\n"});
+    if (!remark.result->remedy.empty()) out += concat({"  remedy: ", remark.result->remedy, "\n"});
   }
   return out;
 }

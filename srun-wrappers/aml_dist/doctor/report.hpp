@@ -1,18 +1,18 @@
-// How the doctor's findings look: JSON for programs, a table and one sentence for each reason for people.
+// How the doctor's results look: JSON for programs, a table and one sentence for each reason for people.
 #pragma once
 
 #include <span>
 #include <string>
 
-#include "aml_dist/doctor/finding.hpp"
+#include "aml_dist/doctor/framework_result.hpp"
 
 namespace amldist::doctor {
 
 /// An array with framework, launcher, environment, rank, size, master, verdict, reason and remedy of each row. Numbers
 /// that are not known are null, texts empty.
-[[nodiscard]] std::string to_json(std::span<const Finding> findings);
+[[nodiscard]] std::string to_json(std::span<const FrameworkResult> results);
 
 /// The table of what is not skipped, and below it the reasons; rows with the same one share it.
-[[nodiscard]] std::string to_text(std::span<const Finding> findings);
+[[nodiscard]] std::string to_text(std::span<const FrameworkResult> results);
 
 }  // namespace amldist::doctor

@@ -7,51 +7,51 @@
 #include <optional>
 #include <string>
 
-#include "aml_dist/doctor/finding.hpp"
-#include "aml_dist/doctor/surroundings.hpp"
+#include "aml_dist/doctor/framework_result.hpp"
+#include "aml_dist/doctor/task_context.hpp"
 
 namespace amldist::doctor {
 
-/// What becomes of a process that is started in these surroundings. Framework and launcher are filled in by the caller.
-using Rule = Finding (*)(const Surroundings& here);
+/// What becomes of a process that is started in this context. Framework and launcher are filled in by the caller.
+using Rule = FrameworkResult (*)(const TaskContext& here);
 
-Finding examine_torch(const Surroundings& here);
-Finding examine_lightning(const Surroundings& here);
-Finding examine_accelerate(const Surroundings& here);
-Finding examine_transformers(const Surroundings& here);
-Finding examine_deepspeed(const Surroundings& here);
-Finding examine_ignite(const Surroundings& here);
-Finding examine_horovod(const Surroundings& here);
-Finding examine_mpi(const Surroundings& here);
-Finding examine_mpi4py(const Surroundings& here);
-Finding examine_tensorflow(const Surroundings& here);
-Finding examine_keras(const Surroundings& here);
-Finding examine_jax(const Surroundings& here);
-Finding examine_gloo(const Surroundings& here);
-Finding examine_nccl(const Surroundings& here);
-Finding examine_gpus(const Surroundings& here);
-Finding examine_locked_memory(const Surroundings& here);
+FrameworkResult examine_torch(const TaskContext& here);
+FrameworkResult examine_lightning(const TaskContext& here);
+FrameworkResult examine_accelerate(const TaskContext& here);
+FrameworkResult examine_transformers(const TaskContext& here);
+FrameworkResult examine_deepspeed(const TaskContext& here);
+FrameworkResult examine_ignite(const TaskContext& here);
+FrameworkResult examine_horovod(const TaskContext& here);
+FrameworkResult examine_mpi(const TaskContext& here);
+FrameworkResult examine_mpi4py(const TaskContext& here);
+FrameworkResult examine_tensorflow(const TaskContext& here);
+FrameworkResult examine_keras(const TaskContext& here);
+FrameworkResult examine_jax(const TaskContext& here);
+FrameworkResult examine_gloo(const TaskContext& here);
+FrameworkResult examine_nccl(const TaskContext& here);
+FrameworkResult examine_gpus(const TaskContext& here);
+FrameworkResult examine_locked_memory(const TaskContext& here);
 
-/// A launcher: what it would make of its own start, and the surroundings of the first process that it starts here.
+/// A launcher: what it would make of its own start, and the context of the first process that it starts here.
 struct Launch {
-  Finding itself;
-  Surroundings child;
+  FrameworkResult itself;
+  TaskContext child;
 };
-Launch start_torchrun(const Surroundings& here);
-Launch start_torch_launch(const Surroundings& here);
-Launch start_accelerate_launch(const Surroundings& here);
+Launch start_torchrun(const TaskContext& here);
+Launch start_torch_launch(const TaskContext& here);
+Launch start_accelerate_launch(const TaskContext& here);
 
 /// What keeps processes with RANK, WORLD_SIZE and MASTER_* from meeting; nullopt: nothing that is known.
-[[nodiscard]] std::optional<Trouble> meeting_trouble(const Surroundings& here);
+[[nodiscard]] std::optional<Problem> meeting_problem(const TaskContext& here);
 /// What keeps Gloo from connecting several nodes.
-[[nodiscard]] std::optional<Trouble> gloo_trouble(const Surroundings& here);
+[[nodiscard]] std::optional<Problem> gloo_problem(const TaskContext& here);
 /// A framework that reads `host` out of the variable `list` and takes it for the host of rank 0: nullopt where it is.
-[[nodiscard]] std::optional<Trouble> first_host_trouble(const Surroundings& here, std::string_view framework,
+[[nodiscard]] std::optional<Problem> first_host_problem(const TaskContext& here, std::string_view framework,
                                                         std::string_view list, const std::string& host,
                                                         std::string_view remedy);
 /// The port that Lightning and Ignite make of the job's number.
-[[nodiscard]] std::string port_of_job(const Surroundings& here);
+[[nodiscard]] std::string port_of_job(const TaskContext& here);
 /// What Open MPI does in MPI_Init: ends the process, or leaves it alone.
-[[nodiscard]] std::optional<Trouble> mpi_trouble(const Surroundings& here);
+[[nodiscard]] std::optional<Problem> mpi_problem(const TaskContext& here);
 
 }  // namespace amldist::doctor

@@ -26,44 +26,45 @@ std::vector<std::string> members(const json& cluster, std::string_view role) {
   return out;
 }
 
-struct Place {
+struct TaskRole {
   std::string type;
   std::uint64_t index = 0;
 };
 
-std::optional<Place> own_place(const json& config) {
+std::optional<TaskRole> own_role(const json& config) {
   const auto task = config.find("task");
   if (task == config.end() || !task->is_object()) return std::nullopt;
   const auto type = task->find("type");
   const auto index = task->find("index");
   if (type == task->end() || !type->is_string() || index == task->end()) return std::nullopt;
-  if (index->is_number_unsigned()) return Place{type->get<std::string>(), index->get<std::uint64_t>()};
+  if (index->is_number_unsigned()) return TaskRole{type->get<std::string>(), index->get<std::uint64_t>()};
   const auto number = index->is_string() ? text::to_number(index->get<std::string>(), 1U << 26) : std::nullopt;
-  return number ? std::optional(Place{type->get<std::string>(), *number}) : std::nullopt;
+  return number ? std::optional(TaskRole{type->get<std::string>(), *number}) : std::nullopt;
 }
 
-Finding failed(Finding finding, std::string reason) {
-  return with(finding, {Verdict::fails, std::move(reason), leave_it});
+FrameworkResult failed(FrameworkResult result, std::string reason) {
+  return with(result, {Outcome::fails, std::move(reason), leave_it});
 }
 
-std::optional<Trouble> wrong_addresses(const Surroundings& here, const std::vector<std::string>& all) {
+std::optional<Problem> wrong_addresses(const TaskContext& here, const std::vector<std::string>& all) {
   std::set<std::string> seen;
   for (const std::string& address : all) {
     if (!seen.insert(address).second) {
-      return Trouble{Verdict::fails,
+      return Problem{Outcome::fails,
                      concat({"TF_CONFIG gives ", text::quote(address), " to two tasks: Could not start gRPC server"}),
                      leave_it};
     }
     if (here.nodes() > 1 && is_loopback(address.substr(0, address.rfind(':')))) {
-      return Trouble{Verdict::hangs,
+      return Problem{Outcome::hangs,
                      concat({"TF_CONFIG names ", text::quote(address), ", another machine on each node"}), leave_it};
     }
   }
   return std::nullopt;
 }
 
-/// What the whole cluster of TF_CONFIG says, once this task has found its place in it.
-Finding examine_cluster(const Surroundings& here, const json& cluster, const Place& own, Finding finding) {
+/// What the whole cluster of TF_CONFIG says, once this task has found its role in it.
+FrameworkResult examine_cluster(const TaskContext& here, const json& cluster, const TaskRole& own,
+                                FrameworkResult result) {
   std::vector<std::string> all;
   std::optional<std::uint64_t> rank;
   for (const std::string_view role : roles) {
@@ -71,67 +72,67 @@ Finding examine_cluster(const Surroundings& here, const json& cluster, const Pla
     if (role == own.type && own.index < addresses.size()) rank = all.size() + own.index;
     all.insert(all.end(), addresses.begin(), addresses.end());
   }
-  if (members(cluster, "chief").size() > 1) return failed(finding, "ValueError: There must be at most one 'chief' job");
+  if (members(cluster, "chief").size() > 1) return failed(result, "ValueError: There must be at most one 'chief' job");
   const bool evaluator = own.type == "evaluator";
   if (!rank && !evaluator) {
-    return failed(finding, concat({"ValueError: `task_type` ", text::quote(own.type), " with index ",
-                                   std::to_string(own.index), " is not in TF_CONFIG's cluster"}));
+    return failed(result, concat({"ValueError: `task_type` ", text::quote(own.type), " with index ",
+                                  std::to_string(own.index), " is not in TF_CONFIG's cluster"}));
   }
-  finding.rank = evaluator ? all.size() : *rank;
-  finding.size = all.size();
-  if (!all.empty()) finding.master = all.front();
+  result.rank = evaluator ? all.size() : *rank;
+  result.size = all.size();
+  if (!all.empty()) result.master = all.front();
   if (all.size() > here.tasks() && here.in_step()) {
-    return with(finding, {Verdict::hangs,
-                          concat({"TF_CONFIG names ", text::count(all.size(), "task"), " but the step has ",
-                                  std::to_string(here.tasks())}),
-                          leave_it});
+    return with(result, {Outcome::hangs,
+                         concat({"TF_CONFIG names ", text::count(all.size(), "task"), " but the step has ",
+                                 std::to_string(here.tasks())}),
+                         leave_it});
   }
   if (all.size() == 1 && here.tasks() > 1 && !evaluator) {
-    return with(finding, {Verdict::alone,
-                          concat({"TF_CONFIG names one task in each of ", std::to_string(here.tasks())}), leave_it});
+    return with(result, {Outcome::alone, concat({"TF_CONFIG names one task in each of ", std::to_string(here.tasks())}),
+                         leave_it});
   }
-  if (auto trouble = wrong_addresses(here, all)) return with(finding, std::move(*trouble));
-  return finding;
+  if (auto problem = wrong_addresses(here, all)) return with(result, std::move(*problem));
+  return result;
 }
 
 }  // namespace
 
-Finding examine_tensorflow(const Surroundings& here) {
-  Finding finding{.environment = "TFConfigClusterResolver"};
+FrameworkResult examine_tensorflow(const TaskContext& here) {
+  FrameworkResult result{.environment = "TFConfigClusterResolver"};
   const auto text = here.environment()("TF_CONFIG");
   const json config = json::parse(text.value_or("{}"), nullptr, false);
   if (config.is_discarded() || !config.is_object()) {
-    return failed(finding, "TF_CONFIG is no JSON object: json.decoder.JSONDecodeError");
+    return failed(result, "TF_CONFIG is not a JSON object: json.decoder.JSONDecodeError");
   }
   const auto cluster = config.find("cluster");
   if (cluster == config.end() || !cluster->is_object() || cluster->empty()) {
-    finding.rank = 0;
-    finding.size = 1;
-    if (here.tasks() == 1) return finding;
+    result.rank = 0;
+    result.size = 1;
+    if (here.tasks() == 1) return result;
     return with(
-        finding,
-        {Verdict::alone,
+        result,
+        {Outcome::alone,
          concat({"without a cluster in TF_CONFIG each of ", text::count(here.tasks(), "task"), " is the only worker"}),
          "srun --aml-dist=tensorflow"});
   }
-  const auto own = own_place(config);
-  if (!own) return failed(finding, "TF_CONFIG has no task with type and index");
-  return examine_cluster(here, *cluster, *own, std::move(finding));
+  const auto own = own_role(config);
+  if (!own) return failed(result, "TF_CONFIG has no task with type and index");
+  return examine_cluster(here, *cluster, *own, std::move(result));
 }
 
-Finding examine_keras(const Surroundings& here) {
-  Finding finding = examine_tensorflow(here);
-  if (finding.verdict != Verdict::fine || finding.size == 1) return finding;
+FrameworkResult examine_keras(const TaskContext& here) {
+  FrameworkResult result = examine_tensorflow(here);
+  if (result.outcome != Outcome::fine || result.size == 1) return result;
   const Machine& machine = here.machine();
   const bool legacy = here.is_true("TF_USE_LEGACY_KERAS");
   if (legacy && machine.tf_keras && machine.tf_keras->empty()) {
-    return with(finding, {Verdict::fails, "TF_USE_LEGACY_KERAS=1 but there is no package tf-keras: ImportError",
-                          "pip install tf-keras"});
+    return with(result, {Outcome::fails, "TF_USE_LEGACY_KERAS=1 but the package tf-keras is missing: ImportError",
+                         "pip install tf-keras"});
   }
   const bool old = machine.keras && machine.keras->starts_with("2.");
-  if (legacy || old) return finding;
-  return with(finding,
-              {Verdict::warns,
+  if (legacy || old) return result;
+  return with(result,
+              {Outcome::warns,
                "model.fit of Keras 3 raises under MultiWorkerMirroredStrategy: ValueError: Attempt to convert a value "
                "(PerReplica:{...}) with an unsupported type",
                "pip install tf-keras, export TF_USE_LEGACY_KERAS=1; or write the loop with strategy.run"});

@@ -22,7 +22,7 @@ std::uint64_t nodes_in(const std::string& text) {
   return text::to_number(text::split(text, ':').front(), 1U << 20).value_or(1);
 }
 
-Numbers numbers_of_torchrun(const Surroundings& here) {
+Numbers numbers_of_torchrun(const TaskContext& here) {
   const std::string address = here.text("PET_MASTER_ADDR");
   const std::string port = here.text("PET_MASTER_PORT");
   const auto processes =
@@ -31,7 +31,7 @@ Numbers numbers_of_torchrun(const Surroundings& here) {
           address.empty() ? "127.0.0.1" : address, port.empty() ? "29500" : port};
 }
 
-Surroundings child_of(const Surroundings& here, const Numbers& numbers) {
+TaskContext child_of(const TaskContext& here, const Numbers& numbers) {
   const std::uint64_t each = numbers.processes.value_or(1);
   return here.changed({{"RANK", std::to_string(numbers.node_rank * each)},
                        {"WORLD_SIZE", std::to_string(numbers.nodes * each)},
@@ -46,9 +46,9 @@ Surroundings child_of(const Surroundings& here, const Numbers& numbers) {
 }
 
 /// What befalls every launcher that is built on torchrun.
-std::optional<Trouble> launcher_trouble(const Surroundings& here) {
+std::optional<Problem> launcher_problem(const TaskContext& here) {
   if (here.tasks_here() > 1) {
-    return Trouble{Verdict::fails,
+    return Problem{Outcome::fails,
                    concat({text::count(here.tasks_here(), "task"),
                            " of this node would each start a launcher: the second finds the port taken (EADDRINUSE)"}),
                    "srun --ntasks-per-node=1 --aml-dist=pytorch,launch=per-node"};
@@ -56,7 +56,7 @@ std::optional<Trouble> launcher_trouble(const Surroundings& here) {
   const bool old_torch = here.machine().torch && here.machine().torch->starts_with("1.");
   const bool tees = here.text("PET_REDIRECTS") == "1" && here.text("PET_TEE") == "1";
   if (old_torch && here.machine().python_version == "3.11" && !tees) {
-    return Trouble{Verdict::fails,
+    return Problem{Outcome::fails,
                    concat({"PyTorch ", *here.machine().torch,
                            " on Python 3.11: AttributeError: 'NoneType' object has no attribute 'get'"}),
                    "export PET_REDIRECTS=1 PET_TEE=1"};
@@ -64,75 +64,75 @@ std::optional<Trouble> launcher_trouble(const Surroundings& here) {
   return std::nullopt;
 }
 
-std::optional<Trouble> torchrun_trouble(const Surroundings& here, const Numbers& numbers) {
-  if (auto trouble = launcher_trouble(here)) return trouble;
+std::optional<Problem> torchrun_problem(const TaskContext& here, const Numbers& numbers) {
+  if (auto problem = launcher_problem(here)) return problem;
   if (here.text("PET_NPROC_PER_NODE") == "gpu" && here.gpus() == 0) {
-    return Trouble{Verdict::fails, "PET_NPROC_PER_NODE=gpu: ValueError: Cuda is not available.", "nproc_per_node=N"};
+    return Problem{Outcome::fails, "PET_NPROC_PER_NODE=gpu: ValueError: Cuda is not available.", "nproc_per_node=N"};
   }
   if (numbers.nodes < here.nodes()) {
-    return Trouble{
-        Verdict::alone,
+    return Problem{
+        Outcome::alone,
         concat({"without PET_NNODES or --nnodes it takes its node for the only one of ", std::to_string(here.nodes())}),
         "srun --aml-dist=pytorch,launch=per-node"};
   }
   if (numbers.nodes == 1) return std::nullopt;
   if (here.is_true("PET_STANDALONE")) {
-    return Trouble{Verdict::hangs, "PET_STANDALONE keeps each node to itself while PET_NNODES waits for the others",
+    return Problem{Outcome::hangs, "PET_STANDALONE keeps each node to itself while PET_NNODES waits for the others",
                    "unset PET_STANDALONE"};
   }
   if (numbers.nodes > here.nodes() && here.in_step()) {
-    return Trouble{
-        Verdict::hangs,
+    return Problem{
+        Outcome::hangs,
         concat({"PET_NNODES=", std::to_string(numbers.nodes), " but the step has ", text::count(here.nodes(), "node")}),
         "unset PET_NNODES"};
   }
   const bool endpoint = here.has("PET_RDZV_ENDPOINT");
   if (!endpoint && is_loopback(numbers.address)) {
-    return Trouble{Verdict::hangs, concat({"its master is ", numbers.address, ", another machine on each node"}),
+    return Problem{Outcome::hangs, concat({"its master is ", numbers.address, ", another machine on each node"}),
                    "srun --aml-dist=pytorch,launch=per-node"};
   }
   if (!endpoint && !here.has("PET_NODE_RANK")) {
-    return Trouble{Verdict::hangs, "without PET_NODE_RANK or --node-rank every node is the first one",
+    return Problem{Outcome::hangs, "without PET_NODE_RANK or --node-rank every node is the first one",
                    "srun --aml-dist=pytorch,launch=per-node"};
   }
   return std::nullopt;
 }
 
-Launch launched(const Surroundings& here, const Numbers& numbers, std::optional<Trouble> trouble) {
-  Finding itself;
+Launch launched(const TaskContext& here, const Numbers& numbers, std::optional<Problem> problem) {
+  FrameworkResult itself;
   if (numbers.processes) itself.size = numbers.nodes * *numbers.processes;
   if (!numbers.address.empty()) itself.master = concat({numbers.address, ":", numbers.port});
-  if (trouble) itself = with(itself, std::move(*trouble));
+  if (problem) itself = with(itself, std::move(*problem));
   return {std::move(itself), child_of(here, numbers)};
 }
 
 /// A launcher whose flags a script fills from NODE_RANK, MASTER_ADDR and MASTER_PORT.
-Launch start_with_flags(const Surroundings& here) {
+Launch start_with_flags(const TaskContext& here) {
   const Numbers torchrun = numbers_of_torchrun(here);
   const Numbers numbers{here.nodes(), here.number("NODE_RANK").value_or(0), torchrun.processes,
                         here.text("MASTER_ADDR"), here.text("MASTER_PORT")};
-  auto trouble = launcher_trouble(here);
+  auto problem = launcher_problem(here);
   for (const std::string_view name : {"NODE_RANK", "MASTER_ADDR", "MASTER_PORT"}) {
-    if (trouble || !here.text(name).empty()) continue;
-    trouble = Trouble{Verdict::fails, concat({"$", name, " is not set, so the flag has no value"}),
+    if (problem || !here.text(name).empty()) continue;
+    problem = Problem{Outcome::fails, concat({"$", name, " is not set, so the flag has no value"}),
                       "srun --aml-dist=pytorch,launch=per-node"};
   }
-  if (!trouble && numbers.nodes > 1 && is_loopback(numbers.address)) {
-    trouble = Trouble{Verdict::hangs, concat({"MASTER_ADDR=", numbers.address, " is another machine on each node"}),
+  if (!problem && numbers.nodes > 1 && is_loopback(numbers.address)) {
+    problem = Problem{Outcome::hangs, concat({"MASTER_ADDR=", numbers.address, " is another machine on each node"}),
                       "unset MASTER_ADDR"};
   }
-  return launched(here, numbers, std::move(trouble));
+  return launched(here, numbers, std::move(problem));
 }
 
 }  // namespace
 
-Launch start_torchrun(const Surroundings& here) {
+Launch start_torchrun(const TaskContext& here) {
   const Numbers numbers = numbers_of_torchrun(here);
-  return launched(here, numbers, torchrun_trouble(here, numbers));
+  return launched(here, numbers, torchrun_problem(here, numbers));
 }
 
-Launch start_torch_launch(const Surroundings& here) { return start_with_flags(here); }
+Launch start_torch_launch(const TaskContext& here) { return start_with_flags(here); }
 
-Launch start_accelerate_launch(const Surroundings& here) { return start_with_flags(here); }
+Launch start_accelerate_launch(const TaskContext& here) { return start_with_flags(here); }
 
 }  // namespace amldist::doctor

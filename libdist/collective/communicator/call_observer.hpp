@@ -1,0 +1,33 @@
+// Who hears of every call of a communicator, as PyTorch's hooks do: a flight recorder, a profiler, a test.
+#pragma once
+
+#include <cstdint>
+
+#include "collective/calls/call.hpp"
+#include "core/result.hpp"
+
+namespace amldist::collective {
+
+/// Each call that begins ends once, in complete() or fail(), possibly on another thread: calls on a device end when the
+/// device has done them. Thread-safe. An observer changes nothing about a call, and does not wait.
+class CallObserver {
+ public:
+  using Ticket = std::uint64_t;  ///< names a call between its begin and its end
+
+  virtual ~CallObserver() = default;
+  CallObserver() = default;
+  CallObserver(const CallObserver&) = delete;
+  CallObserver& operator=(const CallObserver&) = delete;
+
+  /// `call` has its sequence number. `began`: when, in ticks of TickClock.
+  [[nodiscard]] virtual Ticket begin(const Call& call, std::uint64_t began) = 0;
+  virtual void complete(Ticket ticket) = 0;
+  virtual void fail(Ticket ticket, const Error& error) = 0;
+
+  void end(Ticket ticket, const Result<void>& result) {
+    if (result) complete(ticket);
+    else fail(ticket, result.error());
+  }
+};
+
+}  // namespace amldist::collective

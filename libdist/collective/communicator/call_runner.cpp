@@ -1,0 +1,100 @@
+#include "collective/communicator/call_runner.hpp"
+
+#include "collective/communicator/split_requests.hpp"
+#include "collective/communicator/unreceived_messages.hpp"
+
+namespace amldist::collective {
+
+Result<void> CallRunner::run(Call& call) {
+  if (parts_.context.is_lost()) return parts_.refused.refuse(call, parts_.ticks.now());
+  const std::uint64_t began = parts_.ticks.now();
+  const auto device = parts_.devices.device_of(call, began);
+  if (device) {
+    if (auto supported = NcclBackend::supports(call); !supported) return supported;
+  }
+  call.sequence = parts_.numbers.next(call, device.has_value());
+  if (call.operation == Operation::split) return run_split(call);
+  return device ? run_on_device(*device, call, began) : run_on_host(call, began);
+}
+
+template <typename Finish>
+Result<void> CallRunner::observe(const Call& call, std::uint64_t began, bool on_device, Finish finish) {
+  const auto ticket = parts_.recorder.begin(call, began);
+  CommWatch& watch = parts_.context.watch();
+  watch.enter(call);
+  CallWatchdog watchdog(parts_.context, &parts_.progress);
+  Result<void> result = finish(watchdog);
+  // Before leave(): a rank whose device works on a call is never seen outside of it.
+  if (result && on_device) parts_.devices.watch(call, ticket);
+  watch.leave();
+  if (!result) fail(ticket, result.error());
+  else if (!on_device) parts_.recorder.complete(ticket);
+  return result;
+}
+
+void CallRunner::fail(CallObserver::Ticket ticket, const Error& error) {
+  parts_.recorder.fail(ticket, error);
+  parts_.context.give_up(error);
+}
+
+/// The start comes first of all: the other ranks wait for it.
+Result<void> CallRunner::run_on_host(const Call& call, std::uint64_t began) {
+  const auto started = parts_.host.start(call);
+  return observe(call, began, false, [&](CallWatchdog& watchdog) { return started.finish(watchdog); });
+}
+
+Result<void> CallRunner::run_on_device(int device, const Call& call, std::uint64_t began) {
+  return observe(call, began, true, [&](CallWatchdog& watchdog) { return parts_.devices.run(device, call, watchdog); });
+}
+
+Result<void> CallRunner::run_group(std::span<Call> messages) {
+  const std::uint64_t began = parts_.ticks.now();
+  if (parts_.context.is_lost()) return parts_.refused.refuse(messages.back(), began);
+  const auto device = parts_.devices.device_of(messages.back(), began);
+  for (Call& message : messages) message.sequence = parts_.numbers.next(message, device.has_value());
+  return observe(messages.back(), began, device.has_value(), [&](CallWatchdog& watchdog) {
+    return device ? parts_.devices.run_group(*device, messages, watchdog)
+                  : watchdog.with_cause(parts_.host.exchange(messages, watchdog));
+  });
+}
+
+Result<void> CallRunner::run_to_completion(const std::vector<std::shared_ptr<Request>>& requests) {
+  Result<void> result;
+  if (requests.size() == 1) {
+    for (Call call : requests.front()->calls()) {
+      if (result) result = run(call);
+    }
+  } else {
+    std::vector<Call> messages;
+    for (const auto& request : requests) messages.push_back(request->first());
+    result = run_group(messages);
+  }
+  if (!result) return result;
+  CallWatchdog watchdog(parts_.context, &parts_.progress);
+  return parts_.devices.synchronize(requests.front()->first().stream, watchdog);
+}
+
+/// Over the control channel, and not seen by the observer.
+Result<void> CallRunner::run_split(const Call& call) {
+  CommWatch& watch = parts_.context.watch();
+  watch.enter(call);
+  CallWatchdog watchdog(parts_.context, &parts_.progress);
+  const auto texts = parts_.gather.gather_all(to_string(*static_cast<const SplitRequest*>(call.send)), watchdog);
+  watch.leave();
+  if (!texts) return texts.error();
+  auto* out = static_cast<SplitRequest*>(call.recv);
+  for (const std::string& text : *texts) *out++ = parse_split_request(text);
+  return {};
+}
+
+Result<void> CallRunner::finalize() {
+  Call call;
+  call.operation = Operation::finalize;
+  call.sequence = parts_.numbers.next(call, false);
+  return observe(call, parts_.ticks.now(), false, [&](CallWatchdog& watchdog) {
+    auto met = parts_.host.start(call).finish(watchdog);
+    return met ? check_all_received(parts_.context, parts_.host, parts_.numbers, call, watchdog) : met;
+  });
+}
+
+}  // namespace amldist::collective

@@ -1,0 +1,57 @@
+// Runs calls: gives each its number, its watchdog and its place to run, and tells the observer of its begin and end.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "collective/communicator/call_recorder.hpp"
+#include "collective/communicator/device_calls.hpp"
+#include "collective/communicator/host_backend.hpp"
+#include "collective/communicator/refused_calls.hpp"
+#include "collective/communicator/request.hpp"
+
+namespace amldist::collective {
+
+/// Used by one thread at a time: the program's, or whichever drives the progress engine. Calls were checked before. An
+/// error of a call loses the communicator on all its ranks; one that cannot be made at all is refused before it begins.
+class CallRunner {
+ public:
+  /// What it works with; all outlive it.
+  struct Parts {
+    CommContext& context;
+    SequenceNumbers& numbers;
+    RefusedCalls& refused;
+    CallRecorder& recorder;
+    HostBackend& host;
+    DeviceCalls& devices;
+    ControlGather& gather;
+    ProgressHook& progress;  ///< driven while a call waits
+    const TickClock& ticks;
+  };
+  explicit CallRunner(const Parts& parts) : parts_(parts) {}
+
+  /// On the host, to its end; on a device, until it is enqueued. Sets the call's sequence number.
+  [[nodiscard]] Result<void> run(Call& call);
+  /// Sends and receives that may cross, as one.
+  [[nodiscard]] Result<void> run_group(std::span<Call> messages);
+  /// What the progress engine took from its queue: one request, or several messages that run as one. Done when the
+  /// device is done, too.
+  [[nodiscard]] Result<void> run_to_completion(const std::vector<std::shared_ptr<Request>>& requests);
+  /// The last call: waits for all ranks. Errors: those of a call, and a rank that has not received all that was sent.
+  [[nodiscard]] Result<void> finalize();
+
+ private:
+  [[nodiscard]] Result<void> run_on_host(const Call& call, std::uint64_t began);
+  [[nodiscard]] Result<void> run_on_device(int device, const Call& call, std::uint64_t began);
+  [[nodiscard]] Result<void> run_split(const Call& call);
+  /// Whatever began is seen by the observer and the other ranks until it ends.
+  template <typename Finish>
+  [[nodiscard]] Result<void> observe(const Call& call, std::uint64_t began, bool on_device, Finish finish);
+  void fail(CallObserver::Ticket ticket, const Error& error);
+
+  const Parts parts_;
+};
+
+}  // namespace amldist::collective

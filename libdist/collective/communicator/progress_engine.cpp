@@ -1,0 +1,140 @@
+#include "collective/communicator/progress_engine.hpp"
+
+#include <utility>
+
+namespace amldist::collective {
+namespace {
+
+bool is_message(const std::shared_ptr<Request>& request) { return is_point_to_point(request->first().operation); }
+
+}  // namespace
+
+ProgressEngine::~ProgressEngine() {
+  drain();
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  thread_needed_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+// ---- submission ----
+std::shared_ptr<Request> ProgressEngine::make_request(std::vector<Call> calls) {
+  is_used_ = true;
+  return std::make_shared<Request>(
+      std::move(calls), [this](const Request& request, ProgressUntil until) { progress_for(request, until); });
+}
+
+std::shared_ptr<Request> ProgressEngine::submit(std::vector<Call> calls, ProgressBy by) {
+  auto request = make_request(std::move(calls));
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(request);
+    start_thread_for(by);
+  }
+  if (by == ProgressBy::engine) thread_needed_.notify_one();
+  return request;
+}
+
+std::shared_ptr<Request> ProgressEngine::submit_message(const Call& message, ProgressBy by) {
+  auto request = make_request({message});
+  messages_.submit(request);
+  {
+    const std::lock_guard lock(mutex_);
+    start_thread_for(by);
+  }
+  if (by == ProgressBy::engine) thread_needed_.notify_one();
+  messages_.interrupt();
+  return request;
+}
+
+/// Without a thread, calls run when the program's thread next waits for one.
+void ProgressEngine::start_thread_for(ProgressBy by) {
+  if (by == ProgressBy::engine && has_thread_ && !thread_.joinable()) thread_ = std::thread([this] { run_thread(); });
+}
+
+// ---- the queue ----
+bool ProgressEngine::is_busy() {
+  const std::lock_guard lock(mutex_);
+  return !is_idle();
+}
+
+/// Messages of device buffers run when somebody waits for one of them, or for what comes behind them: those that are
+/// submitted together run as one, as across two ranks they cannot wait for each other.
+bool ProgressEngine::can_run_next() const {
+  return !queue_.empty() && (flush_messages_ || !is_message(queue_.back()) || !is_message(queue_.front()));
+}
+
+/// The first call, or all messages at the front.
+std::vector<std::shared_ptr<Request>> ProgressEngine::pop_next() {
+  std::vector<std::shared_ptr<Request>> next;
+  if (!can_run_next()) return next;
+  do {
+    next.push_back(std::move(queue_.front()));
+    queue_.pop_front();
+  } while (!queue_.empty() && is_message(next.front()) && is_message(queue_.front()));
+  flush_messages_ = flush_messages_ && !queue_.empty();
+  return next;
+}
+
+// ---- progress ----
+/// One round: takes up new messages, runs the next call, moves messages.
+void ProgressEngine::progress_once(Lock& lock, int& idle) {
+  is_driven_ = true;
+  const auto next = pop_next();
+  lock.unlock();
+  messages_.take_up();
+  if (!next.empty()) {
+    const auto result = runner_.run_to_completion(next);
+    for (const auto& request : next) request->complete(result);
+  }
+  idle = messages_.progress() || !next.empty() ? 0 : idle + 1;
+  if (idle > 0) messages_.back_off(idle);
+  lock.lock();
+  is_driven_ = false;
+  round_ended_.notify_all();
+}
+
+void ProgressEngine::progress_or_wait(Lock& lock, int& idle) {
+  if (is_driven_) round_ended_.wait(lock, [this] { return !is_driven_; });
+  else progress_once(lock, idle);
+}
+
+bool ProgressEngine::is_thread_needed() const {
+  return !is_driven_ && !has_waiter_ && (can_run_next() || !messages_.is_empty());
+}
+
+void ProgressEngine::run_thread() {
+  Lock lock(mutex_);
+  for (int idle = 0;;) {
+    thread_needed_.wait(lock, [this] { return is_stopping_ || is_thread_needed(); });
+    if (is_stopping_) return;
+    progress_once(lock, idle);
+  }
+}
+
+/// A thread that tests leaves the work to the progress thread, where there is one; a thread that waits takes it over.
+void ProgressEngine::progress_for(const Request& request, ProgressUntil until) {
+  Lock lock(mutex_);
+  flush_messages_ = !queue_.empty();
+  const bool has_thread = thread_.joinable();
+  const bool to_the_end = until == ProgressUntil::done;
+  if (has_thread && !to_the_end) return thread_needed_.notify_one();
+  has_waiter_ = true;
+  if (has_thread && is_driven_) messages_.interrupt();
+  int idle = 0;
+  do {
+    progress_or_wait(lock, idle);
+  } while (!request.is_done() && (to_the_end || !queue_.empty()));
+  has_waiter_ = false;
+  if (is_thread_needed()) thread_needed_.notify_one();
+}
+
+void ProgressEngine::drain() {
+  Lock lock(mutex_);
+  flush_messages_ = !queue_.empty();
+  for (int idle = 0; !is_idle();) progress_or_wait(lock, idle);
+}
+
+}  // namespace amldist::collective

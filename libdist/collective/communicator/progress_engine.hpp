@@ -1,0 +1,84 @@
+// The progress engine of a communicator: the queue of calls that do not block, and the thread that runs them.
+//
+// Two kinds, two ways. Collectives run one after the other, in the order in which they were submitted: that is what
+// ranks agree on. Sends and receives of host buffers make progress on their own (pending_messages.hpp). Sends and
+// receives of device buffers are calls on a stream; those that stand together in the queue run as one.
+//
+// Either the progress thread drives, or a thread that waits for a request does, in its place: that costs no switch of
+// threads, and the processor that the waiting thread has is free.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "collective/communicator/call_runner.hpp"
+#include "collective/communicator/pending_messages.hpp"
+#include "collective/communicator/request.hpp"
+
+namespace amldist::collective {
+
+/// Which thread runs what was submitted.
+enum class ProgressBy : std::uint8_t {
+  engine,  ///< the progress thread, until somebody waits
+  waiter,  ///< the thread that waits, which is known to come at once: waking another would gain nothing
+};
+
+/// One thread of the program at a time submits and waits. The progress thread is started by the first call that needs
+/// it, and at most one thread drives progress at any moment: `is_driven_` says so, under the mutex.
+class ProgressEngine {
+ public:
+  /// `has_thread`: whether calls may run on another thread than the program's.
+  ProgressEngine(CallRunner& runner, PendingMessages& messages, bool has_thread)
+      : runner_(runner), messages_(messages), has_thread_(has_thread) {}
+  /// Runs everything to its end, and ends the thread.
+  ~ProgressEngine();
+  ProgressEngine(const ProgressEngine&) = delete;
+  ProgressEngine& operator=(const ProgressEngine&) = delete;
+
+  /// Puts calls that were checked into the queue.
+  [[nodiscard]] std::shared_ptr<Request> submit(std::vector<Call> calls, ProgressBy by = ProgressBy::engine);
+  /// Begins a send or receive of a host buffer.
+  [[nodiscard]] std::shared_ptr<Request> submit_message(const Call& message, ProgressBy by = ProgressBy::engine);
+  /// Whether something was submitted and has not ended. Costs nothing until the first submission.
+  [[nodiscard]] bool has_work() { return is_used_ && is_busy(); }
+  /// Until everything that was submitted has ended.
+  void drain();
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  [[nodiscard]] std::shared_ptr<Request> make_request(std::vector<Call> calls);
+  void start_thread_for(ProgressBy by);
+  void progress_for(const Request& request, ProgressUntil until);
+  void run_thread();
+  void progress_once(Lock& lock, int& idle);
+  /// The same, or waits for the thread that drives.
+  void progress_or_wait(Lock& lock, int& idle);
+  [[nodiscard]] bool is_busy();
+  // With the mutex locked.
+  [[nodiscard]] bool is_idle() const { return queue_.empty() && !is_driven_ && messages_.is_empty(); }
+  [[nodiscard]] bool can_run_next() const;
+  [[nodiscard]] bool is_thread_needed() const;
+  [[nodiscard]] std::vector<std::shared_ptr<Request>> pop_next();
+
+  CallRunner& runner_;
+  PendingMessages& messages_;
+  const bool has_thread_;
+  bool is_used_ = false;  ///< by the program's thread only
+
+  std::mutex mutex_;                            // guards what follows
+  std::condition_variable round_ended_;         ///< a round of progress has ended
+  std::condition_variable thread_needed_;       ///< separate: a wakeup takes the processor from whoever else has it
+  std::deque<std::shared_ptr<Request>> queue_;  ///< that have not begun
+  bool is_driven_ = false;                      ///< a thread is in progress_once()
+  bool has_waiter_ = false;                     ///< a thread that waits for a request drives, not the progress thread
+  bool flush_messages_ = false;                 ///< device messages in the queue are not to wait for more of them
+  bool is_stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace amldist::collective

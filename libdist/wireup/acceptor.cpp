@@ -1,0 +1,83 @@
+#include "wireup/acceptor.hpp"
+
+#include <utility>
+
+#include "os/socket.hpp"
+
+namespace amldist::wireup {
+namespace {
+
+/// An answer fits into the socket's buffer: a peer that does not read cannot hold up the others.
+void answer(const FileDescriptor& connection, const std::string& frame) {
+  static_cast<void>(send_all(connection, frame, Clock::now()));
+}
+
+}  // namespace
+
+Acceptor::Acceptor(Group group) : group_(std::move(group)), pending_(group_.size), peers_(group_.size) {}
+
+Result<std::vector<Greeting>> Acceptor::serve(const FileDescriptor& listener, Clock::time_point now) {
+  const auto handler = [this](FileDescriptor connection, Frame frame) {
+    greet(std::move(connection), std::move(frame));
+  };
+  pending_.serve(now, handler);
+  pending_.accept_from(listener, now, handler);
+  if (!contradiction_.empty()) return Error{Errc::mismatch, contradiction_};
+  return std::exchange(admitted_, {});
+}
+
+void Acceptor::add(FileDescriptor connection, Clock::time_point now) {
+  pending_.add(std::move(connection), now,
+               [this](FileDescriptor each, Frame frame) { greet(std::move(each), std::move(frame)); });
+}
+
+void Acceptor::greet(FileDescriptor connection, Frame frame) {
+  auto greeting = Greeting::parse(std::move(frame));
+  if (!greeting) return;  // no peer of any step
+  const Peer* const same = greeting->number < peers_.size() ? &peers_[greeting->number] : nullptr;
+  const KnownPeer present = same != nullptr ? KnownPeer{same->process, same->host} : KnownPeer{};
+  const Judgement judgement = judge(*greeting, group_, same != nullptr && same->link ? &present : nullptr);
+  if (judgement.answer == HandshakeKind::accepted) return admit(std::move(connection), std::move(*greeting));
+  if (judgement.answer == HandshakeKind::elsewhere) return answer(connection, elsewhere_frame());
+  if (contradiction_.empty()) contradiction_ = judgement.reason;
+  answer(connection, refused_frame({Errc::mismatch, judgement.reason}));
+}
+
+/// A process that gave up waiting for the answer and connected again gets the new connection.
+void Acceptor::admit(FileDescriptor connection, Greeting greeting) {
+  answer(connection, accepted_frame());
+  Peer& peer = peers_[greeting.number];
+  if (!peer.link) ++present_;
+  peer = {std::move(connection), greeting.process, greeting.host};
+  admitted_.push_back(std::move(greeting));
+}
+
+std::vector<std::uint32_t> Acceptor::missing() const {
+  std::vector<std::uint32_t> out;
+  for (std::uint32_t number = group_.first; number < group_.size; ++number) {
+    if (!peers_[number].link) out.push_back(number);
+  }
+  return out;
+}
+
+void Acceptor::dismiss(std::uint32_t number) {
+  Peer& peer = peers_.at(number);
+  if (peer.link) --present_;
+  peer = {};
+}
+
+void Acceptor::refuse_all(const Error& error, Clock::time_point deadline) {
+  const std::string frame = refused_frame(error);
+  for (const Peer& peer : peers_) {
+    if (peer.link) static_cast<void>(send_all(peer.link, frame, deadline));
+  }
+}
+
+std::vector<FileDescriptor> Acceptor::take_links() {
+  std::vector<FileDescriptor> links;
+  links.reserve(peers_.size());
+  for (Peer& peer : peers_) links.push_back(std::move(peer.link));
+  return links;
+}
+
+}  // namespace amldist::wireup

@@ -1,0 +1,81 @@
+#include "wireup/joiner.hpp"
+
+#include <algorithm>
+#include <thread>
+
+#include "core/text.hpp"
+#include "wireup/limits.hpp"
+
+namespace amldist::wireup {
+namespace {
+
+using text::concat;
+
+struct Candidate {
+  Ipv4 address;
+  std::uint16_t port = 0;
+};
+
+/// The addresses of all endpoints. `problem`: of the last name that has none.
+std::vector<Candidate> look_up(const std::vector<Endpoint>& endpoints, std::string& problem) {
+  std::vector<Candidate> out;
+  for (const Endpoint& endpoint : endpoints) {
+    const auto addresses = addresses_of(endpoint.host);
+    if (!addresses) {
+      problem = addresses.error().message;
+      continue;
+    }
+    for (const Ipv4 address : *addresses) out.push_back({address, endpoint.port});
+  }
+  return out;
+}
+
+/// One attempt. An invalid connection: nobody of this group is there; `problem` says what is.
+Result<FileDescriptor> attempt(const Candidate& candidate, const std::string& greeting, Clock::time_point deadline,
+                               std::string& problem) {
+  auto connection = connect_to(candidate.address, candidate.port, deadline);
+  if (!connection) {
+    problem = connection.error().message;
+    return FileDescriptor();
+  }
+  const auto accepted = introduce(*connection, greeting, deadline);
+  if (!accepted) return accepted.error();
+  if (*accepted) return connection;
+  problem = concat({"what answers at ", candidate.address.to_string(), ":", std::to_string(candidate.port),
+                    " does not belong to this step"});
+  return FileDescriptor();
+}
+
+}  // namespace
+
+Result<bool> introduce(const FileDescriptor& connection, const std::string& greeting, Clock::time_point deadline) {
+  if (!send_all(connection, greeting, deadline)) return false;
+  auto answer = read_frame(connection, limits.greeting_bytes, deadline);
+  if (!answer) return false;
+  if (answer->kind<HandshakeKind>() == HandshakeKind::refused) return read_refusal(*answer);
+  return is_acceptance(*answer);
+}
+
+Result<Joined> join(const Destination& destination, const std::string& greeting, Clock::time_point deadline) {
+  if (greeting.size() > frame_head + limits.greeting_bytes) {
+    return Error{Errc::limit, "the names of host and job are too long to be sent to the other processes"};
+  }
+  std::string problem = "nothing answers";
+  for (auto pause = std::chrono::milliseconds(2); Clock::now() < deadline;) {
+    const auto endpoints = destination.endpoints(deadline);
+    if (!endpoints) return endpoints.error();
+    const auto candidates = look_up(*endpoints, problem);
+    const auto patience = candidates.size() == 1 ? limits.greeting_time : limits.answer_time;
+    for (const Candidate& each : candidates) {
+      auto link = attempt(each, greeting, std::min(deadline, Clock::now() + patience), problem);
+      if (!link) return link.error();
+      if (*link) return Joined{std::move(*link), {each.address.to_string(), each.port}};
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::milliseconds(100));
+  }
+  return Error{Errc::timeout,
+               concat({destination.name, " did not answer before the deadline (", problem, ")", destination.hint})};
+}
+
+}  // namespace amldist::wireup

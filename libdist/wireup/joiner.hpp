@@ -1,0 +1,40 @@
+// The joining side of the star: finds the accepting side among candidates, and introduces itself.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/result.hpp"
+#include "os/clock.hpp"
+#include "os/file_descriptor.hpp"
+#include "os/socket.hpp"
+#include "wireup/greeting.hpp"
+
+namespace amldist::wireup {
+
+/// Where the accepting side may be.
+struct Destination {
+  /// Candidates, the likeliest first; asked again before every attempt. An error ends the search.
+  std::function<Result<std::vector<Endpoint>>(Clock::time_point deadline)> endpoints;
+  std::string name;  ///< begins the sentence that it did not answer
+  std::string hint;  ///< ends it
+};
+
+/// A connection to the accepting side, which has let this process in.
+struct Joined {
+  FileDescriptor link;
+  Endpoint where;
+};
+
+/// Connects and introduces itself, again and again until the deadline. `greeting`: a whole frame. Errors: timeout; what
+/// the accepting side says against this process; what the destination says.
+[[nodiscard]] Result<Joined> join(const Destination& destination, const std::string& greeting,
+                                  Clock::time_point deadline);
+
+/// Sends the greeting over a connection and judges the answer. False: it is not the accepting side of this group.
+/// Errors: why it refuses this process.
+[[nodiscard]] Result<bool> introduce(const FileDescriptor& connection, const std::string& greeting,
+                                     Clock::time_point deadline);
+
+}  // namespace amldist::wireup

@@ -1,0 +1,26 @@
+// What the wire-up allows a peer: the only place where these numbers are.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+namespace amldist::wireup {
+
+struct Limits {
+  // Before a peer has introduced itself.
+  std::size_t greeting_bytes = 4096;               ///< its only frame, and the answer to it
+  std::size_t strangers = 64;                      ///< connections beyond one for each peer; one more closes the oldest
+  std::chrono::milliseconds greeting_time{10000};  ///< from accept to the whole greeting
+  // Afterwards.
+  std::size_t frame_bytes = std::size_t{64} << 20;  ///< any frame
+  std::size_t text_bytes = std::size_t{1} << 20;    ///< what a node of `aml-dist check` says in one round
+  // The side that joins. With several candidates, one that does not answer must not hold up the others for long.
+  std::chrono::milliseconds answer_time{1000};  ///< for each of several candidates; greeting_time for a single one
+  // What appears in messages.
+  std::size_t host_characters = 255;
+  std::size_t sentence_characters = 1000;
+};
+
+inline constexpr Limits limits;
+
+}  // namespace amldist::wireup

@@ -1,0 +1,113 @@
+#include "wireup/frame.hpp"
+
+#include <gtest/gtest.h>
+
+#include "collective/bootstrap/member_table.hpp"
+#include "pair.hpp"
+#include "wireup/limits.hpp"
+
+namespace amldist::wireup {
+namespace {
+
+enum class Kind : std::uint8_t { one = 1, two };
+
+TEST(Frame, IsTheSameOnEveryMachine) {
+  EXPECT_EQ(FrameWriter(Kind::two).number(0x0102).text("ab").take(),
+            std::string("\x13\0\0\0\x02\x02\x01\0\0\0\0\0\0\x02\0\0\0\0\0\0\0ab", 23));
+}
+
+TEST(Frame, FieldsThatAreMissingAreEmpty) {
+  Frame frame(FrameWriter(Kind::one).number(7).take().substr(frame_head));
+  EXPECT_EQ(frame.number(), 7U);
+  EXPECT_FALSE(frame.is_short());
+  EXPECT_EQ(frame.text(), "");
+  EXPECT_TRUE(frame.is_short());
+  EXPECT_EQ(frame.number(), 0U);
+}
+
+TEST(Frame, ATextLongerThanItsFrameIsMissing) {
+  Frame frame(FrameWriter(Kind::one).number(~std::uint64_t{0}).take().substr(frame_head));
+  EXPECT_EQ(frame.text(), "");
+  EXPECT_TRUE(frame.is_short());
+}
+
+TEST(FrameReader, TakesOneFrameAndLeavesTheRest) {
+  Pair pair;
+  const std::string one = FrameWriter(Kind::one).text("first").take();
+  const std::string two = FrameWriter(Kind::two).text("second").take();
+  FrameReader reader(100);
+  for (const char byte : one.substr(0, one.size() - 1)) {
+    pair.send(std::string_view(&byte, 1));
+    EXPECT_EQ(reader.read(pair.near), FrameReader::State::incomplete);
+  }
+  pair.send(one.substr(one.size() - 1) + two);
+  ASSERT_EQ(reader.read(pair.near), FrameReader::State::complete);
+  EXPECT_EQ(reader.take().text(), "first");
+  FrameReader next(100);  // of whoever gets the connection
+  ASSERT_EQ(next.read(pair.near), FrameReader::State::complete);
+  Frame second = next.take();
+  EXPECT_EQ(second.kind<Kind>(), Kind::two);
+  EXPECT_EQ(second.text(), "second");
+}
+
+TEST(FrameReader, ALengthOverTheLimitIsBrokenBeforeTheFrameComes) {
+  Pair pair;
+  pair.send(std::string_view("\x65\0\0\0", 4));
+  EXPECT_EQ(FrameReader(100).read(pair.near), FrameReader::State::broken);
+}
+
+TEST(FrameReader, AnEmptyFrameIsBroken) {
+  Pair pair;
+  pair.send(std::string_view("\0\0\0\0", 4));
+  EXPECT_EQ(FrameReader(100).read(pair.near), FrameReader::State::broken);
+}
+
+TEST(FrameReader, AnEndInTheMiddleIsClosed) {
+  Pair pair;
+  pair.send(FrameWriter(Kind::one).number(1).take().substr(0, 6));
+  pair.far = FileDescriptor();
+  EXPECT_EQ(FrameReader(100).read(pair.near), FrameReader::State::closed);
+}
+
+// ---- the member table ----
+
+using collective::Member;
+using collective::MemberTable;
+
+Frame content(const std::string& frame) { return Frame(frame.substr(frame_head)); }
+
+TEST(MemberTable, ReadsWhatItWrites) {
+  const MemberTable table = {42, {{"n0", "n0", 10, {}, 1}, {"n1", "rack/n1", 11, *Ipv4::parse("10.0.0.1"), 65535}}};
+  Frame frame = content(to_frame(table));
+  const auto read = collective::read_member_table(frame, 2, *Ipv4::parse("10.0.0.9"));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->nonce, 42U);
+  EXPECT_EQ(read->members[0].address, *Ipv4::parse("10.0.0.9")) << "rank 0's, as the reader reaches it";
+  EXPECT_EQ(read->members[1].address, *Ipv4::parse("10.0.0.1"));
+  EXPECT_EQ(read->members[1].node, "rack/n1");
+  EXPECT_EQ(read->members[1].port, 65535);
+}
+
+TEST(MemberTable, OfAnotherSizeOrCutOffIsNone) {
+  const std::string frame = to_frame(MemberTable{1, {Member{}, Member{}}});
+  for (const std::uint32_t size : {1U, 3U, 0xffffffffU}) {
+    Frame other = content(frame);
+    EXPECT_FALSE(collective::read_member_table(other, size, {}));
+  }
+  for (std::size_t bytes = frame_head + 1; bytes < frame.size(); ++bytes) {
+    Frame cut = content(frame.substr(0, bytes));
+    EXPECT_FALSE(collective::read_member_table(cut, 2, {})) << bytes;
+  }
+}
+
+TEST(MemberTable, HostNamesArePrintable) {
+  Frame frame =
+      content(to_frame(MemberTable{1, {{"\x1b[31mred\n", "", 1, {}, 1}, {std::string(9000, 'h'), "", 1, {}, 1}}}));
+  const auto read = collective::read_member_table(frame, 2, {});
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->members[0].host, "\\x1b[31mred\\x0a");
+  EXPECT_EQ(read->members[1].host.size(), limits.host_characters + 3);
+}
+
+}  // namespace
+}  // namespace amldist::wireup
