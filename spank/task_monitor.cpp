@@ -83,7 +83,8 @@ class TaskMonitor {
     std::array<pollfd, 2> files = {{{released_at_ ? no_file : socket_, POLLIN, 0}, {signals_, POLLIN, 0}}};
     static_cast<void>(::poll(files.data(), files.size(), static_cast<int>(asking_interval.count())));
     signalfd_siginfo ended = {};
-    static_cast<void>(::read(signals_, &ended, sizeof ended));
+    const ssize_t got = ::read(signals_, &ended, sizeof ended);
+    static_cast<void>(got);  // only empties the descriptor: waitpid() tells the rest
   }
 
   /// Reaps the program and what it left behind; ends with the program, unless srun has released it.

@@ -37,7 +37,9 @@ void serve(const UserRights& rights, const std::function<std::string()>& answer,
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) return;
   const std::string text = head + answer();
-  if (text.size() <= longest_answer_as_user + 1) static_cast<void>(::write(pipe, text.data(), text.size()));
+  if (text.size() > longest_answer_as_user + 1) return;
+  const ssize_t written = ::write(pipe, text.data(), text.size());
+  static_cast<void>(written);  // a reader that is gone needs no answer
 }
 
 }  // namespace

@@ -280,13 +280,14 @@ Result<void> LocalRanks::accept_ranks(int ranks) {
     FileDescriptor connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     const auto hello = connection ? read_line(connection.get(), until) : std::nullopt;
     const auto words = hello ? text::split(*hello, ' ') : std::vector<std::string_view>();
-    const auto rank = words.size() == 4 ? text::to_number(words[2], ranks_.size() - 1) : std::nullopt;
+    const auto number = words.size() == 4 ? text::to_number(words[2], ranks_.size() - 1) : std::nullopt;
+    const std::size_t rank = number.value_or(ranks_.size());
     const auto size = words.size() == 4 ? text::to_number(words[3], 1U << 20) : std::nullopt;
-    if (!rank || !size || *size != ranks_.size() || ranks_[*rank]) {
+    if (rank == ranks_.size() || !size || *size != ranks_.size() || ranks_[rank]) {
       return Error{Errc::peer, concat({"bench: ", name_, " did not come up as ", text::count(ranks_.size(), "rank")})};
     }
-    if (ranks_.size() <= processors.size()) bind(connection, processors[*rank]);
-    ranks_[*rank] = std::move(connection);
+    if (ranks_.size() <= processors.size()) bind(connection, processors[rank]);
+    ranks_[rank] = std::move(connection);
     ++arrived;
   }
   return {};

@@ -14,11 +14,6 @@ namespace {
 using text::concat;
 using Value = double (*)(const BenchRow&);
 
-constexpr int page_width = 1080;
-constexpr int page_height = 520;
-constexpr int chart_width = 420;
-constexpr int chart_height = 280;
-constexpr int chart_top = 134;
 constexpr int most_sizes = 7;  // that are written at the axis
 
 double time_of(const BenchRow& row) { return row.microseconds; }

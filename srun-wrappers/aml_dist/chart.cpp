@@ -10,9 +10,6 @@ namespace {
 
 using Anchor = TextStyle::Anchor;
 
-constexpr std::string_view ink = "#1f2933";
-constexpr std::string_view pale_ink = "#52606d";
-constexpr std::string_view grid_ink = "#dde3ea";
 constexpr double dot_radius = 3.5;
 
 /// 0 at the start of the axis, 1 at its end.

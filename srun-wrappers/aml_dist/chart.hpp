@@ -10,6 +10,13 @@
 
 namespace amldist::tools {
 
+/// A page with two charts beside each other, in pixels.
+inline constexpr int page_width = 1080;
+inline constexpr int page_height = 520;
+inline constexpr int chart_width = 420;
+inline constexpr int chart_height = 280;
+inline constexpr int chart_top = 134;
+
 struct Mark {
   double value;
   std::string words;

@@ -15,26 +15,26 @@ using fabric::PortSummary;
 using fabric::Verdict;
 using text::concat;
 
-constexpr std::size_t most_nodes = 16;
+constexpr std::size_t most_drawn_nodes = 16;
 constexpr std::size_t most_ports = 16;
-constexpr int margin = 20;
+constexpr int fabric_margin = 20;
 constexpr int title_height = 56;
 constexpr int port_height = 24;
 constexpr int head_height = 30;
-constexpr int gap = 14;
+constexpr int fabric_gap = 14;
 constexpr int node_width = 330;
-constexpr int fabric_left = margin + node_width + 200;
+constexpr int fabric_left = fabric_margin + node_width + 200;
 constexpr int fabric_width = 90;
-constexpr int width = fabric_left + fabric_width + 120;
+constexpr int fabric_page_width = fabric_left + fabric_width + 120;
 
-constexpr std::string_view red = "#c81e1e";
-constexpr std::string_view green = "#2f855a";
-constexpr std::string_view grey = "#64748b";
+constexpr std::string_view fail_red = "#c81e1e";
+constexpr std::string_view pass_green = "#2f855a";
+constexpr std::string_view skip_grey = "#64748b";
 
-std::string_view colour_of(Verdict verdict) {
-  if (verdict == Verdict::fail) return red;
+std::string_view fill_of(Verdict verdict) {
+  if (verdict == Verdict::fail) return fail_red;
   if (verdict == Verdict::warn) return "#b7791f";
-  return verdict == Verdict::pass ? green : grey;
+  return verdict == Verdict::pass ? pass_green : skip_grey;
 }
 
 /// What is drawn, for a node and for a step alike.
@@ -71,44 +71,45 @@ std::string shortened(std::string_view text, std::size_t most) {
 class Drawing {
  public:
   explicit Drawing(Picture picture) : picture_(std::move(picture)) {
-    if (picture_.nodes.size() > most_nodes) {
+    if (picture_.nodes.size() > most_drawn_nodes) {
       std::ranges::stable_partition(picture_.nodes, is_sick);
-      left_out_ = picture_.nodes.size() - most_nodes;
-      picture_.nodes.resize(most_nodes);
+      left_out_ = picture_.nodes.size() - most_drawn_nodes;
+      picture_.nodes.resize(most_drawn_nodes);
     }
   }
 
   std::string draw() {
     int y = title_height;
-    for (const NodeSummary& node : picture_.nodes) y += height_of(node) + gap;
+    for (const NodeSummary& node : picture_.nodes) y += height_of(node) + fabric_gap;
     const int bottom = y;
     draw_title();
     y = title_height;
-    const int middle = (title_height + bottom - gap) / 2;
+    const int middle = (title_height + bottom - fabric_gap) / 2;
     for (const NodeSummary& node : picture_.nodes) {
       draw_node(node, y, middle);
-      y += height_of(node) + gap;
+      y += height_of(node) + fabric_gap;
     }
-    draw_fabric_box(bottom - gap);
+    draw_fabric_box(bottom - fabric_gap);
     const int end = draw_failures(bottom + 8);
-    return svg_.finish(width, end + margin, picture_.title);
+    return svg_.finish(fabric_page_width, end + fabric_margin, picture_.title);
   }
 
  private:
   void draw_title() {
-    svg_.text(margin, 26, picture_.title, {16, "#1f2933", true});
-    svg_.text(margin, 46,
+    svg_.text(fabric_margin, 26, picture_.title, {16, "#1f2933", true});
+    svg_.text(fabric_margin, 46,
               concat({to_string(picture_.verdict), ", policy ", fabric::to_string(picture_.policy),
                       left_out_ > 0 ? concat({"; ", std::to_string(left_out_), " more nodes are not drawn"}) : ""}),
-              {13, colour_of(picture_.verdict), true});
+              {13, fill_of(picture_.verdict), true});
   }
 
   void draw_node(const NodeSummary& node, int top, int middle) {
     const bool sick = is_sick(node);
     svg_.open_group(caption_of(node));
-    svg_.rectangle({margin, top, node_width, height_of(node)}, sick ? "#fdf2f2" : "#f5f7fa", sick ? red : "#cbd5e0");
-    svg_.text(margin + 12, top + 20, node.host, {14, sick ? red : "#1f2933", true});
-    if (node.ports.empty()) svg_.text(margin + 20, top + head_height + 16, "no port", {12, grey});
+    svg_.rectangle({fabric_margin, top, node_width, height_of(node)}, sick ? "#fdf2f2" : "#f5f7fa",
+                   sick ? fail_red : "#cbd5e0");
+    svg_.text(fabric_margin + 12, top + 20, node.host, {14, sick ? fail_red : "#1f2933", true});
+    if (node.ports.empty()) svg_.text(fabric_margin + 20, top + head_height + 16, "no port", {12, skip_grey});
     int y = top + head_height;
     for (std::size_t i = 0; i < std::min(node.ports.size(), most_ports); ++i) {
       draw_port(node.ports[i], y, middle);
@@ -118,19 +119,20 @@ class Drawing {
   }
 
   void draw_port(const PortSummary& port, int y, int middle) {
-    svg_.rectangle({margin + 12, y, node_width - 24, port_height - 4}, port.sick ? "#fbd5d5" : "#e6f4ec");
-    svg_.text(margin + 20, y + 15, port.name, {12, port.sick ? red : "#1f2933"});
-    svg_.text(margin + node_width - 20, y + 15, port.text, {12, port.sick ? red : grey, false, TextStyle::Anchor::end});
+    svg_.rectangle({fabric_margin + 12, y, node_width - 24, port_height - 4}, port.sick ? "#fbd5d5" : "#e6f4ec");
+    svg_.text(fabric_margin + 20, y + 15, port.name, {12, port.sick ? fail_red : "#1f2933"});
+    svg_.text(fabric_margin + node_width - 20, y + 15, port.text,
+              {12, port.sick ? fail_red : skip_grey, false, TextStyle::Anchor::end});
     const int target = middle + (y - middle) / 3;
     const std::array<Point, 2> link = {
-        {{margin + node_width - 12.0, y + 10.0}, {fabric_left, static_cast<double>(target)}}};
-    svg_.line(link, {port.sick ? red : green, port.sick ? 3.0 : 1.0});
+        {{fabric_margin + node_width - 12.0, y + 10.0}, {fabric_left, static_cast<double>(target)}}};
+    svg_.line(link, {port.sick ? fail_red : pass_green, port.sick ? 3.0 : 1.0});
   }
 
   void draw_fabric_box(int bottom) {
     const int top = title_height + (bottom - title_height) / 4;
     const int height = std::max(40, (bottom - title_height) / 2);
-    svg_.rectangle({fabric_left, top, fabric_width, height}, "#e2e8f0", grey);
+    svg_.rectangle({fabric_left, top, fabric_width, height}, "#e2e8f0", skip_grey);
     svg_.text(fabric_left + fabric_width / 2, top + height / 2 + 5, "fabric",
               {14, "#1f2933", true, TextStyle::Anchor::middle});
   }
@@ -151,9 +153,11 @@ class Drawing {
     constexpr std::size_t most_lines = 12;
     constexpr std::size_t longest_line = 104;
     const std::size_t shown = std::min(lines.size(), most_lines);
-    for (std::size_t i = 0; i < shown; ++i) svg_.text(margin, y += 18, shortened(lines[i], longest_line), {12, red});
+    for (std::size_t i = 0; i < shown; ++i)
+      svg_.text(fabric_margin, y += 18, shortened(lines[i], longest_line), {12, fail_red});
     if (lines.size() > shown) {
-      svg_.text(margin, y += 18, concat({"and ", std::to_string(lines.size() - shown), " more"}), {12, red});
+      svg_.text(fabric_margin, y += 18, concat({"and ", std::to_string(lines.size() - shown), " more"}),
+                {12, fail_red});
     }
     return y;
   }

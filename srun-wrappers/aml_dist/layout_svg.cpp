@@ -13,22 +13,20 @@ namespace {
 using text::concat;
 using Anchor = TextStyle::Anchor;
 
-constexpr std::uint32_t most_nodes = 16;
+constexpr std::uint32_t most_boxes = 16;
 constexpr std::uint32_t most_crowded_nodes = 8;  // where a node has more than 16 tasks
 constexpr std::uint32_t most_cells = 32;         // of a node
-constexpr int margin = 24;
-constexpr int gap = 8;       // between cells
+constexpr int layout_margin = 24;
+constexpr int cell_gap = 8;  // between cells
 constexpr int box_gap = 18;  // between nodes
 constexpr int padding = 12;  // in a node's box
 constexpr int cell_width = 68;
 constexpr int cell_height = 44;
 constexpr int node_head = 48;
-constexpr int page_head = 88;
-constexpr int page_foot = 76;
+constexpr int layout_head = 88;
+constexpr int layout_foot = 76;
 constexpr int widest_page = 1400;
 
-constexpr std::string_view ink = "#1f2933";
-constexpr std::string_view pale_ink = "#52606d";
 constexpr std::string_view master_fill = "#b3261e";
 
 /// How many of what fits where.
@@ -42,11 +40,11 @@ struct Grid {
 
   [[nodiscard]] int width() const {
     constexpr int caption_width = 640;  // even one small node leaves room for the words
-    return std::max(caption_width, 2 * margin + boxes_in_row * (box_width + box_gap) - box_gap);
+    return std::max(caption_width, 2 * layout_margin + boxes_in_row * (box_width + box_gap) - box_gap);
   }
   [[nodiscard]] int height() const {
     const int rows = (static_cast<int>(nodes) + boxes_in_row - 1) / boxes_in_row;
-    return page_head + rows * (box_height + box_gap) - box_gap + page_foot;
+    return layout_head + rows * (box_height + box_gap) - box_gap + layout_foot;
   }
 };
 
@@ -54,13 +52,13 @@ Grid plan_grid(const TaskMap& map) {
   Grid grid{};
   grid.cells = std::min(map.most_tasks_on_a_node(), most_cells);
   const bool crowded = grid.cells > 16;
-  grid.nodes = std::min(map.nodes(), crowded ? most_crowded_nodes : most_nodes);
+  grid.nodes = std::min(map.nodes(), crowded ? most_crowded_nodes : most_boxes);
   grid.columns = std::clamp(static_cast<int>(grid.cells), 2, crowded ? 8 : 4);
   const int rows = (static_cast<int>(grid.cells) + grid.columns - 1) / grid.columns;
   const bool cut = map.most_tasks_on_a_node() > most_cells;  // room for a line about the rest
-  grid.box_width = 2 * padding + grid.columns * (cell_width + gap) - gap;
-  grid.box_height = node_head + rows * (cell_height + gap) - gap + padding + (cut ? 20 : 0);
-  const int fitting = (widest_page - 2 * margin + box_gap) / (grid.box_width + box_gap);
+  grid.box_width = 2 * padding + grid.columns * (cell_width + cell_gap) - cell_gap;
+  grid.box_height = node_head + rows * (cell_height + cell_gap) - cell_gap + padding + (cut ? 20 : 0);
+  const int fitting = (widest_page - 2 * layout_margin + box_gap) / (grid.box_width + box_gap);
   // Rows of equal length read better than a full one with one box below it.
   const int nodes = static_cast<int>(grid.nodes);
   const int most = std::clamp(fitting, 1, 4);
@@ -122,8 +120,8 @@ void draw_node(Svg& svg, const StepPlan& plan, const Grid& grid, std::uint32_t n
   for (std::uint32_t local = 0; local < drawn; ++local) {
     const int column = static_cast<int>(local) % grid.columns;
     const int row = static_cast<int>(local) / grid.columns;
-    draw_cell(svg, plan, ranks[local], local, x + padding + column * (cell_width + gap),
-              y + node_head + row * (cell_height + gap));
+    draw_cell(svg, plan, ranks[local], local, x + padding + column * (cell_width + cell_gap),
+              y + node_head + row * (cell_height + cell_gap));
   }
   if (drawn < ranks.size()) {
     svg.text(
@@ -141,10 +139,10 @@ std::string title_of(const StepPlan& plan) {
 }
 
 void draw_head(Svg& svg, const StepPlan& plan, int width) {
-  const int room = width - 2 * margin;
-  svg.text(margin, 38, fitted(title_of(plan), room, 20), {20, ink, true});
+  const int room = width - 2 * layout_margin;
+  svg.text(layout_margin, 38, fitted(title_of(plan), room, 20), {20, ink, true});
   svg.text(
-      margin, 66,
+      layout_margin, 66,
       fitted(concat({"MASTER_ADDR:MASTER_PORT = ", plan.rendezvous.address, ":", std::to_string(plan.rendezvous.port)}),
              room, 14),
       {14, pale_ink});
@@ -163,17 +161,17 @@ void draw_scale(Svg& svg, std::uint32_t size, int x, int y) {
 
 void draw_foot(Svg& svg, const StepPlan& plan, const Grid& grid, int width, int height) {
   const TaskMap& map = plan.placement.map;
-  const int room = width - 2 * margin;
-  const int y = height - page_foot + 30;
-  svg.rectangle({margin, y - 12, 14, 14}, master_fill);
-  svg.text(margin + 22, y,
+  const int room = width - 2 * layout_margin;
+  const int y = height - layout_foot + 30;
+  svg.rectangle({layout_margin, y - 12, 14, 14}, master_fill);
+  svg.text(layout_margin + 22, y,
            concat({plan.spec.launch == Launch::per_node ? "task" : "rank", " 0: its host is the master"}), {12, ink});
-  if (map.size() > 1) draw_scale(svg, map.size(), margin + 250, y);
+  if (map.size() > 1) draw_scale(svg, map.size(), layout_margin + 250, y);
   const std::string left_out =
       grid.nodes < map.nodes()
           ? concat({std::to_string(grid.nodes), " of ", std::to_string(map.nodes()), " nodes are shown. "})
           : std::string();
-  svg.text(margin, y + 26,
+  svg.text(layout_margin, y + 26,
            fitted(concat({left_out, "Layout (", to_string(plan.placement.provenance), "): ", plan.placement.source,
                           ", ", map.to_string()}),
                   room, 12),
@@ -189,8 +187,8 @@ std::string draw_layout(const StepPlan& plan) {
   for (std::uint32_t i = 0; i < grid.nodes; ++i) {
     const int column = static_cast<int>(i) % grid.boxes_in_row;
     const int row = static_cast<int>(i) / grid.boxes_in_row;
-    draw_node(svg, plan, grid, i, margin + column * (grid.box_width + box_gap),
-              page_head + row * (grid.box_height + box_gap));
+    draw_node(svg, plan, grid, i, layout_margin + column * (grid.box_width + box_gap),
+              layout_head + row * (grid.box_height + box_gap));
   }
   draw_foot(svg, plan, grid, grid.width(), grid.height());
   return svg.finish(grid.width(), grid.height(), title_of(plan));

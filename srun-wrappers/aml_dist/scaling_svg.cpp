@@ -15,11 +15,6 @@ namespace {
 
 using text::concat;
 
-constexpr int page_width = 1080;
-constexpr int page_height = 520;
-constexpr int chart_width = 420;
-constexpr int chart_height = 280;
-constexpr int chart_top = 134;
 constexpr std::string_view ideal_colour = "#52606d";
 
 /// Nodes, or ranks where there is one node only.

@@ -7,6 +7,11 @@
 
 namespace amldist::tools {
 
+/// Colours that all pictures share; a dark page has its own shade of each (svg.cpp).
+inline constexpr std::string_view ink = "#1f2933";
+inline constexpr std::string_view pale_ink = "#52606d";
+inline constexpr std::string_view grid_ink = "#dde3ea";
+
 struct Box {
   int x;
   int y;

@@ -22,22 +22,19 @@ using collective::recorder_format::State;
 using text::concat;
 using Anchor = TextStyle::Anchor;
 
-constexpr int page_width = 1200;
-constexpr int margin = 24;
+constexpr int timeline_width = 1200;
+constexpr int timeline_margin = 24;
 constexpr int gutter = 190;  // names of the lanes
 constexpr int lane_height = 30;
 constexpr int lane_gap = 8;
-constexpr int page_head = 96;
-constexpr int page_foot = 84;
+constexpr int timeline_head = 96;
+constexpr int timeline_foot = 84;
 constexpr std::size_t most_lanes = 64;
-constexpr double left = margin + gutter;
-constexpr double right = page_width - margin;
-constexpr double break_at = left + (right - left) * 0.72;
+constexpr double lanes_left = timeline_margin + gutter;
+constexpr double lanes_right = timeline_width - timeline_margin;
+constexpr double break_at = lanes_left + (lanes_right - lanes_left) * 0.72;
 
-constexpr std::string_view ink = "#1f2933";
-constexpr std::string_view pale_ink = "#52606d";
 constexpr std::string_view ink_on_waiting = "#241a00";
-constexpr std::string_view grid_ink = "#dde3ea";
 constexpr std::string_view lane_fill = "#f4f6f8";
 constexpr std::string_view waiting_fill = "#f0b429";
 constexpr std::string_view missing_ink = "#b3261e";
@@ -81,9 +78,9 @@ class TimeScale {
   [[nodiscard]] double x(std::int64_t time) const {
     const auto since = static_cast<double>(std::clamp(time, first_, end_) - first_);
     const auto work = static_cast<double>(work_);
-    if (!broken_) return left + since / static_cast<double>(end_ - first_) * (right - left);
-    if (since <= work) return left + since / work * (break_at - left);
-    return break_at + (since - work) / (static_cast<double>(end_ - first_) - work) * (right - break_at);
+    if (!broken_) return lanes_left + since / static_cast<double>(end_ - first_) * (lanes_right - lanes_left);
+    if (since <= work) return lanes_left + since / work * (break_at - lanes_left);
+    return break_at + (since - work) / (static_cast<double>(end_ - first_) - work) * (lanes_right - break_at);
   }
   [[nodiscard]] bool broken() const { return broken_; }
   [[nodiscard]] std::int64_t first() const { return first_; }
@@ -181,8 +178,8 @@ void draw_missing(Svg& svg, const Lane& lane, const TimeScale& scale, int y) {
   if (lane.recording != nullptr && !lane.recording->calls.empty())
     since = std::max(since, lane.recording->calls.back().ended_ns);
   const double from = scale.x(since);
-  const double width = std::max(right - from, 60.0);
-  const double corner = right - width;
+  const double width = std::max(lanes_right - from, 60.0);
+  const double corner = lanes_right - width;
   svg.open_group(collective::sentence(*lane.straggler));
   svg.bar({corner, y + 3.0}, width, lane_height - 6.0, missing_fill);
   svg.frame({corner, y + 3.0}, width, lane_height - 6.0, {missing_ink, 1.5, true});
@@ -195,15 +192,16 @@ void draw_missing(Svg& svg, const Lane& lane, const TimeScale& scale, int y) {
 
 void draw_lane(Svg& svg, const Lane& lane, const TimeScale& scale, std::size_t last, int y) {
   const bool culprit = lane.missing != nullptr;
-  svg.bar({left, static_cast<double>(y)}, right - left, lane_height, lane_fill);
-  svg.text(margin, y + 13, concat({"rank ", std::to_string(lane.rank)}), {13, culprit ? missing_ink : ink, true});
+  svg.bar({lanes_left, static_cast<double>(y)}, lanes_right - lanes_left, lane_height, lane_fill);
+  svg.text(timeline_margin, y + 13, concat({"rank ", std::to_string(lane.rank)}),
+           {13, culprit ? missing_ink : ink, true});
   const std::string process = lane.recording == nullptr                                             ? ""
                               : lane.recording->writer == Writer::runs                              ? ""
                               : lane.recording->writer == Writer::stopped                           ? ", stopped"
                               : lane.recording->ending == collective::recorder_format::Ending::none ? ", dead"
                                                                                                     : ", closed";
   const std::string place = lane.recording == nullptr ? "no recorder here" : lane.recording->host + process;
-  svg.text(margin, y + 27, fitted(place, gutter - 8, 11), {11, culprit ? missing_ink : pale_ink});
+  svg.text(timeline_margin, y + 27, fitted(place, gutter - 8, 11), {11, culprit ? missing_ink : pale_ink});
   if (culprit) draw_missing(svg, lane, scale, y);
   if (lane.recording == nullptr) return;
   for (const CallRecord& call : newest(*lane.recording, last)) draw_call(svg, call, scale, y);
@@ -235,9 +233,9 @@ void draw_axis(Svg& svg, const TimeScale& scale, int top, int bottom) {
   svg.line(cut, {pale_ink, 1, true});
   svg.text(static_cast<int>(break_at), bottom + 20, describe_duration(scale.linear()),
            {11, pale_ink, false, Anchor::middle});
-  svg.text(static_cast<int>(right), bottom + 20, describe_duration(scale.end() - scale.first()),
+  svg.text(static_cast<int>(lanes_right), bottom + 20, describe_duration(scale.end() - scale.first()),
            {11, pale_ink, false, Anchor::end});
-  svg.text(static_cast<int>((break_at + right) / 2), bottom + 20, "not to scale",
+  svg.text(static_cast<int>((break_at + lanes_right) / 2), bottom + 20, "not to scale",
            {11, pale_ink, false, Anchor::middle});
 }
 
@@ -252,27 +250,28 @@ void draw_legend(Svg& svg, const TracedStep& step, int y) {
                                         {colour_of(Operation::barrier), "barriers, others"},
                                         {waiting_fill, "has not ended"},
                                         {missing_ink, "is waited for"}}};
-  int x = margin;
+  int x = timeline_margin;
   for (const Key& key : keys) {
     svg.bar({static_cast<double>(x), y - 11.0}, 14, 14, key.colour);
     svg.text(x + 20, y, key.words, {12, ink});
     x += 46 + static_cast<int>(key.words.size()) * 7;
   }
   if (step.size() > most_lanes) {
-    svg.text(static_cast<int>(right), y,
+    svg.text(static_cast<int>(lanes_right), y,
              concat({"at most ", std::to_string(most_lanes), " of ", std::to_string(step.size()), " ranks are shown"}),
              {12, pale_ink, false, Anchor::end});
   }
 }
 
 void draw_head(Svg& svg, const TracedStep& step) {
-  svg.text(margin, 38,
+  svg.text(timeline_margin, 38,
            fitted(concat({"Step ", step.job(), ": what its ", text::count(step.size(), "rank"), " did last"}),
-                  right - left, 20),
+                  lanes_right - lanes_left, 20),
            {20, ink, true});
   const std::string verdict =
       step.stalls.empty() ? "No rank keeps the others waiting." : collective::sentence(step.stalls.front());
-  svg.text(margin, 68, fitted(verdict, right - margin, 14), {14, step.stalls.empty() ? pale_ink : missing_ink});
+  svg.text(timeline_margin, 68, fitted(verdict, lanes_right - timeline_margin, 14),
+           {14, step.stalls.empty() ? pale_ink : missing_ink});
 }
 
 }  // namespace
@@ -280,17 +279,18 @@ void draw_head(Svg& svg, const TracedStep& step) {
 std::string draw_timeline(const TracedStep& step, std::size_t last) {
   const auto lanes = lanes_of(step);
   const TimeScale scale = scale_for(step, last);
-  const int bottom = page_head + static_cast<int>(lanes.size()) * (lane_height + lane_gap);
+  const int bottom = timeline_head + static_cast<int>(lanes.size()) * (lane_height + lane_gap);
   Svg svg;
   draw_head(svg, step);
-  draw_axis(svg, scale, page_head - 4, bottom);
-  int y = page_head;
+  draw_axis(svg, scale, timeline_head - 4, bottom);
+  int y = timeline_head;
   for (const Lane& lane : lanes) {
     draw_lane(svg, lane, scale, last, y);
     y += lane_height + lane_gap;
   }
   draw_legend(svg, step, bottom + 56);
-  return svg.finish(page_width, bottom + page_foot, concat({"Timeline of step ", step.job()}), Scheme::light_and_dark);
+  return svg.finish(timeline_width, bottom + timeline_foot, concat({"Timeline of step ", step.job()}),
+                    Scheme::light_and_dark);
 }
 
 }  // namespace amldist::tools

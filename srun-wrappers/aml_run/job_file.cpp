@@ -17,7 +17,7 @@ namespace {
 
 using text::concat;
 using text::quote;
-using Kind = YamlValue::Kind;
+using YamlKind = YamlValue::Kind;
 
 std::string folder_of(const std::string& file) {
   std::error_code ignored;

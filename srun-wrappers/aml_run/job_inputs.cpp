@@ -14,7 +14,7 @@ namespace {
 using text::concat;
 using text::quote;
 using Form = Replacement::Form;
-using Kind = YamlValue::Kind;
+using YamlKind = YamlValue::Kind;
 
 /// As the SDK writes a literal into the command: true and false are Python's words.
 std::string literal_text(const YamlValue& value) {
@@ -73,7 +73,7 @@ Bindings::Input Bindings::read_input(const YamlEntry& entry) const {
   const YamlValue& value = entry.value;
   if (value.is_null())
     return {entry.location, Error{Errc::invalid_argument, concat({"inputs.", entry.key, " is empty"})}};
-  if (value.kind == Kind::scalar) {
+  if (value.kind == YamlKind::scalar) {
     if (value.text.starts_with("azureml:")) return {entry.location, out_of_reach(entry, value.text)};
     return {entry.location, Replacement{Form::text, literal_text(value)}};
   }
@@ -112,7 +112,7 @@ Result<void> Bindings::read_output(const YamlEntry& entry) {
   OutputFolder out{entry.key, concat({"AML_OUTPUT_", entry.key}), {}, false};
   const YamlValue* const path = entry.value.find("path");
   const YamlValue* const type = entry.value.find("type");
-  if (entry.value.kind == Kind::scalar) {
+  if (entry.value.kind == YamlKind::scalar) {
     return error_at(file_, entry.value.location,
                     concat({"outputs.", entry.key, " is ", quote(entry.value.text),
                             ": leave it empty, or give type, path "

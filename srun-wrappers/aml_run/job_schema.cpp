@@ -13,7 +13,7 @@ using text::concat;
 using text::quote;
 using F = KeyHandling;
 using S = ValueType;
-using Kind = YamlValue::Kind;
+using YamlKind = YamlValue::Kind;
 
 constexpr std::string_view input_types =
     "uri_file uri_folder mltable mlflow_model custom_model triton_model string integer "
@@ -149,9 +149,10 @@ std::vector<std::string_view> siblings_of(std::vector<std::string_view> path) {
 std::string join_path(const std::vector<std::string_view>& path) { return text::join(path, "."); }
 
 bool fits(ValueType type, const YamlValue& value) {
-  const bool scalar = value.kind == Kind::scalar;
-  const bool list = value.kind == Kind::list &&
-                    std::ranges::all_of(value.items, [](const YamlValue& item) { return item.kind == Kind::scalar; });
+  const bool scalar = value.kind == YamlKind::scalar;
+  const bool list = value.kind == YamlKind::list && std::ranges::all_of(value.items, [](const YamlValue& item) {
+                      return item.kind == YamlKind::scalar;
+                    });
   switch (type) {
     case S::text:
       return scalar;
@@ -163,13 +164,13 @@ bool fits(ValueType type, const YamlValue& value) {
     case S::truth:
       return scalar && (text::to_lower(value.text) == "true" || text::to_lower(value.text) == "false");
     case S::map:
-      return value.kind == Kind::map;
+      return value.kind == YamlKind::map;
     case S::texts:
       return list;
     case S::text_or_texts:
       return scalar || list;
     case S::text_or_map:
-      return scalar || value.kind == Kind::map;
+      return scalar || value.kind == YamlKind::map;
     case S::anything:
       break;
   }
@@ -201,8 +202,8 @@ std::string_view describe(ValueType type) {
 }
 
 std::string describe(const YamlValue& value) {
-  if (value.kind == Kind::list) return "a list";
-  if (value.kind == Kind::map) return "a map";
+  if (value.kind == YamlKind::list) return "a list";
+  if (value.kind == YamlKind::map) return "a map";
   return quote(value.text);
 }
 
@@ -237,12 +238,12 @@ struct Checker {
       ignored.push_back({join_path(path), entry.location, std::string(key->becomes)});
       told = true;
     }
-    if (entry.value.kind != Kind::map || key->type == S::anything) return {};
+    if (entry.value.kind != YamlKind::map || key->type == S::anything) return {};
     return check_map(entry.value, path, told);
   }
 
   Result<void> check_allowed(const SchemaKey& key, const YamlEntry& entry, const std::vector<std::string_view>& path) {
-    if (key.allowed.empty() || entry.value.kind != Kind::scalar) return {};
+    if (key.allowed.empty() || entry.value.kind != YamlKind::scalar) return {};
     const auto allowed = text::split(key.allowed, ' ');
     const std::string value = text::to_lower(entry.value.text);
     if (std::ranges::find(allowed, value) != allowed.end()) return {};

@@ -14,7 +14,7 @@ namespace {
 
 using text::concat;
 using text::quote;
-using Kind = YamlValue::Kind;
+using YamlKind = YamlValue::Kind;
 
 constexpr std::array<std::string_view, 2> sections = {"instance_types", "computes"};
 constexpr std::array<std::string_view, 6> line_keys = {"partition", "constraint", "gpus_per_node",
@@ -31,8 +31,9 @@ Error unknown(std::string_view file, const YamlEntry& entry, std::span<const std
 
 /// "--exclusive", "--mem=0": further options of sbatch.
 Result<void> read_options(std::string_view file, const YamlValue& value, Hardware& out) {
-  const bool list = value.kind == Kind::list &&
-                    std::ranges::all_of(value.items, [](const YamlValue& item) { return item.kind == Kind::scalar; });
+  const bool list = value.kind == YamlKind::list && std::ranges::all_of(value.items, [](const YamlValue& item) {
+                      return item.kind == YamlKind::scalar;
+                    });
   if (!list) return error_at(file, value.location, "options is a list, such as [--exclusive, --mem=0]");
   for (const YamlValue& item : value.items) {
     std::vector<std::string> words = {item.text};
@@ -50,7 +51,8 @@ Result<void> read_key(std::string_view file, const YamlEntry& entry, Hardware& o
   if (entry.key == "options") return read_options(file, entry.value, out);
   if (std::ranges::find(line_keys, entry.key) == line_keys.end()) return unknown(file, entry, line_keys);
   const std::string& value = entry.value.text;
-  if (entry.value.kind != Kind::scalar) return error_at(file, entry.location, concat({entry.key, " needs one value"}));
+  if (entry.value.kind != YamlKind::scalar)
+    return error_at(file, entry.location, concat({entry.key, " needs one value"}));
   if (entry.key == "gpus_per_node") {
     const auto number = text::to_number(value, 1024);
     if (!number) return error_at(file, entry.value.location, "gpus_per_node is a whole number, 0 to 1024");
@@ -70,7 +72,7 @@ Result<Hardware> read_line(std::string_view file, const YamlEntry& entry) {
   Hardware out;
   out.name = entry.key;
   if (entry.value.is_null()) return out;
-  if (entry.value.kind != Kind::map)
+  if (entry.value.kind != YamlKind::map)
     return error_at(file, entry.value.location, "write 'key: value' lines below a name");
   for (const YamlEntry& key : entry.value.entries) {
     if (auto read = read_key(file, key, out); !read) return read.error();
@@ -88,7 +90,7 @@ Result<Hardware> read_line(std::string_view file, const YamlEntry& entry) {
 Result<std::vector<Hardware>> read_section(std::string_view file, const YamlValue* section) {
   std::vector<Hardware> out;
   if (section == nullptr) return out;
-  if (section->kind != Kind::map) return error_at(file, section->location, "write 'NAME:' lines below it");
+  if (section->kind != YamlKind::map) return error_at(file, section->location, "write 'NAME:' lines below it");
   for (const YamlEntry& entry : section->entries) {
     auto line = read_line(file, entry);
     if (!line) return line.error();

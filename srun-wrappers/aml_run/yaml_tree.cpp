@@ -15,7 +15,7 @@ namespace amldist::run {
 namespace {
 
 using text::concat;
-using Kind = YamlValue::Kind;
+using YamlKind = YamlValue::Kind;
 
 SourceLocation location_of(const YAML::Mark& mark) {
   if (mark.is_null()) return {1, 1};
@@ -23,7 +23,7 @@ SourceLocation location_of(const YAML::Mark& mark) {
 }
 
 /// What the tree refuses, on its way out of yaml-cpp.
-struct Refusal {
+struct ParseRefusal {
   Error error;
 };
 
@@ -57,7 +57,7 @@ class Builder : public YAML::EventHandler {
     value.location = location_of(mark);
     value.plain = tag != "!";  // yaml-cpp's word for a scalar in quotes, or behind | and >
     if (!value.plain) last_quoted = value.location;
-    value.kind = value.plain && is_null_word(text) ? Kind::null : Kind::scalar;
+    value.kind = value.plain && is_null_word(text) ? YamlKind::null : YamlKind::scalar;
     value.text = text;
     remember(anchor, value);
     add(std::move(value));
@@ -70,12 +70,12 @@ class Builder : public YAML::EventHandler {
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& /*tag*/, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value /*style*/) override {
-    open(mark, Kind::list, anchor);
+    open(mark, YamlKind::list, anchor);
   }
   void OnSequenceEnd() override { close(); }
   void OnMapStart(const YAML::Mark& mark, const std::string& /*tag*/, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value /*style*/) override {
-    open(mark, Kind::map, anchor);
+    open(mark, YamlKind::map, anchor);
   }
   void OnMapEnd() override { close(); }
 
@@ -91,7 +91,7 @@ class Builder : public YAML::EventHandler {
   };
 
   [[noreturn]] void refuse(const YAML::Mark& mark, std::string_view sentence, Errc code = Errc::invalid_argument) {
-    throw Refusal{error_at(file_, location_of(mark), sentence, code)};
+    throw ParseRefusal{error_at(file_, location_of(mark), sentence, code)};
   }
 
   void count(const YAML::Mark& mark, std::size_t more) {
@@ -108,7 +108,7 @@ class Builder : public YAML::EventHandler {
     if (anchor != 0) anchors_[anchor] = value;
   }
 
-  void open(const YAML::Mark& mark, Kind kind, YAML::anchor_t anchor) {
+  void open(const YAML::Mark& mark, YamlKind kind, YAML::anchor_t anchor) {
     if (open_.size() == deepest_yaml) {
       refuse(mark, concat({"lists and maps are nested more than ", std::to_string(deepest_yaml), " levels deep"}),
              Errc::limit);
@@ -136,7 +136,7 @@ class Builder : public YAML::EventHandler {
       return;
     }
     Open& parent = open_.back();
-    if (parent.value.kind == Kind::list) {
+    if (parent.value.kind == YamlKind::list) {
       parent.value.items.push_back(std::move(value));
     } else if (parent.key) {
       parent.key->value = std::move(value);
@@ -148,7 +148,7 @@ class Builder : public YAML::EventHandler {
   }
 
   void take_key(Open& parent, YamlValue value, const YAML::Mark& mark) {
-    if (value.kind != Kind::scalar) refuse(mark, "a key must be a plain word");
+    if (value.kind != YamlKind::scalar) refuse(mark, "a key must be a plain word");
     if (value.text == "<<") refuse(mark, "merge keys (<<) are not supported: write the keys out");
     if (const auto* const first = entry_of(parent.value, value.text)) {
       refuse(mark, concat({"key ", text::quote(value.text), " is given a second time, after line ",
@@ -253,7 +253,7 @@ Result<YamlValue> parse_yaml(std::string_view file, std::string_view text) {
     if (!parser.HandleNextDocument(builder) || builder.root.is_null()) {
       return Error{Errc::invalid_argument, concat({file, " is empty"})};
     }
-    if (builder.root.kind != Kind::map) {
+    if (builder.root.kind != YamlKind::map) {
       return error_at(file, builder.root.location, "this is not a map: write lines of the form 'key: value'");
     }
     if (builder.last_quoted && !closes_quote(text, *builder.last_quoted)) {
@@ -264,7 +264,7 @@ Result<YamlValue> parse_yaml(std::string_view file, std::string_view text) {
       return error_at(file, second.root.location, "a second document begins: keep one to a file");
     }
     return std::move(builder.root);
-  } catch (const Refusal& refusal) {
+  } catch (const ParseRefusal& refusal) {
     return refusal.error;
   } catch (const YAML::Exception& problem) {
     return parse_error(file, text, problem);
@@ -279,7 +279,7 @@ Result<void> set_yaml(YamlValue& root, std::string_view path, std::string_view v
                                                    ": write PATH=VALUE, such as "
                                                    "inputs.epochs=2"})};
     }
-    if (at->kind != Kind::map) *at = YamlValue{Kind::map, {}, {}, true, {}, {}};
+    if (at->kind != YamlKind::map) *at = YamlValue{YamlKind::map, {}, {}, true, {}, {}};
     auto found = std::ranges::find(at->entries, key, &YamlEntry::key);
     if (found == at->entries.end()) {
       at->entries.push_back({std::string(key), {}, {}});
@@ -287,7 +287,7 @@ Result<void> set_yaml(YamlValue& root, std::string_view path, std::string_view v
     }
     at = &found->value;
   }
-  *at = YamlValue{Kind::scalar, {}, std::string(value), true, {}, {}};
+  *at = YamlValue{YamlKind::scalar, {}, std::string(value), true, {}, {}};
   return {};
 }
 

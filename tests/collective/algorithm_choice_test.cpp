@@ -17,7 +17,7 @@ TEST(AlgorithmChoice, AllReduceAmongPeers) {
       {4, 2, PeerAllreduce::recursive_doubling},
       {4, 3, PeerAllreduce::direct},
       {16 * kib, 3, PeerAllreduce::direct},  // 32 KiB to both others
-      {16 * kib + 4, 3, PeerAllreduce::recursive_doubling},
+      {16 * kib + 4, 3, PeerAllreduce::ring},
       {4, 9, PeerAllreduce::recursive_doubling},  // more ranks than a direct exchange is for
       {kib, 64, PeerAllreduce::recursive_doubling},
       {16 * mib, 4, PeerAllreduce::rabenseifner},

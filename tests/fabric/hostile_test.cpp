@@ -169,7 +169,7 @@ TEST(NodeExchange, EveryNodeGetsTheTextsItAskedFor) {
 }
 
 TEST(NodeExchange, LongTextsOfAllNodesArriveWhole) {
-  const auto port = static_cast<std::uint16_t>(free_port() + 3);
+  const auto port = free_port();
   const auto server = NodeExchangeServer::open(place(port, 0, 2), std::chrono::seconds(20));
   ASSERT_TRUE(server) << server.error().message;
   auto zero = NodeExchange::join(place(port, 0, 2), std::chrono::seconds(20));
@@ -184,7 +184,7 @@ TEST(NodeExchange, LongTextsOfAllNodesArriveWhole) {
 }
 
 TEST(NodeExchange, ANodeThatDoesNotComeIsNamed) {
-  const auto port = static_cast<std::uint16_t>(free_port() + 1);
+  const auto port = free_port();
   const auto server = NodeExchangeServer::open(place(port, 0, 3), std::chrono::milliseconds(300));
   ASSERT_TRUE(server) << server.error().message;
   auto zero = NodeExchange::join(place(port, 0, 3), std::chrono::seconds(5));
@@ -198,7 +198,7 @@ TEST(NodeExchange, ANodeThatDoesNotComeIsNamed) {
 }
 
 TEST(NodeExchange, ANodeThatLeavesIsNamed) {
-  const auto port = static_cast<std::uint16_t>(free_port() + 4);
+  const auto port = free_port();
   const auto server = NodeExchangeServer::open(place(port, 0, 2), std::chrono::seconds(20));
   ASSERT_TRUE(server) << server.error().message;
   auto zero = NodeExchange::join(place(port, 0, 2), std::chrono::seconds(20));
@@ -210,7 +210,7 @@ TEST(NodeExchange, ANodeThatLeavesIsNamed) {
 }
 
 TEST(NodeExchange, ANodeOfAnotherStepIsNotLetIn) {
-  const auto port = static_cast<std::uint16_t>(free_port() + 2);
+  const auto port = free_port();
   const auto server = NodeExchangeServer::open(place(port, 0, 1), std::chrono::seconds(20));
   ASSERT_TRUE(server) << server.error().message;
   NodePlace stranger = place(port, 0, 1);

@@ -1,5 +1,5 @@
-#include "core/printable.hpp"
 #include "core/text.hpp"
+#include "core/printable.hpp"
 
 #include <array>
 #include <limits>

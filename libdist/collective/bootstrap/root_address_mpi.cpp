@@ -14,7 +14,7 @@ namespace {
 using text::concat;
 
 constexpr int address_tag = 15;  // in MPI_COMM_WORLD; no tag of a program's is likely to be in use during init
-constexpr amldist_mpi_handle world = 0;
+constexpr amldist_mpi_handle mpi_world = 0;
 
 class MpiRootAddress final : public RootAddress {
  public:
@@ -38,7 +38,7 @@ class MpiRootAddress final : public RootAddress {
     std::memcpy(text_.data(), text.data(), std::min(text.size(), text_.size() - 1));
     for (int rank = 1; rank < size_; ++rank) {
       amldist_mpi_handle request = 0;
-      if (const int error = mpi_.send(world, text_.data(), most, rank, address_tag, &request); error != 0) {
+      if (const int error = mpi_.send(mpi_world, text_.data(), most, rank, address_tag, &request); error != 0) {
         return Error{Errc::unavailable, concat({"MPI cannot send rank 0's address: ", session_.error_text(error)})};
       }
       sends_.push_back(request);
@@ -55,7 +55,7 @@ class MpiRootAddress final : public RootAddress {
 
   [[nodiscard]] Result<std::vector<Endpoint>> look_up(Clock::time_point deadline) override {
     if (!endpoints_.empty()) return endpoints_;
-    int error = receive_ == 0 ? mpi_.receive(world, text_.data(), most, 0, address_tag, &receive_) : 0;
+    int error = receive_ == 0 ? mpi_.receive(mpi_world, text_.data(), most, 0, address_tag, &receive_) : 0;
     for (int done = 0; error == 0 && done == 0;) {
       error = mpi_.test(&receive_, &done);
       if (done != 0) break;
