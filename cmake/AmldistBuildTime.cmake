@@ -117,7 +117,6 @@ function(amldist_unite)
       set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES UNITY_GROUP ${folder})
     endforeach()
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-    target_compile_options(${target} PRIVATE -Wno-shadow)  # by a name of another file's, which is no mistake
   endforeach()
 endfunction()
 

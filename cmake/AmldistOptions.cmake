@@ -24,7 +24,8 @@ set(AMLDIST_SANITIZE "" CACHE STRING "Sanitizers for everything, as -fsanitize= 
 
 # Linked privately by every target: nothing of it leaks into the installed package.
 add_library(amldist_options INTERFACE)
-target_compile_options(amldist_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+target_compile_options(amldist_options INTERFACE -Wall -Wextra -Wpedantic -Wconversion
+  $<$<NOT:$<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>>:-Wshadow>  # of files compiled as one, names shadow those of the others
   $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor -Wold-style-cast>)
 if(AMLDIST_WERROR)
   target_compile_options(amldist_options INTERFACE -Werror)

@@ -5,14 +5,13 @@
 #include <utility>
 
 #include "collective/transport/node_transport.hpp"
+#include "collective/tuning/algorithm_choice.hpp"
 #include "core/text.hpp"
 
 namespace amldist::collective {
 namespace {
 
 using text::concat;
-
-constexpr std::size_t slot_bytes = 512UL << 10;
 
 const std::byte* bytes_of(const void* data) { return static_cast<const std::byte*>(data); }
 std::byte* bytes_of(void* data) { return static_cast<std::byte*>(data); }
@@ -40,7 +39,7 @@ Blocks blocks_of(const Call& call) {
 
 /// That the ranks of a node share: for collectives, and behind it for messages.
 std::size_t memory_bytes(std::uint32_t ranks) {
-  return SlotChannel::memory_bytes(ranks, slot_bytes) + NodeTransport::memory_bytes(ranks);
+  return SlotChannel::memory_bytes(ranks, tuning::node_slot) + NodeTransport::memory_bytes(ranks);
 }
 
 std::vector<std::string> node_names(const ControlChannel& channel, const CommWatch& watch) {
@@ -171,11 +170,11 @@ Result<void> HostBackend::share_memory(const Gather& gather) {
   }
   if (size == 1) return {};
   NodeGroup place = {static_cast<std::uint32_t>(topology_.own_index), size, ranks};
-  slot_channel_.emplace(memory_.data(), std::move(place), slot_bytes, oversubscribed_);
+  slot_channel_.emplace(memory_.data(), std::move(place), tuning::node_slot, oversubscribed_);
   node_.emplace(*slot_channel_, kernels_, &*arenas_);
   is_one_node_ = topology_.nodes.size() == 1;
   if (messages_share_memory_) return {};
-  std::byte* const rings = memory_.data() + SlotChannel::memory_bytes(size, slot_bytes);
+  std::byte* const rings = memory_.data() + SlotChannel::memory_bytes(size, tuning::node_slot);
   messages_ = std::make_unique<NodeTransport>(std::move(messages_), rings, slot_channel_->place(), oversubscribed_);
   return {};
 }

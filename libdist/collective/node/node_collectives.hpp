@@ -70,6 +70,7 @@ class NodeCollectives {
   [[nodiscard]] Result<void> reduce_staged(const Reduction& what, int root);
   [[nodiscard]] Result<void> reduce_any(const Reduction& what, int root);
   [[nodiscard]] bool folds_whole(std::size_t bytes) const noexcept;
+  [[nodiscard]] std::size_t piece_of_whole() const noexcept;
   void offer(const Offer& own);
   [[nodiscard]] Offer offer_of(std::uint32_t rank, std::uint32_t back);
   [[nodiscard]] Agreement agreement(std::uint32_t back);

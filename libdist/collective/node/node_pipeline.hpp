@@ -1,9 +1,27 @@
-// The pipeline of most node collectives. Internal to node_*.cpp.
+// The pipeline of most node collectives. Internal to this room.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "collective/calls/blocks.hpp"
 #include "collective/node/node_collectives.hpp"
 
 namespace amldist::collective {
+
+inline std::size_t pieces_of(std::size_t bytes, std::size_t piece) noexcept {
+  return std::max<std::size_t>(1, (bytes + piece - 1) / piece);
+}
+/// Bytes in piece `i` of `bytes`.
+inline std::size_t part_of(std::size_t bytes, std::size_t i, std::size_t piece) noexcept {
+  return std::min(piece, bytes - std::min(bytes, i * piece));
+}
+inline std::size_t longest_of(const Blocks& blocks, std::uint32_t ranks) {
+  std::size_t longest = 0;
+  for (std::uint32_t r = 0; r < ranks; ++r) longest = std::max(longest, blocks.count(r));
+  return longest;
+}
 
 template <typename Stage, typename Consume>
 Result<void> NodeCollectives::pipeline(std::size_t pieces, Stage stage, Consume consume) {

@@ -17,6 +17,23 @@ namespace amldist::collective::tuning {
 inline constexpr std::size_t kib = 1UL << 10;
 inline constexpr std::size_t mib = 1UL << 20;
 
+// ---- inside a node: shared memory ----
+
+/// Shorter messages take one round; from this size on it pays to check for buffers from amldist_alloc(), too.
+inline constexpr std::size_t one_round_below = 8 * kib;
+/// Staging buffers: bytes of a slot; and of a piece where every rank folds all data (a slot, if oversubscribed).
+inline constexpr std::size_t node_slot = 512 * kib;
+inline constexpr std::size_t node_piece = 128 * kib;
+/// Largest slice of a piece with three ranks or more: the slices of all ranks stay in the cache together.
+inline constexpr std::size_t node_slice = 32 * kib;
+/// Zero-copy: what a rank folds before it copies the result to the others stays in the cache until then.
+inline constexpr std::size_t zero_copy_step = 64 * kib;
+
+/// Of staged reductions: whether every rank folds all data, with one wait less, or its slice of it.
+[[nodiscard]] constexpr bool is_whole_faster(std::size_t bytes, std::size_t ranks) noexcept {
+  return bytes <= (ranks <= 2 ? node_piece : one_round_below);
+}
+
 // ---- between nodes: ranks that only exchange messages ----
 
 /// Cost of one step of an exchange, as bytes of payload.

@@ -1,0 +1,29 @@
+// All-gather: every rank publishes its block in its slot and copies those of the other ranks; pipelined in pieces.
+#include <algorithm>
+
+#include "collective/node/node_pipeline.hpp"
+
+namespace amldist::collective {
+
+Result<void> NodeCollectives::allgather(const std::byte* send, std::byte* recv, const Blocks& blocks,
+                                        std::size_t unit) {
+  const std::uint32_t own = slot_channel_.rank();
+  const std::size_t piece = slot_channel_.slot_bytes() / 4;
+  copy(recv + blocks.offset(own) * unit, send, blocks.count(own) * unit);
+  return pipeline(
+      pieces_of(longest_of(blocks, slot_channel_.size()) * unit, piece),
+      [&](std::size_t i) {
+        copy_whole_lines(slot_channel_.own_slot(), send + i * piece, part_of(blocks.count(own) * unit, i, piece));
+      },
+      [&](std::size_t i, std::uint32_t back) -> Result<void> {
+        for (std::uint32_t k = 1; k < slot_channel_.size(); ++k) {
+          const std::uint32_t r = (own + k) % slot_channel_.size();
+          if (auto came = slot_channel_.await(r, back); !came) return came;
+          copy(recv + blocks.offset(r) * unit + i * piece, slot_channel_.slot_of(r, back),
+               part_of(blocks.count(r) * unit, i, piece));
+        }
+        return {};
+      });
+}
+
+}  // namespace amldist::collective

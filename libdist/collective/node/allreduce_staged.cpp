@@ -1,0 +1,43 @@
+// All-reduce and reduce through staging buffers, whole: every rank copies all of its data to its staging buffer and
+// folds the data of all ranks, piece by piece, one piece ahead.
+//
+// Waits: 1 a piece. A rank reads the data of all ranks: for two ranks, and for short messages.
+#include <algorithm>
+#include <cstring>
+
+#include "collective/node/node_pipeline.hpp"
+#include "collective/node/node_slices.hpp"
+
+namespace amldist::collective {
+
+Result<NodeCollectives::Agreement> NodeCollectives::allreduce_whole(const Reduction& what, int root) {
+  const std::size_t unit = size_of(what.type);
+  const std::size_t piece = piece_of_whole() / unit;
+  const bool folds = root == everybody || static_cast<std::uint32_t>(root) == slot_channel_.rank();
+  const Store store = what.send == what.recv ? Store::cached : store_for(what.count * unit);
+  const auto part = [&](std::size_t i) { return std::min(piece, what.count - i * piece); };
+  bool mixed = false;
+  auto done = pipeline(
+      (what.count + piece - 1) / piece,
+      [&](std::size_t i) {
+        if (i == 0) std::memcpy(slot_channel_.own_line(), &offer_, sizeof offer_);
+        copy_whole_lines(slot_channel_.own_slot(), what.send + i * piece * unit, part(i) * unit);
+      },
+      [&](std::size_t i, std::uint32_t back) -> Result<bool> {
+        if (!folds) return true;
+        if (auto came = slot_channel_.await_all(back); !came) return came.error();
+        if (i == 0) mixed = agreement(back) == Agreement::mixed;
+        if (mixed) return false;
+        for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) {
+          sources_[r] = r == slot_channel_.rank() ? what.send + i * piece * unit : slot_channel_.slot_of(r, back);
+        }
+        kernels_.fold(
+            {what.recv + i * piece * unit, nullptr, sources_.data(), sources_.size(), part(i), what.divisor, store},
+            what.type, what.op);
+        return true;
+      });
+  if (!done) return done.error();
+  return mixed ? Agreement::mixed : Agreement::staged;
+}
+
+}  // namespace amldist::collective

@@ -1,0 +1,62 @@
+// All-to-all: every rank publishes its blocks in its slot, each rank copies what is for it; pipelined in pieces.
+#include <algorithm>
+#include <cstring>
+
+#include "collective/node/node_pipeline.hpp"
+
+namespace amldist::collective {
+
+/// Only the two ranks of a pair know how much they exchange. A first round agrees on the longest message, in elements,
+/// and each rank checks that it gets what it expects.
+Result<std::uint64_t> NodeCollectives::agree_on_longest(const Blocks& send_blocks, const Blocks& recv_blocks) {
+  const std::uint32_t own = slot_channel_.rank();
+  const std::uint32_t ranks = slot_channel_.size();
+  std::uint64_t longest = longest_of(send_blocks, ranks);
+  if (auto begun = slot_channel_.begin(); !begun) return begun.error();
+  std::memcpy(slot_channel_.own_line(), &longest, sizeof longest);
+  for (std::uint32_t r = 0; send_blocks.are_listed() && r < ranks; ++r) {
+    const std::uint64_t given = send_blocks.count(r);
+    std::memcpy(slot_channel_.own_slot() + r * sizeof given, &given, sizeof given);
+  }
+  slot_channel_.publish();
+  if (auto came = slot_channel_.await_all(); !came) return came.error();
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    std::uint64_t theirs = 0;
+    std::memcpy(&theirs, slot_channel_.line_of(r), sizeof theirs);
+    longest = std::max(longest, theirs);
+    if (!recv_blocks.are_listed()) continue;
+    std::memcpy(&theirs, slot_channel_.slot_of(r) + own * sizeof theirs, sizeof theirs);
+    if (theirs != recv_blocks.count(r)) return slot_channel_.differs(r);
+  }
+  return longest;
+}
+
+Result<void> NodeCollectives::alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
+                                       const Blocks& recv_blocks, std::size_t unit) {
+  const std::uint32_t own = slot_channel_.rank();
+  const std::uint32_t ranks = slot_channel_.size();
+  const std::size_t piece = slot_channel_.slot_bytes() / ranks / 64 * 64;
+  const auto longest = agree_on_longest(send_blocks, recv_blocks);
+  if (!longest) return longest.error();
+  copy(recv + recv_blocks.offset(own) * unit, send + send_blocks.offset(own) * unit, send_blocks.count(own) * unit);
+  return pipeline(
+      pieces_of(*longest * unit, piece),
+      [&](std::size_t i) {
+        for (std::uint32_t r = 0; r < ranks; ++r) {
+          if (r == own) continue;
+          copy_whole_lines(slot_channel_.own_slot() + r * piece, send + send_blocks.offset(r) * unit + i * piece,
+                           part_of(send_blocks.count(r) * unit, i, piece));
+        }
+      },
+      [&](std::size_t i, std::uint32_t back) -> Result<void> {
+        for (std::uint32_t k = 1; k < ranks; ++k) {
+          const std::uint32_t r = (own + k) % ranks;
+          if (auto came = slot_channel_.await(r, back); !came) return came;
+          copy(recv + recv_blocks.offset(r) * unit + i * piece, slot_channel_.slot_of(r, back) + own * piece,
+               part_of(recv_blocks.count(r) * unit, i, piece));
+        }
+        return {};
+      });
+}
+
+}  // namespace amldist::collective
