@@ -131,8 +131,8 @@ class Translator {
     struct stat info {};
     if (::stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
       return wrong(code,
-                   concat({"code is ", quote(folder), ", which is ",
-                           ::stat(folder.c_str(), &info) == 0 ? "not a folder" : "missing"}),
+                   concat({"code is ", quote(folder), ", which ",
+                           ::stat(folder.c_str(), &info) == 0 ? "is not a folder" : "does not exist"}),
                    Errc::not_found);
     }
     plan_.job.set("chdir", folder);

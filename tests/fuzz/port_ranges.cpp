@@ -4,7 +4,7 @@
 #include <bitset>
 
 #include "fuzz.hpp"
-#include "rendezvous/rendezvous.hpp"
+#include "rendezvous/step_port.hpp"
 
 namespace amldist::fuzz {
 namespace {
