@@ -145,7 +145,7 @@ IPV6 = "fd00:0000:0000:0000:0000:0000:0000:0001"
     (trees.roce_gids(1), {"NCCL_IB_GID_INDEX": "3"}, "pass", "GID 3"),
     (trees.roce_gids(1), {"NCCL_IB_GID_INDEX": "0x3"}, "pass", "GID 3"),
     (trees.roce_gids(1), {"NCCL_IB_GID_INDEX": "7"}, "fail", "GID 7 is unused"),
-    (trees.roce_gids(1), {"NCCL_IB_GID_INDEX": "0"}, "warn", "no routable"),
+    (trees.roce_gids(1), {"NCCL_IB_GID_INDEX": "0"}, "warn", "not a routable"),
     (trees.roce_gids(1), {"NCCL_IB_GID_INDEX": "-1"}, "pass", "GID 3"),
     (trees.roce_gids(1), {"NCCL_IB_GID_INDEX": "three"}, "pass", "GID 3"),
     (trees.roce_gids(1), {"UCX_IB_GID_INDEX": "9"}, "fail", "UCX_IB_GID_INDEX"),
