@@ -18,7 +18,7 @@ namespace amldist {
 using EnvironmentReader = std::function<std::optional<std::string>(std::string_view name)>;
 
 /// Longest "NAME=VALUE" that Linux accepts as one string, in bytes, including the terminating zero (MAX_ARG_STRLEN).
-inline constexpr std::size_t longest_environment_string = 128 * 1024;
+inline constexpr std::size_t longest_environment_string = 128UL * 1024;
 
 /// Changes to an environment, in order of first mention. The last change to a name wins.
 class EnvironmentPatch {

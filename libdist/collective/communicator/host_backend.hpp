@@ -29,6 +29,7 @@ class HostBackend {
                                                                    const Gather& gather, MpiSession* mpi,
                                                                    InstructionSet highest, Watchdog& watchdog);
 
+  ~HostBackend() = default;
   HostBackend(const HostBackend&) = delete;
   HostBackend& operator=(const HostBackend&) = delete;
 
