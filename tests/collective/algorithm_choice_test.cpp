@@ -57,6 +57,13 @@ TEST(AlgorithmChoice, AllGatherAmongPeers) {
   EXPECT_EQ(choose_peer_allgather(64, 6, true), PeerAllgather::ring) << "no power of two";
 }
 
+TEST(AlgorithmChoice, StagedReductionsInsideANode) {
+  EXPECT_TRUE(is_whole_faster(128 * kib, 2));
+  EXPECT_FALSE(is_whole_faster(128 * kib + 1, 2));
+  EXPECT_TRUE(is_whole_faster(8 * kib, 3));
+  EXPECT_FALSE(is_whole_faster(8 * kib + 1, 3)) << "slices pay earlier with more ranks";
+}
+
 TEST(AlgorithmChoice, SeveralRanksOnSeveralNodes) {
   EXPECT_EQ(choose_allreduce(4 * kib, 2), Hierarchy::leaders);
   EXPECT_EQ(choose_allreduce(4 * kib + 1, 2), Hierarchy::rails);
