@@ -64,18 +64,6 @@ function(amldist_kind target result)
   set(${result} ${kind} PARENT_SCOPE)
 endfunction()
 
-# amldist_folders(RESULT SOURCE...): in how many folders they lie.
-function(amldist_folders result)
-  set(found "")
-  foreach(source IN LISTS ARGN)
-    cmake_path(GET source PARENT_PATH folder)
-    list(APPEND found ${folder})
-  endforeach()
-  list(REMOVE_DUPLICATES found)
-  list(LENGTH found number)
-  set(${result} ${number} PARENT_SCOPE)
-endfunction()
-
 # The first target of a kind that has three files or more makes the header, the others take it from there.
 function(amldist_precompile)
   set(header_of_library precompiled.hpp)
@@ -86,11 +74,10 @@ function(amldist_precompile)
     amldist_kind(${target} kind)
     amldist_alike(${target} sources)
     list(LENGTH sources number)
-    amldist_folders(folders ${sources})
     if(kind STREQUAL "none" OR number EQUAL 0)
       continue()
-    elseif(AMLDIST_UNITY AND folders EQUAL 1 AND kind STREQUAL "command")
-      continue()  # one file in the end: it parses each header once as it is
+    elseif(AMLDIST_UNITY AND kind STREQUAL "command")
+      continue()  # a few files in the end; including CLI11 where it is not used costs more than parsing the rest again
     elseif(made_for_${kind})
       target_precompile_headers(${target} REUSE_FROM ${made_for_${kind}})
     elseif(number GREATER 2)
