@@ -22,7 +22,7 @@ using std::chrono::milliseconds;
 using text::concat;
 
 /// How long a rank may take to say what it is doing before it counts as silent.
-milliseconds grace_of(milliseconds timeout) { return std::clamp(timeout / 3, milliseconds(300), milliseconds(1000)); }
+milliseconds grace_of(milliseconds timeout) { return std::clamp(timeout / 3, milliseconds(300), milliseconds(600)); }
 
 void write_to_stderr(const std::string& line) {
   const std::string whole = line + "\n";
@@ -242,13 +242,12 @@ void ControlChannel::handle(ControlLink& link, Frame& frame) {
     case FrameKind::lost:
       return on_lost(link, frame);
     case FrameKind::report:
-      return on_report(link, frame);
     case FrameKind::query:
-      return on_query(link, frame);
     case FrameKind::status:
-      return detector_.take_status(link.rank, frame);
+    case FrameKind::pair_counts:
+    case FrameKind::heard:
     case FrameKind::verdict:
-      return on_verdict(frame);
+      return on_case(link.rank, frame);
     case FrameKind::piece:
       return gather_.on_piece(frame);
     case FrameKind::pieces:
@@ -290,34 +289,23 @@ void ControlChannel::on_lost(const ControlLink& link, Frame& frame) {
   }
 }
 
-void ControlChannel::on_report(const ControlLink& link, Frame& frame) {
-  const auto watch = find(frame.number());
-  DiagnosisTrigger trigger;
-  trigger.reporter = static_cast<std::uint32_t>(frame.number());
-  trigger.waits_for = static_cast<int>(static_cast<std::int64_t>(frame.number()));
-  trigger.differs = frame.number() != 0;
-  const milliseconds grace(frame.number());
-  trigger.detail = frame.text();
-  if (!watch || trigger.reporter >= watch->members().size()) return;
-  if (const auto verdict = watch->verdict()) {  // the news and the report crossed
-    send_to(link.rank, verdict_frame(*watch, *verdict));
-    return;
-  }
-  detector_.open(watch, trigger, grace, true);
-}
-
-void ControlChannel::on_query(ControlLink& link, Frame& frame) {
+/// What concerns a call that did not end.
+void ControlChannel::on_case(std::uint32_t from, Frame& frame) {
   const std::uint64_t id = frame.number();
-  const auto watch = find(id);
-  send_to(link.rank, status_frame(id, watch.get()));
-}
-
-void ControlChannel::on_verdict(Frame& frame) {
-  const auto watch = find(frame.number());
-  const auto code = static_cast<Errc>(frame.number());
-  std::string sentence = frame.text();
-  if (watch) watch->give_verdict({code, sentence});
-  detector_.has_been_said(std::move(sentence));
+  switch (frame.kind<FrameKind>()) {
+    case FrameKind::report:
+      return detector_.on_report(from, find(id), frame);
+    case FrameKind::query:
+      return detector_.on_query(from, id, find(id), frame);
+    case FrameKind::status:
+      return detector_.on_status(from, id, frame);
+    case FrameKind::pair_counts:
+      return detector_.on_pair_counts(from, id, frame);
+    case FrameKind::heard:
+      return detector_.on_heard(from, id, frame);
+    default:
+      return detector_.on_verdict(from, find(id), frame);
+  }
 }
 
 // ---- for other threads ----
@@ -342,7 +330,7 @@ void ControlChannel::remove(const CommWatch& watch) {
 Error ControlChannel::find_out(const std::shared_ptr<CommWatch>& watch, const DiagnosisTrigger& trigger,
                                milliseconds timeout) {
   const milliseconds grace = grace_of(timeout);
-  post([this, watch, trigger, grace] { detector_.open(watch, trigger, grace, false); });
+  post([this, watch, trigger, grace] { detector_.open(watch, trigger, grace); });
   // One candidate after the other may be silent; after a few of them the verdict is given without a name.
   if (auto verdict = watch->wait_for_verdict(Clock::now() + grace * 6)) return *verdict;
   const Error own = {Errc::timeout, concat({"no rank answers for ", describe(watch->activity().call),

@@ -37,7 +37,7 @@ class ControlChannel final : private FailureDetectorHost {
 
   [[nodiscard]] std::uint32_t rank() const noexcept override { return world_.rank; }
   [[nodiscard]] std::uint32_t size() const noexcept override { return world_.size; }
-  [[nodiscard]] const RankTable& table() const noexcept { return world_.table; }
+  [[nodiscard]] const RankTable& table() const noexcept override { return world_.table; }
   [[nodiscard]] const std::string& host_of(std::uint32_t world_rank) const override {
     return world_.table.host_of(world_rank);
   }
@@ -97,9 +97,7 @@ class ControlChannel final : private FailureDetectorHost {
   void on_greeting(FileDescriptor connection, Frame frame);
   void on_data_greeting(FileDescriptor connection, Frame& frame);
   void on_lost(const ControlLink& link, Frame& frame);
-  void on_report(const ControlLink& link, Frame& frame);
-  void on_query(ControlLink& link, Frame& frame);
-  void on_verdict(Frame& frame);
+  void on_case(std::uint32_t from, Frame& frame);
   void mark_gone(std::uint32_t world_rank, Liveness standing, std::uint32_t from);
   void spread_news();
   void gather(const std::shared_ptr<CommWatch>& watch, const GatherKey& key, std::string piece, GatherScope scope);
