@@ -7,7 +7,7 @@
 
 #include <array>
 
-#include "collective/bootstrap/member_table.hpp"
+#include "collective/bootstrap/rank_table.hpp"
 #include "fabric/node_exchange.hpp"
 #include "fuzz.hpp"
 #include "wireup/acceptor.hpp"
@@ -37,11 +37,9 @@ struct Connection {
   FileDescriptor tested;
 };
 
-void check_greeting(Greeting greeting) {
+void check_greeting(const Greeting& greeting) {
   require(greeting.number > 0 && greeting.number < size && greeting.group == "42.0", "who is let in is of the group");
   if (!greeting.host.empty()) require_sentence(greeting.host);
-  collective::Member member;
-  static_cast<void>(collective::read_details(greeting.details, member));
 }
 
 bool accept(Input input) {
@@ -63,7 +61,7 @@ bool accept(Input input) {
       acceptor.refuse_all(admitted.error(), Clock::now());
       return true;
     }
-    for (Greeting& each : *admitted) check_greeting(std::move(each));
+    for (const Greeting& each : *admitted) check_greeting(each);
     require(acceptor.is_complete() == acceptor.missing().empty(), "either all are there or some are missing");
   }
   now += limits.greeting_time;
@@ -93,11 +91,12 @@ bool join_world(std::string_view bytes) {
   auto frame = read_frame(link, limits.frame_bytes, deadline);
   if (!frame) return true;
   if (frame->kind<HandshakeKind>() == HandshakeKind::refused) require_sentence(read_refusal(*frame).message);
-  const auto table = collective::read_member_table(*frame, size, {});
+  const auto table = collective::RankTable::read(frame->text(), size, {});
   if (!table) return true;
-  require(table->members.size() == size, "a table has a line for every rank");
-  for (const auto& member : table->members) {
-    if (!member.host.empty()) require_sentence(member.host);
+  require(table->size() == size, "a table has a place for every rank");
+  for (std::uint32_t rank = 0; rank < size; ++rank) {
+    require(table->leader_of(table->vertex_of(rank)) < size, "a leader is a rank");
+    if (!table->host_of(rank).empty()) require_sentence(table->host_of(rank));
   }
   return true;
 }

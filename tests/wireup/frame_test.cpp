@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "collective/bootstrap/member_table.hpp"
 #include "pair.hpp"
 #include "wireup/limits.hpp"
 
@@ -67,46 +66,6 @@ TEST(FrameReader, AnEndInTheMiddleIsClosed) {
   pair.send(FrameWriter(Kind::one).number(1).take().substr(0, 6));
   pair.far = FileDescriptor();
   EXPECT_EQ(FrameReader(100).read(pair.near), FrameReader::State::closed);
-}
-
-// ---- the member table ----
-
-using collective::Member;
-using collective::MemberTable;
-
-Frame content(const std::string& frame) { return Frame(frame.substr(frame_head)); }
-
-TEST(MemberTable, ReadsWhatItWrites) {
-  const MemberTable table = {42, {{"n0", "n0", 10, {}, 1}, {"n1", "rack/n1", 11, *Ipv4::parse("10.0.0.1"), 65535}}};
-  Frame frame = content(to_frame(table));
-  const auto read = collective::read_member_table(frame, 2, *Ipv4::parse("10.0.0.9"));
-  ASSERT_TRUE(read);
-  EXPECT_EQ(read->nonce, 42U);
-  EXPECT_EQ(read->members[0].address, *Ipv4::parse("10.0.0.9")) << "rank 0's, as the reader reaches it";
-  EXPECT_EQ(read->members[1].address, *Ipv4::parse("10.0.0.1"));
-  EXPECT_EQ(read->members[1].node, "rack/n1");
-  EXPECT_EQ(read->members[1].port, 65535);
-}
-
-TEST(MemberTable, OfAnotherSizeOrCutOffIsNone) {
-  const std::string frame = to_frame(MemberTable{1, {Member{}, Member{}}});
-  for (const std::uint32_t size : {1U, 3U, 0xffffffffU}) {
-    Frame other = content(frame);
-    EXPECT_FALSE(collective::read_member_table(other, size, {}));
-  }
-  for (std::size_t bytes = frame_head + 1; bytes < frame.size(); ++bytes) {
-    Frame cut = content(frame.substr(0, bytes));
-    EXPECT_FALSE(collective::read_member_table(cut, 2, {})) << bytes;
-  }
-}
-
-TEST(MemberTable, HostNamesArePrintable) {
-  Frame frame =
-      content(to_frame(MemberTable{1, {{"\x1b[31mred\n", "", 1, {}, 1}, {std::string(9000, 'h'), "", 1, {}, 1}}}));
-  const auto read = collective::read_member_table(frame, 2, {});
-  ASSERT_TRUE(read);
-  EXPECT_EQ(read->members[0].host, "\\x1b[31mred\\x0a");
-  EXPECT_EQ(read->members[1].host.size(), limits.host_characters + 3);
 }
 
 }  // namespace

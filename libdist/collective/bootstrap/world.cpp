@@ -1,157 +1,132 @@
 #include "collective/bootstrap/world.hpp"
 
-#include <poll.h>
+#include <atomic>
+#include <thread>
 
+#include "collective/bootstrap/node_meeting.hpp"
+#include "collective/bootstrap/vertex.hpp"
 #include "core/printable.hpp"
 #include "core/text.hpp"
 #include "os/own_network.hpp"
-#include "wireup/acceptor.hpp"
 #include "wireup/joiner.hpp"
 #include "wireup/limits.hpp"
 
 namespace amldist::collective {
 namespace {
 
+using std::chrono::milliseconds;
 using text::concat;
 
-Member self(const std::string& node_name, const FileDescriptor& listener) {
-  Member me;
-  me.node = node_name.empty() ? own_host_name() : node_name;
-  me.host = text::printable(me.node, wireup::limits.host_characters);
-  me.pid = static_cast<std::uint32_t>(::getpid());
-  me.port = local_port(listener);
-  return me;
+/// Worlds that this process has been in.
+std::atomic<std::uint32_t>& worlds_joined() noexcept {
+  static std::atomic<std::uint32_t> number = 0;
+  return number;
 }
 
-std::string group_name(std::string_view job) { return concat({"amldist_init ", job}); }
+OwnPlace own_place(const ProcessIdentity& identity, std::string_view job, const std::string& node_name,
+                   const FileDescriptor& listener) {
+  OwnPlace own;
+  own.group = concat({"amldist_init ", job});
+  own.node_group = concat({own.group, " node ", std::to_string(worlds_joined().load())});
+  own.rank = identity.rank;
+  own.size = identity.size;
+  own.process = wireup::random_number();
+  own.node = node_name.empty() ? own_host_name() : node_name;
+  own.host = text::printable(own.node, wireup::limits.host_characters);
+  own.port = local_port(listener);
+  return own;
+}
 
-// ---- rank 0 ----
+/// How long a process leaves it to another one of its node to become leader. It only decides who that is: rank 0 is
+/// the root, and is best the leader of its node too.
+milliseconds patience_of(const ProcessIdentity& identity) {
+  constexpr milliseconds for_first(100);
+  constexpr milliseconds for_any(20);
+  if (identity.rank == 0 || identity.local_rank == 0U) return milliseconds(0);
+  return identity.local_rank ? for_first : for_any;
+}
 
-/// Rank 0's side: lets the others in, and sends them the member table.
-class Root {
- public:
-  Root(World& world, std::string_view job) : world_(world), acceptor_({group_name(job), 1, world.size}) {}
-
-  [[nodiscard]] Result<void> gather(const FileDescriptor& listener, RootAddress& root, Clock::time_point deadline) {
-    while (!acceptor_.is_complete()) {
-      if (Clock::now() >= deadline) return give_up(missing());
-      root.progress();
-      std::vector<pollfd> wanted = {{listener.get(), POLLIN, 0}};
-      acceptor_.add_to(wanted);
-      constexpr int milliseconds = 10;
-      static_cast<void>(::poll(wanted.data(), wanted.size(), milliseconds));
-      auto admitted = acceptor_.serve(listener, Clock::now());
-      if (!admitted) return give_up(admitted.error());
-      for (wireup::Greeting& each : *admitted) enter(each);
-    }
-    return send_table(deadline);
-  }
-
- private:
-  void enter(wireup::Greeting& greeting) {
-    const auto rank = static_cast<std::uint32_t>(greeting.number);
-    Member member;
-    member.host = greeting.host;
-    if (!read_details(greeting.details, member)) return acceptor_.dismiss(rank);
-    const FileDescriptor& link = acceptor_.link(rank);
-    const Ipv4 from = peer_address(link);
-    if (!from.is_loopback() && from != own_address(link)) member.address = from;
-    world_.members[rank] = std::move(member);
-  }
-
-  [[nodiscard]] Error missing() const {
-    const auto absent = acceptor_.missing();
-    return {Errc::timeout, concat({absent.size() == 1 ? "rank " : "ranks ", wireup::list_numbers(absent),
-                                   absent.size() == 1 ? " is" : " are", " missing in amldist_init: ",
-                                   std::to_string(world_.size - absent.size()), " of ", std::to_string(world_.size),
-                                   " processes came to rank 0 (", world_.members[0].host, ") before the deadline"})};
-  }
-
-  Result<void> give_up(const Error& error) {
-    acceptor_.refuse_all(error, Clock::now() + std::chrono::milliseconds(200));
-    return error;
-  }
-
-  [[nodiscard]] Result<void> send_table(Clock::time_point deadline) {
-    const std::string frame = to_frame({world_.nonce, world_.members});
-    for (std::uint32_t rank = 1; rank < world_.size; ++rank) {
-      if (auto sent = send_all(acceptor_.link(rank), frame, deadline); !sent) {
-        return give_up({Errc::peer, concat({"rank ", std::to_string(rank), " (", world_.members[rank].host,
-                                            ") is missing in amldist_init: ", sent.error().message})});
-      }
-    }
-    world_.links = acceptor_.take_links();
-    return {};
-  }
-
-  World& world_;
-  wireup::Acceptor acceptor_;
-};
-
-Result<World> join_as_root(World world, RootAddress& root, std::string_view job, const std::string& node_name,
-                           Clock::time_point deadline) {
-  world.nonce = wireup::random_number();
-  auto listener = root.publish();
-  if (!listener) return listener.error();
-  world.members[0] = self(node_name, world.listener);
-  if (auto done = Root(world, job).gather(*listener, root, deadline); !done) return done.error();
-  for (Member& member : world.members) {
-    if (member.address.bits == 0) member.address = *Ipv4::parse("127.0.0.1");
-  }
+World world_of(BuiltVertex built) {
+  World world;
+  world.table = std::move(built.table);
+  world.links = std::move(built.links);
+  world.early = std::move(built.early);
+  world.ended = std::move(built.ended);
   return world;
 }
 
-// ---- the others ----
-
-std::string greeting_of(const World& world, std::string_view job, const std::string& node_name) {
-  const Member me = self(node_name, world.listener);
-  const wireup::Greeting greeting = {group_name(job), world.rank, world.size, wireup::random_number(), me.host, {}};
-  auto writer = greeting.to_frame();
-  write_details(writer, me);
-  return writer.take();
+Result<World> lead(const OwnPlace& own, RootAddress& root, const FileDescriptor& listener,
+                   const FileDescriptor& node_listener, Clock::time_point deadline) {
+  Vertex vertex(own, listener, node_listener);
+  if (own.rank != 0) {
+    auto built = vertex.serve_as_leader(root, deadline);
+    if (!built) return built.error();
+    return world_of(std::move(*built));
+  }
+  const auto published = root.publish();
+  if (!published) return published.error();
+  auto built = vertex.serve_as_root(*published, root, deadline);
+  if (!built) return built.error();
+  return world_of(std::move(*built));
 }
 
-Result<World> join_as_peer(World world, RootAddress& root, std::string_view job, const std::string& node_name,
-                           Clock::time_point deadline) {
-  const wireup::Destination destination = {[&root](Clock::time_point until) { return root.look_up(until); },
-                                           concat({"rank 0 is missing in amldist_init: ", root.to_string()}), ""};
-  auto joined = wireup::join(destination, greeting_of(world, job, node_name), deadline);
-  if (!joined) return joined.error();
-  // Rank 0 has the same deadline; what it then says about who is missing needs time to come.
-  auto frame = wireup::read_frame(joined->link, wireup::limits.frame_bytes, deadline + std::chrono::seconds(2));
-  if (!frame) {
-    return Error{Errc::timeout, concat({"amldist_init: rank 0 is at ", joined->where.to_string(),
-                                        " but the world was not complete before the deadline"})};
-  }
-  if (frame->kind<wireup::HandshakeKind>() == wireup::HandshakeKind::refused) return wireup::read_refusal(*frame);
-  auto table = read_member_table(*frame, world.size, peer_address(joined->link));
+/// nullopt: what answered is not the leader of this world any more.
+Result<std::optional<World>> follow(const OwnPlace& own, FileDescriptor leader, Clock::time_point deadline) {
+  const auto accepted = wireup::introduce(leader, own.greeting(GreetingPurpose::follower), deadline);
+  if (!accepted) return accepted.error();
+  if (!*accepted) return std::optional<World>();
+  auto table = receive_table(leader, own.size, deadline);
   if (!table) return table.error();
-  world.nonce = table->nonce;
-  world.members = std::move(table->members);
-  world.links.push_back(std::move(joined->link));
-  return world;
+  World world;
+  world.table = std::move(*table);
+  auto link = std::make_unique<FrameLink>();
+  link->socket = std::move(leader);
+  link->rank = world.table.leader_of(world.table.vertex_of(own.rank));
+  world.links.push_back(std::move(link));
+  return std::optional(std::move(world));
+}
+
+Result<World> find_place(const ProcessIdentity& identity, const OwnPlace& own, RootAddress& root,
+                         const FileDescriptor& listener, Clock::time_point deadline) {
+  const std::string name = node_meeting_name(own.node_group, own.node);
+  for (;;) {
+    NodeMeeting meeting = meet_on_node(name, patience_of(identity), deadline);
+    if (!meeting.leader || own.rank == 0) return lead(own, root, listener, meeting.listener, deadline);
+    auto world = follow(own, std::move(meeting.leader), deadline);
+    if (!world) return world.error();
+    if (*world) return std::move(**world);
+    std::this_thread::sleep_for(milliseconds(5));
+  }
 }
 
 }  // namespace
 
 World single_process_world(const std::string& node_name) {
+  const std::string node = node_name.empty() ? own_host_name() : node_name;
+  const TableNode entry = {text::printable(node, wireup::limits.host_characters), node, 0, {}};
+  const TableRank rank;
   World world;
-  world.members = {self(node_name, FileDescriptor())};
+  auto table = RankTable::read(table_bytes(0, {&entry, 1}, {&rank, 1}), 1, *Ipv4::parse("127.0.0.1"));
+  if (table) world.table = std::move(*table);
   return world;
 }
 
 Result<World> join_world(const ProcessIdentity& identity, RootAddress& root, std::string_view job,
                          const std::string& node_name, Clock::time_point deadline) {
-  World world;
-  world.rank = identity.rank;
-  world.size = identity.size;
-  world.provenance = concat({identity.source, "; ", root.to_string()});
   auto listener = listen_on(0);
   if (!listener) return listener.error();
-  world.listener = std::move(*listener);
-  if (world.rank != 0) return join_as_peer(std::move(world), root, job, node_name, deadline);
-  world.members.resize(world.size);
-  return join_as_root(std::move(world), root, job, node_name, deadline);
+  const OwnPlace own = own_place(identity, job, node_name, *listener);
+  if (own.rank != 0) {  // under PMIx and MPI every process takes part in finding it
+    if (const auto where = root.look_up(deadline); !where) return where.error();
+  }
+  auto world = find_place(identity, own, root, *listener, deadline);
+  if (!world) return world;
+  worlds_joined().fetch_add(1);
+  world->rank = identity.rank;
+  world->size = identity.size;
+  world->listener = std::move(*listener);
+  world->provenance = concat({identity.source, "; ", root.to_string()});
+  return world;
 }
 
 }  // namespace amldist::collective

@@ -1,12 +1,15 @@
-// How the processes of a step become a world: everybody connects to rank 0 (wireup/), which sends everybody the member
-// table. The connections stay open as the control connections.
+// How the processes of a step become a world: those of a node meet at their leader (node_meeting.hpp), the leaders at
+// rank 0, which gives each its place in a tree (vertex.hpp). The connections of the tree stay open as control
+// connections. README.md tells the story.
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "collective/bootstrap/member_table.hpp"
+#include "collective/bootstrap/frame_links.hpp"
+#include "collective/bootstrap/rank_table.hpp"
 #include "collective/bootstrap/root_address.hpp"
 
 namespace amldist::collective {
@@ -15,11 +18,13 @@ namespace amldist::collective {
 struct World {
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
-  std::uint64_t nonce = 0;            ///< MemberTable::nonce
-  std::vector<Member> members;        ///< by rank
-  FileDescriptor listener;            ///< for later connections
-  std::vector<FileDescriptor> links;  ///< on rank 0: to each rank (0: none); else [0] to rank 0
-  std::string provenance;             ///< who said who this process is, and where rank 0 is
+  RankTable table;
+  FileDescriptor listener;  ///< for later connections
+  FrameLinks::Links links;  ///< to the leader above, the leaders below and the ranks of the node
+  /// What came over them before the control thread was there.
+  std::vector<std::pair<std::uint32_t, wireup::Frame>> early;
+  std::vector<std::uint32_t> ended;  ///< ranks whose connection has ended already
+  std::string provenance;            ///< who said who this process is, and where rank 0 is
 };
 
 /// Joins the world by `deadline`. `job` tells one step's processes from another's at the same port; `node_name`

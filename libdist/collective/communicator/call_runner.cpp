@@ -83,7 +83,7 @@ Result<void> CallRunner::run_split(const Call& call) {
   watch.leave();
   if (!texts) return texts.error();
   auto* out = static_cast<SplitRequest*>(call.recv);
-  for (const std::string& text : *texts) *out++ = parse_split_request(text);
+  for (std::size_t rank = 0; rank < texts->size(); ++rank) *out++ = parse_split_request((*texts)[rank]);
   return {};
 }
 

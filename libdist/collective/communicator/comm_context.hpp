@@ -27,7 +27,7 @@ class CommContext {
   [[nodiscard]] std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(watch_->members().size()); }
   /// Host name of a rank of the communicator.
   [[nodiscard]] const std::string& host_of(std::uint32_t rank) const {
-    return channel_.member(watch_->members()[rank]).host;
+    return channel_.host_of(watch_->members()[rank]);
   }
 
   /// The deadline of a call, counted from its start.

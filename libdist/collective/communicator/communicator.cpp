@@ -26,7 +26,8 @@ Result<void> Communicator::build(const Call& call) {
   watch.enter(call);
   CallWatchdog watchdog(context_);
   auto backend = HostBackend::create(
-      *process_->channel, watch, [&](std::string piece) { return gather_.gather_all(std::move(piece), watchdog); },
+      *process_->channel, watch,
+      [&](std::string piece, GatherScope scope) { return gather_.gather_all(std::move(piece), watchdog, scope); },
       process_->mpi.get(), process_->settings.instruction_set, watchdog);
   if (!backend) return backend.error();
   host_ = std::move(*backend);
@@ -49,9 +50,9 @@ void Communicator::connect_parts() {
 void Communicator::describe_place() {
   const CommWatch& watch = context_.watch();
   // The nodes as the processes see them, also where memory cannot be shared.
-  std::vector<std::string> names;
-  for (const std::uint32_t member : watch.members()) names.push_back(process_->channel->member(member).node);
-  const Topology places = Topology::of(names, static_cast<int>(watch.rank()));
+  std::vector<std::uint32_t> where;
+  for (const std::uint32_t member : watch.members()) where.push_back(process_->channel->table().node_of(member));
+  const Topology places = Topology::of(where, static_cast<int>(watch.rank()));
   std::vector<std::uint32_t> node_of_rank(context_.size());
   for (std::uint32_t n = 0; n < places.nodes.size(); ++n) {
     for (const int rank : places.nodes[n]) node_of_rank[static_cast<std::size_t>(rank)] = n;
@@ -191,6 +192,7 @@ Result<void> Communicator::finalize() {
   is_finalized_ = true;
   if (context_.is_lost() || context_.size() == 1) return {};
   auto done = runner_->finalize();
+  if (done && is_world_) process_->channel->end_together();
   if (done && is_world_ && process_->mpi) process_->mpi->end_well();
   return done;
 }

@@ -70,7 +70,7 @@ void start_recorder(Process& process, const EnvironmentReader& environment, cons
     return;
   }
   auto recorder =
-      FlightRecorder::create(**folder, {step, id.rank, id.size, id.local_rank, process.channel->member(id.rank).host});
+      FlightRecorder::create(**folder, {step, id.rank, id.size, id.local_rank, process.channel->host_of(id.rank)});
   if (!recorder) {
     process.trace += concat({": ", recorder.error().message});
     return;
@@ -97,7 +97,7 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
   std::vector<std::uint32_t> members(world.size);
   for (std::uint32_t r = 0; r < world.size; ++r) members[r] = r;
   const std::uint32_t rank = world.rank;
-  const std::uint64_t id = world.nonce;
+  const std::uint64_t id = world.table.nonce();
   auto process = std::make_shared<Process>();
   process->settings = std::move(*settings);
   process->mpi = std::move(*mpi);

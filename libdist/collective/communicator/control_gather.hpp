@@ -14,10 +14,15 @@ class ControlGather {
  public:
   explicit ControlGather(CommContext& context) : context_(context) {}
 
-  /// Every rank's piece, in rank order; collective over the communicator.
-  [[nodiscard]] Result<std::vector<std::string>> gather_all(std::string piece, Watchdog& watchdog) {
-    if (context_.size() == 1) return std::vector<std::string>{std::move(piece)};
-    return context_.channel().gather_all(context_.shared_watch(), gathers_++, std::move(piece), watchdog);
+  /// Every rank's piece, or those of this node's ranks; collective over the communicator.
+  [[nodiscard]] Result<Pieces> gather_all(std::string piece, Watchdog& watchdog,
+                                          GatherScope scope = GatherScope::everybody) {
+    if (context_.size() == 1) {
+      Pieces own;
+      own.add({0, 1, std::move(piece)});
+      return own;
+    }
+    return context_.channel().gather_all(context_.shared_watch(), gathers_++, std::move(piece), scope, watchdog);
   }
 
   [[nodiscard]] CommContext& context() const noexcept { return context_; }
@@ -35,7 +40,9 @@ class ControlExchange final : public Exchange {
   [[nodiscard]] int size() const noexcept override { return static_cast<int>(gather_.context().size()); }
   [[nodiscard]] Result<std::vector<std::string>> gather_all(std::string piece,
                                                             Clock::time_point /*deadline*/) override {
-    return gather_.gather_all(std::move(piece), watchdog_);
+    const auto pieces = gather_.gather_all(std::move(piece), watchdog_);
+    if (!pieces) return pieces.error();
+    return pieces->by_rank();
   }
 
  private:

@@ -42,10 +42,10 @@ std::size_t memory_bytes(std::uint32_t ranks) {
   return SlotChannel::memory_bytes(ranks, tuning::node_slot) + NodeTransport::memory_bytes(ranks);
 }
 
-std::vector<std::string> node_names(const ControlChannel& channel, const CommWatch& watch) {
-  std::vector<std::string> names;
-  for (const std::uint32_t member : watch.members()) names.push_back(channel.member(member).node);
-  return names;
+std::vector<std::uint32_t> nodes_of(const ControlChannel& channel, const CommWatch& watch) {
+  std::vector<std::uint32_t> nodes;
+  for (const std::uint32_t member : watch.members()) nodes.push_back(channel.table().node_of(member));
+  return nodes;
 }
 
 /// The call on ranks of one node, by messages alone, or on several nodes. `index_of_root` is an index among them.
@@ -104,7 +104,7 @@ Result<std::unique_ptr<HostBackend>> HostBackend::create(ControlChannel& channel
   if (!choice) return choice.error();
   const int rank = static_cast<int>(watch.rank());
   std::unique_ptr<HostBackend> out(
-      new HostBackend(watch, Topology::of(node_names(channel, watch), rank), std::move(*choice), highest));
+      new HostBackend(watch, Topology::of(nodes_of(channel, watch), rank), std::move(*choice), highest));
   if (out->topology_.most_on_a_node() > 1) {
     if (auto shared = out->share_memory(gather); !shared) return shared.error();
   }
@@ -131,7 +131,7 @@ std::string HostBackend::memory_offer(std::string& problem) {
 }
 
 /// Opens what the other ranks of the node offer; the reason where that fails.
-std::string HostBackend::open_memory(const std::vector<std::string>& offers) {
+std::string HostBackend::open_memory(const Pieces& offers) {
   const auto& ranks = topology_.own_ranks();
   const auto offer_of = [&](std::size_t index) { return offers[static_cast<std::size_t>(ranks[index])]; };
   if (topology_.own_index != 0) {
@@ -156,15 +156,15 @@ Result<void> HostBackend::share_memory(const Gather& gather) {
   const auto& ranks = topology_.own_ranks();
   const auto size = static_cast<std::uint32_t>(ranks.size());
   std::string problem;
-  const auto offers = gather(memory_offer(problem));
+  const auto offers = gather(memory_offer(problem), GatherScope::node);
   if (!offers) return offers.error();
   if (problem.empty()) problem = open_memory(*offers);
-  const auto problems = gather(problem);
+  const auto problems = gather(problem, GatherScope::everybody);
   if (!problems) return problems.error();
   memory_.close_file();
-  for (const std::string& each : *problems) {
-    if (!each.empty()) {
-      separate_all(each);
+  for (const Pieces::Run& each : problems->runs()) {
+    if (!each.piece.empty()) {
+      separate_all(each.piece);
       return {};
     }
   }

@@ -73,7 +73,7 @@ class HostBackend {
   [[nodiscard]] Result<void> run_on_nodes(const Call& call, std::uint32_t signature, Watchdog& watchdog);
   [[nodiscard]] Result<void> share_memory(const Gather& gather);
   [[nodiscard]] std::string memory_offer(std::string& problem);
-  [[nodiscard]] std::string open_memory(const std::vector<std::string>& offers);
+  [[nodiscard]] std::string open_memory(const Pieces& offers);
   void separate_all(std::string why);
   void divide(const Reduction& what) const;
   [[nodiscard]] std::uint32_t chained_signature(const Call& call) noexcept;

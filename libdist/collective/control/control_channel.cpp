@@ -9,7 +9,9 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 #include <thread>
+#include <utility>
 
 #include "core/text.hpp"
 
@@ -20,7 +22,7 @@ using std::chrono::milliseconds;
 using text::concat;
 
 /// How long a rank may take to say what it is doing before it counts as silent.
-milliseconds grace_of(milliseconds timeout) { return std::clamp(timeout / 3, milliseconds(300), milliseconds(1000)); }
+milliseconds grace_of(milliseconds timeout) { return std::clamp(timeout / 3, milliseconds(300), milliseconds(600)); }
 
 void write_to_stderr(const std::string& line) {
   const std::string whole = line + "\n";
@@ -36,6 +38,41 @@ void end_after_the_others() {
     std::this_thread::sleep_for(milliseconds(500));
   });
   static_cast<void>(registered);
+}
+
+constexpr std::uint32_t nobody = UINT32_MAX;
+
+/// How long the news of ranks that have ended are collected, after others were sent.
+constexpr milliseconds between_news(20);
+
+std::vector<std::uint32_t> all_ranks(std::uint32_t size) {
+  std::vector<std::uint32_t> ranks(size);
+  std::iota(ranks.begin(), ranks.end(), 0U);
+  return ranks;
+}
+
+/// Sorted news, without what `reader` said itself; empty if that is all.
+template <typename News>
+std::string lost_frame(const std::vector<News>& news, std::uint32_t reader) {
+  struct Run {
+    std::uint32_t first;
+    std::uint32_t count;
+    Liveness standing;
+  };
+  std::vector<Run> runs;
+  for (const News& each : news) {
+    if (each.from == reader || each.rank == reader) continue;
+    const bool goes_on =
+        !runs.empty() && runs.back().first + runs.back().count == each.rank && runs.back().standing == each.standing;
+    if (goes_on) ++runs.back().count;
+    else runs.push_back({each.rank, 1, each.standing});
+  }
+  if (runs.empty()) return {};
+  FrameWriter writer(FrameKind::lost);
+  writer.number(runs.size());
+  for (const Run& run : runs)
+    writer.number(run.first).number(run.count).number(static_cast<std::uint64_t>(run.standing));
+  return writer.take();
 }
 
 /// Signals are delivered to the program's threads only.
@@ -61,11 +98,19 @@ ControlChannel::ControlChannel(World world, bool is_under_srun)
     : world_(std::move(world)),
       is_under_srun_(is_under_srun),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      links_(world_,
-             {[this](FileDescriptor connection, Frame frame) { on_greeting(std::move(connection), std::move(frame)); },
-              [this](ControlLink& link, Frame& frame) { handle(link, frame); },
-              [this](std::uint32_t rank, bool left) { mark_gone(rank, left ? Liveness::left : Liveness::dead); }}),
+      links_(
+          world_,
+          {[this](FileDescriptor connection, Frame frame) { on_greeting(std::move(connection), std::move(frame)); },
+           [this](ControlLink& link, Frame& frame) { handle(link, frame); },
+           [this](std::uint32_t rank, bool left) { mark_gone(rank, left ? Liveness::left : Liveness::dead, nobody); }}),
       detector_(*this),
+      tree_(world_.table, all_ranks(world_.size)),
+      gather_({[this](std::uint32_t rank, const std::string& frame) { send_to(rank, frame); },
+               [this](const GatherKey& key, Pieces pieces) {
+                 const std::lock_guard lock(mutex_);
+                 gathered_.insert_or_assign(key, std::move(pieces));
+                 came_.notify_all();
+               }}),
       gone_(world_.size),
       log_(write_to_stderr) {
   const BlockedSignals blocked;
@@ -74,13 +119,19 @@ ControlChannel::ControlChannel(World world, bool is_under_srun)
 
 ControlChannel::~ControlChannel() {
   post([this] {
-    links_.say_goodbye();
+    links_.say_goodbye(ending_.load(std::memory_order_acquire));
     stopping_.store(true, std::memory_order_release);
   });
   thread_.join();
 }
 
 void ControlChannel::run() {
+  for (auto& [rank, frame] : world_.early) {
+    ControlLink link;
+    link.rank = rank;
+    handle(link, frame);
+  }
+  for (const std::uint32_t rank : world_.ended) mark_gone(rank, Liveness::dead, nobody);
   while (!stopping_.load(std::memory_order_acquire)) serve_once();
 }
 
@@ -109,7 +160,7 @@ void ControlChannel::run_posted() {
 }
 
 int ControlChannel::poll_timeout() const {
-  const auto next = std::min({next_beat_, detector_.next_poll(), links_.next_deadline()});
+  const auto next = std::min({next_beat_, detector_.next_poll(), links_.next_deadline(), news_due_});
   if (next == Clock::time_point::max()) return -1;
   const auto left = std::chrono::duration_cast<milliseconds>(next - Clock::now()).count();
   return static_cast<int>(std::clamp<long long>(left + 1, 0, 1000));
@@ -123,6 +174,7 @@ void ControlChannel::serve_once() {
   if ((wanted[1].revents & POLLIN) != 0) links_.accept_all();
   if ((wanted[0].revents & POLLIN) != 0) run_posted();
   detector_.poll();
+  spread_news();
   beat();
   links_.sweep();
 }
@@ -134,18 +186,35 @@ void ControlChannel::beat() {
   if (heartbeat_) heartbeat_();
 }
 
-void ControlChannel::mark_gone(std::uint32_t world_rank, Liveness standing) {
+void ControlChannel::mark_gone(std::uint32_t world_rank, Liveness standing, std::uint32_t from) {
   std::uint8_t there = 0;
+  if (world_rank == world_.rank) return;
   if (!gone_[world_rank].compare_exchange_strong(there, static_cast<std::uint8_t>(standing))) return;
   gone_count_.fetch_add(1, std::memory_order_acq_rel);
-  if (world_.rank != 0) return;
-  const std::string news =
-      FrameWriter(FrameKind::lost).number(world_rank).number(static_cast<std::uint64_t>(standing)).take();
-  links_.send_to_all_but(world_rank, news);
+  if (standing == Liveness::left && ending_.load(std::memory_order_acquire)) return;
+  news_.push_back({world_rank, standing, from});
+  news_due_ = std::min(news_due_, std::max(Clock::now(), news_sent_ + between_news));
+}
+
+/// Along the tree, in batches: where many ranks end together, nobody hears of each in a message of its own. The
+/// neighbours are those of the tree without the ranks that are gone, which so get connected.
+void ControlChannel::spread_news() {
+  if (Clock::now() < news_due_) return;
+  news_due_ = Clock::time_point::max();
+  news_sent_ = Clock::now();
+  std::vector<News> news = std::exchange(news_, {});  // sending may find others gone
+  std::ranges::sort(news);
+  const auto is_out = [this](std::uint32_t rank) { return is_gone(rank); };
+  auto neighbours = tree_.children_of(world_.rank, is_out);
+  if (const auto parent = tree_.parent_of(world_.rank, is_out)) neighbours.push_back(*parent);
+  for (const std::uint32_t neighbour : neighbours) {
+    const std::string frame = lost_frame(news, neighbour);
+    if (!frame.empty()) send_to(neighbour, frame);
+  }
 }
 
 void ControlChannel::send_to(std::uint32_t world_rank, const std::string& frame) {
-  if (!is_gone(world_rank) && !links_.send_to(world_rank, frame)) mark_gone(world_rank, Liveness::dead);
+  if (!is_gone(world_rank) && !links_.send_to(world_rank, frame)) mark_gone(world_rank, Liveness::dead, nobody);
 }
 
 std::optional<Liveness> ControlChannel::end_of(std::uint32_t world_rank) const noexcept {
@@ -168,21 +237,21 @@ void ControlChannel::handle(ControlLink& link, Frame& frame) {
   switch (frame.kind<FrameKind>()) {
     case FrameKind::bye:
       link.left = true;
+      if (frame.number() != 0) ending_.store(true, std::memory_order_release);
       return;
     case FrameKind::lost:
-      return on_lost(frame);
+      return on_lost(link, frame);
     case FrameKind::report:
-      return on_report(link, frame);
     case FrameKind::query:
-      return on_query(link, frame);
     case FrameKind::status:
-      return detector_.take_status(link.rank, frame);
+    case FrameKind::pair_counts:
+    case FrameKind::heard:
     case FrameKind::verdict:
-      return on_verdict(frame);
+      return on_case(link.rank, frame);
     case FrameKind::piece:
-      return on_piece(link.rank, frame);
+      return gather_.on_piece(frame);
     case FrameKind::pieces:
-      return on_pieces(frame);
+      return gather_.on_pieces(frame);
     default:
       return;  // of a later release: nothing that this one must know
   }
@@ -191,7 +260,7 @@ void ControlChannel::handle(ControlLink& link, Frame& frame) {
 /// Judges the first frame of a later connection: only the world's ranks know the nonce.
 void ControlChannel::on_greeting(FileDescriptor connection, Frame frame) {
   const auto kind = frame.kind<FrameKind>();
-  if (frame.number() != world_.nonce) return;
+  if (frame.number() != nonce()) return;
   if (kind == FrameKind::data_greeting) return on_data_greeting(std::move(connection), frame);
   const std::uint64_t rank = frame.number();
   if (kind != FrameKind::rank_greeting || rank >= world_.size || frame.is_short()) return;
@@ -209,75 +278,34 @@ void ControlChannel::on_data_greeting(FileDescriptor connection, Frame& frame) {
   came_.notify_all();
 }
 
-void ControlChannel::on_lost(Frame& frame) {
-  const std::uint64_t rank = frame.number();
-  const auto standing = static_cast<Liveness>(frame.number());
-  if (rank < world_.size && rank != world_.rank) mark_gone(static_cast<std::uint32_t>(rank), standing);
-}
-
-void ControlChannel::on_report(const ControlLink& link, Frame& frame) {
-  const auto watch = find(frame.number());
-  DiagnosisTrigger trigger;
-  trigger.reporter = static_cast<std::uint32_t>(frame.number());
-  trigger.waits_for = static_cast<int>(static_cast<std::int64_t>(frame.number()));
-  trigger.differs = frame.number() != 0;
-  const milliseconds grace(frame.number());
-  trigger.detail = frame.text();
-  if (!watch || trigger.reporter >= watch->members().size()) return;
-  if (const auto verdict = watch->verdict()) {  // the news and the report crossed
-    send_to(link.rank, verdict_frame(*watch, *verdict));
-    return;
+void ControlChannel::on_lost(const ControlLink& link, Frame& frame) {
+  for (std::uint64_t runs = frame.number(); runs > 0 && !frame.is_short(); --runs) {
+    const std::uint64_t first = frame.number();
+    const std::uint64_t end = std::min<std::uint64_t>(first + frame.number(), world_.size);
+    const auto standing = static_cast<Liveness>(frame.number());
+    for (std::uint64_t rank = first; rank < end && !frame.is_short(); ++rank) {
+      mark_gone(static_cast<std::uint32_t>(rank), standing, link.rank);
+    }
   }
-  detector_.open(watch, trigger, grace, true);
 }
 
-void ControlChannel::on_query(ControlLink& link, Frame& frame) {
+/// What concerns a call that did not end.
+void ControlChannel::on_case(std::uint32_t from, Frame& frame) {
   const std::uint64_t id = frame.number();
-  const auto watch = find(id);
-  send_to(link.rank, status_frame(id, watch.get()));
-}
-
-void ControlChannel::on_verdict(Frame& frame) {
-  const auto watch = find(frame.number());
-  const auto code = static_cast<Errc>(frame.number());
-  std::string sentence = frame.text();
-  if (watch) watch->give_verdict({code, sentence});
-  detector_.has_been_said(std::move(sentence));
-}
-
-void ControlChannel::on_piece(std::uint32_t world_rank, Frame& frame) {
-  const GatherKey key = {frame.number(), frame.number()};
-  const std::uint64_t rank = frame.number();
-  const std::uint64_t size = frame.number();
-  std::string piece = frame.text();
-  if (frame.is_short() || rank >= size || size > world_.size) return;
-  Gathering& gathering = gatherings_[key];
-  gathering.pieces.resize(size);
-  gathering.members.resize(size);
-  gathering.pieces[rank] = std::move(piece);
-  gathering.members[rank] = world_rank;
-  if (!std::ranges::all_of(gathering.pieces, [](const auto& each) { return each.has_value(); })) return;
-  FrameWriter all(FrameKind::pieces);
-  all.number(key.first).number(key.second).number(size);
-  for (const auto& each : gathering.pieces) all.text(*each);
-  const std::string whole = all.take();
-  const auto members = std::move(gathering.members);
-  gatherings_.erase(key);
-  for (const std::uint32_t member : members) {
-    if (member != world_.rank) send_to(member, whole);
+  switch (frame.kind<FrameKind>()) {
+    case FrameKind::report:
+      return detector_.on_report(from, find(id), frame);
+    case FrameKind::query:
+      return detector_.on_query(from, id, find(id), frame);
+    case FrameKind::status:
+      return detector_.on_status(from, id, frame);
+    case FrameKind::pair_counts:
+      return detector_.on_pair_counts(from, id, frame);
+    case FrameKind::heard:
+      return detector_.on_heard(from, id, frame);
+    default:
+      return detector_.on_verdict(from, find(id), frame);
   }
-  Frame own(whole.substr(wireup::frame_head));
-  on_pieces(own);
-}
-
-void ControlChannel::on_pieces(Frame& frame) {
-  const GatherKey key = {frame.number(), frame.number()};
-  const std::uint64_t size = frame.number();
-  std::vector<std::string> pieces;
-  for (std::uint64_t i = 0; i < size && !frame.is_short(); ++i) pieces.push_back(frame.text());
-  const std::lock_guard lock(mutex_);
-  gathered_.insert_or_assign(key, std::move(pieces));
-  came_.notify_all();
 }
 
 // ---- for other threads ----
@@ -295,12 +323,14 @@ void ControlChannel::add(const std::shared_ptr<CommWatch>& watch) {
 void ControlChannel::remove(const CommWatch& watch) {
   const std::lock_guard lock(mutex_);
   watches_.erase(watch.id());
+  std::erase_if(gathered_, [&](const auto& each) { return each.first.communicator == watch.id(); });
+  posted_.emplace_back([this, id = watch.id()] { gather_.forget(id); });  // in its own time
 }
 
 Error ControlChannel::find_out(const std::shared_ptr<CommWatch>& watch, const DiagnosisTrigger& trigger,
                                milliseconds timeout) {
   const milliseconds grace = grace_of(timeout);
-  post([this, watch, trigger, grace] { detector_.open(watch, trigger, grace, false); });
+  post([this, watch, trigger, grace] { detector_.open(watch, trigger, grace); });
   // One candidate after the other may be silent; after a few of them the verdict is given without a name.
   if (auto verdict = watch->wait_for_verdict(Clock::now() + grace * 6)) return *verdict;
   const Error own = {Errc::timeout, concat({"no rank answers for ", describe(watch->activity().call),
@@ -320,16 +350,16 @@ void ControlChannel::abort(const std::shared_ptr<CommWatch>& watch, const std::s
 
 Result<FileDescriptor> ControlChannel::make_data_connection(std::uint64_t id, std::uint32_t world_rank,
                                                             Watchdog& watchdog, int comm_rank) {
-  const Member& member = world_.members[world_rank];
   for (;;) {
     if (auto going_on = watchdog.keep_waiting(comm_rank); !going_on) return going_on.error();
-    auto socket = connect_to(member.address, member.port, Clock::now() + milliseconds(250));
+    auto socket = connect_to(world_.table.address_of(world_rank), world_.table.port_of(world_rank),
+                             Clock::now() + milliseconds(250));
     if (!socket) {
       std::this_thread::sleep_for(milliseconds(10));
       continue;
     }
     const std::string greeting_frame =
-        FrameWriter(FrameKind::data_greeting).number(world_.nonce).number(id).number(world_.rank).take();
+        FrameWriter(FrameKind::data_greeting).number(nonce()).number(id).number(world_.rank).take();
     if (auto sent = send_all(*socket, greeting_frame, Clock::now() + milliseconds(250)); !sent) continue;
     char greeting = 0;
     while (!wait_until_ready(*socket, Readiness::read, Clock::now() + milliseconds(10))) {
@@ -350,23 +380,10 @@ void ControlChannel::forget_data_connections(std::uint64_t id) {
   std::erase_if(data_, [id](const auto& each) { return each.first.first == id; });
 }
 
-Result<std::vector<std::string>> ControlChannel::gather_all(const std::shared_ptr<CommWatch>& watch,
-                                                            std::uint64_t number, std::string piece,
-                                                            Watchdog& watchdog) {
+Result<Pieces> ControlChannel::gather_all(const std::shared_ptr<CommWatch>& watch, std::uint64_t number,
+                                          std::string piece, GatherScope scope, Watchdog& watchdog) {
   const GatherKey key = {watch->id(), number};
-  const std::uint32_t root = watch->members()[0];
-  std::string frame = FrameWriter(FrameKind::piece)
-                          .number(key.first)
-                          .number(key.second)
-                          .number(watch->rank())
-                          .number(watch->members().size())
-                          .text(piece)
-                          .take();
-  post([this, root, frame = std::move(frame)] {
-    if (root != world_.rank) return send_to(root, frame);
-    Frame own(frame.substr(wireup::frame_head));
-    on_piece(root, own);
-  });
+  post([this, watch, key, scope, piece = std::move(piece)] { gather(watch, key, piece, scope); });
   std::unique_lock lock(mutex_);
   for (;;) {
     if (auto found = gathered_.extract(key)) return std::move(found.mapped());
@@ -376,6 +393,17 @@ Result<std::vector<std::string>> ControlChannel::gather_all(const std::shared_pt
     lock.lock();
     if (!going_on) return going_on.error();
   }
+}
+
+void ControlChannel::gather(const std::shared_ptr<CommWatch>& watch, const GatherKey& key, std::string piece,
+                            GatherScope scope) {
+  const auto& members = watch->members();
+  const auto place = [&] {
+    if (scope == GatherScope::node) return place_in_node(world_.table, members, world_.rank);
+    if (members.size() == world_.size) return place_in_tree(tree_, world_.rank);
+    return place_in_tree(CommTree(world_.table, members), world_.rank);
+  };
+  gather_.begin(key, watch->rank(), std::move(piece), place());
 }
 
 void ControlChannel::set_heartbeat(std::function<void()> heartbeat) {

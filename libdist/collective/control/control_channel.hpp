@@ -1,6 +1,6 @@
-// The control thread: keeps the connection to rank 0 (on rank 0: to everybody), hears of ranks that
-// end, answers what this rank is doing, and finds out who is missing when a call reaches its deadline
-// (failure_detector.hpp). Other connections than the one to rank 0 are made when they are needed.
+// The control thread: keeps the connections of the world's tree, hears of ranks that end and passes it on, answers what
+// this rank is doing, and finds out who is missing when a call reaches its deadline (failure_detector.hpp). Other
+// connections are made when they are needed.
 //
 // The thread sleeps in poll() while nothing happens. It runs from bootstrap to the world's finalize.
 #pragma once
@@ -19,6 +19,7 @@
 #include "collective/control/comm_watch.hpp"
 #include "collective/control/control_links.hpp"
 #include "collective/control/failure_detector.hpp"
+#include "collective/control/tree_gather.hpp"
 
 namespace amldist::collective {
 
@@ -36,8 +37,11 @@ class ControlChannel final : private FailureDetectorHost {
 
   [[nodiscard]] std::uint32_t rank() const noexcept override { return world_.rank; }
   [[nodiscard]] std::uint32_t size() const noexcept override { return world_.size; }
-  [[nodiscard]] const Member& member(std::uint32_t world_rank) const { return world_.members[world_rank]; }
-  [[nodiscard]] std::uint64_t nonce() const noexcept { return world_.nonce; }
+  [[nodiscard]] const RankTable& table() const noexcept override { return world_.table; }
+  [[nodiscard]] const std::string& host_of(std::uint32_t world_rank) const override {
+    return world_.table.host_of(world_rank);
+  }
+  [[nodiscard]] std::uint64_t nonce() const noexcept { return world_.table.nonce(); }
   [[nodiscard]] const std::string& provenance() const noexcept { return world_.provenance; }
 
   // ---- for threads that run calls ----
@@ -65,21 +69,24 @@ class ControlChannel final : private FailureDetectorHost {
   [[nodiscard]] FileDescriptor take_data_connection(std::uint64_t id, std::uint32_t world_rank);
   /// Closes those that were not taken.
   void forget_data_connections(std::uint64_t id);
-  /// Every rank's piece, in rank order; collective over the communicator. `number` tells its gathers apart.
-  [[nodiscard]] Result<std::vector<std::string>> gather_all(const std::shared_ptr<CommWatch>& watch,
-                                                            std::uint64_t number, std::string piece,
-                                                            Watchdog& watchdog);
+  /// Every rank's piece, or those of the ranks of this node; collective over the communicator. `number` tells its
+  /// gathers apart.
+  [[nodiscard]] Result<Pieces> gather_all(const std::shared_ptr<CommWatch>& watch, std::uint64_t number,
+                                          std::string piece, GatherScope scope, Watchdog& watchdog);
+  /// From now on all ranks leave in good order: nobody has to be told of it.
+  void end_together() noexcept { ending_.store(true, std::memory_order_release); }
   void set_log(LogFunction log);
   /// Called about once a second from now on, on the control thread: the flight recorder's heartbeat. When this returns,
   /// the one before is not called any more, nor being called.
   void set_heartbeat(std::function<void()> heartbeat);
 
  private:
-  using GatherKey = std::pair<std::uint64_t, std::uint64_t>;  // communicator, number
-  /// A gather_all of which this rank is the root.
-  struct Gathering {
-    std::vector<std::optional<std::string>> pieces;
-    std::vector<std::uint32_t> members;  // world ranks
+  /// A rank that has ended, to be passed on.
+  struct News {
+    std::uint32_t rank = 0;
+    Liveness standing = Liveness::dead;
+    std::uint32_t from = UINT32_MAX;  ///< who said it
+    friend auto operator<=>(const News&, const News&) = default;
   };
 
   void run();
@@ -89,16 +96,11 @@ class ControlChannel final : private FailureDetectorHost {
   void handle(ControlLink& link, Frame& frame);
   void on_greeting(FileDescriptor connection, Frame frame);
   void on_data_greeting(FileDescriptor connection, Frame& frame);
-  void on_lost(Frame& frame);
-  void on_report(const ControlLink& link, Frame& frame);
-  void on_query(ControlLink& link, Frame& frame);
-  void on_verdict(Frame& frame);
-  void on_piece(std::uint32_t world_rank, Frame& frame);
-  void on_pieces(Frame& frame);
-  void mark_gone(std::uint32_t world_rank, Liveness standing);
-  [[nodiscard]] const std::string& host_of(std::uint32_t world_rank) const override {
-    return world_.members[world_rank].host;
-  }
+  void on_lost(const ControlLink& link, Frame& frame);
+  void on_case(std::uint32_t from, Frame& frame);
+  void mark_gone(std::uint32_t world_rank, Liveness standing, std::uint32_t from);
+  void spread_news();
+  void gather(const std::shared_ptr<CommWatch>& watch, const GatherKey& key, std::string piece, GatherScope scope);
   [[nodiscard]] std::optional<Liveness> end_of(std::uint32_t world_rank) const noexcept override;
   void send_to(std::uint32_t world_rank, const std::string& frame) override;
   void say(const std::string& sentence) override;
@@ -112,11 +114,16 @@ class ControlChannel final : private FailureDetectorHost {
   FileDescriptor wake_;
   ControlLinks links_;                                      // control thread only
   FailureDetector detector_;                                // control thread only
-  std::map<GatherKey, Gathering> gatherings_;               // control thread only
+  const CommTree tree_;                                     // of all ranks
+  TreeGather gather_;                                       // control thread only
+  std::vector<News> news_;                                  // control thread only
+  Clock::time_point news_due_ = Clock::time_point::max();   // control thread only
+  Clock::time_point news_sent_;                             // control thread only
   Clock::time_point next_beat_ = Clock::time_point::max();  // control thread only
   std::vector<std::atomic<std::uint8_t>> gone_;             // by world rank: 0 there, else a Liveness
   std::atomic<std::uint32_t> gone_count_ = 0;
   std::atomic<bool> stopping_ = false;
+  std::atomic<bool> ending_ = false;
 
   std::mutex heartbeat_mutex_;
   std::function<void()> heartbeat_;
@@ -126,7 +133,7 @@ class ControlChannel final : private FailureDetectorHost {
   std::vector<std::function<void()>> posted_;
   std::map<std::uint64_t, std::shared_ptr<CommWatch>> watches_;
   std::map<std::pair<std::uint64_t, std::uint32_t>, FileDescriptor> data_;
-  std::map<GatherKey, std::vector<std::string>> gathered_;
+  std::map<GatherKey, Pieces> gathered_;
   LogFunction log_;
   std::thread thread_;
 };

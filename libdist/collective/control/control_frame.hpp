@@ -15,13 +15,15 @@ enum class FrameKind : std::uint8_t {
   rank_greeting = 20,  ///< first on a later connection: which rank this is
   data_greeting,       ///< the same on a connection that carries a communicator's data
   bye,                 ///< the sender leaves in good order
-  lost,                ///< from rank 0: a rank's process has ended
-  report,              ///< to the coordinator: a call came to its deadline
-  query,               ///< from the coordinator: what are you doing?
-  status,              ///< the answer
-  verdict,             ///< from the coordinator: the communicator is lost, and why
-  piece,               ///< to a communicator's rank 0: one rank's piece of a gather_all
-  pieces,              ///< from there: all of them
+  lost,                ///< along the tree: ranks whose processes have ended
+  report,              ///< up a communicator's tree: a call came to its deadline
+  query,               ///< down: what are you doing?
+  status,              ///< the answers, merged on the way up
+  verdict,             ///< to all: the communicator is lost, and why
+  piece,               ///< up a communicator's tree: pieces of a gather
+  pieces,              ///< down: all of them
+  heard = 32,          ///< a report, a query or a verdict has come
+  pair_counts,         ///< to the root: the counts of an alltoallv
 };
 
 }  // namespace amldist::collective

@@ -1,115 +1,44 @@
 #include "collective/control/control_links.hpp"
 
-#include <sys/socket.h>
-
-#include <algorithm>
-#include <cerrno>
-
 namespace amldist::collective {
 
 ControlLinks::ControlLinks(World& world, Listener listener)
-    : world_(world), listener_(std::move(listener)), pending_(world.size) {
-  for (std::size_t i = 0; i < world_.links.size(); ++i) {
-    if (!world_.links[i]) continue;
-    add(static_cast<std::uint32_t>(i), std::move(world_.links[i]));
-  }
-}
-
-void ControlLinks::add(std::uint32_t world_rank, FileDescriptor connection) {
-  links_.push_back(std::make_unique<ControlLink>());
-  links_.back()->socket = std::move(connection);
-  links_.back()->rank = world_rank;
+    : world_(world),
+      listener_(std::move(listener)),
+      links_({listener_.on_frame, [this](const FrameLink& link) { listener_.on_end(link.rank, link.left); }}),
+      pending_(world.size) {
+  links_.add_all(std::move(world_.links));
 }
 
 void ControlLinks::add_to(std::vector<pollfd>& wanted) const {
-  for (const auto& link : links_) {
-    const bool writes = link->connecting || !link->to_send.empty();
-    wanted.push_back({link->socket.get(), static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN), 0});
-  }
+  links_.add_to(wanted);
   pending_.add_to(wanted);
 }
 
 void ControlLinks::serve(std::span<const pollfd> polled) {
-  const std::size_t links = polled.size() - pending_.size();  // serving them may add others
-  for (std::size_t i = 0; i < links; ++i) {
-    const short events = polled[i].revents;
-    if ((events & (POLLOUT | POLLERR)) != 0) write_to(*links_[i]);
-    if (links_[i]->socket && (events & (POLLIN | POLLHUP | POLLERR)) != 0) read_from(*links_[i]);
-  }
+  links_.serve(polled.first(polled.size() - pending_.size()));
   pending_.serve(Clock::now(), listener_.on_greeting);
 }
 
 void ControlLinks::accept_all() { pending_.accept_from(world_.listener, Clock::now(), listener_.on_greeting); }
 
-void ControlLinks::sweep() {
-  std::erase_if(links_, [](const auto& link) { return !link->socket; });
-}
-
-void ControlLinks::read_from(ControlLink& link) {
-  while (link.socket) {
-    const auto state = link.reader.read(link.socket);
-    if (state == wireup::FrameReader::State::incomplete) return;
-    if (state != wireup::FrameReader::State::complete) return drop(link);
-    Frame frame = link.reader.take();
-    listener_.on_frame(link, frame);
-  }
-}
-
-void ControlLinks::write_to(ControlLink& link) {
-  link.connecting = false;
-  while (link.socket && !link.to_send.empty()) {
-    const ssize_t sent = ::send(link.socket.get(), link.to_send.data(), link.to_send.size(), MSG_NOSIGNAL);
-    if (sent > 0) {
-      link.to_send.erase(0, static_cast<std::size_t>(sent));
-    } else if (errno == EAGAIN || errno == EINTR) {
-      return;
-    } else {  // the end shows on the reading side, behind what the peer said before it went
-      link.to_send.clear();
-    }
-  }
-}
-
-void ControlLinks::drop(ControlLink& link) {
-  link.socket = FileDescriptor();
-  listener_.on_end(link.rank, link.left);
-}
-
-ControlLink* ControlLinks::find(std::uint32_t world_rank) {
-  const auto found =
-      std::ranges::find_if(links_, [&](const auto& link) { return link->socket && link->rank == world_rank; });
-  return found == links_.end() ? nullptr : found->get();
-}
-
 bool ControlLinks::send_to(std::uint32_t world_rank, const std::string& frame) {
-  if (ControlLink* const link = find(world_rank)) {
-    link->to_send += frame;
-    if (!link->connecting) write_to(*link);
+  if (ControlLink* const link = links_.find(world_rank)) {
+    FrameLinks::send(*link, frame);
     return true;
   }
-  const Member& member = world_.members[world_rank];
-  auto socket = start_connection(member.address, member.port);
+  auto socket = start_connection(world_.table.address_of(world_rank), world_.table.port_of(world_rank));
   if (!socket) return false;
-  auto link = std::make_unique<ControlLink>();
-  link->socket = std::move(*socket);
-  link->rank = world_rank;
-  link->connecting = true;
-  link->to_send = FrameWriter(FrameKind::rank_greeting).number(world_.nonce).number(world_.rank).take() + frame;
-  links_.push_back(std::move(link));
+  ControlLink& link = links_.add(world_rank, std::move(*socket));
+  link.connecting = true;
+  link.to_send = FrameWriter(FrameKind::rank_greeting).number(world_.table.nonce()).number(world_.rank).take() + frame;
   return true;
 }
 
-void ControlLinks::send_to_all_but(std::uint32_t world_rank, const std::string& frame) {
-  for (const auto& link : links_) {
-    if (!link->socket || link->rank == world_rank) continue;
-    link->to_send += frame;
-    if (!link->connecting) write_to(*link);
-  }
-}
-
-void ControlLinks::say_goodbye() {
-  for (const auto& link : links_) {
-    link->to_send += FrameWriter(FrameKind::bye).take();
-    write_to(*link);
+void ControlLinks::say_goodbye(bool all) {
+  const std::string bye = FrameWriter(FrameKind::bye).number(all ? 1 : 0).take();
+  for (const auto& link : links_.all()) {
+    if (link->socket) FrameLinks::send(*link, bye);
   }
 }
 

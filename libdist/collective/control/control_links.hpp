@@ -1,11 +1,10 @@
-// The control connections of this process: bytes in and out, frames cut from them. Used by the control thread alone.
+// The control connections of this process: those of the world's tree, which bootstrap made, and those that were made
+// since because something was to be sent. Used by the control thread alone.
 #pragma once
 
 #include <poll.h>
 
 #include <functional>
-#include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,15 +15,7 @@
 
 namespace amldist::collective {
 
-/// One connection to a rank of the world.
-struct ControlLink {
-  FileDescriptor socket;
-  wireup::FrameReader reader{wireup::limits.frame_bytes};
-  std::string to_send;
-  std::uint32_t rank = 0;  ///< of the world
-  bool connecting = false;
-  bool left = false;  ///< said goodbye
-};
+using ControlLink = FrameLink;
 
 class ControlLinks {
  public:
@@ -44,27 +35,21 @@ class ControlLinks {
   void serve(std::span<const pollfd> polled);
   void accept_all();
   /// Takes a connection whose peer has said which rank it is.
-  void add(std::uint32_t world_rank, FileDescriptor connection);
+  void add(std::uint32_t world_rank, FileDescriptor connection) { links_.add(world_rank, std::move(connection)); }
   /// When serve() must be called even if nothing comes.
   [[nodiscard]] Clock::time_point next_deadline() const noexcept { return pending_.next_deadline(); }
   /// Forgets the closed ones.
-  void sweep();
+  void sweep() { links_.sweep(); }
 
   /// Sends to a rank, over a new connection where there is none. False: it does not listen any more.
   [[nodiscard]] bool send_to(std::uint32_t world_rank, const std::string& frame);
-  /// To every rank that is connected, but one.
-  void send_to_all_but(std::uint32_t world_rank, const std::string& frame);
-  void say_goodbye();
+  /// `all`: everybody leaves together, so nobody needs to be told.
+  void say_goodbye(bool all);
 
  private:
-  void read_from(ControlLink& link);
-  void write_to(ControlLink& link);
-  void drop(ControlLink& link);
-  [[nodiscard]] ControlLink* find(std::uint32_t world_rank);
-
   World& world_;
   Listener listener_;
-  std::vector<std::unique_ptr<ControlLink>> links_;
+  FrameLinks links_;
   wireup::PendingConnections pending_;
 };
 

@@ -1,8 +1,12 @@
 #include "collective/control/failure_detector.hpp"
 
 #include <algorithm>
+#include <utility>
 
+#include "collective/control/status_frames.hpp"
+#include "core/printable.hpp"
 #include "core/text.hpp"
+#include "wireup/limits.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -12,206 +16,450 @@ using text::concat;
 
 /// How often ranks are asked again that have not reached the call in question yet.
 constexpr milliseconds ask_again(20);
+/// Of so many ranks of a node that do not answer, the others are not tried as its leader: the node may be lost.
+constexpr std::size_t tries_in_a_node = 2;
+/// Ranks that are asked for the counts of an alltoallv: the two of the pair, and others to see which of them is right.
+constexpr std::size_t most_witnesses = 16;
+/// A rank of the world that is none.
+constexpr std::uint32_t nobody = UINT32_MAX;
 
-void write_call(FrameWriter& writer, const Call& call) {
-  writer.number(static_cast<std::uint64_t>(call.operation))
-      .number(static_cast<std::uint64_t>(call.type))
-      .number(static_cast<std::uint64_t>(call.redop))
-      .number(static_cast<std::uint32_t>(call.root))
-      .number(call.count)
-      .number(call.sequence);
+std::vector<std::uint32_t> listed(const std::set<std::uint32_t>& ranks) { return {ranks.begin(), ranks.end()}; }
+
+/// The state of each rank that answered, with how many ranks are in it.
+template <typename Visit>
+void for_states(const MergedStates& answers, Visit visit) {
+  for (const auto& [bytes, runs] : answers.states()) visit(read_state(bytes), runs);
 }
 
-Call read_call(Frame& frame) {
-  Call call;
-  call.operation = static_cast<Operation>(frame.number());
-  call.type = static_cast<DataType>(frame.number());
-  call.redop = static_cast<ReduceOp>(frame.number());
-  call.root = static_cast<int>(static_cast<std::uint32_t>(frame.number()));
-  call.count = frame.number();
-  call.sequence = frame.number();
-  return call;
-}
-
-void write_list(FrameWriter& writer, const std::vector<std::uint64_t>& list) {
-  writer.number(list.size());
-  for (const std::uint64_t each : list) writer.number(each);
-}
-
-std::vector<std::uint64_t> read_list(Frame& frame) {
-  std::vector<std::uint64_t> list;
-  const std::uint64_t size = frame.number();
-  while (list.size() < size && !frame.is_short()) list.push_back(frame.number());
-  return list;
-}
-
-/// The state that a rank reports of itself.
-void write_state(FrameWriter& writer, const CommWatch& watch) {
-  const Activity activity = watch.activity();
-  writer.number(activity.sequence)
-      .number(activity.inside ? 1 : 0)
-      .number(static_cast<std::uint32_t>(activity.waits_for));
-  write_call(writer, activity.call);
-  const auto past = watch.past();
-  writer.number(past.size());
-  for (const PastCall& one : past) {
-    write_call(writer, one.call);
-    writer.number(one.lists);
-  }
-  const PairCounts pairs = watch.pair_counts();
-  writer.number(pairs.sequence);
-  write_list(writer, pairs.gives);
-  write_list(writer, pairs.takes);
-}
-
-RankState read_state(Frame& frame) {
-  RankState state;
-  state.standing = Liveness::here;
-  state.activity.sequence = frame.number();
-  state.activity.inside = frame.number() != 0;
-  state.activity.waits_for = static_cast<int>(static_cast<std::uint32_t>(frame.number()));
-  state.activity.call = read_call(frame);
-  const std::uint64_t calls = frame.number();
-  while (state.past.size() < calls && !frame.is_short()) {
-    const Call call = read_call(frame);
-    state.past.push_back({call, static_cast<std::uint32_t>(frame.number())});
-  }
-  state.pairs.sequence = frame.number();
-  state.pairs.gives = read_list(frame);
-  state.pairs.takes = read_list(frame);
-  return state;
+std::size_t rank_in(const CommWatch& watch, std::uint32_t world_rank) {
+  return static_cast<std::size_t>(std::ranges::find(watch.members(), world_rank) - watch.members().begin());
 }
 
 }  // namespace
 
-std::string status_frame(std::uint64_t communicator, const CommWatch* watch) {
-  FrameWriter answer(FrameKind::status);
-  answer.number(communicator).number(watch != nullptr ? 1 : 0);
-  if (watch != nullptr) write_state(answer, *watch);
-  return answer.take();
+milliseconds patience_of(milliseconds grace) noexcept {
+  return std::clamp(grace / 5, milliseconds(60), milliseconds(120));
 }
 
-std::string verdict_frame(const CommWatch& watch, const Error& verdict) {
-  return FrameWriter(FrameKind::verdict)
-      .number(watch.id())
-      .number(static_cast<std::uint64_t>(verdict.code))
-      .text(verdict.message)
-      .take();
+// ---- cases ----
+FailureDetector::Case* FailureDetector::find(std::uint64_t id) {
+  const auto found = std::ranges::find_if(cases_, [&](const auto& each) { return each->watch->id() == id; });
+  return found == cases_.end() ? nullptr : found->get();
 }
 
-void FailureDetector::open(const std::shared_ptr<CommWatch>& watch, const DiagnosisTrigger& trigger, milliseconds grace,
-                           bool asked) {
+FailureDetector::Case& FailureDetector::case_of(const std::shared_ptr<CommWatch>& watch) {
+  if (Case* const known = find(watch->id())) return *known;
+  cases_.push_back(std::make_unique<Case>());
+  cases_.back()->watch = watch;
+  cases_.back()->tree = std::make_shared<const CommTree>(host_.table(), watch->members());
+  return *cases_.back();
+}
+
+CommTree::IsOut FailureDetector::out_of(const Ranks& silent) const {
+  return [this, &silent](std::uint32_t rank) { return silent.contains(rank) || is_gone(rank); };
+}
+
+void FailureDetector::leave_out(const CommTree& tree, Ranks& silent, std::uint32_t rank) {
+  silent.insert(rank);
+  const auto node = tree.neighbours_of(rank);
+  const auto tried = std::ranges::count_if(node, [&](std::uint32_t each) { return silent.contains(each); });
+  if (std::cmp_greater_equal(tried, tries_in_a_node)) silent.insert(node.begin(), node.end());
+}
+
+// ---- up the tree ----
+void FailureDetector::open(const std::shared_ptr<CommWatch>& watch, const DiagnosisTrigger& trigger,
+                           milliseconds grace) {
   if (watch->is_lost()) return;
-  for (Case& current : cases_) {
-    if (current.watch != watch) continue;
-    if (asked && !current.coordinating) coordinate(current);  // two believe that it is our turn
+  Case& current = case_of(watch);
+  if (current.trigger) return;
+  current.trigger = trigger;
+  current.grace = grace;
+  if (!current.is_root && !current.asker) rise(current);
+}
+
+void FailureDetector::rise(Case& current) {
+  current.told = current.tree->parent_of(host_.rank(), out_of(current.silent));
+  current.is_heard = false;
+  current.told_at = host_.now();
+  if (!current.told) return coordinate(current);
+  FrameWriter report(FrameKind::report);
+  report.number(current.watch->id()).number(static_cast<std::uint64_t>(current.grace.count()));
+  write_trigger(report, *current.trigger);
+  write_ranks(report, listed(current.silent));
+  host_.send_to(*current.told, report.take());
+}
+
+void FailureDetector::on_report(std::uint32_t from, const std::shared_ptr<CommWatch>& watch, Frame& frame) {
+  if (!watch) return;  // it will be left out
+  const milliseconds grace(std::min<std::uint64_t>(frame.number(), 10'000));
+  const DiagnosisTrigger trigger = read_trigger(frame);
+  const auto silent = read_ranks(frame, host_.size());
+  if (frame.is_short() || trigger.reporter >= watch->members().size()) return;
+  if (const auto verdict = watch->verdict()) {  // the news and the report crossed
+    host_.send_to(from, verdict_frame(*watch, *verdict, {}));
     return;
   }
-  cases_.push_back({watch, trigger, grace, Clock::now(), 0, false, {}, {}});
-  if (asked) coordinate(cases_.back());
-  else report(cases_.back());
+  send_heard(from, watch->id(), FrameKind::report);
+  Case& current = case_of(watch);
+  for (const std::uint32_t rank : silent) {
+    if (rank != host_.rank() && rank != from) current.silent.insert(rank);
+  }
+  open(watch, trigger, grace);
 }
 
-/// Reports to the lowest rank that has not been found silent.
-void FailureDetector::report(Case& current) {
-  const CommWatch& watch = *current.watch;
-  while (current.candidate < watch.rank() && is_gone(watch.members()[current.candidate])) ++current.candidate;
-  if (current.candidate >= watch.rank()) return coordinate(current);
-  FrameWriter report(FrameKind::report);
-  report.number(watch.id())
-      .number(current.trigger.reporter)
-      .number(static_cast<std::uint64_t>(static_cast<std::int64_t>(current.trigger.waits_for)))
-      .number(current.trigger.differs ? 1 : 0)
-      .number(static_cast<std::uint64_t>(current.grace.count()))
-      .text(current.trigger.detail);
-  host_.send_to(watch.members()[current.candidate], report.take());
-  current.next = Clock::now() + current.grace * 2;  // it has patience of its own with those whom it asks
+void FailureDetector::poll_rising(Case& current) {
+  const bool is_forgotten = current.asker && host_.now() >= current.until + current.grace * 2;
+  if (is_forgotten && current.trigger) {
+    current.asker.reset();
+    rise(current);
+  }
+  if (!current.told || current.is_root || current.asker) return;
+  const auto patience = current.is_heard ? current.grace * 2 : patience_of(current.grace);
+  if (is_gone(*current.told)) return rise(current);
+  if (host_.now() < current.told_at + patience) return;
+  leave_out(*current.tree, current.silent, *current.told);
+  rise(current);
 }
 
+// ---- down and up again ----
 void FailureDetector::coordinate(Case& current) {
-  const CommWatch& watch = *current.watch;
-  current.coordinating = true;
-  current.answers.assign(watch.members().size(), std::nullopt);
-  current.next = Clock::now() + current.grace;
+  current.is_root = true;
+  current.until = host_.now() + current.grace;
   ask(current);
 }
 
-/// Asks the ranks that have not answered.
 void FailureDetector::ask(Case& current) {
-  const CommWatch& watch = *current.watch;
-  current.asked = Clock::now();
-  for (std::size_t i = 0; i < watch.members().size(); ++i) {
-    if (current.answers[i]) continue;
-    if (i == watch.rank()) {
-      current.answers[i] =
-          RankState{name_of(watch, i), Liveness::here, watch.activity(), {}, watch.past(), watch.pair_counts()};
-    } else {
-      host_.send_to(watch.members()[i], FrameWriter(FrameKind::query).number(watch.id()).take());
-    }
+  ++current.round;
+  current.asked_at = host_.now();
+  current.asked.clear();
+  current.before = std::exchange(current.answers, {});
+  current.is_answered = false;
+  current.answers.add(current.watch->rank(), state_bytes(current.watch.get()));
+  ask_those_below(current);
+}
+
+/// Those that are left out are asked by the rank that found them silent, and by the root.
+void FailureDetector::ask_those_below(Case& current) {
+  for (const std::uint32_t rank : current.tree->children_of(host_.rank(), out_of(current.silent))) {
+    if (!current.asked.contains(rank)) ask_one(current, rank, false);
+  }
+  if (!current.is_root) return;
+  for (const std::uint32_t rank : Ranks(current.silent)) {
+    if (rank != host_.rank() && !is_gone(rank) && !current.asked.contains(rank)) ask_one(current, rank, true);
   }
 }
 
-/// Whether all ranks have reported what the verdict needs. Where two calls differ, all ranks must have reached that
-/// call: the majority decides which one is wrong.
-bool FailureDetector::is_answered(Case& current) {
+void FailureDetector::ask_one(Case& current, std::uint32_t rank, bool alone) {
+  current.asked[rank] = {host_.now(), alone, false, false};
+  const auto left = std::chrono::duration_cast<milliseconds>(current.until - host_.now()) - patience_of(current.grace);
+  FrameWriter query(FrameKind::query);
+  query.number(current.watch->id())
+      .number(current.round)
+      .number(static_cast<std::uint64_t>(std::max(left, milliseconds(20)).count()))
+      .number(static_cast<std::uint64_t>(current.grace.count()))
+      .number(alone ? 1 : 0);
+  write_ranks(query, listed(current.silent));
+  write_ranks(query, listed(current.witnesses));
+  host_.send_to(rank, query.take());
+}
+
+void FailureDetector::on_query(std::uint32_t from, std::uint64_t id, const std::shared_ptr<CommWatch>& watch,
+                               Frame& frame) {
+  const std::uint64_t round = frame.number();
+  const milliseconds budget(std::min<std::uint64_t>(frame.number(), 10'000));
+  const milliseconds grace(std::min<std::uint64_t>(frame.number(), 10'000));
+  const bool alone = frame.number() != 0;
+  const auto silent = read_ranks(frame, host_.size());
+  const auto witnesses = read_ranks(frame, watch ? static_cast<std::uint32_t>(watch->members().size()) : 0);
+  if (frame.is_short()) return;
+  if (watch && watch->is_lost()) return host_.send_to(from, verdict_frame(*watch, *watch->verdict(), {}));
+  if (watch && !witnesses.empty()) {
+    FrameWriter counts(FrameKind::pair_counts);
+    counts.number(id);
+    write_pair_counts(counts, watch->pair_counts(), witnesses);
+    return host_.send_to(from, counts.take());
+  }
+  if (!watch || alone) {
+    FrameWriter status(FrameKind::status);
+    status.number(id).number(round).number(watch ? 0 : 1);
+    MergedStates own;
+    if (watch) own.add(watch->rank(), state_bytes(watch.get()));
+    own.write(status);
+    return host_.send_to(from, status.take());
+  }
+  Case& current = case_of(watch);
+  if (current.is_root && host_.rank() < from) return;  // two believe to be the root: the lower rank is
+  send_heard(from, id, FrameKind::query);
+  current.is_root = false;
+  current.asker = from;
+  current.grace = grace;
+  current.until = host_.now() + budget;
+  for (const std::uint32_t rank : silent) {
+    if (rank != host_.rank()) current.silent.insert(rank);
+  }
+  current.round = round - 1;
+  ask(current);
+  if (is_complete(current)) finish_round(current);
+}
+
+void FailureDetector::on_status(std::uint32_t from, std::uint64_t id, Frame& frame) {
+  Case* const current = find(id);
+  if (current == nullptr || frame.number() != current->round) return;
+  const auto asked = current->asked.find(from);
+  if (asked == current->asked.end()) return;
+  const bool is_unaware = frame.number() != 0;
+  const MergedStates states = MergedStates::read(frame, static_cast<std::uint32_t>(current->watch->members().size()));
+  asked->second.heard = true;
+  asked->second.answered = true;
+  if (is_unaware) {
+    const std::size_t rank = rank_in(*current->watch, from);
+    MergedStates unaware;
+    unaware.add(static_cast<std::uint32_t>(rank), state_bytes(nullptr));
+    current->answers.add(unaware);
+    current->silent.insert(from);  // it does not know who is below it
+    ask_those_below(*current);
+    if (current->is_answered) send_up(*current, unaware);
+  } else {
+    current->answers.add(states);
+    if (current->is_answered) send_up(*current, states);  // it came late
+  }
+  if (!current->is_answered && is_complete(*current)) finish_round(*current);
+}
+
+void FailureDetector::on_heard(std::uint32_t from, std::uint64_t id, Frame& frame) {
+  const auto what = static_cast<FrameKind>(frame.number());
+  for (Spreading& each : spreading_) {
+    if (what == FrameKind::verdict && each.watch->id() == id) each.waits_for.erase(from);
+  }
+  Case* const current = find(id);
+  if (current == nullptr) return;
+  if (what == FrameKind::report && current->told == from) current->is_heard = true;
+  const auto asked = current->asked.find(from);
+  if (what == FrameKind::query && asked != current->asked.end()) asked->second.heard = true;
+}
+
+/// Whether all have answered that can.
+bool FailureDetector::is_complete(const Case& current) const {
+  return std::ranges::all_of(current.asked,
+                             [this](const auto& each) { return each.second.answered || is_gone(each.first); });
+}
+
+void FailureDetector::poll_asking(Case& current) {
+  if (current.is_answered || (!current.is_root && !current.asker)) return;
+  bool found = false;
+  for (auto& [rank, asked] : current.asked) {
+    const bool patient =
+        asked.alone || asked.heard || asked.answered || host_.now() < asked.since + patience_of(current.grace);
+    if (patient) continue;
+    leave_out(*current.tree, current.silent, rank);
+    asked.alone = true;
+    found = true;
+  }
+  // The ranks below one that is gone, or that does not answer, are now below this one.
+  found = found || std::ranges::any_of(current.asked, [this](const auto& each) { return is_gone(each.first); });
+  if (found) ask_those_below(current);
+  if (is_complete(current) || host_.now() >= current.until) finish_round(current);
+}
+
+void FailureDetector::finish_round(Case& current) {
+  if (!current.is_root) {
+    current.is_answered = true;
+    current.answers.merge();
+    return send_up(current, current.answers);
+  }
+  const bool in_time = host_.now() < current.until;
+  if (in_time && must_ask_again(current)) {
+    if (host_.now() >= current.asked_at + ask_again) ask(current);
+    return;
+  }
+  if (in_time && must_ask_for_pairs(current)) return;
+  conclude(current);
+}
+
+void FailureDetector::send_up(Case& current, const MergedStates& states) {
+  if (!current.asker) return;
+  FrameWriter status(FrameKind::status);
+  status.number(current.watch->id()).number(current.round).number(0);
+  states.write(status);
+  host_.send_to(*current.asker, status.take());
+}
+
+// ---- judging ----
+/// Where two calls differ, all ranks must have reached that call: the majority decides which one is wrong.
+bool FailureDetector::must_ask_again(const Case& current) const {
+  if (!current.trigger->differs) return false;
+  std::vector<RankState> states;
+  std::optional<RankState> reporter;
+  for_states(current.answers, [&](RankState state, const std::vector<MergedStates::Run>& runs) {
+    const bool has_reporter = std::ranges::any_of(
+        runs, [&](const MergedStates::Run& run) { return current.trigger->reporter - run.first < run.count; });
+    if (has_reporter) reporter = state;
+    states.push_back(std::move(state));
+  });
+  if (!reporter || is_point_to_point(reporter->activity.call.operation)) return false;
+  const std::uint64_t reached = parting_of(states).value_or(reporter->activity.sequence);
+  return std::ranges::any_of(states, [&](const RankState& state) {
+    return state.standing == Liveness::here && state.activity.sequence < reached;
+  });
+}
+
+/// The counts of an alltoallv are as many as there are ranks, so only some ranks are asked for those among them.
+bool FailureDetector::must_ask_for_pairs(Case& current) {
+  const DiagnosisTrigger& trigger = *current.trigger;
   const auto& members = current.watch->members();
-  for (std::size_t r = 0; r < current.answers.size(); ++r) {
-    if (!current.answers[r] && !is_gone(members[r])) return false;
-  }
-  const auto& reporter = current.answers[current.trigger.reporter];
-  if (!current.trigger.differs || !reporter || is_point_to_point(reporter->activity.call.operation)) return true;
-  const std::uint64_t reached = parting_of(states_of(current)).value_or(reporter->activity.sequence);
-  bool all = true;
-  for (std::size_t r = 0; r < current.answers.size(); ++r) {
-    auto& answer = current.answers[r];
-    if (!answer || is_gone(members[r]) || answer->activity.sequence >= reached) continue;
-    all = false;
-    if (Clock::now() >= current.asked + ask_again) answer.reset();
-  }
-  if (!all && Clock::now() >= current.asked + ask_again) ask(current);
-  return all;
-}
-
-void FailureDetector::poll() {
-  std::erase_if(cases_, [](const Case& current) { return current.watch->is_lost(); });
-  for (std::size_t i = 0; i < cases_.size(); ++i) {
-    Case& current = cases_[i];
-    if (current.coordinating) {
-      if (is_answered(current) || Clock::now() >= current.next) conclude(current);
-    } else if (Clock::now() >= current.next || is_gone(current.watch->members()[current.candidate])) {
-      ++current.candidate;
-      report(current);
+  const bool wanted = trigger.differs && current.watch->activity().call.operation == Operation::alltoallv;
+  if (!wanted) return false;
+  if (current.witnesses.empty()) {
+    current.witnesses.insert(trigger.reporter);
+    if (trigger.waits_for >= 0) current.witnesses.insert(static_cast<std::uint32_t>(trigger.waits_for));
+    for (std::uint32_t r = 0; r < members.size() && current.witnesses.size() < most_witnesses; ++r) {
+      current.witnesses.insert(r);
+    }
+    for (const std::uint32_t rank : std::set<std::uint32_t>(current.witnesses)) {
+      if (rank == current.watch->rank()) current.pairs[rank] = current.watch->pair_counts();
+      else ask_one(current, members[rank], true);
     }
   }
-  std::erase_if(cases_, [](const Case& current) { return current.watch->is_lost(); });
+  return std::ranges::any_of(
+      current.witnesses, [&](std::uint32_t rank) { return !current.pairs.contains(rank) && !is_gone(members[rank]); });
 }
 
-RankState FailureDetector::presumed_state(const CommWatch& watch, std::size_t rank) const {
-  return {name_of(watch, rank), host_.end_of(watch.members()[rank]).value_or(Liveness::silent), {}, {}, {}, {}};
+void FailureDetector::on_pair_counts(std::uint32_t from, std::uint64_t id, Frame& frame) {
+  Case* const current = find(id);
+  if (current == nullptr) return;
+  const auto& members = current->watch->members();
+  const auto rank = static_cast<std::uint32_t>(rank_in(*current->watch, from));
+  if (!current->witnesses.contains(rank)) return;
+  current->pairs[rank] = read_pair_counts(frame, listed(current->witnesses), members.size());
+  current->asked[from].answered = true;
+  if (is_complete(*current)) finish_round(*current);
 }
 
 std::vector<RankState> FailureDetector::states_of(const Case& current) const {
-  std::vector<RankState> states;
-  for (std::size_t i = 0; i < current.answers.size(); ++i) {
-    const bool gone = is_gone(current.watch->members()[i]);
-    states.push_back(current.answers[i] && !gone ? *current.answers[i] : presumed_state(*current.watch, i));
+  const auto& members = current.watch->members();
+  std::vector<RankState> states(members.size());
+  for (const MergedStates* const answers : {&current.before, &current.answers}) {
+    for_states(*answers, [&](const RankState& state, const std::vector<MergedStates::Run>& runs) {
+      for (const MergedStates::Run& run : runs) {
+        for (std::size_t rank = run.first; rank < std::size_t{run.first} + run.count; ++rank) states[rank] = state;
+      }
+    });
+  }
+  for (std::size_t rank = 0; rank < states.size(); ++rank) {
+    if (const auto end = host_.end_of(members[rank])) {
+      states[rank] = RankState();
+      states[rank].standing = *end;
+    }
+    states[rank].name = name_of(*current.watch, rank);
+    const auto pairs = current.pairs.find(static_cast<std::uint32_t>(rank));
+    if (pairs != current.pairs.end()) states[rank].pairs = pairs->second;
   }
   return states;
 }
 
 void FailureDetector::conclude(Case& current) {
-  announce(current.watch, judge(states_of(current), current.trigger), true);
+  const Error verdict = judge(states_of(current), *current.trigger);
+  say_once(verdict.message);
+  spread(current.watch, verdict, current.silent, nobody);
 }
 
+// ---- verdicts ----
 void FailureDetector::announce(const std::shared_ptr<CommWatch>& watch, const Error& verdict, bool print) {
   if (watch->is_lost()) return;
-  // Printed before any rank is released: the program may end the moment it learns of the error.
   if (print) say_once(verdict.message);
-  const std::string frame = verdict_frame(*watch, verdict);
-  for (const std::uint32_t member : watch->members()) {
-    if (member != host_.rank()) host_.send_to(member, frame);
+  const Case* const current = find(watch->id());
+  spread(watch, verdict, current != nullptr ? current->silent : Ranks(), nobody);
+}
+
+/// Printed and sent before this rank is released: the program may end the moment it learns of the error.
+void FailureDetector::spread(const std::shared_ptr<CommWatch>& watch, const Error& verdict, Ranks silent,
+                             std::uint32_t from) {
+  if (watch->is_lost()) return;
+  const Case* const current = find(watch->id());
+  Spreading spreading;
+  spreading.watch = watch;
+  spreading.tree =
+      current != nullptr ? current->tree : std::make_shared<const CommTree>(host_.table(), watch->members());
+  spreading.verdict = verdict;
+  spreading.silent = std::move(silent);
+  tell(spreading, from);
+  if (from == nobody) {  // those that do not answer find it when they go on
+    for (const std::uint32_t rank : spreading.silent) {
+      if (rank != host_.rank()) host_.send_to(rank, verdict_frame(*watch, verdict, {}));
+    }
   }
+  spreading_.push_back(std::move(spreading));
   watch->give_verdict(verdict);
+}
+
+void FailureDetector::tell(Spreading& spreading, std::uint32_t from) {
+  const auto is_out = out_of(spreading.silent);
+  auto neighbours = spreading.tree->children_of(host_.rank(), is_out);
+  if (const auto parent = spreading.tree->parent_of(host_.rank(), is_out)) neighbours.push_back(*parent);
+  spreading.told.insert(from);
+  const std::string frame = verdict_frame(*spreading.watch, spreading.verdict, listed(spreading.silent));
+  for (const std::uint32_t rank : neighbours) {
+    if (!spreading.told.insert(rank).second) continue;
+    spreading.waits_for[rank] = host_.now();
+    host_.send_to(rank, frame);
+  }
+}
+
+void FailureDetector::on_verdict(std::uint32_t from, const std::shared_ptr<CommWatch>& watch, Frame& frame) {
+  const auto code = static_cast<Errc>(frame.number());
+  std::string sentence = frame.text();
+  const auto silent = read_ranks(frame, host_.size());
+  if (!watch || frame.is_short()) return;
+  send_heard(from, watch->id(), FrameKind::verdict);
+  said_.push_back(sentence);
+  Ranks out(silent.begin(), silent.end());
+  out.erase(host_.rank());
+  spread(watch, {code, std::move(sentence)}, std::move(out), from);
+}
+
+void FailureDetector::send_heard(std::uint32_t to, std::uint64_t id, FrameKind what) {
+  host_.send_to(to, FrameWriter(FrameKind::heard).number(id).number(static_cast<std::uint64_t>(what)).take());
+}
+
+// ---- time ----
+void FailureDetector::poll() {
+  for (std::size_t i = 0; i < cases_.size(); ++i) {
+    Case& current = *cases_[i];
+    if (current.watch->is_lost()) continue;
+    poll_rising(current);
+    poll_asking(current);
+  }
+  std::erase_if(cases_, [this](const auto& current) {
+    const bool is_over = !current->trigger && host_.now() >= current->until + current->grace * 4;
+    return current->watch->is_lost() || is_over;
+  });
+  constexpr milliseconds patience(100);
+  for (Spreading& each : spreading_) {
+    std::vector<std::uint32_t> deaf;
+    for (const auto& [rank, since] : each.waits_for) {
+      if (host_.now() >= since + patience || is_gone(rank)) deaf.push_back(rank);
+    }
+    for (const std::uint32_t rank : deaf) {
+      each.waits_for.erase(rank);
+      leave_out(*each.tree, each.silent, rank);
+    }
+    if (!deaf.empty()) tell(each, nobody);
+  }
+  std::erase_if(spreading_, [](const Spreading& each) { return each.waits_for.empty(); });
+}
+
+Clock::time_point FailureDetector::next_poll() const {
+  constexpr milliseconds step(10);
+  const bool is_busy = !cases_.empty() || !spreading_.empty();
+  return is_busy ? host_.now() + step : Clock::time_point::max();
+}
+
+// ---- words ----
+std::string verdict_frame(const CommWatch& watch, const Error& verdict, const std::vector<std::uint32_t>& silent) {
+  FrameWriter writer(FrameKind::verdict);
+  writer.number(watch.id()).number(static_cast<std::uint64_t>(verdict.code)).text(verdict.message);
+  write_ranks(writer, silent);
+  return writer.take();
 }
 
 void FailureDetector::say_once(const std::string& sentence) {
@@ -225,29 +473,6 @@ std::string FailureDetector::name_of(const CommWatch& watch, std::size_t rank) c
   const std::string& host = host_.host_of(world_rank);
   if (watch.members().size() == host_.size()) return concat({"rank ", std::to_string(rank), " (", host, ")"});
   return concat({"rank ", std::to_string(rank), " (", host, ", rank ", std::to_string(world_rank), " of the world)"});
-}
-
-void FailureDetector::take_status(std::uint32_t world_rank, Frame& frame) {
-  const std::uint64_t id = frame.number();
-  RankState state;
-  if (frame.number() != 0) state = read_state(frame);
-  else state.standing = Liveness::unaware;
-  for (Case& current : cases_) {
-    if (current.watch->id() != id || !current.coordinating) continue;
-    const auto& members = current.watch->members();
-    const auto at = static_cast<std::size_t>(std::ranges::find(members, world_rank) - members.begin());
-    if (at == members.size()) continue;
-    state.name = name_of(*current.watch, at);
-    current.answers[at] = state;
-  }
-}
-
-Clock::time_point FailureDetector::next_poll() const {
-  auto next = Clock::time_point::max();
-  for (const Case& current : cases_) {
-    next = std::min(next, current.coordinating ? std::min(current.next, current.asked + ask_again) : current.next);
-  }
-  return next;
 }
 
 }  // namespace amldist::collective

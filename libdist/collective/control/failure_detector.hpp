@@ -1,19 +1,26 @@
 // Finds out who is missing when a call has reached its deadline, and tells all ranks. Used by the control thread only.
 //
-//   a call's deadline passes on rank 2  --report-->  coordinator: the lowest rank of the communicator that is alive
-//   coordinator  --query-->  all its ranks  --status-->  coordinator  (whoever is silent for a moment is missing)
-//   coordinator  --verdict-->  all ranks: the communicator is lost, with the sentence; it alone prints the sentence
-// If the coordinator itself is silent, the reporter turns to the next rank, at last to itself.
+//   a call's deadline passes  --report-->  the rank above in the communicator's tree, and so on to the root
+//   root  --query-->  the ranks below, and so on  --status-->  back up, merged: ranks in one state share one entry
+//   root  --verdict-->  down the tree: the communicator is lost, with the sentence; the root alone prints it
+//
+// Who gets a report, a query or a verdict says at once that it has heard. A rank that does not is left out of the tree:
+// the ranks around it turn to those beyond, and it is asked by itself. So a leader or a root that is stopped hides
+// nobody. Those left out travel with every frame, so that the others need not find out again.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "collective/control/comm_tree.hpp"
 #include "collective/control/comm_watch.hpp"
 #include "collective/control/control_frame.hpp"
 #include "collective/control/diagnosis.hpp"
+#include "collective/control/merged_states.hpp"
 
 namespace amldist::collective {
 
@@ -27,63 +34,118 @@ class FailureDetectorHost {
 
   [[nodiscard]] virtual std::uint32_t rank() const noexcept = 0;
   [[nodiscard]] virtual std::uint32_t size() const noexcept = 0;
+  [[nodiscard]] virtual const RankTable& table() const noexcept = 0;
   [[nodiscard]] virtual const std::string& host_of(std::uint32_t world_rank) const = 0;
   /// How the process ended; nullopt: as far as is known, it runs.
   [[nodiscard]] virtual std::optional<Liveness> end_of(std::uint32_t world_rank) const noexcept = 0;
   virtual void send_to(std::uint32_t world_rank, const std::string& frame) = 0;
   /// Prints a sentence.
   virtual void say(const std::string& sentence) = 0;
+  [[nodiscard]] virtual Clock::time_point now() const { return Clock::now(); }
 };
 
 class FailureDetector {
  public:
   explicit FailureDetector(FailureDetectorHost& host) : host_(host) {}
 
-  /// Opens a case for what a rank of `watch` reports. `asked`: another rank has asked this one to coordinate.
-  void open(const std::shared_ptr<CommWatch>& watch, const DiagnosisTrigger& trigger, std::chrono::milliseconds grace,
-            bool asked);
-  /// Takes an answer of a rank: the communicator's number and what follows it in the frame.
-  void take_status(std::uint32_t world_rank, Frame& frame);
+  /// A call of this rank came to its deadline.
+  void open(const std::shared_ptr<CommWatch>& watch, const DiagnosisTrigger& trigger, std::chrono::milliseconds grace);
+  /// Gives a communicator up on all its ranks.
+  void announce(const std::shared_ptr<CommWatch>& watch, const Error& verdict, bool print);
+
+  // Frames of another rank, behind the communicator's number; `watch` nullptr: it is not here.
+  void on_report(std::uint32_t from, const std::shared_ptr<CommWatch>& watch, Frame& frame);
+  void on_query(std::uint32_t from, std::uint64_t id, const std::shared_ptr<CommWatch>& watch, Frame& frame);
+  void on_status(std::uint32_t from, std::uint64_t id, Frame& frame);
+  void on_pair_counts(std::uint32_t from, std::uint64_t id, Frame& frame);
+  void on_verdict(std::uint32_t from, const std::shared_ptr<CommWatch>& watch, Frame& frame);
+  void on_heard(std::uint32_t from, std::uint64_t id, Frame& frame);
+
   /// Does what is due now.
   void poll();
   /// When poll() has something to do, at the latest; max(): never.
   [[nodiscard]] Clock::time_point next_poll() const;
-  /// Gives a communicator up on all its ranks.
-  void announce(const std::shared_ptr<CommWatch>& watch, const Error& verdict, bool print);
-  /// Another rank has printed this sentence: it is not printed here again.
-  void has_been_said(std::string sentence) { said_.push_back(std::move(sentence)); }
 
  private:
+  using Ranks = std::set<std::uint32_t>;  // of the world
+
+  /// A rank that was asked.
+  struct Asked {
+    Clock::time_point since;
+    bool alone = false;  ///< for itself only: the ranks below it are asked by others
+    bool heard = false;
+    bool answered = false;
+  };
   struct Case {
     std::shared_ptr<CommWatch> watch;
-    DiagnosisTrigger trigger;
+    std::shared_ptr<const CommTree> tree;
+    std::optional<DiagnosisTrigger> trigger;
     std::chrono::milliseconds grace{};
-    Clock::time_point next{};   // when the patience with whom we wait for ends
-    std::size_t candidate = 0;  // rank of the communicator that is to be coordinator
-    bool coordinating = false;
-    std::vector<std::optional<RankState>> answers;
-    Clock::time_point asked{};
+    Ranks silent;  ///< left out of the tree
+
+    std::optional<std::uint32_t> told;  ///< the rank above that got the report
+    Clock::time_point told_at;
+    bool is_heard = false;
+
+    bool is_root = false;
+    std::optional<std::uint32_t> asker;  ///< the rank above that wants to know
+    std::uint64_t round = 0;
+    Clock::time_point until;  ///< then what has come must do
+    Clock::time_point asked_at;
+    std::map<std::uint32_t, Asked> asked;
+    MergedStates answers;
+    MergedStates before;  ///< of the round before
+    bool is_answered = false;
+
+    std::set<std::uint32_t> witnesses;  ///< ranks of the communicator whose pair counts are wanted
+    std::map<std::uint32_t, PairCounts> pairs;
+  };
+  /// A verdict on its way.
+  struct Spreading {
+    std::shared_ptr<CommWatch> watch;
+    std::shared_ptr<const CommTree> tree;
+    Error verdict;
+    Ranks silent;
+    Ranks told;
+    std::map<std::uint32_t, Clock::time_point> waits_for;  ///< who has not heard, since when
   };
 
-  void report(Case& current);
+  [[nodiscard]] Case* find(std::uint64_t id);
+  Case& case_of(const std::shared_ptr<CommWatch>& watch);
+  [[nodiscard]] CommTree::IsOut out_of(const Ranks& silent) const;
+  static void leave_out(const CommTree& tree, Ranks& silent, std::uint32_t rank);
+  void rise(Case& current);
   void coordinate(Case& current);
   void ask(Case& current);
-  [[nodiscard]] bool is_answered(Case& current);
+  void ask_those_below(Case& current);
+  void ask_one(Case& current, std::uint32_t rank, bool alone);
+  void poll_rising(Case& current);
+  void poll_asking(Case& current);
+  [[nodiscard]] bool is_complete(const Case& current) const;
+  void finish_round(Case& current);
+  void send_up(Case& current, const MergedStates& states);
+  [[nodiscard]] bool must_ask_again(const Case& current) const;
+  [[nodiscard]] bool must_ask_for_pairs(Case& current);
   [[nodiscard]] std::vector<RankState> states_of(const Case& current) const;
   void conclude(Case& current);
+  void spread(const std::shared_ptr<CommWatch>& watch, const Error& verdict, Ranks silent, std::uint32_t from);
+  void tell(Spreading& spreading, std::uint32_t from);
   void say_once(const std::string& sentence);
+  void send_heard(std::uint32_t to, std::uint64_t id, FrameKind what);
   [[nodiscard]] bool is_gone(std::uint32_t world_rank) const { return host_.end_of(world_rank).has_value(); }
   [[nodiscard]] std::string name_of(const CommWatch& watch, std::size_t rank) const;
-  [[nodiscard]] RankState presumed_state(const CommWatch& watch, std::size_t rank) const;
 
   FailureDetectorHost& host_;
-  std::vector<Case> cases_;
+  std::vector<std::unique_ptr<Case>> cases_;
+  std::vector<Spreading> spreading_;
   std::vector<std::string> said_;
 };
 
-/// The answer to a query; `watch` nullptr: the communicator is not here.
-[[nodiscard]] std::string status_frame(std::uint64_t communicator, const CommWatch* watch);
-/// The verdict on a communicator as a frame.
-[[nodiscard]] std::string verdict_frame(const CommWatch& watch, const Error& verdict);
+/// The verdict on a communicator as a frame. `silent`: ranks of the world that do not answer.
+[[nodiscard]] std::string verdict_frame(const CommWatch& watch, const Error& verdict,
+                                        const std::vector<std::uint32_t>& silent);
+
+/// How long a rank may take to say that it has heard, before others are asked in its place.
+[[nodiscard]] std::chrono::milliseconds patience_of(std::chrono::milliseconds grace) noexcept;
 
 }  // namespace amldist::collective

@@ -9,15 +9,12 @@
 #include "os/whole_file.hpp"
 
 namespace amldist::collective {
-namespace {
 
-/// The id of the running kernel: the same in all containers of one machine.
+/// The id of the running kernel.
 std::string own_machine() {
   const std::string identifier = first_line_of("/proc/sys/kernel/random/boot_id");
   return identifier.empty() ? own_host_name() : identifier;
 }
-
-}  // namespace
 
 std::string own_processors() {
   cpu_set_t set;
@@ -26,18 +23,19 @@ std::string own_processors() {
   return std::string(reinterpret_cast<const char*>(&set), sizeof set) + own_machine();
 }
 
-bool are_oversubscribed(const std::vector<std::string>& places, std::size_t own) {
+bool are_oversubscribed(const Pieces& places, std::size_t own) {
   const auto machine = [](const std::string& place) { return place.substr(std::min(place.size(), sizeof(cpu_set_t))); };
   cpu_set_t together;
   CPU_ZERO(&together);
   int ranks = 0;
-  for (const std::string& place : places) {
+  for (const Pieces::Run& run : places.runs()) {
+    const std::string& place = run.piece;
     if (machine(place) != machine(places[own])) continue;
     cpu_set_t set;
     CPU_ZERO(&set);
     std::memcpy(&set, place.data(), std::min(sizeof set, place.size()));
     CPU_OR(&together, &together, &set);
-    ++ranks;
+    ranks += static_cast<int>(run.count);
   }
   return CPU_COUNT(&together) < ranks;
 }

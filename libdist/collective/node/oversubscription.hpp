@@ -2,15 +2,19 @@
 #pragma once
 
 #include <string>
-#include <vector>
+
+#include "collective/calls/pieces.hpp"
 
 namespace amldist::collective {
+
+/// A name of this machine: the same in all its containers.
+[[nodiscard]] std::string own_machine();
 
 /// This process's machine and the processors that it may use, as input for are_oversubscribed().
 [[nodiscard]] std::string own_processors();
 
-/// Whether more ranks run on this machine than they have processors. `places` has every rank's own_processors().
-/// Containers of one machine share its processors.
-[[nodiscard]] bool are_oversubscribed(const std::vector<std::string>& places, std::size_t own);
+/// Whether more ranks run on this machine than they have processors. `places` has own_processors() of every rank of the
+/// machine, and perhaps of others. Containers of one machine share its processors.
+[[nodiscard]] bool are_oversubscribed(const Pieces& places, std::size_t own);
 
 }  // namespace amldist::collective

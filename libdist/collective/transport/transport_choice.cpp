@@ -1,6 +1,7 @@
 #include "collective/transport/transport_choice.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "collective/node/oversubscription.hpp"
 #include "collective/transport/loopback_transport.hpp"
@@ -14,10 +15,11 @@ namespace {
 using text::concat;
 
 /// The ranks' common MPI tag; nullopt if a rank does not use MPI: then `rank` is the first such rank.
-std::optional<int> common_tag(const std::vector<std::string>& offers, std::size_t& rank) {
+std::optional<int> common_tag(const Pieces& offers, std::size_t& rank) {
   int tag = 0;
-  for (rank = 0; rank < offers.size(); ++rank) {
-    const auto number = text::to_number(std::string_view(offers[rank]).substr(0, offers[rank].find('\n')), INT32_MAX);
+  for (const Pieces::Run& run : offers.runs()) {
+    rank = run.first;
+    const auto number = text::to_number(std::string_view(run.piece).substr(0, run.piece.find('\n')), INT32_MAX);
     if (!number) return std::nullopt;
     tag = std::max(tag, static_cast<int>(*number));
   }
@@ -29,24 +31,40 @@ std::unique_ptr<Transport> with_loopback(std::unique_ptr<Transport> others, cons
   return std::make_unique<LoopbackTransport>(std::move(others), static_cast<int>(watch.rank()));
 }
 
-/// Text of this rank's offer: its tag, if it uses MPI, and its processors.
+/// Text of this rank's offer: its tag, if it uses MPI, and its machine.
 std::string offer_of(int tag, bool has_mpi) {
-  return concat({has_mpi ? std::to_string(tag) : "", "\n", own_processors()});
+  return concat({has_mpi ? std::to_string(tag) : "", "\n", own_machine()});
 }
 
-std::vector<std::string> processors_of(const std::vector<std::string>& offers) {
-  std::vector<std::string> out;
-  for (const std::string& offer : offers) out.push_back(offer.substr(offer.find('\n') + 1));
-  return out;
+/// Whether a machine has several nodes, as with containers. All ranks find the same.
+bool share_nodes_a_machine(const Pieces& offers, const RankTable& table, const CommWatch& watch) {
+  std::map<std::string_view, std::uint32_t> node_of_machine;
+  for (const Pieces::Run& run : offers.runs()) {
+    const std::string_view machine = std::string_view(run.piece).substr(run.piece.find('\n') + 1);
+    for (std::uint32_t rank = run.first; rank < run.first + run.count; ++rank) {
+      const std::uint32_t node = table.node_of(watch.members()[rank]);
+      if (node_of_machine.try_emplace(machine, node).first->second != node) return true;
+    }
+  }
+  return false;
+}
+
+/// Each rank tells its processors to those that may share them.
+Result<bool> find_oversubscription(const Pieces& offers, const RankTable& table, const CommWatch& watch,
+                                   const Gather& gather) {
+  const bool shared = share_nodes_a_machine(offers, table, watch);
+  const auto pieces = gather(own_processors(), shared ? GatherScope::everybody : GatherScope::node);
+  if (!pieces) return pieces.error();
+  return are_oversubscribed(*pieces, watch.rank());
 }
 
 /// By rank: whether it is on this machine.
 std::vector<bool> near_ranks(const ControlChannel& channel, const CommWatch& watch) {
-  const Member& own = channel.member(watch.members()[watch.rank()]);
+  const RankTable& table = channel.table();
+  const std::uint32_t own = watch.members()[watch.rank()];
   std::vector<bool> near;
   for (const std::uint32_t rank : watch.members()) {
-    const Member& each = channel.member(rank);
-    near.push_back(each.host == own.host || each.address == own.address);
+    near.push_back(table.host_of(rank) == table.host_of(own) || table.address_of(rank) == table.address_of(own));
   }
   return near;
 }
@@ -58,9 +76,11 @@ Result<TransportChoice> choose_transport(ControlChannel& channel, const CommWatc
   const bool offers = mpi != nullptr && mpi->carries_data() && mpi->has_tags();
   TransportChoice choice;
   if (watch.members().size() > 1) {
-    const auto all = gather(offer_of(offers ? mpi->next_tag() : 0, offers));
+    const auto all = gather(offer_of(offers ? mpi->next_tag() : 0, offers), GatherScope::everybody);
     if (!all) return all.error();
-    choice.is_oversubscribed = are_oversubscribed(processors_of(*all), watch.rank());
+    const auto oversubscribed_ranks = find_oversubscription(*all, channel.table(), watch, gather);
+    if (!oversubscribed_ranks) return oversubscribed_ranks.error();
+    choice.is_oversubscribed = *oversubscribed_ranks;
     std::size_t without = 0;
     const auto tag = common_tag(*all, without);
     if (tag && offers) {

@@ -4,8 +4,8 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
+#include "collective/calls/pieces.hpp"
 #include "collective/control/control_channel.hpp"
 #include "collective/mpi/mpi_session.hpp"
 #include "collective/transport/transport.hpp"
@@ -13,7 +13,7 @@
 namespace amldist::collective {
 
 /// gather_all under the watchdog of the caller, which builds a communicator.
-using Gather = std::function<Result<std::vector<std::string>>(std::string piece)>;
+using Gather = std::function<Result<Pieces>(std::string piece, GatherScope scope)>;
 
 struct TransportChoice {
   std::unique_ptr<Transport> collectives;

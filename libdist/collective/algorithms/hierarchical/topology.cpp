@@ -5,9 +5,9 @@
 
 namespace amldist::collective {
 
-Topology Topology::of(const std::vector<std::string>& node_of_rank, int rank) {
+Topology Topology::of(const std::vector<std::uint32_t>& node_of_rank, int rank) {
   Topology out;
-  std::unordered_map<std::string, std::size_t> index;
+  std::unordered_map<std::uint32_t, std::size_t> index;
   for (int r = 0; r < static_cast<int>(node_of_rank.size()); ++r) {
     const auto [found, is_new] = index.try_emplace(node_of_rank[static_cast<std::size_t>(r)], out.nodes.size());
     if (is_new) out.nodes.emplace_back();

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 namespace amldist::collective {
@@ -13,8 +12,8 @@ struct Topology {
   std::size_t own_node = 0;
   std::size_t own_index = 0;  ///< of this rank on its node
 
-  /// From the node name of every rank.
-  [[nodiscard]] static Topology of(const std::vector<std::string>& node_of_rank, int rank);
+  /// From a number of every rank's node.
+  [[nodiscard]] static Topology of(const std::vector<std::uint32_t>& node_of_rank, int rank);
 
   [[nodiscard]] const std::vector<int>& own_ranks() const { return nodes[own_node]; }
   [[nodiscard]] std::size_t fewest_on_a_node() const;

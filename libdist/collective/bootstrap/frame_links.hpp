@@ -1,0 +1,66 @@
+// Connections to other ranks: bytes in and out, frames cut from them. Used by one thread at a time: by bootstrap, then
+// by the control thread, which takes the connections over with whatever is on its way.
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "os/file_descriptor.hpp"
+#include "wireup/frame.hpp"
+#include "wireup/limits.hpp"
+
+namespace amldist::collective {
+
+/// One connection to a rank of the world.
+struct FrameLink {
+  FileDescriptor socket;
+  wireup::FrameReader reader{wireup::limits.frame_bytes};
+  std::string to_send;
+  std::uint32_t rank = 0;  ///< of the world
+  bool connecting = false;
+  bool left = false;  ///< said goodbye
+};
+
+class FrameLinks {
+ public:
+  /// What comes in, and who has gone. Called from serve().
+  struct Listener {
+    std::function<void(FrameLink& link, wireup::Frame& frame)> on_frame;
+    std::function<void(const FrameLink& link)> on_end;
+  };
+  using Links = std::vector<std::unique_ptr<FrameLink>>;
+
+  explicit FrameLinks(Listener listener) : listener_(std::move(listener)) {}
+
+  FrameLink& add(std::uint32_t rank, FileDescriptor connection);
+  void add_all(Links links);
+  /// Ends this object's use.
+  [[nodiscard]] Links take_all() { return std::move(links_); }
+  [[nodiscard]] const Links& all() const noexcept { return links_; }
+  [[nodiscard]] FrameLink* find(std::uint32_t rank);
+
+  /// Adds what poll() is to wait for: as many entries as all().
+  void add_to(std::vector<pollfd>& wanted) const;
+  /// Moves what can be moved, after poll() on what add_to() gave.
+  void serve(std::span<const pollfd> polled);
+  /// Forgets the closed ones.
+  void sweep();
+
+  static void send(FrameLink& link, std::string_view frame);
+
+ private:
+  void read_from(FrameLink& link);
+  static void write_to(FrameLink& link);
+  void drop(FrameLink& link);
+
+  Listener listener_;
+  Links links_;
+};
+
+}  // namespace amldist::collective

@@ -1,0 +1,90 @@
+#include "collective/bootstrap/node_meeting.hpp"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "core/hex.hpp"
+#include "core/text.hpp"
+
+namespace amldist::collective {
+namespace {
+
+/// FNV-1a: the name only has to differ between steps that run beside each other.
+std::uint64_t digest_of(std::string_view text) noexcept {
+  std::uint64_t digest = 0xcbf29ce484222325ULL;
+  for (const char c : text) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return digest;
+}
+
+struct Address {
+  sockaddr_un bytes = {};
+  socklen_t length = 0;
+  /// In the kernel's own name space: a zero in front.
+  explicit Address(const std::string& name) {
+    bytes.sun_family = AF_UNIX;
+    const std::size_t most = std::min(name.size(), sizeof bytes.sun_path - 1);
+    std::memcpy(bytes.sun_path + 1, name.data(), most);
+    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + most);
+  }
+  [[nodiscard]] const sockaddr* generic() const noexcept { return reinterpret_cast<const sockaddr*>(&bytes); }
+};
+
+bool is_of_own_user(const FileDescriptor& connection) noexcept {
+  ucred peer = {};
+  socklen_t length = sizeof peer;
+  return ::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == ::geteuid();
+}
+
+FileDescriptor new_socket() noexcept {
+  return FileDescriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+}  // namespace
+
+std::string node_meeting_name(std::string_view group, std::string_view node) {
+  const std::string all = text::concat({std::to_string(::geteuid()), " ", node, "\n", group});
+  return text::concat({"amldist-", to_hex(digest_of(all), sizeof(std::uint64_t))});
+}
+
+NodeMeeting meet_on_node(const std::string& name, std::chrono::milliseconds patience, Clock::time_point deadline) {
+  const Address address(name);
+  const auto alone_from = Clock::now() + patience;
+  for (auto pause = std::chrono::milliseconds(1); Clock::now() < deadline;
+       pause = std::min(pause * 2, std::chrono::milliseconds(20))) {
+    FileDescriptor socket = new_socket();
+    if (!socket) return {};
+    if (::connect(socket.get(), address.generic(), address.length) == 0) {
+      if (!is_of_own_user(socket)) return {};
+      return {FileDescriptor(), std::move(socket)};
+    }
+    if (errno == ECONNREFUSED && Clock::now() >= alone_from) {
+      FileDescriptor listener = new_socket();
+      constexpr int backlog = 4096;
+      if (!listener) return {};
+      if (::bind(listener.get(), address.generic(), address.length) == 0) {
+        if (::listen(listener.get(), backlog) != 0) return {};
+        return {std::move(listener), FileDescriptor()};
+      }
+      if (errno != EADDRINUSE) return {};
+      continue;  // another one was quicker
+    }
+    if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) return {};
+    std::this_thread::sleep_for(pause);
+  }
+  return {};
+}
+
+FileDescriptor accept_on_node(const FileDescriptor& listener) noexcept {
+  for (;;) {
+    FileDescriptor connection(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!connection || is_of_own_user(connection)) return connection;
+  }
+}
+
+}  // namespace amldist::collective

@@ -1,0 +1,367 @@
+#include "collective/bootstrap/vertex.hpp"
+
+#include <algorithm>
+
+#include "collective/bootstrap/node_meeting.hpp"
+#include "collective/bootstrap/sealed_bytes.hpp"
+#include "core/printable.hpp"
+#include "core/text.hpp"
+#include "wireup/joiner.hpp"
+#include "wireup/limits.hpp"
+
+namespace amldist::collective {
+namespace {
+
+using std::chrono::milliseconds;
+using text::concat;
+using wireup::Frame;
+using wireup::FrameWriter;
+using wireup::Greeting;
+using wireup::HandshakeKind;
+
+/// How long arrivals are collected before they go up: a leader is to hear of many ranks in few messages.
+constexpr milliseconds batch_time(5);
+/// How long a leader tries to reach the one above before it asks the root again where that is.
+constexpr milliseconds parent_time(1000);
+/// What rank 0 says at the deadline needs time to come.
+constexpr milliseconds last_word(2000);
+
+void answer(const FileDescriptor& connection, const std::string& frame) {
+  static_cast<void>(send_all(connection, frame, Clock::now()));  // fits into the socket's buffer
+}
+
+std::string place_frame(const Place& place) {
+  return FrameWriter(BootstrapKind::place)
+      .number(place.index)
+      .number(place.parent_rank)
+      .number(place.parent_address.bits)
+      .number(place.parent_port)
+      .take();
+}
+
+Place read_place(Frame& frame) {
+  Place place;
+  place.index = static_cast<std::uint32_t>(frame.number());
+  place.parent_rank = static_cast<std::uint32_t>(frame.number());
+  place.parent_address.bits = static_cast<std::uint32_t>(frame.number());
+  place.parent_port = static_cast<std::uint16_t>(frame.number());
+  return place;
+}
+
+std::string arrivals_frame(const std::vector<Arrival>& arrivals) {
+  FrameWriter writer(BootstrapKind::arrivals);
+  writer.number(arrivals.size());
+  for (const Arrival& each : arrivals) {
+    writer.number(std::uint64_t{each.rank} << 16 | each.port)
+        .number(each.vertex)
+        .number(each.process)
+        .number(each.size);
+  }
+  return writer.take();
+}
+
+std::vector<Arrival> read_arrivals(Frame& frame) {
+  std::vector<Arrival> arrivals;
+  for (std::uint64_t count = frame.number(); count > 0; --count) {
+    Arrival each;
+    const std::uint64_t rank_and_port = frame.number();
+    each.rank = static_cast<std::uint32_t>(rank_and_port >> 16);
+    each.port = static_cast<std::uint16_t>(rank_and_port);
+    each.vertex = static_cast<std::uint32_t>(frame.number());
+    each.process = frame.number();
+    each.size = frame.number();
+    if (frame.is_short()) break;
+    arrivals.push_back(each);
+  }
+  return arrivals;
+}
+
+std::string table_frame(Ipv4 root, std::string_view table) {
+  return FrameWriter(BootstrapKind::table).number(root.bits).text(table).take();
+}
+
+}  // namespace
+
+std::string OwnPlace::greeting(GreetingPurpose purpose) const {
+  const bool in_node = purpose == GreetingPurpose::follower;
+  const Greeting greeting = {in_node ? node_group : group, rank, size, process, host, {}};
+  auto writer = greeting.to_frame();
+  writer.number(static_cast<std::uint64_t>(purpose)).number(port).text(node);
+  return writer.take();
+}
+
+Vertex::Vertex(const OwnPlace& own, const FileDescriptor& listener, const FileDescriptor& node_listener)
+    : own_(own),
+      listener_(listener),
+      node_listener_(node_listener),
+      pending_(own.size),
+      links_({[this](FrameLink& link, Frame& frame) { on_frame(link, frame); },
+              [this](const FrameLink& link) { on_end(link); }}),
+      roster_({own.group, 0, own.rank == 0 ? own.size : 0}) {}
+
+// ---- the root ----
+Result<BuiltVertex> Vertex::serve_as_root(const FileDescriptor& published, RootAddress& root,
+                                          Clock::time_point deadline) {
+  root_address_ = *Ipv4::parse("127.0.0.1");
+  static_cast<void>(roster_.add_leader({own_.group, own_.rank, own_.size, own_.process, own_.host, {}},
+                                       {own_.host, own_.node, own_.rank, {}}, own_.port));
+  while (!roster_.is_complete()) {
+    if (Clock::now() >= deadline) return give_up(missing());
+    root.progress();
+    constexpr milliseconds between_progress(10);
+    serve_once(&published, std::min(deadline, Clock::now() + between_progress));
+    if (roster_.contradiction().empty()) continue;
+    refused_ = Error{Errc::mismatch, roster_.contradiction()};
+    return refuse_those_who_come(published, root, deadline);
+  }
+  table_ = roster_.table(wireup::random_number());
+  distribute(table_);
+  return built();
+}
+
+Error Vertex::missing() const {
+  const auto absent = roster_.missing();
+  return {
+      Errc::timeout,
+      concat({absent.size() == 1 ? "rank " : "ranks ", wireup::list_numbers(absent),
+              absent.size() == 1 ? " is" : " are", " missing in amldist_init: ", std::to_string(roster_.present()),
+              " of ", std::to_string(own_.size), " processes came to rank 0 (", own_.host, ") before the deadline"})};
+}
+
+Result<BuiltVertex> Vertex::give_up(Error error) {
+  refuse_all(error);
+  return error;
+}
+
+/// Until all have heard of it, those too that have not come yet: else they would wait for rank 0 until their deadline.
+Result<BuiltVertex> Vertex::refuse_those_who_come(const FileDescriptor& published, RootAddress& root,
+                                                  Clock::time_point deadline) {
+  refuse_all(*refused_);
+  while (!roster_.have_all_been_seen() && Clock::now() < deadline) {
+    root.progress();
+    serve_once(&published, std::min(deadline, Clock::now() + milliseconds(10)));
+  }
+  return *refused_;
+}
+
+// ---- other leaders ----
+Result<BuiltVertex> Vertex::serve_as_leader(RootAddress& root, Clock::time_point deadline) {
+  if (auto climbed = climb(root, deadline); !climbed) {
+    // Those of the node that came meanwhile wait at the listener.
+    accept_followers();
+    pending_.serve(Clock::now(), [this](FileDescriptor connection, Frame frame) {
+      on_greeting(std::move(connection), std::move(frame));
+    });
+    return give_up(climbed.error());
+  }
+  const auto end = deadline + last_word;
+  while (table_.empty()) {
+    if (refused_) return give_up(*refused_);
+    if (Clock::now() >= end)
+      return give_up({Errc::timeout, concat({"amldist_init: rank 0 is at ", root_address_.to_string(),
+                                             " but the world was not complete before the deadline"})});
+    serve_once(nullptr, std::min(end, arrivals_due_));
+    if (Clock::now() >= arrivals_due_) send_arrivals();
+  }
+  distribute(table_);
+  return built();
+}
+
+/// Asks the root for a place, and connects to the leader above.
+Result<void> Vertex::climb(RootAddress& root, Clock::time_point deadline) {
+  const wireup::Destination destination = {[&root](Clock::time_point until) { return root.look_up(until); },
+                                           concat({"rank 0 is missing in amldist_init: ", root.to_string()}), ""};
+  for (;;) {
+    auto joined = wireup::join(destination, own_.greeting(GreetingPurpose::leader), deadline);
+    if (!joined) return joined.error();
+    root_address_ = peer_address(joined->link);
+    auto frame = wireup::read_frame(joined->link, wireup::limits.greeting_bytes, deadline);
+    if (!frame) continue;
+    if (frame->kind<HandshakeKind>() == HandshakeKind::refused) return wireup::read_refusal(*frame);
+    if (frame->kind<BootstrapKind>() != BootstrapKind::place) {
+      return Error{Errc::peer, "rank 0 sent something else than a place: are all ranks of one release?"};
+    }
+    const Place place = read_place(*frame);
+    index_ = place.index;
+    if (place.is_below_root()) {
+      parent_ = &links_.add(0, std::move(joined->link));
+      return {};
+    }
+    joined->link = FileDescriptor();
+    const auto connected = connect_to_parent(place, std::min(deadline, Clock::now() + parent_time));
+    if (!connected) return connected.error();
+    if (*connected) return {};
+  }
+}
+
+Result<bool> Vertex::connect_to_parent(const Place& place, Clock::time_point deadline) {
+  const Ipv4 address = place.parent_address.bits == 0 ? root_address_ : place.parent_address;
+  auto connection = connect_to(address, place.parent_port, deadline);
+  if (!connection) return false;
+  const auto accepted = wireup::introduce(*connection, own_.greeting(GreetingPurpose::child), deadline);
+  if (!accepted) return accepted.error();
+  if (*accepted) parent_ = &links_.add(place.parent_rank, std::move(*connection));
+  return *accepted;
+}
+
+// ---- both ----
+void Vertex::serve_once(const FileDescriptor* published, Clock::time_point deadline) {
+  std::vector<pollfd> wanted = {{listener_.get(), POLLIN, 0}, {node_listener_.get(), POLLIN, 0}};
+  if (published != nullptr) wanted.push_back({published->get(), POLLIN, 0});
+  const std::size_t listeners = wanted.size();
+  links_.add_to(wanted);
+  const std::size_t links = wanted.size() - listeners;
+  pending_.add_to(wanted);
+  const auto until = std::min(deadline, pending_.next_deadline());
+  const auto left = std::chrono::ceil<milliseconds>(until - Clock::now()).count();
+  static_cast<void>(::poll(wanted.data(), wanted.size(), static_cast<int>(std::clamp<long long>(left, 0, 1000))));
+  links_.serve(std::span(wanted).subspan(listeners, links));
+  const auto handler = [this](FileDescriptor connection, Frame frame) {
+    on_greeting(std::move(connection), std::move(frame));
+  };
+  const auto now = Clock::now();
+  pending_.serve(now, handler);
+  if (wanted[0].revents != 0) pending_.accept_from(listener_, now, handler);
+  if (wanted[1].revents != 0) accept_followers();
+  if (published != nullptr && wanted[2].revents != 0) pending_.accept_from(*published, now, handler);
+  links_.sweep();
+}
+
+void Vertex::accept_followers() {
+  while (FileDescriptor connection = accept_on_node(node_listener_)) {
+    pending_.add(std::move(connection), Clock::now(),
+                 [this](FileDescriptor each, Frame frame) { on_greeting(std::move(each), std::move(frame)); });
+  }
+}
+
+void Vertex::on_greeting(FileDescriptor connection, Frame frame) {
+  auto greeting = Greeting::parse(std::move(frame));
+  if (!greeting) return;
+  const auto purpose = static_cast<GreetingPurpose>(greeting->details.number());
+  const bool in_node = purpose == GreetingPurpose::follower;
+  if (greeting->group != (in_node ? own_.node_group : own_.group)) return answer(connection, wireup::elsewhere_frame());
+  if (refused_) {
+    roster_.mark_seen(greeting->number);
+    return answer(connection, wireup::refused_frame(*refused_));
+  }
+  const auto rank = static_cast<std::uint32_t>(greeting->number);
+  if (purpose == GreetingPurpose::leader) return let_leader_in(std::move(connection), *greeting);
+  const auto port = static_cast<std::uint16_t>(greeting->details.number());
+  answer(connection, wireup::accepted_frame());
+  FrameLink& link = links_.add(rank, std::move(connection));
+  (in_node ? followers_ : children_).push_back(&link);
+  if (in_node) note({rank, index_, port, greeting->process, greeting->size});
+}
+
+void Vertex::let_leader_in(FileDescriptor connection, Greeting& greeting) {
+  if (own_.rank != 0) return answer(connection, wireup::elsewhere_frame());
+  const auto rank = static_cast<std::uint32_t>(greeting.number);
+  const auto port = static_cast<std::uint16_t>(greeting.details.number());
+  TableNode node = {greeting.host, greeting.details.text(), rank, {}};
+  if (greeting.details.is_short()) return;
+  const Ipv4 from = peer_address(connection);
+  if (!from.is_loopback() && from != own_address(connection)) node.address = from;
+  const Place place = roster_.add_leader(greeting, std::move(node), port);
+  if (!roster_.contradiction().empty()) {
+    return answer(connection, wireup::refused_frame({Errc::mismatch, roster_.contradiction()}));
+  }
+  answer(connection, wireup::accepted_frame() + place_frame(place));
+  if (place.is_below_root()) children_.push_back(&links_.add(rank, std::move(connection)));
+}
+
+void Vertex::on_frame(FrameLink& link, Frame& frame) {
+  if (&link == parent_ && frame.kind<HandshakeKind>() == HandshakeKind::refused) {
+    refused_ = wireup::read_refusal(frame);
+    return;
+  }
+  switch (frame.kind<BootstrapKind>()) {
+    case BootstrapKind::arrivals:
+      for (const Arrival& each : read_arrivals(frame)) note(each);
+      return;
+    case BootstrapKind::table:
+      if (&link != parent_ || !table_.empty()) return;
+      static_cast<void>(frame.number());
+      table_ = frame.text();
+      return;
+    default:
+      early_.emplace_back(link.rank, std::move(frame));
+  }
+}
+
+void Vertex::on_end(const FrameLink& link) {
+  std::erase(children_, &link);
+  std::erase(followers_, &link);
+  const bool replaced =
+      std::ranges::any_of(links_.all(), [&](const auto& each) { return each->socket && each->rank == link.rank; });
+  if (!replaced) ended_.push_back(link.rank);
+  if (&link != parent_) return;
+  parent_ = nullptr;
+  if (table_.empty() && !refused_) {
+    refused_ = Error{Errc::peer, concat({"rank ", std::to_string(link.rank), " ended in amldist_init"})};
+  }
+}
+
+void Vertex::note(const Arrival& arrival) {
+  if (own_.rank == 0) return roster_.add(arrival);
+  if (arrivals_.empty()) arrivals_due_ = Clock::now() + batch_time;
+  arrivals_.push_back(arrival);
+}
+
+void Vertex::send_arrivals() {
+  if (parent_ != nullptr) FrameLinks::send(*parent_, arrivals_frame(arrivals_));
+  arrivals_.clear();
+  arrivals_due_ = Clock::time_point::max();
+}
+
+/// The ranks of the node share one copy, where the system has shared memory.
+void Vertex::distribute(std::string_view table) {
+  const std::string down = table_frame({}, table);
+  for (FrameLink* const child : children_) FrameLinks::send(*child, down);
+  if (followers_.empty()) return;
+  auto sealed = SealedBytes::create(table);
+  const std::string file_frame = FrameWriter(BootstrapKind::table_file).number(root_address_.bits).take();
+  for (FrameLink* const follower : followers_) {
+    if (sealed && send_with_file(follower->socket, file_frame, sealed->file())) continue;
+    FrameLinks::send(*follower, table_frame(root_address_, table));
+  }
+  if (sealed) shared_ = {sealed->bytes(), sealed->owner()};
+}
+
+void Vertex::refuse_all(const Error& error) {
+  const std::string frame = wireup::refused_frame(error);
+  for (const auto* list : {&children_, &followers_}) {
+    for (FrameLink* const each : *list) FrameLinks::send(*each, frame);
+  }
+}
+
+Result<BuiltVertex> Vertex::built() {
+  BuiltVertex out;
+  auto table = shared_.owner ? RankTable::read(std::move(shared_), own_.size, root_address_)
+                             : RankTable::read(std::move(table_), own_.size, root_address_);
+  if (!table) return table.error();
+  out.table = std::move(*table);
+  out.links = links_.take_all();
+  std::erase_if(out.links, [](const auto& link) { return !link->socket; });
+  out.early = std::move(early_);
+  out.ended = std::move(ended_);
+  return out;
+}
+
+Result<RankTable> receive_table(const FileDescriptor& leader, std::uint32_t size, Clock::time_point deadline) {
+  auto came = read_frame_with_file(leader, deadline + last_word);
+  if (!came && came.error().code == Errc::timeout)
+    return Error{Errc::timeout, "amldist_init: the world was not complete before the deadline"};
+  if (!came)
+    return Error{Errc::peer, concat({"the leader of this node ended in amldist_init: ", came.error().message})};
+  Frame& frame = came->frame;
+  if (frame.kind<HandshakeKind>() == HandshakeKind::refused) return wireup::read_refusal(frame);
+  const auto kind = frame.kind<BootstrapKind>();
+  const Ipv4 root{static_cast<std::uint32_t>(frame.number())};
+  if (kind == BootstrapKind::table) return RankTable::read(frame.text(), size, root);
+  if (kind != BootstrapKind::table_file) return Error{Errc::peer, "the leader of this node sent no table of ranks"};
+  auto sealed = SealedBytes::open(std::move(came->file));
+  if (!sealed) return sealed.error();
+  return RankTable::read(RankTable::Storage{sealed->bytes(), sealed->owner()}, size, root);
+}
+
+}  // namespace amldist::collective

@@ -1,0 +1,105 @@
+// A leader while the world comes together: it has a connection to the leader above it, and lets in the ranks of its
+// node and the leaders below. What it hears of goes up in batches, rank 0's table goes down.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collective/bootstrap/frame_links.hpp"
+#include "collective/bootstrap/root_address.hpp"
+#include "collective/bootstrap/roster.hpp"
+#include "wireup/pending_connections.hpp"
+
+namespace amldist::collective {
+
+/// Kinds of bootstrap's frames.
+enum class BootstrapKind : std::uint8_t {
+  place = 16,  ///< from the root to a leader: where it is in the tree
+  arrivals,    ///< up the tree: ranks that have come
+  table,       ///< down the tree: the rank table
+  table_file,  ///< to the ranks of the node: the same in shared memory
+};
+
+/// What a greeting is for: its first further field.
+enum class GreetingPurpose : std::uint8_t { leader = 1, child, follower };
+
+/// This process, as others are told of it.
+struct OwnPlace {
+  std::string group;       ///< of connections between nodes
+  std::string node_group;  ///< of those inside the node
+  std::uint32_t rank = 0;
+  std::uint32_t size = 1;
+  std::uint64_t process = 0;
+  std::string node;
+  std::string host;
+  std::uint16_t port = 0;
+
+  [[nodiscard]] std::string greeting(GreetingPurpose purpose) const;
+};
+
+/// What a leader has when the world is complete.
+struct BuiltVertex {
+  RankTable table;
+  FrameLinks::Links links;
+  std::vector<std::pair<std::uint32_t, wireup::Frame>>
+      early;                         ///< came before the control thread was there: rank, frame
+  std::vector<std::uint32_t> ended;  ///< ranks whose connection has ended already
+};
+
+class Vertex {
+ public:
+  /// `listener` for leaders, `node_listener` for the ranks of the node; the latter may be invalid. All outlive this.
+  Vertex(const OwnPlace& own, const FileDescriptor& listener, const FileDescriptor& node_listener);
+
+  /// Rank 0. `published`: where the others come first.
+  [[nodiscard]] Result<BuiltVertex> serve_as_root(const FileDescriptor& published, RootAddress& root,
+                                                  Clock::time_point deadline);
+  /// Another leader.
+  [[nodiscard]] Result<BuiltVertex> serve_as_leader(RootAddress& root, Clock::time_point deadline);
+
+ private:
+  [[nodiscard]] Result<void> climb(RootAddress& root, Clock::time_point deadline);
+  [[nodiscard]] Result<bool> connect_to_parent(const Place& place, Clock::time_point deadline);
+  void serve_once(const FileDescriptor* published, Clock::time_point deadline);
+  void accept_followers();
+  void on_greeting(FileDescriptor connection, wireup::Frame frame);
+  void let_leader_in(FileDescriptor connection, wireup::Greeting& greeting);
+  void on_frame(FrameLink& link, wireup::Frame& frame);
+  void on_end(const FrameLink& link);
+  void note(const Arrival& arrival);
+  void send_arrivals();
+  void distribute(std::string_view table);
+  void refuse_all(const Error& error);
+  Result<BuiltVertex> give_up(Error error);
+  Result<BuiltVertex> refuse_those_who_come(const FileDescriptor& published, RootAddress& root,
+                                            Clock::time_point deadline);
+  [[nodiscard]] Error missing() const;
+  [[nodiscard]] Result<BuiltVertex> built();
+
+  const OwnPlace& own_;
+  const FileDescriptor& listener_;
+  const FileDescriptor& node_listener_;
+  wireup::PendingConnections pending_;
+  FrameLinks links_;
+  FrameLink* parent_ = nullptr;
+  std::vector<FrameLink*> children_;
+  std::vector<FrameLink*> followers_;
+  std::uint32_t index_ = 0;
+  Ipv4 root_address_;
+  Roster roster_;  // at the root
+  std::vector<Arrival> arrivals_;
+  Clock::time_point arrivals_due_ = Clock::time_point::max();
+  std::optional<Error> refused_;
+  std::string table_;
+  RankTable::Storage shared_;  ///< the same, where the node has a copy
+  std::vector<std::pair<std::uint32_t, wireup::Frame>> early_;
+  std::vector<std::uint32_t> ended_;
+};
+
+/// What a follower gets of its leader's frame. Errors: peer; why the world does not come about.
+[[nodiscard]] Result<RankTable> receive_table(const FileDescriptor& leader, std::uint32_t size,
+                                              Clock::time_point deadline);
+
+}  // namespace amldist::collective

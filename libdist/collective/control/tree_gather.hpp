@@ -1,0 +1,64 @@
+// Small all-gathers over the tree of a communicator: pieces go up, are joined on the way where they are equal, and the
+// whole comes down. Those of a node go to its first rank and back. No sockets, no clock; used by the control thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collective/calls/pieces.hpp"
+#include "collective/control/comm_tree.hpp"
+#include "collective/control/control_frame.hpp"
+
+namespace amldist::collective {
+
+/// Tells gathers apart.
+struct GatherKey {
+  std::uint64_t communicator = 0;
+  std::uint64_t number = 0;
+  friend auto operator<=>(const GatherKey&, const GatherKey&) = default;
+};
+
+class TreeGather {
+ public:
+  struct Outside {
+    std::function<void(std::uint32_t world_rank, const std::string& frame)> send_to;
+    std::function<void(const GatherKey& key, Pieces pieces)> on_complete;
+  };
+  explicit TreeGather(Outside outside) : outside_(std::move(outside)) {}
+
+  /// Where a rank is among those who gather.
+  struct Place {
+    std::optional<std::uint32_t> parent;  ///< nullopt: this rank is the root
+    std::vector<std::uint32_t> children;
+    std::size_t ranks = 1;  ///< below it, and itself
+  };
+  /// This rank gives its piece. `rank`: of the communicator.
+  void begin(const GatherKey& key, std::uint32_t rank, std::string piece, Place place);
+  void on_piece(Frame& frame);
+  void on_pieces(Frame& frame);
+  /// What came for a communicator that has ended.
+  void forget(std::uint64_t communicator);
+
+ private:
+  struct Gathering {
+    Pieces pieces;
+    std::optional<Place> place;  ///< set when this rank has begun
+  };
+  void advance(std::map<GatherKey, Gathering>::iterator at);
+  void finish(std::map<GatherKey, Gathering>::iterator at, Pieces pieces);
+
+  Outside outside_;
+  std::map<GatherKey, Gathering> gatherings_;
+};
+
+/// A rank's place in a gather over the whole communicator, or over the ranks of its node.
+[[nodiscard]] TreeGather::Place place_in_tree(const CommTree& tree, std::uint32_t world_rank);
+[[nodiscard]] TreeGather::Place place_in_node(const RankTable& table, std::span<const std::uint32_t> members,
+                                              std::uint32_t world_rank);
+
+}  // namespace amldist::collective
