@@ -146,7 +146,7 @@ Result<World> join_world(const ProcessIdentity& identity, RootAddress& root, std
   world.rank = identity.rank;
   world.size = identity.size;
   world.provenance = concat({identity.source, "; ", root.to_string()});
-  auto listener = listen_on(0);
+  auto listener = root.listen();
   if (!listener) return listener.error();
   world.listener = std::move(*listener);
   if (world.rank != 0) return join_as_peer(std::move(world), root, job, node_name, deadline);
