@@ -17,7 +17,9 @@ class ControlGather {
   /// Every rank's piece, in rank order; collective over the communicator.
   [[nodiscard]] Result<std::vector<std::string>> gather_all(std::string piece, Watchdog& watchdog) {
     if (context_.size() == 1) return std::vector<std::string>{std::move(piece)};
-    return context_.channel().gather_all(context_.shared_watch(), gathers_++, std::move(piece), watchdog);
+    auto pieces = context_.channel().gather_all(context_.shared_watch(), gathers_++, std::move(piece), watchdog);
+    if (pieces && pieces->size() != context_.size()) return Error{Errc::mismatch, "a part of the ranks was gathered"};
+    return pieces;
   }
 
   [[nodiscard]] CommContext& context() const noexcept { return context_; }

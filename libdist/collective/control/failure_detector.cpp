@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "core/printable.hpp"
 #include "core/text.hpp"
+#include "wireup/limits.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -62,6 +64,7 @@ void write_state(FrameWriter& writer, const CommWatch& watch) {
   writer.number(pairs.sequence);
   write_list(writer, pairs.gives);
   write_list(writer, pairs.takes);
+  writer.text(watch.trouble());
 }
 
 RankState read_state(Frame& frame) {
@@ -79,6 +82,7 @@ RankState read_state(Frame& frame) {
   state.pairs.sequence = frame.number();
   state.pairs.gives = read_list(frame);
   state.pairs.takes = read_list(frame);
+  state.trouble = text::printable(frame.text(), wireup::limits.sentence_characters);
   return state;
 }
 
@@ -107,7 +111,7 @@ void FailureDetector::open(const std::shared_ptr<CommWatch>& watch, const Diagno
     if (asked && !current.coordinating) coordinate(current);  // two believe that it is our turn
     return;
   }
-  cases_.push_back({watch, trigger, grace, Clock::now(), 0, false, {}, {}});
+  cases_.push_back({watch, trigger, grace, Clock::now(), 0, false, {}, {}, false});
   if (asked) coordinate(cases_.back());
   else report(cases_.back());
 }
@@ -143,8 +147,8 @@ void FailureDetector::ask(Case& current) {
   for (std::size_t i = 0; i < watch.members().size(); ++i) {
     if (current.answers[i]) continue;
     if (i == watch.rank()) {
-      current.answers[i] =
-          RankState{name_of(watch, i), Liveness::here, watch.activity(), {}, watch.past(), watch.pair_counts()};
+      current.answers[i] = RankState{name_of(watch, i), Liveness::here,      watch.activity(), {},
+                                     watch.past(),      watch.pair_counts(), watch.trouble()};
     } else {
       host_.send_to(watch.members()[i], FrameWriter(FrameKind::query).number(watch.id()).take());
     }
@@ -173,6 +177,11 @@ bool FailureDetector::is_answered(Case& current) {
 }
 
 void FailureDetector::poll() {
+  // After a stop of the whole job the others, too, have their time to answer once more.
+  if (const auto missed = observed_.missed(Clock::now()); missed != Clock::duration::zero()) {
+    for (Case& current : cases_) current.next += current.is_polled ? missed : Clock::duration::zero();
+  }
+  for (Case& current : cases_) current.is_polled = true;
   std::erase_if(cases_, [](const Case& current) { return current.watch->is_lost(); });
   for (std::size_t i = 0; i < cases_.size(); ++i) {
     Case& current = cases_[i];
@@ -187,7 +196,7 @@ void FailureDetector::poll() {
 }
 
 RankState FailureDetector::presumed_state(const CommWatch& watch, std::size_t rank) const {
-  return {name_of(watch, rank), host_.end_of(watch.members()[rank]).value_or(Liveness::silent), {}, {}, {}, {}};
+  return {name_of(watch, rank), host_.end_of(watch.members()[rank]).value_or(Liveness::silent), {}, {}, {}, {}, {}};
 }
 
 std::vector<RankState> FailureDetector::states_of(const Case& current) const {

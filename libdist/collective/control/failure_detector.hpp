@@ -14,6 +14,7 @@
 #include "collective/control/comm_watch.hpp"
 #include "collective/control/control_frame.hpp"
 #include "collective/control/diagnosis.hpp"
+#include "os/observed_time.hpp"
 
 namespace amldist::collective {
 
@@ -63,6 +64,7 @@ class FailureDetector {
     bool coordinating = false;
     std::vector<std::optional<RankState>> answers;
     Clock::time_point asked{};
+    bool is_polled = false;  // it was open when poll() ran before
   };
 
   void report(Case& current);
@@ -79,6 +81,7 @@ class FailureDetector {
   FailureDetectorHost& host_;
   std::vector<Case> cases_;
   std::vector<std::string> said_;
+  ObservedTime observed_;
 };
 
 /// The answer to a query; `watch` nullptr: the communicator is not here.
