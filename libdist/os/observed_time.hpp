@@ -8,20 +8,21 @@
 
 namespace amldist {
 
-/// For one thread that looks at least every `planned`.
+/// For one thread that looks at least every `planned`, which is much shorter than what it waits for.
 class ObservedTime {
  public:
-  static constexpr auto planned = std::chrono::seconds(1);
+  explicit ObservedTime(std::chrono::milliseconds planned) : planned_(planned) {}
 
   /// By how much this look comes later than `planned` after the last one; zero in a process that runs.
   [[nodiscard]] Clock::duration missed(Clock::time_point now) noexcept {
     const auto last = last_look_ == Clock::time_point() ? now : last_look_;
     last_look_ = now;
     const auto between = now - last;
-    return between > planned ? between - planned : Clock::duration::zero();
+    return between > planned_ ? between - planned_ : Clock::duration::zero();
   }
 
  private:
+  std::chrono::milliseconds planned_;
   Clock::time_point last_look_;
 };
 

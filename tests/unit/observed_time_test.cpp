@@ -9,7 +9,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 TEST(ObservedTime, MissesNothingWhileItLooks) {
-  ObservedTime time;
+  ObservedTime time(seconds(1));
   const Clock::time_point start{seconds(100)};
   EXPECT_EQ(time.missed(start), Clock::duration::zero());
   EXPECT_EQ(time.missed(start + milliseconds(900)), Clock::duration::zero());
@@ -17,7 +17,7 @@ TEST(ObservedTime, MissesNothingWhileItLooks) {
 }
 
 TEST(ObservedTime, AStopIsMissedTime) {
-  ObservedTime time;
+  ObservedTime time(seconds(1));
   const Clock::time_point start{seconds(100)};
   EXPECT_EQ(time.missed(start), Clock::duration::zero());
   EXPECT_EQ(time.missed(start + seconds(61)), seconds(60));

@@ -81,7 +81,7 @@ class FailureDetector {
   FailureDetectorHost& host_;
   std::vector<Case> cases_;
   std::vector<std::string> said_;
-  ObservedTime observed_;
+  ObservedTime observed_{std::chrono::seconds(1)};  // poll() is called every second
 };
 
 /// The answer to a query; `watch` nullptr: the communicator is not here.
