@@ -30,6 +30,9 @@ constexpr auto table = std::to_array<SettingDescription>({
      "the one that the process has loaded, else `libnccl.so.2`", "NCCL library for buffers on a GPU"},
     {variable::node_name, "`amldist_init()`", "name", "the host name",
      "ranks with different names share no memory; tests simulate several nodes on one machine with it"},
+    {variable::port_range, "`amldist_init()`", "`LO-HI[,LO-HI]...`",
+     "any; rank 0 is met at `MASTER_PORT` + 48 ([decision 5](decisions/0005-port-by-hash-and-stride.md))",
+     "ports on which the ranks listen, rank 0's meeting place included; the same on all ranks"},
     {variable::rdma, "`amldist_init()`", "`require`, `prefer`, `off`", "`off`",
      "policy for the verification of the fabric; the plugin sets it under `rdma=require` and `prefer` with several "
      "nodes ([fabric.md](fabric.md))"},
@@ -96,6 +99,15 @@ Result<void> take_timeout(const EnvironmentReader& environment, std::chrono::mil
   return {};
 }
 
+Result<void> take_ports(const EnvironmentReader& environment, PortRanges& out) {
+  const auto given = value_of(environment, variable::port_range);
+  if (!given) return {};
+  auto ports = PortRanges::parse(*given);
+  if (!ports) return Error{Errc::invalid_argument, concat({variable::port_range, ": ", ports.error().message})};
+  out = std::move(*ports);
+  return {};
+}
+
 Result<void> take_words(const EnvironmentReader& environment, Settings& out) {
   constexpr auto bootstraps = std::to_array<Choice<Bootstrap>>(
       {{"tcp", Bootstrap::tcp}, {"pmix", Bootstrap::pmix}, {"slurm", Bootstrap::slurm}, {"mpi", Bootstrap::mpi}});
@@ -120,6 +132,7 @@ Result<Settings> Settings::read(const EnvironmentReader& environment) {
   Settings out;
   if (auto taken = take_words(environment, out); !taken) return taken.error();
   if (auto taken = take_timeout(environment, out.timeout); !taken) return taken.error();
+  if (auto taken = take_ports(environment, out.ports); !taken) return taken.error();
   out.rdma_sku = word(variable::rdma_sku);
   out.node_name = word(variable::node_name);
   out.mpi_library = word(variable::mpi_library);

@@ -11,6 +11,7 @@
 
 #include "core/environment.hpp"
 #include "core/instruction_set.hpp"
+#include "core/port_ranges.hpp"
 #include "core/result.hpp"
 #include "core/spec.hpp"
 
@@ -26,6 +27,7 @@ inline constexpr std::string_view verbs_library = "AMLDIST_LIBIBVERBS";
 inline constexpr std::string_view mpi_library = "AMLDIST_MPI";
 inline constexpr std::string_view nccl_library = "AMLDIST_NCCL";
 inline constexpr std::string_view node_name = "AMLDIST_NODE_NAME";
+inline constexpr std::string_view port_range = "AMLDIST_PORT_RANGE";
 inline constexpr std::string_view rdma = "AMLDIST_RDMA";
 inline constexpr std::string_view rdma_sku = "AMLDIST_RDMA_SKU";
 inline constexpr std::string_view timeout = "AMLDIST_TIMEOUT_MS";
@@ -62,6 +64,7 @@ struct Settings {
   std::chrono::milliseconds timeout{300'000};
   InstructionSet instruction_set = InstructionSet::avx512;  ///< the highest that reductions may use
   RdmaPolicy rdma = RdmaPolicy::off;
+  PortRanges ports;            ///< on which the ranks listen; empty: any
   std::string rdma_sku;        ///< empty: none is named
   std::string node_name;       ///< empty: the host name
   std::string mpi_library;     ///< empty: libamldist_mpi.so beside this library

@@ -2,11 +2,11 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -50,11 +50,11 @@ sockaddr_in socket_address(Ipv4 address, std::uint16_t port) noexcept {
   return out;
 }
 
-Result<FileDescriptor> listen_on(std::uint16_t port) {
+Result<FileDescriptor> listen_on(std::uint16_t port, Ipv4 interface) {
   FileDescriptor socket = new_socket();
   if (!socket) return system_error("no socket");
   set_flag(socket, SOL_SOCKET, SO_REUSEADDR);
-  const sockaddr_in address = socket_address(Ipv4{INADDR_ANY}, port);
+  const sockaddr_in address = socket_address(interface, port);
   constexpr int backlog = 4096;
   if (::bind(socket.get(), generic(address), sizeof address) == 0 && ::listen(socket.get(), backlog) == 0)
     return socket;
@@ -63,30 +63,21 @@ Result<FileDescriptor> listen_on(std::uint16_t port) {
   return error;
 }
 
+Result<FileDescriptor> listen_within(const PortRanges& ports, Ipv4 interface) {
+  if (ports.empty()) return listen_on(0, interface);
+  const std::uint32_t count = ports.size();
+  const auto first = static_cast<std::uint32_t>(::getpid()) * 7919U;  // processes of one node begin at different ports
+  for (std::uint32_t i = 0; i < count; ++i) {
+    auto listener = listen_on(ports.at((first + i) % count), interface);
+    if (listener || listener.error().code != Errc::mismatch) return listener;
+  }
+  return Error{Errc::mismatch, text::concat({"all ports of ", ports.to_string(), " are in use on this host"})};
+}
+
 std::uint16_t local_port(const FileDescriptor& socket) noexcept {
   sockaddr_in address = {};
   socklen_t length = sizeof address;
   return ::getsockname(socket.get(), generic(address), &length) == 0 ? ntohs(address.sin_port) : std::uint16_t{0};
-}
-
-Result<std::vector<Ipv4>> addresses_of(const std::string& host) {
-  if (const auto literal = Ipv4::parse(host)) return std::vector<Ipv4>{*literal};
-  addrinfo wanted = {};
-  wanted.ai_family = AF_INET;
-  wanted.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (const int status = ::getaddrinfo(host.c_str(), nullptr, &wanted, &found); status != 0) {
-    return Error{Errc::unavailable, text::concat({"the host name ", text::quote(host),
-                                                  " has no IPv4 address here: ", ::gai_strerror(status)})};
-  }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
-  std::vector<Ipv4> addresses;
-  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
-    sockaddr_in address = {};
-    std::memcpy(&address, each->ai_addr, std::min<std::size_t>(sizeof address, each->ai_addrlen));
-    addresses.push_back(Ipv4{ntohl(address.sin_addr.s_addr)});
-  }
-  return addresses;
 }
 
 std::vector<Ipv4> own_addresses() {
@@ -102,6 +93,15 @@ std::vector<Ipv4> own_addresses() {
     if (!found.is_loopback()) addresses.push_back(found);
   }
   return addresses;
+}
+
+/// A datagram socket that is connected has an address, and nothing is sent.
+std::optional<Ipv4> source_address_to(Ipv4 address) noexcept {
+  const FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  constexpr std::uint16_t discard = 9;
+  const sockaddr_in to = socket_address(address, discard);
+  if (!socket || ::connect(socket.get(), generic(to), sizeof to) != 0) return std::nullopt;
+  return own_address(socket);
 }
 
 Result<FileDescriptor> start_connection(Ipv4 address, std::uint16_t port) {

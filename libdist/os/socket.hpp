@@ -4,11 +4,13 @@
 #include <netinet/in.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/ipv4.hpp"
+#include "core/port_ranges.hpp"
 #include "core/result.hpp"
 #include "os/clock.hpp"
 #include "os/file_descriptor.hpp"
@@ -26,14 +28,17 @@ struct Endpoint {
 /// An address as the kernel takes it.
 [[nodiscard]] sockaddr_in socket_address(Ipv4 address, std::uint16_t port) noexcept;
 
-/// A listening, non-blocking socket on all interfaces. Errors: mismatch if the port is in use, else unavailable.
-[[nodiscard]] Result<FileDescriptor> listen_on(std::uint16_t port);
+/// A listening, non-blocking socket on one interface, or on all. Port 0: any that is free. Errors: mismatch if the port
+/// is in use, else unavailable.
+[[nodiscard]] Result<FileDescriptor> listen_on(std::uint16_t port, Ipv4 interface = Ipv4{INADDR_ANY});
+/// The same on any free port of a set; an empty set stands for all ports. Errors: mismatch if none is free.
+[[nodiscard]] Result<FileDescriptor> listen_within(const PortRanges& ports, Ipv4 interface = Ipv4{INADDR_ANY});
 [[nodiscard]] std::uint16_t local_port(const FileDescriptor& socket) noexcept;
 
-/// The addresses of `host` (a name is looked up; may take as long as the resolver does). Errors: unavailable.
-[[nodiscard]] Result<std::vector<Ipv4>> addresses_of(const std::string& host);
 /// This machine's IPv4 addresses without loopback.
 [[nodiscard]] std::vector<Ipv4> own_addresses();
+/// The address from which this machine reaches another one; nullopt: it has no route.
+[[nodiscard]] std::optional<Ipv4> source_address_to(Ipv4 address) noexcept;
 
 /// A non-blocking connection in the making. Errors: unavailable when refused at once.
 [[nodiscard]] Result<FileDescriptor> start_connection(Ipv4 address, std::uint16_t port);

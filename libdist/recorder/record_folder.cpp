@@ -75,6 +75,20 @@ bool is_written(int folder, const std::string& name) {
   return file && ::fcntl(file.get(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
+/// What a step's files occupy.
+std::uint64_t bytes_in(int root, const std::string& step) {
+  constexpr std::uint64_t block = 512;  // the unit of st_blocks
+  std::uint64_t bytes = 0;
+  const Folder folder = open_folder(root, step.c_str());
+  if (folder == nullptr) return bytes;
+  for (const std::string& name : names_in(folder.get())) {
+    struct stat status = {};
+    if (::fstatat(::dirfd(folder.get()), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    bytes += static_cast<std::uint64_t>(status.st_blocks) * block;
+  }
+  return bytes;
+}
+
 /// Removes a step's files and folder, unless a process still writes one of them.
 void remove_if_dead(int root, const std::string& step) {
   const Folder folder = open_folder(root, step.c_str());
@@ -106,19 +120,23 @@ void prune_steps(const std::string& root, std::string_view own_step) {
   const int descriptor = ::dirfd(folder.get());
   struct Step {
     timespec changed;
+    std::uint64_t bytes;
     std::string name;
   };
   std::vector<Step> steps;
-  for (std::string& name : names_in(folder.get())) {
+  for (const std::string& name : names_in(folder.get())) {
     struct stat status = {};
     if (name == own_step || ::fstatat(descriptor, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
-    if (S_ISDIR(status.st_mode)) steps.push_back({status.st_mtim, std::move(name)});
+    if (S_ISDIR(status.st_mode)) steps.push_back({status.st_mtim, bytes_in(descriptor, name), name});
   }
-  if (steps.size() < kept_steps) return;
   std::ranges::sort(steps, [](const Step& a, const Step& b) {
     return std::pair(a.changed.tv_sec, a.changed.tv_nsec) > std::pair(b.changed.tv_sec, b.changed.tv_nsec);
   });
-  for (std::size_t i = kept_steps - 1; i < steps.size(); ++i) remove_if_dead(descriptor, steps[i].name);
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    bytes += steps[i].bytes;
+    if (i + 1 >= kept_steps || bytes > kept_bytes) remove_if_dead(descriptor, steps[i].name);
+  }
 }
 
 std::vector<std::string> trace_roots(const std::string& given, unsigned user) {

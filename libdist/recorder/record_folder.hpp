@@ -8,6 +8,7 @@
 // closed to others. In a world-writable parent somebody else may have created it first; then the next place is tried.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,11 +33,12 @@ namespace amldist::collective {
 /// too. nullopt: recording is off.
 [[nodiscard]] Result<std::optional<std::string>> make_trace_folder(const std::string& given, std::string_view step);
 
-/// How many dead steps are kept in a user's folder.
+/// How many dead steps are kept in a user's folder, and how many bytes of them.
 inline constexpr std::size_t kept_steps = 16;
+inline constexpr std::uint64_t kept_bytes = 64UL << 20;
 
-/// Removes the user's oldest steps in `root` so that kept_steps remain, including `own_step`. Never removes a step that
-/// a process still writes.
+/// Removes the user's oldest steps in `root` so that kept_steps remain, including `own_step`, and kept_bytes besides
+/// it. Never removes a step that a process still writes.
 void prune_steps(const std::string& root, std::string_view own_step);
 
 }  // namespace amldist::collective

@@ -66,6 +66,14 @@ std::uint16_t step_port(const PortRanges& ports, const JobName& job, std::uint32
   return ports.at(static_cast<std::uint32_t>((start + stride * step_id + offset_of(purpose, count)) % count));
 }
 
+std::uint16_t port_beside(std::uint16_t master_port, const PortRanges& ports) noexcept {
+  constexpr int distance = 48;
+  constexpr int highest = 65535;
+  if (!ports.empty()) return ports.at((master_port + distance) % ports.size());
+  const int above = master_port + distance;
+  return static_cast<std::uint16_t>(above <= highest ? above : master_port - distance);
+}
+
 std::optional<std::uint16_t> reserved_port(const EnvironmentReader& environment, PortPurpose purpose) {
   const auto listed = environment("SLURM_STEP_RESV_PORTS");
   if (!listed || purpose == PortPurpose::bootstrap) return std::nullopt;

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "core/text.hpp"
+#include "os/name_lookup.hpp"
 #include "wireup/limits.hpp"
 
 namespace amldist::wireup {
@@ -17,10 +18,11 @@ struct Candidate {
 };
 
 /// The addresses of all endpoints. `problem`: of the last name that has none.
-std::vector<Candidate> look_up(const std::vector<Endpoint>& endpoints, std::string& problem) {
+std::vector<Candidate> look_up(const std::vector<Endpoint>& endpoints, Clock::time_point deadline,
+                               std::string& problem) {
   std::vector<Candidate> out;
   for (const Endpoint& endpoint : endpoints) {
-    const auto addresses = addresses_of(endpoint.host);
+    const auto addresses = addresses_of(endpoint.host, deadline);
     if (!addresses) {
       problem = addresses.error().message;
       continue;
@@ -64,7 +66,7 @@ Result<Joined> join(const Destination& destination, const std::string& greeting,
   for (auto pause = std::chrono::milliseconds(2); Clock::now() < deadline;) {
     const auto endpoints = destination.endpoints(deadline);
     if (!endpoints) return endpoints.error();
-    const auto candidates = look_up(*endpoints, problem);
+    const auto candidates = look_up(*endpoints, deadline, problem);
     const auto patience = candidates.size() == 1 ? limits.greeting_time : limits.answer_time;
     for (const Candidate& each : candidates) {
       auto link = attempt(each, greeting, std::min(deadline, Clock::now() + patience), problem);

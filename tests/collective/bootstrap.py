@@ -38,6 +38,7 @@ def cases(broken: str) -> list[tuple[dict[str, str], str]]:
         (RANK | {"AMLDIST_BOOTSTRAP": "carrier pigeon"}, "AMLDIST_BOOTSTRAP='carrier pigeon': use tcp, pmix, slurm or mpi"),
         (RANK | {"AMLDIST_ISA": "sse"}, "AMLDIST_ISA='sse': use plain, avx2 or avx512"),
         (RANK | {"AMLDIST_RDMA": "on"}, "AMLDIST_RDMA='on': use require, prefer or off"),
+        (RANK | {"AMLDIST_PORT_RANGE": "20000-"}, "AMLDIST_PORT_RANGE: .*"),
         (RANK | {"AMLDIST_TIMEOUT_MS": "5s"}, "AMLDIST_TIMEOUT_MS='5s': use a number of milliseconds from 1 to 2147483647"),
         (RANK | {"AMLDIST_BOOTSTRAP": "slurm"}, "this is no step of srun"),
         (RANK | {"AMLDIST_BOOTSTRAP": "tcp"}, "MASTER_ADDR and MASTER_PORT are not both set"),
@@ -107,8 +108,9 @@ def closed_of(connections: list[socket.socket], wanted: int) -> int:
 
 def strangers(program: str) -> str | None:
     """Rank 0 closes what is no rank, keeps few that say nothing, and the world comes together all the same."""
-    port = launch.free_port()
-    step = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    master_port = launch.free_port()
+    port = launch.meeting_port(master_port)
+    step = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(master_port)}
     ranks = [start(program, step | {"RANK": "0"})]
     greedy = connected(port)
     greedy.sendall(struct.pack("<IB", 64 << 20, 1))  # a frame of 64 MiB
@@ -121,6 +123,89 @@ def strangers(program: str) -> str | None:
     return f"strangers: closed {gone} of 1 and 200, statuses {[rank.returncode for rank in ranks]}, {said}"
 
 
+def listener_at(address: str, port: int) -> socket.socket:
+    out = socket.socket()
+    out.bind((address, port))
+    out.listen()
+    return out
+
+
+def taken_port(program: str) -> str | None:
+    """Rank 0 takes no other port than the one that all know."""
+    port = launch.free_port()
+    with listener_at("127.0.0.1", launch.meeting_port(port)):
+        step = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": "0"}
+        rank = start(program, step)
+        said = rank.communicate(timeout=60)[0].decode()
+    wanted = (rf"aml-dist: rank 0 cannot listen on port {port + launch.DISTANCE} of \S+ \(the library's own beside "
+              rf"MASTER_PORT={port}\): another process has it; give another MASTER_PORT, or free ports with AMLDIST_PORT_RANGE,"
+              r" the same on all ranks\n")
+    return None if rank.returncode == 3 and re.search(wanted, said) else f"a taken port: {rank.returncode}, {said}"
+
+
+def framework_at_master_port(program: str) -> str | None:
+    """MASTER_PORT itself belongs to the program's framework."""
+    port = launch.free_port()
+    with listener_at("0.0.0.0", port):
+        step = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        ranks = [start(program, step | {"RANK": str(rank)}) for rank in range(2)]
+        said = [rank.communicate(timeout=60)[0] for rank in ranks]
+    return None if [rank.returncode for rank in ranks] == [0, 0] else f"a framework at MASTER_PORT: {said}"
+
+
+def listening(pids: list[int]) -> set[tuple[str, int]]:
+    """Addresses and ports at which these processes listen."""
+    inodes = {link.readlink().name for pid in pids for link in pathlib.Path(f"/proc/{pid}/fd").iterdir()}
+    found = set()
+    for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        words = line.split()
+        if words[3] == "0A" and f"socket:[{words[9]}]" in inodes:
+            address, port = words[1].split(":")
+            found.add((socket.inet_ntoa(struct.pack("=I", int(address, 16))), int(port, 16)))
+    return found
+
+
+def ports_of_a_site(program: str) -> str | None:
+    """All listeners are in the site's range, and in a world of one machine on its loopback; rank 0 keeps its port."""
+    port = launch.free_port()
+    low = launch.free_port()
+    step = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "AMLDIST_PORT_RANGE": f"{low}-{low + 40}"}
+    ranks = [subprocess.Popen([program, "victim", "nothing", "-1", "30000"], env=step | {"RANK": str(rank)},
+                              stdout=subprocess.PIPE, text=True) for rank in range(2)]
+    try:
+        for rank in ranks:
+            if rank.stdout is None or rank.stdout.readline() != "ready\n":
+                return "ports of a site: no world"
+        found = [listening([rank.pid]) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    right = all(address == "127.0.0.1" and low <= port <= low + 40 for each in found for address, port in each)
+    met_at = low + (port + launch.DISTANCE) % 41
+    return None if right and ("127.0.0.1", met_at) in found[0] and found[1] else f"ports of a site: {found}, met at {met_at}"
+
+
+def one_port_for_two(program: str) -> str | None:
+    """Two jobs with one MASTER_PORT: the second one's rank 0 refuses, also once the first one's world has come together."""
+    port = launch.free_port()
+    step = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    first = [subprocess.Popen([program, "victim", "nothing", "-1", "30000"], env=step | {"RANK": str(rank)},
+                              stdout=subprocess.PIPE, text=True) for rank in range(2)]
+    try:
+        if any(rank.stdout is None or rank.stdout.readline() != "ready\n" for rank in first):
+            return "one port for two: no first world"
+        second = start(program, step | {"RANK": "0"})
+        said = second.communicate(timeout=60)[0].decode()
+        still = [rank.poll() for rank in first]
+    finally:
+        for rank in first:
+            rank.kill()
+            rank.wait()
+    right = second.returncode == 3 and "another process has it" in said and still == [None, None]
+    return None if right else f"one port for two: {second.returncode}, {said}, {still}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True)
@@ -129,8 +214,9 @@ def main() -> int:
         (pathlib.Path(broken) / "libpmix.so.2").write_text("no library")
         table = cases(broken)
         wrong = [each for each in (complaint(program, environment, pattern) for environment, pattern in table) if each]
-    wrong += [each for each in (sizes_that_differ(program), strangers(program)) if each]
-    print("\n".join([*wrong, f"{len(table) + 2} cases, {len(wrong)} with an unexpected answer"]))
+    others = (sizes_that_differ, strangers, taken_port, framework_at_master_port, ports_of_a_site, one_port_for_two)
+    wrong += [each for each in (other(program) for other in others) if each]
+    print("\n".join([*wrong, f"{len(table) + len(others)} cases, {len(wrong)} with an unexpected answer"]))
     return 1 if wrong else 0
 
 

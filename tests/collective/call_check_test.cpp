@@ -13,7 +13,8 @@ using namespace amldist::collective;
 constexpr std::uint32_t size = 4;
 constexpr std::uint32_t rank = 1;
 
-std::array<double, 16> memory = {};
+std::array<double, 64> memory = {};
+constexpr std::size_t apart = 32;
 
 Call call_of(Operation operation, int root = 0) {
   Call call;
@@ -22,7 +23,7 @@ Call call_of(Operation operation, int root = 0) {
   call.root = root;
   call.count = 2;
   call.send = memory.data();
-  call.recv = memory.data();
+  call.recv = operation == Operation::broadcast ? memory.data() : memory.data() + apart;
   return call;
 }
 
@@ -82,11 +83,85 @@ TEST(CallCheck, ABufferThatIsNotUsedIsNotNeeded) {
 }
 
 TEST(CallCheck, ACountFitsIntoMemory) {
-  Call call = call_of(Operation::allgather);
+  Call call = call_of(Operation::broadcast);
   call.count = SIZE_MAX / 2 / sizeof(double) / size;
   EXPECT_EQ(refusal_of(call), "");
   ++call.count;
-  EXPECT_EQ(refusal_of(call), "allgather: the count is beyond any memory");
+  EXPECT_EQ(refusal_of(call), "broadcast: the count is beyond any memory");
+}
+
+/// A call of two elements for each rank, with buffers at these places of the memory.
+Call placed(Operation operation, std::size_t send, std::size_t recv, int root = 0) {
+  Call call = call_of(operation, root);
+  call.send = &memory.at(send);
+  call.recv = &memory.at(recv);
+  return call;
+}
+
+std::string overlap_in(Operation operation) {
+  return std::string(to_string(operation)) + ": the buffers to send and to receive overlap, other than in place";
+}
+
+TEST(CallCheck, BuffersDoNotOverlap) {
+  EXPECT_EQ(refusal_of(placed(Operation::allreduce, 0, 1)), overlap_in(Operation::allreduce));
+  EXPECT_EQ(refusal_of(placed(Operation::allreduce, 1, 0)), overlap_in(Operation::allreduce));
+  EXPECT_EQ(refusal_of(placed(Operation::allreduce, 0, 2)), "");
+  EXPECT_EQ(refusal_of(placed(Operation::reduce, 0, 1, rank)), overlap_in(Operation::reduce));
+  EXPECT_EQ(refusal_of(placed(Operation::reduce, 0, 1, 0)), "") << "only the root receives";
+  EXPECT_EQ(refusal_of(placed(Operation::allgather, 0, 0)), overlap_in(Operation::allgather));
+  EXPECT_EQ(refusal_of(placed(Operation::allgather, 7, 0)), overlap_in(Operation::allgather));
+  EXPECT_EQ(refusal_of(placed(Operation::allgather, 8, 0)), "");
+  EXPECT_EQ(refusal_of(placed(Operation::reduce_scatter, 0, 3)), overlap_in(Operation::reduce_scatter));
+  EXPECT_EQ(refusal_of(placed(Operation::alltoall, 0, 7)), overlap_in(Operation::alltoall));
+  EXPECT_EQ(refusal_of(placed(Operation::alltoall, 0, 8)), "");
+  EXPECT_EQ(refusal_of(placed(Operation::gather, 0, 0, rank)), overlap_in(Operation::gather));
+  EXPECT_EQ(refusal_of(placed(Operation::scatter, 0, 0, rank)), overlap_in(Operation::scatter));
+  EXPECT_EQ(refusal_of(placed(Operation::scatter, 0, 0, 0)), "") << "only the root sends";
+}
+
+TEST(CallCheck, InPlaceIsNoOverlap) {
+  EXPECT_EQ(refusal_of(placed(Operation::allreduce, 3, 3)), "");
+  EXPECT_EQ(refusal_of(placed(Operation::reduce, 3, 3, rank)), "");
+  EXPECT_EQ(refusal_of(placed(Operation::alltoall, 3, 3)), "");
+  EXPECT_EQ(refusal_of(placed(Operation::allgather, 2 * rank, 0)), "");
+  EXPECT_EQ(refusal_of(placed(Operation::reduce_scatter, 0, 2 * rank)), "");
+  EXPECT_EQ(refusal_of(placed(Operation::gather, 2 * rank, 0, rank)), "");
+  EXPECT_EQ(refusal_of(placed(Operation::scatter, 0, 2 * rank, rank)), "");
+}
+
+TEST(CallCheck, ListedBlocksDoNotOverlap) {
+  const std::array<std::size_t, size> counts = {2, 2, 2, 2};
+  const std::array<std::size_t, size> even = {0, 4, 8, 12};
+  const std::array<std::size_t, size> odd = {2, 6, 10, 14};
+  Call call = placed(Operation::alltoallv, 0, 0);
+  call.send_counts = call.recv_counts = counts;
+  call.send_offsets = even;
+  call.recv_offsets = odd;
+  EXPECT_EQ(refusal_of(call), "") << "they lie between each other";
+  call.recv = &memory.at(1);
+  EXPECT_EQ(refusal_of(call), overlap_in(Operation::alltoallv));
+  call = placed(Operation::allgatherv, 4, 0);
+  call.recv_counts = counts;
+  call.recv_offsets = even;
+  EXPECT_EQ(refusal_of(call), "") << "in place";
+  call.send = &memory.at(5);
+  EXPECT_EQ(refusal_of(call), overlap_in(Operation::allgatherv));
+  call.send = &memory.at(6);
+  EXPECT_EQ(refusal_of(call), "");
+}
+
+TEST(CallCheck, MessagesOfAGroupDoNotOverlap) {
+  const auto refused = [](std::size_t recv) {
+    const std::array<Call, 3> messages = {placed(Operation::send, 8, 8), placed(Operation::send, 2, 2),
+                                          placed(Operation::recv, recv, recv)};
+    return !check_group(messages);
+  };
+  EXPECT_FALSE(refused(0));
+  EXPECT_TRUE(refused(1));
+  EXPECT_TRUE(refused(2));
+  EXPECT_TRUE(refused(3));
+  EXPECT_FALSE(refused(4));
+  EXPECT_TRUE(refused(9));
 }
 
 TEST(CallCheck, ListsAgreeWithTheOwnPart) {

@@ -26,9 +26,9 @@ Activity after(Operation operation, std::uint64_t sequence) {
 }
 PastCall past(const Activity& activity) { return {activity.call, 0}; }
 RankState here(const char* name, const Activity& activity) {
-  return {name, Liveness::here, activity, {}, {past(activity)}, {}};
+  return {name, Liveness::here, activity, {}, {past(activity)}, {}, {}};
 }
-RankState absent(const char* name, Liveness standing) { return {name, standing, {}, {}, {}, {}}; }
+RankState absent(const char* name, Liveness standing) { return {name, standing, {}, {}, {}, {}, {}}; }
 
 TEST(Verdict, NamesAStoppedRank) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 17, 1048576)),
@@ -159,6 +159,35 @@ TEST(Verdict, CountsOfPairsShowWhoseAreWrong) {
   ranks[2].pairs = {4, {6, 6, 6}, {6, 6, 6}};
   EXPECT_EQ(judge(ranks, {2, 0, true, {}}).message,
             "rank 2 (b) called alltoallv #4 with other counts: it expects 6 elements of rank 0 (a), which gives 5");
+}
+
+TEST(Verdict, OfTwoRanksWhoseCountsDifferBothAreQuoted) {
+  const Activity call = inside(Operation::alltoallv, 4);
+  std::vector<RankState> ranks = {here("rank 0 (a)", call), here("rank 1 (b)", call), here("rank 2 (b)", call)};
+  for (RankState& rank : ranks) rank.pairs = {4, {5, 5, 5}, {5, 5, 5}};
+  ranks[1].pairs.gives[0] = 7;
+  EXPECT_EQ(
+      judge(ranks, {0, 1, true, {}}).message,
+      "rank 1 (b) and rank 0 (a) called alltoallv #4 with counts that differ: rank 1 (b) gives 7 elements, rank 0 "
+      "(a) expects 5");
+}
+
+TEST(Verdict, QuotesWhyARankCannotReachAnother) {
+  std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 4)),
+                                  here("rank 1 (b)", inside(Operation::allreduce, 4)),
+                                  here("rank 2 (c)", inside(Operation::allreduce, 5))};
+  ranks[1].trouble = "cannot reach rank 0 (a): cannot connect to 10.0.0.7:20048: No route to host";
+  EXPECT_EQ(judge(ranks, {0, 1, false, {}}).message,
+            "rank 1 (b) cannot reach rank 0 (a): cannot connect to 10.0.0.7:20048: No route to host");
+}
+
+TEST(Verdict, SaysWhoWaitsForWhomWhereNobodyIsMissing) {
+  std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::barrier, 4)),
+                                  here("rank 1 (b)", inside(Operation::barrier, 4))};
+  ranks[0].activity.waits_for = 1;
+  EXPECT_EQ(judge(ranks, {0, 1, false, {}}).message,
+            "no rank is missing in barrier #4, but it did not end before the deadline (rank 0 (a) waits for rank 1 "
+            "(b)): is the deadline too short for it, or the network stuck?");
 }
 
 Activity waiting_in(Operation operation, std::uint64_t collectives, int partner) {

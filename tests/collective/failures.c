@@ -2,6 +2,7 @@
  * with status 7; the test checks whom the error names. */
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -67,6 +68,21 @@ static int tell_all(void) {
   return amldist_group_end(world);
 }
 
+/* Receives into memory that it may not write. */
+static int receive_nowhere(void) {
+  enum { BYTES = 1 << 20 };
+  void* const memory = mmap(NULL, BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(memory != MAP_FAILED);
+  return amldist_recv(world, memory, BYTES, AMLDIST_UINT8, (rank + 1) % size);
+}
+
+/* Its neighbour sends what it waits for, and the others wait for both. */
+static int send_to_victim(int who) {
+  static char message[1 << 20];
+  if (rank == (who + 1) % size) survivor(amldist_send(world, message, sizeof message, AMLDIST_UINT8, who));
+  return amldist_barrier(world);
+}
+
 /* Dies while its messages are arriving, so that they are never complete. */
 static void die_midway(void) {
   amldist_request* sending = NULL;
@@ -119,6 +135,8 @@ void run_victim(int argc, char** argv) {
       OK(amldist_abort(world));
     }
   }
+  if (strcmp(how, "buffer") == 0) survivor(rank == who ? receive_nowhere() : send_to_victim(who));
+  while (strcmp(how, "pairs") == 0) survivor(tell_all());
   const int receives = strcmp(how, "message") == 0 && rank == (who + 1) % size;
   if (receives) survivor(amldist_recv(world, data, 10, AMLDIST_FLOAT32, who));
   const int wrong = strcmp(how, "root") == 0 || strcmp(how, "across") == 0;

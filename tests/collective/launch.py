@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -20,10 +21,29 @@ import threading
 import time
 
 
-def free_port() -> int:
+DISTANCE = 48  # of the library's port from MASTER_PORT
+
+
+def is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def free_port() -> int:
+    """A MASTER_PORT below the kernel's own ports, with the library's port beside it."""
+    while True:
+        port = random.SystemRandom().randrange(15000, 32000)
+        if is_free(port) and is_free(port + DISTANCE):
+            return port
+
+
+def meeting_port(master_port: int) -> int:
+    """Where rank 0 listens."""
+    return master_port + DISTANCE
 
 
 def node_of(rank: int, ranks: int, nodes: int) -> int:

@@ -86,6 +86,26 @@ TEST(TracePlace, KeepsTheNewestDeadStepsAndAllLivingOnes) {
   EXPECT_TRUE(left.contains("5.0"));
 }
 
+TEST(TracePlace, KeepsABoundedNumberOfBytesOfDeadSteps) {
+  const ScratchFolder root;
+  constexpr std::size_t steps = 6;  // of a quarter of the bound each
+  for (std::size_t i = 0; i < steps; ++i) {
+    const std::string step = root / (std::to_string(i) + ".0");
+    ASSERT_EQ(::mkdir(step.c_str(), 0700), 0);
+    const int file = ::open((step + "/0.trace").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    ASSERT_GE(file, 0);
+    ASSERT_EQ(::posix_fallocate(file, 0, static_cast<off_t>(kept_bytes / 4)), 0);
+    ::close(file);
+    const auto age = static_cast<time_t>(1000 + i);
+    const std::array<timespec, 2> times = {{{age, 0}, {age, 0}}};
+    ASSERT_EQ(::utimensat(AT_FDCWD, step.c_str(), times.data(), 0), 0);
+  }
+  prune_steps(root.path(), "own.0");
+  std::set<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(root.path())) left.insert(entry.path().filename());
+  EXPECT_EQ(left, (std::set<std::string>{"2.0", "3.0", "4.0", "5.0"}));
+}
+
 TEST(TracePlace, TakesNamesThatCannotLeaveTheFolder) {
   for (const char* const name : {"42.0", "4294967295.12", "prterun-host-1_1", "a"})
     EXPECT_TRUE(is_trace_name(name)) << name;

@@ -98,6 +98,21 @@ TEST(ReservedPort, IsTheFirstForTheMasterAndTheLastForTheFabricCheck) {
   EXPECT_EQ(reserved_port(environment({}), PortPurpose::master), std::nullopt);
 }
 
+TEST(PortBeside, IsWhereTheBootstrapIsInAStepsOwnPorts) {
+  EXPECT_EQ(port_beside(29500), 29548);
+  EXPECT_EQ(port_beside(65487), 65535);
+  EXPECT_EQ(port_beside(65488), 65440) << "no port is as far above";
+  const PortRanges range = ports("20000-29999");
+  const auto master = step_port(range, {"c", 7, 0}, 3, PortPurpose::master);
+  EXPECT_EQ(port_beside(master), step_port(range, {"c", 7, 0}, 3, PortPurpose::bootstrap));
+}
+
+TEST(PortBeside, IsInTheSitesRange) {
+  const PortRanges site = ports("40000-40009,50000");
+  for (std::uint16_t master = 1; master < 100; ++master) EXPECT_TRUE(site.contains(port_beside(master, site)));
+  EXPECT_NE(port_beside(29500, site), port_beside(29501, site));
+}
+
 TEST(OwnStepPort, IsThatOfTheJobAndItsRestart) {
   const auto job = environment({{"SLURM_CLUSTER_NAME", "c"}, {"SLURM_RESTART_COUNT", "2"}});
   EXPECT_EQ(own_step_port(job, 7, 1, PortPurpose::bootstrap),

@@ -1,8 +1,14 @@
 #include "collective/bootstrap/root_address.hpp"
 
+#include <fcntl.h>
+#include <sys/socket.h>
+
 #include <algorithm>
+#include <optional>
+#include <thread>
 
 #include "core/text.hpp"
+#include "os/own_network.hpp"
 #include "placement/process_identity.hpp"
 #include "placement/step_facts.hpp"
 #include "rendezvous/step_port.hpp"
@@ -12,39 +18,66 @@ namespace {
 
 using text::concat;
 
-class MasterAddress final : public RootAddress {
+class FixedPlace final : public RootAddress {
  public:
-  explicit MasterAddress(Endpoint master) : master_(std::move(master)) {}
+  FixedPlace(MeetingPlace place, PortRanges ports)
+      : RootAddress(std::move(ports)), place_(std::move(place)), host_(Ipv4::parse(place_.endpoint.host)) {}
 
-  [[nodiscard]] std::string to_string() const override { return concat({"rank 0 at ", master_.to_string()}); }
+  [[nodiscard]] std::string to_string() const override { return concat({"rank 0 at ", place_.endpoint.to_string()}); }
 
   [[nodiscard]] Result<FileDescriptor> publish() override {
-    for (std::uint16_t step = 0; step < root_ports; ++step) {
-      auto listener = listen_on(port(step));
+    constexpr auto patience = std::chrono::seconds(2);  // a world that has just ended may still be closing its sockets
+    const auto end = Clock::now() + patience;
+    for (;;) {
+      auto listener = listen_on(place_.endpoint.port, interface_of_rank_0());
+      if (listener) held_ = FileDescriptor(::fcntl(listener->get(), F_DUPFD_CLOEXEC, 0));
       if (listener || listener.error().code != Errc::mismatch) return listener;
+      if (Clock::now() >= end) return is_taken();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    return Error{Errc::mismatch,
-                 concat({"ports ", std::to_string(port(0)), " to ", std::to_string(port(root_ports - 1)),
-                         " are all in use on this host: set "
-                         "MASTER_PORT to a free one"})};
   }
 
   [[nodiscard]] Result<std::vector<Endpoint>> look_up(Clock::time_point /*deadline*/) override {
-    std::vector<Endpoint> endpoints;
-    for (std::uint16_t step = 0; step < root_ports; ++step) endpoints.push_back({master_.host, port(step)});
-    return endpoints;
+    return std::vector<Endpoint>{place_.endpoint};
+  }
+
+  /// An address tells which way the ranks reach each other: within this machine, or from a node other than rank 0's by
+  /// the source of the route to it. Ranks on rank 0's node are reached in two ways. A name may stand for other
+  /// addresses elsewhere.
+  [[nodiscard]] Result<FileDescriptor> listen() override {
+    if (!host_) return RootAddress::listen();
+    if (host_->is_loopback()) return listen_within(ports(), Ipv4{INADDR_LOOPBACK});
+    const auto source = source_address_to(*host_);
+    return is_own(*host_) || !source ? RootAddress::listen() : listen_within(ports(), *source);
+  }
+
+  [[nodiscard]] FileDescriptor take_place() override {
+    static_cast<void>(::listen(held_.get(), 0));  // nobody is let in any more
+    return std::move(held_);
   }
 
  private:
-  [[nodiscard]] std::uint16_t port(std::uint16_t step) const noexcept {
-    constexpr unsigned highest = 65535;
-    return static_cast<std::uint16_t>(std::min<unsigned>(master_.port + step, highest));
+  [[nodiscard]] Ipv4 interface_of_rank_0() const {
+    return host_ && (host_->is_loopback() || is_own(*host_)) ? *host_ : Ipv4{INADDR_ANY};
+  }
+  [[nodiscard]] static bool is_own(Ipv4 address) {
+    const auto own = own_addresses();
+    return std::ranges::find(own, address) != own.end();
+  }
+  [[nodiscard]] Error is_taken() const {
+    return {Errc::mismatch,
+            concat({"rank 0 cannot listen on port ", std::to_string(place_.endpoint.port), " of ", own_host_name(),
+                    " (", place_.rule, "): another process has it; give another MASTER_PORT, or free ports with ",
+                    variable::port_range, ", the same on all ranks"})};
   }
 
-  Endpoint master_;
+  MeetingPlace place_;
+  std::optional<Ipv4> host_;
+  FileDescriptor held_;
 };
 
-Result<std::unique_ptr<RootAddress>> root_address_by_master(const EnvironmentReader& environment) {
+Result<std::unique_ptr<RootAddress>> root_address_by_master(const EnvironmentReader& environment,
+                                                            const PortRanges& ports) {
   const auto host = environment("MASTER_ADDR");
   const auto port = environment("MASTER_PORT");
   if (!host || host->empty() || !port) return Error{Errc::unavailable, "MASTER_ADDR and MASTER_PORT are not both set"};
@@ -52,12 +85,15 @@ Result<std::unique_ptr<RootAddress>> root_address_by_master(const EnvironmentRea
   if (!number || *number == 0) {
     return Error{Errc::invalid_argument, concat({"MASTER_PORT=", text::quote(*port), " is no port"})};
   }
-  return root_address_at({*host, static_cast<std::uint16_t>(*number)});
+  const std::uint16_t beside = port_beside(static_cast<std::uint16_t>(*number), ports);
+  std::string rule = concat({"the library's own beside MASTER_PORT=", *port});
+  if (!ports.empty()) rule += concat({" in ", variable::port_range, "=", ports.to_string()});
+  return root_address_at({{*host, beside}, std::move(rule)}, ports);
 }
 
 /// A step of plain srun: the host of rank 0 from Slurm's variables, the port from job and step.
 Result<std::unique_ptr<RootAddress>> root_address_by_slurm(const EnvironmentReader& environment,
-                                                           const ProcessIdentity& identity) {
+                                                           const ProcessIdentity& identity, const PortRanges& ports) {
   constexpr std::uint64_t most = UINT32_MAX;
   const auto number = [&](std::string_view name) { return text::to_number(environment(name).value_or(""), most); };
   const auto job = number("SLURM_JOB_ID");
@@ -76,8 +112,10 @@ Result<std::unique_ptr<RootAddress>> root_address_by_slurm(const EnvironmentRead
       environment, has_own_pmix(environment, identity) ? environment("SLURM_PMIX_MAPPING_SERV") : std::nullopt,
       {small(*node), small(*nodes), small(*tasks), ranks});
   if (!placement) return placement.error();
-  return root_address_at(
-      {placement->master_host(), own_step_port(environment, small(*job), small(*step), PortPurpose::bootstrap)});
+  const std::uint16_t port =
+      ports.empty() ? own_step_port(environment, small(*job), small(*step), PortPurpose::bootstrap)
+                    : step_port(ports, read_job_name(environment, small(*job)), small(*step), PortPurpose::bootstrap);
+  return root_address_at({{placement->master_host(), port}, "that of this Slurm step"}, ports);
 }
 
 }  // namespace
@@ -99,25 +137,26 @@ Result<std::vector<Endpoint>> endpoints_of(const std::string& text) {
   return endpoints;
 }
 
-std::unique_ptr<RootAddress> root_address_at(Endpoint master) {
-  return std::make_unique<MasterAddress>(std::move(master));
+std::unique_ptr<RootAddress> root_address_at(MeetingPlace place, PortRanges ports) {
+  return std::make_unique<FixedPlace>(std::move(place), std::move(ports));
 }
 
-Result<std::unique_ptr<RootAddress>> choose_root_address(const EnvironmentReader& environment, Bootstrap requested,
+Result<std::unique_ptr<RootAddress>> choose_root_address(const EnvironmentReader& environment, const Settings& settings,
                                                          const ProcessIdentity& identity, MpiSession* mpi) {
-  if (requested == Bootstrap::tcp) return root_address_by_master(environment);
-  if (requested == Bootstrap::pmix) return root_address_by_pmix(identity);
-  if (requested == Bootstrap::slurm) return root_address_by_slurm(environment, identity);
-  if (mpi != nullptr) return root_address_by_mpi(*mpi, identity);
+  const PortRanges& ports = settings.ports;
+  if (settings.bootstrap == Bootstrap::tcp) return root_address_by_master(environment, ports);
+  if (settings.bootstrap == Bootstrap::pmix) return root_address_by_pmix(identity, ports);
+  if (settings.bootstrap == Bootstrap::slurm) return root_address_by_slurm(environment, identity, ports);
+  if (mpi != nullptr) return root_address_by_mpi(*mpi, identity, ports);
   std::string reasons;
-  if (environment("MASTER_ADDR") || environment("MASTER_PORT")) return root_address_by_master(environment);
+  if (environment("MASTER_ADDR") || environment("MASTER_PORT")) return root_address_by_master(environment, ports);
   if (has_own_pmix(environment, identity)) {
-    auto address = root_address_by_pmix(identity);
+    auto address = root_address_by_pmix(identity, ports);
     if (address) return address;
     reasons = concat({"; PMIx: ", address.error().message});
   }
   if (environment("SLURM_STEP_ID")) {
-    auto address = root_address_by_slurm(environment, identity);
+    auto address = root_address_by_slurm(environment, identity, ports);
     if (address) return address;
     reasons += concat({"; Slurm: ", address.error().message});
   }

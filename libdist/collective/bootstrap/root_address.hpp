@@ -20,7 +20,8 @@ class MpiSession;
 class RootAddress {
  public:
   virtual ~RootAddress() = default;
-  RootAddress() = default;
+  /// `ports`: on which this process listens; empty: any.
+  explicit RootAddress(PortRanges ports = {}) : ports_(std::move(ports)) {}
   RootAddress(const RootAddress&) = delete;
   RootAddress& operator=(const RootAddress&) = delete;
 
@@ -32,30 +33,46 @@ class RootAddress {
   [[nodiscard]] virtual Result<std::vector<Endpoint>> look_up(Clock::time_point deadline) = 0;
   /// Rank 0, while it waits for the others: called now and then.
   virtual void progress() {}
+  /// For all that other ranks connect to later: a socket that listens on the interface by which they reach this
+  /// process, where that is known, and else on all.
+  [[nodiscard]] virtual Result<FileDescriptor> listen() { return listen_within(ports_); }
+  /// Rank 0, once the world has come together: holds a meeting place that another world could choose, too. While this
+  /// one lives, none other that was given the same port comes about beside it.
+  [[nodiscard]] virtual FileDescriptor take_place() { return {}; }
+
+ protected:
+  [[nodiscard]] const PortRanges& ports() const noexcept { return ports_; }
+
+ private:
+  PortRanges ports_;
 };
 
 /// What rank 0 publishes where it can publish one line: "PORT,ADDRESS,ADDRESS,...", and what the others make of it.
 [[nodiscard]] std::string addresses_text(const FileDescriptor& listener);
 [[nodiscard]] Result<std::vector<Endpoint>> endpoints_of(const std::string& text);
 
-/// MASTER_ADDR and MASTER_PORT. Where rank 0 finds the port taken (by another library of the same program, for example)
-/// it takes one of the next few; the others try them in turn.
-[[nodiscard]] std::unique_ptr<RootAddress> root_address_at(Endpoint master);
+/// Where rank 0 is met: a host, and the one port that all ranks know.
+struct MeetingPlace {
+  Endpoint endpoint;
+  std::string rule;  ///< for people: how the port was found, and what changes it
+};
+
+/// A fixed place. If its port is taken, rank 0 waits for it for a moment and then refuses: it takes no other one.
+[[nodiscard]] std::unique_ptr<RootAddress> root_address_at(MeetingPlace place, PortRanges ports = {});
 
 /// PMIx, if libpmix can be opened and its server answers. Errors: unavailable, with the reason.
-[[nodiscard]] Result<std::unique_ptr<RootAddress>> root_address_by_pmix(const ProcessIdentity& identity);
+[[nodiscard]] Result<std::unique_ptr<RootAddress>> root_address_by_pmix(const ProcessIdentity& identity,
+                                                                        PortRanges ports);
 
 /// MPI, which is initialised. The session outlives the address.
-[[nodiscard]] std::unique_ptr<RootAddress> root_address_by_mpi(MpiSession& session, const ProcessIdentity& identity);
+[[nodiscard]] std::unique_ptr<RootAddress> root_address_by_mpi(MpiSession& session, const ProcessIdentity& identity,
+                                                               PortRanges ports);
 
-/// The requested way, or the first that process and environment offer. `mpi` may be nullptr. Errors: unavailable with
+/// The way that is set, or the first that process and environment offer. `mpi` may be nullptr. Errors: unavailable with
 /// what is missing, invalid_argument for a MASTER_PORT that is no port.
 [[nodiscard]] Result<std::unique_ptr<RootAddress>> choose_root_address(const EnvironmentReader& environment,
-                                                                       Bootstrap requested,
+                                                                       const Settings& settings,
                                                                        const ProcessIdentity& identity,
                                                                        MpiSession* mpi);
-
-/// How many ports from MASTER_PORT on rank 0 may take.
-inline constexpr std::uint16_t root_ports = 8;
 
 }  // namespace amldist::collective

@@ -18,8 +18,11 @@ constexpr amldist_mpi_handle mpi_world = 0;
 
 class MpiRootAddress final : public RootAddress {
  public:
-  MpiRootAddress(MpiSession& session, const ProcessIdentity& identity)
-      : session_(session), mpi_(session.functions()), size_(static_cast<int>(identity.size)) {}
+  MpiRootAddress(MpiSession& session, const ProcessIdentity& identity, PortRanges ports)
+      : RootAddress(std::move(ports)),
+        session_(session),
+        mpi_(session.functions()),
+        size_(static_cast<int>(identity.size)) {}
   /// Whoever did not come takes the address never; the text is MPI's until the process ends.
   ~MpiRootAddress() override {
     for (amldist_mpi_handle& send : sends_) mpi_.give_up(&send, 0);
@@ -32,7 +35,7 @@ class MpiRootAddress final : public RootAddress {
   [[nodiscard]] std::string to_string() const override { return concat({"rank 0 by MPI (", session_.library(), ")"}); }
 
   [[nodiscard]] Result<FileDescriptor> publish() override {
-    auto listener = listen_on(0);
+    auto listener = listen_within(ports());
     if (!listener) return listener;
     const std::string text = addresses_text(*listener);
     std::memcpy(text_.data(), text.data(), std::min(text.size(), text_.size() - 1));
@@ -85,8 +88,9 @@ class MpiRootAddress final : public RootAddress {
 
 }  // namespace
 
-std::unique_ptr<RootAddress> root_address_by_mpi(MpiSession& session, const ProcessIdentity& identity) {
-  return std::make_unique<MpiRootAddress>(session, identity);
+std::unique_ptr<RootAddress> root_address_by_mpi(MpiSession& session, const ProcessIdentity& identity,
+                                                 PortRanges ports) {
+  return std::make_unique<MpiRootAddress>(session, identity, std::move(ports));
 }
 
 }  // namespace amldist::collective

@@ -77,7 +77,8 @@ class ClientEnd {
 class PmixRootAddress final : public RootAddress {
  public:
   /// `shared`: MPI, for example, had initialised the client, and finalises it.
-  PmixRootAddress(const Pmix& pmix, const pmix_proc_t& self, bool shared) : pmix_(pmix), self_(self), shared_(shared) {}
+  PmixRootAddress(const Pmix& pmix, const pmix_proc_t& self, bool shared, PortRanges ports)
+      : RootAddress(std::move(ports)), pmix_(pmix), self_(self), shared_(shared) {}
   ~PmixRootAddress() override {
     if (shared_) static_cast<void>(pmix_.finalize(nullptr, 0));  // only counts
   }
@@ -87,7 +88,7 @@ class PmixRootAddress final : public RootAddress {
   [[nodiscard]] std::string to_string() const override { return concat({"rank 0 by PMIx (", self_.nspace, ")"}); }
 
   [[nodiscard]] Result<FileDescriptor> publish() override {
-    auto listener = listen_on(0);
+    auto listener = listen_within(ports());
     if (!listener) return listener;
     std::string text = addresses_text(*listener);
     pmix_value_t value = {};
@@ -163,7 +164,7 @@ class PmixRootAddress final : public RootAddress {
 
 }  // namespace
 
-Result<std::unique_ptr<RootAddress>> root_address_by_pmix(const ProcessIdentity& identity) {
+Result<std::unique_ptr<RootAddress>> root_address_by_pmix(const ProcessIdentity& identity, PortRanges ports) {
   const auto pmix = Pmix::load();
   if (!pmix) return pmix.error();
   pmix_proc_t self = {};
@@ -177,10 +178,10 @@ Result<std::unique_ptr<RootAddress>> root_address_by_pmix(const ProcessIdentity&
     return Error{Errc::mismatch, concat({identity.source, " says rank ", std::to_string(identity.rank),
                                          " but PMIx says rank ", std::to_string(self.rank)})};
   }
-  return std::unique_ptr<RootAddress>(std::make_unique<PmixRootAddress>(*pmix, self, shared));
+  return std::unique_ptr<RootAddress>(std::make_unique<PmixRootAddress>(*pmix, self, shared, std::move(ports)));
 }
 #else
-Result<std::unique_ptr<RootAddress>> root_address_by_pmix(const ProcessIdentity& /*identity*/) {
+Result<std::unique_ptr<RootAddress>> root_address_by_pmix(const ProcessIdentity& /*identity*/, PortRanges /*ports*/) {
   return Error{Errc::unavailable, "this library was built without PMIx (Debian: libpmix-dev)"};
 }
 #endif

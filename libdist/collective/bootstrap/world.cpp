@@ -113,7 +113,7 @@ World single_process_world(const std::string& node_name) {
 
 Result<World> join_world(const ProcessIdentity& identity, RootAddress& root, std::string_view job,
                          const std::string& node_name, Clock::time_point deadline) {
-  auto listener = listen_on(0);
+  auto listener = root.listen();
   if (!listener) return listener.error();
   const OwnPlace own = own_place(identity, job, node_name, *listener);
   if (own.rank != 0) {  // under PMIx and MPI every process takes part in finding it

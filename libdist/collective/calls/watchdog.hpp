@@ -32,6 +32,10 @@ class Watchdog {
   /// error.
   [[nodiscard]] virtual Error lost(int rank, std::string_view what) = 0;
 
+  /// Why this rank cannot reach `rank` at present, "cannot connect to 10.0.0.7:20048: No route to host"; empty: it can.
+  /// The verdict quotes it if the call does not end. Never waits.
+  virtual void troubled(int /*rank*/, std::string_view /*why*/) {}
+
   [[nodiscard]] virtual Clock::time_point deadline() const noexcept = 0;
 };
 

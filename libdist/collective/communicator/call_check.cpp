@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "core/text.hpp"
 
@@ -51,7 +52,127 @@ Result<void> check_buffers(const Call& call, bool is_root) {
   return {};
 }
 
+/// A range of memory.
+struct Range {
+  std::uintptr_t begin = 0;
+  std::uintptr_t bytes = 0;
+};
+Range range_of(const void* data, std::uintptr_t bytes) { return {reinterpret_cast<std::uintptr_t>(data), bytes}; }
+bool do_overlap(const Range& a, const Range& b) {
+  if (a.bytes == 0 || b.bytes == 0) return false;
+  return a.begin < b.begin ? b.begin - a.begin < a.bytes : a.begin - b.begin < b.bytes;
+}
+
+/// What a call reads, what it writes, and where the buffer to send may lie in that to receive, or the other way round.
+struct Buffers {
+  Range send;
+  Range recv;
+  bool is_in_place = false;
+};
+
+/// Of a call without lists.
+Buffers buffers_of(const Call& call, std::uint32_t rank, std::uint32_t size) {
+  const std::uintptr_t one = call.count * size_of(call.type);
+  const std::uintptr_t all = one * size;
+  const bool is_root = call.root == static_cast<int>(rank);
+  const auto buffers = [&](std::uintptr_t sent, std::uintptr_t got, std::uintptr_t send_at, std::uintptr_t recv_at) {
+    Buffers out = {range_of(call.send, sent), range_of(call.recv, got)};
+    out.is_in_place = out.send.begin + recv_at == out.recv.begin + send_at;
+    return out;
+  };
+  switch (call.operation) {
+    case Operation::allreduce:
+      return buffers(one, one, 0, 0);
+    case Operation::reduce:
+      return is_root ? buffers(one, one, 0, 0) : Buffers();
+    case Operation::allgather:
+      return buffers(one, all, rank * one, 0);
+    case Operation::reduce_scatter:
+      return buffers(all, one, 0, rank * one);
+    case Operation::alltoall:
+      return buffers(all, all, 0, 0);
+    case Operation::gather:
+      return is_root ? buffers(one, all, rank * one, 0) : Buffers();
+    case Operation::scatter:
+      return is_root ? buffers(all, one, 0, rank * one) : Buffers();
+    default:  // one buffer, or none
+      return {};
+  }
+}
+
+Error overlap(const Call& call) {
+  return refusal(call, "the buffers to send and to receive overlap, other than in place");
+}
+
+/// The blocks of a list that hold something, by address.
+std::vector<Range> blocks_of(const void* data, std::span<const std::size_t> counts,
+                             std::span<const std::size_t> offsets, std::size_t unit) {
+  std::vector<Range> out;
+  for (std::size_t r = 0; r < counts.size(); ++r) {
+    if (counts[r] == 0) continue;
+    out.push_back(range_of(data, counts[r] * unit));
+    out.back().begin += offsets[r] * unit;
+  }
+  std::ranges::sort(out, {}, &Range::begin);
+  return out;
+}
+
+/// Whether a range of one list overlaps one of the other; both are sorted.
+bool do_any_overlap(const std::vector<Range>& a, const std::vector<Range>& b) {
+  for (std::size_t i = 0, k = 0; i < a.size() && k < b.size();) {
+    if (do_overlap(a[i], b[k])) return true;
+    if (a[i].begin + a[i].bytes < b[k].begin + b[k].bytes) ++i;
+    else ++k;
+  }
+  return false;
+}
+
+/// From the lowest to the highest element of a list.
+Range extent_of(const void* data, std::span<const std::size_t> counts, std::span<const std::size_t> offsets,
+                std::size_t unit) {
+  std::size_t low = SIZE_MAX;
+  std::size_t high = 0;
+  for (std::size_t r = 0; r < counts.size(); ++r) {
+    if (counts[r] == 0) continue;
+    low = std::min(low, offsets[r]);
+    high = std::max(high, offsets[r] + counts[r]);
+  }
+  if (high == 0) return {};
+  return {reinterpret_cast<std::uintptr_t>(data) + low * unit, (high - low) * unit};
+}
+
+Result<void> check_lists_apart(const Call& call, std::size_t own) {
+  const std::size_t unit = size_of(call.type);
+  const Range sent = call.operation == Operation::alltoallv
+                         ? extent_of(call.send, call.send_counts, call.send_offsets, unit)
+                         : range_of(call.send, call.count * unit);
+  if (!do_overlap(sent, extent_of(call.recv, call.recv_counts, call.recv_offsets, unit))) return {};
+  const auto recv = blocks_of(call.recv, call.recv_counts, call.recv_offsets, unit);
+  if (call.operation == Operation::alltoallv) {
+    const auto send = blocks_of(call.send, call.send_counts, call.send_offsets, unit);
+    return do_any_overlap(send, recv) ? Result<void>(overlap(call)) : Result<void>();
+  }
+  const auto place = reinterpret_cast<std::uintptr_t>(call.recv) + call.recv_offsets[own] * unit;
+  if (sent.begin == place || !do_any_overlap({sent}, recv)) return {};
+  return overlap(call);
+}
+
 }  // namespace
+
+Result<void> check_group(std::span<const Call> messages) {
+  std::vector<Range> sent;
+  std::vector<Range> received;
+  for (const Call& call : messages) {
+    const std::uintptr_t bytes = call.count * size_of(call.type);
+    if (bytes == 0) continue;
+    if (call.operation == Operation::send) sent.push_back(range_of(call.send, bytes));
+    else received.push_back(range_of(call.recv, bytes));
+  }
+  std::ranges::sort(sent, {}, &Range::begin);
+  std::ranges::sort(received, {}, &Range::begin);
+  if (!do_any_overlap(sent, received)) return {};
+  return Error{Errc::invalid_argument, "amldist_group_end: a message is received into memory that another one sends"};
+}
 
 Result<void> check_call(const Call& call, std::uint32_t rank, std::uint32_t size) {
   const bool rooted = has_root(call.operation);
@@ -62,10 +183,14 @@ Result<void> check_call(const Call& call, std::uint32_t rank, std::uint32_t size
   const auto most = [&] { return SIZE_MAX / 2 / size_of(call.type) / size; };
   const bool worth_dividing = call.count >> 32 != 0;  // below, not even 2^28 ranks of 8 bytes each pass the limit
   if (worth_dividing && call.count > most()) return refusal(call, "the count is beyond any memory");
-  if (call.operation == Operation::alltoallv || call.operation == Operation::allgatherv)
-    return check_lists(call, rank, most());
+  if (call.operation == Operation::alltoallv || call.operation == Operation::allgatherv) {
+    auto valid = check_lists(call, rank, most());
+    return valid ? check_lists_apart(call, rank) : valid;
+  }
   if (call.count == 0 || call.operation == Operation::barrier) return {};
-  return check_buffers(call, call.root == static_cast<int>(rank));
+  if (auto valid = check_buffers(call, call.root == static_cast<int>(rank)); !valid) return valid;
+  const Buffers buffers = buffers_of(call, rank, size);
+  return buffers.is_in_place || !do_overlap(buffers.send, buffers.recv) ? Result<void>() : overlap(call);
 }
 
 }  // namespace amldist::collective

@@ -2,11 +2,23 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "collective/calls/call.hpp"
 #include "core/result.hpp"
 
 namespace amldist::collective {
+
+/// Recognises most buffers that do not overlap, and the simple form of a call in place. The largest element has 8
+/// bytes.
+[[nodiscard]] inline bool are_plainly_apart(const Call& call, std::uint32_t size) noexcept {
+  if (call.send == call.recv)
+    return call.operation == Operation::allreduce || call.operation == Operation::broadcast ||
+           is_point_to_point(call.operation);
+  const auto send = reinterpret_cast<std::uintptr_t>(call.send);
+  const auto recv = reinterpret_cast<std::uintptr_t>(call.recv);
+  return (send > recv ? send - recv : recv - send) >= call.count * 8 * size || is_point_to_point(call.operation);
+}
 
 /// Recognises most valid calls by a few comparisons: check_call() has nothing to say about them. False: ask it.
 [[nodiscard]] inline bool is_plainly_valid(const Call& call, std::uint32_t size) noexcept {
@@ -14,11 +26,15 @@ namespace amldist::collective {
                            : call.operation == Operation::recv ? call.recv != nullptr
                                                                : call.send != nullptr && call.recv != nullptr;
   return has_buffers && call.count >> 32 == 0 && call.recv_counts.empty() &&
-         static_cast<std::uint32_t>(call.root) < size;
+         static_cast<std::uint32_t>(call.root) < size && are_plainly_apart(call, size);
 }
 
-/// The call on rank `rank` of `size`. Errors: invalid_argument for a root, peer, count or list that cannot be, and for
-/// a missing buffer. Lists have `size` entries.
+/// The call on rank `rank` of `size`. Errors: invalid_argument for a root, peer, count or list that cannot be, for a
+/// missing buffer, and for buffers that overlap other than in place. Lists have `size` entries.
 [[nodiscard]] Result<void> check_call(const Call& call, std::uint32_t rank, std::uint32_t size);
+
+/// The messages of one group, each of which was checked. Errors: invalid_argument where one is received into what
+/// another one sends.
+[[nodiscard]] Result<void> check_group(std::span<const Call> messages);
 
 }  // namespace amldist::collective

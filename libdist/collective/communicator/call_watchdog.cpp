@@ -4,6 +4,8 @@
 #include <string>
 #include <thread>
 
+#include "core/text.hpp"
+
 namespace amldist::collective {
 
 Result<void> CallWatchdog::keep_waiting(int rank) {
@@ -16,8 +18,20 @@ Result<void> CallWatchdog::check(int rank) {
   if (context_.is_lost()) return *context_.watch().verdict();
   if (context_.channel().is_anyone_gone() && is_gone_for_good(rank))
     return find_out({context_.rank(), rank, false, {}});
-  if (Clock::now() >= deadline()) return find_out({context_.rank(), rank, false, {}});
+  if (is_late()) return find_out({context_.rank(), rank, false, {}});
   return {};
+}
+
+bool CallWatchdog::is_late() {
+  const auto now = Clock::now();
+  deadline_ = deadline() + observed_.missed(now);
+  return now >= deadline_;
+}
+
+void CallWatchdog::troubled(int rank, std::string_view why) {
+  if (why.empty()) return context_.watch().set_trouble({});
+  context_.watch().set_trouble(text::concat({"cannot reach rank ", std::to_string(rank), " (",
+                                             context_.host_of(static_cast<std::uint32_t>(rank)), "): ", why}));
 }
 
 Error CallWatchdog::differs(int rank) { return find_out({context_.rank(), rank, true, {}}); }

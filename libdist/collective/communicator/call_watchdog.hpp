@@ -6,11 +6,13 @@
 
 #include "collective/communicator/comm_context.hpp"
 #include "collective/communicator/progress_hook.hpp"
+#include "os/observed_time.hpp"
 
 namespace amldist::collective {
 
 /// One per call, used by the thread that runs the call. The deadline counts from the first look, a few microseconds
-/// after the call began: calls that do not wait never read the clock.
+/// after the call began: calls that do not wait never read the clock. It counts only the time in which this process
+/// could look: a job that is stopped and continued (scontrol suspend) has what was left of its time.
 class CallWatchdog final : public Watchdog {
  public:
   /// `hook` is driven while the call waits; nullptr: nothing is.
@@ -22,6 +24,7 @@ class CallWatchdog final : public Watchdog {
   [[nodiscard]] Result<void> check(int rank);
   [[nodiscard]] Error differs(int rank) override;
   [[nodiscard]] Error lost(int rank, std::string_view what) override;
+  void troubled(int rank, std::string_view why) override;
   [[nodiscard]] Clock::time_point deadline() const noexcept override;
 
   /// A transport knows only that a connection broke, or that it was aborted; the control channel knows which process
@@ -37,10 +40,12 @@ class CallWatchdog final : public Watchdog {
   [[nodiscard]] Error find_out(const DiagnosisTrigger& trigger);
   [[nodiscard]] bool is_gone_for_good(int rank);
   [[nodiscard]] bool is_gone(int rank) const;
+  [[nodiscard]] bool is_late();
 
   CommContext& context_;
   ProgressHook* const hook_;
   mutable Clock::time_point deadline_;
+  ObservedTime observed_{milliseconds(100)};  ///< transports look every 10 ms and more often
   std::vector<Suspect> suspects_;
 };
 

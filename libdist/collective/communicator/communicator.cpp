@@ -31,6 +31,8 @@ Result<void> Communicator::build(const Call& call) {
       process_->mpi.get(), process_->settings.instruction_set, watchdog);
   if (!backend) return backend.error();
   host_ = std::move(*backend);
+  const bool tells = call.operation == Operation::init && context_.rank() == 0 && !host_->fall_back().empty();
+  if (tells) process_->channel->tell(host_->fall_back());
   connect_parts();
   watch.leave();
   describe_place();
@@ -139,7 +141,9 @@ Result<void> Communicator::run_group() {
     if (auto done = run_in_order(call); !done) return done;
   }
   std::erase_if(group_, is_collective);
-  return group_.empty() ? Result<void>() : run_messages_in_order(group_);
+  if (group_.empty()) return {};
+  if (auto apart = check_group(group_); !apart) return apart;
+  return run_messages_in_order(group_);
 }
 
 Result<void> Communicator::run_messages_in_order(std::span<Call> messages) {
@@ -187,6 +191,14 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
 
 // ---- the end ----
 Result<void> Communicator::finalize() {
+  if (process_->mpi && process_->mpi->is_over() && !context_.is_lost()) {
+    is_finalized_ = true;
+    const Error late = {Errc::mismatch,
+                        "amldist_finalize: the program has finalised MPI, which carries this communicator's messages: "
+                        "call amldist_finalize() before MPI_Finalize()"};
+    context_.watch().give_verdict(late);
+    return late;
+  }
   engine_->drain();
   devices_.await_all();
   is_finalized_ = true;

@@ -35,19 +35,20 @@ Result<void> check_places(const ProcessIdentity& told, const Identity& found) {
 
 /// The world of this step; where it does not come about, rank 0 says so.
 Result<World> join(const EnvironmentReader& environment, const Settings& settings, const ProcessIdentity& told,
-                   MpiSession* mpi, Clock::time_point deadline) {
+                   MpiSession* mpi, Clock::time_point deadline, FileDescriptor& meeting_place) {
   if (told.size == 1) {
     World world = single_process_world(settings.node_name);
     world.provenance = told.source;
     return world;
   }
-  auto root = choose_root_address(environment, settings.bootstrap, told, mpi);
+  auto root = choose_root_address(environment, settings, told, mpi);
   if (!root) return root.error();
   auto joined = join_world(told, **root, job_name(environment), settings.node_name, deadline);
   if (!joined && told.rank == 0) {
     const std::string line = concat({"aml-dist: ", joined.error().message, "\n"});
     static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
   }
+  if (joined && told.rank == 0) meeting_place = (*root)->take_place();
   return joined;
 }
 
@@ -91,7 +92,8 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
   if (!told) return told.error();
   auto mpi = told->size > 1 ? MpiSession::find(*settings, *told) : std::unique_ptr<MpiSession>();
   if (!mpi) return mpi.error();
-  auto joined = join(environment, *settings, *told, mpi->get(), deadline);
+  FileDescriptor meeting_place;
+  auto joined = join(environment, *settings, *told, mpi->get(), deadline, meeting_place);
   if (!joined) return joined.error();
   World world = std::move(*joined);
   std::vector<std::uint32_t> members(world.size);
@@ -101,6 +103,7 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
   auto process = std::make_shared<Process>();
   process->settings = std::move(*settings);
   process->mpi = std::move(*mpi);
+  process->meeting_place = std::move(meeting_place);
   process->channel = std::make_unique<ControlChannel>(std::move(world), process->settings.is_under_srun);
   std::unique_ptr<Communicator> out(
       new Communicator(process, std::make_shared<CommWatch>(id, std::move(members), rank), limit));

@@ -120,35 +120,43 @@ Result<std::unique_ptr<HostBackend>> HostBackend::create(ControlChannel& channel
 /// What a rank tells the others of its node: the addresses of its memory.
 std::string HostBackend::memory_offer(std::string& problem) {
   const auto size = static_cast<std::uint32_t>(topology_.own_ranks().size());
+  const auto fail = [&](const Error& why) {
+    problem =
+        concat({"shared memory of rank ", std::to_string(watch_.rank()), " is not available (", why.message, ")"});
+  };
   if (topology_.own_index == 0 && size > 1) {
     auto made = SharedMemory::create(memory_bytes(size));
     if (made) memory_ = std::move(*made);
-    else problem = made.error().message;
+    else fail(made.error());
   }
   if (auto made = Arenas::create(topology_.own_index, size)) arenas_ = std::move(*made);
-  else problem = made.error().message;
+  else fail(made.error());
   return concat({memory_.data() != nullptr ? memory_.address() : "", "\n", arenas_ ? arenas_->address() : ""});
 }
 
-/// Opens what the other ranks of the node offer; the reason where that fails.
+/// Opens what the other ranks of the node offer; the sentence where that fails. `offers` are by rank of the
+/// communicator.
 std::string HostBackend::open_memory(const Pieces& offers) {
   const auto& ranks = topology_.own_ranks();
-  const auto offer_of = [&](std::size_t index) { return offers[static_cast<std::size_t>(ranks[index])]; };
-  if (topology_.own_index != 0) {
-    const std::string first = offer_of(0);
-    const std::size_t bytes = memory_bytes(static_cast<std::uint32_t>(ranks.size()));
-    auto opened = SharedMemory::open(first.substr(0, first.find('\n')), bytes);
-    if (!opened) return opened.error().message;
-    memory_ = std::move(*opened);
-  }
-  if (!arenas_) return {};
-  std::vector<std::string> addresses;
+  const auto fail = [&](std::size_t index, const Error& why) {
+    const auto [low, high] = std::minmax(static_cast<int>(watch_.rank()), ranks[index]);
+    return concat({"shared memory between rank ", std::to_string(low), " and rank ", std::to_string(high),
+                   " is not available (", why.message, ")"});
+  };
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const std::string offer = offer_of(i);
-    addresses.push_back(offer.substr(offer.find('\n') + 1));
+    if (i == topology_.own_index) continue;
+    const std::string& offer = offers[static_cast<std::size_t>(ranks[i])];
+    const std::size_t end = offer.find('\n');
+    const bool is_whole = end != std::string::npos && end + 1 != offer.size() && (i != 0 || end != 0);
+    if (!is_whole) return {};  // that rank says why it offers nothing
+    if (i == 0) {
+      auto opened = SharedMemory::open(offer.substr(0, end), memory_bytes(static_cast<std::uint32_t>(ranks.size())));
+      if (!opened) return fail(i, opened.error());
+      memory_ = std::move(*opened);
+    }
+    if (auto opened = arenas_->open(i, offer.substr(end + 1)); !opened) return fail(i, opened.error());
   }
-  const auto opened = arenas_->open(addresses);
-  return opened ? std::string() : opened.error().message;
+  return {};
 }
 
 /// The first rank of each node makes the memory, the others open it; then everybody learns whether all could.
@@ -181,7 +189,8 @@ Result<void> HostBackend::share_memory(const Gather& gather) {
 
 /// Without shared memory somewhere every rank counts as a node of its own.
 void HostBackend::separate_all(std::string why) {
-  no_shared_memory_ = std::move(why);
+  no_shared_memory_ = concat({why, ", ", collectives_->name(), " is used"});
+  machines_ = topology_.nodes.size();
   memory_ = SharedMemory();
   arenas_.reset();
   const int size = static_cast<int>(watch_.members().size());
@@ -193,12 +202,14 @@ void HostBackend::separate_all(std::string why) {
 std::string HostBackend::describe() const {
   std::string text;
   if (node_) text = concat({"shared memory (", to_string(kernels_.instruction_set()), ")"});
-  if (topology_.nodes.size() > 1) {
+  if (!no_shared_memory_.empty()) {
+    text = concat({collectives_->name(), " between ranks", machines_ > 1 ? " and nodes" : " of one node"});
+  } else if (topology_.nodes.size() > 1) {
     text += concat({text.empty() ? "" : ", ", collectives_->name(), " between ", std::to_string(topology_.nodes.size()),
                     " nodes"});
   }
   if (!why_not_mpi_.empty()) text += concat({" (no MPI: ", why_not_mpi_, ")"});
-  if (!no_shared_memory_.empty()) text += concat({" (no shared memory: ", no_shared_memory_, ")"});
+  if (!no_shared_memory_.empty()) text += concat({" (", no_shared_memory_, ")"});
   return text.empty() ? "one process" : text;
 }
 

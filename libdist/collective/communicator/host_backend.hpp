@@ -66,6 +66,8 @@ class HostBackend {
   [[nodiscard]] static Message message_of(const Call& call);
   /// For people: "shared memory (avx512), mpi between 4 nodes".
   [[nodiscard]] std::string describe() const;
+  /// Why ranks of one node do not share memory, as a sentence; empty: they do.
+  [[nodiscard]] const std::string& fall_back() const noexcept { return no_shared_memory_; }
 
  private:
   HostBackend(const CommWatch& watch, Topology topology, TransportChoice choice, InstructionSet highest);
@@ -81,7 +83,8 @@ class HostBackend {
   Reductions kernels_;
   const CommWatch& watch_;
   Topology topology_;
-  std::string no_shared_memory_;  ///< why there is no shared memory, if there should be
+  std::string no_shared_memory_;  ///< the sentence why there is no shared memory, if there should be
+  std::size_t machines_ = 1;      ///< nodes, where there is no shared memory
   std::string why_not_mpi_;
   bool oversubscribed_ = false;  ///< fewer processors than ranks on this machine
   bool messages_share_memory_ = false;

@@ -80,6 +80,16 @@ PairCounts CommWatch::pair_counts() const {
   return pair_counts_;
 }
 
+void CommWatch::set_trouble(std::string clause) {
+  const std::lock_guard lock(mutex_);
+  trouble_ = std::move(clause);
+}
+
+std::string CommWatch::trouble() const {
+  const std::lock_guard lock(mutex_);
+  return trouble_;
+}
+
 bool CommWatch::give_verdict(Error error) {
   {
     const std::lock_guard lock(mutex_);

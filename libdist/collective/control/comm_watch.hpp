@@ -9,6 +9,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "collective/calls/call.hpp"
@@ -80,6 +81,11 @@ class CommWatch {
   /// Of the last alltoallv.
   [[nodiscard]] PairCounts pair_counts() const;
 
+  /// What keeps the call in progress from going on, as a clause that follows this rank's name: "cannot connect to rank
+  /// 3 (node2) at 10.0.0.7:20048: Connection refused". Empty: nothing is known.
+  void set_trouble(std::string clause);
+  [[nodiscard]] std::string trouble() const;
+
   [[nodiscard]] bool is_lost() const noexcept { return lost_.load(std::memory_order_acquire); }
   /// The reason of the loss; only the first one counts. Returns whether it was the first.
   bool give_verdict(Error error);
@@ -120,6 +126,7 @@ class CommWatch {
   std::condition_variable decided_;
   std::optional<Error> verdict_;
   PendingCall pending_;  ///< guarded by mutex_
+  std::string trouble_;  ///< guarded by mutex_
   PairCounts pair_counts_;
   Kept message_;  ///< the last send or receive
   std::array<Kept, calls_kept> kept_;

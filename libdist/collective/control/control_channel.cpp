@@ -355,6 +355,7 @@ Result<FileDescriptor> ControlChannel::make_data_connection(std::uint64_t id, st
     auto socket = connect_to(world_.table.address_of(world_rank), world_.table.port_of(world_rank),
                              Clock::now() + milliseconds(250));
     if (!socket) {
+      watchdog.troubled(comm_rank, socket.error().message);
       std::this_thread::sleep_for(milliseconds(10));
       continue;
     }
@@ -365,7 +366,9 @@ Result<FileDescriptor> ControlChannel::make_data_connection(std::uint64_t id, st
     while (!wait_until_ready(*socket, Readiness::read, Clock::now() + milliseconds(10))) {
       if (auto going_on = watchdog.keep_waiting(comm_rank); !going_on) return going_on.error();
     }
-    if (::recv(socket->get(), &greeting, 1, 0) == 1) return socket;
+    if (::recv(socket->get(), &greeting, 1, 0) != 1) continue;
+    watchdog.troubled(comm_rank, "");
+    return socket;
   }
 }
 

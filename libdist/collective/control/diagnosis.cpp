@@ -238,8 +238,8 @@ std::optional<Error> judge_those_ahead(std::span<const RankState> ranks, const A
                        " already: was another call made there, or is the network stuck?"})};
 }
 
-/// One rank sends another a number of elements that it does not expect. Of several such pairs, the one whose first or
-/// second rank is in most of them.
+/// One rank sends another a number of elements that it does not expect. The rank that is in most such pairs called with
+/// other counts; where both of a pair are in as many, either may be wrong.
 std::optional<Error> judge_pairs(std::span<const RankState> ranks, const Activity& stuck) {
   struct Pair {
     std::size_t from;
@@ -268,11 +268,37 @@ std::optional<Error> judge_pairs(std::span<const RankState> ranks, const Activit
   const std::string given = std::to_string(from.pairs.gives[first.to]);
   const std::string expected = std::to_string(to.pairs.takes[first.from]);
   const std::string call = concat({to_string(Operation::alltoallv), " #", std::to_string(stuck.sequence)});
+  if (times[first.from] == times[first.to])
+    return Error{Errc::peer, concat({from.name, " and ", to.name, " called ", call, " with counts that differ: ",
+                                     from.name, " gives ", given, " elements, ", to.name, " expects ", expected})};
   if (first.from == worst)
     return Error{Errc::peer, concat({from.name, " called ", call, " with other counts: it gives ", to.name, " ", given,
                                      " elements where that expects ", expected})};
   return Error{Errc::peer, concat({to.name, " called ", call, " with other counts: it expects ", expected,
                                    " elements of ", from.name, ", which gives ", given})};
+}
+
+/// What keeps ranks from each other although all are in the call: the sentence of one that cannot connect.
+std::optional<Error> judge_trouble(std::span<const RankState> ranks) {
+  const auto found = std::ranges::find_if(
+      ranks, [](const RankState& rank) { return is_present(rank) && rank.activity.inside && !rank.trouble.empty(); });
+  if (found == ranks.end()) return std::nullopt;
+  return Error{Errc::timeout, concat({found->name, " ", found->trouble})};
+}
+
+/// ": rank 1 (b) waits for rank 0 (a)", for the first few ranks that know for whom they wait.
+std::string waits_of(std::span<const RankState> ranks) {
+  constexpr std::size_t most = 4;
+  std::string text;
+  std::size_t told = 0;
+  for (const RankState& rank : ranks) {
+    const int other = rank.activity.waits_for;
+    const bool waits = is_present(rank) && rank.activity.inside && other >= 0 && std::cmp_less(other, ranks.size());
+    if (!waits || told == most) continue;
+    text += concat({told == 0 ? " (" : ", ", rank.name, " waits for ", ranks[static_cast<std::size_t>(other)].name});
+    ++told;
+  }
+  return told == 0 ? text : text + ")";
 }
 
 /// A message of a rank to itself: its send or its receive is missing, or the two differ.
@@ -318,9 +344,11 @@ Error judge(std::span<const RankState> ranks, const DiagnosisTrigger& trigger) {
             concat({names_of(ranks, absence.missing), " missing in ", describe(absence.stuck->call), whose, ": ",
                     reason(ranks, first, *absence.stuck)})};
   }
+  if (auto verdict = judge_trouble(ranks)) return *verdict;
   if (auto verdict = judge_those_ahead(ranks, *absence.stuck)) return *verdict;
   return {Errc::timeout,
-          concat({"no rank is missing in ", describe(absence.stuck->call), ", but it did not end before the deadline: ",
+          concat({"no rank is missing in ", describe(absence.stuck->call), ", but it did not end before the deadline",
+                  waits_of(ranks), ": ",
                   trigger.detail.empty() ? std::string("is the deadline too short for it, or the network stuck?")
                                          : trigger.detail})};
 }

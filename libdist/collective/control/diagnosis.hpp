@@ -30,6 +30,7 @@ struct RankState {
   std::string detail;          ///< why it is dead, where known
   std::vector<PastCall> past;  ///< for `here`: its last collectives
   PairCounts pairs;            ///< for `here`
+  std::string trouble;         ///< for `here`: CommWatch::trouble()
 };
 
 /// The event that started the diagnosis.

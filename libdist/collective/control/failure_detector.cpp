@@ -422,7 +422,23 @@ void FailureDetector::send_heard(std::uint32_t to, std::uint64_t id, FrameKind w
 }
 
 // ---- time ----
+/// After a stop of the whole job the others, too, have their time to answer once more.
+void FailureDetector::allow_for_a_stop() {
+  const auto missed = observed_.missed(host_.now());
+  for (const auto& current : cases_) {
+    if (current->is_polled && missed != Clock::duration::zero()) {
+      for (Clock::time_point* each : {&current->told_at, &current->until, &current->asked_at}) *each += missed;
+      for (auto& [rank, asked] : current->asked) asked.since += missed;
+    }
+    current->is_polled = true;
+  }
+  for (Spreading& each : spreading_) {
+    for (auto& [rank, since] : each.waits_for) since += missed;
+  }
+}
+
 void FailureDetector::poll() {
+  allow_for_a_stop();
   for (std::size_t i = 0; i < cases_.size(); ++i) {
     Case& current = *cases_[i];
     if (current.watch->is_lost()) continue;

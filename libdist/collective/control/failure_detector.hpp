@@ -21,6 +21,7 @@
 #include "collective/control/control_frame.hpp"
 #include "collective/control/diagnosis.hpp"
 #include "collective/control/merged_states.hpp"
+#include "os/observed_time.hpp"
 
 namespace amldist::collective {
 
@@ -99,6 +100,7 @@ class FailureDetector {
 
     std::set<std::uint32_t> witnesses;  ///< ranks of the communicator whose pair counts are wanted
     std::map<std::uint32_t, PairCounts> pairs;
+    bool is_polled = false;  ///< it was open when poll() ran before
   };
   /// A verdict on its way.
   struct Spreading {
@@ -114,6 +116,7 @@ class FailureDetector {
   Case& case_of(const std::shared_ptr<CommWatch>& watch);
   [[nodiscard]] CommTree::IsOut out_of(const Ranks& silent) const;
   static void leave_out(const CommTree& tree, Ranks& silent, std::uint32_t rank);
+  void allow_for_a_stop();
   void rise(Case& current);
   void coordinate(Case& current);
   void ask(Case& current);
@@ -139,6 +142,7 @@ class FailureDetector {
   std::vector<std::unique_ptr<Case>> cases_;
   std::vector<Spreading> spreading_;
   std::vector<std::string> said_;
+  ObservedTime observed_{std::chrono::seconds(1)};  // poll() is called every second
 };
 
 /// The verdict on a communicator as a frame. `silent`: ranks of the world that do not answer.

@@ -1,6 +1,8 @@
 #include "collective/control/status_frames.hpp"
 
+#include "core/printable.hpp"
 #include "wireup/frame.hpp"
+#include "wireup/limits.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -45,6 +47,7 @@ std::string state_bytes(const CommWatch* watch) {
     write_call(writer, one.call);
     writer.number(one.lists);
   }
+  writer.text(watch->trouble());
   return writer.take().substr(wireup::frame_head);
 }
 
@@ -61,6 +64,7 @@ RankState read_state(const std::string& bytes) {
     const Call call = read_call(frame);
     state.past.push_back({call, static_cast<std::uint32_t>(frame.number())});
   }
+  state.trouble = text::printable(frame.text(), wireup::limits.sentence_characters);
   return state;
 }
 

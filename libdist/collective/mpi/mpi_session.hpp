@@ -59,6 +59,8 @@ class MpiSession {
   /// Keeps memory that MPI may still read after a communicator has failed.
   void keep(std::vector<std::byte> memory) { abandoned_.push_back(std::move(memory)); }
   void end_well() noexcept { ended_well_ = true; }
+  /// Whether MPI was finalised although it carries data here: no function of it may be called any more.
+  [[nodiscard]] bool is_over() const noexcept { return comm_ != 0 && functions_.state() == AMLDIST_MPI_FINALIZED; }
 
  private:
   [[nodiscard]] Result<void> check(const ProcessIdentity& identity);

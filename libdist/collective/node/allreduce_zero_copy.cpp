@@ -39,12 +39,13 @@ Result<void> NodeCollectives::allreduce_large(const Reduction& what) {
 /// Every rank folds one slice of all inputs and writes it to all results, so every byte is read and written once.
 /// Segments that lie elsewhere are used in place within the own slice and copied outside it.
 Result<void> NodeCollectives::allreduce_direct(const Reduction& what) {
+  const std::size_t bytes = what.count * size_of(what.type);
   for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) {
     const Offer theirs = offer_of(r, 0);
-    inputs_[r] = arenas_->at(r, theirs.send);
-    results_[r] = arenas_->at(r, theirs.recv);
+    inputs_[r] = arenas_->at(r, theirs.send, bytes);
+    results_[r] = arenas_->at(r, theirs.recv, bytes);
+    if (inputs_[r] == nullptr || results_[r] == nullptr) return slot_channel_.is_damaged(r);
   }
-  const std::size_t bytes = what.count * size_of(what.type);
   const auto [begin, end] = own_slice(what, slot_channel_);
   if (what.segments == nullptr) fold_direct(what, {begin, end - begin, what.recv + begin});
   else for_segments(what.segments, begin, end, [&](const BufferSegment& segment) { fold_direct(what, segment); });

@@ -11,6 +11,7 @@ namespace amldist::collective {
 Result<std::uint64_t> NodeCollectives::agree_on_longest(const Blocks& send_blocks, const Blocks& recv_blocks) {
   const std::uint32_t own = slot_channel_.rank();
   const std::uint32_t ranks = slot_channel_.size();
+  constexpr std::uint64_t most = SIZE_MAX / 2 / sizeof(std::uint64_t);  // elements that any memory can have
   std::uint64_t longest = longest_of(send_blocks, ranks);
   if (auto begun = slot_channel_.begin(); !begun) return begun.error();
   std::memcpy(slot_channel_.own_line(), &longest, sizeof longest);
@@ -23,6 +24,7 @@ Result<std::uint64_t> NodeCollectives::agree_on_longest(const Blocks& send_block
   for (std::uint32_t r = 0; r < ranks; ++r) {
     std::uint64_t theirs = 0;
     std::memcpy(&theirs, slot_channel_.line_of(r), sizeof theirs);
+    if (theirs > most) return slot_channel_.is_damaged(r);
     longest = std::max(longest, theirs);
     if (!recv_blocks.are_listed()) continue;
     std::memcpy(&theirs, slot_channel_.slot_of(r) + own * sizeof theirs, sizeof theirs);

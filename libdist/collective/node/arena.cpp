@@ -38,14 +38,11 @@ Result<Arenas> Arenas::create(std::size_t rank, std::size_t ranks) {
   return Arenas(rank, std::move(arenas));
 }
 
-Result<void> Arenas::open(const std::vector<std::string>& addresses) {
-  for (std::size_t r = 0; r < arenas_.size(); ++r) {
-    if (r == rank_) continue;
-    auto opened = SharedMemory::open(addresses[r], reserved_bytes(arenas_.size()));
-    if (!opened) return opened.error();
-    arenas_[r] = std::move(*opened);
-    arenas_[r].close_file();
-  }
+Result<void> Arenas::open(std::size_t rank, const std::string& address) {
+  auto opened = SharedMemory::open(address, reserved_bytes(arenas_.size()));
+  if (!opened) return opened.error();
+  arenas_[rank] = std::move(*opened);
+  arenas_[rank].close_file();
   return {};
 }
 
@@ -91,7 +88,8 @@ std::optional<std::uint64_t> Arenas::offset_of(const void* data, std::size_t byt
   auto next = used_.upper_bound(offset);
   if (next == used_.begin()) return std::nullopt;
   --next;
-  return offset + bytes <= next->first + next->second ? std::optional(offset) : std::nullopt;
+  const std::uint64_t left = next->second - std::min(next->second, offset - next->first);
+  return bytes <= left && left != 0 ? std::optional(offset) : std::nullopt;
 }
 
 }  // namespace amldist::collective

@@ -22,8 +22,8 @@ class Arenas {
   [[nodiscard]] static Result<Arenas> create(std::size_t rank, std::size_t ranks);
   /// The address by which the other ranks open this rank's arena.
   [[nodiscard]] std::string address() const { return own().address(); }
-  /// Maps the arenas of the other ranks, by rank on the node; this rank's own entry is ignored.
-  [[nodiscard]] Result<void> open(const std::vector<std::string>& addresses);
+  /// Maps the arena of another rank of the node. Errors: those of SharedMemory::open().
+  [[nodiscard]] Result<void> open(std::size_t rank, const std::string& address);
 
   /// Zeroed memory, aligned to a page. Errors: limit.
   [[nodiscard]] Result<void*> allocate(std::size_t bytes);
@@ -33,8 +33,12 @@ class Arenas {
   /// Offset of a range within one allocation of this rank's arena; nullopt for any other memory, which takes a few
   /// nanoseconds.
   [[nodiscard]] std::optional<std::uint64_t> offset_of(const void* data, std::size_t bytes) const;
-  /// The same offset in a rank's arena, as an address in this process.
-  [[nodiscard]] std::byte* at(std::size_t rank, std::uint64_t offset) const { return arenas_[rank].data() + offset; }
+  /// A range of a rank's arena, at the offset that this rank told, as an address in this process; nullptr: such a range
+  /// is not in its arena.
+  [[nodiscard]] std::byte* at(std::size_t rank, std::uint64_t offset, std::size_t bytes) const noexcept {
+    const SharedMemory& arena = arenas_[rank];
+    return offset <= arena.size() && bytes <= arena.size() - offset ? arena.data() + offset : nullptr;
+  }
 
   /// Bytes of address space per arena, for `ranks` arenas.
   [[nodiscard]] static std::size_t reserved_bytes(std::size_t ranks) noexcept;

@@ -1,5 +1,6 @@
-// Memory that the processes of one node share. It is a memfd, which has no name, so nothing can be left behind. Other
-// processes open it through /proc/PID/fd of the process that created it.
+// Memory that the processes of one node share. It is a memfd, which has no name, so nothing can be left behind, and
+// whose size is sealed, so that no process can shrink it under another. Other processes open it through /proc/PID/fd of
+// the process that created it.
 #pragma once
 
 #include <cstddef>
@@ -32,11 +33,12 @@ class SharedMemory {
 
   /// Creates zeroed memory that this user's processes can read and write. Errors: limit, unavailable.
   [[nodiscard]] static Result<SharedMemory> create(std::size_t bytes);
-  /// Opens what `address()` of another process of this node returned. Errors: unavailable (another PID namespace, /proc
-  /// hidden).
+  /// Opens what `address()` of another process of this node returned. The text is not trusted: only a memfd of this
+  /// user with a sealed size of `bytes` is mapped. Errors: unavailable (/proc hidden, the process has ended), mismatch
+  /// (something else, another PID namespace), limit.
   [[nodiscard]] static Result<SharedMemory> open(const std::string& address, std::size_t bytes);
 
-  /// Address for open() in another process, valid while this object exists and has its file.
+  /// "PROCESS:FILE:INODE", for open() in another process; valid while this object exists and has its file.
   [[nodiscard]] std::string address() const;
   /// Closes the descriptor; the mapping stays. After that no process can open it.
   void close_file() { file_ = FileDescriptor(); }

@@ -107,6 +107,10 @@ class SlotChannel {
 
   /// The peer's contribution does not match this rank's call; ends the call with an error.
   [[nodiscard]] Error differs(std::uint32_t peer) { return watchdog_->differs(place_.communicator_ranks[peer]); }
+  /// What the peer published cannot be true; ends the call with an error.
+  [[nodiscard]] Error is_damaged(std::uint32_t peer) {
+    return watchdog_->lost(place_.communicator_ranks[peer], "what it wrote to shared memory is damaged");
+  }
 
   [[nodiscard]] std::byte* own_line() noexcept { return line(place_.rank, round_).data; }
   [[nodiscard]] std::byte* line_of(std::uint32_t peer, std::uint32_t back = 0) noexcept {

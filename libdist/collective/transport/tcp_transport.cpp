@@ -11,6 +11,8 @@
 #include <cstring>
 #include <thread>
 
+#include "core/text.hpp"
+
 namespace amldist::collective {
 namespace {
 
@@ -88,6 +90,14 @@ void TcpTransport::give_up() noexcept {
   receives_.clear();
 }
 
+/// The kernel could not read or write the program's buffer.
+Error TcpTransport::bad_buffer(const Message& message, std::string_view verb) const {
+  const std::string& host = channel_.member(watch_.members()[watch_.rank()]).host;
+  return {Errc::invalid_argument,
+          text::concat({"rank ", std::to_string(watch_.rank()), " (", host, ") gave a buffer to ", verb, " of which ",
+                        std::to_string(message.bytes), " bytes are not its memory (", std::strerror(EFAULT), ")"})};
+}
+
 Result<bool> TcpTransport::push(Progress& send, Watchdog& watchdog) {
   const int socket = connections_[static_cast<std::size_t>(send.message.peer)].get();
   bool any = false;
@@ -106,6 +116,7 @@ Result<bool> TcpTransport::push(Progress& send, Watchdog& watchdog) {
     const ssize_t sent = ::sendmsg(socket, &whole, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return any;
+    if (sent < 0 && errno == EFAULT) return bad_buffer(send.message, "send");
     if (sent < 0) return watchdog.lost(send.message.peer, std::strerror(errno));
     send.done += static_cast<std::size_t>(sent);
     any = true;
@@ -133,6 +144,7 @@ Result<bool> TcpTransport::pull(Progress& receive, Watchdog& watchdog) {
     const ssize_t got = ::recvmsg(socket, &whole, MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return any;
+    if (got < 0 && errno == EFAULT) return bad_buffer(receive.message, "receive");
     if (got <= 0)
       return watchdog.lost(receive.message.peer, got == 0 ? "it closed the connection" : std::strerror(errno));
     receive.done += static_cast<std::size_t>(got);

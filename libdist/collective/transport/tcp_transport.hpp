@@ -40,6 +40,7 @@ class TcpTransport final : public Transport {
   [[nodiscard]] bool is_connected(int peer);
   [[nodiscard]] Result<bool> push(Progress& send, Watchdog& watchdog);
   [[nodiscard]] Result<bool> pull(Progress& receive, Watchdog& watchdog);
+  [[nodiscard]] Error bad_buffer(const Message& message, std::string_view verb) const;
   bool sleep();
   template <typename Move>
   [[nodiscard]] Result<bool> advance(std::vector<Progress>& list, Move move);
