@@ -66,6 +66,7 @@ ControlChannel::ControlChannel(World world, bool is_under_srun)
               [this](ControlLink& link, Frame& frame) { handle(link, frame); },
               [this](std::uint32_t rank, bool left) { mark_gone(rank, left ? Liveness::left : Liveness::dead); }}),
       detector_(*this),
+      agreements_(*this, [this](std::uint64_t id) { return find(id); }),
       gone_(world_.size),
       log_(write_to_stderr) {
   const BlockedSignals blocked;
@@ -109,7 +110,7 @@ void ControlChannel::run_posted() {
 }
 
 int ControlChannel::poll_timeout() const {
-  const auto next = std::min({next_beat_, detector_.next_poll(), links_.next_deadline()});
+  const auto next = std::min({next_beat_, detector_.next_poll(), agreements_.next_poll(), links_.next_deadline()});
   if (next == Clock::time_point::max()) return -1;
   const auto left = std::chrono::duration_cast<milliseconds>(next - Clock::now()).count();
   return static_cast<int>(std::clamp<long long>(left + 1, 0, 1000));
@@ -123,6 +124,7 @@ void ControlChannel::serve_once() {
   if ((wanted[1].revents & POLLIN) != 0) links_.accept_all();
   if ((wanted[0].revents & POLLIN) != 0) run_posted();
   detector_.poll();
+  agreements_.poll();
   beat();
   links_.sweep();
 }
@@ -138,10 +140,25 @@ void ControlChannel::mark_gone(std::uint32_t world_rank, Liveness standing) {
   std::uint8_t there = 0;
   if (!gone_[world_rank].compare_exchange_strong(there, static_cast<std::uint8_t>(standing))) return;
   gone_count_.fetch_add(1, std::memory_order_acq_rel);
-  if (world_.rank != 0) return;
   const std::string news =
       FrameWriter(FrameKind::lost).number(world_rank).number(static_cast<std::uint64_t>(standing)).take();
-  links_.send_to_all_but(world_rank, news);
+  std::uint32_t teller = 0;
+  while (is_gone(teller)) ++teller;
+  const bool is_successor = teller > 0 && standing == Liveness::dead;  // who leaves does so with the others
+  if (is_successor) tell_as_successor(teller, world_rank, news);
+  else if (teller == world_.rank) links_.send_to_all_but(world_rank, news);
+}
+
+/// After rank 0 has ended, the lowest rank that is there does what rank 0 did: it has a connection to everybody, hears
+/// of every end, and passes that on. Sending opens the connections, and shows who has ended unheard.
+void ControlChannel::tell_as_successor(std::uint32_t teller, std::uint32_t gone, const std::string& news) {
+  if (teller != world_.rank) {
+    if (gone < teller) send_to(teller, news);  // a new one: is it there?
+    return;
+  }
+  for (std::uint32_t rank = 0; rank < world_.size; ++rank) {
+    if (rank != world_.rank) send_to(rank, news);
+  }
 }
 
 void ControlChannel::send_to(std::uint32_t world_rank, const std::string& frame) {
@@ -183,6 +200,8 @@ void ControlChannel::handle(ControlLink& link, Frame& frame) {
       return on_piece(link.rank, frame);
     case FrameKind::pieces:
       return on_pieces(frame);
+    case FrameKind::agreement:
+      return agreements_.take(link.rank, frame);
     default:
       return;  // of a later release: nothing that this one must know
   }
@@ -225,7 +244,7 @@ void ControlChannel::on_report(const ControlLink& link, Frame& frame) {
   trigger.detail = frame.text();
   if (!watch || trigger.reporter >= watch->members().size()) return;
   if (const auto verdict = watch->verdict()) {  // the news and the report crossed
-    send_to(link.rank, verdict_frame(*watch, *verdict));
+    send_to(link.rank, verdict_frame(*watch, *verdict, watch->silent_ranks()));
     return;
   }
   detector_.open(watch, trigger, grace, true);
@@ -239,10 +258,7 @@ void ControlChannel::on_query(ControlLink& link, Frame& frame) {
 
 void ControlChannel::on_verdict(Frame& frame) {
   const auto watch = find(frame.number());
-  const auto code = static_cast<Errc>(frame.number());
-  std::string sentence = frame.text();
-  if (watch) watch->give_verdict({code, sentence});
-  detector_.has_been_said(std::move(sentence));
+  detector_.has_been_said(take_verdict(watch.get(), frame));
 }
 
 void ControlChannel::on_piece(std::uint32_t world_rank, Frame& frame) {
@@ -307,6 +323,20 @@ Error ControlChannel::find_out(const std::shared_ptr<CommWatch>& watch, const Di
                                             ", which did not end before the deadline"})};
   watch->give_verdict(own);
   return *watch->verdict();
+}
+
+void ControlChannel::open_agreement(const std::shared_ptr<CommWatch>& watch,
+                                    const std::shared_ptr<AgreementTicket>& ticket, milliseconds timeout,
+                                    milliseconds late_after) {
+  const Agreement::Limits limits = {grace_of(timeout), late_after};
+  post([this, watch, ticket, limits] { agreements_.open(watch, ticket, limits); });
+}
+
+AgreementOutcome ControlChannel::agree(const std::shared_ptr<CommWatch>& watch,
+                                       const std::shared_ptr<AgreementTicket>& ticket, std::uint64_t flags,
+                                       std::uint64_t purposes) {
+  post([this, watch, ticket, flags, purposes] { agreements_.arrive(*watch, *ticket, flags, purposes); });
+  return ticket->wait();
 }
 
 void ControlChannel::tell(const std::string& sentence) {

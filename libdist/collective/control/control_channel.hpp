@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "collective/control/agreements.hpp"
 #include "collective/control/comm_watch.hpp"
 #include "collective/control/control_links.hpp"
 #include "collective/control/failure_detector.hpp"
@@ -52,6 +53,14 @@ class ControlChannel final : private FailureDetectorHost {
   /// communicator's deadline, and two seconds at most.
   [[nodiscard]] Error find_out(const std::shared_ptr<CommWatch>& watch, const DiagnosisTrigger& trigger,
                                std::chrono::milliseconds timeout);
+  /// Opens the next round of a communicator's agreements (agreement.hpp): from now on ranks that fall silent are
+  /// noticed. `timeout`: the communicator's deadline. Ranks that have not come by `late_after` are left out.
+  void open_agreement(const std::shared_ptr<CommWatch>& watch, const std::shared_ptr<AgreementTicket>& ticket,
+                      std::chrono::milliseconds timeout, std::chrono::milliseconds late_after);
+  /// Gives this rank's part, and waits for the outcome.
+  [[nodiscard]] AgreementOutcome agree(const std::shared_ptr<CommWatch>& watch,
+                                       const std::shared_ptr<AgreementTicket>& ticket, std::uint64_t flags,
+                                       std::uint64_t purposes);
   /// Prints a sentence, before anything that is asked of the control thread afterwards.
   void tell(const std::string& sentence);
   /// Gives a communicator up on all its ranks.
@@ -96,6 +105,7 @@ class ControlChannel final : private FailureDetectorHost {
   void on_piece(std::uint32_t world_rank, Frame& frame);
   void on_pieces(Frame& frame);
   void mark_gone(std::uint32_t world_rank, Liveness standing);
+  void tell_as_successor(std::uint32_t teller, std::uint32_t gone, const std::string& news);
   [[nodiscard]] const std::string& host_of(std::uint32_t world_rank) const override {
     return world_.members[world_rank].host;
   }
@@ -112,6 +122,7 @@ class ControlChannel final : private FailureDetectorHost {
   FileDescriptor wake_;
   ControlLinks links_;                                      // control thread only
   FailureDetector detector_;                                // control thread only
+  Agreements agreements_;                                   // control thread only
   std::map<GatherKey, Gathering> gatherings_;               // control thread only
   Clock::time_point next_beat_ = Clock::time_point::max();  // control thread only
   std::vector<std::atomic<std::uint8_t>> gone_;             // by world rank: 0 there, else a Liveness

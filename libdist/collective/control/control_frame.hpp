@@ -22,6 +22,7 @@ enum class FrameKind : std::uint8_t {
   verdict,             ///< from the coordinator: the communicator is lost, and why
   piece,               ///< to a communicator's rank 0: one rank's piece of a gather_all
   pieces,              ///< from there: all of them
+  agreement,           ///< among the ranks of a communicator that agree (agreement_message.hpp)
 };
 
 }  // namespace amldist::collective

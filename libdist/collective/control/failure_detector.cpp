@@ -91,12 +91,23 @@ std::string status_frame(std::uint64_t communicator, const CommWatch* watch) {
   return answer.take();
 }
 
-std::string verdict_frame(const CommWatch& watch, const Error& verdict) {
-  return FrameWriter(FrameKind::verdict)
-      .number(watch.id())
-      .number(static_cast<std::uint64_t>(verdict.code))
-      .text(verdict.message)
-      .take();
+std::string verdict_frame(const CommWatch& watch, const Error& verdict, const std::vector<std::uint32_t>& silent) {
+  FrameWriter frame(FrameKind::verdict);
+  frame.number(watch.id()).number(static_cast<std::uint64_t>(verdict.code)).text(verdict.message).number(silent.size());
+  for (const std::uint32_t rank : silent) frame.number(rank);
+  return frame.take();
+}
+
+std::string take_verdict(CommWatch* watch, Frame& frame) {
+  const auto code = static_cast<Errc>(frame.number());
+  std::string sentence = frame.text();
+  if (watch == nullptr) return sentence;
+  std::vector<std::uint32_t> silent;
+  for (const std::uint64_t rank : read_list(frame)) {
+    if (rank < watch->members().size()) silent.push_back(static_cast<std::uint32_t>(rank));
+  }
+  watch->give_verdict({code, sentence}, std::move(silent));
+  return sentence;
 }
 
 void FailureDetector::open(const std::shared_ptr<CommWatch>& watch, const DiagnosisTrigger& trigger, milliseconds grace,
@@ -200,18 +211,24 @@ std::vector<RankState> FailureDetector::states_of(const Case& current) const {
 }
 
 void FailureDetector::conclude(Case& current) {
-  announce(current.watch, judge(states_of(current), current.trigger), true);
+  const auto states = states_of(current);
+  std::vector<std::uint32_t> silent;
+  for (std::uint32_t rank = 0; rank < states.size(); ++rank) {
+    if (states[rank].standing == Liveness::silent) silent.push_back(rank);
+  }
+  announce(current.watch, judge(states, current.trigger), true, silent);
 }
 
-void FailureDetector::announce(const std::shared_ptr<CommWatch>& watch, const Error& verdict, bool print) {
+void FailureDetector::announce(const std::shared_ptr<CommWatch>& watch, const Error& verdict, bool print,
+                               const std::vector<std::uint32_t>& silent) {
   if (watch->is_lost()) return;
   // Printed before any rank is released: the program may end the moment it learns of the error.
   if (print) say_once(verdict.message);
-  const std::string frame = verdict_frame(*watch, verdict);
+  const std::string frame = verdict_frame(*watch, verdict, silent);
   for (const std::uint32_t member : watch->members()) {
     if (member != host_.rank()) host_.send_to(member, frame);
   }
-  watch->give_verdict(verdict);
+  watch->give_verdict(verdict, silent);
 }
 
 void FailureDetector::say_once(const std::string& sentence) {

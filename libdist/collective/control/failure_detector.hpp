@@ -48,8 +48,9 @@ class FailureDetector {
   void poll();
   /// When poll() has something to do, at the latest; max(): never.
   [[nodiscard]] Clock::time_point next_poll() const;
-  /// Gives a communicator up on all its ranks.
-  void announce(const std::shared_ptr<CommWatch>& watch, const Error& verdict, bool print);
+  /// Gives a communicator up on all its ranks. `silent`: those that did not answer.
+  void announce(const std::shared_ptr<CommWatch>& watch, const Error& verdict, bool print,
+                const std::vector<std::uint32_t>& silent = {});
   /// Another rank has printed this sentence: it is not printed here again.
   void has_been_said(std::string sentence) { said_.push_back(std::move(sentence)); }
 
@@ -84,6 +85,9 @@ class FailureDetector {
 /// The answer to a query; `watch` nullptr: the communicator is not here.
 [[nodiscard]] std::string status_frame(std::uint64_t communicator, const CommWatch* watch);
 /// The verdict on a communicator as a frame.
-[[nodiscard]] std::string verdict_frame(const CommWatch& watch, const Error& verdict);
+[[nodiscard]] std::string verdict_frame(const CommWatch& watch, const Error& verdict,
+                                        const std::vector<std::uint32_t>& silent);
+/// What follows the communicator's number in it: gives the verdict to the communicator, and returns its sentence.
+std::string take_verdict(CommWatch* watch, Frame& frame);
 
 }  // namespace amldist::collective
