@@ -15,10 +15,10 @@ static void place(void) {
 static const struct {
   const char* name;
   void (*run)(void);
-} cases[] = {
-    {"operations", run_operations}, {"misuse", run_misuse},     {"requests", run_requests}, {"split", run_split},
-    {"handles", run_handles},       {"crossing", run_crossing}, {"itself", run_itself},     {"relay", run_relay},
-    {"messages", run_messages},     {"place", place},           {"large", run_large}};
+} cases[] = {{"operations", run_operations}, {"misuse", run_misuse},   {"requests", run_requests},
+             {"split", run_split},           {"handles", run_handles}, {"crossing", run_crossing},
+             {"itself", run_itself},         {"relay", run_relay},     {"messages", run_messages},
+             {"shrunk", run_shrunk},         {"place", place},         {"large", run_large}};
 
 static int start(void) {
   if (amldist_init(&world, 30000) != AMLDIST_OK) {

@@ -93,6 +93,32 @@ static void agree(const char* victims) {
   printf("agreed %d: %s\n", ~flags & 0xffff, amldist_last_error());
 }
 
+/* Without a loss: agree, and shrink to all ranks. Again, and once more. MPI is left aside from then on. */
+void run_shrunk(void) {
+  int flags = -1 - (1 << rank);
+  OK(amldist_agree(world, &flags));
+  CHECK(flags == -(1 << size));
+  CHECK(amldist_agree(world, NULL) == AMLDIST_EINVAL && amldist_shrink(world, NULL) == AMLDIST_EINVAL);
+  OK(amldist_group_begin(world));
+  amldist_comm* none = world;
+  CHECK(amldist_agree(world, &flags) == AMLDIST_EINVAL);
+  CHECK(amldist_shrink(world, &none) == AMLDIST_EINVAL && none == NULL);
+  OK(amldist_group_end(world));
+  amldist_comm *some, *last;
+  OK(amldist_split(world, 0, -rank, &some));
+  for (int i = 0; i < 3; ++i, some = last) {
+    OK(amldist_shrink(some, &last));
+    CHECK(amldist_rank(last) == size - 1 - rank && amldist_size(last) == size);
+    CHECK(amldist_nodes(last) == amldist_nodes(world));
+    CHECK(amldist_barrier(some) == AMLDIST_EABORTED);
+    CHECK(sum_of(last) == (1 << size) - 1);
+    OK(amldist_finalize(some));
+  }
+  CHECK(strstr(amldist_provenance(last), "mpi between") == NULL);
+  OK(amldist_finalize(last));
+  OK(amldist_barrier(world)); /* none of it has harmed the world */
+}
+
 /* A second rank may be hit as late as now. */
 static void end(amldist_comm* comm, const char* how) {
   const int may_fail = strcmp(how, "second") == 0 || strcmp(how, "coordinator") == 0 || strcmp(how, "halted") == 0 ||
@@ -120,7 +146,8 @@ void run_survivors(int argc, char** argv) {
   else if (is_victim(victims) && strcmp(how, "halt") == 0) raise(SIGSTOP);
   else if (is_victim(victims) && strcmp(how, "shrink") != 0) raise(SIGKILL);
   if (strcmp(how, "shrink") == 0) { /* all give it up, some end at some moment of shrink */
-    if (is_victim(victims)) die_in_shrink(1 + rand() % 20000);
+    srand((unsigned)getpid());
+    if (is_victim(victims)) die_in_shrink(1 + rand() % 8000);
   } else {
     fail_until_lost(failing);
   }

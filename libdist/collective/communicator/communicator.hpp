@@ -55,7 +55,7 @@ class Communicator {
   };
   /// Whatever ends meanwhile, and also after a loss. Errors: aborted, when the others have excluded this rank.
   [[nodiscard]] Result<Agreed> agree(std::uint64_t flags);
-  /// A communicator of the ranks that are left, in their order. A healthy one is given up first.
+  /// A communicator of the ranks that are left, in their order. This one has failed then, if it had not.
   [[nodiscard]] Result<std::unique_ptr<Communicator>> shrink();
   /// Waits for the others in a healthy communicator; the object is then only to be destroyed.
   [[nodiscard]] Result<void> finalize();

@@ -101,7 +101,6 @@ Result<Communicator::Agreed> Communicator::agree(std::uint64_t flags) {
 /// answer is the same everywhere, and so everybody has the same communicator, or tries again with those who are left.
 Result<std::unique_ptr<Communicator>> Communicator::shrink() {
   if (group_depth_ > 0) return Error{Errc::invalid_argument, "shrink inside a group"};
-  context_.give_up({Errc::aborted, concat({name_of(context_.rank()), " has given the communicator up to shrink it"})});
   engine_->drain();
   const auto deadline = Clock::now() + context_.timeout();
   const auto left = [&] {
@@ -124,6 +123,7 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink() {
     ticket = open_agreement(built, limit * 2);
     out = build_survivors(excluded, round, *ticket, std::min(limit, left()));
   }
+  context_.watch().give_verdict({Errc::aborted, "the communicator was shrunk: use what is left of it"});
   hand_over_to(*out);
   return out;
 }

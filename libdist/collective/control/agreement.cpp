@@ -100,6 +100,7 @@ AgreementMessage Agreement::message(Kind kind, std::uint64_t number) const {
   out.round = number;
   out.kind = kind;
   out.excluded = excluded_;
+  out.is_lost = is_lost_;
   const auto found = rounds_.find(number);
   if (found == rounds_.end()) return out;
   out.has_arrived = found->second.arrived.contains(own_);

@@ -48,6 +48,8 @@ class Agreement {
   void open(std::uint64_t round, Clock::time_point now, const Limits& limits);
   /// The program has come, and gives this.
   void arrive(std::uint64_t round, std::uint64_t flags, std::uint64_t purposes);
+  /// The communicator has failed here: the others hear of that, too, who may not know it yet and wait in a call.
+  void set_lost() noexcept { is_lost_ = true; }
   /// Leaves a rank out, from the next proposal on.
   void exclude(std::uint32_t rank, Exclusion why);
 
@@ -127,6 +129,7 @@ class Agreement {
   const std::uint32_t own_;
 
   Duration patience_{};
+  bool is_lost_ = false;
   Exclusions excluded_;  ///< this rank itself: it is out
   std::map<std::uint64_t, Round> rounds_;
   std::uint64_t newest_ = 0;  ///< round that this rank's program opened

@@ -27,6 +27,7 @@ std::string AgreementMessage::to_frame() const {
       .number(round)
       .number(static_cast<std::uint64_t>(kind))
       .number(has_arrived ? 1 : 0)
+      .number(is_lost ? 1 : 0)
       .number(flags)
       .number(purposes);
   write(writer, excluded);
@@ -45,6 +46,7 @@ std::optional<AgreementMessage> read_agreement_message(Frame& frame) {
   const std::uint64_t kind = frame.number();
   message.kind = static_cast<AgreementMessage::Kind>(kind);
   message.has_arrived = frame.number() != 0;
+  message.is_lost = frame.number() != 0;
   message.flags = frame.number();
   message.purposes = frame.number();
   if (kind < 1 || kind > static_cast<std::uint64_t>(AgreementMessage::Kind::out)) return std::nullopt;

@@ -51,6 +51,7 @@ struct AgreementMessage {
   std::uint64_t round = 0;  ///< counts the agreements of the communicator, from 1
   Kind kind = Kind::here;
   bool has_arrived = false;                ///< the sender's program has made the call
+  bool is_lost = false;                    ///< the communicator has failed for the sender
   std::uint64_t flags = ~std::uint64_t{};  ///< arrive: what the rank gives; ask: AND of what the sender has seen
   std::uint64_t purposes = 0;              ///< arrive
   std::optional<Proposal> proposal;        ///< arrive, propose, accept, decide

@@ -29,6 +29,7 @@ Agreements::OfCommunicator& Agreements::of(const std::shared_ptr<CommWatch>& wat
 void Agreements::open(const std::shared_ptr<CommWatch>& watch, const std::shared_ptr<AgreementTicket>& ticket,
                       const Agreement::Limits& limits) {
   OfCommunicator& one = of(watch);
+  if (watch->is_lost()) one.agreement.set_lost();
   ticket->excluded_before_ = one.agreement.excluded().size();
   one.ticket = ticket;
   one.agreement.open(ticket->round(), Clock::now(), limits);
@@ -60,6 +61,9 @@ void Agreements::take(std::uint32_t world_rank, Frame& frame) {
   const auto from = std::ranges::find(members, world_rank);
   if (from == members.end()) return;
   OfCommunicator& one = of(watch);
+  // The verdict may have ended with the rank that was telling it to all. Whoever is in an agreement hears of it there.
+  if (message->is_lost && !one.ticket)
+    watch->give_verdict({Errc::aborted, "the communicator has failed on another rank"});
   one.agreement.take(static_cast<std::uint32_t>(from - members.begin()), *message);
   tell(one);
 }
@@ -87,6 +91,7 @@ void Agreements::poll() {
   std::erase_if(agreements_, [this](const auto& each) { return !each.second.ticket && !find_(each.first); });
   for (auto& [id, one] : agreements_) {
     if (!one.ticket) continue;
+    if (one.watch->is_lost()) one.agreement.set_lost();
     for (const std::uint32_t rank : one.watch->silent_ranks()) one.agreement.exclude(rank, Exclusion::silent);
     one.agreement.poll(Clock::now());
     tell(one);

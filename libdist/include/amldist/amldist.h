@@ -229,7 +229,7 @@ AMLDIST_API int amldist_split(amldist_comm* comm, int color, int key, amldist_co
  * that end meanwhile are left out, too; every rank that gets a communicator gets the same one. A rank that is silent
  * for a second (a third of a deadline below 3 s), that was found silent when the communicator failed, or that has not
  * called this by the deadline is left out although it may be alive: its call returns AMLDIST_EABORTED. A communicator
- * that has not failed is given up first, on all its ranks. *survivors is NULL after an error.
+ * that has not failed can be shrunk, too; then it has. *survivors is NULL after an error.
  * `comm` stays: finalize both, in any order. Memory of amldist_alloc() belongs to `comm` and is valid until then. What
  * was split from `comm` is not touched: shrink it as well. The new communicator does not use MPI. Since 0.2. */
 AMLDIST_API int amldist_shrink(amldist_comm* comm, amldist_comm** survivors);
