@@ -342,6 +342,30 @@ int amldist_split(amldist_comm* comm, int color, int key, amldist_comm** out) {
   });
 }
 
+int amldist_shrink(amldist_comm* comm, amldist_comm** survivors) {
+  return guarded([&]() -> Result<void> {
+    if (survivors == nullptr) return null_argument("amldist_shrink: the place for the communicator");
+    *survivors = nullptr;
+    if (!is_usable(comm)) return refusal_of(comm);
+    auto made = comm->impl->shrink();
+    if (!made) return made.error();
+    *survivors = new amldist_comm{std::move(*made)};
+    if ((*survivors)->impl->is_world()) WorldSeat::share();
+    return {};
+  });
+}
+
+int amldist_agree(amldist_comm* comm, int* flags) {
+  return guarded([&]() -> Result<void> {
+    if (flags == nullptr) return null_argument("amldist_agree: flags");
+    if (!is_usable(comm)) return refusal_of(comm);
+    auto agreed = comm->impl->agree(static_cast<std::uint32_t>(*flags));
+    if (!agreed) return agreed.error();
+    *flags = static_cast<int>(static_cast<std::uint32_t>(agreed->flags));
+    return agreed->lost ? Result<void>(*agreed->lost) : Result<void>();
+  });
+}
+
 int amldist_group_begin(amldist_comm* comm) {
   return guarded(
       [&]() -> Result<void> { return !is_usable(comm) ? Result<void>(refusal_of(comm)) : comm->impl->group_begin(); });

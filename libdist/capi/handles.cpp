@@ -18,6 +18,12 @@ std::atomic<pid_t>& seat() noexcept {
   return owner;
 }
 
+/// Worlds on that seat.
+std::atomic<int>& sitters() noexcept {
+  static std::atomic<int> number = 0;
+  return number;
+}
+
 }  // namespace
 
 Error forked() {
@@ -45,12 +51,17 @@ WorldSeat::WorldSeat() noexcept {
   const pid_t own = ::getpid();
   pid_t owner = seat().load();
   taken_ = owner != own && seat().compare_exchange_strong(owner, own);
+  if (taken_) sitters().store(1);
 }
 
 WorldSeat::~WorldSeat() {
   if (taken_ && !kept_) leave();
 }
 
-void WorldSeat::leave() noexcept { seat().store(0); }
+void WorldSeat::share() noexcept { sitters().fetch_add(1); }
+
+void WorldSeat::leave() noexcept {
+  if (sitters().fetch_sub(1) == 1) seat().store(0);
+}
 
 }  // namespace amldist::capi

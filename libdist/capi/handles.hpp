@@ -30,7 +30,8 @@ namespace amldist::capi {
 /// Takes the communicator out of its handle, which stays for a while: whoever uses it once more gets an error.
 [[nodiscard]] std::shared_ptr<collective::Communicator> retire(amldist_comm* comm);
 
-/// A process has one world at a time. Taken until the end of the scope, or until leave() where keep() was called.
+/// A process has one world at a time. Taken until the end of the scope, or until leave() where keep() was called. What
+/// is left of a world after a loss has a share of its seat, which is free when both have left.
 class WorldSeat {
  public:
   WorldSeat() noexcept;
@@ -40,6 +41,7 @@ class WorldSeat {
 
   [[nodiscard]] bool is_taken() const noexcept { return taken_; }
   void keep() noexcept { kept_ = true; }
+  static void share() noexcept;
   static void leave() noexcept;
 
  private:

@@ -182,6 +182,18 @@ void settings(Communicator& world) {
   expect(world.host(0) == amldist_host(world.get(), 0) && world.host(-1).empty(), "host");
 }
 
+/// Without a loss: all ranks are left.
+void survivors(Communicator& world) {
+  const Numbers n(world);
+  int flags = 6 | (n.is_root() ? 1 : 0);
+  done(world.agree(flags), "agree");
+  expect(flags == (n.ranks == 1 ? 7 : 6), "what agree found");
+  auto left = world.shrink();
+  expect(left.ok() && left->size() == n.ranks && left->rank() == n.rank, "shrink");
+  if (left.ok()) done(left->barrier(), "barrier of the survivors");
+  expect(world.barrier().status() == AMLDIST_EABORTED, "the old communicator is given up");
+}
+
 }  // namespace
 
 int main() {
@@ -194,5 +206,6 @@ int main() {
   messages(world);
   misfits(world);
   settings(world);
+  survivors(world);
   return failures != 0;
 }

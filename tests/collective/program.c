@@ -15,10 +15,10 @@ static void place(void) {
 static const struct {
   const char* name;
   void (*run)(void);
-} cases[] = {
-    {"operations", run_operations}, {"misuse", run_misuse},     {"requests", run_requests}, {"split", run_split},
-    {"handles", run_handles},       {"crossing", run_crossing}, {"itself", run_itself},     {"relay", run_relay},
-    {"messages", run_messages},     {"place", place},           {"large", run_large}};
+} cases[] = {{"operations", run_operations}, {"misuse", run_misuse},   {"requests", run_requests},
+             {"split", run_split},           {"handles", run_handles}, {"crossing", run_crossing},
+             {"itself", run_itself},         {"relay", run_relay},     {"messages", run_messages},
+             {"shrunk", run_shrunk},         {"place", place},         {"large", run_large}};
 
 static int start(void) {
   enum { USUAL_MS = 30000 };
@@ -38,11 +38,15 @@ int main(int argc, char** argv) {
     if (!start()) return 3;
     run_victim(argc, argv);
   }
+  if (argc == 5 && strcmp(argv[1], "survivors") == 0) {
+    if (!start()) return 3;
+    run_survivors(argc, argv);
+  }
   for (int a = 1; a < argc; ++a) { /* several cases in one world */
     size_t i = 0;
     while (i < sizeof cases / sizeof *cases && strcmp(argv[a], cases[i].name) != 0) ++i;
     if (i == sizeof cases / sizeof *cases) {
-      fprintf(stderr, "usage: %s CASE... | victim HOW WHO DEADLINE_MS\n", argv[0]);
+      fprintf(stderr, "usage: %s CASE... | victim HOW WHO DEADLINE_MS | survivors HOW VICTIMS DEADLINE_MS\n", argv[0]);
       return 2;
     }
     if (world == NULL && !start()) return 3;

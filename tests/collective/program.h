@@ -29,6 +29,8 @@ void run_handles(void);
 void run_messages(void);
 void run_relay(void);
 void run_split(void);
-void run_victim(int argc, char** argv); /* HOW WHO DEADLINE_MS */
+void run_shrunk(void);
+void run_victim(int argc, char** argv);    /* HOW WHO DEADLINE_MS */
+void run_survivors(int argc, char** argv); /* HOW VICTIMS DEADLINE_MS */
 
 #endif

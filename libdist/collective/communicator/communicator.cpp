@@ -20,15 +20,14 @@ Communicator::Communicator(std::shared_ptr<Process> process, std::shared_ptr<Com
       gather_(context_),
       devices_(context_, gather_, recorder_, process_->cuda, process_->settings.nccl_library) {}
 
-Result<void> Communicator::build(const Call& call) {
+Result<void> Communicator::build(const Call& call, Watchdog& watchdog) {
   CommWatch& watch = context_.watch();
   process_->channel->add(context_.shared_watch());
   watch.enter(call);
-  CallWatchdog watchdog(context_);
   auto backend = HostBackend::create(
       *process_->channel, watch,
       [&](std::string piece, GatherScope scope) { return gather_.gather_all(std::move(piece), watchdog, scope); },
-      process_->mpi.get(), process_->settings.instruction_set, watchdog);
+      mpi(), process_->settings.instruction_set, watchdog);
   if (!backend) return backend.error();
   host_ = std::move(*backend);
   const bool tells = call.operation == Operation::init && context_.rank() == 0 && !host_->fall_back().empty();
@@ -41,7 +40,7 @@ Result<void> Communicator::build(const Call& call) {
 
 void Communicator::connect_parts() {
   const TickClock& ticks = process_->ticks;
-  mpi_.emplace(process_->mpi.get(), host_->serves_any_thread());
+  mpi_.emplace(mpi(), host_->serves_any_thread());
   messages_.emplace(PendingMessages::Owner{context_, numbers_, refused_, recorder_, *mpi_, ticks}, host_->messages());
   progress_.emplace(*messages_, *mpi_);
   runner_.emplace(
@@ -67,7 +66,9 @@ void Communicator::describe_place() {
                static_cast<std::uint32_t>(places.own_ranks().size()),
                static_cast<std::uint32_t>(places.own_node),
                static_cast<std::uint32_t>(places.nodes.size())};
-  provenance_ = concat({process_->channel->provenance(), "; ", host_->describe()});
+  const bool left_mpi = is_shrunk_ && process_->mpi && process_->mpi->carries_data();
+  provenance_ = concat({process_->channel->provenance(), "; ", host_->describe(),
+                        left_mpi ? " (no MPI: it does not go on after a loss)" : ""});
 }
 
 Communicator::~Communicator() {
@@ -182,6 +183,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
   const std::uint64_t id = split_id(context_.watch().id(), splits_, color);
   std::unique_ptr<Communicator> out(
       new Communicator(process_, std::make_shared<CommWatch>(id, std::move(members), own_rank), context_.timeout()));
+  out->is_shrunk_ = is_shrunk_;
   if (auto built = out->build(call); !built) return built.error();
   const auto slot =
       process_->recorder.add_communicator(id, own_rank, out->identity_.size, {}, recorder_.communicator());
@@ -205,13 +207,13 @@ Result<void> Communicator::finalize() {
   if (context_.is_lost() || context_.size() == 1) return {};
   auto done = runner_->finalize();
   if (done && is_world_) process_->channel->end_together();
-  if (done && is_world_ && process_->mpi) process_->mpi->end_well();
+  if (done && is_world_ && mpi() != nullptr) process_->mpi->end_well();
   return done;
 }
 
 void Communicator::close_recorder() noexcept {
   recorder_.close();
-  if (!is_world_) return;
+  if (!keeps_recorder_) return;
   process_->channel->set_heartbeat(nullptr);
   process_->recorder.close(context_.is_lost() ? FlightRecorder::Ending::failed : FlightRecorder::Ending::well);
 }

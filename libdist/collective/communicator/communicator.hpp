@@ -48,6 +48,15 @@ class Communicator {
   [[nodiscard]] Result<void> group_end();
   /// nullptr for a negative colour.
   [[nodiscard]] Result<std::unique_ptr<Communicator>> split(int color, int key);
+  /// What agree() came to: the same on every rank that gets one.
+  struct Agreed {
+    std::uint64_t flags = 0;    ///< bitwise AND of what the ranks gave that are left
+    std::optional<Error> lost;  ///< which ranks are not
+  };
+  /// Whatever ends meanwhile, and also after a loss. Errors: aborted, when the others have excluded this rank.
+  [[nodiscard]] Result<Agreed> agree(std::uint64_t flags);
+  /// A communicator of the ranks that are left, in their order. This one has failed then, if it had not.
+  [[nodiscard]] Result<std::unique_ptr<Communicator>> shrink();
   /// Waits for the others in a healthy communicator; the object is then only to be destroyed.
   [[nodiscard]] Result<void> finalize();
 
@@ -62,8 +71,24 @@ class Communicator {
   [[nodiscard]] std::optional<Error> health() const { return context_.watch().verdict(); }
 
  private:
+  using AgreementTicketPtr = std::shared_ptr<AgreementTicket>;
+
   Communicator(std::shared_ptr<Process> process, std::shared_ptr<CommWatch> watch, milliseconds timeout);
-  [[nodiscard]] Result<void> build(const Call& call);
+  [[nodiscard]] Result<void> build(const Call& call, Watchdog& watchdog);
+  [[nodiscard]] Result<void> build(const Call& call) {
+    CallWatchdog watchdog(context_);
+    return build(call, watchdog);
+  }
+  /// MPI, as far as this communicator may use it: MPI itself does not go on without a rank.
+  [[nodiscard]] MpiSession* mpi() const noexcept { return is_shrunk_ ? nullptr : process_->mpi.get(); }
+  [[nodiscard]] Result<AgreementOutcome> join_agreement(const AgreementTicketPtr& ticket, std::uint64_t flags,
+                                                        std::uint64_t purpose);
+  [[nodiscard]] AgreementTicketPtr open_agreement(std::uint64_t needed, milliseconds late_after);
+  [[nodiscard]] Error exclusion_error(Exclusion why) const;
+  [[nodiscard]] std::string name_of(std::uint32_t rank) const;
+  [[nodiscard]] std::unique_ptr<Communicator> build_survivors(const Exclusions& excluded, std::uint64_t round,
+                                                              const AgreementTicket& ticket, milliseconds limit);
+  void hand_over_to(Communicator& heir);
   void connect_parts();
   void describe_place();
   [[nodiscard]] bool is_on_device(const Call& call) const {
@@ -96,9 +121,12 @@ class Communicator {
   std::string task_map_;
   std::string provenance_;
   bool is_world_ = false;
+  bool keeps_recorder_ = false;  ///< closes the recorder of the process: the newest world does
+  bool is_shrunk_ = false;       ///< it, or one that it was split from, is what was left of another
   bool is_finalized_ = false;
   void* stream_ = nullptr;
   std::uint64_t splits_ = 0;
+  std::uint64_t agreements_ = 0;  ///< rounds that were opened
   int group_depth_ = 0;
   std::vector<Call> group_;
 };

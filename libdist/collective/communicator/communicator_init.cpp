@@ -112,6 +112,7 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
   if (auto built = out->build(call); !built) return built.error();
   if (auto same = check_places(*told, out->identity_); !same) return same.error();
   out->is_world_ = true;
+  out->keeps_recorder_ = true;
   start_recorder(*process, environment, out->identity_, id);
   out->recorder_.set_communicator(process->recorder.add_communicator(id, rank, out->identity_.size, "world"));
   out->provenance_ += concat({"; ", process->trace});

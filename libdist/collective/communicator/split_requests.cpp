@@ -37,4 +37,8 @@ std::uint64_t split_id(std::uint64_t parent, std::uint64_t split, int color) {
   return id;
 }
 
+std::uint64_t shrink_id(std::uint64_t parent, std::uint64_t round) {
+  return split_id(parent, round, -1);  // no split gives a number to a negative colour
+}
+
 }  // namespace amldist::collective

@@ -25,4 +25,7 @@ struct SplitRequest {
 /// `split`: 1 for the first split of the parent.
 [[nodiscard]] std::uint64_t split_id(std::uint64_t parent, std::uint64_t split, int color);
 
+/// The same for what is left of `parent` after a loss. `round`: of the agreement on who is left.
+[[nodiscard]] std::uint64_t shrink_id(std::uint64_t parent, std::uint64_t round);
+
 }  // namespace amldist::collective

@@ -90,15 +90,21 @@ std::string CommWatch::trouble() const {
   return trouble_;
 }
 
-bool CommWatch::give_verdict(Error error) {
+bool CommWatch::give_verdict(Error error, std::vector<std::uint32_t> silent) {
   {
     const std::lock_guard lock(mutex_);
     if (verdict_) return false;
     verdict_ = std::move(error);
+    silent_ = std::move(silent);
   }
   lost_.store(true, std::memory_order_release);
   decided_.notify_all();
   return true;
+}
+
+std::vector<std::uint32_t> CommWatch::silent_ranks() const {
+  const std::lock_guard lock(mutex_);
+  return silent_;
 }
 
 std::optional<Error> CommWatch::verdict() const {

@@ -87,8 +87,10 @@ class CommWatch {
   [[nodiscard]] std::string trouble() const;
 
   [[nodiscard]] bool is_lost() const noexcept { return lost_.load(std::memory_order_acquire); }
-  /// The reason of the loss; only the first one counts. Returns whether it was the first.
-  bool give_verdict(Error error);
+  /// The reason of the loss; only the first one counts. Returns whether it was the first. `silent`: ranks of the
+  /// communicator that did not answer when the verdict was found; they are not taken along by a shrink.
+  bool give_verdict(Error error, std::vector<std::uint32_t> silent = {});
+  [[nodiscard]] std::vector<std::uint32_t> silent_ranks() const;
   /// The reason; nullopt while it is healthy.
   [[nodiscard]] std::optional<Error> verdict() const;
   [[nodiscard]] std::optional<Error> wait_for_verdict(Clock::time_point until);
@@ -125,6 +127,7 @@ class CommWatch {
   mutable std::mutex mutex_;
   std::condition_variable decided_;
   std::optional<Error> verdict_;
+  std::vector<std::uint32_t> silent_;
   PendingCall pending_;  ///< guarded by mutex_
   std::string trouble_;  ///< guarded by mutex_
   PairCounts pair_counts_;

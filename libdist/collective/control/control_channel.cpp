@@ -104,6 +104,7 @@ ControlChannel::ControlChannel(World world, bool is_under_srun)
            [this](ControlLink& link, Frame& frame) { handle(link, frame); },
            [this](std::uint32_t rank, bool left) { mark_gone(rank, left ? Liveness::left : Liveness::dead, nobody); }}),
       detector_(*this),
+      agreements_(*this, [this](std::uint64_t id) { return find(id); }),
       tree_(world_.table, all_ranks(world_.size)),
       gather_({[this](std::uint32_t rank, const std::string& frame) { send_to(rank, frame); },
                [this](const GatherKey& key, Pieces pieces) {
@@ -160,7 +161,8 @@ void ControlChannel::run_posted() {
 }
 
 int ControlChannel::poll_timeout() const {
-  const auto next = std::min({next_beat_, detector_.next_poll(), links_.next_deadline(), news_due_});
+  const auto next =
+      std::min({next_beat_, detector_.next_poll(), agreements_.next_poll(), links_.next_deadline(), news_due_});
   if (next == Clock::time_point::max()) return -1;
   const auto left = std::chrono::duration_cast<milliseconds>(next - Clock::now()).count();
   return static_cast<int>(std::clamp<long long>(left + 1, 0, 1000));
@@ -174,6 +176,7 @@ void ControlChannel::serve_once() {
   if ((wanted[1].revents & POLLIN) != 0) links_.accept_all();
   if ((wanted[0].revents & POLLIN) != 0) run_posted();
   detector_.poll();
+  agreements_.poll();
   spread_news();
   beat();
   links_.sweep();
@@ -252,6 +255,8 @@ void ControlChannel::handle(ControlLink& link, Frame& frame) {
       return gather_.on_piece(frame);
     case FrameKind::pieces:
       return gather_.on_pieces(frame);
+    case FrameKind::agreement:
+      return agreements_.take(link.rank, frame);
     default:
       return;  // of a later release: nothing that this one must know
   }
@@ -337,6 +342,20 @@ Error ControlChannel::find_out(const std::shared_ptr<CommWatch>& watch, const Di
                                             ", which did not end before the deadline"})};
   watch->give_verdict(own);
   return *watch->verdict();
+}
+
+void ControlChannel::open_agreement(const std::shared_ptr<CommWatch>& watch,
+                                    const std::shared_ptr<AgreementTicket>& ticket, milliseconds timeout,
+                                    milliseconds late_after) {
+  const Agreement::Limits limits = {grace_of(timeout), late_after};
+  post([this, watch, ticket, limits] { agreements_.open(watch, ticket, limits); });
+}
+
+AgreementOutcome ControlChannel::agree(const std::shared_ptr<CommWatch>& watch,
+                                       const std::shared_ptr<AgreementTicket>& ticket, std::uint64_t flags,
+                                       std::uint64_t purposes) {
+  post([this, watch, ticket, flags, purposes] { agreements_.arrive(*watch, *ticket, flags, purposes); });
+  return ticket->wait();
 }
 
 void ControlChannel::tell(const std::string& sentence) {

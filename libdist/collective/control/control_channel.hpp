@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "collective/control/agreements.hpp"
 #include "collective/control/comm_watch.hpp"
 #include "collective/control/control_links.hpp"
 #include "collective/control/failure_detector.hpp"
@@ -56,6 +57,14 @@ class ControlChannel final : private FailureDetectorHost {
   /// communicator's deadline, and two seconds at most.
   [[nodiscard]] Error find_out(const std::shared_ptr<CommWatch>& watch, const DiagnosisTrigger& trigger,
                                std::chrono::milliseconds timeout);
+  /// Opens the next round of a communicator's agreements (agreement.hpp): from now on ranks that fall silent are
+  /// noticed. `timeout`: the communicator's deadline. Ranks that have not come by `late_after` are left out.
+  void open_agreement(const std::shared_ptr<CommWatch>& watch, const std::shared_ptr<AgreementTicket>& ticket,
+                      std::chrono::milliseconds timeout, std::chrono::milliseconds late_after);
+  /// Gives this rank's part, and waits for the outcome.
+  [[nodiscard]] AgreementOutcome agree(const std::shared_ptr<CommWatch>& watch,
+                                       const std::shared_ptr<AgreementTicket>& ticket, std::uint64_t flags,
+                                       std::uint64_t purposes);
   /// Prints a sentence, before anything that is asked of the control thread afterwards.
   void tell(const std::string& sentence);
   /// Gives a communicator up on all its ranks.
@@ -114,6 +123,7 @@ class ControlChannel final : private FailureDetectorHost {
   FileDescriptor wake_;
   ControlLinks links_;                                      // control thread only
   FailureDetector detector_;                                // control thread only
+  Agreements agreements_;                                   // control thread only
   const CommTree tree_;                                     // of all ranks
   TreeGather gather_;                                       // control thread only
   std::vector<News> news_;                                  // control thread only

@@ -24,6 +24,7 @@ enum class FrameKind : std::uint8_t {
   pieces,              ///< down: all of them
   heard = 32,          ///< a report, a query or a verdict has come
   pair_counts,         ///< to the root: the counts of an alltoallv
+  agreement,           ///< among the ranks of a communicator that agree (agreement_message.hpp)
 };
 
 }  // namespace amldist::collective

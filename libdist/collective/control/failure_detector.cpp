@@ -96,7 +96,7 @@ void FailureDetector::on_report(std::uint32_t from, const std::shared_ptr<CommWa
   const auto silent = read_ranks(frame, host_.size());
   if (frame.is_short() || trigger.reporter >= watch->members().size()) return;
   if (const auto verdict = watch->verdict()) {  // the news and the report crossed
-    host_.send_to(from, verdict_frame(*watch, *verdict, {}));
+    host_.send_to(from, verdict_frame(*watch, {*verdict, watch->silent_ranks()}, {}));
     return;
   }
   send_heard(from, watch->id(), FrameKind::report);
@@ -358,8 +358,12 @@ std::vector<RankState> FailureDetector::states_of(const Case& current) const {
 }
 
 void FailureDetector::conclude(Case& current) {
-  const Error verdict = judge(states_of(current), *current.trigger);
-  say_once(verdict.message);
+  const auto states = states_of(current);
+  Verdict verdict = {judge(states, *current.trigger), {}};
+  for (std::uint32_t rank = 0; rank < states.size(); ++rank) {
+    if (states[rank].standing == Liveness::silent) verdict.silent.push_back(rank);
+  }
+  say_once(verdict.error.message);
   spread(current.watch, verdict, current.silent, nobody);
 }
 
@@ -368,11 +372,11 @@ void FailureDetector::announce(const std::shared_ptr<CommWatch>& watch, const Er
   if (watch->is_lost()) return;
   if (print) say_once(verdict.message);
   const Case* const current = find(watch->id());
-  spread(watch, verdict, current != nullptr ? current->silent : Ranks(), nobody);
+  spread(watch, {verdict, {}}, current != nullptr ? current->silent : Ranks(), nobody);
 }
 
 /// Printed and sent before this rank is released: the program may end the moment it learns of the error.
-void FailureDetector::spread(const std::shared_ptr<CommWatch>& watch, const Error& verdict, Ranks silent,
+void FailureDetector::spread(const std::shared_ptr<CommWatch>& watch, const Verdict& verdict, Ranks left_out,
                              std::uint32_t from) {
   if (watch->is_lost()) return;
   const Case* const current = find(watch->id());
@@ -381,7 +385,7 @@ void FailureDetector::spread(const std::shared_ptr<CommWatch>& watch, const Erro
   spreading.tree =
       current != nullptr ? current->tree : std::make_shared<const CommTree>(host_.table(), watch->members());
   spreading.verdict = verdict;
-  spreading.silent = std::move(silent);
+  spreading.silent = std::move(left_out);
   tell(spreading, from);
   if (from == nobody) {  // those that do not answer find it when they go on
     for (const std::uint32_t rank : spreading.silent) {
@@ -389,7 +393,7 @@ void FailureDetector::spread(const std::shared_ptr<CommWatch>& watch, const Erro
     }
   }
   spreading_.push_back(std::move(spreading));
-  watch->give_verdict(verdict);
+  watch->give_verdict(verdict.error, verdict.silent);
 }
 
 void FailureDetector::tell(Spreading& spreading, std::uint32_t from) {
@@ -408,13 +412,15 @@ void FailureDetector::tell(Spreading& spreading, std::uint32_t from) {
 void FailureDetector::on_verdict(std::uint32_t from, const std::shared_ptr<CommWatch>& watch, Frame& frame) {
   const auto code = static_cast<Errc>(frame.number());
   std::string sentence = frame.text();
-  const auto silent = read_ranks(frame, host_.size());
-  if (!watch || frame.is_short()) return;
+  const auto left_out = read_ranks(frame, host_.size());
+  if (!watch) return;
+  auto silent = read_ranks(frame, static_cast<std::uint32_t>(watch->members().size()));
+  if (frame.is_short()) return;
   send_heard(from, watch->id(), FrameKind::verdict);
   said_.push_back(sentence);
-  Ranks out(silent.begin(), silent.end());
+  Ranks out(left_out.begin(), left_out.end());
   out.erase(host_.rank());
-  spread(watch, {code, std::move(sentence)}, std::move(out), from);
+  spread(watch, {{code, std::move(sentence)}, std::move(silent)}, std::move(out), from);
 }
 
 void FailureDetector::send_heard(std::uint32_t to, std::uint64_t id, FrameKind what) {
@@ -471,10 +477,11 @@ Clock::time_point FailureDetector::next_poll() const {
 }
 
 // ---- words ----
-std::string verdict_frame(const CommWatch& watch, const Error& verdict, const std::vector<std::uint32_t>& silent) {
+std::string verdict_frame(const CommWatch& watch, const Verdict& verdict, const std::vector<std::uint32_t>& left_out) {
   FrameWriter writer(FrameKind::verdict);
-  writer.number(watch.id()).number(static_cast<std::uint64_t>(verdict.code)).text(verdict.message);
-  write_ranks(writer, silent);
+  writer.number(watch.id()).number(static_cast<std::uint64_t>(verdict.error.code)).text(verdict.error.message);
+  write_ranks(writer, left_out);
+  write_ranks(writer, verdict.silent);
   return writer.take();
 }
 

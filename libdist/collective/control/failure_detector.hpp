@@ -45,6 +45,12 @@ class FailureDetectorHost {
   [[nodiscard]] virtual Clock::time_point now() const { return Clock::now(); }
 };
 
+/// Why a communicator is lost.
+struct Verdict {
+  Error error;
+  std::vector<std::uint32_t> silent;  ///< ranks of the communicator that did not answer: a shrink leaves them out
+};
+
 class FailureDetector {
  public:
   explicit FailureDetector(FailureDetectorHost& host) : host_(host) {}
@@ -106,8 +112,8 @@ class FailureDetector {
   struct Spreading {
     std::shared_ptr<CommWatch> watch;
     std::shared_ptr<const CommTree> tree;
-    Error verdict;
-    Ranks silent;
+    Verdict verdict;
+    Ranks silent;  ///< left out of the tree
     Ranks told;
     std::map<std::uint32_t, Clock::time_point> waits_for;  ///< who has not heard, since when
   };
@@ -131,7 +137,7 @@ class FailureDetector {
   [[nodiscard]] bool must_ask_for_pairs(Case& current);
   [[nodiscard]] std::vector<RankState> states_of(const Case& current) const;
   void conclude(Case& current);
-  void spread(const std::shared_ptr<CommWatch>& watch, const Error& verdict, Ranks silent, std::uint32_t from);
+  void spread(const std::shared_ptr<CommWatch>& watch, const Verdict& verdict, Ranks left_out, std::uint32_t from);
   void tell(Spreading& spreading, std::uint32_t from);
   void say_once(const std::string& sentence);
   void send_heard(std::uint32_t to, std::uint64_t id, FrameKind what);
@@ -145,9 +151,9 @@ class FailureDetector {
   ObservedTime observed_{std::chrono::seconds(1)};  // poll() is called every second
 };
 
-/// The verdict on a communicator as a frame. `silent`: ranks of the world that do not answer.
-[[nodiscard]] std::string verdict_frame(const CommWatch& watch, const Error& verdict,
-                                        const std::vector<std::uint32_t>& silent);
+/// The verdict on a communicator as a frame. `left_out`: ranks of the world that are left out of its tree.
+[[nodiscard]] std::string verdict_frame(const CommWatch& watch, const Verdict& verdict,
+                                        const std::vector<std::uint32_t>& left_out);
 
 /// How long a rank may take to say that it has heard, before others are asked in its place.
 [[nodiscard]] std::chrono::milliseconds patience_of(std::chrono::milliseconds grace) noexcept;

@@ -87,8 +87,10 @@ bool SlotChannel::spin_long(std::uint32_t peer, std::uint32_t round, bool& diffe
 /// Yields the processor; after about a millisecond sleeps in growing naps. No process needs to be woken, so publishing
 /// stays cheap.
 Result<void> SlotChannel::wait_slowly(std::uint32_t peer, std::uint32_t round) {
-  constexpr int yields_between_checks = 64;
-  constexpr int checks_before_naps = 64;
+  // Where many wait for a processor, each yield takes a turn of all of them: 64 took seconds in which no verdict was
+  // heard.
+  constexpr int yields_between_checks = 4;
+  constexpr int checks_before_naps = 1024;
   constexpr auto longest_nap = std::chrono::microseconds(500);
   auto nap = std::chrono::microseconds(20);
   for (int poll = 0;; ++poll) {

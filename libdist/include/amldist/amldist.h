@@ -225,6 +225,20 @@ AMLDIST_API int amldist_barrier(amldist_comm* comm);
  * negative colour a rank gets none, and *out becomes NULL. The deadline and the deterministic mode are inherited. */
 AMLDIST_API int amldist_split(amldist_comm* comm, int color, int key, amldist_comm** out);
 
+/* Goes on after a loss: a new communicator of the ranks that are left, in their order; collective over these. Ranks
+ * that end meanwhile are left out, too; every rank that gets a communicator gets the same one. A rank that is silent
+ * for a second (a third of a deadline below 3 s), that was found silent when the communicator failed, or that has not
+ * called this by the deadline is left out although it may be alive: its call returns AMLDIST_EABORTED. A communicator
+ * that has not failed can be shrunk, too; then it has. *survivors is NULL after an error.
+ * `comm` stays: finalize both, in any order. Memory of amldist_alloc() belongs to `comm` and is valid until then. What
+ * was split from `comm` is not touched: shrink it as well. The new communicator does not use MPI. Since 0.2. */
+AMLDIST_API int amldist_shrink(amldist_comm* comm, amldist_comm** survivors);
+/* *flags becomes the bitwise AND of what the ranks that are left gave; collective over these, and possible after a
+ * loss. Every rank returns the same: 0, or AMLDIST_EPEER if ranks were lost, with the message that names them; *flags
+ * is valid with both. After AMLDIST_EPEER the communicator has failed. Ranks are left out as by amldist_shrink(): their
+ * calls return AMLDIST_EABORTED. Does not wait for requests in progress. Since 0.2. */
+AMLDIST_API int amldist_agree(amldist_comm* comm, int* flags);
+
 /* The same without waiting. Collectives of one communicator run in the order of the calls, blocking ones and splits
  * included. Sends and receives of host buffers start at once and progress independently, even while a collective waits:
  * other calls may come between the two directions of an exchange. Sends and receives of device buffers start at the

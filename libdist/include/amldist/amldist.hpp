@@ -393,6 +393,17 @@ class Communicator {
     return out == nullptr ? std::optional<Communicator>() : std::optional(Communicator(out));
   }
 
+  /// After a loss: the ranks that are left, as a communicator of their own. This one stays until it is finalized.
+  Expected<Communicator> shrink() {
+    amldist_comm* survivors = nullptr;
+    const int status = amldist_shrink(get(), &survivors);
+    if (status != AMLDIST_OK) return Status::of(status);
+    return Communicator(survivors);
+  }
+  /// `flags` becomes the bitwise AND of what the ranks that are left gave, also where the status is AMLDIST_EPEER: then
+  /// ranks were lost. The same on all of them.
+  Status agree(int& flags) { return Status::of(amldist_agree(get(), &flags)); }
+
   template <Element T>
   Expected<Buffer<T>> allocate(std::size_t count) {
     void* memory = nullptr;

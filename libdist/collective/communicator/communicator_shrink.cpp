@@ -1,0 +1,158 @@
+// Going on after a loss: what the ranks that are left agree on, and the communicator that they make.
+#include <algorithm>
+
+#include "collective/communicator/communicator.hpp"
+#include "collective/communicator/split_requests.hpp"
+#include "core/text.hpp"
+
+namespace amldist::collective {
+namespace {
+
+using text::concat;
+
+/// What a round is for: ranks that call different functions notice it.
+constexpr std::uint64_t to_agree = 1;
+constexpr std::uint64_t to_shrink = 2;
+
+/// What a rank says in a round of a shrink.
+constexpr std::uint64_t built = 1;    ///< the communicator of the survivors of the round before is there
+constexpr std::uint64_t willing = 2;  ///< its deadline has not passed
+
+/// How long the survivors may take to build their communicator, the first time. Then they try again, with more time.
+constexpr milliseconds building_time(10000);
+
+/// Ends the building of a communicator as soon as it cannot succeed. Nobody is told of it: the next round is.
+class BuildingWatchdog final : public Watchdog {
+ public:
+  BuildingWatchdog(const ControlChannel& channel, const std::vector<std::uint32_t>& members,
+                   const AgreementTicket& ticket, milliseconds limit)
+      : channel_(channel), members_(members), ticket_(ticket), deadline_(Clock::now() + limit) {}
+
+  [[nodiscard]] Result<void> keep_waiting(int /*rank*/) override {
+    const auto is_gone = [this](std::uint32_t member) { return channel_.is_gone(member); };
+    if (ticket_.is_hopeless()) return failed("another rank was lost");
+    if (channel_.is_anyone_gone() && std::ranges::any_of(members_, is_gone)) return failed("another rank has ended");
+    if (Clock::now() >= deadline_) return failed("it takes too long");
+    return {};
+  }
+  [[nodiscard]] Error differs(int /*rank*/) override { return failed("calls differ"); }
+  [[nodiscard]] Error lost(int /*rank*/, std::string_view what) override { return failed(what); }
+  [[nodiscard]] Clock::time_point deadline() const noexcept override { return deadline_; }
+
+ private:
+  [[nodiscard]] static Error failed(std::string_view why) { return {Errc::peer, std::string(why)}; }
+
+  const ControlChannel& channel_;
+  const std::vector<std::uint32_t>& members_;
+  const AgreementTicket& ticket_;
+  const Clock::time_point deadline_;
+};
+
+}  // namespace
+
+// ---- agreement ----
+std::string Communicator::name_of(std::uint32_t rank) const {
+  return concat({"rank ", std::to_string(rank), " (", host(rank), ")"});
+}
+
+Error Communicator::exclusion_error(Exclusion why) const {
+  const std::string_view reason = why == Exclusion::silent ? "it did not answer them in time (was it stopped?)"
+                                  : why == Exclusion::late ? "it did not come before the deadline"
+                                                           : "they took it for ended";
+  return {Errc::aborted,
+          concat({name_of(context_.rank()), " has no part in the communicator any more: the other ranks ",
+                  "have gone on without it, because ", reason})};
+}
+
+Communicator::AgreementTicketPtr Communicator::open_agreement(std::uint64_t needed, milliseconds late_after) {
+  auto ticket = std::make_shared<AgreementTicket>(++agreements_, needed);
+  context_.channel().open_agreement(context_.shared_watch(), ticket, context_.timeout(), late_after);
+  return ticket;
+}
+
+Result<AgreementOutcome> Communicator::join_agreement(const AgreementTicketPtr& ticket, std::uint64_t flags,
+                                                      std::uint64_t purpose) {
+  auto outcome = context_.channel().agree(context_.shared_watch(), ticket, flags, purpose);
+  if (outcome.own_exclusion) {
+    const Error error = exclusion_error(*outcome.own_exclusion);
+    context_.watch().give_verdict(error);
+    return error;
+  }
+  if (outcome.decision.purposes == purpose) return outcome;
+  return Error{Errc::mismatch, "some ranks called amldist_agree and others amldist_shrink: all must call the same"};
+}
+
+Result<Communicator::Agreed> Communicator::agree(std::uint64_t flags) {
+  if (group_depth_ > 0) return Error{Errc::invalid_argument, "agree inside a group"};
+  const auto outcome = join_agreement(open_agreement(0, context_.timeout()), flags, to_agree);
+  if (!outcome) return outcome.error();
+  const Exclusions& excluded = outcome->decision.excluded;
+  Agreed out = {outcome->decision.flags, std::nullopt};
+  if (excluded.empty()) return out;
+  out.lost = Error{Errc::peer, describe(excluded, [this](std::uint32_t rank) { return name_of(rank); })};
+  std::uint32_t lowest = 0;
+  while (excluded.contains(lowest)) ++lowest;
+  if (context_.watch().give_verdict(*out.lost) && lowest == context_.rank()) context_.channel().tell(out.lost->message);
+  return out;
+}
+
+// ---- shrink ----
+/// Round by round: who is left? They build a communicator. Could all of them, and are all still left? The last round's
+/// answer is the same everywhere, and so everybody has the same communicator, or tries again with those who are left.
+Result<std::unique_ptr<Communicator>> Communicator::shrink() {
+  if (group_depth_ > 0) return Error{Errc::invalid_argument, "shrink inside a group"};
+  engine_->drain();
+  const auto deadline = Clock::now() + context_.timeout();
+  const auto left = [&] {
+    return std::max(std::chrono::duration_cast<milliseconds>(deadline - Clock::now()), milliseconds(0));
+  };
+  auto ticket = open_agreement(0, left());
+  std::unique_ptr<Communicator> out;
+  Exclusions excluded;
+  for (milliseconds limit = building_time;; limit *= 2) {
+    const std::uint64_t own = (out ? built : 0) | (left().count() > 0 ? willing : 0);
+    const auto outcome = join_agreement(ticket, own, to_shrink);
+    if (!outcome) return outcome.error();
+    const Decision& decision = outcome->decision;
+    if ((decision.flags & built) != 0 && decision.excluded == excluded) break;
+    if ((decision.flags & willing) == 0)
+      return Error{Errc::timeout, "the ranks that are left did not come together in shrink before the deadline"};
+    out.reset();
+    excluded = decision.excluded;
+    const std::uint64_t round = ticket->round();
+    ticket = open_agreement(built, limit * 2);
+    out = build_survivors(excluded, round, *ticket, std::min(limit, left()));
+  }
+  context_.watch().give_verdict({Errc::aborted, "the communicator was shrunk: use what is left of it"});
+  hand_over_to(*out);
+  return out;
+}
+
+/// nullptr: it could not be built.
+std::unique_ptr<Communicator> Communicator::build_survivors(const Exclusions& excluded, std::uint64_t round,
+                                                            const AgreementTicket& ticket, milliseconds limit) {
+  std::vector<std::uint32_t> members;
+  std::uint32_t own_rank = 0;
+  for (std::uint32_t rank = 0; rank < context_.size(); ++rank) {
+    if (rank == context_.rank()) own_rank = static_cast<std::uint32_t>(members.size());
+    if (!excluded.contains(rank)) members.push_back(context_.watch().members()[rank]);
+  }
+  const std::uint64_t id = shrink_id(context_.watch().id(), round);
+  std::unique_ptr<Communicator> out(
+      new Communicator(process_, std::make_shared<CommWatch>(id, members, own_rank), context_.timeout()));
+  out->is_shrunk_ = true;
+  Call call;
+  call.operation = Operation::split;
+  BuildingWatchdog watchdog(*process_->channel, members, ticket, limit);
+  return out->build(call, watchdog) ? std::move(out) : nullptr;
+}
+
+/// What is left of the world is the world from now on.
+void Communicator::hand_over_to(Communicator& heir) {
+  heir.recorder_.set_communicator(process_->recorder.add_communicator(
+      heir.context_.watch().id(), heir.context_.rank(), heir.context_.size(), {}, recorder_.communicator()));
+  heir.is_world_ = is_world_;
+  heir.keeps_recorder_ = std::exchange(keeps_recorder_, false);
+}
+
+}  // namespace amldist::collective
