@@ -1,7 +1,6 @@
-// The same for commands, with the libraries for options and JSON.
+// The same for commands, with the library for JSON.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "precompiled.hpp"

@@ -1,9 +1,9 @@
 #include "aml_run/command_line.hpp"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 
+#include "aml_run/own_options.hpp"
 #include "core/spec.hpp"
 #include "core/text.hpp"
 #include "shared/exit_status.hpp"
@@ -19,25 +19,6 @@ constexpr std::array<std::string_view, 15> own_names = {"kind", "aml-dist", "set
                                                         "help", "version",  "list-keys", "no-expand", "launch"};
 
 Error wrong(std::string sentence) { return {Errc::invalid_argument, concat({sentence, " (see aml-run --help)"})}; }
-
-void add_options(CLI::App& app, CommandLine& line, std::vector<std::string>& set) {
-  app.set_help_flag();
-  app.allow_extras();
-  app.add_option("JOB", line.job_file);
-  app.add_option("--kind,--aml-dist", line.kind);
-  app.add_option("--set", set)->allow_extra_args(false);
-  app.add_option("--setup", line.setup)->allow_extra_args(false);
-  app.add_option("--mpi", line.mpi);
-  app.add_option("--instance-types", line.instance_types);
-  app.add_flag("--dry-run", line.dry_run);
-  app.add_flag("-W,--wait", line.wait);
-  app.add_flag("--json", line.json);
-  app.add_flag("--new-job", line.new_job);
-  app.add_flag("!--no-expand", line.expand);
-  app.add_flag("-h,--help", line.help);
-  app.add_flag("--version", line.version);
-  app.add_flag("--list-keys", line.list_keys);
-}
 
 Error unknown_option(std::string_view word) {
   std::vector<std::string_view> names(own_names.begin(), own_names.end());
@@ -148,18 +129,11 @@ Result<CommandLine> read_command_line(std::vector<std::string> words) {
   if (!slurm) return wrong(slurm.error().message);
   line.slurm = std::move(*slurm);
 
-  CLI::App app;
-  std::vector<std::string> sets;
-  add_options(app, line, sets);
-  std::ranges::reverse(words);  // as CLI11 takes them
-  try {
-    app.parse(words);
-  } catch (const CLI::ParseError& error) {
-    return wrong(error.what());
-  }
+  const auto own = take_own_options(words, line);
+  if (!own) return wrong(own.error().message);
   if (has_command && line.words.empty()) return wrong("there is no command behind --");
-  if (auto done = take_extras(app.remaining(), line); !done) return done.error();
-  if (auto done = read_sets(sets, line); !done) return done.error();
+  if (auto done = take_extras(own->extras, line); !done) return done.error();
+  if (auto done = read_sets(own->sets, line); !done) return done.error();
   if (auto done = check_kind(line); !done) return done.error();
   if (auto done = check_together(line); !done) return done.error();
   return line;

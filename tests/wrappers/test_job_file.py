@@ -451,7 +451,8 @@ def test_an_instance_type_that_is_not_in_the_table(aml_run, job):
     (["--kind", "pytorch,process_count=8", "-N2", "--tasks-per-node=2", "--", "x"], "process_count=8 but the step has 4 tasks"),
     (["--kind", "mpi,node_count=3", "-N2", "--", "x"], "node_count=3 but the step has 2 nodes"),
     (["--kind", "tensorflow,worker_count=2", "-n3", "--", "x"], "the task counts add up to 2 tasks but the step has 3 tasks"),
-    (["--json=x", "--", "x"], "json"),
+    (["--json=x", "--", "x"], "--json takes no value"), (["--kind", "mpi", "--mpi"], "--mpi needs a value"),
+    (["--mpi=a", "--mpi=b", "--", "x"], "--mpi is given twice"), (["-Wx", "--", "x"], "unknown option '-Wx'"),
 ])
 def test_wrong_command_lines(aml_run, arguments, said):
     assert said in aml_run.refusal(USAGE, *arguments)
