@@ -81,7 +81,8 @@ class FailureDetector {
   FailureDetectorHost& host_;
   std::vector<Case> cases_;
   std::vector<std::string> said_;
-  ObservedTime observed_{std::chrono::seconds(1)};  // poll() is called every second
+  ObservedTime observed_{std::chrono::milliseconds(1000),
+                         std::chrono::milliseconds(1500)};  // poll() is called every second
 };
 
 /// The answer to a query; `watch` nullptr: the communicator is not here.
