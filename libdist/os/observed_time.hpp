@@ -8,21 +8,23 @@
 
 namespace amldist {
 
-/// For one thread that looks at least every `planned`, which is much shorter than what it waits for.
+/// For one thread that looks about every `planned`. A busy machine delays looks as well; only what is longer than
+/// `delay` counts as a stop.
 class ObservedTime {
  public:
-  explicit ObservedTime(std::chrono::milliseconds planned) : planned_(planned) {}
+  ObservedTime(std::chrono::milliseconds planned, std::chrono::milliseconds delay) : planned_(planned), delay_(delay) {}
 
-  /// By how much this look comes later than `planned` after the last one; zero in a process that runs.
+  /// How long the thread was stopped before this look; zero in a process that runs.
   [[nodiscard]] Clock::duration missed(Clock::time_point now) noexcept {
     const auto last = last_look_ == Clock::time_point() ? now : last_look_;
     last_look_ = now;
     const auto between = now - last;
-    return between > planned_ ? between - planned_ : Clock::duration::zero();
+    return between > delay_ ? between - planned_ : Clock::duration::zero();
   }
 
  private:
   std::chrono::milliseconds planned_;
+  std::chrono::milliseconds delay_;
   Clock::time_point last_look_;
 };
 

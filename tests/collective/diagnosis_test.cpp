@@ -197,6 +197,17 @@ Activity waiting_in(Operation operation, std::uint64_t collectives, int partner)
   return message;
 }
 
+TEST(Verdict, WhoDoesNotReceiveBeforeTheEndIsNamedAndNotTheSender) {
+  const std::vector<RankState> ranks = {gone_on("rank 0 (a)", waiting_in(Operation::send, 5, 2), {}),
+                                        here("rank 1 (b)", inside(Operation::finalize, 6)),
+                                        here("rank 2 (c)", inside(Operation::finalize, 6))};
+  EXPECT_EQ(judge(ranks, {1, 0, false, {}}).message,
+            "rank 2 (c) came to finalize #6 without having received send #3 (1024 float32, 4 KiB) of rank 0 (a)");
+  const std::vector<RankState> deaf_below = {here("rank 0 (a)", inside(Operation::finalize, 6)),
+                                             gone_on("rank 1 (b)", waiting_in(Operation::send, 5, 0), {})};
+  EXPECT_TRUE(judge(deaf_below, {1, 0, false, {}}).message.starts_with("rank 0 (a) came to finalize #6 without"));
+}
+
 TEST(Verdict, WhoWaitsForAMessageOfTheMissingRankIsNotMissing) {  // 3 waits for 2, 2 for 1
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::barrier, 5)),
                                         here("rank 1 (a)", after(Operation::allreduce, 4)),

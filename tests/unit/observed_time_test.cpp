@@ -8,20 +8,20 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+constexpr Clock::time_point start{seconds(100)};
+
 TEST(ObservedTime, MissesNothingWhileItLooks) {
-  ObservedTime time(seconds(1));
-  const Clock::time_point start{seconds(100)};
+  ObservedTime time(milliseconds(10), milliseconds(500));
   EXPECT_EQ(time.missed(start), Clock::duration::zero());
-  EXPECT_EQ(time.missed(start + milliseconds(900)), Clock::duration::zero());
-  EXPECT_EQ(time.missed(start + milliseconds(1900)), Clock::duration::zero());
+  EXPECT_EQ(time.missed(start + milliseconds(10)), Clock::duration::zero());
+  EXPECT_EQ(time.missed(start + milliseconds(500)), Clock::duration::zero()) << "the machine is busy";
 }
 
 TEST(ObservedTime, AStopIsMissedTime) {
-  ObservedTime time(seconds(1));
-  const Clock::time_point start{seconds(100)};
+  ObservedTime time(milliseconds(10), milliseconds(500));
   EXPECT_EQ(time.missed(start), Clock::duration::zero());
-  EXPECT_EQ(time.missed(start + seconds(61)), seconds(60));
-  EXPECT_EQ(time.missed(start + seconds(61) + milliseconds(10)), Clock::duration::zero());
+  EXPECT_EQ(time.missed(start + seconds(60) + milliseconds(10)), seconds(60));
+  EXPECT_EQ(time.missed(start + seconds(60) + milliseconds(20)), Clock::duration::zero());
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ class CallWatchdog final : public Watchdog {
   CommContext& context_;
   ProgressHook* const hook_;
   mutable Clock::time_point deadline_;
-  ObservedTime observed_{milliseconds(100)};  ///< transports look every 10 ms and more often
+  ObservedTime observed_{milliseconds(10), milliseconds(500)};  ///< transports look every 10 ms and more often
   std::vector<Suspect> suspects_;
 };
 

@@ -278,6 +278,18 @@ std::optional<Error> judge_pairs(std::span<const RankState> ranks, const Activit
                                    " elements of ", from.name, ", which gives ", given})};
 }
 
+/// A rank that came to the end of the communicator without receiving what another one still sends to it.
+std::optional<Error> judge_unreceived(std::span<const RankState> ranks, const Absence& absence) {
+  if (absence.stuck->call.operation != Operation::finalize || absence.missing.empty()) return std::nullopt;
+  const std::size_t sender = absence.missing.front();
+  const auto receiver = partner_of(ranks, sender);
+  if (!receiver || ranks[sender].activity.call.operation != Operation::send) return std::nullopt;
+  const RankState& deaf = ranks[*receiver];
+  if (!is_present(deaf) || deaf.activity.call.operation != Operation::finalize) return std::nullopt;
+  return Error{Errc::peer, concat({deaf.name, " came to ", describe(deaf.activity.call), " without having received ",
+                                   describe(ranks[sender].activity.call), " of ", ranks[sender].name})};
+}
+
 /// What keeps ranks from each other although all are in the call: the sentence of one that cannot connect.
 std::optional<Error> judge_trouble(std::span<const RankState> ranks) {
   const auto found = std::ranges::find_if(
@@ -336,6 +348,7 @@ Error judge(std::span<const RankState> ranks, const DiagnosisTrigger& trigger) {
     if (trigger.waits_for >= 0) return judge_two(ranks, trigger);
   }
   const Absence absence = find_absence(ranks, trigger);
+  if (auto verdict = judge_unreceived(ranks, absence)) return *verdict;
   if (!absence.missing.empty()) {
     const std::size_t first = absence.missing.front();
     const bool may_come = ranks[first].standing == Liveness::here || ranks[first].standing == Liveness::silent;

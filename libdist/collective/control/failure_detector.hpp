@@ -148,7 +148,8 @@ class FailureDetector {
   std::vector<std::unique_ptr<Case>> cases_;
   std::vector<Spreading> spreading_;
   std::vector<std::string> said_;
-  ObservedTime observed_{std::chrono::seconds(1)};  // poll() is called every second
+  ObservedTime observed_{std::chrono::milliseconds(1000),
+                         std::chrono::milliseconds(1500)};  // poll() is called every second
 };
 
 /// The verdict on a communicator as a frame. `left_out`: ranks of the world that are left out of its tree.
