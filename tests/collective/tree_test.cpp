@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <deque>
-#include <numeric>
 #include <set>
 
 #include "collective/bootstrap/roster.hpp"
@@ -10,6 +9,7 @@
 #include "collective/calls/pieces.hpp"
 #include "collective/control/comm_tree.hpp"
 #include "collective/control/tree_gather.hpp"
+#include "table_fixture.hpp"
 #include "wireup/limits.hpp"
 
 namespace amldist::collective {
@@ -17,24 +17,9 @@ namespace {
 
 const Ipv4 root_address = *Ipv4::parse("10.0.0.9");
 
-/// `nodes` nodes of `each` ranks, in blocks; the first rank of a node leads it.
-RankTable table_of(std::uint32_t nodes, std::uint32_t each) {
-  std::vector<TableNode> entries;
-  std::vector<TableRank> ranks;
-  for (std::uint32_t node = 0; node < nodes; ++node) {
-    const std::string name = "n" + std::to_string(node);
-    entries.push_back({name, name, node * each, Ipv4{node}});
-    for (std::uint32_t i = 0; i < each; ++i) ranks.push_back({node, static_cast<std::uint16_t>(1000 + i)});
-  }
-  auto table = RankTable::read(table_bytes(42, entries, ranks), nodes * each, root_address);
-  return std::move(*table);
-}
+RankTable table_of(std::uint32_t nodes, std::uint32_t each) { return testing::table_of(nodes, each, root_address); }
 
-std::vector<std::uint32_t> all(std::uint32_t size) {
-  std::vector<std::uint32_t> ranks(size);
-  std::iota(ranks.begin(), ranks.end(), 0U);
-  return ranks;
-}
+std::vector<std::uint32_t> all(std::uint32_t size) { return testing::all_ranks(size); }
 
 CommTree::IsOut without(std::set<std::uint32_t> lost) {
   return [lost = std::move(lost)](std::uint32_t rank) { return lost.contains(rank); };
