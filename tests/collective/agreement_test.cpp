@@ -228,7 +228,7 @@ TEST(Agreement, HoldsWhenARankEndsBeforeAnyOfItsMessages) {
 }
 
 TEST(Agreement, HoldsWhenCoordinatorsEndOneAfterTheOther) {
-  for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
     const auto size = static_cast<std::uint32_t>(2 + seed % 6);
     Network network(size, seed);
     const auto deaths = network.below(size);
@@ -243,7 +243,7 @@ TEST(Agreement, HoldsWhenCoordinatorsEndOneAfterTheOther) {
 }
 
 TEST(Agreement, HoldsWhenAnyRanksEndAndMessagesAreLost) {
-  for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
     const auto size = static_cast<std::uint32_t>(2 + seed % 6);
     Network network(size, seed);
     network.loss_percent = seed % 3 == 0 ? 10 : 0;
@@ -282,7 +282,7 @@ TEST(Agreement, LeavesOutAStoppedRankWhichLearnsOfIt) {
 
 /// One is stopped, others end meanwhile; at least one that was never touched is left.
 TEST(Agreement, HoldsWhenRanksAreStoppedAndOthersEnd) {
-  for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
     const auto size = static_cast<std::uint32_t>(3 + seed % 5);
     Network network(size, seed);
     const auto stopped = static_cast<std::uint32_t>(network.below(size));

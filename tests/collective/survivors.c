@@ -42,6 +42,13 @@ static void fail_until_lost(amldist_comm* comm) {
   printf("error %d: %s\n", status, amldist_last_error());
 }
 
+/* The others went on without this rank. */
+static void end_as_excluded(int status) {
+  printf("excluded %d: %s\n", status, amldist_last_error());
+  fflush(stdout);
+  exit(status == AMLDIST_EABORTED ? 8 : 1);
+}
+
 /* The loop of a program that goes on: at most a few losses. */
 static amldist_comm* shrink_until_healthy(amldist_comm* comm, amldist_comm* parent) {
   amldist_comm* old = comm;
@@ -49,11 +56,7 @@ static amldist_comm* shrink_until_healthy(amldist_comm* comm, amldist_comm* pare
     amldist_comm* left = NULL;
     const double began = now();
     const int status = amldist_shrink(old, &left);
-    if (status != AMLDIST_OK) {
-      printf("excluded %d: %s\n", status, amldist_last_error());
-      fflush(stdout);
-      exit(status == AMLDIST_EABORTED ? 8 : 1);
-    }
+    if (status != AMLDIST_OK) end_as_excluded(status);
     printf("shrunk in %.0f ms\n", (now() - began) * 1000);
     fflush(stdout);
     if (old != comm && old != parent) OK(amldist_finalize(old));
@@ -64,7 +67,7 @@ static amldist_comm* shrink_until_healthy(amldist_comm* comm, amldist_comm* pare
     int flags = ~(1 << rank);
     const int agreed = amldist_agree(left, &flags);
     if (agreed == AMLDIST_EPEER) continue;
-    OK(agreed);
+    if (agreed != AMLDIST_OK) end_as_excluded(agreed);
     CHECK((~flags & 0xffff) == sum);
     printf("survivors %d ranks %d own %d sum %d\n", amldist_size(left), size, amldist_rank(left), sum);
     return left;
