@@ -27,6 +27,8 @@ class Rank final : public FailureDetectorHost {
 
   [[nodiscard]] std::uint32_t rank() const noexcept override { return first_world_rank + own_; }
   [[nodiscard]] std::uint32_t size() const noexcept override { return 100; }
+  /// An agreement needs no tree.
+  [[nodiscard]] const RankTable& table() const noexcept override { return table_; }
   [[nodiscard]] const std::string& host_of(std::uint32_t /*world_rank*/) const override { return host_; }
   [[nodiscard]] std::optional<Liveness> end_of(std::uint32_t world_rank) const noexcept override {
     return ends_[world_rank - first_world_rank];
@@ -46,6 +48,7 @@ class Rank final : public FailureDetectorHost {
 
  private:
   Network& network_;
+  const RankTable table_;
   const std::uint32_t own_;
   std::string host_ = "node";
   std::vector<std::optional<Liveness>> ends_;

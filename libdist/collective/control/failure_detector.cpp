@@ -172,7 +172,9 @@ void FailureDetector::on_query(std::uint32_t from, std::uint64_t id, const std::
   const auto silent = read_ranks(frame, host_.size());
   const auto witnesses = read_ranks(frame, watch ? static_cast<std::uint32_t>(watch->members().size()) : 0);
   if (frame.is_short()) return;
-  if (watch && watch->is_lost()) return host_.send_to(from, verdict_frame(*watch, *watch->verdict(), {}));
+  if (watch && watch->is_lost()) {
+    return host_.send_to(from, verdict_frame(*watch, {*watch->verdict(), watch->silent_ranks()}, {}));
+  }
   if (watch && !witnesses.empty()) {
     FrameWriter counts(FrameKind::pair_counts);
     counts.number(id);
