@@ -402,7 +402,7 @@ int amldist_set_timeout(amldist_comm* comm, int timeout_ms) {
 int amldist_set_deterministic(amldist_comm* comm, int on) {
   return guarded([&]() -> Result<void> {
     if (!is_usable(comm)) return refusal_of(comm);
-    static_cast<void>(on);  // every reduction of every back end is
+    static_cast<void>(on);  // there is nothing to choose (amldist.h)
     return {};
   });
 }

@@ -27,7 +27,7 @@ using text::concat;
 constexpr std::size_t most_files = 1U << 16;
 
 Error unfit(const std::string& name, std::string_view why) {
-  return {Errc::invalid_argument, concat({text::quote(name), " is no flight recorder: ", why})};
+  return {Errc::invalid_argument, concat({text::quote(name), " is not a flight recorder: ", why})};
 }
 
 Error unreadable(const std::string& name, int problem) {

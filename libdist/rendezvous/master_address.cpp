@@ -152,9 +152,10 @@ Result<void> refuse_loopback(const Rendezvous& rendezvous, const Placement& plac
   const auto peer = network.address_of_node(placement.hosts.at(placement.map.node_at(1)));
   if (peer && peer->is_loopback()) return {};  // several slurmd on one machine
   const bool key = rendezvous.address_origin == Origin::option;
-  return Error{Errc::mismatch, concat({key ? "master_addr=" : "MASTER_ADDR=", rendezvous.address,
-                                       " is each node itself, and the step has ", std::to_string(nodes), " nodes: ",
-                                       key ? "drop the key" : "unset the variable", " to let aml-dist choose"})};
+  return Error{Errc::mismatch,
+               concat({key ? "master_addr=" : "MASTER_ADDR=", rendezvous.address,
+                       " leads every node to itself, and the step has ", std::to_string(nodes),
+                       " nodes: ", key ? "drop the key" : "unset the variable", " to let aml-dist choose"})};
 }
 
 std::optional<std::string_view> interface_to_ask(std::string_view address) noexcept {

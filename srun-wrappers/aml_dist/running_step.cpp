@@ -58,8 +58,8 @@ constexpr std::array<std::pair<const char*, const char*>, 3> listed_roles = {
     {{"chief", "chief_count"}, {"worker", "worker_count"}, {"ps", "parameter_server_count"}}};
 
 /// The cluster of TF_CONFIG.
-Result<nlohmann::json> read_cluster(const EnvironmentReader& environment) {
-  const auto config = nlohmann::json::parse(environment("TF_CONFIG").value_or(""), nullptr, false);
+Result<nlohmann::ordered_json> read_cluster(const EnvironmentReader& environment) {
+  const auto config = nlohmann::ordered_json::parse(environment("TF_CONFIG").value_or(""), nullptr, false);
   const auto cluster = config.is_object() ? config.find("cluster") : config.end();
   if (config.is_discarded() || !config.is_object() || cluster == config.end()) {
     return Error{Errc::mismatch, "TF_CONFIG cannot be read"};
@@ -82,7 +82,7 @@ Result<std::string> role_counts(const EnvironmentReader& environment, std::uint3
 }
 
 /// "host:port" of each rank that TF_CONFIG lists.
-std::vector<std::string> listed_endpoints(const nlohmann::json& cluster) {
+std::vector<std::string> listed_endpoints(const nlohmann::ordered_json& cluster) {
   std::vector<std::string> endpoints;
   for (const auto& [role, key] : listed_roles) {
     if (!cluster.contains(role)) continue;

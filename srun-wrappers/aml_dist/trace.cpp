@@ -18,7 +18,9 @@ using commands::fail;
 int list_steps(bool json) {
   const auto folders = list_step_folders();
   if (json) {
-    std::puts(nlohmann::json{{"steps", folders}}.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    std::puts(nlohmann::ordered_json{{"steps", folders}}
+                  .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
+                  .c_str());
     return commands::exit_done;
   }
   for (const std::string& folder : folders) std::printf("%s\n", folder.c_str());

@@ -86,20 +86,27 @@ static void put(void* buffer, size_t i, int type, int value) {
   }
 }
 
+/* The largest number, up to 3, whose sum over all ranks the type still holds: an average is a sum that is divided. */
+static int highest_to_average(int type, int size) {
+  const int largest = type == INT8 ? 127 : type == UINT8 || type == BFLOAT16 ? 255 : 2047;
+  return largest / size < 3 ? largest / size : 3;
+}
+
 /* What rank `rank` gives at place `i`: small whole numbers, of which sums (up to 50 ranks in bfloat16), products and
  * averages are exact in every type. */
-static int input(int redop, int rank, int size, size_t i) {
+static int input(const struct bench_request* request, int rank, int size, size_t i) {
   const size_t place = i % 1021; /* a prime: shifted data does not fit by chance */
-  if (redop == PROD) return place % (size_t)size == (size_t)rank ? 2 : 1;
-  if (redop == AVG) return (int)(place % 4);
+  if (request->redop == PROD) return place % (size_t)size == (size_t)rank ? 2 : 1;
+  if (request->redop == AVG) return (int)(place % (size_t)(highest_to_average(request->type, size) + 1));
   return (int)((place + (size_t)rank * 3) % 5);
 }
 
-static int reduced(int redop, int size, size_t i) {
-  if (redop == PROD || redop == AVG) return redop == PROD ? 2 : input(AVG, 0, size, i);
-  int result = input(redop, 0, size, i);
+static int reduced(const struct bench_request* request, int size, size_t i) {
+  const int redop = request->redop;
+  if (redop == PROD || redop == AVG) return redop == PROD ? 2 : input(request, 0, size, i);
+  int result = input(request, 0, size, i);
   for (int rank = 1; rank < size; ++rank) {
-    const int value = input(redop, rank, size, i);
+    const int value = input(request, rank, size, i);
     if (redop == SUM) result += value;
     if (redop == MAX && value > result) result = value;
     if (redop == MIN && value < result) result = value;
@@ -201,7 +208,7 @@ static struct buffers* make_buffers(const struct bench_library* library, const s
 static void fill(const struct bench_library* library, const struct bench_request* request, const struct shape* shape,
                  char* send) {
   for (size_t i = 0; i < shape->send_length; ++i) {
-    put(send, i, request->type, input(request->redop, library->rank, library->size, i));
+    put(send, i, request->type, input(request, library->rank, library->size, i));
   }
 }
 
@@ -213,24 +220,24 @@ static int gets_a_result(const struct bench_library* library, int op) {
 
 /* What stands at place `i` of this rank's result. */
 static int expected(const struct bench_library* library, const struct bench_request* request, size_t count, size_t i) {
-  const int size = library->size, rank = library->rank, redop = request->redop;
+  const int size = library->size, rank = library->rank;
   const size_t piece = count != 0 ? i / count : 0, place = count != 0 ? i % count : 0;
   switch (request->op) {
     case BENCH_ALLREDUCE:
     case BENCH_REDUCE:
-      return reduced(redop, size, i);
+      return reduced(request, size, i);
     case BENCH_REDUCE_SCATTER:
-      return reduced(redop, size, (size_t)rank * count + i);
+      return reduced(request, size, (size_t)rank * count + i);
     case BENCH_BROADCAST:
-      return input(redop, 0, size, i);
+      return input(request, 0, size, i);
     case BENCH_SCATTER:
-      return input(redop, 0, size, (size_t)rank * count + i);
+      return input(request, 0, size, (size_t)rank * count + i);
     case BENCH_ALLTOALL:
-      return input(redop, (int)piece, size, (size_t)rank * count + place);
+      return input(request, (int)piece, size, (size_t)rank * count + place);
     case BENCH_SENDRECV:
-      return input(redop, (rank + size - 1) % size, size, i);
+      return input(request, (rank + size - 1) % size, size, i);
     default:
-      return input(redop, (int)piece, size, place); /* gathers */
+      return input(request, (int)piece, size, place); /* gathers */
   }
 }
 

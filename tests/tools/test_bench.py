@@ -55,6 +55,11 @@ def test_every_way_of_running_is_right(tool, arguments):
     assert all(row["wrong"] == 0 for row in rows)
 
 
+def test_averages_of_many_ranks_fit_into_the_smallest_type(tool):
+    (row,) = rows_of(tool, "--ranks", "44", "--op", "allreduce", "--type", "int8", "--redop", "avg", "--min", "64", "--max", "64")
+    assert row["wrong"] == 0
+
+
 @pytest.mark.parametrize("op, type_, expected", [
     ("all_reduce", "float", ("allreduce", "float32")), ("reduce-scatter", "half", ("reduce_scatter", "float16")),
     ("all-to-all", "double", ("alltoall", "float64"))])

@@ -222,7 +222,7 @@ AMLDIST_API int amldist_recv(amldist_comm* comm, void* buffer, size_t count, aml
 AMLDIST_API int amldist_barrier(amldist_comm* comm);
 
 /* A new communicator of the ranks that gave the same colour, ordered by key, then by rank; collective. With a
- * negative colour a rank gets none, and *out becomes NULL. The deadline and the deterministic mode are inherited. */
+ * negative colour a rank gets none, and *out becomes NULL. The deadline is inherited. */
 AMLDIST_API int amldist_split(amldist_comm* comm, int color, int key, amldist_comm** out);
 
 /* Goes on after a loss: a new communicator of the ranks that are left, in their order; collective over these. Ranks
@@ -296,8 +296,9 @@ AMLDIST_API int amldist_free(amldist_comm* comm, void* memory);
 
 /* Deadline of every later call in milliseconds, at least 1; 0: the default. Local: set it on every rank. */
 AMLDIST_API int amldist_set_timeout(amldist_comm* comm, int timeout_ms);
-/* on != 0: the result of a reduction depends only on the inputs and the layout of ranks on nodes, bit for bit.
- * Set it on every rank. (Only MPI and NCCL need it; everything else is always deterministic.) */
+/* Has no effect, and is kept so that programs that call it still link. Results are deterministic with or without it: a
+ * reduction of host buffers depends only on the inputs and the layout of ranks on nodes, bit for bit. Device buffers are
+ * reduced by NCCL, in its own order. */
 AMLDIST_API int amldist_set_deterministic(amldist_comm* comm, int on);
 /* CUDA stream (cudaStream_t) for calls on device buffers; NULL: the default stream. Such a call returns when it is
  * enqueued; its request is done when the stream has completed it. Until then the library's watchdog thread watches it:

@@ -11,7 +11,7 @@
 namespace amldist::doctor {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 using text::concat;
 
 constexpr const char* leave_it = "leave TF_CONFIG to --aml-dist=tensorflow";
