@@ -87,8 +87,8 @@ bool SlotChannel::spin_long(std::uint32_t peer, std::uint32_t round, bool& diffe
 /// Yields the processor; after about a millisecond sleeps in growing naps. No process needs to be woken, so publishing
 /// stays cheap.
 Result<void> SlotChannel::wait_slowly(std::uint32_t peer, std::uint32_t round) {
-  constexpr int yields_between_checks = 64;
-  constexpr int checks_before_naps = 64;
+  constexpr int yields_between_checks = 8;  // on a busy machine each may take as long as a time slice of every other
+  constexpr int checks_before_naps = 512;
   constexpr auto longest_nap = std::chrono::microseconds(500);
   auto nap = std::chrono::microseconds(20);
   for (int poll = 0;; ++poll) {
