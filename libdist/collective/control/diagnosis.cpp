@@ -280,14 +280,16 @@ std::optional<Error> judge_pairs(std::span<const RankState> ranks, const Activit
 
 /// A rank that came to the end of the communicator without receiving what another one still sends to it.
 std::optional<Error> judge_unreceived(std::span<const RankState> ranks, const Absence& absence) {
-  if (absence.stuck->call.operation != Operation::finalize || absence.missing.empty()) return std::nullopt;
-  const std::size_t sender = absence.missing.front();
-  const auto receiver = partner_of(ranks, sender);
-  if (!receiver || ranks[sender].activity.call.operation != Operation::send) return std::nullopt;
-  const RankState& deaf = ranks[*receiver];
-  if (!is_present(deaf) || deaf.activity.call.operation != Operation::finalize) return std::nullopt;
-  return Error{Errc::peer, concat({deaf.name, " came to ", describe(deaf.activity.call), " without having received ",
-                                   describe(ranks[sender].activity.call), " of ", ranks[sender].name})};
+  if (!std::ranges::all_of(absence.missing, [&](std::size_t i) { return is_present(ranks[i]); })) return std::nullopt;
+  for (std::size_t sender = 0; sender < ranks.size(); ++sender) {
+    const auto receiver = partner_of(ranks, sender);
+    if (!receiver || ranks[sender].activity.call.operation != Operation::send) continue;
+    const RankState& deaf = ranks[*receiver];
+    if (!is_present(deaf) || !deaf.activity.inside || deaf.activity.call.operation != Operation::finalize) continue;
+    return Error{Errc::peer, concat({deaf.name, " came to ", describe(deaf.activity.call), " without having received ",
+                                     describe(ranks[sender].activity.call), " of ", ranks[sender].name})};
+  }
+  return std::nullopt;
 }
 
 /// What keeps ranks from each other although all are in the call: the sentence of one that cannot connect.
