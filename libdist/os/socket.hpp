@@ -26,7 +26,8 @@ struct Endpoint {
 /// An address as the kernel takes it.
 [[nodiscard]] sockaddr_in socket_address(Ipv4 address, std::uint16_t port) noexcept;
 
-/// A listening, non-blocking socket on all interfaces. Errors: mismatch if the port is in use, else unavailable.
+/// A listening, non-blocking socket on all interfaces. Errors: mismatch if the port is in use, limit if this process
+/// may open no more files, else unavailable. The same limit ends every function here that makes a socket.
 [[nodiscard]] Result<FileDescriptor> listen_on(std::uint16_t port);
 [[nodiscard]] std::uint16_t local_port(const FileDescriptor& socket) noexcept;
 

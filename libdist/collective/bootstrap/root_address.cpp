@@ -18,6 +18,9 @@ class MasterAddress final : public RootAddress {
 
   [[nodiscard]] std::string to_string() const override { return concat({"rank 0 at ", master_.to_string()}); }
 
+  /// Rank 0 may have taken one of the next ports.
+  [[nodiscard]] std::string step_name(std::uint16_t /*port*/) const override { return to_string(); }
+
   [[nodiscard]] Result<FileDescriptor> publish() override {
     for (std::uint16_t step = 0; step < root_ports; ++step) {
       auto listener = listen_on(port(step));
