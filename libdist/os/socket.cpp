@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "core/text.hpp"
+#include "os/descriptor_limit.hpp"
 
 namespace amldist {
 namespace {
@@ -37,7 +38,9 @@ int milliseconds_until(Clock::time_point deadline) noexcept {
 }
 
 Error system_error(std::string_view what) {
-  return {Errc::unavailable, text::concat({what, ": ", std::strerror(errno)})};
+  const int problem = errno;
+  const Errc code = problem == EMFILE || problem == ENFILE ? Errc::limit : Errc::unavailable;
+  return {code, text::concat({what, ": ", reason_of_errno(problem)})};
 }
 
 }  // namespace

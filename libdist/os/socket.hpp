@@ -29,7 +29,8 @@ struct Endpoint {
 [[nodiscard]] sockaddr_in socket_address(Ipv4 address, std::uint16_t port) noexcept;
 
 /// A listening, non-blocking socket on one interface, or on all. Port 0: any that is free. Errors: mismatch if the port
-/// is in use, else unavailable.
+/// is in use, limit if this process may open no more files, else unavailable. The same limit ends every function here
+/// that makes a socket.
 [[nodiscard]] Result<FileDescriptor> listen_on(std::uint16_t port, Ipv4 interface = Ipv4{INADDR_ANY});
 /// The same on any free port of a set; an empty set stands for all ports. Errors: mismatch if none is free.
 [[nodiscard]] Result<FileDescriptor> listen_within(const PortRanges& ports, Ipv4 interface = Ipv4{INADDR_ANY});

@@ -3,7 +3,8 @@
     growth.py --program PROGRAM [--sizes 64,256,1024] [--each 8] [--library NAME=FOLDER]... [--table FILE] [--plot FILE]
 
 PROGRAM is tests/soak/world. Each library (a folder with libamldist.so.0; without one: that which PROGRAM was linked
-with) gets its turn at every size. Printed for each: seconds until every rank is up, and to the end; descriptors, threads,
+with) gets its turn at every size. Printed for each: seconds until every rank is up (also counted from the start
+of the last process), and to the end; descriptors, threads,
 private memory and address space of rank 0, of a leader and of a rank that leads nobody. Exit status: 0 if all worlds
 came together and ended well.
 """
@@ -14,6 +15,7 @@ import argparse
 import csv
 import os
 import pathlib
+import random
 import resource
 import socket
 import subprocess
@@ -22,9 +24,15 @@ import time
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Far from those that other tests of this machine get from the system: rank 0 may listen at one of the next eight."""
+    while True:
+        port = random.randrange(20000, 30000, 16)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
 
 
 def cost(pid: int) -> dict[str, float]:
@@ -58,6 +66,7 @@ def world(program: str, folder: str, size: int, each: int) -> dict[str, float]:
                "up_s": max(float(line[2]) for line in times) - began}
         for name, rank in (("root", 0), ("leader", size // each // 2 * each), ("rank", size - 1)):
             row |= {f"{name}_{key}": value for key, value in cost(ranks[rank].pid).items()}
+        row["after_start_s"] = row["up_s"] - row["started_s"]
         ending = time.monotonic()
         for rank in ranks:
             rank.stdin.close()
@@ -75,7 +84,7 @@ def draw(rows: list[dict], file: str) -> None:
     import matplotlib
     matplotlib.use("Agg")
     from matplotlib import pyplot
-    what = [("up_s", "seconds until all are up"), ("root_descriptors", "descriptors of rank 0"),
+    what = [("after_start_s", "seconds from the last start until all are up"), ("root_descriptors", "descriptors of rank 0"),
             ("root_private_mib", "private memory of rank 0, MiB"), ("rank_address_gib", "address space of a rank, GiB")]
     figure, places = pyplot.subplots(2, 2, figsize=(10, 7))
     for (key, label), place in zip(what, places.flat):

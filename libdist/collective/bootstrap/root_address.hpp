@@ -31,6 +31,11 @@ class RootAddress {
   [[nodiscard]] virtual Result<FileDescriptor> publish() = 0;
   /// The others: where rank 0 may listen, the likeliest first. Called again until it is found or the deadline is there.
   [[nodiscard]] virtual Result<std::vector<Endpoint>> look_up(Clock::time_point deadline) = 0;
+  /// The same in all processes of the step, and another one in every other step of the user on this machine. `port`: of
+  /// the first place where rank 0 may listen.
+  [[nodiscard]] virtual std::string step_name(std::uint16_t port) const {
+    return to_string() + " " + std::to_string(port);
+  }
   /// Rank 0, while it waits for the others: called now and then.
   virtual void progress() {}
   /// For all that other ranks connect to later: a socket that listens on the interface by which they reach this

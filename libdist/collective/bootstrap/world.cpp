@@ -7,6 +7,7 @@
 #include "collective/bootstrap/vertex.hpp"
 #include "core/printable.hpp"
 #include "core/text.hpp"
+#include "os/descriptor_limit.hpp"
 #include "os/own_network.hpp"
 #include "wireup/joiner.hpp"
 #include "wireup/limits.hpp"
@@ -23,11 +24,11 @@ std::atomic<std::uint32_t>& worlds_joined() noexcept {
   return number;
 }
 
-OwnPlace own_place(const ProcessIdentity& identity, std::string_view job, const std::string& node_name,
-                   const FileDescriptor& listener) {
+OwnPlace own_place(const ProcessIdentity& identity, std::string_view job, const std::string& step,
+                   const std::string& node_name, const FileDescriptor& listener) {
   OwnPlace own;
   own.group = concat({"amldist_init ", job});
-  own.node_group = concat({own.group, " node ", std::to_string(worlds_joined().load())});
+  own.node_group = concat({own.group, " node ", step, " ", std::to_string(worlds_joined().load())});
   own.rank = identity.rank;
   own.size = identity.size;
   own.process = wireup::random_number();
@@ -55,17 +56,17 @@ World world_of(BuiltVertex built) {
   return world;
 }
 
-Result<World> lead(const OwnPlace& own, RootAddress& root, const FileDescriptor& listener,
+/// `published`: where the others come first; only rank 0 has it.
+struct Listeners {
+  const FileDescriptor& own;
+  const FileDescriptor& published;
+};
+
+Result<World> lead(const OwnPlace& own, RootAddress& root, const Listeners& listeners,
                    const FileDescriptor& node_listener, Clock::time_point deadline) {
-  Vertex vertex(own, listener, node_listener);
-  if (own.rank != 0) {
-    auto built = vertex.serve_as_leader(root, deadline);
-    if (!built) return built.error();
-    return world_of(std::move(*built));
-  }
-  const auto published = root.publish();
-  if (!published) return published.error();
-  auto built = vertex.serve_as_root(*published, root, deadline);
+  Vertex vertex(own, listeners.own, node_listener);
+  auto built = own.rank == 0 ? vertex.serve_as_root(listeners.published, root, deadline)
+                             : vertex.serve_as_leader(root, deadline);
   if (!built) return built.error();
   return world_of(std::move(*built));
 }
@@ -87,11 +88,11 @@ Result<std::optional<World>> follow(const OwnPlace& own, FileDescriptor leader, 
 }
 
 Result<World> find_place(const ProcessIdentity& identity, const OwnPlace& own, RootAddress& root,
-                         const FileDescriptor& listener, Clock::time_point deadline) {
+                         const Listeners& listeners, Clock::time_point deadline) {
   const std::string name = node_meeting_name(own.node_group, own.node);
   for (;;) {
     NodeMeeting meeting = meet_on_node(name, patience_of(identity), deadline);
-    if (!meeting.leader || own.rank == 0) return lead(own, root, listener, meeting.listener, deadline);
+    if (!meeting.leader || own.rank == 0) return lead(own, root, listeners, meeting.listener, deadline);
     auto world = follow(own, std::move(meeting.leader), deadline);
     if (!world) return world.error();
     if (*world) return std::move(**world);
@@ -113,13 +114,25 @@ World single_process_world(const std::string& node_name) {
 
 Result<World> join_world(const ProcessIdentity& identity, RootAddress& root, std::string_view job,
                          const std::string& node_name, Clock::time_point deadline) {
+  // Those of the tree, and two for each rank to which a call may make a connection.
+  constexpr std::size_t of_the_tree = 256;
+  make_room_for_descriptors(of_the_tree + std::size_t{2} * identity.size);
   auto listener = root.listen();
   if (!listener) return listener.error();
-  const OwnPlace own = own_place(identity, job, node_name, *listener);
-  if (own.rank != 0) {  // under PMIx and MPI every process takes part in finding it
-    if (const auto where = root.look_up(deadline); !where) return where.error();
+  FileDescriptor published;
+  std::uint16_t root_port = 0;
+  if (identity.rank == 0) {
+    auto made = root.publish();
+    if (!made) return made.error();
+    published = std::move(*made);
+    root_port = local_port(published);
+  } else {  // under PMIx and MPI every process takes part in finding it
+    const auto where = root.look_up(deadline);
+    if (!where) return where.error();
+    if (!where->empty()) root_port = where->front().port;
   }
-  auto world = find_place(identity, own, root, *listener, deadline);
+  const OwnPlace own = own_place(identity, job, root.step_name(root_port), node_name, *listener);
+  auto world = find_place(identity, own, root, {*listener, published}, deadline);
   if (!world) return world;
   worlds_joined().fetch_add(1);
   world->rank = identity.rank;

@@ -28,7 +28,7 @@ bool ControlLinks::send_to(std::uint32_t world_rank, const std::string& frame) {
     return true;
   }
   auto socket = start_connection(world_.table.address_of(world_rank), world_.table.port_of(world_rank));
-  if (!socket) return false;
+  if (!socket) return socket.error().code == Errc::limit;  // that says nothing of the other rank
   ControlLink& link = links_.add(world_rank, std::move(*socket));
   link.connecting = true;
   link.to_send = FrameWriter(FrameKind::rank_greeting).number(world_.table.nonce()).number(world_.rank).take() + frame;
