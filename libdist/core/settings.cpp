@@ -30,6 +30,8 @@ constexpr auto table = std::to_array<SettingDescription>({
      "the one that the process has loaded, else `libnccl.so.2`", "NCCL library for buffers on a GPU"},
     {variable::node_name, "`amldist_init()`", "name", "the host name",
      "ranks with different names share no memory; tests simulate several nodes on one machine with it"},
+    {variable::nvml_library, "`aml-dist check`", "path", "`libnvidia-ml.so.1`",
+     "library that is asked about NVIDIA's GPUs"},
     {variable::rdma, "`amldist_init()`", "`require`, `prefer`, `off`", "`off`",
      "policy for the verification of the fabric; the plugin sets it under `rdma=require` and `prefer` with several "
      "nodes ([fabric.md](fabric.md))"},

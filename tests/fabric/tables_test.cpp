@@ -29,6 +29,8 @@ TEST(SkuTable, NamesAreFoundWithoutPrefixCaseAndConstrainedCores) {
     EXPECT_EQ(sku->name, name);
   }
   EXPECT_EQ(table.find("Standard_HB120-96rs_v3")->rate, 200U);
+  EXPECT_EQ(table.find("standard_hb120-96rs_v3")->rate, 200U);
+  EXPECT_EQ(table.find("HC44-16RS")->rate, 100U);
   EXPECT_EQ(table.find("Standard_NC96ads_A100_v4")->fabric, Sku::Fabric::none);
   EXPECT_EQ(table.find("Standard_ND96is_H100_v5")->fabric, Sku::Fabric::none);
   EXPECT_EQ(table.find("Standard_NC24r")->fabric, Sku::Fabric::no_verbs);
@@ -38,6 +40,10 @@ TEST(SkuTable, NamesAreFoundWithoutPrefixCaseAndConstrainedCores) {
 TEST(SkuTable, TheRuleOfNamesJudgesWhatNoLineFits) {
   const SkuTable table = SkuTable::built_in();
   EXPECT_EQ(table.find("Standard_XY8rs_v9")->fabric, Sku::Fabric::infiniband);
+  EXPECT_TRUE(table.find("Standard_XY8rs_v9")->is_guessed);
+  EXPECT_EQ(table.find("Standard_XY8rs_v9")->nearest, "") << "none is near";
+  EXPECT_EQ(table.find("Standard_ND96isr_H10_v5")->nearest, "ND96isr_H100_v5");
+  EXPECT_FALSE(table.find("Standard_ND96isr_H100_v5")->is_guessed);
   EXPECT_EQ(table.find("Standard_XY8s_v9")->fabric, Sku::Fabric::none) << "the r of Standard does not count";
   EXPECT_EQ(table.find("Standard_XY8s_r9")->fabric, Sku::Fabric::none) << "nor one behind the letters";
 }
@@ -147,6 +153,7 @@ TEST(ReportJson, HasEveryFieldAndEscapesWhatItMust) {
   const Report report{RdmaPolicy::prefer, {{"ib.state", Verdict::fail, "a\"b\\c\n\x7f\xff", "do"}}, true};
   const std::string host = "node1";
   EXPECT_EQ(to_json(NodeReport{host, report, FabricSettings{}}), R"({
+  "schema": 2,
   "node": "node1",
   "policy": "prefer",
   "verdict": "fail",
