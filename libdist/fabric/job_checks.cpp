@@ -52,11 +52,14 @@ struct TraitRule {
   std::string_view what;
   std::string_view remedy;
 };
-constexpr std::array<TraitRule, 4> trait_rules = {{
+constexpr std::array<TraitRule, 6> trait_rules = {{
     {"ib.pkey", "pkey", Verdict::fail, "P_Key",
      "the nodes are in different partitions: ask for nodes of one scale set"},
     {"ib.rate", "rate", Verdict::warn, "rate", "the slowest node limits all others: exclude it"},
     {"ib.count", "ports", Verdict::fail, "ports", "NCCL needs the same number of ports on all nodes: exclude the node"},
+    {"gpu.count", "gpu_driver", Verdict::warn, "GPU driver", "install the same driver on all nodes"},
+    {"gpu.fabric", "nvlink", Verdict::warn, "NVLink domain and clique",
+     "the nodes share no NVLink domain, NCCL uses the network between them: ask for nodes of one rack"},
     {"ib.fw", "firmware", Verdict::warn, "firmware", "install the same firmware on all cards of this model"},
 }};
 

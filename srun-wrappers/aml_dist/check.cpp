@@ -142,14 +142,14 @@ fabric::GpuExpectation expected_gpus(const NodeFacts& node, const Question& ques
   return {};
 }
 
-/// Adds the checks of GPUs, and lowers those of the host, as --health says.
-void add_health(const CheckOptions& options, const NodeFacts& node, const Question& question, const Evidence& evidence,
-                fabric::Report& report) {
+/// Adds the checks of GPUs, and drops those of the host with --health off. Returns what the driver said.
+fabric::GpuStates add_health(const CheckOptions& options, const NodeFacts& node, const Question& question,
+                             const Evidence& evidence, fabric::Report& report) {
   const RdmaPolicy health = fabric::policy_from_name(options.health).value_or(RdmaPolicy::prefer);
-  if (question.policy == RdmaPolicy::off) return;
+  if (question.policy == RdmaPolicy::off) return {};
   if (health == RdmaPolicy::off) {
     std::erase_if(report.checks, [](const fabric::Check& check) { return check.id.starts_with("host."); });
-    return;
+    return {};
   }
   const std::string library = question.environment(variable::nvml_library).value_or("");
   fabric::GpuStates states;
@@ -163,6 +163,7 @@ void add_health(const CheckOptions& options, const NodeFacts& node, const Questi
   for (fabric::Check& check : verify_gpus(states, expected, evidence.kernel_log, health)) {
     report.checks.push_back(std::move(check));
   }
+  return states;
 }
 
 /// In a step one process of each node is enough; the others neither look nor speak.
@@ -306,13 +307,14 @@ int check(const CheckOptions& options) {
   evidence.process = read_own_process(options, node, *question);
   read_log(options, evidence);
   fabric::Report report = verify_node(node, *question, evidence);
-  add_health(options, node, *question, evidence, report);
-  const NodeVerification verification{node.host, report, settings_of(node, *question),
-                                      summarise(node, *question, report)};
+  const fabric::GpuStates gpus = add_health(options, node, *question, evidence, report);
+  NodeVerification verification{node.host, report, settings_of(node, *question), summarise(node, *question, report)};
+  if (!gpus.driver.empty()) verification.summary.traits["gpu_driver"] = gpus.driver;
+  if (const std::string domain = nvlink_domain(gpus); !domain.empty()) verification.summary.traits["nvlink"] = domain;
   const auto context = read_step_context(own_variable, options.port);
   if (!context) return fail(context.error());
   if (!*context || question->policy == RdmaPolicy::off) return finish(options, verification);
-  const auto outcome = verify_step(**context, options, node, *question, verification.report);
+  const auto outcome = verify_step(**context, options, node, *question, verification.summary);
   if (!outcome) return fail(outcome.error());
   if (outcome->whole) return finish(options, *outcome->whole);
   return exit_status_of(outcome->verdict);

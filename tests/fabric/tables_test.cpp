@@ -194,6 +194,25 @@ TEST(Job, NamesTheNodeThatDeviates) {
   EXPECT_EQ(report.find("ib.pair")->verdict, Verdict::skip);
 }
 
+TEST(Job, AGidIndexMayDifferAndADriverShouldNot) {
+  NodeSummary one = summary_of("a", "0x0018");
+  NodeSummary two = summary_of("b", "0x0018");
+  for (NodeSummary* const each : {&one, &two}) {
+    each->checks.push_back({"ib.gid", Verdict::pass, "fine", ""});
+    each->checks.push_back({"gpu.count", Verdict::pass, "8 GPUs", ""});
+    each->checks.push_back({"gpu.fabric", Verdict::pass, "clique 0", ""});
+  }
+  one.traits["nccl_ib_gid_index"] = "3";
+  two.traits["nccl_ib_gid_index"] = "5";
+  EXPECT_EQ(verify_job({one, two}, {}, RdmaPolicy::require).verdict(), Verdict::pass);
+  one.traits["gpu_driver"] = one.traits["nvlink"] = "1";
+  two.traits["gpu_driver"] = two.traits["nvlink"] = "2";
+  const Report report = verify_job({one, two}, {}, RdmaPolicy::require);
+  EXPECT_EQ(report.find("gpu.count")->verdict, Verdict::warn);
+  EXPECT_EQ(report.find("gpu.fabric")->verdict, Verdict::warn);
+  EXPECT_EQ(report.verdict(), Verdict::warn);
+}
+
 TEST(Job, ANodeWithoutPortsAmongOthersIsAFailure) {
   NodeSummary empty{"d", false, {{"ib.sysfs", Verdict::skip, "no device", ""}}, {}, {}};
   NodeSummary full = summary_of("a", "0x0018");
