@@ -187,6 +187,7 @@ std::string link_target_name(const std::string& path) {
 
 constexpr std::string_view netvsc_driver = "hv_netvsc";
 constexpr std::size_t most_interfaces = 4096;
+constexpr std::size_t longest_interface = 15;  // IFNAMSIZ
 
 std::string driver_of(const std::string& sys, const std::string& netdev) {
   return link_target_name(concat({sys, "/class/net/", netdev, "/device/driver"}));
@@ -210,7 +211,8 @@ void read_netdevs(const std::string& sys, NodeFacts& node) {
   for (DeviceFacts& device : node.devices) {
     for (const PortFacts& port : device.ports) {
       for (const GidEntry& gid : port.gids) {
-        const bool known = gid.netdev.empty() || gid.netdev.find('/') != std::string::npos ||
+        const bool known = gid.netdev.empty() || gid.netdev.size() > longest_interface ||
+                           gid.netdev.find('/') != std::string::npos ||
                            std::ranges::find(device.netdevs, gid.netdev) != device.netdevs.end();
         if (!known && device.netdevs.size() < most_ports) device.netdevs.push_back(gid.netdev);
       }
