@@ -25,8 +25,8 @@ struct NodeSummary {
   bool verified = false;
   std::vector<Check> checks;
   std::vector<PortSummary> ports;
-  /// What nodes are compared by: "pkey", "rate", "ports", "firmware", "gpu_driver", "nvlink"; and the settings for NCCL on this node:
-  /// "nccl_ib_hca", "nccl_ib_gid_index", which may differ.
+  /// What nodes are compared by: "pkey", "rate", "ports", "firmware", "gpu_driver", "nvlink"; and the settings for NCCL
+  /// on this node: "nccl_ib_hca", "nccl_ib_gid_index", which may differ.
   std::map<std::string, std::string, std::less<>> traits;
 };
 
