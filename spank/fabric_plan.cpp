@@ -152,6 +152,11 @@ MessageType agree(const FabricPlan& plan, const std::optional<SrunLink>& srun, c
 FabricDecision lead(const FabricPlan& plan, const std::optional<SrunLink>& srun, const Handle& handle) {
   const auto failures = verify(plan, handle);
   const bool required = plan.policy == RdmaPolicy::require;
+  // Nodes of one step are alike: the first one says what it could not find out.
+  for (const Check& each : plan.node_part.checks) {
+    const bool said = required && plan.node == 0 && each.verdict == Verdict::unknown;
+    if (said) tell_step(concat({"rdma=require on ", plan.host, ": unknown: ", sentence(each)}));
+  }
   if (required) {
     for (const Check& each : failures) tell_step(concat({"rdma=require failed on ", plan.host, ": ", sentence(each)}));
   } else if (!failures.empty() && !srun) {
@@ -181,7 +186,7 @@ FabricPlan plan_fabric(const SitePolicy& site, RdmaPolicy policy, const std::str
   plan.policy = policy;
   plan.sku = sku;
   plan.helper = find_helper(site.rdma_helper);
-  plan.node_part = fabric::verify_node_apart(policy, sku, handle.environment(), node_timeout);
+  plan.node_part = fabric::verify_node_apart(policy, sku, site.unknown_fails, handle.environment(), node_timeout);
   plan.has_leader = SharedAtomic<bool>::make();
   plan.decision = SharedAtomic<FabricDecision>::make();
   return plan;

@@ -40,6 +40,8 @@ amldist_verdict verdict_of(fabric::Verdict verdict) {
       return AMLDIST_VERDICT_WARN;
     case fabric::Verdict::fail:
       return AMLDIST_VERDICT_FAIL;
+    case fabric::Verdict::unknown:
+      return AMLDIST_VERDICT_UNKNOWN;
     case fabric::Verdict::skip:
       break;
   }

@@ -30,6 +30,8 @@ constexpr auto table = std::to_array<SettingDescription>({
      "the one that the process has loaded, else `libnccl.so.2`", "NCCL library for buffers on a GPU"},
     {variable::node_name, "`amldist_init()`", "name", "the host name",
      "ranks with different names share no memory; tests simulate several nodes on one machine with it"},
+    {variable::nvml_library, "`aml-dist check`", "path", "`libnvidia-ml.so.1`",
+     "library that is asked about NVIDIA's GPUs"},
     {variable::port_range, "`amldist_init()`", "`LO-HI[,LO-HI]...`",
      "any; rank 0 is met at `MASTER_PORT` + 48 ([decision 5](decisions/0005-port-by-hash-and-stride.md))",
      "ports on which the ranks listen, rank 0's meeting place included; the same on all ranks"},

@@ -23,8 +23,14 @@ namespace amldist::fabric {
 [[nodiscard]] Check check_virtual_functions(const NodeFacts& node);
 [[nodiscard]] Check check_pcie(const NodeFacts& node, const Question& question);
 [[nodiscard]] Check check_affinity(const NodeFacts& node, const Question& question);
-/// `lines`: of the kernel log; nullopt if it was not read, and `reason` says why.
-[[nodiscard]] Check check_kernel_log(const std::optional<std::vector<std::string>>& lines, std::string_view reason);
+/// Why there are no lines of the kernel log.
+struct KernelLogProblem {
+  std::string reason = "not requested";
+  bool was_asked_for = false;  ///< somebody named the file: that it cannot be read is a finding
+};
+/// `lines`: of the kernel log; nullopt if it was not read.
+[[nodiscard]] Check check_kernel_log(const std::optional<std::vector<std::string>>& lines,
+                                     const KernelLogProblem& problem);
 
 // ---- checks of each judged port (port_checks.cpp) ----
 [[nodiscard]] Check check_state(const NodeFacts& node, const Question& question);
@@ -43,6 +49,14 @@ struct CounterHistory {
 [[nodiscard]] Check check_flaps(const NodeFacts& node, const Question& question, const CounterHistory& history);
 [[nodiscard]] Check check_errors(const NodeFacts& node, const Question& question, const CounterHistory& history);
 
+// ---- RoCE and the host, beside the fabric itself: warnings only (host_checks.cpp) ----
+[[nodiscard]] Check check_retransmissions(const NodeFacts& node, const Question& question,
+                                          const CounterHistory& history);
+[[nodiscard]] Check check_mtu(const NodeFacts& node, const Question& question);
+[[nodiscard]] Check check_pci_functions(const NodeFacts& node);
+[[nodiscard]] Check check_pci_errors(const NodeFacts& node, const Question& question);
+[[nodiscard]] Check check_bridges(const NodeFacts& node, const Question& question);
+
 // ---- checks of this process (process_checks.cpp) ----
 [[nodiscard]] Check check_device_nodes(const NodeFacts& node, const Question& question, const ProcessFacts& process);
 [[nodiscard]] Check check_provider(const NodeFacts& node, const Question& question, const ProcessFacts& process);
@@ -58,7 +72,7 @@ struct Evidence {
   CounterHistory counters;
   std::optional<ProcessFacts> process;  ///< nullopt: another process judges this (the node part, as root)
   std::optional<std::vector<std::string>> kernel_log;
-  std::string no_kernel_log = "not requested";
+  KernelLogProblem no_kernel_log;
 };
 
 /// All checks of one node, in the order of the documentation. Policy off: one skip.
@@ -70,5 +84,9 @@ struct FabricSettings {
   std::optional<std::uint32_t> gid_index;  ///< RoCE, if all ports have the same index
 };
 [[nodiscard]] FabricSettings settings_of(const NodeFacts& node, const Question& question);
+
+/// "0x0018,0x0022": the partitions that NCCL would use on the judged, active InfiniBand ports, each once and sorted, by
+/// the low 15 bits of the keys. Nodes that differ cannot communicate. Empty without such a port.
+[[nodiscard]] std::string partitions_of(const NodeFacts& node, const Question& question);
 
 }  // namespace amldist::fabric

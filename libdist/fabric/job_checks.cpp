@@ -13,10 +13,8 @@ namespace {
 
 using text::concat;
 
-/// The partition of the port's first key, without the membership bit.
-std::string partition_of(const PortFacts& port) {
-  return port.pkeys.empty() ? "none" : "0x" + to_hex(port.pkeys.front().value & 0x7fffU, 2);
-}
+/// Long enough for a selection of 64 ports.
+constexpr std::size_t longest_trait = 2048;
 
 /// "A, B" of a set. Differences within one node are part of its trait.
 std::string joined(const std::set<std::string>& values) {
@@ -54,13 +52,14 @@ struct TraitRule {
   std::string_view what;
   std::string_view remedy;
 };
-constexpr std::array<TraitRule, 5> trait_rules = {{
+constexpr std::array<TraitRule, 6> trait_rules = {{
     {"ib.pkey", "pkey", Verdict::fail, "P_Key",
      "the nodes are in different partitions: ask for nodes of one scale set"},
-    {"ib.gid", "gid_index", Verdict::fail, "GID index",
-     "give all nodes' interfaces the same addresses, or unset NCCL_IB_GID_INDEX"},
     {"ib.rate", "rate", Verdict::warn, "rate", "the slowest node limits all others: exclude it"},
     {"ib.count", "ports", Verdict::fail, "ports", "NCCL needs the same number of ports on all nodes: exclude the node"},
+    {"gpu.count", "gpu_driver", Verdict::warn, "GPU driver", "install the same driver on all nodes"},
+    {"gpu.fabric", "nvlink", Verdict::warn, "NVLink domain and clique",
+     "the nodes share no NVLink domain, NCCL uses the network between them: ask for nodes of one rack"},
     {"ib.fw", "firmware", Verdict::warn, "firmware", "install the same firmware on all cards of this model"},
 }};
 
@@ -143,24 +142,23 @@ std::vector<PortSummary> port_summaries(const NodeFacts& node, const Question& q
 
 NodeSummary summarise(const NodeFacts& node, const Question& question, const Report& report) {
   NodeSummary out{node.host, report.verified, report.checks, port_summaries(node, question, report), {}};
-  std::set<std::string> partitions;
   std::set<std::string> rates;
   std::set<std::string> firmware;
   std::size_t ports = 0;
   for (const JudgedPort& each : judged_ports(node, question)) {
     if (!each.port->is_active()) continue;
     ++ports;
-    if (each.port->layer() == LinkLayer::infiniband) partitions.insert(partition_of(*each.port));
     rates.insert(each.port->rate.shown());
     if (each.device->fw_ver.present()) firmware.insert(each.device->fw_ver.text);
   }
   if (ports == 0) return out;
   const FabricSettings settings = settings_of(node, question);
+  if (!settings.ports.empty()) out.traits["nccl_ib_hca"] = exact_selection(settings.ports);
+  if (settings.gid_index) out.traits["nccl_ib_gid_index"] = std::to_string(*settings.gid_index);
   out.traits["ports"] = std::to_string(ports);
   out.traits["rate"] = joined(rates);
-  if (!partitions.empty()) out.traits["pkey"] = joined(partitions);
+  if (const std::string keys = partitions_of(node, question); !keys.empty()) out.traits["pkey"] = keys;
   if (!firmware.empty()) out.traits["firmware"] = joined(firmware);
-  if (settings.gid_index) out.traits["gid_index"] = std::to_string(*settings.gid_index);
   return out;
 }
 
@@ -193,7 +191,7 @@ Result<NodeSummary> summary_from_text(std::string_view text) {
     const auto equals = lines[i].find('=');
     if (equals == std::string_view::npos)
       return Error{Errc::invalid_argument, "a node's summary has a trait without value"};
-    out.traits[std::string(lines[i].substr(0, equals))] = printable(lines[i].substr(equals + 1), 200);
+    out.traits[std::string(lines[i].substr(0, equals))] = printable(lines[i].substr(equals + 1), longest_trait);
   }
   auto checks = checks_from_lines(text.substr(end + 2));
   if (!checks) return checks.error();

@@ -25,7 +25,9 @@ struct NodeSummary {
   bool verified = false;
   std::vector<Check> checks;
   std::vector<PortSummary> ports;
-  std::map<std::string, std::string, std::less<>> traits;  ///< "pkey", "gid_index", "rate", "ports", "firmware"
+  /// What nodes are compared by: "pkey", "rate", "ports", "firmware", "gpu_driver", "nvlink"; and the settings for NCCL
+  /// on this node: "nccl_ib_hca", "nccl_ib_gid_index", which may differ.
+  std::map<std::string, std::string, std::less<>> traits;
 };
 
 [[nodiscard]] NodeSummary summarise(const NodeFacts& node, const Question& question, const Report& report);
@@ -53,7 +55,7 @@ struct PairResults {
 };
 
 /// The checks of the whole step: those of each node, naming the nodes that deviate, and those between nodes (equal
-/// partition keys, GID indices, rates, ports and firmware; ib.pair).
+/// partition keys, rates, ports and firmware; ib.pair).
 [[nodiscard]] Report verify_job(const std::vector<NodeSummary>& nodes, const PairResults& pairs, RdmaPolicy policy);
 
 }  // namespace amldist::fabric

@@ -1,12 +1,14 @@
 #include "fabric/node_facts.hpp"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 
 #include "core/text.hpp"
 #include "os/own_network.hpp"
+#include "os/whole_file.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -16,20 +18,57 @@ using text::concat;
 constexpr std::size_t most_pci_devices = 8192;
 
 /// Counters that the checks use (Documentation/ABI/stable/sysfs-class-infiniband).
-constexpr std::array<std::string_view, 6> counter_names = {"symbol_error",       "link_error_recovery",
-                                                           "link_downed",        "port_rcv_errors",
-                                                           "port_xmit_discards", "local_link_integrity_errors"};
+constexpr std::array<std::string_view, 13> counter_names = {"symbol_error",
+                                                            "link_error_recovery",
+                                                            "link_downed",
+                                                            "port_rcv_errors",
+                                                            "port_xmit_discards",
+                                                            "local_link_integrity_errors",
+                                                            "excessive_buffer_overrun_errors",
+                                                            "port_rcv_remote_physical_errors",
+                                                            "out_of_sequence",
+                                                            "packet_seq_err",
+                                                            "local_ack_timeout_err",
+                                                            "rnr_nak_retry_err",
+                                                            "req_transport_retries_exceeded"};
+
+/// The total in a file of AER: the last line, "TOTAL_ERR_COR 17".
+std::optional<std::uint64_t> aer_total(const std::string& path) {
+  const std::string content = read_file_start(path, longest_attribute);
+  const auto total = content.rfind("TOTAL_ERR_");
+  const auto blank = content.find(' ', std::min(total, content.size()));
+  if (blank == std::string::npos) return std::nullopt;
+  const auto end = std::min(content.find('\n', blank), content.size());
+  return text::to_number(std::string_view(content).substr(blank + 1, end - blank - 1), 1'000'000'000'000);
+}
+
+/// The bridges above a card: the folders of its resolved path that have a link.
+std::vector<BridgeFacts> read_bridges(std::string path) {
+  constexpr std::size_t most_bridges = 8;
+  std::vector<BridgeFacts> bridges;
+  while (bridges.size() < most_bridges) {
+    path.resize(std::min(path.rfind('/'), path.size()));
+    const std::string name = path.substr(std::min(path.rfind('/') + 1, path.size()));
+    if (name.find('.') == std::string::npos) break;
+    bridges.push_back({name, read_attribute(path + "/current_link_width"), read_attribute(path + "/max_link_width")});
+  }
+  return bridges;
+}
 
 std::optional<std::uint32_t> number_of(std::string_view name, std::uint32_t most) {
   const auto number = text::to_number(name, most);
   return number ? std::optional(static_cast<std::uint32_t>(*number)) : std::nullopt;
 }
 
-/// Reads the entries 0, 1, 2, ... of a table, up to its end or a long run of unused entries. The kernel fills tables
-/// from the start, and soft-RoCE has 1,024 GIDs of which four are used.
+/// Unused entries in a row after which a table is left. The kernel fills P_Keys from the start. GIDs of RoCE are added
+/// and removed with the addresses of interfaces and namespaces: on a Kubernetes node the first 100 may be empty.
+constexpr std::uint32_t longest_pkey_gap = 32;
+constexpr std::uint32_t longest_gid_gap = 1024;
+
+/// Reads the entries 0, 1, 2, ... of a table, up to its end or `longest_gap` unused entries in a row.
 template <typename Value, typename Parse, typename Take>
-void read_table(const std::string& folder, std::string_view table, Parse parse, Take take, std::string& problem) {
-  constexpr std::uint32_t longest_gap = 32;
+void read_table(const std::string& folder, std::string_view table, std::uint32_t longest_gap, Parse parse, Take take,
+                std::string& problem) {
   std::uint32_t unused = 0;
   for (std::uint32_t index = 0; unused < longest_gap; ++index) {
     const Attribute entry = read_attribute(concat({folder, "/", table, "/", std::to_string(index)}));
@@ -45,7 +84,7 @@ void read_table(const std::string& folder, std::string_view table, Parse parse, 
 
 void read_pkeys(const std::string& folder, PortFacts& port) {
   read_table<std::uint16_t>(
-      folder, "pkeys", parse_hex16,
+      folder, "pkeys", longest_pkey_gap, parse_hex16,
       [&port](std::uint32_t index, std::uint16_t value) {
         if (value != 0) port.pkeys.push_back({index, value});
         return value != 0;
@@ -55,7 +94,7 @@ void read_pkeys(const std::string& folder, PortFacts& port) {
 
 void read_gids(const std::string& folder, PortFacts& port) {
   read_table<Gid>(
-      folder, "gids", Gid::parse,
+      folder, "gids", port.layer() == LinkLayer::infiniband ? longest_pkey_gap : longest_gid_gap, Gid::parse,
       [&](std::uint32_t index, const Gid& value) {
         if (value.is_zero()) return false;
         const std::string number = std::to_string(index);
@@ -98,6 +137,10 @@ PciFacts read_pci(const std::string& folder) {
   pci.max_width = read_attribute(folder + "/max_link_width");
   struct stat status = {};
   pci.has_physfn = ::lstat((folder + "/physfn").c_str(), &status) == 0;
+  pci.bridges = read_bridges(pci.path);
+  pci.aer_correctable = aer_total(folder + "/aer_dev_correctable");
+  pci.aer_nonfatal = aer_total(folder + "/aer_dev_nonfatal");
+  pci.aer_fatal = aer_total(folder + "/aer_dev_fatal");
   return pci;
 }
 
@@ -114,6 +157,7 @@ DeviceFacts read_device(const std::string& folder, const std::string& name) {
   device.board_id = read_attribute(folder + "/board_id");
   device.hca_type = read_attribute(folder + "/hca_type");
   device.node_guid = read_attribute(folder + "/node_guid");
+  device.node_type = read_attribute(folder + "/node_type");
   device.pci = read_pci(folder + "/device");
   device.netdevs = list_folder(folder + "/device/net", most_ports, nullptr);
   for (const std::string& each : list_folder(folder + "/device/infiniband_verbs", most_ports, nullptr)) {
@@ -132,24 +176,83 @@ void name_uverbs(const std::string& sys, std::vector<DeviceFacts>& devices) {
   }
 }
 
+/// The last component of what a symbolic link points to; empty without a link.
+std::string link_target_name(const std::string& path) {
+  std::array<char, 1024> target{};
+  const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
+  if (length <= 0) return {};
+  const std::string_view text(target.data(), static_cast<std::size_t>(length));
+  return std::string(text.substr(text.rfind('/') + 1));
+}
+
+constexpr std::string_view netvsc_driver = "hv_netvsc";
+constexpr std::size_t most_interfaces = 4096;
+constexpr std::size_t longest_interface = 15;  // IFNAMSIZ
+
+std::string driver_of(const std::string& sys, const std::string& netdev) {
+  return link_target_name(concat({sys, "/class/net/", netdev, "/device/driver"}));
+}
+
+NetFacts read_netdev(const std::string& sys, const std::string& name) {
+  const std::string folder = concat({sys, "/class/net/", name});
+  NetFacts net;
+  net.operstate = read_attribute(folder + "/operstate");
+  net.carrier_down_count = read_attribute(folder + "/carrier_down_count");
+  net.mtu = read_attribute(folder + "/mtu");
+  net.master = link_target_name(folder + "/master");
+  net.driver = driver_of(sys, name);
+  if (!net.master.empty()) net.master_driver = driver_of(sys, net.master);
+  return net;
+}
+
+/// The interfaces of the devices, also those that only their GIDs name (a bond). Hyper-V's interfaces name what they
+/// have below them, which tells the function of Accelerated Networking even where it has no link to its master.
 void read_netdevs(const std::string& sys, NodeFacts& node) {
-  for (const DeviceFacts& device : node.devices) {
-    for (const std::string& name : device.netdevs) {
-      const std::string folder = concat({sys, "/class/net/", name});
-      node.netdevs[name] = {read_attribute(folder + "/operstate"), read_attribute(folder + "/carrier_down_count")};
+  for (DeviceFacts& device : node.devices) {
+    for (const PortFacts& port : device.ports) {
+      for (const GidEntry& gid : port.gids) {
+        const bool known = gid.netdev.empty() || gid.netdev.size() > longest_interface ||
+                           gid.netdev.find('/') != std::string::npos ||
+                           std::ranges::find(device.netdevs, gid.netdev) != device.netdevs.end();
+        if (!known && device.netdevs.size() < most_ports) device.netdevs.push_back(gid.netdev);
+      }
+    }
+    for (const std::string& name : device.netdevs) node.netdevs[name] = read_netdev(sys, name);
+  }
+  const std::string folder = sys + "/class/net";
+  for (const std::string& name : list_folder(folder, most_interfaces, nullptr)) {
+    if (driver_of(sys, name) != netvsc_driver) continue;
+    node.has_netvsc = true;
+    for (const std::string& entry : list_folder(concat({folder, "/", name}), 256, nullptr)) {
+      constexpr std::string_view lower = "lower_";
+      const auto found = entry.starts_with(lower) ? node.netdevs.find(entry.substr(lower.size())) : node.netdevs.end();
+      if (found == node.netdevs.end() || !found->second.master.empty()) continue;
+      found->second.master = name;
+      found->second.master_driver = netvsc_driver;
     }
   }
 }
 
-/// PCI class 0x03xxxx (display, 3D controller) of the two vendors whose GPUs support collectives over RDMA.
-void read_gpus(const std::string& sys, NodeFacts& node) {
+/// PCI class 0x03xxxx (display, 3D controller) of the two vendors whose GPUs support collectives over RDMA, and class
+/// 0x02xxxx (network) of the vendor of mlx5.
+void read_pci_bus(const std::string& sys, NodeFacts& node) {
   const std::string folder = sys + "/bus/pci/devices";
-  for (const std::string& address : list_folder(folder, most_pci_devices, nullptr)) {
+  const auto addresses = list_folder(folder, most_pci_devices, &node.pci_problem);
+  struct stat status = {};
+  const bool is_there = ::stat(folder.c_str(), &status) == 0;
+  if (is_there && !S_ISDIR(status.st_mode)) node.pci_problem = "not a folder";
+  for (const std::string& address : addresses) {
     const std::string own = concat({folder, "/", address});
     const Attribute pci_class = read_attribute(own + "/class");
-    if (!pci_class.text.starts_with("0x03")) continue;
+    const bool display = pci_class.text.starts_with("0x03") || pci_class.text.starts_with("0x12");
+    const bool network = pci_class.text.starts_with("0x02");
+    if (!display && !network) continue;
     const Attribute vendor = read_attribute(own + "/vendor");
-    if (vendor.text != "0x10de" && vendor.text != "0x1002") continue;
+    if (network && vendor.text == "0x15b3") {
+      node.network_functions.push_back({address, vendor.text, read_attribute(own + "/device").text,
+                                        link_target_name(own + "/driver"), pci_class.text.starts_with("0x0207")});
+    }
+    if (!display || (vendor.text != "0x10de" && vendor.text != "0x1002")) continue;
     node.gpus.push_back({address, resolved(own), read_attribute(own + "/numa_node"), vendor.text == "0x10de"});
   }
 }
@@ -210,7 +313,7 @@ NodeFacts read_node(const Roots& roots) {
   }
   name_uverbs(roots.sys, node.devices);
   read_netdevs(roots.sys, node);
-  read_gpus(roots.sys, node);
+  read_pci_bus(roots.sys, node);
   node.nvidia_driver = is_folder(roots.sys + "/module/nvidia");
   node.amd_driver = is_folder(roots.sys + "/module/amdgpu");
   node.mlx5_version = read_attribute(roots.sys + "/module/mlx5_core/version");

@@ -58,6 +58,12 @@ struct PortFacts {
   }
 };
 
+/// A bridge between a card and the root complex.
+struct BridgeFacts {
+  std::string address;  ///< "0000:16:01.0"
+  Attribute current_width, max_width;
+};
+
 struct PciFacts {
   std::string path;  ///< resolved, "/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0"; empty: not on a PCI bus
   Attribute vendor;
@@ -65,6 +71,9 @@ struct PciFacts {
   Attribute numa_node;
   Attribute current_speed, max_speed, current_width, max_width;
   bool has_physfn = false;
+  std::vector<BridgeFacts> bridges;  ///< nearest first
+  /// Totals of the kernel's error reports (AER); nullopt: not reported.
+  std::optional<std::uint64_t> aer_correctable, aer_nonfatal, aer_fatal;
 };
 
 struct DeviceFacts {
@@ -75,6 +84,7 @@ struct DeviceFacts {
   Attribute board_id;
   Attribute hca_type;
   Attribute node_guid;
+  Attribute node_type;  ///< "1: CA"; "4: RNIC" is iWARP
   PciFacts pci;
   std::vector<std::string> netdevs;
   std::string uverbs;  ///< "uverbs0"; empty: unknown
@@ -83,6 +93,19 @@ struct DeviceFacts {
 struct NetFacts {
   Attribute operstate;
   Attribute carrier_down_count;
+  Attribute mtu;
+  std::string master;         ///< the interface that it is enslaved to; empty: none
+  std::string driver;         ///< "hv_netvsc", "mlx5_core"; empty: unknown
+  std::string master_driver;  ///< of the master
+};
+
+/// A PCI function of a network card, with or without an RDMA device.
+struct NetworkFunction {
+  std::string address;      ///< "0000:17:00.0"
+  std::string vendor;       ///< "0x15b3"
+  std::string device;       ///< "0x1021"
+  std::string driver;       ///< "mlx5_core"; empty: none is bound
+  bool infiniband = false;  ///< PCI class 0x0207
 };
 
 struct GpuFacts {
@@ -100,6 +123,9 @@ struct NodeFacts {
   std::vector<DeviceFacts> devices;
   std::map<std::string, NetFacts, std::less<>> netdevs;
   std::vector<GpuFacts> gpus;
+  std::vector<NetworkFunction> network_functions;  ///< of Mellanox and NVIDIA
+  std::string pci_problem;                         ///< bus/pci/devices is there and cannot be read
+  bool has_netvsc = false;                         ///< an interface of Hyper-V exists: a virtual machine on Azure
   bool nvidia_driver = false;
   bool amd_driver = false;
   Attribute mlx5_version;   ///< module/mlx5_core/version: present with MLNX_OFED only

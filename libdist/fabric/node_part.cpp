@@ -16,21 +16,21 @@ using text::concat;
 
 constexpr std::size_t longest_answer = 64 * 1024;
 
-/// The lowest 15 bits of the P_Key that NCCL uses, and the GID index if NCCL must choose one. Nodes that differ cannot
-/// communicate. Taken from the first judged port.
-std::string traits_of(const NodeFacts& node, const Question& question, const FabricSettings& settings) {
-  std::string key = "-";
-  for (const JudgedPort& each : judged_ports(node, question)) {
-    if (each.port->layer() != LinkLayer::infiniband || each.port->pkeys.empty()) continue;
-    key = "0x" + to_hex(each.port->pkeys.front().value & 0x7fffU, 2);
-    break;
-  }
-  return concat({key, "/", settings.gid_index ? std::to_string(*settings.gid_index) : "-"});
+/// What must be equal on all nodes: the partitions of all judged ports. A GID index need not be: NCCL chooses one for
+/// each device.
+std::string traits_of(const NodeFacts& node, const Question& question) {
+  constexpr std::size_t longest = 64;  // of a vote
+  const std::string partitions = partitions_of(node, question);
+  if (partitions.empty()) return "-";
+  if (partitions.size() <= longest) return partitions;
+  return concat({partitions.substr(0, 32), "...", to_hex(std::hash<std::string>{}(partitions), 8)});
 }
 
 /// In the child: writes the answer as lines, settings first.
-std::string answer(RdmaPolicy policy, const std::string& sku, const EnvironmentReader& environment) {
+std::string answer(RdmaPolicy policy, const std::string& sku, bool unknown_fails,
+                   const EnvironmentReader& environment) {
   Question question;
+  question.unknown_fails = unknown_fails;
   question.policy = policy;
   question.policy_source = "the step";
   question.environment = environment;
@@ -44,12 +44,14 @@ std::string answer(RdmaPolicy policy, const std::string& sku, const EnvironmentR
     question.sku = std::move(*found);
   }
   const NodeFacts node = read_node(Roots());
-  const Report report = verify_node(node, question, Evidence());
+  Report report = verify_node(node, question, Evidence());
+  for (Check& check : report.checks) {
+    if (report.unknown_fails && check.verdict == Verdict::unknown) check.verdict = Verdict::fail;
+  }
   const FabricSettings settings = settings_of(node, question);
   return concat({settings.ports.empty() ? "" : exact_selection(settings.ports), "\t",
-                 settings.gid_index ? std::to_string(*settings.gid_index) : "", "\t",
-                 traits_of(node, question, settings), "\t", report.verified ? "1" : "0", "\n",
-                 to_lines(report.checks)});
+                 settings.gid_index ? std::to_string(*settings.gid_index) : "", "\t", traits_of(node, question), "\t",
+                 report.verified ? "1" : "0", "\n", to_lines(report.checks)});
 }
 
 NodePart failed(std::string evidence) {
@@ -74,13 +76,14 @@ bool NodePart::is_good() const noexcept {
   return verified && std::ranges::none_of(checks, [](const Check& each) { return each.verdict == Verdict::fail; });
 }
 
-NodePart verify_node_apart(RdmaPolicy policy, const std::string& sku, const EnvironmentReader& environment,
-                           std::chrono::milliseconds timeout) {
+NodePart verify_node_apart(RdmaPolicy policy, const std::string& sku, bool unknown_fails,
+                           const EnvironmentReader& environment, std::chrono::milliseconds timeout) {
   const EnvironmentReader copy = snapshot(environment);
   const auto deadline = Clock::now() + timeout;
   auto pipe = Pipe::make();
   if (!pipe) return failed(pipe.error().message);
-  auto child = ChildProcess::fork([&] { amldist::write_all(pipe->writing.get(), answer(policy, sku, copy)); });
+  auto child =
+      ChildProcess::fork([&] { amldist::write_all(pipe->writing.get(), answer(policy, sku, unknown_fails, copy)); });
   if (!child) return failed(child.error().message);
   pipe->writing = FileDescriptor();
   const auto text = read_until_end(pipe->reading.get(), deadline, longest_answer);

@@ -34,6 +34,9 @@ std::string_view remedy_for(PortState state, PhysicalState physical) {
   return "check cable and switch port, reload the driver";
 }
 
+constexpr std::string_view not_ours =
+    "; if the port is not part of the fabric, name those that are: hca= in /etc/aml-dist/skus.conf, or NCCL_IB_HCA";
+
 Finding judge_state(const JudgedPort& each) {
   const PortFacts& port = *each.port;
   const std::string evidence =
@@ -47,10 +50,11 @@ Finding judge_state(const JudgedPort& each) {
   return {Verdict::fail, evidence, "the port reports active without a link: reload the driver"};
 }
 
-/// Ports are siblings, and should have equal rates, if their cards have one type and their networks one kind.
+/// Ports are siblings, and should have equal rates, if their cards are of one model and their networks of one kind.
 std::string sibling_key(const JudgedPort& each) {
   const std::string type = each.device->hca_type.present() ? each.device->hca_type.text : "";
-  return concat({type, "/", each.port->link_layer.text});
+  const std::string board = each.device->board_id.present() ? each.device->board_id.text : "";
+  return concat({type, "/", board, "/", each.port->link_layer.text});
 }
 
 /// Whether the number of lanes is normal: 4, or from HDR on 2, because two lanes are also sold as a port.
@@ -79,7 +83,7 @@ Finding judge_rate(const JudgedPort& each, const RateExpectation& expected) {
   if (rate->gbps < expected.of_siblings) {
     return {expected.severity,
             concat({evidence, ", the other ports have ", number_text(expected.of_siblings), " Gb/s"}),
-            std::string(degraded)};
+            concat({degraded, not_ours})};
   }
   if (each.port->layer() == LinkLayer::infiniband && !width_is_usual(*rate)) {
     return {expected.severity, concat({evidence, ", expected 4 lanes"}), std::string(degraded)};
@@ -198,8 +202,8 @@ Finding judge_infiniband_gid(const JudgedPort& each, const EnvironmentReader& en
   const std::string evidence = gid_text(each, index, entry);
   if (!each.port->gids_problem.empty()) {
     const bool no_table = each.port->gids.empty() && each.port->gids_problem.starts_with("there is no");
-    return {no_table ? Verdict::skip : Verdict::fail, concat({each.name().to_string(), ": ", each.port->gids_problem}),
-            no_table ? "" : "reload the driver"};
+    return {no_table ? Verdict::unknown : Verdict::fail,
+            concat({each.name().to_string(), ": ", each.port->gids_problem}), "reload the driver"};
   }
   if (entry != nullptr && !entry->value.is_unconfigured()) return {Verdict::pass, evidence, ""};
   return {Verdict::fail, evidence, "the port has no GID: wait for the subnet manager, or reload the driver"};
@@ -213,7 +217,7 @@ Finding judge_roce_gid(const JudgedPort& each, const EnvironmentReader& environm
   const std::uint32_t index = nccl_gid_index(environment, port);
   const GidEntry* const entry = gid_at(port, index);
   const std::string evidence = gid_text(each, index, entry);
-  if (!port.gids_problem.empty())
+  if (!port.gids_problem.empty() && good == port.gids.end())
     return {Verdict::fail, concat({each.name().to_string(), ": ", port.gids_problem}), "reload the driver"};
   if (good == port.gids.end()) {
     const bool untyped = entry != nullptr && is_routable(*entry) && entry->type.empty();
@@ -233,6 +237,9 @@ Finding judge_roce_gid(const JudgedPort& each, const EnvironmentReader& environm
   if (ucx && gid_at(port, static_cast<std::uint32_t>(*ucx)) == nullptr) {
     return {Verdict::fail, concat({gid_text(each, static_cast<std::uint32_t>(*ucx), nullptr), " (UCX_IB_GID_INDEX)"}),
             remedy};
+  }
+  if (!port.gids_problem.empty()) {
+    return {Verdict::unknown, concat({evidence, "; ", port.gids_problem}), "reload the driver"};
   }
   return {Verdict::pass, evidence, ""};
 }
@@ -263,12 +270,15 @@ struct CounterLimit {
   std::uint64_t most;       ///< more than this is a warning
   bool only_with_baseline;  ///< since boot it means little: every restart of a switch counts
 };
-constexpr std::array<CounterLimit, 5> error_limits = {{
+constexpr std::array<CounterLimit, 8> error_limits = {{
     {"symbol_error", 0, false},
     {"link_error_recovery", 0, false},
     {"link_downed", 0, true},
     {"port_rcv_errors", 100, false},
     {"port_xmit_discards", 1000, false},
+    {"local_link_integrity_errors", 0, false},
+    {"excessive_buffer_overrun_errors", 0, false},
+    {"port_rcv_remote_physical_errors", 100, false},
 }};
 constexpr std::uint64_t most_flaps = 2;
 constexpr std::uint64_t saturated = 255;  // link_downed has 8 bits in hardware and saturates
@@ -283,7 +293,21 @@ Increase increase_of(const CounterHistory& history, const JudgedPort& each, std:
 
 Check check_state(const NodeFacts& node, const Question& question) {
   std::vector<Finding> findings;
-  for (const JudgedPort& each : judged_ports(node, question)) findings.push_back(judge_state(each));
+  const auto ports = judged_ports(node, question);
+  std::size_t down = 0;
+  for (const JudgedPort& each : ports) {
+    findings.push_back(judge_state(each));
+    down += each.port->is_active() ? 0U : 1U;
+  }
+  // Several ports of many that are down are how a node was cabled rather than how it broke.
+  const bool is_expected_whole = question.policy == RdmaPolicy::require || (question.sku && question.sku->devices);
+  const bool half_cabled = !is_expected_whole && down >= 2 && down < ports.size() && 2 * down >= ports.size();
+  const bool alone = down == ports.size();
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    if (findings[i].verdict != Verdict::fail || ports[i].port->is_active()) continue;
+    if (half_cabled) findings[i].verdict = Verdict::warn;
+    if (!alone) findings[i].remedy += not_ours;
+  }
   return join_findings("ib.state", findings, no_port);
 }
 
@@ -335,16 +359,31 @@ Check check_netdev(const NodeFacts& node, const Question& question) {
   for (const JudgedPort& each : judged_ports(node, question)) {
     for (const std::string& name : each.device->netdevs) {
       const auto found = node.netdevs.find(name);
-      if (found == node.netdevs.end() || !seen.insert(name).second) continue;
+      const bool unknown = found == node.netdevs.end() || found->second.operstate.absent();
+      if (unknown || !seen.insert(name).second) continue;
       findings.push_back(judge_netdev(name, found->second));
     }
   }
   return join_findings("ib.netdev", findings, "no network interface belongs to the devices");
 }
 
+namespace {
+
+/// A counter that is there and is no number, except for what the kernel writes where a device has none.
+std::optional<Finding> unreadable_counter(const JudgedPort& each, std::string_view name) {
+  const auto found = each.port->counters.find(name);
+  if (found == each.port->counters.end() || counter_value(*each.port, name)) return std::nullopt;
+  if (found->second.present() && found->second.text.starts_with("N/A")) return std::nullopt;
+  return Finding{Verdict::unknown, concat({each.name().to_string(), " ", name, " is ", found->second.shown()}),
+                 "reload the driver: the counter cannot be read"};
+}
+
+}  // namespace
+
 Check check_flaps(const NodeFacts& node, const Question& question, const CounterHistory& history) {
   std::vector<Finding> findings;
   for (const JudgedPort& each : judged_ports(node, question)) {
+    if (auto unreadable = unreadable_counter(each, "link_downed")) findings.push_back(std::move(*unreadable));
     const auto value = counter_value(*each.port, "link_downed");
     if (!value) continue;
     const std::string name = each.name().to_string();
@@ -368,6 +407,7 @@ Check check_errors(const NodeFacts& node, const Question& question, const Counte
   std::size_t judged = 0;
   for (const JudgedPort& each : judged_ports(node, question)) {
     for (const CounterLimit& limit : error_limits) {
+      if (auto unreadable = unreadable_counter(each, limit.name)) findings.push_back(std::move(*unreadable));
       if (!counter_value(*each.port, limit.name)) continue;
       const Increase increase = increase_of(history, each, limit.name, history_window);
       const bool counts = increase.since != 0 || !limit.only_with_baseline;

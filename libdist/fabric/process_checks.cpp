@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <set>
 
 #include "core/text.hpp"
 #include "fabric/checks.hpp"
@@ -56,38 +57,93 @@ std::string stage_text(const VerbsDeviceFacts& device) {
   return concat({device.device, " ", device.stage, ": ", device.error == 0 ? "failed" : std::strerror(device.error)});
 }
 
-/// Checks which ports the user's NCCL_IB_HCA selects on this node.
-void judge_nccl_selection(const NodeFacts& node, const EnvironmentReader& environment, std::vector<Finding>& findings) {
-  const auto requested = environment("NCCL_IB_HCA");
-  if (!requested || requested->empty()) return;
-  const NcclSelection selection = NcclSelection::parse(*requested);
-  std::vector<PortName> used;
-  std::vector<PortName> by_prefix;
+/// The ports that NCCL would use with this environment.
+std::vector<JudgedPort> ports_nccl_uses(const NodeFacts& node, const EnvironmentReader& environment) {
+  std::vector<JudgedPort> used;
   for (const DeviceFacts& device : node.devices) {
     for (const PortFacts& port : device.ports) {
-      if (!nccl_uses(environment, device, port)) continue;
-      used.push_back({device.name, port.number});
-      if (selection.takes_by_prefix_only(device.name, port.number)) by_prefix.push_back(used.back());
+      if (nccl_uses(environment, device, port)) used.push_back({&device, &port});
     }
   }
-  const std::string asked = concat({"NCCL_IB_HCA=", printable(*requested, 60)});
+  return used;
+}
+
+std::vector<PortName> names_of(const std::vector<JudgedPort>& ports) {
+  std::vector<PortName> names;
+  for (const JudgedPort& each : ports) names.push_back(each.name());
+  return names;
+}
+
+/// What older or newer releases of NCCL would make of the text; nullopt if all agree.
+std::optional<Finding> judge_grammar(const NodeFacts& node, std::string_view requested, const std::string& asked) {
+  const auto current = NcclSelection::parse(requested);
+  const auto older = NcclSelection::parse(requested, NcclSelection::Grammar::before_2_30);
+  for (const DeviceFacts& device : node.devices) {
+    for (const PortFacts& port : device.ports) {
+      if (current.takes(device.name, port.number) == older.takes(device.name, port.number)) continue;
+      return Finding{Verdict::warn,
+                     concat({asked, " selects other ports with other releases of NCCL: ",
+                             PortName{device.name, port.number}.to_string()}),
+                     "write NCCL_IB_HCA==DEVICE:PORT,..."};
+    }
+  }
+  return std::nullopt;
+}
+
+/// Checks which ports the user's NCCL_IB_HCA selects on this node.
+void judge_nccl_selection(const NodeFacts& node, const Question& question, std::vector<Finding>& findings) {
+  const auto requested = question.environment("NCCL_IB_HCA");
+  if (!requested || requested->empty()) return;
+  const NcclSelection selection = NcclSelection::parse(*requested);
+  const auto used = ports_nccl_uses(node, question.environment);
+  std::vector<JudgedPort> meant;    // by their full names, or at least of the fabric
+  std::vector<JudgedPort> strange;  // Accelerated Networking, iWARP
+  std::size_t by_prefix = 0;
+  std::set<LinkLayer> layers;
+  const JudgedPort* first_by_prefix = nullptr;
+  for (const JudgedPort& each : used) {
+    if (role_of(node, *each.device) != DeviceRole::fabric) {
+      strange.push_back(each);
+      continue;
+    }
+    layers.insert(each.port->layer());
+    const bool prefix = selection.takes_by_prefix_only(each.device->name, each.port->number);
+    if (prefix && first_by_prefix == nullptr) first_by_prefix = &each;
+    by_prefix += prefix ? 1U : 0U;
+    if (!prefix) meant.push_back(each);
+  }
+  const std::size_t fabric = used.size() - strange.size();
   // Only a name that is also a device's full name is a likely mistake: "mlx5" alone means all of them.
-  const bool slip = !by_prefix.empty() && by_prefix.size() < used.size();
+  const bool slip = by_prefix > 0 && by_prefix < fabric;
+  const std::string asked = concat({"NCCL_IB_HCA=", printable(*requested, 60)});
+  auto wanted = used;
+  std::erase_if(wanted, [&](const JudgedPort& each) { return role_of(node, *each.device) != DeviceRole::fabric; });
   if (used.empty()) {
     findings.push_back({Verdict::fail, concat({asked, " selects no active port"}), "correct or unset NCCL_IB_HCA"});
+  } else if (!strange.empty()) {
+    const bool iwarp = role_of(node, *strange.front().device) == DeviceRole::iwarp;
+    findings.push_back(
+        {Verdict::fail,
+         concat({asked, " also selects ", strange.front().name().to_string(),
+                 iwarp ? ", which is iWARP" : ", which is Accelerated Networking: no part of the fabric"}),
+         wanted.empty() ? "unset NCCL_IB_HCA, or use rdma=off"
+                        : concat({"NCCL_IB_HCA=", exact_selection(names_of(wanted))})});
   } else if (slip) {
-    std::vector<PortName> meant;
-    for (const PortName& each : used) {
-      if (std::ranges::find(by_prefix, each) == by_prefix.end()) meant.push_back(each);
-    }
     findings.push_back({Verdict::warn,
-                        concat({asked, " also selects ", by_prefix.front().to_string(), ": names are prefixes"}),
-                        concat({"NCCL_IB_HCA=", exact_selection(meant)})});
+                        concat({asked, " also selects ", first_by_prefix->name().to_string(), ": names are prefixes"}),
+                        concat({"NCCL_IB_HCA=", exact_selection(names_of(meant))})});
+  } else if (layers.size() > 1) {
+    std::erase_if(wanted, [](const JudgedPort& each) { return each.port->layer() != LinkLayer::infiniband; });
+    findings.push_back({Verdict::warn, concat({asked, " selects both InfiniBand and Ethernet ports"}),
+                        concat({"NCCL_IB_HCA=", exact_selection(names_of(wanted))})});
+  } else if (auto differs = judge_grammar(node, *requested, asked)) {
+    findings.push_back(std::move(*differs));
   } else {
-    findings.push_back({Verdict::pass, concat({asked, " selects ", exact_selection(used).substr(1)}), ""});
+    findings.push_back({Verdict::pass, concat({asked, " selects ", exact_selection(names_of(used)).substr(1)}), ""});
   }
 }
 
+/// UCX's choice concerns UCX: many recipes keep it on TCP beside NCCL on InfiniBand. So it warns at most.
 void judge_ucx_selection(const NodeFacts& node, const EnvironmentReader& environment, std::vector<Finding>& findings) {
   const auto requested = environment("UCX_NET_DEVICES");
   if (!requested || requested->empty()) return;
@@ -103,8 +159,8 @@ void judge_ucx_selection(const NodeFacts& node, const EnvironmentReader& environ
   if (!used.empty()) {
     findings.push_back({Verdict::pass, concat({asked, " selects ", exact_selection(used).substr(1)}), ""});
   } else {
-    findings.push_back({Verdict::fail, concat({asked, " selects no active port of an RDMA device"}),
-                        "use DEVICE:PORT, such as mlx5_0:1, or unset UCX_NET_DEVICES"});
+    findings.push_back({Verdict::warn, concat({asked, " selects no active port of an RDMA device: UCX uses TCP"}),
+                        "if UCX should use RDMA: DEVICE:PORT, such as mlx5_0:1, or unset UCX_NET_DEVICES"});
   }
 }
 
@@ -207,7 +263,7 @@ Check check_gpudirect(const NodeFacts& node, const Question& question, const Pro
 Check check_environment(const NodeFacts& node, const Question& question) {
   if (node.devices.empty()) return {"ib.env", Verdict::skip, "no device", ""};
   std::vector<Finding> findings;
-  judge_nccl_selection(node, question.environment, findings);
+  judge_nccl_selection(node, question, findings);
   judge_ucx_selection(node, question.environment, findings);
   judge_switches(question.environment, findings);
   if (findings.empty()) {
@@ -226,6 +282,7 @@ Check check_loopback(const NodeFacts& node, const Question& question, const Proc
     return {"ib.loopback", Verdict::fail, concat({"timed out while ", printable(verbs.stage_at_timeout)}),
             "see the kernel log: the device or its driver hangs"};
   }
+  if (question.expects(Sku::Fabric::efa)) return {"ib.loopback", Verdict::skip, "EFA has no reliable connections", ""};
   if (!verbs.tried) return {"ib.loopback", Verdict::skip, verbs.reason.empty() ? "not tried" : verbs.reason, ""};
   std::vector<Finding> findings;
   for (const VerbsDeviceFacts& each : judged_verbs(node, question, verbs)) {

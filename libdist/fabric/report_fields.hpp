@@ -18,6 +18,9 @@
 
 namespace amldist::fabric {
 
+/// The version of the fields: docs/check.schema.json. 2: the verdict `unknown`, and this number.
+inline constexpr std::uint32_t report_schema = 2;
+
 template <typename Visitor>
 void visit_fields(const Check& check, Visitor& visit) {
   visit("id", std::string_view(check.id));
@@ -36,6 +39,7 @@ struct NodeReport {
 template <typename Visitor>
 void visit_fields(const NodeReport& node, Visitor& visit) {
   const std::vector<PortName>& ports = node.settings.ports;
+  visit("schema", std::optional(report_schema));
   visit("node", std::string_view(node.host));
   visit("policy", to_string(node.report.policy));
   visit("verdict", to_string(node.report.verdict()));

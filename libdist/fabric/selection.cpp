@@ -112,18 +112,24 @@ bool is_better(const GidEntry& candidate, const GidEntry& current, const GidPref
 
 }  // namespace
 
-NcclSelection NcclSelection::parse(std::string_view text) {
+NcclSelection NcclSelection::parse(std::string_view text, Grammar grammar) {
+  constexpr std::size_t longest_name = 63;  // NCCL's buffer; what does not fit is cut off
   NcclSelection out;
   out.exclude_ = text.starts_with('^');
   if (out.exclude_) text.remove_prefix(1);
   out.exact_ = text.starts_with('=');
   if (out.exact_) text.remove_prefix(1);
+  const bool older = grammar == Grammar::before_2_30;
+  if (older && (text.starts_with('^') || text.starts_with('='))) text.remove_prefix(1);
   for (const std::string_view piece : text::split(text, ',')) {
     const auto colon = piece.find(':');
-    const std::string_view name = piece.substr(0, colon);
+    const std::string_view name = piece.substr(0, std::min(colon, piece.size()));
     if (name.empty() || out.entries_.size() == most_entries) continue;
-    Entry entry{std::string(name), std::nullopt};
-    if (colon != std::string_view::npos) entry.port = as_atoi(piece.substr(colon + 1));
+    Entry entry{std::string(name.substr(0, older ? name.size() : longest_name)), std::nullopt};
+    if (colon != std::string_view::npos) {
+      const std::string_view port = text::split(piece.substr(colon + 1), ':').front();
+      if (older || !port.empty()) entry.port = as_atoi(port);
+    }
     out.entries_.push_back(std::move(entry));
   }
   return out;
@@ -143,8 +149,31 @@ bool NcclSelection::takes_by_prefix_only(std::string_view device, std::uint32_t 
   });
 }
 
+namespace {
+
+/// Whether a name fits a pattern with at most one range: "mlx5_ib[0-7]:1".
+bool fits_range(std::string_view pattern, std::string_view name) {
+  const auto open = pattern.find('[');
+  const auto close = pattern.find(']', std::min(open, pattern.size()));
+  if (open == std::string_view::npos || close == std::string_view::npos) return pattern == name;
+  const std::string_view range = pattern.substr(open + 1, close - open - 1);
+  const auto dash = range.find('-');
+  const auto first = text::to_number(range.substr(0, std::min(dash, range.size())), 65535);
+  const auto last = dash == std::string_view::npos ? first : text::to_number(range.substr(dash + 1), 65535);
+  const std::string_view tail = pattern.substr(close + 1);
+  if (!first || !last || !name.starts_with(pattern.substr(0, open)) || !name.ends_with(tail)) return false;
+  if (name.size() < open + tail.size()) return false;
+  const auto number = text::to_number(name.substr(open, name.size() - open - tail.size()), 65535);
+  return number && *first <= *number && *number <= *last;
+}
+
+}  // namespace
+
 UcxSelection UcxSelection::parse(std::string_view text) {
   UcxSelection out;
+  text = text::trim(text);
+  out.exclude_ = text.starts_with('^');
+  if (out.exclude_) text.remove_prefix(1);
   for (const std::string_view piece : text::split(text, ',')) {
     const std::string_view name = text::trim(piece);
     if (!name.empty()) out.names_.emplace_back(name);
@@ -154,7 +183,9 @@ UcxSelection UcxSelection::parse(std::string_view text) {
 
 bool UcxSelection::takes(std::string_view device, std::uint32_t port) const {
   const std::string name = text::concat({device, ":", std::to_string(port)});
-  return std::ranges::any_of(names_, [&](const std::string& each) { return each == "all" || each == name; });
+  const bool listed =
+      std::ranges::any_of(names_, [&](const std::string& each) { return each == "all" || fits_range(each, name); });
+  return listed != exclude_;
 }
 
 std::optional<bool> ucx_allows_verbs(std::string_view transports) {

@@ -3,7 +3,10 @@
 //   NCCL_IB_HCA=mlx5_1            every device whose name begins with mlx5_1 (mlx5_10 too)
 //   NCCL_IB_HCA==mlx5_1:1,mlx5_2  exactly mlx5_1, port 1, and mlx5_2, any port
 //   NCCL_IB_HCA=^mlx5_an          all except those
+//   NCCL_IB_HCA=mlx5_1:1:0:2      with rail and plane, which do not select
 //   UCX_NET_DEVICES=mlx5_2:1      exactly this port; "all" anywhere in the list selects everything
+//   UCX_NET_DEVICES=mlx5_[0-3]:1  a range
+//   UCX_NET_DEVICES=^mlx5_an0:1   all except those
 #pragma once
 
 #include <cstdint>
@@ -26,8 +29,13 @@ class NcclSelection {
     std::optional<int> port;  ///< nullopt: any
   };
 
+  /// NCCL has changed its parser: releases before 2.30 skip a second '^' or '=' at the beginning, and read an empty
+  /// port
+  /// ("mlx5_0:") as port 0.
+  enum class Grammar { current, before_2_30 };
+
   /// Never fails, like NCCL's parser: a malformed entry selects nothing.
-  [[nodiscard]] static NcclSelection parse(std::string_view text);
+  [[nodiscard]] static NcclSelection parse(std::string_view text, Grammar grammar = Grammar::current);
 
   /// Whether NCCL would use the port if it were active. An empty list selects all (with '^' none).
   [[nodiscard]] bool takes(std::string_view device, std::uint32_t port) const noexcept;
@@ -51,6 +59,7 @@ class UcxSelection {
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
 
  private:
+  bool exclude_ = false;
   std::vector<std::string> names_;
 };
 

@@ -18,7 +18,7 @@ constexpr std::size_t longest_name = 64;
 
 bool is_small(char c) noexcept { return c >= 'a' && c <= 'z'; }
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-bool is_capital(char c) noexcept { return c >= 'A' && c <= 'Z'; }
+bool is_letter(char c) noexcept { return is_small(c) || (c >= 'A' && c <= 'Z'); }
 
 /// Removes and returns the leading characters for which `wanted` holds.
 template <typename Wanted>
@@ -46,14 +46,14 @@ struct SizeName {
 
 std::optional<SizeName> parse_size(std::string_view name) {
   SizeName size;
-  size.family = take_while(name, is_capital);
+  size.family = take_while(name, is_letter);
   size.cores = take_while(name, is_digit);
   if (size.family.empty() || size.cores.empty()) return std::nullopt;
   if (name.starts_with('-')) {
     name.remove_prefix(1);
     if (take_while(name, is_digit).empty()) return std::nullopt;
   }
-  size.letters = take_while(name, is_small);
+  size.letters = take_while(name, is_letter);
   size.rest = name;
   if (!size.rest.empty() && !size.rest.starts_with('_')) return std::nullopt;
   return size;
@@ -82,6 +82,7 @@ bool fits(std::string_view pattern, std::string_view name) noexcept {
 bool set_fabric(Sku& sku, std::string_view value) {
   if (value == "infiniband") sku.fabric = Sku::Fabric::infiniband;
   else if (value == "roce") sku.fabric = Sku::Fabric::roce;
+  else if (value == "efa") sku.fabric = Sku::Fabric::efa;
   else if (value == "none") sku.fabric = Sku::Fabric::none;
   else if (value == "no-verbs") sku.fabric = Sku::Fabric::no_verbs;
   else return false;
@@ -102,6 +103,7 @@ bool set_key(Sku& sku, std::string_view key, std::string_view value) {
   if (!number || *number == 0) return false;
   if (key == "devices") sku.devices = static_cast<std::uint32_t>(*number);
   else if (key == "rate") sku.rate = static_cast<std::uint32_t>(*number);
+  else if (key == "gpus") sku.gpus = static_cast<std::uint32_t>(*number);
   else return false;
   return true;
 }
@@ -123,8 +125,8 @@ std::optional<std::string> apply_words(Sku& sku, const std::vector<std::string_v
     const auto equals = words[i].find('=');
     const std::string_view key = words[i].substr(0, equals);
     if (equals == std::string_view::npos || !set_key(sku, key, words[i].substr(equals + 1))) {
-      return concat({quote(words[i]), " is not one of fabric=infiniband|roce|none|no-verbs, devices=N, rate=N, ",
-                     "hca=SELECTION, gpudirect=require|prefer"});
+      return concat({quote(words[i]), " is not one of fabric=infiniband|roce|efa|none|no-verbs, devices=N, rate=N, ",
+                     "hca=SELECTION, gpus=N, gpudirect=require|prefer"});
     }
     has_fabric = has_fabric || key == "fabric";
   }
@@ -154,7 +156,7 @@ std::vector<std::string> SkuTable::add(std::string_view content, const std::stri
     if (const auto wrong = apply_words(sku, words)) {
       complaints.push_back(concat({place, " was skipped: ", *wrong}));
     } else {
-      lines_.push_back({canonical(words.front()), std::move(sku)});
+      lines_.push_back({canonical(words.front()), std::string(words.front()), std::move(sku)});
     }
   }
   return complaints;
@@ -173,16 +175,39 @@ Result<Sku> SkuTable::find(std::string_view name) const {
     if (const auto size = parse_size(without_prefix(name))) {
       Sku sku;
       sku.name = name;
-      const bool rdma = size->letters.find('r') != std::string_view::npos;
+      const bool rdma = text::to_lower(size->letters).find('r') != std::string::npos;
       sku.fabric = rdma ? Sku::Fabric::infiniband : Sku::Fabric::none;
       sku.source =
           rdma ? "not in the table; the 'r' in its name means RDMA" : "not in the table; its name has no 'r' for RDMA";
+      sku.is_guessed = true;
+      sku.nearest = nearest(wanted);
       return sku;
     }
   }
+  const std::string near = name.size() <= longest_name ? nearest(canonical(name)) : "";
   return Error{Errc::invalid_argument,
-               concat({"SKU ", quote(name), " is unknown: use a name such as Standard_ND96isr_H100_v5, or add it to ",
-                       site_table})};
+               concat({"SKU ", quote(name), " is unknown: use a name such as ",
+                       near.empty() ? "Standard_ND96isr_H100_v5" : near, ", or add it to ", site_table})};
+}
+
+std::vector<Sku> SkuTable::all() const {
+  std::vector<Sku> out;
+  for (const Line& line : lines_) {
+    out.push_back(line.sku);
+    out.back().name = line.written;
+  }
+  return out;
+}
+
+std::string SkuTable::nearest(const std::string& wanted) const {
+  std::vector<std::string_view> names;
+  for (const Line& line : lines_) {
+    if (line.pattern.find('*') == std::string::npos) names.push_back(line.pattern);
+  }
+  const auto found = text::nearest(wanted, names);
+  if (!found) return {};
+  const auto line = std::ranges::find(lines_, *found, &Line::pattern);
+  return line == lines_.end() ? std::string() : line->written;
 }
 
 Result<SkuTable> load_sku_table(const std::string& explicit_file, std::vector<std::string>& complaints) {

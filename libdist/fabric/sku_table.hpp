@@ -17,6 +17,7 @@ struct Sku {
   enum class Fabric {
     infiniband,
     roce,
+    efa,       ///< AWS's adapter, for libfabric
     none,      ///< no RDMA at all
     no_verbs,  ///< RDMA, but without InfiniBand verbs (no SR-IOV)
   };
@@ -26,9 +27,15 @@ struct Sku {
   std::optional<std::uint32_t> rate;     ///< rate=N: Gb/s of each port, at least
   std::string hca;                       ///< hca=SELECTION: only these ports are judged (grammar of NCCL_IB_HCA)
   bool needs_gpudirect = false;          ///< gpudirect=require
+  std::optional<std::uint32_t> gpus;     ///< gpus=N: exactly N
   std::string source;                    ///< its origin: a file and line, or the naming rule
+  bool is_guessed = false;               ///< no line fits: only the rule for names says something
+  std::string nearest;                   ///< if guessed: the name in the table that it resembles most; may be empty
 
-  [[nodiscard]] bool has_verbs() const noexcept { return fabric == Fabric::infiniband || fabric == Fabric::roce; }
+  /// Whether the node has RDMA devices that can be verified.
+  [[nodiscard]] bool has_verbs() const noexcept {
+    return fabric == Fabric::infiniband || fabric == Fabric::roce || fabric == Fabric::efa;
+  }
 };
 
 /// The lines of one or more tables, highest precedence first.
@@ -44,12 +51,18 @@ class SkuTable {
   [[nodiscard]] Result<Sku> find(std::string_view name) const;
 
   [[nodiscard]] std::size_t size() const noexcept { return lines_.size(); }
+  /// All lines, in the order in which they are tried; the name is the one that the line has.
+  [[nodiscard]] std::vector<Sku> all() const;
 
  private:
   struct Line {
     std::string pattern;  ///< lower case
+    std::string written;  ///< as in the file
     Sku sku;
   };
+  /// The name in the table with the fewest changes from `wanted`, at most three; empty: none is near.
+  [[nodiscard]] std::string nearest(const std::string& wanted) const;
+
   std::vector<Line> lines_;
 };
 

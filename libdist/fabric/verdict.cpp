@@ -14,12 +14,14 @@ using text::concat;
 constexpr std::size_t longest_evidence = 400;
 constexpr std::size_t most_passes = 2;  // for passes, examples suffice
 
-/// Orders verdicts: fail, warn, pass. A skip says nothing about anything that exists.
+/// Orders verdicts: fail, warn, unknown, pass. A skip says nothing about anything that exists.
 int severity(Verdict verdict) noexcept {
   switch (verdict) {
     case Verdict::fail:
-      return 3;
+      return 4;
     case Verdict::warn:
+      return 3;
+    case Verdict::unknown:
       return 2;
     case Verdict::pass:
       return 1;
@@ -40,8 +42,10 @@ void append_once(std::string& joined, std::string_view piece) {
 Verdict Report::verdict() const noexcept {
   Verdict worst = Verdict::skip;
   for (const Check& check : checks) {
+    if (check.verdict == Verdict::unknown && unknown_fails) worst = Verdict::fail;
     if (severity(check.verdict) > severity(worst)) worst = check.verdict;
   }
+  if (policy == RdmaPolicy::require && !verified) return Verdict::fail;
   return worst == Verdict::pass && !verified ? Verdict::skip : worst;
 }
 
@@ -74,12 +78,12 @@ Check join_findings(std::string_view id, const std::vector<Finding>& findings, s
 }
 
 std::string_view to_string(Verdict verdict) noexcept {
-  constexpr std::array<std::string_view, 4> names = {"pass", "warn", "fail", "skip"};
+  constexpr std::array<std::string_view, 5> names = {"pass", "warn", "fail", "skip", "unknown"};
   return names.at(static_cast<std::size_t>(verdict));
 }
 
 std::optional<Verdict> verdict_from_name(std::string_view name) noexcept {
-  for (const Verdict each : {Verdict::pass, Verdict::warn, Verdict::fail, Verdict::skip}) {
+  for (const Verdict each : {Verdict::pass, Verdict::warn, Verdict::fail, Verdict::skip, Verdict::unknown}) {
     if (name == to_string(each)) return each;
   }
   return std::nullopt;

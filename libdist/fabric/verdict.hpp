@@ -10,8 +10,9 @@
 
 namespace amldist::fabric {
 
-/// The verdict of one check. `skip`: the check could not be made, and the evidence says why. A skip is not a pass.
-enum class Verdict { pass, warn, fail, skip };
+/// The verdict of one check. `skip`: there is nothing to check, and the evidence says why. `unknown`: there is
+/// something to check, and it cannot be read or understood. Neither is a pass.
+enum class Verdict { pass, warn, fail, skip, unknown };
 
 /// One check. Ids are stable names ("ib.state", docs/fabric.md); each appears once in a report.
 struct Check {
@@ -32,9 +33,11 @@ struct Finding {
 struct Report {
   RdmaPolicy policy = RdmaPolicy::prefer;
   std::vector<Check> checks;
-  bool verified = false;  ///< a port was judged; without one, the report does not pass
+  bool verified = false;       ///< a port was judged; without one, the report does not pass
+  bool unknown_fails = false;  ///< unknown=fail: a check that is unknown fails the report
 
-  /// The worst verdict; warnings do not fail. skip if nothing was verified.
+  /// The worst verdict, in the order fail, warn, unknown, pass; only fail fails. If nothing was verified: fail under
+  /// `require`, else skip.
   [[nodiscard]] Verdict verdict() const noexcept;
   [[nodiscard]] const Check* find(std::string_view id) const noexcept;
 };

@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <set>
+
+#include "core/hex.hpp"
 #include "core/text.hpp"
 #include "fabric/checks.hpp"
 
@@ -25,6 +29,7 @@ void add_process_checks(const NodeFacts& node, const Question& question, const E
 Report verify_node(const NodeFacts& node, const Question& question, const Evidence& evidence) {
   Report report;
   report.policy = question.policy;
+  report.unknown_fails = question.unknown_fails && question.policy == RdmaPolicy::require;
   report.checks.push_back(check_policy(node, question));
   if (question.policy == RdmaPolicy::off) return report;
   report.verified = !judged_ports(node, question).empty();
@@ -45,6 +50,11 @@ Report verify_node(const NodeFacts& node, const Question& question, const Eviden
   report.checks.push_back(check_affinity(node, question));
   add_process_checks(node, question, evidence, report);
   report.checks.push_back(check_kernel_log(evidence.kernel_log, evidence.no_kernel_log));
+  report.checks.push_back(check_retransmissions(node, question, evidence.counters));
+  report.checks.push_back(check_mtu(node, question));
+  report.checks.push_back(check_pci_functions(node));
+  report.checks.push_back(check_pci_errors(node, question));
+  report.checks.push_back(check_bridges(node, question));
   return report;
 }
 
@@ -65,6 +75,22 @@ FabricSettings settings_of(const NodeFacts& node, const Question& question) {
   }
   if (!same_index) settings.gid_index.reset();
   return settings;
+}
+
+std::string partitions_of(const NodeFacts& node, const Question& question) {
+  constexpr std::uint16_t key_bits = 0x7fff;  // the highest bit tells members apart
+  const std::int64_t index = nccl_parameter(question.environment, "NCCL_IB_PKEY").value_or(0);
+  std::set<std::string> partitions;
+  for (const JudgedPort& each : judged_ports(node, question)) {
+    const auto& keys = each.port->pkeys;
+    if (!each.port->is_active() || each.port->layer() != LinkLayer::infiniband) continue;
+    const auto chosen = std::ranges::find(keys, index, [](const PkeyEntry& key) { return std::int64_t{key.index}; });
+    if (keys.empty()) partitions.insert("none");
+    else partitions.insert("0x" + to_hex((chosen == keys.end() ? keys.front() : *chosen).value & key_bits, 2));
+  }
+  std::string out;
+  for (const std::string& each : partitions) out += text::concat({out.empty() ? "" : ",", each});
+  return out;
 }
 
 }  // namespace amldist::fabric

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "core/text.hpp"
 #include "os/file_descriptor.hpp"
@@ -72,13 +73,63 @@ std::string first_line_of(const std::string& path) {
   return content.substr(0, content.find('\n'));
 }
 
-bool write_whole_file(const std::string& path, std::string_view content) {
+namespace {
+
+Error write_error() { return {Errc::unavailable, std::strerror(errno)}; }
+
+/// The path behind symbolic links, whether it exists or not. A link into
+/// /proc stands for a descriptor (/dev/stdout): then nothing, since its file must not be replaced.
+std::optional<std::string> behind_links(std::string path) {
+  constexpr int most_links = 32;
+  std::array<char, 4096> target{};
+  for (int i = 0; i < most_links; ++i) {
+    const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
+    if (length <= 0) return path;
+    const std::string_view next(target.data(), static_cast<std::size_t>(length));
+    if (next.starts_with("/proc/") || path.starts_with("/proc/")) return std::nullopt;
+    path = next.starts_with('/') ? std::string(next) : path.substr(0, path.rfind('/') + 1) + std::string(next);
+  }
+  return path;
+}
+
+/// For devices, pipes and descriptors. O_NONBLOCK: a FIFO that nobody reads must not hold anybody up.
+Result<void> write_through(const std::string& path, std::string_view content) {
+  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  if (!file) return write_error();
+  const int flags = ::fcntl(file.get(), F_GETFL);
+  if (flags >= 0) static_cast<void>(::fcntl(file.get(), F_SETFL, flags & ~O_NONBLOCK));
+  if (!write_all(file.get(), content)) return write_error();
+  return {};
+}
+
+/// Writes beside `path` and renames. `old`: what is there, whose mode and owner stay; nullptr: nothing.
+Result<void> replace_file(const std::string& path, std::string_view content, const struct stat* old) {
   const std::string beside = path + ".new." + std::to_string(::getpid());
   const FileDescriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
-  if (!file) return false;
-  if (write_all(file.get(), content) && ::rename(beside.c_str(), path.c_str()) == 0) return true;
+  if (!file) return write_error();
+  if (old != nullptr) {
+    static_cast<void>(::fchown(file.get(), old->st_uid, old->st_gid) == 0);
+    static_cast<void>(::fchmod(file.get(), old->st_mode & 07777U));
+  }
+  if (write_all(file.get(), content) && ::rename(beside.c_str(), path.c_str()) == 0) return {};
+  const Error error = write_error();
   static_cast<void>(::unlink(beside.c_str()));
-  return false;
+  return error;
+}
+
+}  // namespace
+
+Result<void> write_whole_file(const std::string& path, std::string_view content) {
+  struct stat status = {};
+  const bool exists = ::stat(path.c_str(), &status) == 0;
+  if (!exists && errno != ENOENT) return write_error();
+  if (exists && S_ISDIR(status.st_mode)) {
+    errno = EISDIR;
+    return write_error();
+  }
+  const auto target = behind_links(path);
+  if (!target || (exists && !S_ISREG(status.st_mode))) return write_through(path, content);
+  return replace_file(*target, content, exists ? &status : nullptr);
 }
 
 bool append_line(const std::string& path, std::string_view line) {

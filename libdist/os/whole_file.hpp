@@ -22,8 +22,10 @@ namespace amldist {
 /// Writes everything to a descriptor, with waiting. False: it does not take it (the other end of a pipe is closed).
 bool write_all(int descriptor, std::string_view content) noexcept;
 
-/// Writes beside the file and renames; false if that fails, and then the old file is as it was.
-[[nodiscard]] bool write_whole_file(const std::string& path, std::string_view content);
+/// The one writer of files that users name. A regular file is replaced as a whole, with its mode and owner; behind a
+/// symbolic link that is the link's target, and the link stays. Anything else (a device, a pipe, /dev/stdout) is
+/// written through. Errors: unavailable, with the reason alone; then a regular file is as it was.
+[[nodiscard]] Result<void> write_whole_file(const std::string& path, std::string_view content);
 
 /// Adds a line, which brings its newline, at the end of a regular file that is there already; links are not followed.
 /// Several processes may do so at once. false: it was not written.

@@ -61,7 +61,7 @@ void FabricTally::take(const FabricVote& vote) {
     first_host_ = vote.text;
   } else if (vote.traits != traits_) {
     differs_ = true;
-    reason_ = concat({"P_Key or GID index is ", traits_, " on ", first_host_, " and ", vote.traits, " on ", vote.text});
+    reason_ = concat({"P_Key is ", traits_, " on ", first_host_, " and ", vote.traits, " on ", vote.text});
     return;
   }
   good_.insert(vote.node);
@@ -80,7 +80,7 @@ std::optional<std::string> FabricTally::line() {
   }
   if (!differs_) return std::nullopt;
   return concat({"rdma=require failed between nodes: ", reason_,
-                 ": their ports are in different partitions or networks, ask for nodes of one scale set"});
+                 ": their ports are in different partitions, ask for nodes of one scale set"});
 }
 
 }  // namespace amldist

@@ -1,11 +1,11 @@
 // How the nodes of a step agree on the fabric: each sends a vote to srun, and all get the same answer before a program
 // starts. If only one node used sockets, NCCL and UCX on the other nodes would wait for it for ever.
 //
-//   aml-dist;1;00c0ffee00c0ffee;fabric;2;4;prefer;good;0x0018/-;node3       node index, nodes, traits, host
+//   aml-dist;1;00c0ffee00c0ffee;fabric;2;4;prefer;good;0x0018;node3       node index, nodes, traits, host
 //   aml-dist;1;00c0ffee00c0ffee;fabric;1;4;prefer;sick;-;node2: ib.state: mlx5_0:1 1: DOWN     and the reason
 //   aml-dist;1;00c0ffee00c0ffee;not-yet | use-fabric | use-sockets          srun's answer
 //
-// Traits are values that must be equal on all nodes (partition key, GID index). srun only compares them.
+// Traits are values that must be equal on all nodes (partition keys). srun only compares them.
 #pragma once
 
 #include <cstdint>

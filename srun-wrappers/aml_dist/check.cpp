@@ -3,16 +3,21 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 
+#include "aml_dist/check_metrics.hpp"
 #include "aml_dist/check_output.hpp"
 #include "aml_dist/check_step.hpp"
 #include "aml_dist/common/files.hpp"
 #include "aml_dist/fabric_svg.hpp"
+#include "aml_dist/sku_list.hpp"
+#include "core/settings.hpp"
 #include "core/text.hpp"
 #include "fabric/checks.hpp"
 #include "fabric/kernel_log.hpp"
+#include "fabric/nvml.hpp"
 #include "fabric/report_json.hpp"
 #include "fabric/verbs_probe.hpp"
 #include "os/environment.hpp"
@@ -39,6 +44,8 @@ constexpr const char* footer =
     "  aml-dist check --sysfs-root tree --dev-root dev --json  (another machine's files)\n\n"
     "Exit status: 0 verified, warnings included; 1 a check failed; 3 nothing to verify; others as in aml_dist(7).";
 
+bool is_json(const CheckOptions& options) { return options.json || options.format == "json"; }
+
 /// Explicit before guessed: the option, then what the SKU promises; else what is there is verified.
 void choose_policy(const CheckOptions& options, Question& question) {
   if (const auto named = fabric::policy_from_name(options.policy)) {
@@ -50,14 +57,28 @@ void choose_policy(const CheckOptions& options, Question& question) {
   }
 }
 
+/// The table of SKUs; what is wrong with its lines goes to standard error.
+Result<fabric::SkuTable> load_table(const CheckOptions& options) {
+  std::vector<std::string> complaints;
+  auto table = fabric::load_sku_table(options.sku_table, complaints);
+  for (const std::string& complaint : complaints) std::fprintf(stderr, "aml-dist: %s\n", complaint.c_str());
+  return table;
+}
+
+int list_skus(const CheckOptions& options) {
+  const auto table = load_table(options);
+  if (!table) return fail(table.error());
+  std::fputs((is_json(options) ? skus_as_json(*table) : skus_as_table(*table)).c_str(), stdout);
+  return commands::exit_done;
+}
+
 Result<Question> make_question(const CheckOptions& options) {
   Question question;
   question.environment = own_variable;
+  question.unknown_fails = options.unknown == "fail";
   if (!options.sku.empty()) {
-    std::vector<std::string> complaints;
-    const auto table = fabric::load_sku_table(options.sku_table, complaints);
+    const auto table = load_table(options);
     if (!table) return table.error();
-    for (const std::string& complaint : complaints) std::fprintf(stderr, "aml-dist: %s\n", complaint.c_str());
     auto sku = table->find(options.sku);
     if (!sku) return sku.error();
     question.sku = std::move(*sku);
@@ -94,20 +115,55 @@ fabric::CounterHistory keep_baseline(const CheckOptions& options, const NodeFact
   }
   history.baseline = baseline;
   baseline.record(node, history.now);
-  if (!write_whole_file(options.baseline, baseline.to_string())) {
-    history.problem = concat({"baseline ", text::quote(options.baseline), " cannot be written"});
+  if (const auto written = write_whole_file(options.baseline, baseline.to_string()); !written) {
+    history.problem =
+        concat({"baseline ", text::quote(options.baseline), " cannot be written: ", written.error().message});
   }
   return history;
 }
 
 void read_log(const CheckOptions& options, Evidence& evidence) {
   if (options.kernel_log.empty() && !options.sysfs_root.empty()) {
-    evidence.no_kernel_log = "the kernel log of this machine does not describe --sysfs-root";
+    evidence.no_kernel_log.reason = "the kernel log of this machine does not describe --sysfs-root";
     return;
   }
   auto lines = fabric::read_kernel_log(options.kernel_log.empty() ? "/dev/kmsg" : options.kernel_log);
   if (lines) evidence.kernel_log = std::move(*lines);
-  else evidence.no_kernel_log = lines.error().message;
+  else evidence.no_kernel_log = {lines.error().message, !options.kernel_log.empty()};
+}
+
+/// What this node's GPUs should be: Slurm's share of a job, else the SKU's, else what is on the bus.
+fabric::GpuExpectation expected_gpus(const NodeFacts& node, const Question& question) {
+  const auto share = text::to_number(question.environment("SLURM_GPUS_ON_NODE").value_or(""), 1024);
+  if (share) return {static_cast<std::uint32_t>(*share), "Slurm"};
+  if (question.sku && question.sku->gpus) return {question.sku->gpus, "the SKU"};
+  const auto on_bus = static_cast<std::uint32_t>(std::ranges::count_if(node.gpus, &fabric::GpuFacts::nvidia));
+  if (on_bus > 0 && node.nvidia_driver) return {on_bus, "the PCI bus"};
+  return {};
+}
+
+/// Adds the checks of GPUs, and drops those of the host with --health off. Returns what the driver said.
+fabric::GpuStates add_health(const CheckOptions& options, const NodeFacts& node, const Question& question,
+                             const Evidence& evidence, fabric::Report& report) {
+  const RdmaPolicy health = fabric::policy_from_name(options.health).value_or(RdmaPolicy::prefer);
+  if (question.policy == RdmaPolicy::off) return {};
+  if (health == RdmaPolicy::off) {
+    std::erase_if(report.checks, [](const fabric::Check& check) { return check.id.starts_with("host."); });
+    return {};
+  }
+  const std::string library = question.environment(variable::nvml_library).value_or("");
+  fabric::GpuStates states;
+  states.problem = "the driver of this machine does not describe --sysfs-root";
+  const bool own_machine = options.sysfs_root.empty() || !library.empty();
+  if (own_machine) states = fabric::read_gpu_states(library, std::chrono::seconds(options.timeout_s));
+  fabric::GpuExpectation expected = expected_gpus(node, question);
+  // AMD's GPUs are counted by the bus; without a machine to ask there is nothing to expect.
+  const bool amd = std::ranges::any_of(node.gpus, [](const fabric::GpuFacts& gpu) { return !gpu.nvidia; });
+  if (!own_machine || amd) expected.count.reset();
+  for (fabric::Check& check : verify_gpus(states, expected, evidence.kernel_log, health)) {
+    report.checks.push_back(std::move(check));
+  }
+  return states;
 }
 
 /// In a step one process of each node is enough; the others neither look nor speak.
@@ -151,7 +207,7 @@ fabric::ProcessFacts read_own_process(const CheckOptions& options, const NodeFac
 
 int exit_status_of(Verdict verdict) {
   if (verdict == Verdict::fail) return commands::exit_failed;
-  return verdict == Verdict::skip ? commands::exit_skipped : commands::exit_done;
+  return verdict == Verdict::skip ? commands::exit_skipped : commands::exit_done;  // warn and unknown: done
 }
 
 /// What aml-run asks for before a program starts, in the job's own output: a line for each failed check, else nothing.
@@ -167,11 +223,13 @@ void print_failures(const fabric::Report& report) {
 template <typename Verification>
 int finish(const CheckOptions& options, const Verification& verification) {
   if (options.before_program) print_failures(verification.report);
-  else if (options.json) std::printf("%s\n", to_json(verification).c_str());
+  else if (options.format == "openmetrics") std::fputs(to_metrics(verification).c_str(), stdout);
+  else if (is_json(options)) std::printf("%s\n", to_json(verification).c_str());
   else std::fputs(to_table(verification, commands::wants_colour(STDOUT_FILENO), options.quiet).c_str(), stdout);
   if (!options.svg.empty()) {
     const auto written = write_file(options.svg, draw_fabric(verification));
-    if (!written) return fail(written.error());
+    // The picture is beside the matter: without it the verdict is still the verdict.
+    if (!written) static_cast<void>(fail(written.error()));
   }
   return exit_status_of(verification.report.verdict());
 }
@@ -220,13 +278,24 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
   command->add_flag("--verbose,-v", options.verbose, "Report progress");
   command->add_flag("--no-verbs", options.no_verbs, "Files and limits only: open no device");
   command->add_flag("--quiet,-q", options.quiet, "Print only warnings and failures");
-  command->add_flag("--json", options.json, "An object with node, policy, verdict and checks");
+  command->add_option("--unknown", options.unknown, "With --policy require: what a check that is unknown does")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"warn", "fail"}));
+  command->add_option("--health", options.health, "require: a sick GPU or host is a failure; prefer: a warning; off")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"require", "prefer", "off"}));
+  command->add_flag("--list-sku", options.list_sku, "Print the table of SKUs, and do nothing else");
+  CLI::Option* const format =
+      command->add_option("--format", options.format, "text, json, or openmetrics for Prometheus")
+          ->check(CLI::IsMember({"text", "json", "openmetrics"}));
+  command->add_flag("--json", options.json, "The same as --format json")->excludes(format);
   command->add_flag("--task-part", options.task_part)->group("");
   command->add_flag("--before-program", options.before_program)->group("");
   return command;
 }
 
 int check(const CheckOptions& options) {
+  if (options.list_sku) return list_skus(options);
   if (auto roots = check_roots(options); !roots) return fail(roots.error());
   const auto question = make_question(options);
   if (!question) return fail(question.error());
@@ -237,13 +306,15 @@ int check(const CheckOptions& options) {
   evidence.counters = keep_baseline(options, node);
   evidence.process = read_own_process(options, node, *question);
   read_log(options, evidence);
-  const fabric::Report report = verify_node(node, *question, evidence);
-  const NodeVerification verification{node.host, report, settings_of(node, *question),
-                                      summarise(node, *question, report)};
+  fabric::Report report = verify_node(node, *question, evidence);
+  const fabric::GpuStates gpus = add_health(options, node, *question, evidence, report);
+  NodeVerification verification{node.host, report, settings_of(node, *question), summarise(node, *question, report)};
+  if (!gpus.driver.empty()) verification.summary.traits["gpu_driver"] = gpus.driver;
+  if (const std::string domain = nvlink_domain(gpus); !domain.empty()) verification.summary.traits["nvlink"] = domain;
   const auto context = read_step_context(own_variable, options.port);
   if (!context) return fail(context.error());
   if (!*context || question->policy == RdmaPolicy::off) return finish(options, verification);
-  const auto outcome = verify_step(**context, options, node, *question, verification.report);
+  const auto outcome = verify_step(**context, options, node, *question, verification.summary);
   if (!outcome) return fail(outcome.error());
   if (outcome->whole) return finish(options, *outcome->whole);
   return exit_status_of(outcome->verdict);

@@ -11,16 +11,20 @@ class App;
 namespace amldist::tools {
 
 struct CheckOptions {
-  std::string policy;            ///< --policy require|prefer|off; empty: from the SKU, else prefer
-  std::string sku;               ///< --sku NAME
-  std::string sku_table;         ///< --sku-table FILE
-  std::string sysfs_root;        ///< --sysfs-root DIR instead of /sys
-  std::string dev_root;          ///< --dev-root DIR instead of /dev
-  std::string baseline;          ///< --baseline FILE: counters over time
-  std::string kernel_log;        ///< --kernel-log FILE instead of /dev/kmsg
-  std::string svg;               ///< --svg FILE
-  std::uint32_t wait_s = 0;      ///< --wait SECONDS: for ports that are coming up
-  std::uint32_t timeout_s = 20;  ///< --timeout SECONDS: for everything that may hang
+  std::string policy;             ///< --policy require|prefer|off; empty: from the SKU, else prefer
+  std::string sku;                ///< --sku NAME
+  std::string sku_table;          ///< --sku-table FILE
+  std::string sysfs_root;         ///< --sysfs-root DIR instead of /sys
+  std::string dev_root;           ///< --dev-root DIR instead of /dev
+  std::string baseline;           ///< --baseline FILE: counters over time
+  std::string kernel_log;         ///< --kernel-log FILE instead of /dev/kmsg
+  std::string svg;                ///< --svg FILE
+  std::uint32_t wait_s = 0;       ///< --wait SECONDS: for ports that are coming up
+  std::uint32_t timeout_s = 20;   ///< --timeout SECONDS: for everything that may hang
+  std::string format;             ///< --format text|json|openmetrics; empty: text, or json with --json
+  std::string unknown = "warn";   ///< --unknown warn|fail: what a check that is unknown does under `require`
+  std::string health = "prefer";  ///< --health require|prefer|off: what gpu.* and host.* count for
+  bool list_sku = false;          ///< --list-sku: print the table and exit
   bool json = false;
   std::uint32_t port = 0;       ///< --port N: where the nodes of a step meet; 0: reserved, or from job and step
   bool pairs = false;           ///< --pairs: neighbours at every power of two

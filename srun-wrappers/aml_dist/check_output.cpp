@@ -22,6 +22,8 @@ std::string_view colour_of(Verdict verdict) {
       return "\033[33m";
     case Verdict::fail:
       return "\033[1;31m";
+    case Verdict::unknown:
+      return "\033[35m";
     case Verdict::skip:
       break;
   }
@@ -84,8 +86,10 @@ ordered_json object_of(const Described& described) {
 std::string dumped(const ordered_json& json) { return json.dump(2, ' ', true, ordered_json::error_handler_t::replace); }
 
 /// A node's own verdict, from its checks.
-fabric::Report report_of(const fabric::NodeSummary& node, RdmaPolicy policy) {
-  return {policy, node.checks, node.verified};
+fabric::Report report_of(const fabric::NodeSummary& node, const fabric::Report& whole) {
+  const RdmaPolicy policy = whole.policy;
+  const bool unknown_fails = whole.unknown_fails;
+  return {policy, node.checks, node.verified, unknown_fails};
 }
 
 }  // namespace
@@ -105,23 +109,53 @@ std::string to_table(const StepReport& step, bool colour, bool quiet) {
       concat({text::count(step.nodes.size(), "node"), ": ", word_for(step.report.verdict(), colour), " (policy ",
               fabric::to_string(step.report.policy), ")\n", lines_of(step.report.checks, colour, quiet)});
   for (const fabric::NodeSummary& node : step.nodes) {
-    const Verdict verdict = report_of(node, step.report.policy).verdict();
+    const Verdict verdict = report_of(node, step.report).verdict();
     if (quiet && verdict == Verdict::pass) continue;
     out += concat({"  ", word_for(verdict, colour), "  ", node.host, "\n"});
   }
   return out;
 }
 
+namespace {
+
+/// The settings for NCCL on a node.
+ordered_json setting(const fabric::NodeSummary& node, std::string_view name) {
+  const auto found = node.traits.find(name);
+  if (found == node.traits.end()) return nullptr;
+  const auto number = name == "nccl_ib_gid_index" ? text::to_number(found->second, 65535) : std::nullopt;
+  return number ? ordered_json(*number) : ordered_json(found->second);
+}
+
+/// The value that all nodes have; null if they differ.
+ordered_json common_setting(const StepReport& step, std::string_view name) {
+  ordered_json common;
+  for (std::size_t i = 0; i < step.nodes.size(); ++i) {
+    auto own = setting(step.nodes[i], name);
+    if (i > 0 && own != common) return nullptr;
+    common = std::move(own);
+  }
+  return common;
+}
+
+}  // namespace
+
 std::string to_json(const StepReport& step) {
+  constexpr std::string_view hca = "nccl_ib_hca";
+  constexpr std::string_view gid = "nccl_ib_gid_index";
   auto nodes = ordered_json::array();
   for (const fabric::NodeSummary& node : step.nodes) {
     nodes.push_back({{"node", node.host},
-                     {"verdict", to_string(report_of(node, step.report.policy).verdict())},
-                     {"checks", array_of(node.checks)}});
+                     {"verdict", to_string(report_of(node, step.report).verdict())},
+                     {"checks", array_of(node.checks)},
+                     {hca, setting(node, hca)},
+                     {gid, setting(node, gid)}});
   }
-  return dumped({{"policy", fabric::to_string(step.report.policy)},
+  return dumped({{"schema", fabric::report_schema},
+                 {"policy", fabric::to_string(step.report.policy)},
                  {"verdict", to_string(step.report.verdict())},
                  {"checks", array_of(step.report.checks)},
+                 {hca, common_setting(step, hca)},
+                 {gid, common_setting(step, gid)},
                  {"nodes", std::move(nodes)}});
 }
 

@@ -27,13 +27,14 @@ struct StepReport {
 /// A line for the whole, then a line for each check and what to do about it. `quiet`: only warnings and failures.
 [[nodiscard]] std::string to_table(const NodeVerification& node, bool colour, bool quiet);
 
-/// An object: node, policy, verdict, checks (id, verdict, evidence, remedy), nccl_ib_hca, gid_index.
+/// An object: schema, node, policy, verdict, checks (id, verdict, evidence, remedy), nccl_ib_hca, nccl_ib_gid_index.
 [[nodiscard]] std::string to_json(const NodeVerification& node);
 
 /// The checks over all nodes, and a line for each node.
 [[nodiscard]] std::string to_table(const StepReport& step, bool colour, bool quiet);
 
-/// An object: policy, verdict, checks, and nodes: an array of node, verdict, checks.
+/// An object: schema, policy, verdict, checks, the settings for NCCL that all nodes share, and nodes: an array of node,
+/// verdict, checks and the node's settings.
 [[nodiscard]] std::string to_json(const StepReport& step);
 
 }  // namespace amldist::tools

@@ -124,7 +124,7 @@ Result<std::optional<StepContext>> read_step_context(const EnvironmentReader& en
 }
 
 Result<StepOutcome> verify_step(const StepContext& context, const CheckOptions& options, const fabric::NodeFacts& node,
-                                const fabric::Question& question, const fabric::Report& own) {
+                                const fabric::Question& question, const fabric::NodeSummary& own) {
   const auto patience = std::chrono::seconds(2 * options.timeout_s);
   std::unique_ptr<NodeExchangeServer> host;
   if (context.own.node == 0) {
@@ -137,7 +137,7 @@ Result<StepOutcome> verify_step(const StepContext& context, const CheckOptions& 
   PairResults pairs;
   pairs.reason = no_pairs_reason(options);
   if (options.bandwidth) pairs.least_gbps = least_bandwidth(node, question);
-  std::string text = to_text(summarise(node, question, own));
+  std::string text = to_text(own);
   if (pairs.reason.empty()) {
     const auto lines = write_to_neighbours(*exchange, context, options, node, question);
     if (!lines) return lines.error();

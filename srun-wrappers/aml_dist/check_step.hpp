@@ -34,6 +34,6 @@ struct StepOutcome {
 };
 [[nodiscard]] Result<StepOutcome> verify_step(const StepContext& context, const CheckOptions& options,
                                               const fabric::NodeFacts& node, const fabric::Question& question,
-                                              const fabric::Report& own);
+                                              const fabric::NodeSummary& own);
 
 }  // namespace amldist::tools

@@ -41,7 +41,6 @@ def healthy() -> dict[str, tuple[Node, list[str]]]:
         "ND128isr_NDR_GB200_v6": (trees.azure(4, NDR, 4), ["--sku", "Standard_ND128isr_NDR_GB200_v6"]),
         "ND128isr_GB300_v6, rate unset": (trees.azure(4, "800 Gb/sec (4X XDR)", 4), ["--sku", "ND128isr_GB300_v6"]),
         "NC24rs_v3, ConnectX-3 Pro": (trees.azure(1, FDR, 0, **CX3), ["--sku", "Standard_NC24rs_v3"]),
-        "a size of tomorrow": (trees.azure(8, "800 Gb/sec (4X XDR)", 0), ["--sku", "Standard_ND96isr_R300_v9"]),
         "bare H100 with an Ethernet bond": (trees.h100_bare(), ["--sku", "ND96isr_H100_v5"]),
         "ConnectX-3, FDR": (trees.azure(1, FDR, 0, **CX3), ["--policy", "require"]),
         "ConnectX-4, EDR": (trees.azure(1, EDR, 0, **CX4), ["--policy", "require"]),
@@ -187,9 +186,14 @@ FAULTS: dict[str, Fault] = {
     "lid not text": Fault(on_port(lid=b"\x00\x01\x02"), {"ib.lid": "fail"}),
     "counters without a PMA": Fault(
         on_port(counters={name: "N/A (no PMA)" for name in trees.Port().counters}), {}),
-    "counters of a megabyte": Fault(counter("symbol_error", MEGABYTE), {}),
-    "counter negative": Fault(counter("symbol_error", "-1"), {}),
-    "firmware not text": Fault(on_device(fw_ver=b"\xff\xff"), {}),
+    "counters of a megabyte": Fault(counter("symbol_error", MEGABYTE), {"ib.err": "unknown"}),
+    "counter negative": Fault(counter("symbol_error", "-1"), {"ib.err": "unknown"}),
+    "flaps unreadable": Fault(in_sysfs(lambda own: folder(own / "ports/1/counters/link_downed")),
+                              {"ib.flap": "unknown", "ib.err": "unknown"}),
+    "firmware not text": Fault(on_device(fw_ver=b"\xff\xff"), {"ib.fw": "unknown"}),
+    "PCIe speed not text": Fault(on_device(link=(b"\xff\xff", "32.0 GT/s PCIe", "16", "16")), {"ib.pcie": "unknown"}),
+    "PCIe width garbage": Fault(on_device(link=("32.0 GT/s PCIe", "32.0 GT/s PCIe", "wide", "16")), {"ib.pcie": "unknown"}),
+    "no GID table": Fault(on_port(gids=None), {"ib.gid": "unknown"}),
 }
 STILL_ACTIVE = {"link recovers from errors", "active without a link"}
 for name, fault in FAULTS.items():
@@ -208,9 +212,12 @@ BASE = {"ib.policy": "pass", "ib.sysfs": "pass", "ib.count": "pass", "ib.linklay
         "ib.rate": "pass", "ib.lid": "pass", "ib.pkey": "pass", "ib.gid": "pass", "ib.netdev": "pass",
         "ib.flap": "pass", "ib.err": "pass", "ib.fw": "pass", "ib.vf": "pass", "ib.pcie": "pass",
         "ib.affinity": "skip", "ib.devnode": "pass", "ib.provider": "skip", "ib.memlock": "pass", "ib.gdr": "skip",
-        "ib.env": "pass", "ib.loopback": "skip", "ib.kmsg": "skip"}
+        "ib.env": "pass", "ib.loopback": "skip", "ib.kmsg": "skip", "roce.counters": "skip", "roce.mtu": "skip",
+        "host.pci": "pass", "host.aer": "skip", "host.bridge": "skip", "gpu.count": "skip", "gpu.ecc": "skip",
+        "gpu.rows": "skip", "gpu.nvlink": "skip", "gpu.fabric": "skip", "gpu.pcie": "skip", "gpu.throttle": "skip",
+        "gpu.persistence": "skip", "gpu.xid": "skip"}
 
-SEVERITY = ["skip", "pass", "warn", "fail"]
+SEVERITY = ["skip", "pass", "unknown", "warn", "fail"]
 
 
 def worst(verdicts) -> str:

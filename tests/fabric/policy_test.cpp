@@ -205,6 +205,15 @@ TEST(FabricSettings, SocketsAreForNcclAndUcxAlike) {
   EXPECT_TRUE(settings[1].second.starts_with("tcp,sm,self"));
 }
 
+TEST(UnknownOf, IsWarnOrFailAndNothingElse) {
+  EXPECT_FALSE(SitePolicy::defaults().unknown_fails);
+  EXPECT_TRUE(site({"unknown=fail"}).unknown_fails);
+  EXPECT_FALSE(site({"unknown=fail", "unknown=warn"}).unknown_fails);
+  SitePolicy policy = SitePolicy::defaults();
+  constexpr std::string_view wrong = "unknown=pass";
+  EXPECT_EQ(apply_arguments(policy, {&wrong, 1}).size(), 1U);
+}
+
 TEST(NodePart, NothingVerifiedIsNotGood) {
   EXPECT_FALSE(fabric::NodePart().is_good());
   fabric::NodePart part;
@@ -218,7 +227,7 @@ TEST(NodePart, NothingVerifiedIsNotGood) {
 
 TEST(NodePart, AWrongSkuIsAFailureWithItsName) {
   const auto part =
-      fabric::verify_node_apart(RdmaPolicy::require, "no-such-size", environment({}), std::chrono::seconds(20));
+      fabric::verify_node_apart(RdmaPolicy::require, "no-such-size", false, environment({}), std::chrono::seconds(20));
   ASSERT_FALSE(part.checks.empty());
   EXPECT_FALSE(part.is_good());
   EXPECT_NE(part.checks.front().evidence.find("no-such-size"), std::string::npos);

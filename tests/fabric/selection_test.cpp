@@ -36,6 +36,7 @@ TEST(NcclSelection, TakesWhatNcclTakes) {
       {",,mlx5_1,", "mlx5_1", 1, true},
       {":1,mlx5_1", "mlx5_0", 1, false},
       {"mlx5_1:x", "mlx5_1", 1, false},  // atoi: port 0, which no device has
+      {"mlx5_1:", "mlx5_1", 2, true},    // before 2.30: port 0
       {"mlx5_1:1:2:3", "mlx5_1", 1, true},
       {"mlx5_1:-1", "mlx5_1", 4, true},
       {" mlx5_1", "mlx5_1", 1, false},
@@ -59,6 +60,12 @@ TEST(UcxSelection, IsExact) {
   EXPECT_FALSE(UcxSelection::parse("mlx5_2:1").takes("mlx5_2", 2));
   EXPECT_TRUE(UcxSelection::parse("eth0,all").takes("mlx5_9", 1));
   EXPECT_FALSE(UcxSelection::parse("").takes("mlx5_0", 1));
+  EXPECT_TRUE(UcxSelection::parse("^mlx5_an0:1").takes("mlx5_ib0", 1));
+  EXPECT_FALSE(UcxSelection::parse("^mlx5_an0:1,eth0").takes("mlx5_an0", 1));
+  EXPECT_TRUE(UcxSelection::parse("mlx5_ib[0-7]:1").takes("mlx5_ib7", 1));
+  EXPECT_FALSE(UcxSelection::parse("mlx5_ib[0-7]:1").takes("mlx5_ib8", 1));
+  EXPECT_FALSE(UcxSelection::parse("mlx5_ib[0-7]:1").takes("mlx5_ib7", 2));
+  EXPECT_FALSE(UcxSelection::parse("mlx5_ib[0-:1").takes("mlx5_ib0", 1));
 }
 
 TEST(UcxTransports, AllowVerbsOrNot) {

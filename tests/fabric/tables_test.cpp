@@ -29,6 +29,8 @@ TEST(SkuTable, NamesAreFoundWithoutPrefixCaseAndConstrainedCores) {
     EXPECT_EQ(sku->name, name);
   }
   EXPECT_EQ(table.find("Standard_HB120-96rs_v3")->rate, 200U);
+  EXPECT_EQ(table.find("standard_hb120-96rs_v3")->rate, 200U);
+  EXPECT_EQ(table.find("HC44-16RS")->rate, 100U);
   EXPECT_EQ(table.find("Standard_NC96ads_A100_v4")->fabric, Sku::Fabric::none);
   EXPECT_EQ(table.find("Standard_ND96is_H100_v5")->fabric, Sku::Fabric::none);
   EXPECT_EQ(table.find("Standard_NC24r")->fabric, Sku::Fabric::no_verbs);
@@ -38,6 +40,10 @@ TEST(SkuTable, NamesAreFoundWithoutPrefixCaseAndConstrainedCores) {
 TEST(SkuTable, TheRuleOfNamesJudgesWhatNoLineFits) {
   const SkuTable table = SkuTable::built_in();
   EXPECT_EQ(table.find("Standard_XY8rs_v9")->fabric, Sku::Fabric::infiniband);
+  EXPECT_TRUE(table.find("Standard_XY8rs_v9")->is_guessed);
+  EXPECT_EQ(table.find("Standard_XY8rs_v9")->nearest, "") << "none is near";
+  EXPECT_EQ(table.find("Standard_ND96isr_H10_v5")->nearest, "ND96isr_H100_v5");
+  EXPECT_FALSE(table.find("Standard_ND96isr_H100_v5")->is_guessed);
   EXPECT_EQ(table.find("Standard_XY8s_v9")->fabric, Sku::Fabric::none) << "the r of Standard does not count";
   EXPECT_EQ(table.find("Standard_XY8s_r9")->fabric, Sku::Fabric::none) << "nor one behind the letters";
 }
@@ -147,6 +153,7 @@ TEST(ReportJson, HasEveryFieldAndEscapesWhatItMust) {
   const Report report{RdmaPolicy::prefer, {{"ib.state", Verdict::fail, "a\"b\\c\n\x7f\xff", "do"}}, true};
   const std::string host = "node1";
   EXPECT_EQ(to_json(NodeReport{host, report, FabricSettings{}}), R"({
+  "schema": 2,
   "node": "node1",
   "policy": "prefer",
   "verdict": "fail",
@@ -185,6 +192,25 @@ TEST(Job, NamesTheNodeThatDeviates) {
   EXPECT_EQ(check->verdict, Verdict::fail);
   EXPECT_NE(check->evidence.find("b has P_Key 0x0022"), std::string::npos) << check->evidence;
   EXPECT_EQ(report.find("ib.pair")->verdict, Verdict::skip);
+}
+
+TEST(Job, AGidIndexMayDifferAndADriverShouldNot) {
+  NodeSummary one = summary_of("a", "0x0018");
+  NodeSummary two = summary_of("b", "0x0018");
+  for (NodeSummary* const each : {&one, &two}) {
+    each->checks.push_back({"ib.gid", Verdict::pass, "fine", ""});
+    each->checks.push_back({"gpu.count", Verdict::pass, "8 GPUs", ""});
+    each->checks.push_back({"gpu.fabric", Verdict::pass, "clique 0", ""});
+  }
+  one.traits["nccl_ib_gid_index"] = "3";
+  two.traits["nccl_ib_gid_index"] = "5";
+  EXPECT_EQ(verify_job({one, two}, {}, RdmaPolicy::require).verdict(), Verdict::pass);
+  one.traits["gpu_driver"] = one.traits["nvlink"] = "1";
+  two.traits["gpu_driver"] = two.traits["nvlink"] = "2";
+  const Report report = verify_job({one, two}, {}, RdmaPolicy::require);
+  EXPECT_EQ(report.find("gpu.count")->verdict, Verdict::warn);
+  EXPECT_EQ(report.find("gpu.fabric")->verdict, Verdict::warn);
+  EXPECT_EQ(report.verdict(), Verdict::warn);
 }
 
 TEST(Job, ANodeWithoutPortsAmongOthersIsAFailure) {

@@ -2,6 +2,8 @@
 
 import os
 import pathlib
+import re
+import shutil
 import subprocess
 
 import cases
@@ -21,12 +23,14 @@ def machine(tmp_path):
     programs.mkdir()
 
     def become(node: trees.Node, state: str = "IDLE") -> dict[str, str]:
+        shutil.rmtree(tmp_path / "tree", ignore_errors=True)
         sys_folder, dev_folder = node.build(tmp_path / "tree")
         write(programs / "aml-dist", f'exec {conftest.TOOL} "$@" --sysfs-root {sys_folder} --dev-root {dev_folder}')
-        write(programs / "scontrol", f'case $1 in show) echo "   State={state} ThreadsPerCore=1";; *) echo "$@" >>{tmp_path}/told;; esac')
+        write(programs / "scontrol", f'case $1 in show) printf "   State=%b ThreadsPerCore=1\\n" "{state}";; *) echo "$@" >>{tmp_path}/told;; esac')
         write(programs / "logger", f'echo "$@" >>{tmp_path}/log')
         return {"PATH": f"{programs}:{os.environ['PATH']}", "AML_DIST": str(programs / "aml-dist"),
-                "AML_DIST_BASELINE": str(tmp_path / "counters"), "SLURMD_NODENAME": "node7"}
+                "AML_DIST_BASELINE": str(tmp_path / "counters"), "SLURMD_NODENAME": "node7", "AML_DIST_PAUSE": "0",
+                "AML_DIST_HEALTH_CONF": "/nonexistent", "AML_DIST_PROLOG_CONF": str(tmp_path / "prolog.conf")}
 
     become.told = lambda: (tmp_path / "told").read_text() if (tmp_path / "told").exists() else ""
     become.log = lambda: (tmp_path / "log").read_text() if (tmp_path / "log").exists() else ""
@@ -92,9 +96,129 @@ def test_a_node_without_devices_is_healthy_unless_something_is_required(machine)
     assert nhc(env, "-p", "require").returncode == 1
 
 
-def test_a_tool_that_does_not_work_drains_nobody(machine):
+def test_a_tool_that_is_missing_is_no_health_but_drains_nobody_unless_told_to(machine):
     env = machine(cases.base()) | {"AML_DIST": "/nonexistent/aml-dist"}
-    assert run("aml-dist-health", env).returncode == 0 and machine.told() == "" and "could not run" in machine.log()
+    assert run("aml-dist-health", env).returncode == 1 and machine.told() == "" and "could not run" in machine.log()
+    assert run("aml-dist-health", env | {"AML_DIST_UNVERIFIED": "drain"}).returncode == 1
+    assert "State=DRAIN" in machine.told()
+    done = nhc(env)
+    assert done.returncode == 1 and "could not run" in done.stdout
+
+
+def test_a_mistyped_size_is_said_by_all_three(machine):
+    env = machine(cases.base())
+    wrong = env | {"AML_DIST_SKU": "no such size"}
+    assert run("aml-dist-health", wrong).returncode == 1 and "no such size" in machine.log() and machine.told() == ""
+    done = nhc(env, "no such size")
+    assert done.returncode == 1 and "no such size" in done.stdout
+    prolog_for(env, "no such size")
+    assert run("prolog", env | {"SLURM_JOB_PARTITION": "gpu"}).returncode == 1
+
+
+def test_a_tool_that_hangs_is_a_failure(machine):
+    """A driver whose firmware does not answer holds up every reader of its files."""
+    env = machine(cases.base()) | {"AML_DIST_TIMEOUT": "1", "AML_DIST_STRIKES": "2"}
+    write(machine.programs / "aml-dist", "exec sleep 60")
+    assert run("aml-dist-health", env).returncode == 1
+    assert "State=DRAIN" in machine.told() and "did not end within 1 s" in machine.told()
+    done = nhc(env)
+    assert done.returncode == 1 and "did not end within 1 s" in done.stdout
+    prolog_for(env, "HB120rs_v3")
+    assert run("prolog", env | {"SLURM_JOB_PARTITION": "gpu"}).returncode == 1
+
+
+def test_all_samples_fit_nhcs_watchdog_and_slurmds(machine):
+    """NHC ends its checks after 30 s, slurmd its HealthCheckProgram after 60."""
+    for script, most in (("aml-dist.nhc", 30), ("aml-dist-health", 60)):
+        text = (HEALTH / script).read_text()
+        strikes, pause, limit = (int(re.search(rf"AML_DIST_{name}:-([0-9]+)", text).group(1))
+                                 for name in ("STRIKES", "PAUSE", "TIMEOUT"))
+        assert strikes * (limit + 2) + (strikes - 1) * pause < most, script
+
+
+def with_bad_samples(machine, bad: int) -> None:
+    """The tool says that the node is sick so many times, and then what it sees."""
+    tool = (machine.programs / "aml-dist").read_text().removeprefix("#!/bin/bash\n")
+    count = machine.programs / "count"
+    count.write_text("")
+    write(machine.programs / "aml-dist", f"echo x >>{count}; if (($(wc -l <{count}) <= {bad})); then "
+          f"echo 'node: fail (policy prefer)'; echo '  fail  ib.state      mlx5_ib1:1 1: DOWN'; exit 1; fi\n{tool}")
+
+
+def test_one_bad_sample_does_not_drain(machine):
+    env = machine(cases.base())
+    with_bad_samples(machine, 1)
+    assert run("aml-dist-health", env).returncode == 0 and machine.told() == "" and "one bad sample" in machine.log()
+    with_bad_samples(machine, 1)
+    assert nhc(env).returncode == 0
+    with_bad_samples(machine, 3)
+    assert run("aml-dist-health", env).returncode == 1 and "State=DRAIN" in machine.told()
+
+
+OURS = "IDLE+DRAIN ThreadsPerCore=1\n   Reason=aml-dist: ib.state mlx5_ib1:1 1: DOWN [root@2026-11-20T10:00:00]\n   X"
+
+
+def test_what_heals_is_put_back_but_only_what_this_program_drained(machine):
+    env = machine(cases.base(), OURS)
+    assert run("aml-dist-health", env).returncode == 0 and machine.told() == "update NodeName=node7 State=RESUME\n"
+    env = machine(cases.base(), OURS.replace("aml-dist: ib.state", "replacing the fan"))
+    (machine.programs.parent / "told").unlink()
+    assert run("aml-dist-health", env).returncode == 0 and machine.told() == ""
+    env = machine(cases.base(), OURS) | {"AML_DIST_RESUME": "no"}
+    assert run("aml-dist-health", env).returncode == 0 and machine.told() == ""
+
+
+def test_a_node_that_is_well_for_a_moment_stays_drained(machine):
+    env = machine(sick(), OURS)
+    tool = (machine.programs / "aml-dist").read_text().removeprefix("#!/bin/bash\n")
+    mark = machine.programs / "seen"
+    write(machine.programs / "aml-dist", f"[[ -e {mark} ]] || {{ touch {mark}; exit 0; }}\n{tool}")
+    run("aml-dist-health", env)
+    assert machine.told() == ""
+
+
+def test_warnings_are_logged_once_until_they_change(machine):
+    node = cases.base()
+    node.devices[1].fw_ver = "28.37.1014"
+    env = machine(node)
+    for _ in range(3):
+        assert run("aml-dist-health", env).returncode == 0
+    assert machine.log().count("ib.fw") == 1 and machine.told() == ""
+
+
+def test_nothing_to_verify_is_said(machine):
+    env = machine(trees.Node([]))
+    assert run("aml-dist-health", env).returncode == 0 and "nothing to verify" in machine.log()
+
+
+def test_the_tool_is_found_where_path_does_not_lead(machine, tmp_path):
+    """NHC's PATH has no /opt; an installation's own scripts find their own tool."""
+    env = machine(sick())
+    installed = tmp_path / "opt/aml-dist"
+    scripts = installed / "share/doc/aml-dist/contrib/health"
+    scripts.mkdir(parents=True)
+    (installed / "bin").mkdir()
+    (machine.programs / "aml-dist").rename(installed / "bin/aml-dist")
+    (scripts / "aml-dist-health").write_bytes((HEALTH / "aml-dist-health").read_bytes())
+    (scripts / "aml-dist-health").chmod(0o755)
+    del env["AML_DIST"]
+    done = subprocess.run([scripts / "aml-dist-health"], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "ib.state" in machine.told(), done
+    assert "/opt/aml-dist/bin/aml-dist" in (HEALTH / "aml-dist.nhc").read_text()
+
+
+def prolog_for(env: dict[str, str], sku: str) -> None:
+    pathlib.Path(env["AML_DIST_PROLOG_CONF"]).write_text(f"skus[gpu]='{sku}'\n")
+
+
+def test_the_prolog_stops_jobs_on_sick_and_unverified_nodes(machine):
+    env = machine(cases.base()) | {"SLURM_JOB_PARTITION": "gpu"}
+    prolog_for(env, "ours")
+    assert run("prolog", env).returncode == 1, "no such size"
+    prolog_for(env, "HB120rs_v3")
+    assert run("prolog", env).returncode == 0
+    env = env | {"AML_DIST": "/nonexistent/aml-dist"}
+    assert run("prolog", env).returncode == 1 and run("prolog", env | {"AML_DIST_UNVERIFIED": "pass"}).returncode == 0
 
 
 def test_the_prolog_leaves_other_partitions_alone(machine):

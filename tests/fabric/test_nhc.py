@@ -12,6 +12,7 @@ from test_tool import can_mount
 RATE, SICK, OTHER = "400", "mlx5_ib1:1", "mlx5_ib0:1"
 EXPLAINED = {
     "card lost": "NHC is told which ports to expect by name; we by a SKU (ib.count), not given here",
+    "administratively down": "without a SKU a port that somebody has switched off beside others is not part of the fabric",
     "no ports": "the same, and we see it: the device has no ports (ib.sysfs)",
     "rate not text": "NHC reads the first word of the line only",
     "state '4294967300: ACTIVE'": "NHC reads the word behind the number, whatever the number is",

@@ -94,7 +94,7 @@ def test_the_r_of_standard_does_not_count(checker):
     outcome = checker.node(trees.Node([]), "--sku", "Standard_NC6s_v9")
     assert outcome.verdicts["ib.policy"] == "warn"
     outcome = checker.node(trees.Node([]), "--sku", "Standard_NC6rs_v9")
-    assert outcome.verdicts["ib.policy"] == "pass" and outcome.status == 1
+    assert outcome.verdicts["ib.policy"] == "unknown" and outcome.status == 1
 
 
 def test_a_lost_card_among_eight(checker):
@@ -122,12 +122,82 @@ def test_everything_in_ethernet_mode(checker):
     assert outcome.status == 1 and outcome.verdicts["ib.linklayer"] == outcome.verdicts["ib.count"] == "fail"
 
 
-def test_a_second_port_that_is_down_is_not_forgotten(checker):
-    """The usual script passes if any port matches."""
+def test_the_second_port_of_a_card_need_not_be_cabled(checker):
+    """Unless the user names it, or the table says that it should be there."""
     node = cases.base()
-    node.devices[0].ports.append(trees.Port(number=2, state="1: DOWN", phys_state="3: Disabled", gids=trees.ib_gids(9)))
-    outcome = checker.node(node)
+    node.devices[0].ports.append(trees.Port(number=2, state="1: DOWN", phys_state="2: Polling", gids=trees.ib_gids(9)))
+    outcome = checker.node(node, "--policy", "require")
+    assert outcome.status == 0 and "mlx5_ib0:2 (another port" in outcome.checks["ib.count"]["evidence"], outcome.out
+    outcome = checker.node(node, env={"NCCL_IB_HCA": "=mlx5_ib0:1,mlx5_ib0:2"})
     assert outcome.status == 1 and "mlx5_ib0:2" in outcome.checks["ib.state"]["evidence"], outcome.out
+
+
+def test_a_port_that_is_down_beside_others_may_be_meant_for_something_else(checker):
+    node = cases.base()
+    node.port(1).state, node.port(1).phys_state = "1: DOWN", "2: Polling"
+    outcome = checker.node(node)
+    assert outcome.status == 1 and "hca=" in outcome.checks["ib.state"]["remedy"], outcome.out
+
+
+def test_half_of_the_cards_without_a_cable_is_a_warning_unless_all_are_required(checker):
+    node = trees.azure(8, cases.NDR, 0)
+    for index in range(4):
+        node.port(index).state, node.port(index).phys_state = "1: DOWN", "2: Polling"
+    outcome = checker.node(node)
+    assert outcome.status == 0 and outcome.verdicts["ib.state"] == "warn", outcome.out
+    assert "hca=" in outcome.checks["ib.state"]["remedy"]
+    assert checker.node(node, "--policy", "require").status == 1
+    assert checker.node(node, "--sku", "ND96isr_H100_v5").status == 1
+
+
+def test_a_card_that_hca_leaves_out_does_not_make_up_for_a_lost_one(checker, tmp_path):
+    """The example of the manual: eight of nine, without mlx5_8."""
+    table = tmp_path / "skus.conf"
+    table.write_text("dgx fabric=infiniband devices=8 rate=400 hca=^mlx5_8\n")
+    node = trees.azure(9, cases.NDR, 0, prefix="mlx5_")
+    assert checker.node(node, "--sku-table", table, "--sku", "dgx").status == 0
+    del node.devices[3]
+    outcome = checker.node(node, "--sku-table", table, "--sku", "dgx")
+    assert outcome.status == 1 and outcome.verdicts["ib.count"] == "fail", outcome.out
+
+
+def test_gb300_has_four(checker):
+    outcome = checker.node(trees.azure(3, cases.NDR, 4), "--sku", "Standard_ND128isr_GB300_v6")
+    assert outcome.status == 1 and outcome.verdicts["ib.count"] == "fail", outcome.out
+
+
+@pytest.mark.parametrize("name, near", [("Standard_ND96isr_H10_v5", "ND96isr_H100_v5"), ("ND96isrf_H20_v5", "ND96isrf_H200_v5"),
+                                        ("Standard_HB12rs_v3", "HB120rs_v3")])
+def test_a_size_that_is_not_in_the_table_is_said_with_the_nearest(checker, name, near):
+    outcome = checker.node(trees.azure(1, cases.NDR, 0), "--sku", name)
+    assert outcome.verdicts["ib.policy"] == "unknown" and near in outcome.checks["ib.policy"]["remedy"], outcome.out
+    assert outcome.status == 0 and outcome.report["verdict"] == "unknown"
+    assert checker.node(trees.azure(1, cases.NDR, 0), "--sku", name, "--unknown", "fail").status == 1
+
+
+def test_unknown_fails_where_the_policy_says_so(checker):
+    node = cases.base()
+    node.port(0).counters["symbol_error"] = "many"
+    for arguments, status, verdict in ((["--policy", "require"], 0, "unknown"), (["--unknown", "fail"], 0, "unknown"),
+                                       (["--policy", "require", "--unknown", "fail"], 1, "fail")):
+        outcome = checker.node(node, *arguments)
+        assert (outcome.status, outcome.report["verdict"]) == (status, verdict), outcome.out
+        assert outcome.verdicts["ib.err"] == "unknown"
+
+
+def test_a_bus_that_cannot_be_read_is_unknown(checker):
+    node = trees.azure(2, cases.NDR, 0)
+    node.after.append(lambda sys, dev: ((sys / "bus/pci/devices").rename(sys / "away"),
+                                        trees.write(sys / "bus/pci/devices", "")))
+    assert checker.node(node).verdicts["ib.affinity"] == "unknown"
+
+
+@pytest.mark.parametrize("selection", ["mlx5", "^mlx5_ib7", "mlx5_an0,mlx5_ib0"])
+def test_a_selection_that_takes_accelerated_networking_in_fails(checker, selection):
+    node = trees.azure(8, cases.NDR, 0)
+    outcome = checker.node(node, env={"NCCL_IB_HCA": selection})
+    assert outcome.status == 1 and "mlx5_an0:1" in outcome.checks["ib.env"]["evidence"], outcome.out
+    assert outcome.checks["ib.env"]["remedy"].startswith("NCCL_IB_HCA==mlx5_ib0:1")
 
 
 # ------------------------------------------------------------------------------------------------------------ RoCE GIDs
@@ -172,25 +242,30 @@ def twelve() -> trees.Node:
 
 @pytest.mark.parametrize("env, verdict, said", [
     ({}, "pass", "no variable is set"),
-    ({"NCCL_IB_HCA": "mlx5"}, "pass", "mlx5_11:1"),
+    ({"NCCL_IB_HCA": "mlx5"}, "fail", "mlx5_an0:1"),
     ({"NCCL_IB_HCA": "mlx5_1"}, "warn", "mlx5_10:1"),
     ({"NCCL_IB_HCA": "=mlx5_1"}, "pass", "selects mlx5_1:1"),
     ({"NCCL_IB_HCA": "=mlx5_1:1,mlx5_2"}, "pass", "selects mlx5_1:1,mlx5_2:1"),
     ({"NCCL_IB_HCA": "mlx5_3:1"}, "pass", "selects mlx5_3:1"),
     ({"NCCL_IB_HCA": "mlx5_3:2"}, "fail", "no active port"),
     ({"NCCL_IB_HCA": "^mlx5_an,mlx5_1"}, "pass", "selects mlx5_0:1,mlx5_2:1"),
-    ({"NCCL_IB_HCA": "^=mlx5_1"}, "pass", "mlx5_10:1"),
+    ({"NCCL_IB_HCA": "^=mlx5_1,mlx5_an0"}, "pass", "mlx5_10:1"),
+    ({"NCCL_IB_HCA": "^=mlx5_1"}, "fail", "mlx5_an0:1"),
+    ({"NCCL_IB_HCA": "=^mlx5_1"}, "fail", "no active port"),
+    ({"NCCL_IB_HCA": "=mlx5_1:"}, "warn", "other releases"),
     ({"NCCL_IB_HCA": "^"}, "fail", "no active port"),
     ({"NCCL_IB_HCA": "ib0"}, "fail", "no active port"),
     ({"NCCL_IB_HCA": "=mlx5"}, "fail", "no active port"),
-    ({"NCCL_IB_HCA": ":1,,:"}, "pass", "selects"),
+    ({"NCCL_IB_HCA": ":1,,:"}, "fail", "mlx5_an0:1"),
     ({"NCCL_IB_HCA": "x" * 5000}, "fail", "no active port"),
     ({"NCCL_IB_DISABLE": "1"}, "warn", "sockets"),
     ({"NCCL_IB_DISABLE": "0"}, "pass", "no variable is set"),
     ({"NCCL_NET": "Socket"}, "warn", "sockets"),
     ({"UCX_NET_DEVICES": "mlx5_2:1"}, "pass", "selects mlx5_2:1"),
-    ({"UCX_NET_DEVICES": "mlx5_2"}, "fail", "no active port"),
-    ({"UCX_NET_DEVICES": "mlx5_2:2,eth0"}, "fail", "no active port"),
+    ({"UCX_NET_DEVICES": "mlx5_2"}, "warn", "no active port"),
+    ({"UCX_NET_DEVICES": "mlx5_2:2,eth0"}, "warn", "no active port"),
+    ({"UCX_NET_DEVICES": "^mlx5_an0:1"}, "pass", "mlx5_0:1"),
+    ({"UCX_NET_DEVICES": "mlx5_[2-4]:1"}, "pass", "selects mlx5_2:1,mlx5_3:1,mlx5_4:1"),
     ({"UCX_NET_DEVICES": "eth0,all"}, "pass", "selects"),
     ({"UCX_TLS": "tcp,sm,self"}, "warn", "every transport over verbs"),
     ({"UCX_TLS": "rc_x,sm"}, "pass", "no variable is set"),
@@ -211,7 +286,7 @@ def test_a_port_that_the_user_leaves_out_is_not_judged(checker):
     node = twelve()
     node.port(5).state = "1: DOWN"
     assert checker.node(node).status == 1
-    assert checker.node(node, env={"NCCL_IB_HCA": "^=mlx5_5"}).status == 0
+    assert checker.node(node, env={"NCCL_IB_HCA": "^=mlx5_5,mlx5_an0"}).status == 0
     assert checker.node(node, env={"NCCL_IB_HCA": "=mlx5_4,mlx5_3"}).status == 0
     assert checker.node(node, env={"NCCL_IB_HCA": "=mlx5_5,mlx5_3"}).status == 1
 
@@ -280,6 +355,9 @@ def test_affinity_of_gpus(checker):
     ("mlx5_core 0000:17:00.0: mlx5_cmd_out_err: ACCESS_REG(0x805) op_mod(0x1) failed", "warn"),
     ("mlx5_core 0000:17:00.0: 31.504 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x4 link", "warn"),
     ("mlx5_core 0000:17:00.0: Port module event: error: module 0, High temperature", "warn"),
+    ("mlx5_core 0000:17:00.0: print_health_info:442: synd 0x1: firmware internal error", "fail"),
+    ("mlx5_core 0000:17:00.0: poll_health:795: Fatal error 1 detected", "fail"),
+    ("mlx5_core 0000:17:00.0: mlx5_error_sw_reset:231: start; device's health compromised - reached miss count", "fail"),
     ("nvme 0000:02:00.0: 8.0 Gb/s available PCIe bandwidth, limited by 2.5 GT/s PCIe x4 link", "pass"),
     ("mlx5_core 0000:17:00.0: firmware version: 28.41.1000", "pass"),
 ])
@@ -288,3 +366,16 @@ def test_the_kernel_log(checker, tmp_path, line, verdict):
     log.write_text(f"4,1,2,-;something else\n4,1234,5678,-;{line}\n")
     outcome = checker.node(cases.base(), "--kernel-log", log)
     assert outcome.verdicts["ib.kmsg"] == verdict, outcome.out
+
+
+def test_what_the_driver_has_recovered_from_is_a_warning(checker, tmp_path):
+    log = tmp_path / "kmsg"
+    log.write_text("3,1,2,-;mlx5_core 0000:17:00.0: poll_health:795: Fatal error 1 detected\n"
+                   "6,2,3,-;mlx5_core 0000:17:00.0: mlx5_fw_fatal_reporter_err_work: health recovery succeeded\n")
+    assert checker.node(cases.base(), "--kernel-log", log).verdicts["ib.kmsg"] == "warn"
+    log.write_text(log.read_text().replace("0000:17:00.0: mlx5_fw", "0000:18:00.0: mlx5_fw"))
+    assert checker.node(cases.base(), "--kernel-log", log).verdicts["ib.kmsg"] == "fail", "another card recovered"
+
+
+def test_a_kernel_log_that_was_asked_for_and_cannot_be_read_is_unknown(checker, tmp_path):
+    assert checker.node(cases.base(), "--kernel-log", tmp_path / "missing").verdicts["ib.kmsg"] == "unknown"

@@ -46,6 +46,10 @@ class Device:
     virtual: bool = False
     netdevs: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)  # name: (operstate, losses)
     uverbs: str | None = None
+    vendor: str = "0x15b3"
+    node_type: str | None = "1: CA"
+    master: tuple[str, str] | None = None       # of its interfaces: (name, driver), such as ("eth0", "hv_netvsc")
+    pci_class: str | None = None                # None: by the first port's link layer
 
 
 @dataclasses.dataclass
@@ -125,7 +129,7 @@ def build_device(sys: pathlib.Path, device: Device, uverbs: str) -> None:
         write(own / name, getattr(device, name))
     write(own / "node_guid", device.guid)
     # What ibstat wants to see.
-    write(own / "node_type", "1: CA")
+    write(own / "node_type", device.node_type)
     write(own / "hw_rev", "0")
     write(own / "sys_image_guid", device.guid)
     write(own / "node_desc", f"{device.name} of a fabricated node")
@@ -137,10 +141,26 @@ def build_device(sys: pathlib.Path, device: Device, uverbs: str) -> None:
             (pci / "net" / name).mkdir(parents=True)
         write(sys / "class/net" / name / "operstate", operstate)
         write(sys / "class/net" / name / "carrier_down_count", losses)
+        if device.master:
+            enslave(sys, name, *device.master)
+
+
+def enslave(sys: pathlib.Path, name: str, master: str, driver: str) -> None:
+    """As the kernel links a virtual function's interface with the one above it."""
+    above = sys / "class/net" / master
+    if not above.exists():
+        write(above / "operstate", "up")
+        (above / "device").mkdir()
+        (above / "device/driver").symlink_to(f"../../../../bus/vmbus/drivers/{driver}")
+    (sys / "class/net" / name / "master").symlink_to(f"../{master}")
+    (above / f"lower_{name}").symlink_to(f"../{name}")
 
 
 def build_pci(pci: pathlib.Path, device: Device) -> None:
-    write(pci / "vendor", "0x15b3")
+    write(pci / "vendor", device.vendor)
+    infiniband = bool(device.ports) and device.ports[0].link_layer == InfiniBand
+    write(pci / "class", device.pci_class or ("0x020700" if infiniband else "0x020000"))
+    (pci / "driver").symlink_to("../../../bus/pci/drivers/mlx5_core")
     write(pci / "device", device.pci_id)
     write(pci / "numa_node", device.numa)
     if device.link:

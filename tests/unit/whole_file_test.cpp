@@ -1,11 +1,16 @@
 #include "os/whole_file.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
+#include "os/file_descriptor.hpp"
 #include "support.hpp"
 
 namespace amldist {
@@ -84,6 +89,57 @@ TEST_F(WholeFile, IsReplacedAsAWhole) {
   EXPECT_EQ(read_file_start(path("file"), 100), "second");
   EXPECT_FALSE(write_whole_file(path("missing/file"), "x"));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), std::filesystem::directory_iterator()), 1);
+}
+
+TEST_F(WholeFile, BehindALinkTheTargetIsReplacedAndTheLinkStays) {
+  namespace fs = std::filesystem;
+  fs::create_directory(path("elsewhere"));
+  static_cast<void>(make("elsewhere/target", "old"));
+  ASSERT_EQ(::chmod(path("elsewhere/target").c_str(), 0640), 0);
+  fs::create_symlink("elsewhere/target", path("link"));
+  fs::create_symlink(path("link"), path("link to the link"));
+  fs::create_symlink("elsewhere/fresh", path("to nothing"));
+  EXPECT_TRUE(write_whole_file(path("link to the link"), "new"));
+  EXPECT_TRUE(write_whole_file(path("to nothing"), "first"));
+  EXPECT_TRUE(fs::is_symlink(path("link")) && fs::is_symlink(path("link to the link")));
+  EXPECT_TRUE(fs::is_symlink(path("to nothing")));
+  EXPECT_EQ(read_file_start(path("elsewhere/target"), 100), "new");
+  EXPECT_EQ(read_file_start(path("elsewhere/fresh"), 100), "first");
+  struct stat status = {};
+  ASSERT_EQ(::stat(path("elsewhere/target").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777U, 0640U);
+  fs::create_symlink("circle", path("circle"));
+  EXPECT_FALSE(write_whole_file(path("circle"), "x"));
+}
+
+TEST_F(WholeFile, DevicesAndPipesAreWrittenThroughAndStay) {
+  namespace fs = std::filesystem;
+  // A device of our own in place of the machine's: under a mistake here the machine keeps its /dev/null.
+  const bool may_make_devices = ::mknod(path("null").c_str(), S_IFCHR | 0666, ::makedev(1, 3)) == 0 &&
+                                ::mknod(path("full").c_str(), S_IFCHR | 0666, ::makedev(1, 7)) == 0;
+  if (may_make_devices && write_whole_file(path("null"), "probe")) {
+    EXPECT_TRUE(fs::is_character_file(path("null")));
+    const auto full = write_whole_file(path("full"), "x");
+    ASSERT_FALSE(full);
+    EXPECT_EQ(full.error().message, "No space left on device");
+    EXPECT_TRUE(fs::is_character_file(path("full")));
+  }
+  ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
+  EXPECT_FALSE(write_whole_file(path("fifo"), "x")) << "nobody reads";
+  const FileDescriptor reader(::open(path("fifo").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  EXPECT_TRUE(write_whole_file(path("fifo"), "through"));
+  std::array<char, 16> got{};
+  EXPECT_EQ(::read(reader.get(), got.data(), got.size()), 7);
+  EXPECT_TRUE(fs::is_fifo(path("fifo")));
+  EXPECT_FALSE(write_whole_file(folder_, "x"));
+}
+
+TEST_F(WholeFile, ADescriptorsFileIsAddedTo) {
+  const FileDescriptor file(::open(path("output").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_TRUE(write_all(file.get(), "before "));
+  // As /dev/stdout is: to replace the file would part it from the descriptor.
+  EXPECT_TRUE(write_whole_file("/proc/self/fd/" + std::to_string(file.get()), "through"));
+  EXPECT_EQ(read_file_start(path("output"), 100), "before through");
 }
 
 }  // namespace

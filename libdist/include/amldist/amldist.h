@@ -81,7 +81,8 @@ typedef enum amldist_verdict {
   AMLDIST_VERDICT_PASS = 0,
   AMLDIST_VERDICT_WARN = 1, /* verified, with warnings */
   AMLDIST_VERDICT_FAIL = 2,
-  AMLDIST_VERDICT_SKIP = 3 /* nothing to verify */
+  AMLDIST_VERDICT_SKIP = 3,   /* nothing to verify */
+  AMLDIST_VERDICT_UNKNOWN = 4 /* verified, but something could not be read or understood. Since 0.2. */
 } amldist_verdict;
 
 /* Verifies the RDMA devices of this node as `aml-dist check` does, from sysfs, the device nodes and this process's

@@ -5,9 +5,9 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "core/text.hpp"
+#include "os/whole_file.hpp"
 
 namespace amldist::tools {
 
@@ -22,11 +22,10 @@ Result<void> check_writable(const std::string& path) {
 }
 
 Result<void> write_file(const std::string& path, std::string_view content) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << content;
-  file.close();
-  if (file) return {};
-  return Error{Errc::unavailable, text::concat({text::quote(path), " cannot be written: ", std::strerror(errno)})};
+  const auto written = write_whole_file(path, content);
+  if (written) return {};
+  return Error{written.error().code,
+               text::concat({text::quote(path), " cannot be written: ", written.error().message})};
 }
 
 }  // namespace amldist::tools

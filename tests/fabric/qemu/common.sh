@@ -2,11 +2,15 @@
 # What every guest begins with. TOOL names aml-dist; results go to /results/tap.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C HOME=/root
 exec 3>>/results/tap
-mount -t tmpfs tmpfs /tmp
+# /tmp stays as it is, since a checkout may lie there; what is written goes to the overlay, in memory.
 mount -t tmpfs run /run
+readonly output=/run/aml-dist-output
 mkdir -p /dev/shm
 ip link set lo up
 echo guest >/proc/sys/kernel/hostname
+for each in "$TOOL" "$WORLD"; do
+    [[ -x $each ]] || printf 'not ok - the guest sees no %s: is the checkout on a file system of its own?\n' "$each" >&3
+done
 
 # add_rxe INTERFACE ADDRESS: a soft-RoCE device, and time for its IPv4 GID
 add_rxe() {
@@ -28,13 +32,13 @@ expect() {
     local -a lines=()
     while [[ $1 != -- ]]; do lines+=("$1"); shift; done
     shift
-    "$@" >/tmp/out 2>&1
+    "$@" >$output 2>&1
     got=$?
     local verdict=ok
     [[ $got == "$status" ]] || verdict='not ok'
-    for line in "${lines[@]}"; do grep -Eq -- "$line" /tmp/out || verdict='not ok'; done
+    for line in "${lines[@]}"; do grep -Eq -- "$line" $output || verdict='not ok'; done
     printf '%s - %s\n' "$verdict" "$name" >&3
-    [[ $verdict == ok ]] || { printf '# status %s, expected %s; wanted: %s\n' "$got" "$status" "${lines[*]}"; sed 's/^/# /' /tmp/out; } >&3
+    [[ $verdict == ok ]] || { printf '# status %s, expected %s; wanted: %s\n' "$got" "$status" "${lines[*]}"; sed 's/^/# /' $output; } >&3
 }
 
 finish() {

@@ -1,0 +1,79 @@
+// What the driver says about a node's GPUs, and the checks of it: pure functions from that to verdicts. Nothing here
+// calls a driver; nvml.hpp and amdgpu.hpp do.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fabric/verdict.hpp"
+
+namespace amldist::fabric {
+
+/// Rows of memory that the GPU has replaced (A100 and later).
+struct RemappedRows {
+  std::uint32_t correctable = 0;
+  std::uint32_t uncorrectable = 0;
+  bool pending = false;  ///< a replacement waits for a reset
+  bool failed = false;   ///< no spare row was left
+};
+
+/// The NVLink fabric that a GPU has joined (nvmlGpuFabricInfo_t).
+struct FabricMembership {
+  std::uint32_t state = 0;   ///< 0 not supported, 1 not started, 2 in progress, 3 completed
+  std::uint32_t status = 0;  ///< an nvmlReturn_t, once completed
+  std::string cluster;       ///< UUID of the NVLink domain; empty or zeros: within the node
+  std::uint32_t clique = 0;
+};
+
+/// One GPU. What the driver does not support is nullopt.
+struct GpuState {
+  std::uint32_t index = 0;
+  std::string address;  ///< "0000:01:00.0"
+  std::string problem;  ///< why the driver gives no answer for this GPU ("GPU is lost"); empty: it does
+  std::optional<std::uint64_t> ecc_volatile;   ///< uncorrectable errors since the driver was loaded
+  std::optional<std::uint64_t> ecc_aggregate;  ///< in the GPU's life
+  std::optional<RemappedRows> rows;
+  std::vector<bool> links;  ///< NVLinks: whether each is active
+  std::optional<std::uint32_t> pcie_width, most_pcie_width;
+  std::optional<std::uint64_t> throttle;  ///< nvmlClocksThrottleReasons
+  std::optional<bool> persistence;
+  std::optional<FabricMembership> fabric;
+};
+
+/// All GPUs of a node.
+struct GpuStates {
+  bool asked = false;      ///< a driver was asked; without, all checks are skipped and `problem` says why
+  bool timed_out = false;  ///< it did not answer
+  std::string problem;     ///< why the driver as a whole gives no answer; empty: it does
+  std::string driver;      ///< its version
+  std::vector<GpuState> gpus;
+};
+
+/// What a node should have, and who says so.
+struct GpuExpectation {
+  std::optional<std::uint32_t> count;
+  std::string source;  ///< "the SKU", "Slurm", "the PCI bus"
+};
+
+[[nodiscard]] Check check_gpu_count(const GpuStates& states, const GpuExpectation& expected);
+[[nodiscard]] Check check_gpu_ecc(const GpuStates& states);
+[[nodiscard]] Check check_gpu_rows(const GpuStates& states);
+[[nodiscard]] Check check_gpu_links(const GpuStates& states);
+[[nodiscard]] Check check_gpu_fabric(const GpuStates& states);
+[[nodiscard]] Check check_gpu_pcie(const GpuStates& states);
+[[nodiscard]] Check check_gpu_throttle(const GpuStates& states);
+[[nodiscard]] Check check_gpu_persistence(const GpuStates& states);
+/// `lines`: of the kernel log; nullopt: it was not read.
+[[nodiscard]] Check check_gpu_xid(const std::optional<std::vector<std::string>>& lines);
+
+/// All of them, in this order. Under `prefer` a failure is a warning, under `off` nothing is checked.
+[[nodiscard]] std::vector<Check> verify_gpus(const GpuStates& states, const GpuExpectation& expected,
+                                             const std::optional<std::vector<std::string>>& kernel_log,
+                                             RdmaPolicy health);
+
+/// "CLUSTER/CLIQUE" if all GPUs are in one NVLink domain beyond the node; else empty.
+[[nodiscard]] std::string nvlink_domain(const GpuStates& states);
+
+}  // namespace amldist::fabric

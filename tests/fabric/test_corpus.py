@@ -1,0 +1,251 @@
+"""Published machines and what goes wrong with them, judged by an oracle that is not our code (oracle.py).
+
+No machine that is well may be refused, under any policy under which its owner would run it; no machine that cannot do its
+work may be let through where the fabric is required.
+"""
+
+import copy
+import dataclasses
+import itertools
+import random
+
+import oracle
+import pytest
+import shapes
+import trees
+from trees import Ethernet
+
+HEALTHY = {shape.name: shape for shape in shapes.healthy()}
+
+
+def ask(checker, shape: shapes.Shape, policy: str):
+    arguments = ["--policy", policy]
+    if shape.table:
+        table = checker.folder / "skus.conf"
+        table.write_text(shape.table + "\n")
+        arguments += ["--sku-table", table, "--sku", shape.table.split()[0]]
+    elif shape.sku:
+        arguments += ["--sku", shape.sku]
+    return checker.node(shape.node, *arguments, env=shape.env)
+
+
+# ------------------------------------------------------------------------------------------------------ what is well
+
+def test_the_corpus_is_large_enough():
+    assert len(HEALTHY) >= 60 and len({shape.source for shape in HEALTHY.values()}) >= 30
+    assert all(shape.source for shape in HEALTHY.values())
+    assert len(shapes.azure_without_fabric()) >= 10
+    assert len(SINGLE) + len(PAIRS) >= 200, (len(SINGLE), len(PAIRS))
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_machine_is_never_refused(checker, name):
+    shape = HEALTHY[name]
+    assert not oracle.refused(shape), "the oracle must agree that it is well"
+    for policy in ("require", "prefer"):
+        outcome = ask(checker, shape, policy)
+        assert outcome.status == 0 and outcome.report["verdict"] in ("pass", "warn"), outcome.out
+        assert "fail" not in outcome.verdicts.values(), outcome.out
+
+
+@pytest.mark.parametrize("name", [name for name, shape in HEALTHY.items() if not shape.env.get("NCCL_IB_HCA")])
+def test_the_ports_for_nccl_are_the_owners(checker, name):
+    """What a job would be told to use: the fabric, the whole fabric and nothing but the fabric."""
+    shape = HEALTHY[name]
+    taken = ask(checker, shape, "require").report["nccl_ib_hca"]
+    assert sorted(taken.removeprefix("=").split(",")) == sorted(shape.fabric)
+
+
+@pytest.mark.parametrize("shape", shapes.azure_without_fabric(), ids=lambda shape: shape.name)
+def test_a_machine_without_a_fabric(checker, shape):
+    """By default there is nothing to do, which drains nobody; required, it is missing."""
+    default = checker.node(shape.node)
+    assert default.status == 3 and default.report["nccl_ib_hca"] is None, default.out
+    assert "fail" not in default.verdicts.values(), default.out
+    required = ask(checker, shape, "require")
+    assert required.status == 1 and "fail" in required.verdicts.values(), required.out
+
+
+def test_efa_is_verified_where_the_table_knows_it(checker):
+    node = shapes.efa(32)
+    outcome = checker.node(node, "--sku", "p5.48xlarge")
+    assert outcome.status == 0 and outcome.report["nccl_ib_hca"] is None, outcome.out
+    node.devices.pop()
+    assert checker.node(node, "--sku", "p5.48xlarge").status == 1
+    node = shapes.efa(32)
+    node.port(3).state = "1: DOWN"
+    assert checker.node(node, "--sku", "p5.48xlarge").status == 1
+
+
+# ------------------------------------------------------------------------------------------------- what goes wrong
+
+def on_port(**values):
+    def change(shape: shapes.Shape, device: trees.Device) -> None:
+        for name, value in values.items():
+            if device.ports:  # another fault may have taken them
+                setattr(device.ports[0], name, copy.deepcopy(value))
+    return change
+
+
+def lost(shape: shapes.Shape, device: trees.Device) -> None:
+    shape.node.devices = [each for each in shape.node.devices if each is not device]
+
+
+def without_ports(shape: shapes.Shape, device: trees.Device) -> None:
+    device.ports.clear()
+
+
+def without_address(shape: shapes.Shape, device: trees.Device) -> None:
+    on_port(gids=shapes.link_local(7, "ens7np0"))(shape, device)
+
+
+def only_version_1(shape: shapes.Shape, device: trees.Device) -> None:
+    if device.ports:
+        gids = device.ports[0].gids
+        device.ports[0].gids = {index: (gid, "IB/RoCE v1", netdev) for index, (gid, _, netdev) in gids.items()}
+
+
+def with_env(name: str, value: str):
+    def change(shape: shapes.Shape, device: trees.Device) -> None:
+        shape.env[name] = value.replace("DEVICE", device.name)
+    return change
+
+
+MEGABYTE, JUNK = b"4" * (1 << 20), b"4: \xff\xfeACTIVE\n"
+OF_ANY_PORT = {
+    "cable out": on_port(state="1: DOWN", phys_state="2: Polling", rate="10 Gb/sec (4X SDR)", lid="0xffff", sm_lid="0x0"),
+    "switched off": on_port(state="1: DOWN", phys_state="3: Disabled"),
+    "asleep": on_port(state="1: DOWN", phys_state="1: Sleep"),
+    "training": on_port(state="1: DOWN", phys_state="4: PortConfigurationTraining"),
+    "in recovery": on_port(phys_state="6: LinkErrorRecovery"),
+    "active without a link": on_port(phys_state="2: Polling"),
+    "testing": on_port(phys_state="7: Phy Test"),
+    "initialising": on_port(state="2: INIT"),
+    "armed": on_port(state="3: ARMED"),
+    "deferred": on_port(state="5: ACTIVE_DEFER"),
+    "without a state": on_port(state=None),
+    "empty state": on_port(state=""),
+    "state of a megabyte": on_port(state=MEGABYTE),
+    "state not text": on_port(state=JUNK),
+    "state in words": on_port(state="ACTIVE"),
+    "slow": on_port(rate="2.5 Gb/sec (1X SDR)"),
+    "rate not a rate": on_port(rate="N/A"),
+    "without a rate": on_port(rate=None),
+    "lost": lost,
+    "without ports": without_ports,
+    "unspecified link layer": on_port(link_layer="Unspecified"),
+}
+OF_INFINIBAND = {
+    "in Ethernet mode": on_port(link_layer=Ethernet),
+    "LID 0": on_port(lid="0x0"),
+    "LID 0xffff": on_port(lid="0xffff"),
+    "LID not a number": on_port(lid="26"),
+    "without a LID": on_port(lid=None),
+    "no subnet manager": on_port(sm_lid="0x0", state="2: INIT"),
+    "no SM LID": on_port(sm_lid="0x0"),
+    "limited member": on_port(pkeys={0: "0x0018", 1: "0x7fff"}),
+    "without a P_Key": on_port(pkeys={0: "0x0000"}),
+    "P_Key not a number": on_port(pkeys={0: "0x8018", 1: "junk"}),
+    "without a GID": on_port(gids={0: (shapes.NONE, "", "")}),
+    "half the rate": on_port(rate="50 Gb/sec (2X EDR)"),
+    "NCCL_IB_PKEY of an empty entry": with_env("NCCL_IB_PKEY", "9"),
+    "NCCL_IB_HCA of nothing": with_env("NCCL_IB_HCA", "=none"),
+    "NCCL_IB_HCA of another port": with_env("NCCL_IB_HCA", "=DEVICE:2"),
+}
+OF_ROCE = {
+    "without an address": without_address,
+    "RoCE v1 only": only_version_1,
+    "GID table empty": on_port(gids={0: (shapes.NONE, "", "")}),
+    "NCCL_IB_GID_INDEX of an empty entry": with_env("NCCL_IB_GID_INDEX", "200"),
+    "NCCL_IB_HCA of nothing": with_env("NCCL_IB_HCA", "=none"),
+}
+OF_AZURE = {
+    "NCCL_IB_HCA takes Accelerated Networking by a prefix": with_env("NCCL_IB_HCA", "mlx5"),
+    "NCCL_IB_HCA takes it by leaving out others": with_env("NCCL_IB_HCA", "^DEVICE"),
+    "NCCL_IB_HCA names it": with_env("NCCL_IB_HCA", "=mlx5_an0,DEVICE"),
+}
+BASES = {
+    "H100": ("Azure nd96isr_h100_v5", OF_ANY_PORT | OF_INFINIBAND | OF_AZURE),
+    "HB120": ("Azure hb120rs_v3", OF_ANY_PORT | OF_INFINIBAND | OF_AZURE),
+    "GB300": ("Azure ND128isr_GB300_v6", OF_ANY_PORT | OF_INFINIBAND),
+    "manual": ("the manual's example: a ninth HCA for storage at the same rate", OF_ANY_PORT | OF_INFINIBAND),
+    "DGX": ("DGX H100 with storage at 200 Gb/s", OF_ANY_PORT | OF_INFINIBAND),
+    "OCI": ("OCI BM.GPU.H100.8", OF_ANY_PORT | OF_ROCE),
+    "GCP": ("GCP a3-ultragpu-8g", OF_ANY_PORT | OF_ROCE),
+}
+# GB300 has no rate in the table, so a single port that is slow is compared with its neighbours: see RATELESS.
+RATELESS = {("GB300", "half the rate"), ("GB300", "slow")}
+
+
+def broken(base: str, changes: list[tuple[str, int]]) -> shapes.Shape:
+    """A copy of a base with each change on the fabric's port of that index."""
+    shape = copy.deepcopy(HEALTHY[BASES[base][0]])
+    devices = {device.name: device for device in shape.node.devices}
+    for name, index in changes:
+        device = devices[shape.fabric[index % len(shape.fabric)].rpartition(":")[0]]
+        BASES[base][1][name](shape, device)
+    return shape
+
+
+SINGLE = [(base, [(name, 3)]) for base, (_, faults) in BASES.items() for name in faults]
+
+
+def some_pairs() -> list:
+    chosen = random.Random(20261122)
+    out = []
+    for base, (_, faults) in BASES.items():
+        pairs = [pair for pair in itertools.combinations(faults, 2) if not any("NCCL" in name for name in pair)]
+        out += [(base, [(one, 1), (two, 2)]) for one, two in chosen.sample(pairs, 30)]
+    return out
+
+
+PAIRS = some_pairs()
+
+
+@pytest.mark.parametrize("base, changes", SINGLE, ids=lambda value: value if isinstance(value, str) else value[0][0])
+def test_a_fault_is_never_let_through(checker, base, changes):
+    shape = broken(base, changes)
+    why = oracle.refused(shape)
+    if (base, changes[0][0]) in RATELESS:
+        why = "slower than its neighbours"
+    outcome = ask(checker, shape, "require")
+    assert outcome.status == (1 if why else 0), (why, outcome.out)
+
+
+def test_two_faults_are_never_let_through(checker):
+    for base, changes in PAIRS:
+        shape = broken(base, changes)
+        why = oracle.refused(shape) or any((base, name) in RATELESS for name, _ in changes)
+        outcome = ask(checker, shape, "require")
+        assert outcome.status == (1 if why else 0), (base, changes, why, outcome.out)
+
+
+# ------------------------------------------------------------------------------ NCCL's grammar, read independently twice
+
+def selections(count: int) -> list[str]:
+    chosen = random.Random(22)
+    names = ["mlx5", "mlx5_", "mlx5_1", "mlx5_10", "mlx5_ib0", "mlx5_an0", "mlx4_0", "", "x" * 70, "mlx5_1x", "^", "="]
+    tails = ["", ":1", ":2", ":", ":0", ":-1", ":x", ": 1", ":1:2:3", "::1", ":99999999999", ":1x", ":+1"]
+    out = ["", "^", "=", "^=", "=^", "==", "^^", ",", ":", ":1", "^:", "=,"]
+    while len(out) < count:
+        entries = [chosen.choice(names) + chosen.choice(tails) for _ in range(chosen.choice([1, 1, 2, 3, 35]))]
+        out.append(chosen.choice(["", "", "^", "=", "^=", "=^", "=="]) + ",".join(entries))
+    return out
+
+
+def test_nccls_grammar_read_twice(tmp_path):
+    """Our reading (nccl_grammar.cpp) against oracle.nccl_takes(), for the current and the older grammar."""
+    import subprocess
+
+    import conftest
+    devices = ["mlx5_0", "mlx5_1", "mlx5_10", "mlx5_ib0", "mlx5_an0", "mlx4_0", "x" * 63, "x" * 70, "^mlx5_1", "=mlx5_1"]
+    texts = selections(1500)
+    done = subprocess.run([conftest.TOOL.resolve().parent.parent / "lib/tests/nccl_grammar", *devices],
+                          input="\n".join(texts) + "\n", capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(texts)
+    for text, line in zip(texts, lines):
+        current, older = line.split()
+        for got, parse in ((current, oracle.parse_list), (older, oracle.parse_list_before)):
+            expected = "".join(str(int(oracle.nccl_takes(text, device, port, parse))) for device in devices for port in (1, 2))
+            assert got == expected, (text, parse.__name__)
