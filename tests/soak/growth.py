@@ -81,21 +81,16 @@ def world(program: str, folder: str, size: int, each: int) -> dict[str, float]:
 
 
 def draw(rows: list[dict], file: str) -> None:
-    import matplotlib
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-    what = [("after_start_s", "seconds from the last start until all are up"), ("root_descriptors", "descriptors of rank 0"),
-            ("root_private_mib", "private memory of rank 0, MiB"), ("rank_address_gib", "address space of a rank, GiB")]
-    figure, places = pyplot.subplots(2, 2, figsize=(10, 7))
-    for (key, label), place in zip(what, places.flat):
-        for name in dict.fromkeys(row["library"] for row in rows):
-            points = [(row["ranks"], row[key]) for row in rows if row["library"] == name and key in row]
-            place.plot(*zip(*points), marker="o", label=name)
-        place.set(xscale="log", yscale="log", xlabel="ranks", ylabel=label)
-        place.grid(True, which="both", alpha=0.3)
-        place.legend()
-    figure.tight_layout()
-    figure.savefig(file)
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "bench"))
+    from benchlib import plot
+    what = [("after_start_s", "From the last start until all are up", "seconds"),
+            ("root_descriptors", "Descriptors of rank 0", ""), ("root_private_mib", "Private memory of rank 0", "MiB")]
+    panels = []
+    for key, title, unit in what:
+        series = {name: [(row["ranks"], row[key]) for row in rows if row["library"] == name]
+                  for name in dict.fromkeys(row["library"] for row in rows)}
+        panels.append(plot.Panel(title, "ranks, 8 on a node", unit, series))
+    pathlib.Path(file).write_text(plot.draw(panels), encoding="utf-8")
 
 
 def main() -> int:

@@ -409,7 +409,7 @@ Result<Pieces> ControlChannel::gather_all(const std::shared_ptr<CommWatch>& watc
   std::unique_lock lock(mutex_);
   for (;;) {
     if (auto found = gathered_.extract(key)) return std::move(found.mapped());
-    came_.wait_for(lock, milliseconds(1));
+    came_.wait_for(lock, milliseconds(10));  // for the watchdog: what is awaited wakes it
     lock.unlock();
     auto going_on = watchdog.keep_waiting(Watchdog::anyone);
     lock.lock();
