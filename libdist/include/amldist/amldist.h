@@ -298,8 +298,8 @@ AMLDIST_API int amldist_free(amldist_comm* comm, void* memory);
 /* Deadline of every later call in milliseconds, at least 1; 0: the default. Local: set it on every rank. */
 AMLDIST_API int amldist_set_timeout(amldist_comm* comm, int timeout_ms);
 /* Has no effect, and is kept so that programs that call it still link. Results are deterministic with or without it: a
- * reduction of host buffers depends only on the inputs and the layout of ranks on nodes, bit for bit. Device buffers are
- * reduced by NCCL, in its own order. */
+ * reduction of host buffers depends only on the inputs and the layout of ranks on nodes, bit for bit. Device buffers
+ * are reduced by NCCL, in its own order. */
 AMLDIST_API int amldist_set_deterministic(amldist_comm* comm, int on);
 /* CUDA stream (cudaStream_t) for calls on device buffers; NULL: the default stream. Such a call returns when it is
  * enqueued; its request is done when the stream has completed it. Until then the library's watchdog thread watches it:
