@@ -40,7 +40,8 @@ void end_after_the_others() {
   static_cast<void>(registered);
 }
 
-constexpr std::uint32_t nobody = UINT32_MAX;
+/// Of an end that this process saw itself.
+constexpr std::uint32_t no_teller = UINT32_MAX;
 
 /// How long the news of ranks that have ended are collected, after others were sent.
 constexpr milliseconds between_news(20);
@@ -98,11 +99,12 @@ ControlChannel::ControlChannel(World world, bool is_under_srun)
     : world_(std::move(world)),
       is_under_srun_(is_under_srun),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      links_(
-          world_,
-          {[this](FileDescriptor connection, Frame frame) { on_greeting(std::move(connection), std::move(frame)); },
-           [this](ControlLink& link, Frame& frame) { handle(link, frame); },
-           [this](std::uint32_t rank, bool left) { mark_gone(rank, left ? Liveness::left : Liveness::dead, nobody); }}),
+      links_(world_,
+             {[this](FileDescriptor connection, Frame frame) { on_greeting(std::move(connection), std::move(frame)); },
+              [this](ControlLink& link, Frame& frame) { handle(link, frame); },
+              [this](std::uint32_t rank, bool left) {
+                mark_gone(rank, left ? Liveness::left : Liveness::dead, no_teller);
+              }}),
       detector_(*this),
       agreements_(*this, [this](std::uint64_t id) { return find(id); }),
       tree_(world_.table, all_ranks(world_.size)),
@@ -132,7 +134,7 @@ void ControlChannel::run() {
     link.rank = rank;
     handle(link, frame);
   }
-  for (const std::uint32_t rank : world_.ended) mark_gone(rank, Liveness::dead, nobody);
+  for (const std::uint32_t rank : world_.ended) mark_gone(rank, Liveness::dead, no_teller);
   while (!stopping_.load(std::memory_order_acquire)) serve_once();
 }
 
@@ -217,7 +219,7 @@ void ControlChannel::spread_news() {
 }
 
 void ControlChannel::send_to(std::uint32_t world_rank, const std::string& frame) {
-  if (!is_gone(world_rank) && !links_.send_to(world_rank, frame)) mark_gone(world_rank, Liveness::dead, nobody);
+  if (!is_gone(world_rank) && !links_.send_to(world_rank, frame)) mark_gone(world_rank, Liveness::dead, no_teller);
 }
 
 std::optional<Liveness> ControlChannel::end_of(std::uint32_t world_rank) const noexcept {
