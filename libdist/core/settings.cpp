@@ -35,6 +35,14 @@ constexpr auto table = std::to_array<SettingDescription>({
      "nodes ([fabric.md](fabric.md))"},
     {variable::rdma_sku, "`amldist_init()`", "name of an SKU", "none",
      "what the nodes should have; the plugin sets it with `AMLDIST_RDMA`"},
+    {variable::secret, "`amldist_init()`", "`require`, `prefer`", "`prefer`",
+     "`require` refuses a world whose ranks have no secret, or got it over PMIx, MPI or a store; the plugin sets it "
+     "where "
+     "the site has `secret=require`"},
+    {variable::step_secret, "`amldist_init()`, `aml-dist check`", "64 hexadecimal digits", "none",
+     "what tells the processes of a step from strangers; the plugin makes one for every step and replaces any other. "
+     "As "
+     "private as the environment"},
     {variable::timeout, "`amldist_init()`", "milliseconds, 1 to 2147483647", "300000",
      "deadline of each call, where the program gives none"},
     {variable::trace_folder, "`amldist_init()`, `aml-dist trace`", "path, `off`, `none`", "`/dev/shm/aml-dist-UID`",
@@ -105,6 +113,9 @@ Result<void> take_words(const EnvironmentReader& environment, Settings& out) {
       {{"plain", InstructionSet::plain}, {"avx2", InstructionSet::avx2}, {"avx512", InstructionSet::avx512}});
   constexpr auto policies = std::to_array<Choice<RdmaPolicy>>(
       {{"require", RdmaPolicy::require}, {"prefer", RdmaPolicy::prefer}, {"off", RdmaPolicy::off}});
+  constexpr auto secrets =
+      std::to_array<Choice<SecretPolicy>>({{"require", SecretPolicy::require}, {"prefer", SecretPolicy::prefer}});
+  if (auto taken = take_word(environment, variable::secret, out.secret, secrets); !taken) return taken;
   if (auto taken = take_word(environment, variable::bootstrap, out.bootstrap, bootstraps); !taken) return taken;
   if (auto taken = take_word(environment, variable::transport, out.transport, transports); !taken) return taken;
   if (auto taken = take_word(environment, variable::instruction_set, out.instruction_set, sets); !taken) return taken;

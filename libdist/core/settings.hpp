@@ -28,6 +28,8 @@ inline constexpr std::string_view nccl_library = "AMLDIST_NCCL";
 inline constexpr std::string_view node_name = "AMLDIST_NODE_NAME";
 inline constexpr std::string_view rdma = "AMLDIST_RDMA";
 inline constexpr std::string_view rdma_sku = "AMLDIST_RDMA_SKU";
+inline constexpr std::string_view secret = "AMLDIST_SECRET";
+inline constexpr std::string_view step_secret = "AMLDIST_STEP_SECRET";
 inline constexpr std::string_view timeout = "AMLDIST_TIMEOUT_MS";
 inline constexpr std::string_view trace_folder = "AMLDIST_TRACE_DIR";
 inline constexpr std::string_view transport = "AMLDIST_TRANSPORT";
@@ -55,6 +57,9 @@ enum class Bootstrap : std::uint8_t { automatic, tcp, pmix, slurm, mpi };
 /// What carries host buffers between nodes. `automatic`: MPI if the program has initialised it on every rank, else TCP.
 enum class NodeTransport : std::uint8_t { automatic, tcp, mpi };
 
+/// What a world without a secret, or with one that others may have read, comes to. `require`: it is refused.
+enum class SecretPolicy : std::uint8_t { prefer, require };
+
 /// The settings of a world.
 struct Settings {
   Bootstrap bootstrap = Bootstrap::automatic;
@@ -62,6 +67,7 @@ struct Settings {
   std::chrono::milliseconds timeout{300'000};
   InstructionSet instruction_set = InstructionSet::avx512;  ///< the highest that reductions may use
   RdmaPolicy rdma = RdmaPolicy::off;
+  SecretPolicy secret = SecretPolicy::prefer;
   std::string rdma_sku;        ///< empty: none is named
   std::string node_name;       ///< empty: the host name
   std::string mpi_library;     ///< empty: libamldist_mpi.so beside this library

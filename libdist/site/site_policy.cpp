@@ -13,9 +13,9 @@ namespace {
 using text::concat;
 using text::quote;
 
-constexpr std::array<std::string_view, 13> argument_names = {
-    "port_range", "master_addr", "interface", "network",  "suffix",    "rdma",       "config",
-    "disabled",   "default.",    "rdma.",     "rdma_sku", "rdma_sku.", "rdma_helper"};
+constexpr std::array<std::string_view, 14> argument_names = {
+    "port_range", "master_addr", "interface", "network",  "suffix",    "rdma",        "config",
+    "disabled",   "default.",    "rdma.",     "rdma_sku", "rdma_sku.", "rdma_helper", "secret"};
 
 std::optional<RdmaPolicy> rdma_from_name(std::string_view name) {
   if (name == "require") return RdmaPolicy::require;
@@ -95,6 +95,9 @@ bool apply_value(SitePolicy& policy, std::string_view name, std::string_view val
   } else if (name == "rdma_helper") {
     if (!value.starts_with('/')) return false;
     policy.rdma_helper = value;
+  } else if (name == "secret") {
+    if (value != "require" && value != "prefer") return false;
+    policy.secret = value == "require" ? SecretPolicy::require : SecretPolicy::prefer;
   } else if (name.starts_with("default.")) {
     const auto kind = kind_from_name(value);
     if (!kind || name == "default.") return false;
