@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "core/settings.hpp"
 #include "os/socket.hpp"
 #include "placement/process_identity.hpp"
+#include "wireup/key.hpp"
 
 namespace amldist::collective {
 
@@ -32,11 +34,22 @@ class RootAddress {
   [[nodiscard]] virtual Result<std::vector<Endpoint>> look_up(Clock::time_point deadline) = 0;
   /// Rank 0, while it waits for the others: called now and then.
   virtual void progress() {}
+
+  /// Whether all ranks are on one machine if rank 0 is at this address.
+  [[nodiscard]] virtual bool is_loopback() const { return false; }
+  /// Whether the address can bring a secret: rank 0 gives it before publish(), the others have it after look_up().
+  [[nodiscard]] virtual bool carries_secret() const { return false; }
+  void carry(const wireup::Key& secret) { carried_ = secret; }
+  [[nodiscard]] const std::optional<wireup::Key>& carried() const noexcept { return carried_; }
+
+ private:
+  std::optional<wireup::Key> carried_;
 };
 
-/// What rank 0 publishes where it can publish one line: "PORT,ADDRESS,ADDRESS,...", and what the others make of it.
-[[nodiscard]] std::string addresses_text(const FileDescriptor& listener);
-[[nodiscard]] Result<std::vector<Endpoint>> endpoints_of(const std::string& text);
+/// What rank 0 publishes where it can publish one line: "PORT,ADDRESS,ADDRESS,..." and, behind a semicolon, the secret
+/// that `root` carries; and what the others make of it, where `root` then carries the secret.
+[[nodiscard]] std::string addresses_text(const FileDescriptor& listener, const RootAddress& root);
+[[nodiscard]] Result<std::vector<Endpoint>> endpoints_of(const std::string& text, RootAddress& root);
 
 /// MASTER_ADDR and MASTER_PORT. Where rank 0 finds the port taken (by another library of the same program, for example)
 /// it takes one of the next few; the others try them in turn.

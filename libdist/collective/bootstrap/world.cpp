@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include "core/hex.hpp"
 #include "core/printable.hpp"
 #include "core/text.hpp"
 #include "os/own_network.hpp"
@@ -30,7 +31,8 @@ std::string group_name(std::string_view job) { return concat({"amldist_init ", j
 /// Rank 0's side: lets the others in, and sends them the member table.
 class Root {
  public:
-  Root(World& world, std::string_view job) : world_(world), acceptor_({group_name(job), 1, world.size}) {}
+  Root(World& world, std::string_view job, const WorldSecret& secret)
+      : world_(world), secret_(secret), acceptor_({group_name(job), 1, world.size}, world.credentials) {}
 
   [[nodiscard]] Result<void> gather(const FileDescriptor& listener, RootAddress& root, Clock::time_point deadline) {
     while (!acceptor_.is_complete()) {
@@ -44,6 +46,7 @@ class Root {
       if (!admitted) return give_up(admitted.error());
       for (wireup::Greeting& each : *admitted) enter(each);
     }
+    if (secret_.file) secret_.file->remove();  // before anybody can begin a next world
     return send_table(deadline);
   }
 
@@ -85,16 +88,17 @@ class Root {
   }
 
   World& world_;
+  const WorldSecret& secret_;
   wireup::Acceptor acceptor_;
 };
 
-Result<World> join_as_root(World world, RootAddress& root, std::string_view job, const std::string& node_name,
-                           Clock::time_point deadline) {
+Result<World> join_as_root(World world, RootAddress& root, const WorldSecret& secret, std::string_view job,
+                           const std::string& node_name, Clock::time_point deadline) {
   world.nonce = wireup::random_number();
   auto listener = root.publish();
   if (!listener) return listener.error();
   world.members[0] = self(node_name, world.listener);
-  if (auto done = Root(world, job).gather(*listener, root, deadline); !done) return done.error();
+  if (auto done = Root(world, job, secret).gather(*listener, root, deadline); !done) return done.error();
   for (Member& member : world.members) {
     if (member.address.bits == 0) member.address = *Ipv4::parse("127.0.0.1");
   }
@@ -115,7 +119,8 @@ Result<World> join_as_peer(World world, RootAddress& root, std::string_view job,
                            Clock::time_point deadline) {
   const wireup::Destination destination = {[&root](Clock::time_point until) { return root.look_up(until); },
                                            concat({"rank 0 is missing in amldist_init: ", root.to_string()}), ""};
-  auto joined = wireup::join(destination, greeting_of(world, job, node_name), deadline);
+  const wireup::GroupKey group(world.credentials, group_name(job));
+  auto joined = wireup::join(destination, greeting_of(world, job, node_name), group, deadline);
   if (!joined) return joined.error();
   // Rank 0 has the same deadline; what it then says about who is missing needs time to come.
   auto frame = wireup::read_frame(joined->link, wireup::limits.frame_bytes, deadline + std::chrono::seconds(2));
@@ -140,18 +145,26 @@ World single_process_world(const std::string& node_name) {
   return world;
 }
 
-Result<World> join_world(const ProcessIdentity& identity, RootAddress& root, std::string_view job,
-                         const std::string& node_name, Clock::time_point deadline) {
+wireup::GroupKey key_of_connections(const World& world) {
+  return {world.credentials, concat({"connections of world ", to_hex(world.nonce, sizeof world.nonce)})};
+}
+
+Result<World> join_world(const ProcessIdentity& identity, RootAddress& root, const WorldSecret& secret,
+                         std::string_view job, const std::string& node_name, Clock::time_point deadline) {
   World world;
   world.rank = identity.rank;
   world.size = identity.size;
-  world.provenance = concat({identity.source, "; ", root.to_string()});
+  world.credentials = secret.credentials;
+  world.provenance =
+      concat({identity.source, "; ", root.to_string(), "; ", wireup::to_string(secret.credentials.trust)});
   auto listener = listen_on(0);
   if (!listener) return listener.error();
   world.listener = std::move(*listener);
   if (world.rank != 0) return join_as_peer(std::move(world), root, job, node_name, deadline);
   world.members.resize(world.size);
-  return join_as_root(std::move(world), root, job, node_name, deadline);
+  auto joined = join_as_root(std::move(world), root, secret, job, node_name, deadline);
+  if (!joined && secret.file) secret.file->remove();
+  return joined;
 }
 
 }  // namespace amldist::collective

@@ -82,6 +82,20 @@ ControlChannel::~ControlChannel() {
 
 void ControlChannel::run() {
   while (!stopping_.load(std::memory_order_acquire)) serve_once();
+  linger();
+}
+
+/// A verdict that this rank gave last may still wait for the other side's proof.
+void ControlChannel::linger() {
+  const auto end = Clock::now() + std::chrono::seconds(1);
+  while (links_.has_unsent() && Clock::now() < end) {
+    std::vector<pollfd> wanted;
+    links_.add_to(wanted);
+    constexpr int milliseconds = 10;
+    static_cast<void>(::poll(wanted.data(), wanted.size(), milliseconds));
+    links_.serve(wanted);
+    links_.sweep();
+  }
 }
 
 void ControlChannel::post(std::function<void()> action) {
@@ -188,10 +202,9 @@ void ControlChannel::handle(ControlLink& link, Frame& frame) {
   }
 }
 
-/// Judges the first frame of a later connection: only the world's ranks know the nonce.
+/// The greeting of a later connection, whose other end has proven that it belongs to this world.
 void ControlChannel::on_greeting(FileDescriptor connection, Frame frame) {
   const auto kind = frame.kind<FrameKind>();
-  if (frame.number() != world_.nonce) return;
   if (kind == FrameKind::data_greeting) return on_data_greeting(std::move(connection), frame);
   const std::uint64_t rank = frame.number();
   if (kind != FrameKind::rank_greeting || rank >= world_.size || frame.is_short()) return;
@@ -321,6 +334,7 @@ void ControlChannel::abort(const std::shared_ptr<CommWatch>& watch, const std::s
 Result<FileDescriptor> ControlChannel::make_data_connection(std::uint64_t id, std::uint32_t world_rank,
                                                             Watchdog& watchdog, int comm_rank) {
   const Member& member = world_.members[world_rank];
+  const std::string greeting = FrameWriter(FrameKind::data_greeting).number(id).number(world_.rank).take();
   for (;;) {
     if (auto going_on = watchdog.keep_waiting(comm_rank); !going_on) return going_on.error();
     auto socket = connect_to(member.address, member.port, Clock::now() + milliseconds(250));
@@ -328,14 +342,24 @@ Result<FileDescriptor> ControlChannel::make_data_connection(std::uint64_t id, st
       std::this_thread::sleep_for(milliseconds(10));
       continue;
     }
-    const std::string greeting_frame =
-        FrameWriter(FrameKind::data_greeting).number(world_.nonce).number(id).number(world_.rank).take();
-    if (auto sent = send_all(*socket, greeting_frame, Clock::now() + milliseconds(250)); !sent) continue;
-    char greeting = 0;
-    while (!wait_until_ready(*socket, Readiness::read, Clock::now() + milliseconds(10))) {
-      if (auto going_on = watchdog.keep_waiting(comm_rank); !going_on) return going_on.error();
-    }
-    if (::recv(socket->get(), &greeting, 1, 0) == 1) return socket;
+    const auto wait = [&]() -> Result<void> {
+      while (!wait_until_ready(*socket, Readiness::read, Clock::now() + milliseconds(10))) {
+        if (auto going_on = watchdog.keep_waiting(comm_rank); !going_on) return going_on;
+      }
+      return {};
+    };
+    wireup::JoinerHandshake handshake(links_.key(), greeting);
+    const auto soon = [] { return Clock::now() + milliseconds(250); };
+    if (auto sent = send_all(*socket, handshake.hello(), soon()); !sent) continue;
+    if (auto waited = wait(); !waited) return waited.error();
+    auto challenge = wireup::read_frame(*socket, wireup::limits.proof_bytes, soon());
+    if (!challenge) continue;
+    const auto proof = handshake.take(std::move(*challenge), wireup::Ends::as_joiner(*socket));
+    if (!proof) continue;
+    if (auto sent = send_all(*socket, *proof, soon()); !sent) continue;
+    if (auto waited = wait(); !waited) return waited.error();
+    char ready = 0;
+    if (::recv(socket->get(), &ready, 1, 0) == 1) return socket;
   }
 }
 

@@ -84,6 +84,7 @@ class ControlChannel final : private FailureDetectorHost {
 
   void run();
   void serve_once();
+  void linger();
   [[nodiscard]] int poll_timeout() const;
   void beat();
   void handle(ControlLink& link, Frame& frame);

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 namespace amldist::collective {
 
 ControlLinks::ControlLinks(World& world, Listener listener)
-    : world_(world), listener_(std::move(listener)), pending_(world.size) {
+    : world_(world), key_(key_of_connections(world)), listener_(std::move(listener)), pending_(world.size, key_) {
   for (std::size_t i = 0; i < world_.links.size(); ++i) {
     if (!world_.links[i]) continue;
     add(static_cast<std::uint32_t>(i), std::move(world_.links[i]));
@@ -46,10 +47,14 @@ void ControlLinks::sweep() {
 }
 
 void ControlLinks::read_from(ControlLink& link) {
-  while (link.socket) {
+  while (link.socket && !link.connecting) {
     const auto state = link.reader.read(link.socket);
     if (state == wireup::FrameReader::State::incomplete) return;
     if (state != wireup::FrameReader::State::complete) return drop(link);
+    if (link.handshake) {
+      take_challenge(link);
+      continue;
+    }
     Frame frame = link.reader.take();
     listener_.on_frame(link, frame);
   }
@@ -60,6 +65,7 @@ void ControlLinks::write_to(ControlLink& link) {
   while (link.socket && !link.to_send.empty()) {
     const ssize_t sent = ::send(link.socket.get(), link.to_send.data(), link.to_send.size(), MSG_NOSIGNAL);
     if (sent > 0) {
+      link.has_connected = true;
       link.to_send.erase(0, static_cast<std::size_t>(sent));
     } else if (errno == EAGAIN || errno == EINTR) {
       return;
@@ -69,7 +75,33 @@ void ControlLinks::write_to(ControlLink& link) {
   }
 }
 
+void ControlLinks::take_challenge(ControlLink& link) {
+  const auto proof = link.handshake->take(link.reader.take(), wireup::Ends::as_joiner(link.socket));
+  if (!proof) return drop(link);
+  link.handshake.reset();
+  link.reader = wireup::FrameReader(wireup::limits.frame_bytes);
+  link.to_send = *proof + std::exchange(link.held, {});
+  write_to(link);
+}
+
+bool ControlLinks::start(ControlLink& link) {
+  const Member& member = world_.members[link.rank];
+  auto socket = start_connection(member.address, member.port);
+  if (!socket) return false;
+  link.socket = std::move(*socket);
+  link.connecting = true;
+  link.has_connected = false;
+  link.reader = wireup::FrameReader(wireup::limits.proof_bytes);
+  link.handshake.emplace(key_, FrameWriter(FrameKind::rank_greeting).number(world_.rank).take());
+  link.to_send = link.handshake->hello();
+  ++link.attempts;
+  return !link.to_send.empty();
+}
+
 void ControlLinks::drop(ControlLink& link) {
+  // A rank whose handshake took too long, or that was closed out by a flood of strangers, is not gone.
+  constexpr int most_attempts = 8;
+  if (link.handshake && link.has_connected && link.attempts < most_attempts && start(link)) return;
   link.socket = FileDescriptor();
   listener_.on_end(link.rank, link.left);
 }
@@ -82,18 +114,14 @@ ControlLink* ControlLinks::find(std::uint32_t world_rank) {
 
 bool ControlLinks::send_to(std::uint32_t world_rank, const std::string& frame) {
   if (ControlLink* const link = find(world_rank)) {
-    link->to_send += frame;
+    link->queue(frame);
     if (!link->connecting) write_to(*link);
     return true;
   }
-  const Member& member = world_.members[world_rank];
-  auto socket = start_connection(member.address, member.port);
-  if (!socket) return false;
   auto link = std::make_unique<ControlLink>();
-  link->socket = std::move(*socket);
   link->rank = world_rank;
-  link->connecting = true;
-  link->to_send = FrameWriter(FrameKind::rank_greeting).number(world_.nonce).number(world_.rank).take() + frame;
+  if (!start(*link)) return false;
+  link->queue(frame);
   links_.push_back(std::move(link));
   return true;
 }
@@ -101,14 +129,19 @@ bool ControlLinks::send_to(std::uint32_t world_rank, const std::string& frame) {
 void ControlLinks::send_to_all_but(std::uint32_t world_rank, const std::string& frame) {
   for (const auto& link : links_) {
     if (!link->socket || link->rank == world_rank) continue;
-    link->to_send += frame;
+    link->queue(frame);
     if (!link->connecting) write_to(*link);
   }
 }
 
+bool ControlLinks::has_unsent() const noexcept {
+  return std::ranges::any_of(
+      links_, [](const auto& link) { return link->socket && (link->handshake || !link->to_send.empty()); });
+}
+
 void ControlLinks::say_goodbye() {
   for (const auto& link : links_) {
-    link->to_send += FrameWriter(FrameKind::bye).take();
+    link->queue(FrameWriter(FrameKind::bye).take());
     write_to(*link);
   }
 }

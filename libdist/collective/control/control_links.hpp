@@ -12,6 +12,7 @@
 
 #include "collective/bootstrap/world.hpp"
 #include "collective/control/control_frame.hpp"
+#include "wireup/handshake.hpp"
 #include "wireup/pending_connections.hpp"
 
 namespace amldist::collective {
@@ -23,7 +24,13 @@ struct ControlLink {
   std::string to_send;
   std::uint32_t rank = 0;  ///< of the world
   bool connecting = false;
-  bool left = false;  ///< said goodbye
+  bool has_connected = false;
+  bool left = false;                                 ///< said goodbye
+  std::optional<wireup::JoinerHandshake> handshake;  ///< while the other side has not proven who it is
+  std::string held;                                  ///< frames for after the handshake
+  int attempts = 0;                                  ///< handshakes begun on behalf of this link
+
+  void queue(const std::string& frame) { (handshake ? held : to_send) += frame; }
 };
 
 class ControlLinks {
@@ -43,6 +50,8 @@ class ControlLinks {
   /// Moves what can be moved, after poll() on what add_to() gave.
   void serve(std::span<const pollfd> polled);
   void accept_all();
+  /// What later connections of the world prove.
+  [[nodiscard]] const wireup::GroupKey& key() const noexcept { return key_; }
   /// Takes a connection whose peer has said which rank it is.
   void add(std::uint32_t world_rank, FileDescriptor connection);
   /// When serve() must be called even if nothing comes.
@@ -55,14 +64,20 @@ class ControlLinks {
   /// To every rank that is connected, but one.
   void send_to_all_but(std::uint32_t world_rank, const std::string& frame);
   void say_goodbye();
+  /// Whether something waits to be sent, perhaps for the end of a handshake.
+  [[nodiscard]] bool has_unsent() const noexcept;
 
  private:
   void read_from(ControlLink& link);
   void write_to(ControlLink& link);
+  void take_challenge(ControlLink& link);
+  /// Begins connection and handshake. False: the rank does not listen any more.
+  [[nodiscard]] bool start(ControlLink& link);
   void drop(ControlLink& link);
   [[nodiscard]] ControlLink* find(std::uint32_t world_rank);
 
   World& world_;
+  wireup::GroupKey key_;
   Listener listener_;
   std::vector<std::unique_ptr<ControlLink>> links_;
   wireup::PendingConnections pending_;
