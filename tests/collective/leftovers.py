@@ -92,7 +92,7 @@ def main() -> int:
         for number in range(options.runs):
             if problem := run(options.program, number, mark, traces):
                 problems.append(problem)
-        last = launch.Step([options.program, "place"], 2)
+        last = launch.Step([options.program, "place"], 2, environment={"AMLDIST_TRACE_DIR": "off"})
         if any(last.wait(60)):
             problems.append(f"the start after them: {last.lines}")
         folder = f"/tmp/aml-dist-{os.geteuid()}"  # of the user's secrets; empty but for the lock
