@@ -20,6 +20,10 @@ constexpr auto table = std::to_array<SettingDescription>({
      "how the ranks find rank 0: by `MASTER_ADDR` and `MASTER_PORT`, PMIx, Slurm's variables, or MPI"},
     {variable::instance_types, "`aml-run`", "path", "the site's table",
      "table of instance types, where `--instance-types` is not given"},
+    {variable::integrity, "`amldist_init()`", "`off`, `crc`, `mac`", "`off`",
+     "what stands behind each message between nodes: nothing, a checksum (CRC-32C), or a code that nobody makes "
+     "without "
+     "the secret (BLAKE2b); the same on all ranks. With `crc` and `mac` messages go over TCP"},
     {variable::instruction_set, "`amldist_init()`", "`plain`, `avx2`, `avx512`", "the best that the processor has",
      "highest instruction set that reductions use"},
     {variable::verbs_library, "`amldist_init()`, `aml-dist check`", "path", "`libibverbs.so.1`",
@@ -115,7 +119,10 @@ Result<void> take_words(const EnvironmentReader& environment, Settings& out) {
       {{"require", RdmaPolicy::require}, {"prefer", RdmaPolicy::prefer}, {"off", RdmaPolicy::off}});
   constexpr auto secrets =
       std::to_array<Choice<SecretPolicy>>({{"require", SecretPolicy::require}, {"prefer", SecretPolicy::prefer}});
+  constexpr auto integrities =
+      std::to_array<Choice<Integrity>>({{"off", Integrity::off}, {"crc", Integrity::crc}, {"mac", Integrity::mac}});
   if (auto taken = take_word(environment, variable::secret, out.secret, secrets); !taken) return taken;
+  if (auto taken = take_word(environment, variable::integrity, out.integrity, integrities); !taken) return taken;
   if (auto taken = take_word(environment, variable::bootstrap, out.bootstrap, bootstraps); !taken) return taken;
   if (auto taken = take_word(environment, variable::transport, out.transport, transports); !taken) return taken;
   if (auto taken = take_word(environment, variable::instruction_set, out.instruction_set, sets); !taken) return taken;
@@ -125,6 +132,18 @@ Result<void> take_words(const EnvironmentReader& environment, Settings& out) {
 }  // namespace
 
 std::span<const SettingDescription> setting_descriptions() noexcept { return table; }
+
+std::string_view to_string(Integrity integrity) noexcept {
+  switch (integrity) {
+    case Integrity::crc:
+      return "crc";
+    case Integrity::mac:
+      return "mac";
+    case Integrity::off:
+      break;
+  }
+  return "off";
+}
 
 Result<Settings> Settings::read(const EnvironmentReader& environment) {
   const auto word = [&](std::string_view name) { return environment(name).value_or(""); };

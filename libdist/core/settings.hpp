@@ -23,6 +23,7 @@ inline constexpr std::string_view bootstrap = "AMLDIST_BOOTSTRAP";
 inline constexpr std::string_view instance_types = "AMLDIST_INSTANCE_TYPES";
 inline constexpr std::string_view instruction_set = "AMLDIST_ISA";
 inline constexpr std::string_view verbs_library = "AMLDIST_LIBIBVERBS";
+inline constexpr std::string_view integrity = "AMLDIST_INTEGRITY";
 inline constexpr std::string_view mpi_library = "AMLDIST_MPI";
 inline constexpr std::string_view nccl_library = "AMLDIST_NCCL";
 inline constexpr std::string_view node_name = "AMLDIST_NODE_NAME";
@@ -57,6 +58,11 @@ enum class Bootstrap : std::uint8_t { automatic, tcp, pmix, slurm, mpi };
 /// What carries host buffers between nodes. `automatic`: MPI if the program has initialised it on every rank, else TCP.
 enum class NodeTransport : std::uint8_t { automatic, tcp, mpi };
 
+/// What stands behind each message between nodes: nothing, a checksum, or an authentication code.
+enum class Integrity : std::uint8_t { off, crc, mac };
+/// "off", "crc", "mac".
+[[nodiscard]] std::string_view to_string(Integrity integrity) noexcept;
+
 /// What a world without a secret, or with one that others may have read, comes to. `require`: it is refused.
 enum class SecretPolicy : std::uint8_t { prefer, require };
 
@@ -68,6 +74,7 @@ struct Settings {
   InstructionSet instruction_set = InstructionSet::avx512;  ///< the highest that reductions may use
   RdmaPolicy rdma = RdmaPolicy::off;
   SecretPolicy secret = SecretPolicy::prefer;
+  Integrity integrity = Integrity::off;
   std::string rdma_sku;        ///< empty: none is named
   std::string node_name;       ///< empty: the host name
   std::string mpi_library;     ///< empty: libamldist_mpi.so beside this library

@@ -46,6 +46,9 @@ class Key {
   /// For the way to another process of the step only.
   [[nodiscard]] std::string to_hex() const;
 
+  /// For libsodium's functions only.
+  [[nodiscard]] std::string_view view() const noexcept { return as_text(bytes_); }
+
   /// A key of its own for a purpose.
   [[nodiscard]] Key derive(std::string_view purpose) const noexcept;
   /// The code of a sequence of texts. No other sequence has the same, however their bytes are divided.

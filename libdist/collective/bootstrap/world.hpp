@@ -18,6 +18,7 @@ struct World {
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
   std::uint64_t nonce = 0;            ///< MemberTable::nonce
+  Integrity integrity = Integrity::off;
   wireup::Credentials credentials;    ///< what strangers do not know
   std::vector<Member> members;        ///< by rank
   FileDescriptor listener;            ///< for later connections

@@ -75,7 +75,8 @@ Result<World> join(const EnvironmentReader& environment, const Settings& setting
   }
   auto root = root_of(environment, settings, told, mpi, config);
   if (!root) return root.error();
-  const std::string job = concat({job_name(environment), config.name.empty() ? "" : " ", config.name});
+  std::string job = concat({job_name(environment), config.name.empty() ? "" : " ", config.name});
+  if (settings.integrity != Integrity::off) job += concat({" with ", to_string(settings.integrity)});
   const auto secret = find_world_secret(environment, settings.secret, config.secret, told, **root, job, deadline);
   if (!secret) return secret.error();
   if (told.rank == 0 && secret->credentials.trust == wireup::Trust::open) {
@@ -143,6 +144,7 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
   auto joined = join(environment, *settings, *told, mpi->get(), config, deadline);
   if (!joined) return joined.error();
   World world = std::move(*joined);
+  world.integrity = settings->integrity;
   std::vector<std::uint32_t> members(world.size);
   for (std::uint32_t r = 0; r < world.size; ++r) members[r] = r;
   const std::uint32_t rank = world.rank;

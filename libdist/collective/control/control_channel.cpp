@@ -363,6 +363,12 @@ Result<FileDescriptor> ControlChannel::make_data_connection(std::uint64_t id, st
   }
 }
 
+wireup::MessageCodes ControlChannel::codes_of(std::uint64_t id, std::uint32_t sender, std::uint32_t receiver) const {
+  const std::string purpose =
+      concat({"data of ", std::to_string(id), " from ", std::to_string(sender), " to ", std::to_string(receiver)});
+  return {world_.integrity, links_.key().key().derive(purpose)};
+}
+
 FileDescriptor ControlChannel::take_data_connection(std::uint64_t id, std::uint32_t world_rank) {
   const std::lock_guard lock(mutex_);
   auto found = data_.extract({id, world_rank});

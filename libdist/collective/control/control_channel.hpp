@@ -19,6 +19,7 @@
 #include "collective/control/comm_watch.hpp"
 #include "collective/control/control_links.hpp"
 #include "collective/control/failure_detector.hpp"
+#include "wireup/message_code.hpp"
 
 namespace amldist::collective {
 
@@ -38,6 +39,9 @@ class ControlChannel final : private FailureDetectorHost {
   [[nodiscard]] std::uint32_t size() const noexcept override { return world_.size; }
   [[nodiscard]] const Member& member(std::uint32_t world_rank) const { return world_.members[world_rank]; }
   [[nodiscard]] std::uint64_t nonce() const noexcept { return world_.nonce; }
+  [[nodiscard]] Integrity integrity() const noexcept { return world_.integrity; }
+  /// The codes of the data that one rank sends another for a communicator.
+  [[nodiscard]] wireup::MessageCodes codes_of(std::uint64_t id, std::uint32_t sender, std::uint32_t receiver) const;
   [[nodiscard]] const std::string& provenance() const noexcept { return world_.provenance; }
 
   // ---- for threads that run calls ----
