@@ -28,6 +28,11 @@ TcpTransport::TcpTransport(ControlChannel& channel, const CommWatch& watch, std:
       code_bytes_(channel.integrity() == Integrity::off ? 0 : wireup::message_code_bytes),
       busy_(watch.members().size()) {}
 
+std::string_view TcpTransport::name() const noexcept {
+  if (channel_.integrity() == Integrity::off) return "tcp";
+  return channel_.integrity() == Integrity::crc ? "tcp with crc" : "tcp with mac";
+}
+
 Result<void> TcpTransport::post(const Message& message, Direction direction, std::size_t& left, Watchdog& watchdog) {
   auto& connection = connections_[static_cast<std::size_t>(message.peer)];
   const std::uint32_t peer = watch_.members()[static_cast<std::size_t>(message.peer)];

@@ -21,7 +21,7 @@ class TcpTransport final : public Transport {
   TcpTransport(ControlChannel& channel, const CommWatch& watch, std::uint64_t id);
   ~TcpTransport() override { channel_.forget_data_connections(id_); }
 
-  [[nodiscard]] std::string_view name() const noexcept override { return "tcp"; }
+  [[nodiscard]] std::string_view name() const noexcept override;
   [[nodiscard]] std::size_t part_bytes() const noexcept override { return one_packet; }
   [[nodiscard]] bool serves_any_thread() const noexcept override { return true; }
   [[nodiscard]] Result<void> post(const Message& message, Direction direction, std::size_t& left,
