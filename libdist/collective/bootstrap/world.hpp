@@ -17,7 +17,7 @@ namespace amldist::collective {
 struct World {
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
-  std::uint64_t nonce = 0;            ///< MemberTable::nonce
+  std::uint64_t nonce = 0;  ///< MemberTable::nonce
   Integrity integrity = Integrity::off;
   wireup::Credentials credentials;    ///< what strangers do not know
   std::vector<Member> members;        ///< by rank
