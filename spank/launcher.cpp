@@ -20,6 +20,7 @@
 #include "spank/plugstack.hpp"
 #include "spank/slurm_api.hpp"
 #include "spank/step_reader.hpp"
+#include "spank/step_secret.hpp"
 #include "step_messages/launch_record.hpp"
 
 namespace amldist::spank {
@@ -166,6 +167,7 @@ void use_ring_fences() { ::setenv("SLURM_PMIX_FENCE", "ring", 0); }
 }  // namespace
 
 Result<void> check_option(const SubmitterSession& session) {
+  forget_outer_secret();
   const auto spec = session.request.spec();
   if (!spec) return spec.error();
   if (session.mentions_differ && has_component_separator()) {
@@ -205,6 +207,10 @@ void open_listener(SrunSession& session) {
   session.listener = std::move(*listener);
 }
 
+Result<void> make_secret(const SrunSession& session) {
+  return may_concern(session.request) ? send_secret() : Result<void>();
+}
+
 Result<void> prepare_launch(SrunSession& session, const Handle& handle) {
   ::unsetenv(launch_record_variable);  // an outer step's record says nothing about this one
   if (session.request.is_idle()) return {};
@@ -240,6 +246,7 @@ bool leave_refusal_to_nodes(const SrunSession& session) noexcept {
 void withdraw_launch(SrunSession& session) noexcept {
   ::unsetenv(launch_record_variable);
   ::unsetenv(report_variable);
+  ::unsetenv(secret_variable);
   session.listener.reset();
 }
 

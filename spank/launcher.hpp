@@ -16,11 +16,14 @@ namespace amldist::spank {
 /// every component of a heterogeneous step.
 void open_listener(SrunSession& session);
 
+/// srun, before anything exists: makes the step's secret, where the step may get a kind.
+[[nodiscard]] Result<void> make_secret(const SrunSession& session);
+
 /// srun, when the step exists and its tasks do not: checks the counts, chooses the master's address, and sends both
 /// with the exact task map to the nodes. Starts the listener's thread.
 [[nodiscard]] Result<void> prepare_launch(SrunSession& session, const Handle& handle);
 
-/// srun, for a step that is refused: takes back what the two above have done.
+/// srun, for a step that is refused: takes back what those above have done.
 void withdraw_launch(SrunSession& session) noexcept;
 
 /// srun, for a step that is refused inside a job. Neither srun nor scancel can end a step that was never launched:

@@ -10,6 +10,7 @@
 #include "site/rdma_policy.hpp"
 #include "spank/slurm_api.hpp"
 #include "spank/step_reader.hpp"
+#include "spank/step_secret.hpp"
 #include "spank/stepd_session.hpp"
 #include "step_messages/launch_record.hpp"
 
@@ -152,12 +153,13 @@ Result<void> handle_loopback_name(StepPlan& plan, std::uint32_t node, const Envi
   return {};
 }
 
-/// Removes what srun left in the environment: it may have opened its channel before it knew the partition, and with it
-/// whether the step concerns us.
-Result<void> remove_report_variable(const Handle& handle) {
-  if (!handle.variable(report_variable)) return handle.environment_was_read();
+/// Removes what srun left in the environment: it may have opened its channel and made a secret before it knew the
+/// partition, and with it whether the step concerns us.
+Result<void> remove_variables_of_srun(const Handle& handle) {
   EnvironmentPatch patch;
-  patch.unset(report_variable);
+  if (handle.variable(report_variable)) patch.unset(report_variable);
+  give_secret({}, handle.environment(), patch);
+  if (auto whole = handle.environment_was_read(); !whole) return whole;
   return handle.apply(patch);
 }
 
@@ -196,15 +198,23 @@ Result<NodePlan> plan_node(const StepdSession& session, const Spec& spec, const 
     claims = std::move(*claimed);
   }
   auto fabric = plan_verification(session.request.policy, *draft, node, handle);
+  std::string secret = read_secret(handle.environment());
+  if (auto whole = handle.environment_was_read(); !whole) return whole.error();
   const bool is_whole_step = step.placement.map.size() == items->tasks;
-  return NodePlan{std::move(step), is_whole_step, std::move(claims), std::move(notes), std::move(fabric)};
+  return NodePlan{std::move(step),
+                  is_whole_step,
+                  std::move(claims),
+                  std::move(notes),
+                  std::move(fabric),
+                  std::move(secret),
+                  session.request.policy.secret == SecretPolicy::require};
 }
 
 PlanOutcome plan(StepdSession& session, const Handle& handle) {
   const auto spec = session.request.spec_in_partition(handle.variable("SLURM_JOB_PARTITION").value_or(""));
   if (!spec) return spec.error();
   if (spec->kind == Kind::none) {
-    const auto removed = remove_report_variable(handle);
+    const auto removed = remove_variables_of_srun(handle);
     return removed ? PlanOutcome(NotConcerned{}) : PlanOutcome(removed.error());
   }
   if (handle.variable(launch_record_variable) == refused_record) return RefusedBySrun{};

@@ -23,6 +23,8 @@ struct NodePlan {
   std::vector<PortClaim> claims;     ///< ports that this node's ranks will listen on
   std::vector<std::string> notes;    ///< lines for the user, told by rank 0
   std::optional<FabricPlan> fabric;  ///< nullopt: nobody wants the fabric verified
+  std::string secret;                ///< of the step, for its tasks alone; empty: srun sent none
+  bool requires_secret = false;      ///< the site wants libamldist to refuse worlds without a secret
 };
 
 /// The step is none of ours: its tasks start as they would without the plugin.

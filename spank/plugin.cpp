@@ -194,7 +194,7 @@ int check_in_srun() noexcept {
   if (checked != 0) return checked;
   return guarded_in<SrunSession>(refused, [](SrunSession& state) {
     open_listener(state);
-    return 0;
+    return refuse_user(make_secret(state));
   });
 }
 

@@ -4,11 +4,13 @@
 
 #include <cstdlib>
 
+#include "core/settings.hpp"
 #include "core/text.hpp"
 #include "frameworks/advice.hpp"
 #include "placement/identity.hpp"
 #include "spank/output.hpp"
 #include "spank/parameter_servers.hpp"
+#include "spank/step_secret.hpp"
 #include "spank/task_monitor.hpp"
 #include "step_messages/launch_record.hpp"
 
@@ -47,10 +49,12 @@ Result<EnvironmentPatch> environment_of(const NodePlan& plan, const std::optiona
 Result<void> write_environment(const NodePlan& plan, const std::optional<SrunLink>& srun, const Handle& handle,
                                std::uint32_t rank) {
   auto patch = environment_of(plan, srun, handle, rank);
+  if (patch) give_secret(plan.secret, handle.environment(), *patch);
   if (auto whole = handle.environment_was_read(); !whole) return whole.error();
   if (!patch) return patch.error();
   patch->unset(launch_record_variable);
   patch->unset(report_variable);
+  if (plan.requires_secret) patch->set(variable::secret, "require");
   return handle.apply(*patch);
 }
 

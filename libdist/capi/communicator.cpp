@@ -7,8 +7,6 @@
 #include "amldist/amldist.h"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
-#include "capi/world_fabric.hpp"
-#include "os/environment.hpp"
 
 namespace {
 
@@ -97,14 +95,6 @@ Result<void> take_result(amldist_request** request) {
   return owned->impl->result();
 }
 
-Result<std::unique_ptr<Communicator>> make_world(std::chrono::milliseconds timeout) {
-  const auto environment = amldist::process_environment();
-  auto made = Communicator::init(environment, timeout);
-  if (!made) return made.error();
-  if (auto verified = amldist::capi::verify_fabric(**made, environment); !verified) return verified.error();
-  return made;
-}
-
 template <typename Number>
 int number_of(const amldist_comm* comm, Number number) noexcept {
   if (comm == nullptr || comm->impl == nullptr) return amldist::capi::fail(refusal_of(comm));
@@ -113,36 +103,16 @@ int number_of(const amldist_comm* comm, Number number) noexcept {
 
 }  // namespace
 
-int amldist_init(amldist_comm** world, int timeout_ms) {
-  return guarded([&]() -> Result<void> {
-    if (world == nullptr) return null_argument("amldist_init: the place for the communicator");
-    *world = nullptr;
-    if (timeout_ms < 0) {
-      return Error{Errc::invalid_argument, "amldist_init: timeout_ms=" + std::to_string(timeout_ms) + " is negative"};
-    }
-    WorldSeat seat;
-    if (!seat.is_taken()) {
-      return Error{Errc::invalid_argument,
-                   "amldist_init: this process has a world already: use it, amldist_split() it, or finalize it first"};
-    }
-    auto made = make_world(std::chrono::milliseconds(timeout_ms));
-    if (!made) return made.error();
-    *world = new amldist_comm{std::move(*made)};
-    seat.keep();
-    return {};
-  });
-}
-
 int amldist_finalize(amldist_comm* comm) {
   return guarded([&]() -> Result<void> {
     if (comm == nullptr) return {};
     if (comm->impl == nullptr) return refusal_of(comm);
     if (!comm->impl->is_here()) return {};  // its threads and links are the parent's
+    const bool has_seat = comm->has_seat;
     auto owned = amldist::capi::retire(comm);
-    const bool is_world = owned->is_world();
     auto done = owned->finalize();
     owned.reset();
-    if (is_world) WorldSeat::leave();
+    if (has_seat) WorldSeat::leave();
     return done;
   });
 }

@@ -10,6 +10,7 @@
 
 struct amldist_comm {
   std::shared_ptr<amldist::collective::Communicator> impl;  ///< the only owner; empty: finalized
+  bool has_seat = false;                                    ///< the process's one world of its step
 };
 struct amldist_request {
   std::shared_ptr<amldist::collective::Request> impl;
@@ -30,8 +31,9 @@ namespace amldist::capi {
 /// Takes the communicator out of its handle, which stays for a while: whoever uses it once more gets an error.
 [[nodiscard]] std::shared_ptr<collective::Communicator> retire(amldist_comm* comm);
 
-/// A process has one world at a time. Taken until the end of the scope, or until leave() where keep() was called. What
-/// is left of a world after a loss has a share of its seat, which is free when both have left.
+/// A process has one world of its step at a time; those that a caller describes count for themselves. Taken until the
+/// end of the scope, or until leave() where keep() was called. What is left of a world after a loss has a share of its
+/// seat, which is free when both have left.
 class WorldSeat {
  public:
   WorldSeat() noexcept;

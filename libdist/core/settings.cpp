@@ -20,6 +20,10 @@ constexpr auto table = std::to_array<SettingDescription>({
      "how the ranks find rank 0: by `MASTER_ADDR` and `MASTER_PORT`, PMIx, Slurm's variables, or MPI"},
     {variable::instance_types, "`aml-run`", "path", "the site's table",
      "table of instance types, where `--instance-types` is not given"},
+    {variable::integrity, "`amldist_init()`", "`off`, `crc`, `mac`", "`off`",
+     "what stands behind each message between nodes: nothing, a checksum (CRC-32C), or a code that nobody makes "
+     "without "
+     "the secret (BLAKE2b); the same on all ranks. With `crc` and `mac` messages go over TCP"},
     {variable::instruction_set, "`amldist_init()`", "`plain`, `avx2`, `avx512`", "the best that the processor has",
      "highest instruction set that reductions use"},
     {variable::verbs_library, "`amldist_init()`, `aml-dist check`", "path", "`libibverbs.so.1`",
@@ -40,6 +44,14 @@ constexpr auto table = std::to_array<SettingDescription>({
      "nodes ([fabric.md](fabric.md))"},
     {variable::rdma_sku, "`amldist_init()`", "name of an SKU", "none",
      "what the nodes should have; the plugin sets it with `AMLDIST_RDMA`"},
+    {variable::secret, "`amldist_init()`", "`require`, `prefer`", "`prefer`",
+     "`require` refuses a world whose ranks have no secret, or got it over PMIx, MPI or a store; the plugin sets it "
+     "where "
+     "the site has `secret=require`"},
+    {variable::step_secret, "`amldist_init()`, `aml-dist check`", "64 hexadecimal digits", "none",
+     "what tells the processes of a step from strangers; the plugin makes one for every step and replaces any other. "
+     "As "
+     "private as the environment"},
     {variable::timeout, "`amldist_init()`", "milliseconds, 1 to 2147483647", "300000",
      "deadline of each call, where the program gives none"},
     {variable::trace_folder, "`amldist_init()`, `aml-dist trace`", "path, `off`, `none`", "`/dev/shm/aml-dist-UID`",
@@ -119,6 +131,12 @@ Result<void> take_words(const EnvironmentReader& environment, Settings& out) {
       {{"plain", InstructionSet::plain}, {"avx2", InstructionSet::avx2}, {"avx512", InstructionSet::avx512}});
   constexpr auto policies = std::to_array<Choice<RdmaPolicy>>(
       {{"require", RdmaPolicy::require}, {"prefer", RdmaPolicy::prefer}, {"off", RdmaPolicy::off}});
+  constexpr auto secrets =
+      std::to_array<Choice<SecretPolicy>>({{"require", SecretPolicy::require}, {"prefer", SecretPolicy::prefer}});
+  constexpr auto integrities =
+      std::to_array<Choice<Integrity>>({{"off", Integrity::off}, {"crc", Integrity::crc}, {"mac", Integrity::mac}});
+  if (auto taken = take_word(environment, variable::secret, out.secret, secrets); !taken) return taken;
+  if (auto taken = take_word(environment, variable::integrity, out.integrity, integrities); !taken) return taken;
   if (auto taken = take_word(environment, variable::bootstrap, out.bootstrap, bootstraps); !taken) return taken;
   if (auto taken = take_word(environment, variable::transport, out.transport, transports); !taken) return taken;
   if (auto taken = take_word(environment, variable::instruction_set, out.instruction_set, sets); !taken) return taken;
@@ -128,6 +146,18 @@ Result<void> take_words(const EnvironmentReader& environment, Settings& out) {
 }  // namespace
 
 std::span<const SettingDescription> setting_descriptions() noexcept { return table; }
+
+std::string_view to_string(Integrity integrity) noexcept {
+  switch (integrity) {
+    case Integrity::crc:
+      return "crc";
+    case Integrity::mac:
+      return "mac";
+    case Integrity::off:
+      break;
+  }
+  return "off";
+}
 
 Result<Settings> Settings::read(const EnvironmentReader& environment) {
   const auto word = [&](std::string_view name) { return environment(name).value_or(""); };

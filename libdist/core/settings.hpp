@@ -24,6 +24,7 @@ inline constexpr std::string_view bootstrap = "AMLDIST_BOOTSTRAP";
 inline constexpr std::string_view instance_types = "AMLDIST_INSTANCE_TYPES";
 inline constexpr std::string_view instruction_set = "AMLDIST_ISA";
 inline constexpr std::string_view verbs_library = "AMLDIST_LIBIBVERBS";
+inline constexpr std::string_view integrity = "AMLDIST_INTEGRITY";
 inline constexpr std::string_view mpi_library = "AMLDIST_MPI";
 inline constexpr std::string_view nccl_library = "AMLDIST_NCCL";
 inline constexpr std::string_view nvml_library = "AMLDIST_NVML";
@@ -31,6 +32,8 @@ inline constexpr std::string_view node_name = "AMLDIST_NODE_NAME";
 inline constexpr std::string_view port_range = "AMLDIST_PORT_RANGE";
 inline constexpr std::string_view rdma = "AMLDIST_RDMA";
 inline constexpr std::string_view rdma_sku = "AMLDIST_RDMA_SKU";
+inline constexpr std::string_view secret = "AMLDIST_SECRET";
+inline constexpr std::string_view step_secret = "AMLDIST_STEP_SECRET";
 inline constexpr std::string_view timeout = "AMLDIST_TIMEOUT_MS";
 inline constexpr std::string_view trace_folder = "AMLDIST_TRACE_DIR";
 inline constexpr std::string_view transport = "AMLDIST_TRANSPORT";
@@ -58,6 +61,14 @@ enum class Bootstrap : std::uint8_t { automatic, tcp, pmix, slurm, mpi };
 /// What carries host buffers between nodes. `automatic`: MPI if the program has initialised it on every rank, else TCP.
 enum class NodeTransport : std::uint8_t { automatic, tcp, mpi };
 
+/// What stands behind each message between nodes: nothing, a checksum, or an authentication code.
+enum class Integrity : std::uint8_t { off, crc, mac };
+/// "off", "crc", "mac".
+[[nodiscard]] std::string_view to_string(Integrity integrity) noexcept;
+
+/// What a world without a secret, or with one that others may have read, comes to. `require`: it is refused.
+enum class SecretPolicy : std::uint8_t { prefer, require };
+
 /// The settings of a world.
 struct Settings {
   Bootstrap bootstrap = Bootstrap::automatic;
@@ -65,6 +76,8 @@ struct Settings {
   std::chrono::milliseconds timeout{300'000};
   InstructionSet instruction_set = InstructionSet::avx512;  ///< the highest that reductions may use
   RdmaPolicy rdma = RdmaPolicy::off;
+  SecretPolicy secret = SecretPolicy::prefer;
+  Integrity integrity = Integrity::off;
   PortRanges ports;            ///< on which the ranks listen; empty: any
   std::string rdma_sku;        ///< empty: none is named
   std::string node_name;       ///< empty: the host name

@@ -58,7 +58,7 @@ class Serving {
       : listener_(std::move(listener)),
         stop_(stop),
         patience_(patience),
-        acceptor_({group_name(place), 0, place.nodes, "node", "node", "node 0"}) {
+        acceptor_({group_name(place), 0, place.nodes, "node", "node", "node 0"}, place.credentials) {
     for (std::uint32_t node = 0; node < place.nodes; ++node) peers_.emplace_back(contribution_bytes(place.nodes));
   }
 
@@ -211,7 +211,8 @@ Result<NodeExchange> NodeExchange::join(const NodePlace& place, std::chrono::mil
       ": does a firewall stand between, or does its own check not run?"};
   const wireup::Greeting greeting = {group_name(place),       place.node,      place.nodes,
                                      wireup::random_number(), own_host_name(), {}};
-  auto joined = wireup::join(destination, greeting.to_frame().take(), Clock::now() + patience);
+  const wireup::GroupKey group(place.credentials, group_name(place));
+  auto joined = wireup::join(destination, greeting.to_frame().take(), group, Clock::now() + patience);
   if (!joined) return Error{Errc::unavailable, joined.error().message};
   // The accepting side waits as long as we do; its sentence about who is missing must have time to come.
   return NodeExchange(std::move(joined->link), place.nodes, patience + std::chrono::seconds(5));

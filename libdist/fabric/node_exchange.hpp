@@ -14,6 +14,7 @@
 
 #include "core/result.hpp"
 #include "os/file_descriptor.hpp"
+#include "wireup/key.hpp"
 #include "wireup/limits.hpp"
 
 namespace amldist::fabric {
@@ -25,6 +26,7 @@ struct NodePlace {
   std::string step;  ///< "JOB.STEP"
   std::uint32_t node = 0;
   std::uint32_t nodes = 1;
+  wireup::Credentials credentials = {};  ///< of the step
 };
 
 /// The accepting side, on node 0: a thread that collects texts and distributes them. Its destructor ends the exchange.

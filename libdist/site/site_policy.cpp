@@ -14,8 +14,8 @@ using text::concat;
 using text::quote;
 
 constexpr std::array<std::string_view, 14> argument_names = {
-    "port_range", "master_addr", "interface", "network",  "suffix",    "rdma",        "config",
-    "disabled",   "default.",    "rdma.",     "rdma_sku", "rdma_sku.", "rdma_helper", "unknown"};
+    "port_range", "master_addr", "interface", "network",   "suffix",      "rdma",   "config", "disabled",
+    "default.",   "rdma.",       "rdma_sku",  "rdma_sku.", "rdma_helper", "secret", "unknown"};
 
 std::optional<RdmaPolicy> rdma_from_name(std::string_view name) {
   if (name == "require") return RdmaPolicy::require;
@@ -98,6 +98,9 @@ bool apply_value(SitePolicy& policy, std::string_view name, std::string_view val
   } else if (name == "unknown") {
     if (value != "warn" && value != "fail") return false;
     policy.unknown_fails = value == "fail";
+  } else if (name == "secret") {
+    if (value != "require" && value != "prefer") return false;
+    policy.secret = value == "require" ? SecretPolicy::require : SecretPolicy::prefer;
   } else if (name.starts_with("default.")) {
     const auto kind = kind_from_name(value);
     if (!kind || name == "default.") return false;

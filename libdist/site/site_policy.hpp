@@ -17,6 +17,7 @@
 
 #include "core/ipv4.hpp"
 #include "core/port_ranges.hpp"
+#include "core/settings.hpp"
 #include "core/spec.hpp"
 
 namespace amldist {
@@ -37,6 +38,7 @@ struct SitePolicy {
   std::map<std::string, std::string, std::less<>> rdma_sku_of_feature;    ///< rdma_sku.feature.NAME=NAME
   std::string rdma_helper;                                                ///< rdma_helper=/path/of/aml-dist
   bool unknown_fails = false;                                             ///< unknown=warn|fail, under rdma=require
+  SecretPolicy secret = SecretPolicy::prefer;                             ///< secret=require|prefer
   std::map<std::string, Kind, std::less<>> default_kind;                  ///< default.PARTITION=KIND|none
   bool disabled = false;                                                  ///< disabled: the plugin does nothing
   std::string config_file;                                                ///< config=FILE, absolute

@@ -14,7 +14,8 @@ void answer(const FileDescriptor& connection, const std::string& frame) {
 
 }  // namespace
 
-Acceptor::Acceptor(Group group) : group_(std::move(group)), pending_(group_.size), peers_(group_.size) {}
+Acceptor::Acceptor(Group group, const Credentials& credentials)
+    : group_(std::move(group)), pending_(group_.size, GroupKey(credentials, group_.name)), peers_(group_.size) {}
 
 Result<std::vector<Greeting>> Acceptor::serve(const FileDescriptor& listener, Clock::time_point now) {
   const auto handler = [this](FileDescriptor connection, Frame frame) {
@@ -33,7 +34,7 @@ void Acceptor::add(FileDescriptor connection, Clock::time_point now) {
 
 void Acceptor::greet(FileDescriptor connection, Frame frame) {
   auto greeting = Greeting::parse(std::move(frame));
-  if (!greeting) return;  // no peer of any step
+  if (!greeting) return;  // of another release
   const Peer* const same = greeting->number < peers_.size() ? &peers_[greeting->number] : nullptr;
   const KnownPeer present = same != nullptr ? KnownPeer{same->process, same->host} : KnownPeer{};
   const Judgement judgement = judge(*greeting, group_, same != nullptr && same->link ? &present : nullptr);

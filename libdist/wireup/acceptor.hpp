@@ -17,7 +17,8 @@ namespace amldist::wireup {
 
 class Acceptor {
  public:
-  explicit Acceptor(Group group);
+  /// `credentials`: what the group's processes know and strangers do not.
+  Acceptor(Group group, const Credentials& credentials);
 
   /// Adds what poll() is to wait for beside the listener.
   void add_to(std::vector<pollfd>& wanted) const { pending_.add_to(wanted); }

@@ -49,6 +49,8 @@ class Frame {
   }
   [[nodiscard]] std::uint64_t number() noexcept;
   [[nodiscard]] std::string text();
+  /// Kind and fields, whatever was read of them.
+  [[nodiscard]] const std::string& content() const noexcept { return content_; }
   /// Whether a field was asked for that was not there.
   [[nodiscard]] bool is_short() const noexcept { return short_; }
 

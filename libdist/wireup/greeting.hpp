@@ -1,4 +1,4 @@
-// The handshake: a peer's greeting, how the accepting side judges it, and the answer.
+// A peer's greeting behind its proof, how the accepting side judges it, and the answer.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,9 @@
 
 #include "core/result.hpp"
 #include "wireup/frame.hpp"
+#include "wireup/handshake.hpp"
 
 namespace amldist::wireup {
-
-/// Kinds of the handshake's frames. Users of a connection have theirs from 16 on.
-enum class HandshakeKind : std::uint8_t {
-  greeting = 1,  ///< from the peer: who it is
-  accepted,      ///< from the accepting side: wait for the others
-  elsewhere,     ///< this is another step's: look for yours elsewhere
-  refused,       ///< the group does not come about, or has ended, and why
-};
 
 /// The processes that are to be connected, as the accepting side knows them.
 struct Group {

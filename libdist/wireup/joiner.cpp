@@ -33,14 +33,14 @@ std::vector<Candidate> look_up(const std::vector<Endpoint>& endpoints, Clock::ti
 }
 
 /// One attempt. An invalid connection: nobody of this group is there; `problem` says what is.
-Result<FileDescriptor> attempt(const Candidate& candidate, const std::string& greeting, Clock::time_point deadline,
-                               std::string& problem) {
+Result<FileDescriptor> attempt(const Candidate& candidate, const std::string& greeting, const GroupKey& group,
+                               Clock::time_point deadline, std::string& problem) {
   auto connection = connect_to(candidate.address, candidate.port, deadline);
   if (!connection) {
     problem = connection.error().message;
     return FileDescriptor();
   }
-  const auto accepted = introduce(*connection, greeting, deadline);
+  const auto accepted = introduce(*connection, greeting, group, deadline);
   if (!accepted) return accepted.error();
   if (*accepted) return connection;
   problem = concat({"what answers at ", candidate.address.to_string(), ":", std::to_string(candidate.port),
@@ -50,15 +50,27 @@ Result<FileDescriptor> attempt(const Candidate& candidate, const std::string& gr
 
 }  // namespace
 
-Result<bool> introduce(const FileDescriptor& connection, const std::string& greeting, Clock::time_point deadline) {
-  if (!send_all(connection, greeting, deadline)) return false;
+bool prove(const FileDescriptor& connection, const std::string& greeting, const GroupKey& group,
+           Clock::time_point deadline) {
+  JoinerHandshake handshake(group, greeting);
+  if (handshake.hello().empty() || !send_all(connection, handshake.hello(), deadline)) return false;
+  auto challenge = read_frame(connection, limits.proof_bytes, deadline);
+  if (!challenge) return false;
+  const auto proof = handshake.take(std::move(*challenge), Ends::as_joiner(connection));
+  return proof && send_all(connection, *proof, deadline);
+}
+
+Result<bool> introduce(const FileDescriptor& connection, const std::string& greeting, const GroupKey& group,
+                       Clock::time_point deadline) {
+  if (!prove(connection, greeting, group, deadline)) return false;
   auto answer = read_frame(connection, limits.greeting_bytes, deadline);
   if (!answer) return false;
   if (answer->kind<HandshakeKind>() == HandshakeKind::refused) return read_refusal(*answer);
   return is_acceptance(*answer);
 }
 
-Result<Joined> join(const Destination& destination, const std::string& greeting, Clock::time_point deadline) {
+Result<Joined> join(const Destination& destination, const std::string& greeting, const GroupKey& group,
+                    Clock::time_point deadline) {
   if (greeting.size() > frame_head + limits.greeting_bytes) {
     return Error{Errc::limit, "the names of host and job are too long to be sent to the other processes"};
   }
@@ -69,7 +81,7 @@ Result<Joined> join(const Destination& destination, const std::string& greeting,
     const auto candidates = look_up(*endpoints, deadline, problem);
     const auto patience = candidates.size() == 1 ? limits.greeting_time : limits.answer_time;
     for (const Candidate& each : candidates) {
-      auto link = attempt(each, greeting, std::min(deadline, Clock::now() + patience), problem);
+      auto link = attempt(each, greeting, group, std::min(deadline, Clock::now() + patience), problem);
       if (!link) return link.error();
       if (*link) return Joined{std::move(*link), {each.address.to_string(), each.port}};
     }

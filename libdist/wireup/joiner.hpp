@@ -27,14 +27,17 @@ struct Joined {
   Endpoint where;
 };
 
-/// Connects and introduces itself, again and again until the deadline. `greeting`: a whole frame. Errors: timeout; what
-/// the accepting side says against this process; what the destination says.
-[[nodiscard]] Result<Joined> join(const Destination& destination, const std::string& greeting,
+/// Connects, proves the key and introduces itself, again and again until the deadline. `greeting`: a whole frame.
+/// Errors: timeout; what the accepting side says against this process; what the destination says.
+[[nodiscard]] Result<Joined> join(const Destination& destination, const std::string& greeting, const GroupKey& group,
                                   Clock::time_point deadline);
 
-/// Sends the greeting over a connection and judges the answer. False: it is not the accepting side of this group.
-/// Errors: why it refuses this process.
+/// Proves the key over a connection, and sends the greeting to a host that has proven it too. False: it has not.
+[[nodiscard]] bool prove(const FileDescriptor& connection, const std::string& greeting, const GroupKey& group,
+                         Clock::time_point deadline);
+/// The same, and judges the answer. False: it is not the accepting side of this group. Errors: why it refuses this
+/// process.
 [[nodiscard]] Result<bool> introduce(const FileDescriptor& connection, const std::string& greeting,
-                                     Clock::time_point deadline);
+                                     const GroupKey& group, Clock::time_point deadline);
 
 }  // namespace amldist::wireup

@@ -7,11 +7,13 @@
 namespace amldist::wireup {
 
 struct Limits {
-  // Before a peer has introduced itself.
-  std::size_t greeting_bytes = 4096;               ///< its only frame, and the answer to it
-  std::size_t strangers = 64;                      ///< connections beyond one for each peer; one more closes the oldest
-  std::chrono::milliseconds greeting_time{10000};  ///< from accept to the whole greeting
+  // Before a peer has proven that it belongs to the group.
+  std::size_t proof_bytes = 512;               ///< each of its frames, and the challenge
+  std::size_t strangers = 64;                  ///< connections beyond one for each peer; one more closes another
+  std::chrono::milliseconds proof_time{2000};  ///< from accept to the whole proof
   // Afterwards.
+  std::size_t greeting_bytes = 4096;                ///< who it is, and the answer
+  std::chrono::milliseconds greeting_time{10000};   ///< from accept to the whole greeting
   std::size_t frame_bytes = std::size_t{64} << 20;  ///< any frame
   std::size_t text_bytes = std::size_t{1} << 20;    ///< what a node of `aml-dist check` says in one round
   // The side that joins. With several candidates, one that does not answer must not hold up the others for long.

@@ -1,6 +1,9 @@
 #include "wireup/pending_connections.hpp"
 
+#include <algorithm>
+
 #include "os/socket.hpp"
+#include "wireup/greeting.hpp"
 
 namespace amldist::wireup {
 
@@ -9,7 +12,9 @@ void PendingConnections::add_to(std::vector<pollfd>& wanted) const {
 }
 
 Clock::time_point PendingConnections::next_deadline() const noexcept {
-  return connections_.empty() ? Clock::time_point::max() : connections_.front().deadline;
+  auto earliest = Clock::time_point::max();
+  for (const Connection& each : connections_) earliest = std::min(earliest, each.deadline());
+  return earliest;
 }
 
 void PendingConnections::accept_from(const FileDescriptor& listener, Clock::time_point now,
@@ -22,24 +27,58 @@ void PendingConnections::accept_from(const FileDescriptor& listener, Clock::time
 }
 
 void PendingConnections::add(FileDescriptor connection, Clock::time_point now, const GreetingHandler& handler) {
-  // The greeting of a peer that connects in earnest is mostly there already.
-  Connection added{std::move(connection), now + limits.greeting_time};
+  // The hello of a peer that connects in earnest is mostly there already.
+  Connection added{std::move(connection), now};
   if (!read(added, handler)) return;
-  if (connections_.size() >= most_) connections_.pop_front();
+  if (connections_.size() >= most_) close_one();
   connections_.push_back(std::move(added));
+}
+
+void PendingConnections::close_one() {
+  const auto is_silent = [](const Connection& each) {
+    return each.handshake.state() == HostHandshake::State::waits_for_hello;
+  };
+  auto chosen = std::ranges::find_if(connections_, is_silent);
+  if (chosen == connections_.end()) {
+    chosen = std::ranges::find_if(connections_, [](const Connection& each) { return !each.handshake.has_proven(); });
+  }
+  if (chosen != connections_.end()) connections_.erase(chosen);
 }
 
 void PendingConnections::serve(Clock::time_point now, const GreetingHandler& handler) {
   for (auto each = connections_.begin(); each != connections_.end();) {
-    const bool stays = read(*each, handler) && now < each->deadline;
+    const bool stays = read(*each, handler) && now < each->deadline();
     each = stays ? std::next(each) : connections_.erase(each);
   }
 }
 
 bool PendingConnections::read(Connection& connection, const GreetingHandler& handler) {
-  const auto state = connection.reader.read(connection.socket);
-  if (state == FrameReader::State::complete) handler(std::move(connection.socket), connection.reader.take());
-  return state == FrameReader::State::incomplete;
+  for (;;) {
+    const auto state = connection.reader.read(connection.socket);
+    if (state == FrameReader::State::incomplete) return true;
+    if (state != FrameReader::State::complete || !advance(connection, handler)) return false;
+  }
+}
+
+bool PendingConnections::advance(Connection& connection, const GreetingHandler& handler) {
+  using State = HostHandshake::State;
+  HostHandshake& handshake = connection.handshake;
+  // What is sent fits into the socket's buffer: a stranger that does not read cannot hold up the others.
+  const auto send = [&](const std::string& frame) { return send_all(connection.socket, frame, Clock::now()).ok(); };
+  const std::string reply = handshake.take(group_, connection.reader.take(), Ends::as_host(connection.socket));
+  switch (handshake.state()) {
+    case State::complete:
+      handler(std::move(connection.socket), handshake.greeting());
+      return false;
+    case State::elsewhere:
+      static_cast<void>(send(elsewhere_frame()));
+      return false;
+    case State::stranger:
+      return false;
+    default:
+      connection.reader = FrameReader(handshake.most_bytes());
+      return reply.empty() || send(reply);
+  }
 }
 
 }  // namespace amldist::wireup

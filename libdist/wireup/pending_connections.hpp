@@ -1,4 +1,5 @@
-// Accepted connections whose peer has not introduced itself. Their number, bytes and time are bounded: see limits.hpp.
+// Accepted connections whose peer has not proven yet that it belongs to the group, or not introduced itself. Their
+// number, bytes and time are bounded: see limits.hpp.
 #pragma once
 
 #include <poll.h>
@@ -10,6 +11,7 @@
 #include "os/clock.hpp"
 #include "os/file_descriptor.hpp"
 #include "wireup/frame.hpp"
+#include "wireup/handshake.hpp"
 #include "wireup/limits.hpp"
 
 namespace amldist::wireup {
@@ -17,8 +19,8 @@ namespace amldist::wireup {
 class PendingConnections {
  public:
   /// `peers`: how many may connect in earnest, perhaps all at once.
-  explicit PendingConnections(std::size_t peers) : most_(peers + limits.strangers) {}
-  /// Takes a connection and its first frame.
+  PendingConnections(std::size_t peers, GroupKey group) : most_(peers + limits.strangers), group_(std::move(group)) {}
+  /// Takes a connection whose peer has proven that it belongs to the group, and its greeting.
   using GreetingHandler = std::function<void(FileDescriptor connection, Frame greeting)>;
 
   /// Adds what poll() is to wait for: size() entries.
@@ -29,21 +31,31 @@ class PendingConnections {
 
   /// Accepts what waits at `listener`, without waiting itself.
   void accept_from(const FileDescriptor& listener, Clock::time_point now, const GreetingHandler& handler);
-  /// Takes one accepted connection; where there are too many, the oldest is closed.
+  /// Takes one accepted connection. Where there are too many, one is closed: the oldest that has said nothing, else the
+  /// oldest that has proven nothing.
   void add(FileDescriptor connection, Clock::time_point now, const GreetingHandler& handler);
-  /// Hands over the connections that have sent their greeting; closes those that are broken, closed or too slow.
+  /// Goes on with every handshake. Hands over the connections that have sent their greeting; closes those that are
+  /// broken, closed or too slow.
   void serve(Clock::time_point now, const GreetingHandler& handler);
 
  private:
   struct Connection {
     FileDescriptor socket;
-    Clock::time_point deadline;
-    FrameReader reader{limits.greeting_bytes};
+    Clock::time_point accepted;
+    FrameReader reader{limits.proof_bytes};
+    HostHandshake handshake = {};
+    [[nodiscard]] Clock::time_point deadline() const noexcept {
+      return accepted + (handshake.has_proven() ? limits.greeting_time : limits.proof_time);
+    }
   };
   /// Whether the connection goes on waiting.
-  static bool read(Connection& connection, const GreetingHandler& handler);
+  bool read(Connection& connection, const GreetingHandler& handler);
+  /// Whether the handshake goes on.
+  bool advance(Connection& connection, const GreetingHandler& handler);
+  void close_one();
 
   std::size_t most_;
+  GroupKey group_;
   std::list<Connection> connections_;  // the oldest first
 };
 

@@ -8,6 +8,7 @@
 #include "fabric/report_json.hpp"
 #include "fabric/ring_test.hpp"
 #include "rendezvous/step_port.hpp"
+#include "wireup/step_secret.hpp"
 
 namespace amldist::tools {
 namespace {
@@ -119,6 +120,9 @@ Result<std::optional<StepContext>> read_step_context(const EnvironmentReader& en
   context.own.step = concat({std::to_string(*job), ".", std::to_string(*step)});
   context.own.node = *node;
   context.own.nodes = *nodes;
+  const auto credentials = wireup::credentials_of_environment(environment);
+  if (!credentials) return credentials.error();
+  context.own.credentials = *credentials;
   context.takes_part = *local == 0;
   return std::optional(context);
 }

@@ -54,6 +54,8 @@ static bool is_channel(const char* text) {
   return right;
 }
 
+static bool is_secret(const char* text) { return strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64; }
+
 void expect_launch(const struct submission* srun, bool listens) {
   const char* const record = environment_get(&srun->environment, "SLURM_AMLDIST_LAUNCH");
   const char* const channel = environment_get(&srun->environment, REPORT_VARIABLE);
@@ -63,6 +65,11 @@ void expect_launch(const struct submission* srun, bool listens) {
   CHECK(channel == NULL || is_channel(channel), "srun's report variable is %s", channel);
   char* expected = text_format("SLURM_AMLDIST_LAUNCH=%s\n", record != NULL ? record : "");
   if (channel != NULL) expected = text_append(expected, REPORT_VARIABLE "=%s\n", channel);
+  const char* const secret = environment_get(&srun->environment, SECRET_VARIABLE);
+  CHECK(secret != NULL || !listens, "srun sends no secret");
+  CHECK(secret == NULL || is_secret(secret), "srun's secret is %s", secret);
+  CHECK(secret == NULL || strstr(srun->said, secret) == NULL, "srun tells the secret: %s", srun->said);
+  if (secret != NULL) expected = text_append(expected, SECRET_VARIABLE "=%s\n", secret);
   text_sort_lines(expected);
   CHECK(strcmp(srun->changes, expected) == 0, "srun's environment changes by %s", srun->changes);
   free(expected);
@@ -75,6 +82,7 @@ void expect_srun_refuses(const struct submission* srun) {
   CHECK(*srun->out == '\0', "on standard output: %s", srun->out);
   CHECK(environment_get(&srun->environment, "SLURM_AMLDIST_LAUNCH") == NULL, "a refused step has a launch record");
   CHECK(environment_get(&srun->environment, REPORT_VARIABLE) == NULL, "a refused step has a report variable");
+  CHECK(environment_get(&srun->environment, SECRET_VARIABLE) == NULL, "a refused step has a secret");
 }
 
 void expect_node_refuses(const struct node* node) {
@@ -94,7 +102,11 @@ void expect_refused(const struct run* run) {
 }
 
 void expect_changes(const struct task* task, const char* changes) {
-  char* const expected = text_format("%s", changes);
+  char* expected = text_format("%s", changes);
+  /* The secret is another in every step: a task of a kind gets the one that srun sent. */
+  const char* const secret = environment_get(&task->before, SECRET_VARIABLE);
+  if (secret != NULL) expected = text_append(expected, "-" SECRET_VARIABLE "\n");
+  if (secret != NULL && *changes != '\0') expected = text_append(expected, SECRET_OF_TASK "=%s\n", secret);
   text_sort_lines(expected);
   char* const is = environment_changes(&task->before, &task->environment);
   CHECK(task->status == 0, "the task does not start (%d)", task->status);

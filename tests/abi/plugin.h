@@ -13,6 +13,9 @@
 
 /* What srun tells the nodes about its listener. */
 #define REPORT_VARIABLE "SLURM_AMLDIST_REPORT"
+/* The step's secret on its way to the nodes, and in the tasks. */
+#define SECRET_VARIABLE "SLURM_AMLDIST_SECRET"
+#define SECRET_OF_TASK "AMLDIST_STEP_SECRET"
 
 enum hook {
   HOOK_INIT,

@@ -4,6 +4,7 @@
 
 #include "expect.h"
 #include "journal.h"
+#include "plugin.h"
 #include "scenarios.h"
 #include "text.h"
 
@@ -320,4 +321,77 @@ void scenario_reserved_ports(void) {
   struct step step = usual_step;
   step.node_variables = "SLURM_STEP_RESV_PORTS=12001-12003\n";
   check_meeting_point(&step, 0, ADDRESS, "12001");
+}
+
+/* ---- the step's secret ---- */
+
+#define OUTER_SECRET "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+
+/* The secret of a run, which all its tasks have. The caller frees it. */
+static char* secret_of(const struct step* step) {
+  struct run run;
+  drive(&run, step);
+  CHECK(run.nodes == 2, "srun does not launch: %s", run.srun.said);
+  char* const secret = text_format("%s", environment_get(&run.srun.environment, SECRET_VARIABLE));
+  CHECK(strlen(secret) == 64, "srun's secret is %s", secret);
+  CHECK(strstr(run.srun.said, secret) == NULL, "srun tells it: %s", run.srun.said);
+  for (uint32_t node = 0; node < run.nodes; ++node) {
+    CHECK(strstr(run.node[node].said, secret) == NULL, "node %u tells it: %s", node, run.node[node].said);
+    for (uint32_t local = 0; local < run.node[node].tasks; ++local) {
+      const struct environment* const environment = &run.node[node].task[local].environment;
+      const char* const has = environment_get(environment, SECRET_OF_TASK);
+      CHECK(has != NULL && strcmp(has, secret) == 0, "task %u of node %u has %s", local, node, has);
+      CHECK(environment_get(environment, SECRET_VARIABLE) == NULL, "task %u of node %u has srun's", local, node);
+    }
+  }
+  run_free(&run);
+  return secret;
+}
+
+static void check_no_secret(const struct step* step) {
+  struct run run;
+  drive(&run, step);
+  CHECK(environment_get(&run.srun.environment, SECRET_OF_TASK) == NULL, "srun passes the outer step's secret on");
+  for (uint32_t node = 0; node < run.nodes; ++node) {
+    for (uint32_t local = 0; local < run.node[node].tasks; ++local) {
+      const struct environment* const environment = &run.node[node].task[local].environment;
+      CHECK(environment_get(environment, SECRET_OF_TASK) == NULL, "task %u of node %u has a secret", local, node);
+    }
+  }
+  run_free(&run);
+}
+
+void scenario_secret(void) {
+  static const char* const inherited[] = {SECRET_OF_TASK "=" OUTER_SECRET, SECRET_VARIABLE "=" OUTER_SECRET, NULL};
+  struct step step = usual_step;
+  step.option = "pytorch,verbose";
+  char* const one = secret_of(&step);
+  char* const other = secret_of(&step);
+  CHECK(strcmp(one, other) != 0, "two steps have one secret");
+  subject("an outer step's is replaced");
+  step.user_environment = inherited;
+  char* const inner = secret_of(&step);
+  CHECK(strcmp(inner, OUTER_SECRET) != 0, "it is the outer step's");
+  subject("none");
+  step.option = "none";
+  check_no_secret(&step);
+  subject("no option");
+  step.option = NULL;
+  check_no_secret(&step);
+  subject("what is no secret is not passed on");
+  step.option = "pytorch";
+  step.node_variables = SECRET_VARIABLE "=hunter2\n";
+  check_no_secret(&step);
+  subject("a site that requires it");
+  static const char* const arguments[] = {"secret=require", NULL};
+  step = usual_step;
+  step.arguments = arguments;
+  struct run run;
+  drive(&run, &step);
+  const char* const policy = environment_get(&run.node[0].task[0].environment, "AMLDIST_SECRET");
+  CHECK(policy != NULL && strcmp(policy, "require") == 0, "AMLDIST_SECRET is %s", policy);
+  run_free(&run);
+  free(one);
+  free(other);
+  free(inner);
 }

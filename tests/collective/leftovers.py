@@ -4,7 +4,8 @@
 
 Every second run kills one rank of a working world, and the other ranks must end by themselves. The other runs kill all
 ranks at a random moment, bootstrap included. Flight recorder files are meant to stay; here they have their own folder,
-which is checked last. As root, the test has its own empty /dev/shm and /tmp.
+which is checked last. Secrets of starts that were killed stay until the user's next start removes them, which is the last
+one here. As root, the test has its own empty /dev/shm and /tmp.
 """
 
 from __future__ import annotations
@@ -91,7 +92,11 @@ def main() -> int:
         for number in range(options.runs):
             if problem := run(options.program, number, mark, traces):
                 problems.append(problem)
-        left = files("/dev/shm") | files("/tmp")
+        last = launch.Step([options.program, "place"], 2, environment={"AMLDIST_TRACE_DIR": "off"})
+        if any(last.wait(60)):
+            problems.append(f"the start after them: {last.lines}")
+        folder = f"/tmp/aml-dist-{os.geteuid()}"  # of the user's secrets; empty but for the lock
+        left = (files("/dev/shm") | files("/tmp")) - {folder, f"{folder}/lock"}
         # Without its own folders, other programs may use them too.
         extra = {path for path in left - before if not path.startswith(traces) and (is_private or "aml" in path)}
         if extra:

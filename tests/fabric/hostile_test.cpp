@@ -209,6 +209,25 @@ TEST(NodeExchange, ANodeThatLeavesIsNamed) {
   EXPECT_EQ(texts.error().message, "node 1 left before the end");
 }
 
+TEST(NodeExchange, ANodeWithoutTheSecretIsNotLetIn) {
+  const auto port = free_port();
+  NodePlace own = place(port, 0, 1);
+  own.credentials = {wireup::Key::from_secret("of the step"), wireup::Trust::authenticated};
+  const auto server = NodeExchangeServer::open(own, std::chrono::seconds(20));
+  ASSERT_TRUE(server) << server.error().message;
+  const wireup::Credentials of_others = {wireup::Key::from_secret("of another step"), wireup::Trust::authenticated};
+  for (const wireup::Credentials& each : {wireup::Credentials(), of_others}) {
+    NodePlace stranger = own;
+    stranger.credentials = each;
+    const auto wrong = NodeExchange::join(stranger, std::chrono::milliseconds(300));
+    ASSERT_FALSE(wrong);
+    EXPECT_NE(wrong.error().message.find("does not belong to this step"), std::string::npos) << wrong.error().message;
+  }
+  auto right = NodeExchange::join(own, std::chrono::seconds(20));
+  ASSERT_TRUE(right);
+  EXPECT_TRUE(right->round({}, "hello"));
+}
+
 TEST(NodeExchange, ANodeOfAnotherStepIsNotLetIn) {
   const auto port = free_port();
   const auto server = NodeExchangeServer::open(place(port, 0, 1), std::chrono::seconds(20));

@@ -1,8 +1,9 @@
 // What a stranger can send to the accepting side of a wire-up, and what an impostor can answer to a process that joins.
 //
 // Input: a byte that chooses the side. Accepting: pieces of a connection's bytes (a byte for the connection, one for
-// the length, the bytes themselves). Joining a world, or a check: all that the impostor sends before it closes the
-// connection.
+// the length, the bytes themselves); one half of the connections are strangers', the others' owners have proven the
+// secret and send any greeting. Joining: all that an impostor sends before it closes the connection. Joining a world,
+// or a check: all that a host sends that has proven the secret.
 #include <sys/socket.h>
 
 #include <array>
@@ -22,6 +23,8 @@ using namespace wireup;
 constexpr std::uint32_t size = 4;
 constexpr std::size_t most_bytes = std::size_t{4} << 20;
 
+const Credentials secret = {Key::from_secret("secret of the step"), Trust::authenticated};
+
 /// Two connected sockets: the stranger's, and the one that is under test.
 struct Connection {
   Connection() {
@@ -33,6 +36,11 @@ struct Connection {
   void send(std::string_view bytes) const {
     static_cast<void>(::send(stranger.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
   }
+  /// One frame of the tested side's; an empty one where none came.
+  [[nodiscard]] Frame receive() const {
+    FrameReader reader(limits.greeting_bytes);
+    return reader.read(stranger) == FrameReader::State::complete ? reader.take() : Frame();
+  }
   FileDescriptor stranger;
   FileDescriptor tested;
 };
@@ -42,20 +50,40 @@ void check_greeting(const Greeting& greeting) {
   if (!greeting.host.empty()) require_sentence(greeting.host);
 }
 
+/// Proves the secret and sends a greeting: the pieces that the input gives.
+void join_with(Acceptor& acceptor, Connection& connection, const std::string& content, Clock::time_point now) {
+  std::string greeting = std::string(frame_head, '\0') + content;
+  for (std::size_t i = 0; i < frame_head; ++i) greeting[i] = static_cast<char>(content.size() >> (8 * i) & 0xff);
+  JoinerHandshake handshake(GroupKey(secret, "42.0"), greeting);
+  connection.send(handshake.hello());
+  acceptor.add(std::move(connection.tested), now);
+  const auto proof = handshake.take(connection.receive(), {});
+  require(proof.has_value(), "the accepting side proves the secret");
+  connection.send(*proof);
+}
+
 bool accept(Input input) {
   const FileDescriptor no_listener;
-  Acceptor acceptor({"42.0", 1, size});
+  Acceptor acceptor({"42.0", 1, size}, secret);
   std::array<Connection, 8> connections;
   Clock::time_point now{};
+  bool has_peers = false;
   while (!input.ended()) {
-    Connection& connection = connections[input.byte() % connections.size()];
+    const std::size_t index = input.byte() % connections.size();
+    Connection& connection = connections[index];
     std::string piece;
     for (std::size_t left = input.byte(); left > 0 && !input.ended(); --left) {
       piece += static_cast<char>(input.byte());
     }
-    connection.send(piece);
-    if (connection.tested) acceptor.add(std::move(connection.tested), now);
+    if (connection.tested && index % 2 == 1 && !piece.empty()) {
+      join_with(acceptor, connection, piece, now);
+      has_peers = true;
+    } else {
+      connection.send(piece);
+      if (connection.tested) acceptor.add(std::move(connection.tested), now);
+    }
     auto admitted = acceptor.serve(no_listener, now += std::chrono::milliseconds(10));
+    require(has_peers || (admitted.ok() && admitted->empty()), "strangers alone neither come in nor end the group");
     if (!admitted) {
       require_sentence(admitted.error().message);
       acceptor.refuse_all(admitted.error(), Clock::now());
@@ -82,12 +110,22 @@ FileDescriptor impostor(std::string_view bytes) {
   return std::move(connection.tested);
 }
 
+bool meet_impostor(std::string_view bytes) {
+  const FileDescriptor link = impostor(bytes);
+  const std::string greeting = Greeting{"42.0", 1, size, 1, "n", {}}.to_frame().take();
+  const auto accepted = introduce(link, greeting, GroupKey(secret, "42.0"), Clock::now() + std::chrono::seconds(5));
+  require(accepted.ok() && !*accepted, "an impostor is passed by");
+  return true;
+}
+
+/// What introduce() and the member table make of a host's frames, behind its proof.
 bool join_world(std::string_view bytes) {
   const FileDescriptor link = impostor(bytes);
   const auto deadline = Clock::now() + std::chrono::seconds(5);
-  const auto accepted = introduce(link, Greeting{"42.0", 1, size, 1, "n", {}}.to_frame().take(), deadline);
-  if (!accepted) require_sentence(accepted.error().message);
-  if (!accepted || !*accepted) return true;
+  auto answer = read_frame(link, limits.greeting_bytes, deadline);
+  if (!answer) return true;
+  if (answer->kind<HandshakeKind>() == HandshakeKind::refused) require_sentence(read_refusal(*answer).message);
+  if (!is_acceptance(*answer)) return true;
   auto frame = read_frame(link, limits.frame_bytes, deadline);
   if (!frame) return true;
   if (frame->kind<HandshakeKind>() == HandshakeKind::refused) require_sentence(read_refusal(*frame).message);
@@ -122,11 +160,14 @@ const std::string_view separator = "";
 
 void try_input(std::string_view input) {
   Input rest(input);
-  switch (rest.byte() % 3) {
+  switch (rest.byte() % 4) {
     case 0:
       within(most_bytes, [&] { return accept(rest); });
       return;
     case 1:
+      within(most_bytes, [&] { return meet_impostor(rest.rest()); });
+      return;
+    case 2:
       within(most_bytes, [&] { return join_world(rest.rest()); });
       return;
     default:

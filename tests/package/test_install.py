@@ -118,6 +118,14 @@ def test_a_missing_part_leaves_out_only_what_needs_it(tmp_path, missing, left_ou
     assert ("aml-dist" in targets.replace("aml-dist-", "")) == ("tools" not in left_out)
 
 
+def test_without_libsodium_only_the_plugin_is_built(tmp_path):
+    summary = run("cmake", "-S", ROOT, "-B", tmp_path, "-DCMAKE_DISABLE_FIND_PACKAGE_sodium=ON")
+    assert "libamldist      left out: no libsodium (Debian: libsodium-dev)" in summary, summary
+    targets = run("cmake", "--build", tmp_path, "--target", "help").split()
+    assert "spank_aml_dist" in targets
+    assert not {"amldist", "aml-dist", "unit_tests"} & set(targets)
+
+
 def test_without_slurm_headers_the_library_is_still_built(tmp_path):
     summary = run("cmake", "-S", ROOT, "-B", tmp_path, "-DCMAKE_IGNORE_PATH=/usr/include;/usr/local/include", *WITHOUT_NVCC)
     assert "left out: no slurm/spank.h" in summary, summary

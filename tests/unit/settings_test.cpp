@@ -28,6 +28,8 @@ TEST(Settings, HaveDefaults) {
     EXPECT_EQ(settings.timeout, std::chrono::minutes(5));
     EXPECT_EQ(settings.instruction_set, InstructionSet::avx512);
     EXPECT_EQ(settings.rdma, RdmaPolicy::off);
+    EXPECT_EQ(settings.secret, SecretPolicy::prefer);
+    EXPECT_EQ(settings.integrity, Integrity::off);
     EXPECT_EQ(settings.node_name, "");
     EXPECT_FALSE(settings.mpi_yields);
     EXPECT_FALSE(settings.is_under_srun);
@@ -41,6 +43,8 @@ TEST(Settings, AreWhatTheVariablesSay) {
                                   {"AMLDIST_ISA", "avx2"},
                                   {"AMLDIST_RDMA", "prefer"},
                                   {"AMLDIST_RDMA_SKU", "Standard_ND96isr_H100_v5"},
+                                  {"AMLDIST_SECRET", "require"},
+                                  {"AMLDIST_INTEGRITY", "mac"},
                                   {"AMLDIST_NODE_NAME", "a"},
                                   {"AMLDIST_MPI", "/b"},
                                   {"AMLDIST_NCCL", "/c"},
@@ -53,6 +57,8 @@ TEST(Settings, AreWhatTheVariablesSay) {
   EXPECT_EQ(settings.instruction_set, InstructionSet::avx2);
   EXPECT_EQ(settings.rdma, RdmaPolicy::prefer);
   EXPECT_EQ(settings.rdma_sku, "Standard_ND96isr_H100_v5");
+  EXPECT_EQ(settings.secret, SecretPolicy::require);
+  EXPECT_EQ(settings.integrity, Integrity::mac);
   EXPECT_EQ(settings.node_name, "a");
   EXPECT_EQ(settings.mpi_library, "/b");
   EXPECT_EQ(settings.nccl_library, "/c");
@@ -73,6 +79,8 @@ TEST(Settings, RefuseWhatTheyDoNotKnow) {
       {"AMLDIST_TRANSPORT", "pmix", "AMLDIST_TRANSPORT='pmix': use mpi or tcp"},
       {"AMLDIST_ISA", "AVX2", "AMLDIST_ISA='AVX2': use plain, avx2 or avx512"},
       {"AMLDIST_RDMA", "on", "AMLDIST_RDMA='on': use require, prefer or off"},
+      {"AMLDIST_INTEGRITY", "sha", "AMLDIST_INTEGRITY='sha': use off, crc or mac"},
+      {"AMLDIST_SECRET", "off", "AMLDIST_SECRET='off': use require or prefer"},
       {"AMLDIST_TIMEOUT_MS", "0", "AMLDIST_TIMEOUT_MS='0': use a number of milliseconds from 1 to 2147483647"},
       {"AMLDIST_TIMEOUT_MS", "-1", "AMLDIST_TIMEOUT_MS='-1': use a number of milliseconds from 1 to 2147483647"},
       {"AMLDIST_TIMEOUT_MS", "2147483648",

@@ -16,10 +16,10 @@ using Arguments = std::vector<std::string_view>;
 
 TEST(SitePolicy, ReadsEveryArgument) {
   SitePolicy policy = SitePolicy::defaults();
-  const auto complaints =
-      apply_arguments(policy, Arguments{"port_range=15000-15999", "master_addr=name", "interface=ib0",
-                                        "network=10.1.0.0/16", "suffix=.cluster.local", "rdma=prefer",
-                                        "rdma.gpu=require", "default.gpu=pytorch", "default.cpu=none", "disabled"});
+  const auto complaints = apply_arguments(
+      policy, Arguments{"port_range=15000-15999", "master_addr=name", "interface=ib0", "network=10.1.0.0/16",
+                        "suffix=.cluster.local", "rdma=prefer", "rdma.gpu=require", "default.gpu=pytorch",
+                        "default.cpu=none", "secret=require", "disabled"});
   EXPECT_TRUE(complaints.empty()) << complaints.front();
   EXPECT_EQ(policy.ports.to_string(), "15000-15999");
   EXPECT_EQ(policy.master_addr, MasterAddress::Form::name);
@@ -30,6 +30,7 @@ TEST(SitePolicy, ReadsEveryArgument) {
   EXPECT_EQ(policy.rdma_of_partition.at("gpu"), RdmaPolicy::require);
   EXPECT_EQ(policy.default_kind.at("gpu"), Kind::pytorch);
   EXPECT_EQ(policy.default_kind.at("cpu"), Kind::none);
+  EXPECT_EQ(policy.secret, SecretPolicy::require);
   EXPECT_TRUE(policy.disabled);
 }
 
@@ -37,7 +38,7 @@ TEST(SitePolicy, NamesAndSkipsWhatItDoesNotKnow) {
   for (const char* const bad :
        {"prot_range=1-2", "port_range", "port_range=", "port_range=5-1", "master_addr=fqdn", "interface=../x",
         "interface=averyveryverylongname", "network=10.0.0.0", "suffix=a b", "rdma=on", "rdma.=off", "default.=mpi",
-        "default.gpu=torch", "config=relative", "disabled=1", "", "=", "%s%n"}) {
+        "default.gpu=torch", "config=relative", "secret=off", "disabled=1", "", "=", "%s%n"}) {
     SitePolicy policy = SitePolicy::defaults();
     const auto complaints = apply_arguments(policy, Arguments{bad});
     ASSERT_EQ(complaints.size(), 1U) << bad;

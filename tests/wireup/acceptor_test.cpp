@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
+#include <optional>
 
 #include "pair.hpp"
 #include "wireup/limits.hpp"
@@ -17,10 +20,22 @@ std::string greeting(std::uint64_t number, std::uint64_t process, std::string ho
   return Greeting{std::move(name), number, size, process, std::move(host), {}}.to_frame().take();
 }
 
+const Credentials secret = secret_of("step 42.0");
+
 /// An accepting side with connections that come to it, at a time that the test sets.
 class AcceptingSide : public ::testing::Test {
  protected:
-  Result<std::vector<Greeting>> serve() { return acceptor_.serve(no_listener_, now_); }
+  /// Who was let in since the last call, or why the group ends.
+  Result<std::vector<Greeting>> serve() {
+    advance();
+    if (error_) return *error_;
+    return std::exchange(admitted_, {});
+  }
+  void advance() {
+    auto served = acceptor_.serve(no_listener_, now_);
+    if (!served) error_ = served.error();
+    else std::ranges::move(*served, std::back_inserter(admitted_));
+  }
   /// A new connection with something in it.
   Pair& connect(std::string_view bytes) {
     pairs_.push_back(std::make_unique<Pair>());
@@ -28,22 +43,31 @@ class AcceptingSide : public ::testing::Test {
     acceptor_.add(std::move(pairs_.back()->near), now_);
     return *pairs_.back();
   }
-  static Frame answer_to(const Pair& pair) {
-    FrameReader reader(limits.greeting_bytes);
-    return reader.read(pair.far) == FrameReader::State::complete ? reader.take() : Frame();
+  /// A peer that proves its secret and introduces itself.
+  Pair& join(const std::string& greeting, const Credentials& credentials = secret,
+             const std::string& name = group.name) {
+    JoinerHandshake handshake(GroupKey(credentials, name), greeting);
+    Pair& pair = connect(handshake.hello());
+    const Frame answer = pair.receive();
+    if (const auto proof = handshake.take(answer, {})) pair.send(*proof);
+    else pair.put_back(answer);
+    advance();
+    return pair;
   }
-  static HandshakeKind kind_of(const Pair& pair) { return answer_to(pair).kind<HandshakeKind>(); }
+  static HandshakeKind kind_of(const Pair& pair) { return pair.receive().kind<HandshakeKind>(); }
 
   FileDescriptor no_listener_;
-  Acceptor acceptor_{group};
+  Acceptor acceptor_{group, secret};
   Clock::time_point now_{};
   std::vector<std::unique_ptr<Pair>> pairs_;
+  std::vector<Greeting> admitted_;
+  std::optional<Error> error_;
 };
 
 TEST_F(AcceptingSide, IsCompleteWhenAllHaveCome) {
   for (std::uint32_t rank = 1; rank < 4; ++rank) {
     EXPECT_FALSE(acceptor_.is_complete());
-    EXPECT_EQ(kind_of(connect(greeting(rank, rank))), HandshakeKind::accepted);
+    EXPECT_EQ(kind_of(join(greeting(rank, rank))), HandshakeKind::accepted);
   }
   EXPECT_TRUE(acceptor_.is_complete());
   const auto admitted = serve();
@@ -52,29 +76,29 @@ TEST_F(AcceptingSide, IsCompleteWhenAllHaveCome) {
 }
 
 TEST_F(AcceptingSide, NamesWhoIsMissing) {
-  connect(greeting(2, 1));
+  join(greeting(2, 1));
   EXPECT_EQ(acceptor_.missing(), (std::vector<std::uint32_t>{1, 3}));
   acceptor_.dismiss(2);
   EXPECT_EQ(acceptor_.missing(), (std::vector<std::uint32_t>{1, 2, 3}));
 }
 
 TEST_F(AcceptingSide, SendsAnotherStepsProcessElsewhere) {
-  const Pair& pair = connect(greeting(1, 1, "n", "init 43.0"));
+  const Pair& pair = join(greeting(1, 1, "n", "init 43.0"), secret, "init 43.0");
   EXPECT_EQ(kind_of(pair), HandshakeKind::elsewhere);
   EXPECT_TRUE(serve());
   EXPECT_EQ(acceptor_.missing().size(), 3U);
 }
 
-TEST_F(AcceptingSide, ClosesWhatIsNoGreeting) {
-  const std::string whole = greeting(1, 1);
+TEST_F(AcceptingSide, ClosesWhatIsNoHello) {
   EXPECT_TRUE(connect("GET / HTTP/1.1\r\nHost: n\r\n\r\n").is_closed());
   EXPECT_TRUE(connect(accepted_frame()).is_closed());
-  EXPECT_TRUE(connect(FrameWriter(HandshakeKind::greeting).number(1).take()).is_closed());
+  EXPECT_TRUE(connect(greeting(1, 1)).is_closed()) << "a greeting without a proof";
+  EXPECT_TRUE(connect(FrameWriter(HandshakeKind::hello).number(1).take()).is_closed());
   EXPECT_EQ(acceptor_.missing().size(), 3U);
 }
 
-TEST_F(AcceptingSide, ReadsNoMoreThanAGreetingFromAStranger) {
-  std::string length = FrameWriter(HandshakeKind::greeting).text(std::string(limits.greeting_bytes, 'x')).take();
+TEST_F(AcceptingSide, ReadsNoMoreThanAHelloFromAStranger) {
+  const std::string length = FrameWriter(HandshakeKind::hello).text(std::string(limits.proof_bytes, 'x')).take();
   EXPECT_TRUE(connect(length.substr(0, frame_head)).is_closed());
 }
 
@@ -85,36 +109,82 @@ TEST_F(AcceptingSide, HasABoundedNumberOfStrangers) {
   for (const auto& pair : pairs_) open += pair->is_closed() ? 0 : 1;
   EXPECT_EQ(open, most);
   EXPECT_TRUE(pairs_.front()->is_closed()) << "the oldest leaves first";
-  EXPECT_EQ(kind_of(connect(greeting(1, 1))), HandshakeKind::accepted) << "and a peer still gets in";
+  EXPECT_EQ(kind_of(join(greeting(1, 1))), HandshakeKind::accepted) << "and a peer still gets in";
 }
 
 TEST_F(AcceptingSide, GivesAStrangerAShortTime) {
+  const JoinerHandshake handshake(GroupKey(secret, group.name), greeting(1, 1));
   const Pair& silent = connect("");
-  const Pair& slow = connect(greeting(1, 1).substr(0, 10));
-  EXPECT_EQ(acceptor_.next_deadline(), now_ + limits.greeting_time);
-  now_ += limits.greeting_time - std::chrono::milliseconds(1);
+  const Pair& slow = connect(handshake.hello().substr(0, 10));
+  const Pair& unproven = connect(handshake.hello());
+  EXPECT_EQ(unproven.receive().kind<HandshakeKind>(), HandshakeKind::challenge);
+  EXPECT_EQ(acceptor_.next_deadline(), now_ + limits.proof_time);
+  now_ += limits.proof_time - std::chrono::milliseconds(1);
   ASSERT_TRUE(serve());
-  EXPECT_FALSE(silent.is_closed() || slow.is_closed());
+  EXPECT_FALSE(silent.is_closed() || slow.is_closed() || unproven.is_closed());
   now_ += std::chrono::milliseconds(1);
   ASSERT_TRUE(serve());
-  EXPECT_TRUE(silent.is_closed() && slow.is_closed());
+  EXPECT_TRUE(silent.is_closed() && slow.is_closed() && unproven.is_closed());
   EXPECT_EQ(acceptor_.next_deadline(), Clock::time_point::max());
 }
 
-TEST_F(AcceptingSide, AGreetingMayComeInPieces) {
-  const std::string whole = greeting(3, 1);
-  const Pair& pair = connect(whole.substr(0, 10));
-  ASSERT_TRUE(serve());
-  pair.send(whole.substr(10));
+TEST_F(AcceptingSide, EverythingMayComeInPieces) {
+  JoinerHandshake handshake(GroupKey(secret, group.name), greeting(3, 1));
+  const Pair& pair = connect("");
+  const auto trickle = [&](const std::string& bytes) {
+    for (const char byte : bytes) {
+      pair.send({&byte, 1});
+      advance();
+    }
+  };
+  trickle(handshake.hello());
+  const auto proof = handshake.take(pair.receive(), {});
+  ASSERT_TRUE(proof);
+  trickle(*proof);
   const auto admitted = serve();
   ASSERT_TRUE(admitted && admitted->size() == 1);
   EXPECT_EQ(admitted->front().number, 3U);
 }
 
+TEST_F(AcceptingSide, AStrangerCannotEndTheGroup) {
+  for (const Credentials& other : {Credentials{}, secret_of("step 43.0")}) {
+    EXPECT_EQ(kind_of(join(greeting(9, 7, "n1", group.name, 8), other)), HandshakeKind::elsewhere);
+  }
+  EXPECT_TRUE(serve());
+  EXPECT_EQ(acceptor_.missing().size(), 3U);
+}
+
+TEST_F(AcceptingSide, APeerThatHasProvenItselfIsNeverClosedForAStranger) {
+  JoinerHandshake handshake(GroupKey(secret, group.name), greeting(1, 1));
+  const Pair& peer = connect(handshake.hello());
+  const std::string proof = *handshake.take(peer.receive(), {});
+  peer.send(proof.substr(0, proof.size() - 1));
+  advance();
+  for (std::size_t i = 0; i < 10'000; ++i) {
+    connect("");
+    pairs_.pop_back();
+  }
+  EXPECT_FALSE(peer.is_closed());
+  peer.send(proof.substr(proof.size() - 1));
+  EXPECT_EQ(serve()->size(), 1U);
+}
+
+TEST_F(AcceptingSide, StrangersThatSayNothingAreClosedFirst) {
+  JoinerHandshake handshake(GroupKey(secret, group.name), greeting(1, 1));
+  const Pair& peer = connect(handshake.hello());
+  for (std::size_t i = 0; i < 10'000; ++i) {
+    connect("");
+    pairs_.pop_back();
+  }
+  ASSERT_FALSE(peer.is_closed());
+  peer.send(*handshake.take(peer.receive(), {}));
+  EXPECT_EQ(serve()->size(), 1U);
+}
+
 TEST_F(AcceptingSide, AProcessThatConnectsAgainGetsTheNewConnection) {
-  connect(greeting(1, 7));
+  join(greeting(1, 7));
   const int first = acceptor_.link(1).get();
-  const Pair& again = connect(greeting(1, 7));
+  const Pair& again = join(greeting(1, 7));
   EXPECT_EQ(kind_of(again), HandshakeKind::accepted);
   EXPECT_NE(acceptor_.link(1).get(), first);
   EXPECT_EQ(acceptor_.missing().size(), 2U);
@@ -122,8 +192,8 @@ TEST_F(AcceptingSide, AProcessThatConnectsAgainGetsTheNewConnection) {
 }
 
 TEST_F(AcceptingSide, RefusesASecondProcessOfOneNumber) {
-  connect(greeting(1, 7, "n1"));
-  Frame answer = answer_to(connect(greeting(1, 8, "n2")));
+  join(greeting(1, 7, "n1"));
+  Frame answer = join(greeting(1, 8, "n2")).receive();
   EXPECT_EQ(read_refusal(answer).message, "two processes came as rank 1: one from n1, one from n2");
   const auto served = serve();
   ASSERT_FALSE(served);
@@ -131,7 +201,7 @@ TEST_F(AcceptingSide, RefusesASecondProcessOfOneNumber) {
 }
 
 TEST_F(AcceptingSide, RefusesAProcessOfAnotherSize) {
-  connect(greeting(1, 7, "n1", group.name, 8));
+  join(greeting(1, 7, "n1", group.name, 8));
   const auto served = serve();
   ASSERT_FALSE(served);
   EXPECT_EQ(served.error().message, "rank 1 (n1) was started as one of 8 processes, rank 0 as one of 4");
@@ -139,16 +209,15 @@ TEST_F(AcceptingSide, RefusesAProcessOfAnotherSize) {
 
 TEST_F(AcceptingSide, RefusesANumberThatTheGroupHasNot) {
   for (const std::uint64_t number : {std::uint64_t{0}, std::uint64_t{4}, ~std::uint64_t{0}}) {
-    Acceptor acceptor(group);
-    Pair pair;
-    pair.send(greeting(number, 7));
-    acceptor.add(std::move(pair.near), now_);
-    EXPECT_FALSE(acceptor.serve(no_listener_, now_)) << number;
+    error_.reset();
+    acceptor_ = Acceptor(group, secret);
+    join(greeting(number, 7));
+    EXPECT_FALSE(serve()) << number;
   }
 }
 
 TEST_F(AcceptingSide, HostNamesInReasonsArePrintable) {
-  connect(greeting(1, 7, "\x1b]0;title\x07" + std::string(3000, 'x'), group.name, 8));
+  join(greeting(1, 7, "\x1b]0;title\x07" + std::string(3000, 'x'), group.name, 8));
   const auto served = serve();
   ASSERT_FALSE(served);
   EXPECT_NE(served.error().message.find("(\\x1b]0;title\\x07xxx"), std::string::npos) << served.error().message;
@@ -156,12 +225,12 @@ TEST_F(AcceptingSide, HostNamesInReasonsArePrintable) {
 }
 
 TEST_F(AcceptingSide, TellsEveryPeerWhyTheGroupEnds) {
-  const Pair& one = connect(greeting(1, 7));
-  const Pair& three = connect(greeting(3, 8));
+  const Pair& one = join(greeting(1, 7));
+  const Pair& three = join(greeting(3, 8));
   acceptor_.refuse_all({Errc::timeout, "rank 2 is missing"}, Clock::now());
   for (const Pair* const pair : {&one, &three}) {
     ASSERT_EQ(kind_of(*pair), HandshakeKind::accepted);
-    Frame end = answer_to(*pair);
+    Frame end = pair->receive();
     ASSERT_EQ(end.kind<HandshakeKind>(), HandshakeKind::refused);
     const Error error = read_refusal(end);
     EXPECT_EQ(error.code, Errc::timeout);

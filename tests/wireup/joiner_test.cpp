@@ -14,11 +14,27 @@ namespace {
 
 std::string greeting(const std::string& name) { return Greeting{name, 0, 1, 1, "n", {}}.to_frame().take(); }
 
-/// What a joining process makes of an answer.
+const Credentials secret = secret_of("step 42.0");
+const GroupKey group(secret, "42.0");
+
+/// What a joining process makes of a host that proves the secret and then gives this answer.
 Result<bool> introduce_to(std::string_view answer) {
   Pair pair;
-  pair.send(answer);
-  return introduce(pair.near, greeting("42.0"), Clock::now() + std::chrono::milliseconds(1));
+  std::thread host([&] {
+    HostHandshake handshake;
+    const auto deadline = Clock::now() + std::chrono::seconds(30);
+    while (handshake.state() != HostHandshake::State::complete) {
+      auto frame = read_frame(pair.far, handshake.most_bytes(), deadline);
+      if (!frame) return;
+      pair.send(handshake.take(group, std::move(*frame), {}));
+    }
+    pair.send(answer);
+  });
+  const auto deadline = Clock::now() + (answer.empty() ? std::chrono::milliseconds(20) : std::chrono::seconds(30));
+  auto introduced = introduce(pair.near, greeting("42.0"), group, deadline);
+  pair.near = FileDescriptor();
+  host.join();
+  return introduced;
 }
 
 TEST(Introduce, IsAcceptedByItsGroupOnly) {
@@ -27,6 +43,23 @@ TEST(Introduce, IsAcceptedByItsGroupOnly) {
     const auto accepted = introduce_to(answer);
     ASSERT_TRUE(accepted);
     EXPECT_EQ(*accepted, answer == accepted_frame());
+  }
+}
+
+TEST(Introduce, BelievesNobodyWhoHasNotProvenTheSecret) {
+  const std::string nonce(key_bytes, 'n');
+  for (const std::string& answer :
+       {accepted_frame(), refused_frame({Errc::mismatch, "go away"}), elsewhere_frame(),
+        FrameWriter(HandshakeKind::challenge).text(nonce).text(std::string(key_bytes, 'c')).take() + accepted_frame(),
+        FrameWriter(HandshakeKind::challenge).text(nonce).take(), FrameWriter(HandshakeKind::challenge).take()}) {
+    Pair pair;
+    pair.send(answer);
+    const auto introduced = introduce(pair.near, greeting("42.0"), group, Clock::now() + std::chrono::seconds(30));
+    ASSERT_TRUE(introduced) << "a stranger's refusal ends nothing";
+    EXPECT_FALSE(*introduced);
+    const std::string hello = pair.receive().content();
+    EXPECT_EQ(Frame(hello).kind<HandshakeKind>(), HandshakeKind::hello);
+    EXPECT_TRUE(pair.receive().content().empty()) << "and it learns neither proof nor greeting";
   }
 }
 
@@ -52,7 +85,8 @@ TEST(Introduce, ARefusalIsASentenceWhoeverSendsIt) {
 /// An accepting side in a thread.
 class Server {
  public:
-  explicit Server(Group group) : listener_(listen_on(0).value()), acceptor_(std::move(group)) {
+  explicit Server(Group served, const Credentials& credentials = secret)
+      : listener_(listen_on(0).value()), acceptor_(std::move(served), credentials) {
     thread_ = std::thread([this] {
       while (!stop_) {
         static_cast<void>(wait_until_ready(listener_, Readiness::read, Clock::now() + std::chrono::milliseconds(1)));
@@ -83,14 +117,25 @@ TEST(Join, FindsItsGroupAmongOthers) {
   const Server other({"43.0", 0, 1});
   const Server own({"42.0", 0, 1});
   const auto destination = at({{"name.invalid", 1}, other.endpoint(), own.endpoint()});
-  const auto joined = join(destination, greeting("42.0"), Clock::now() + std::chrono::seconds(30));
+  const auto joined = join(destination, greeting("42.0"), group, Clock::now() + std::chrono::seconds(30));
+  ASSERT_TRUE(joined) << joined.error().message;
+  EXPECT_EQ(joined->where.to_string(), own.endpoint().to_string());
+}
+
+TEST(Join, PassesByWhoeverLacksTheSecret) {
+  const Server open({"42.0", 0, 1}, Credentials{});
+  const Server another({"42.0", 0, 1}, secret_of("step 43.0"));
+  const Server own({"42.0", 0, 1});
+  const auto destination = at({open.endpoint(), another.endpoint(), own.endpoint()});
+  const auto joined = join(destination, greeting("42.0"), group, Clock::now() + std::chrono::seconds(30));
   ASSERT_TRUE(joined) << joined.error().message;
   EXPECT_EQ(joined->where.to_string(), own.endpoint().to_string());
 }
 
 TEST(Join, SaysWhatItFoundInstead) {
   const Server other({"43.0", 0, 1});
-  const auto joined = join(at({other.endpoint()}), greeting("42.0"), Clock::now() + std::chrono::milliseconds(50));
+  const auto joined =
+      join(at({other.endpoint()}), greeting("42.0"), group, Clock::now() + std::chrono::milliseconds(50));
   ASSERT_FALSE(joined);
   EXPECT_EQ(joined.error().code, Errc::timeout);
   EXPECT_EQ(joined.error().message, "rank 0 did not answer before the deadline (what answers at " +
@@ -99,13 +144,13 @@ TEST(Join, SaysWhatItFoundInstead) {
 
 TEST(Join, ARefusalEndsTheSearch) {
   const Server own({"42.0", 0, 2});
-  const auto joined = join(at({own.endpoint()}), greeting("42.0"), Clock::now() + std::chrono::seconds(30));
+  const auto joined = join(at({own.endpoint()}), greeting("42.0"), group, Clock::now() + std::chrono::seconds(30));
   ASSERT_FALSE(joined);
   EXPECT_EQ(joined.error().code, Errc::mismatch);
 }
 
 TEST(Join, AGreetingLongerThanTheLimitIsNotSent) {
-  const auto joined = join(at({}), greeting(std::string(limits.greeting_bytes, 'x')), Clock::now());
+  const auto joined = join(at({}), greeting(std::string(limits.greeting_bytes, 'x')), group, Clock::now());
   ASSERT_FALSE(joined);
   EXPECT_EQ(joined.error().code, Errc::limit);
 }

@@ -1,14 +1,18 @@
-// Two connected sockets without a network.
+// Two connected sockets without a network, and a peer that joins over one of them step by step.
 #pragma once
 
 #include <sys/socket.h>
 
 #include <array>
 #include <cerrno>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "os/file_descriptor.hpp"
+#include "wireup/handshake.hpp"
+#include "wireup/limits.hpp"
 
 namespace amldist::wireup {
 
@@ -22,6 +26,14 @@ struct Pair {
   void send(std::string_view bytes) const {
     static_cast<void>(::send(far.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
   }
+  /// The next frame that came; an empty one where none did.
+  [[nodiscard]] Frame receive() const {
+    if (unread) return *std::exchange(unread, std::nullopt);
+    FrameReader reader(limits.greeting_bytes);
+    return reader.read(far) == FrameReader::State::complete ? reader.take() : Frame();
+  }
+  /// A frame that the next receive() returns.
+  void put_back(Frame frame) const { unread = std::move(frame); }
   /// Whether the near end was closed by whoever has it.
   [[nodiscard]] bool is_closed() const {
     char byte = 0;
@@ -31,6 +43,13 @@ struct Pair {
 
   FileDescriptor far;   ///< the test's end
   FileDescriptor near;  ///< given away
+  mutable std::optional<Frame> unread;
 };
+
+/// The whole content of a frame: kind and fields.
+inline Frame content_of(std::string_view frame) { return Frame(std::string(frame.substr(frame_head))); }
+
+/// A secret for tests: the same text gives the same one.
+inline Credentials secret_of(std::string_view text) { return {Key::from_secret(text), Trust::authenticated}; }
 
 }  // namespace amldist::wireup

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 namespace amldist::collective {
 
@@ -43,15 +44,19 @@ void FrameLinks::sweep() {
 }
 
 void FrameLinks::send(FrameLink& link, std::string_view frame) {
-  link.to_send += frame;
+  (link.handshake ? link.held : link.to_send) += frame;
   if (!link.connecting) write_to(link);
 }
 
 void FrameLinks::read_from(FrameLink& link) {
-  while (link.socket) {
+  while (link.socket && !link.connecting) {
     const auto state = link.reader.read(link.socket);
     if (state == wireup::FrameReader::State::incomplete) return;
     if (state != wireup::FrameReader::State::complete) return drop(link);
+    if (link.handshake) {
+      take_challenge(link);
+      continue;
+    }
     wireup::Frame frame = link.reader.take();
     listener_.on_frame(link, frame);
   }
@@ -63,6 +68,7 @@ void FrameLinks::write_to(FrameLink& link) {
   while (link.socket && sent < link.to_send.size()) {
     const ssize_t now = ::send(link.socket.get(), link.to_send.data() + sent, link.to_send.size() - sent, MSG_NOSIGNAL);
     if (now > 0) {
+      link.has_connected = true;
       sent += static_cast<std::size_t>(now);
     } else if (errno == EAGAIN || errno == EINTR) {
       break;
@@ -73,7 +79,31 @@ void FrameLinks::write_to(FrameLink& link) {
   link.to_send.erase(0, sent);
 }
 
+Result<void> FrameLink::begin_handshake(const wireup::GroupKey& key, std::string greeting) {
+  connecting = true;
+  has_connected = false;
+  reader = wireup::FrameReader(wireup::limits.proof_bytes);
+  handshake.emplace(key, std::move(greeting));
+  to_send = handshake->hello();
+  ++attempts;
+  if (to_send.empty()) return Error{Errc::unavailable, "the system gives no random numbers"};
+  return {};
+}
+
+void FrameLinks::take_challenge(FrameLink& link) {
+  const auto proof = link.handshake->take(link.reader.take(), wireup::Ends::as_joiner(link.socket));
+  if (!proof) return drop(link);
+  link.handshake.reset();
+  link.reader = wireup::FrameReader(wireup::limits.frame_bytes);
+  link.to_send = *proof + std::exchange(link.held, {});
+  write_to(link);
+}
+
 void FrameLinks::drop(FrameLink& link) {
+  // A rank whose handshake took too long, or that was closed out by a flood of strangers, is not gone.
+  constexpr int most_attempts = 8;
+  const bool may_try = link.handshake && link.has_connected && link.attempts < most_attempts && listener_.restart;
+  if (may_try && listener_.restart(link)) return;
   link.socket = FileDescriptor();
   listener_.on_end(link);
 }

@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "os/file_descriptor.hpp"
 #include "wireup/frame.hpp"
+#include "wireup/handshake.hpp"
 #include "wireup/limits.hpp"
 
 namespace amldist::collective {
@@ -24,7 +26,14 @@ struct FrameLink {
   std::string to_send;
   std::uint32_t rank = 0;  ///< of the world
   bool connecting = false;
-  bool left = false;  ///< said goodbye
+  bool left = false;                                 ///< said goodbye
+  bool has_connected = false;                        ///< something was sent over this socket
+  std::optional<wireup::JoinerHandshake> handshake;  ///< while the other side has not proven who it is
+  std::string held;                                  ///< frames for after the handshake
+  int attempts = 0;                                  ///< handshakes begun on behalf of this link
+
+  /// For a socket that is being connected. Errors: unavailable, where the kernel gives no nonce.
+  [[nodiscard]] Result<void> begin_handshake(const wireup::GroupKey& key, std::string greeting);
 };
 
 class FrameLinks {
@@ -33,6 +42,8 @@ class FrameLinks {
   struct Listener {
     std::function<void(FrameLink& link, wireup::Frame& frame)> on_frame;
     std::function<void(const FrameLink& link)> on_end;
+    /// Begins a connection anew whose handshake did not end; false: it cannot. May be empty.
+    std::function<bool(FrameLink& link)> restart;
   };
   using Links = std::vector<std::unique_ptr<FrameLink>>;
 
@@ -57,6 +68,7 @@ class FrameLinks {
  private:
   void read_from(FrameLink& link);
   static void write_to(FrameLink& link);
+  void take_challenge(FrameLink& link);
   void drop(FrameLink& link);
 
   Listener listener_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <thread>
 
 #include "core/hex.hpp"
@@ -47,9 +48,12 @@ FileDescriptor new_socket() noexcept {
 
 }  // namespace
 
-std::string node_meeting_name(std::string_view group, std::string_view node) {
-  const std::string all = text::concat({std::to_string(::geteuid()), " ", node, "\n", group});
-  return text::concat({"amldist-", to_hex(digest_of(all), sizeof(std::uint64_t))});
+std::string node_meeting_name(const wireup::Key& key, std::string_view group, std::string_view node) {
+  constexpr std::size_t bytes = 16;
+  const auto code = key.code_of({"node meeting", std::to_string(::geteuid()), node, group});
+  std::string name = "amldist-";
+  for (const unsigned char byte : std::span(code).first(bytes)) append_hex(name, byte);
+  return name;
 }
 
 NodeMeeting meet_on_node(const std::string& name, std::chrono::milliseconds patience, Clock::time_point deadline) {

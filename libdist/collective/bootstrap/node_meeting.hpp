@@ -11,13 +11,14 @@
 #include "os/clock.hpp"
 #include "os/file_descriptor.hpp"
 #include "os/socket.hpp"
+#include "wireup/key.hpp"
 
 namespace amldist::collective {
 
 /// The name at which the processes of a node meet. The only place where it is made. `group`: purpose, job, step,
 /// rank 0's address and the number of worlds that the process was in before, so that a second one does not meet the
-/// first.
-[[nodiscard]] std::string node_meeting_name(std::string_view group, std::string_view node);
+/// first. Without the group's secret nobody can tell the name beforehand and take it.
+[[nodiscard]] std::string node_meeting_name(const wireup::Key& key, std::string_view group, std::string_view node);
 
 /// What became of a process: the leader has a listener, a follower a connection; who has neither is a leader alone.
 struct NodeMeeting {

@@ -25,6 +25,10 @@ class FixedPlace final : public RootAddress {
 
   [[nodiscard]] std::string to_string() const override { return concat({"rank 0 at ", place_.endpoint.to_string()}); }
 
+  [[nodiscard]] bool is_loopback() const override {
+    return place_.endpoint.host == "localhost" || (host_ && host_->is_loopback());
+  }
+
   [[nodiscard]] Result<FileDescriptor> publish() override {
     constexpr auto patience = std::chrono::seconds(2);  // a world that has just ended may still be closing its sockets
     const auto end = Clock::now() + patience;
@@ -120,16 +124,22 @@ Result<std::unique_ptr<RootAddress>> root_address_by_slurm(const EnvironmentRead
 
 }  // namespace
 
-std::string addresses_text(const FileDescriptor& listener) {
+std::string addresses_text(const FileDescriptor& listener, const RootAddress& root) {
   std::string text = std::to_string(local_port(listener));
   for (const Ipv4 address : own_addresses()) text += "," + address.to_string();
-  return text + ",127.0.0.1";
+  text += ",127.0.0.1";
+  if (root.carried()) text += concat({";", root.carried()->to_hex()});
+  return text;
 }
 
-Result<std::vector<Endpoint>> endpoints_of(const std::string& text) {
-  const auto words = text::split(text, ',');
+Result<std::vector<Endpoint>> endpoints_of(const std::string& text, RootAddress& root) {
+  const auto parts = text::split(text, ';');
+  const auto words = text::split(parts[0], ',');
   const auto port = text::to_number(words[0], 65535);
-  if (!port) return Error{Errc::mismatch, concat({text::quote(text), " came as rank 0's address"})};
+  if (!port) return Error{Errc::mismatch, concat({text::quote(parts[0]), " came as rank 0's address"})};
+  if (parts.size() > 1) {
+    if (const auto secret = wireup::Key::from_hex(parts[1])) root.carry(*secret);
+  }
   std::vector<Endpoint> endpoints;
   for (std::size_t i = 1; i < words.size(); ++i) {
     endpoints.push_back({std::string(words[i]), static_cast<std::uint16_t>(*port)});

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "core/settings.hpp"
 #include "os/socket.hpp"
 #include "placement/process_identity.hpp"
+#include "wireup/key.hpp"
 
 namespace amldist::collective {
 
@@ -45,16 +47,25 @@ class RootAddress {
   /// one lives, none other that was given the same port comes about beside it.
   [[nodiscard]] virtual FileDescriptor take_place() { return {}; }
 
+  /// Whether all ranks are on one machine if rank 0 is at this address.
+  [[nodiscard]] virtual bool is_loopback() const { return false; }
+  /// Whether the address can bring a secret: rank 0 gives it before publish(), the others have it after look_up().
+  [[nodiscard]] virtual bool carries_secret() const { return false; }
+  void carry(const wireup::Key& secret) { carried_ = secret; }
+  [[nodiscard]] const std::optional<wireup::Key>& carried() const noexcept { return carried_; }
+
  protected:
   [[nodiscard]] const PortRanges& ports() const noexcept { return ports_; }
 
  private:
   PortRanges ports_;
+  std::optional<wireup::Key> carried_;
 };
 
-/// What rank 0 publishes where it can publish one line: "PORT,ADDRESS,ADDRESS,...", and what the others make of it.
-[[nodiscard]] std::string addresses_text(const FileDescriptor& listener);
-[[nodiscard]] Result<std::vector<Endpoint>> endpoints_of(const std::string& text);
+/// What rank 0 publishes where it can publish one line: "PORT,ADDRESS,ADDRESS,..." and, behind a semicolon, the secret
+/// that `root` carries; and what the others make of it, where `root` then carries the secret.
+[[nodiscard]] std::string addresses_text(const FileDescriptor& listener, const RootAddress& root);
+[[nodiscard]] Result<std::vector<Endpoint>> endpoints_of(const std::string& text, RootAddress& root);
 
 /// Where rank 0 is met: a host, and the one port that all ranks know.
 struct MeetingPlace {

@@ -34,10 +34,12 @@ class MpiRootAddress final : public RootAddress {
 
   [[nodiscard]] std::string to_string() const override { return concat({"rank 0 by MPI (", session_.library(), ")"}); }
 
+  [[nodiscard]] bool carries_secret() const override { return true; }
+
   [[nodiscard]] Result<FileDescriptor> publish() override {
     auto listener = listen_within(ports());
     if (!listener) return listener;
-    const std::string text = addresses_text(*listener);
+    const std::string text = addresses_text(*listener, *this);
     std::memcpy(text_.data(), text.data(), std::min(text.size(), text_.size() - 1));
     for (int rank = 1; rank < size_; ++rank) {
       amldist_mpi_handle request = 0;
@@ -68,14 +70,14 @@ class MpiRootAddress final : public RootAddress {
     if (error != 0) {
       return Error{Errc::unavailable, concat({"MPI does not bring rank 0's address: ", session_.error_text(error)})};
     }
-    auto endpoints = endpoints_of(reinterpret_cast<const char*>(text_.data()));
+    auto endpoints = endpoints_of(reinterpret_cast<const char*>(text_.data()), *this);
     if (!endpoints) return endpoints;
     endpoints_ = std::move(*endpoints);
     return endpoints_;
   }
 
  private:
-  static constexpr int most = 512;
+  static constexpr int most = 4096;
 
   MpiSession& session_;
   const amldist_mpi_functions& mpi_;

@@ -87,10 +87,12 @@ class PmixRootAddress final : public RootAddress {
 
   [[nodiscard]] std::string to_string() const override { return concat({"rank 0 by PMIx (", self_.nspace, ")"}); }
 
+  [[nodiscard]] bool carries_secret() const override { return true; }
+
   [[nodiscard]] Result<FileDescriptor> publish() override {
     auto listener = listen_within(ports());
     if (!listener) return listener;
-    std::string text = addresses_text(*listener);
+    std::string text = addresses_text(*listener, *this);
     pmix_value_t value = {};
     value.type = PMIX_STRING;
     value.data.string = text.data();
@@ -107,7 +109,7 @@ class PmixRootAddress final : public RootAddress {
     if (endpoints_.empty()) {
       auto text = get_text(deadline);
       if (!text) return text.error();
-      auto endpoints = endpoints_of(*text);
+      auto endpoints = endpoints_of(*text, *this);
       if (!endpoints) return endpoints.error();
       endpoints_ = std::move(*endpoints);
     }

@@ -94,7 +94,7 @@ Vertex::Vertex(const OwnPlace& own, const FileDescriptor& listener, const FileDe
     : own_(own),
       listener_(listener),
       node_listener_(node_listener),
-      pending_(own.size),
+      pending_(own.size, own.key),
       links_({[this](FrameLink& link, Frame& frame) { on_frame(link, frame); },
               [this](const FrameLink& link) { on_end(link); }}),
       roster_({own.group, 0, own.rank == 0 ? own.size : 0}) {}
@@ -114,6 +114,7 @@ Result<BuiltVertex> Vertex::serve_as_root(const FileDescriptor& published, RootA
     refused_ = Error{Errc::mismatch, roster_.contradiction()};
     return refuse_those_who_come(published, root, deadline);
   }
+  if (own_.all_have_come) own_.all_have_come();
   table_ = roster_.table(wireup::random_number());
   distribute(table_);
   return built();
@@ -147,11 +148,13 @@ Result<BuiltVertex> Vertex::refuse_those_who_come(const FileDescriptor& publishe
 // ---- other leaders ----
 Result<BuiltVertex> Vertex::serve_as_leader(RootAddress& root, Clock::time_point deadline) {
   if (auto climbed = climb(root, deadline); !climbed) {
-    // Those of the node that came meanwhile wait at the listener.
+    // Those of the node that came meanwhile wait at the listener; their proof takes a moment.
+    constexpr milliseconds for_proofs(500);
+    refused_ = climbed.error();
     accept_followers();
-    pending_.serve(Clock::now(), [this](FileDescriptor connection, Frame frame) {
-      on_greeting(std::move(connection), std::move(frame));
-    });
+    for (const auto end = Clock::now() + for_proofs; pending_.size() != 0 && Clock::now() < end;) {
+      serve_once(nullptr, end);
+    }
     return give_up(climbed.error());
   }
   const auto end = deadline + last_word;
@@ -172,7 +175,7 @@ Result<void> Vertex::climb(RootAddress& root, Clock::time_point deadline) {
   const wireup::Destination destination = {[&root](Clock::time_point until) { return root.look_up(until); },
                                            concat({"rank 0 is missing in amldist_init: ", root.to_string()}), ""};
   for (;;) {
-    auto joined = wireup::join(destination, own_.greeting(GreetingPurpose::leader), deadline);
+    auto joined = wireup::join(destination, own_.greeting(GreetingPurpose::leader), own_.key, deadline);
     if (!joined) return joined.error();
     root_address_ = peer_address(joined->link);
     auto frame = wireup::read_frame(joined->link, wireup::limits.greeting_bytes, deadline);
@@ -198,7 +201,7 @@ Result<bool> Vertex::connect_to_parent(const Place& place, Clock::time_point dea
   const Ipv4 address = place.parent_address.bits == 0 ? root_address_ : place.parent_address;
   auto connection = connect_to(address, place.parent_port, deadline);
   if (!connection) return false;
-  const auto accepted = wireup::introduce(*connection, own_.greeting(GreetingPurpose::child), deadline);
+  const auto accepted = wireup::introduce(*connection, own_.greeting(GreetingPurpose::child), own_.key, deadline);
   if (!accepted) return accepted.error();
   if (*accepted) parent_ = &links_.add(place.parent_rank, std::move(*connection));
   return *accepted;

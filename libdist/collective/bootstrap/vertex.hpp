@@ -2,6 +2,7 @@
 // node and the leaders below. What it hears of goes up in batches, rank 0's table goes down.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -27,8 +28,12 @@ enum class GreetingPurpose : std::uint8_t { leader = 1, child, follower };
 
 /// This process, as others are told of it.
 struct OwnPlace {
-  std::string group;       ///< of connections between nodes
-  std::string node_group;  ///< of those inside the node
+  explicit OwnPlace(wireup::GroupKey proven) : key(std::move(proven)) {}
+
+  wireup::GroupKey key;                 ///< what all connections prove
+  std::function<void()> all_have_come;  ///< rank 0: called before the table goes out; may be empty
+  std::string group;                    ///< of connections between nodes
+  std::string node_group;               ///< of those inside the node
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
   std::uint64_t process = 0;

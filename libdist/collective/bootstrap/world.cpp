@@ -5,6 +5,7 @@
 
 #include "collective/bootstrap/node_meeting.hpp"
 #include "collective/bootstrap/vertex.hpp"
+#include "core/hex.hpp"
 #include "core/printable.hpp"
 #include "core/text.hpp"
 #include "os/descriptor_limit.hpp"
@@ -24,10 +25,12 @@ std::atomic<std::uint32_t>& worlds_joined() noexcept {
   return number;
 }
 
-OwnPlace own_place(const ProcessIdentity& identity, std::string_view job, const std::string& step,
-                   const std::string& node_name, const FileDescriptor& listener) {
-  OwnPlace own;
-  own.group = concat({"amldist_init ", job});
+OwnPlace own_place(const ProcessIdentity& identity, const WorldSecret& secret, std::string_view job,
+                   const std::string& step, const std::string& node_name, const FileDescriptor& listener) {
+  const std::string group = concat({"amldist_init ", job});
+  OwnPlace own(wireup::GroupKey(secret.credentials, group));
+  own.group = group;
+  if (secret.file) own.all_have_come = [&secret] { secret.file->remove(); };  // before anybody begins a next world
   own.node_group = concat({own.group, " node ", step, " ", std::to_string(worlds_joined().load())});
   own.rank = identity.rank;
   own.size = identity.size;
@@ -73,7 +76,7 @@ Result<World> lead(const OwnPlace& own, RootAddress& root, const Listeners& list
 
 /// nullopt: what answered is not the leader of this world any more.
 Result<std::optional<World>> follow(const OwnPlace& own, FileDescriptor leader, Clock::time_point deadline) {
-  const auto accepted = wireup::introduce(leader, own.greeting(GreetingPurpose::follower), deadline);
+  const auto accepted = wireup::introduce(leader, own.greeting(GreetingPurpose::follower), own.key, deadline);
   if (!accepted) return accepted.error();
   if (!*accepted) return std::optional<World>();
   auto table = receive_table(leader, own.size, deadline);
@@ -89,7 +92,7 @@ Result<std::optional<World>> follow(const OwnPlace& own, FileDescriptor leader, 
 
 Result<World> find_place(const ProcessIdentity& identity, const OwnPlace& own, RootAddress& root,
                          const Listeners& listeners, Clock::time_point deadline) {
-  const std::string name = node_meeting_name(own.node_group, own.node);
+  const std::string name = node_meeting_name(own.key.key(), own.node_group, own.node);
   for (;;) {
     NodeMeeting meeting = meet_on_node(name, patience_of(identity), deadline);
     if (!meeting.leader || own.rank == 0) return lead(own, root, listeners, meeting.listener, deadline);
@@ -112,8 +115,12 @@ World single_process_world(const std::string& node_name) {
   return world;
 }
 
-Result<World> join_world(const ProcessIdentity& identity, RootAddress& root, std::string_view job,
-                         const std::string& node_name, Clock::time_point deadline) {
+wireup::GroupKey key_of_connections(const World& world) {
+  return {world.credentials, concat({"connections of world ", to_hex(world.table.nonce(), sizeof(std::uint64_t))})};
+}
+
+Result<World> join_world(const ProcessIdentity& identity, RootAddress& root, const WorldSecret& secret,
+                         std::string_view job, const std::string& node_name, Clock::time_point deadline) {
   // Those of the tree, and two for each rank to which a call may make a connection.
   constexpr std::size_t of_the_tree = 256;
   make_room_for_descriptors(of_the_tree + std::size_t{2} * identity.size);
@@ -131,14 +138,16 @@ Result<World> join_world(const ProcessIdentity& identity, RootAddress& root, std
     if (!where) return where.error();
     if (!where->empty()) root_port = where->front().port;
   }
-  const OwnPlace own = own_place(identity, job, root.step_name(root_port), node_name, *listener);
+  const OwnPlace own = own_place(identity, secret, job, root.step_name(root_port), node_name, *listener);
   auto world = find_place(identity, own, root, {*listener, published}, deadline);
   if (!world) return world;
   worlds_joined().fetch_add(1);
   world->rank = identity.rank;
   world->size = identity.size;
   world->listener = std::move(*listener);
-  world->provenance = concat({identity.source, "; ", root.to_string()});
+  world->credentials = secret.credentials;
+  world->provenance =
+      concat({identity.source, "; ", root.to_string(), "; ", wireup::to_string(secret.credentials.trust)});
   return world;
 }
 

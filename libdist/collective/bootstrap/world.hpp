@@ -11,6 +11,8 @@
 #include "collective/bootstrap/frame_links.hpp"
 #include "collective/bootstrap/rank_table.hpp"
 #include "collective/bootstrap/root_address.hpp"
+#include "collective/bootstrap/world_secret.hpp"
+#include "wireup/handshake.hpp"
 
 namespace amldist::collective {
 
@@ -19,19 +21,25 @@ struct World {
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
   RankTable table;
-  FileDescriptor listener;  ///< for later connections
-  FrameLinks::Links links;  ///< to the leader above, the leaders below and the ranks of the node
+  Integrity integrity = Integrity::off;
+  wireup::Credentials credentials;  ///< what strangers do not know
+  FileDescriptor listener;          ///< for later connections
+  FrameLinks::Links links;          ///< to the leader above, the leaders below and the ranks of the node
   /// What came over them before the control thread was there.
   std::vector<std::pair<std::uint32_t, wireup::Frame>> early;
   std::vector<std::uint32_t> ended;  ///< ranks whose connection has ended already
-  std::string provenance;            ///< who said who this process is, and where rank 0 is
+  std::string provenance;            ///< who said who this process is, where rank 0 is, and how far it is trusted
 };
 
-/// Joins the world by `deadline`. `job` tells one step's processes from another's at the same port; `node_name`
-/// replaces the host name unless it is empty. Errors: timeout with the names of those that did not come, mismatch
-/// (sizes differ, a rank came twice), and what the root address says.
-[[nodiscard]] Result<World> join_world(const ProcessIdentity& identity, RootAddress& root, std::string_view job,
-                                       const std::string& node_name, Clock::time_point deadline);
+/// Under which the world's processes make later connections to each other.
+[[nodiscard]] wireup::GroupKey key_of_connections(const World& world);
+
+/// Joins the world by `deadline`. `secret` is what its connections prove; its file goes when all have come. `job` tells
+/// one step's processes from another's at the same port; `node_name` replaces the host name unless it is empty. Errors:
+/// timeout with the names of those that did not come, mismatch (sizes differ, a rank came twice), and what the root
+/// address says.
+[[nodiscard]] Result<World> join_world(const ProcessIdentity& identity, RootAddress& root, const WorldSecret& secret,
+                                       std::string_view job, const std::string& node_name, Clock::time_point deadline);
 /// The world of one process that nobody started.
 [[nodiscard]] World single_process_world(const std::string& node_name);
 

@@ -14,6 +14,7 @@
 #include "collective/communicator/pending_messages.hpp"
 #include "collective/communicator/process.hpp"
 #include "collective/communicator/progress_engine.hpp"
+#include "collective/communicator/world_config.hpp"
 #include "core/environment.hpp"
 #include "core/settings.hpp"
 #include "placement/identity.hpp"
@@ -23,9 +24,10 @@ namespace amldist::collective {
 /// Calls come from one thread of the program at a time. abort(), health() and set_timeout() are thread-safe.
 class Communicator {
  public:
-  /// The world of this step, by the settings in the environment. `timeout` zero: theirs.
+  /// The world of this step, by the settings in the environment, or another that `config` describes. `timeout` zero:
+  /// theirs.
   [[nodiscard]] static Result<std::unique_ptr<Communicator>> init(const EnvironmentReader& environment,
-                                                                  milliseconds timeout);
+                                                                  milliseconds timeout, WorldConfig config = {});
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;

@@ -1,6 +1,8 @@
 // The start of a world: who this process is, where the others are, and what all communicators of the process share.
 #include <unistd.h>
 
+#include <span>
+
 #include "collective/communicator/communicator.hpp"
 #include "core/hex.hpp"
 #include "core/text.hpp"
@@ -18,6 +20,24 @@ std::string job_name(const EnvironmentReader& environment) {
   return concat({word("SLURM_JOB_ID"), ".", word("SLURM_STEP_ID"), ".", word("TORCHELASTIC_RUN_ID")});
 }
 
+/// The environment with the caller's address of rank 0 in it.
+EnvironmentReader with_address(const EnvironmentReader& environment, const WorldConfig& config) {
+  return [&environment, &config](std::string_view name) -> std::optional<std::string> {
+    if (name == "MASTER_ADDR" && !config.address.empty()) return config.address;
+    if (name == "MASTER_PORT" && config.port != 0) return std::to_string(config.port);
+    return environment(name);
+  };
+}
+
+Result<ProcessIdentity> identity_of(const WorldConfig& config, const EnvironmentReader& environment) {
+  if (!config.seat) return read_process_identity(environment, ::getpid());
+  ProcessIdentity identity;
+  identity.rank = config.seat->rank;
+  identity.size = config.seat->size;
+  identity.source = "the caller";
+  return identity;
+}
+
 /// Whether what the environment says of nodes agrees with where the processes are.
 Result<void> check_places(const ProcessIdentity& told, const Identity& found) {
   const auto differ = [](std::optional<std::uint32_t> a, std::uint32_t b) { return a && *a != b; };
@@ -33,38 +53,71 @@ Result<void> check_places(const ProcessIdentity& told, const Identity& found) {
   return {};
 }
 
+void tell(std::string_view sentence) {
+  const std::string line = concat({"aml-dist: ", sentence, "\n"});
+  static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
+}
+
+Result<std::unique_ptr<RootAddress>> root_of(const EnvironmentReader& environment, const Settings& settings,
+                                             const ProcessIdentity& told, MpiSession* mpi, WorldConfig& config) {
+  if (config.store) return root_address_by_store(std::move(*config.store), config.name, settings.ports);
+  if (!config.address.empty() && config.port != 0) {  // the caller's port is for this world alone
+    return root_address_at({{config.address, config.port}, "the caller's"}, settings.ports);
+  }
+  Settings used = settings;
+  if (config.has_own_place()) used.bootstrap = Bootstrap::tcp;
+  return choose_root_address(with_address(environment, config), used, told, mpi);
+}
+
 /// The world of this step; where it does not come about, rank 0 says so.
 Result<World> join(const EnvironmentReader& environment, const Settings& settings, const ProcessIdentity& told,
-                   MpiSession* mpi, Clock::time_point deadline, FileDescriptor& meeting_place) {
+                   MpiSession* mpi, WorldConfig& config, Clock::time_point deadline, FileDescriptor& meeting_place) {
   if (told.size == 1) {
     World world = single_process_world(settings.node_name);
     world.provenance = told.source;
     return world;
   }
-  auto root = choose_root_address(environment, settings, told, mpi);
+  auto root = root_of(environment, settings, told, mpi, config);
   if (!root) return root.error();
-  auto joined = join_world(told, **root, job_name(environment), settings.node_name, deadline);
+  std::string job = concat({job_name(environment), config.name.empty() ? "" : " ", config.name});
+  if (settings.integrity != Integrity::off) job += concat({" with ", to_string(settings.integrity)});
+  const auto secret = find_world_secret(environment, settings.secret, config.secret, told, **root, job, deadline);
+  if (!secret) return secret.error();
+  if (told.rank == 0 && secret->credentials.trust == wireup::Trust::open) {
+    tell(concat({"this world is open: whoever reaches rank 0's port can join it (", secret->reason,
+                 "): start the step with srun --aml-dist=KIND"}));
+  }
+  auto joined = join_world(told, **root, *secret, job, settings.node_name, deadline);
   if (!joined && told.rank == 0) {
-    const std::string line = concat({"aml-dist: ", joined.error().message, "\n"});
-    static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
+    if (secret->file) secret->file->remove();
+    tell(joined.error().message);
   }
   if (joined && told.rank == 0) meeting_place = (*root)->take_place();
   return joined;
 }
 
-/// "42.0" under Slurm, else a name that the processes of this world share.
+/// A name that the processes of this world share. It tells nothing about the nonce, which in an open world is all that
+/// strangers do not know.
+std::string trace_world(std::uint64_t nonce) {
+  std::string name = "world-";
+  const auto hash = wireup::hash_of(concat({"recorder of world ", to_hex(nonce, sizeof nonce)}));
+  for (const unsigned char byte : std::span(hash).first(sizeof nonce)) append_hex(name, byte);
+  return trace_name(name);
+}
+
+/// "42.0" under Slurm.
 std::string trace_step(const EnvironmentReader& environment, std::uint64_t nonce) {
   const auto job = environment("SLURM_JOB_ID");
   const auto step = environment("SLURM_STEP_ID");
-  if (job && step) return trace_name(concat({*job, ".", *step}));
-  return trace_name(concat({"world-", to_hex(nonce, sizeof nonce)}));
+  return job && step ? trace_name(concat({*job, ".", *step})) : trace_world(nonce);
 }
 
 /// The flight recorder, where one can be had: a step runs without it as well.
-void start_recorder(Process& process, const EnvironmentReader& environment, const Identity& id, std::uint64_t nonce) {
+void start_recorder(Process& process, const EnvironmentReader& environment, const Identity& id, std::uint64_t nonce,
+                    bool is_of_step) {
   process.trace = "no flight recorder";
   if (id.size == 1) return;
-  const std::string step = trace_step(environment, nonce);
+  const std::string step = is_of_step ? trace_step(environment, nonce) : trace_world(nonce);
   const auto folder = make_trace_folder(process.settings.trace_folder, step);
   if (!folder || !*folder) {
     if (!folder) process.trace += concat({": ", folder.error().message});
@@ -83,19 +136,24 @@ void start_recorder(Process& process, const EnvironmentReader& environment, cons
 
 }  // namespace
 
-Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader& environment, milliseconds timeout) {
+Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader& environment, milliseconds timeout,
+                                                         WorldConfig config) {
   auto settings = Settings::read(environment);
   if (!settings) return settings.error();
   const milliseconds limit = timeout.count() > 0 ? timeout : settings->timeout;
   const auto deadline = Clock::now() + limit;
-  const auto told = read_process_identity(environment, ::getpid());
+  const auto told = identity_of(config, environment);
   if (!told) return told.error();
-  auto mpi = told->size > 1 ? MpiSession::find(*settings, *told) : std::unique_ptr<MpiSession>();
+  const bool is_of_step = !config.has_own_place();
+  // MPI knows the ranks of its own world, not those of the caller's.
+  auto mpi =
+      told->size > 1 && is_of_step && !config.seat ? MpiSession::find(*settings, *told) : std::unique_ptr<MpiSession>();
   if (!mpi) return mpi.error();
   FileDescriptor meeting_place;
-  auto joined = join(environment, *settings, *told, mpi->get(), deadline, meeting_place);
+  auto joined = join(environment, *settings, *told, mpi->get(), config, deadline, meeting_place);
   if (!joined) return joined.error();
   World world = std::move(*joined);
+  world.integrity = settings->integrity;
   std::vector<std::uint32_t> members(world.size);
   for (std::uint32_t r = 0; r < world.size; ++r) members[r] = r;
   const std::uint32_t rank = world.rank;
@@ -113,7 +171,7 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
   if (auto same = check_places(*told, out->identity_); !same) return same.error();
   out->is_world_ = true;
   out->keeps_recorder_ = true;
-  start_recorder(*process, environment, out->identity_, id);
+  start_recorder(*process, environment, out->identity_, id, is_of_step);
   out->recorder_.set_communicator(process->recorder.add_communicator(id, rank, out->identity_.size, "world"));
   out->provenance_ += concat({"; ", process->trace});
   return out;

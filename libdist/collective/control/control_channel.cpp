@@ -136,6 +136,20 @@ void ControlChannel::run() {
   }
   for (const std::uint32_t rank : world_.ended) mark_gone(rank, Liveness::dead, no_teller);
   while (!stopping_.load(std::memory_order_acquire)) serve_once();
+  linger();
+}
+
+/// A verdict that this rank gave last may still wait for the other side's proof.
+void ControlChannel::linger() {
+  const auto end = Clock::now() + std::chrono::seconds(1);
+  while (links_.has_unsent() && Clock::now() < end) {
+    std::vector<pollfd> wanted;
+    links_.add_to(wanted);
+    constexpr int milliseconds = 10;
+    static_cast<void>(::poll(wanted.data(), wanted.size(), milliseconds));
+    links_.serve(wanted);
+    links_.sweep();
+  }
 }
 
 void ControlChannel::post(std::function<void()> action) {
@@ -264,10 +278,9 @@ void ControlChannel::handle(ControlLink& link, Frame& frame) {
   }
 }
 
-/// Judges the first frame of a later connection: only the world's ranks know the nonce.
+/// The greeting of a later connection, whose other end has proven that it belongs to this world.
 void ControlChannel::on_greeting(FileDescriptor connection, Frame frame) {
   const auto kind = frame.kind<FrameKind>();
-  if (frame.number() != nonce()) return;
   if (kind == FrameKind::data_greeting) return on_data_greeting(std::move(connection), frame);
   const std::uint64_t rank = frame.number();
   if (kind != FrameKind::rank_greeting || rank >= world_.size || frame.is_short()) return;
@@ -371,6 +384,7 @@ void ControlChannel::abort(const std::shared_ptr<CommWatch>& watch, const std::s
 
 Result<FileDescriptor> ControlChannel::make_data_connection(std::uint64_t id, std::uint32_t world_rank,
                                                             Watchdog& watchdog, int comm_rank) {
+  const std::string greeting = FrameWriter(FrameKind::data_greeting).number(id).number(world_.rank).take();
   for (;;) {
     if (auto going_on = watchdog.keep_waiting(comm_rank); !going_on) return going_on.error();
     auto socket = connect_to(world_.table.address_of(world_rank), world_.table.port_of(world_rank),
@@ -380,17 +394,33 @@ Result<FileDescriptor> ControlChannel::make_data_connection(std::uint64_t id, st
       std::this_thread::sleep_for(milliseconds(10));
       continue;
     }
-    const std::string greeting_frame =
-        FrameWriter(FrameKind::data_greeting).number(nonce()).number(id).number(world_.rank).take();
-    if (auto sent = send_all(*socket, greeting_frame, Clock::now() + milliseconds(250)); !sent) continue;
-    char greeting = 0;
-    while (!wait_until_ready(*socket, Readiness::read, Clock::now() + milliseconds(10))) {
-      if (auto going_on = watchdog.keep_waiting(comm_rank); !going_on) return going_on.error();
-    }
-    if (::recv(socket->get(), &greeting, 1, 0) != 1) continue;
+    const auto wait = [&]() -> Result<void> {
+      while (!wait_until_ready(*socket, Readiness::read, Clock::now() + milliseconds(10))) {
+        if (auto going_on = watchdog.keep_waiting(comm_rank); !going_on) return going_on;
+      }
+      return {};
+    };
+    wireup::JoinerHandshake handshake(links_.key(), greeting);
+    const auto soon = [] { return Clock::now() + milliseconds(250); };
+    if (auto sent = send_all(*socket, handshake.hello(), soon()); !sent) continue;
+    if (auto waited = wait(); !waited) return waited.error();
+    auto challenge = wireup::read_frame(*socket, wireup::limits.proof_bytes, soon());
+    if (!challenge) continue;
+    const auto proof = handshake.take(std::move(*challenge), wireup::Ends::as_joiner(*socket));
+    if (!proof) continue;
+    if (auto sent = send_all(*socket, *proof, soon()); !sent) continue;
+    if (auto waited = wait(); !waited) return waited.error();
+    char ready = 0;
+    if (::recv(socket->get(), &ready, 1, 0) != 1) continue;
     watchdog.troubled(comm_rank, "");
     return socket;
   }
+}
+
+wireup::MessageCodes ControlChannel::codes_of(std::uint64_t id, std::uint32_t sender, std::uint32_t receiver) const {
+  const std::string purpose =
+      concat({"data of ", std::to_string(id), " from ", std::to_string(sender), " to ", std::to_string(receiver)});
+  return {world_.integrity, links_.key().key().derive(purpose)};
 }
 
 FileDescriptor ControlChannel::take_data_connection(std::uint64_t id, std::uint32_t world_rank) {

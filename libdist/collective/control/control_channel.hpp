@@ -21,6 +21,7 @@
 #include "collective/control/control_links.hpp"
 #include "collective/control/failure_detector.hpp"
 #include "collective/control/tree_gather.hpp"
+#include "wireup/message_code.hpp"
 
 namespace amldist::collective {
 
@@ -43,6 +44,9 @@ class ControlChannel final : private FailureDetectorHost {
     return world_.table.host_of(world_rank);
   }
   [[nodiscard]] std::uint64_t nonce() const noexcept { return world_.table.nonce(); }
+  [[nodiscard]] Integrity integrity() const noexcept { return world_.integrity; }
+  /// The codes of the data that one rank sends another for a communicator.
+  [[nodiscard]] wireup::MessageCodes codes_of(std::uint64_t id, std::uint32_t sender, std::uint32_t receiver) const;
   [[nodiscard]] const std::string& provenance() const noexcept { return world_.provenance; }
 
   // ---- for threads that run calls ----
@@ -100,6 +104,7 @@ class ControlChannel final : private FailureDetectorHost {
 
   void run();
   void serve_once();
+  void linger();
   [[nodiscard]] int poll_timeout() const;
   void beat();
   void handle(ControlLink& link, Frame& frame);

@@ -1,12 +1,16 @@
 #include "collective/control/control_links.hpp"
 
+#include <algorithm>
+
 namespace amldist::collective {
 
 ControlLinks::ControlLinks(World& world, Listener listener)
     : world_(world),
+      key_(key_of_connections(world)),
       listener_(std::move(listener)),
-      links_({listener_.on_frame, [this](const FrameLink& link) { listener_.on_end(link.rank, link.left); }}),
-      pending_(world.size) {
+      links_({listener_.on_frame, [this](const FrameLink& link) { listener_.on_end(link.rank, link.left); },
+              [this](FrameLink& link) { return static_cast<bool>(start(link)); }}),
+      pending_(world.size, key_) {
   links_.add_all(std::move(world_.links));
 }
 
@@ -22,17 +26,33 @@ void ControlLinks::serve(std::span<const pollfd> polled) {
 
 void ControlLinks::accept_all() { pending_.accept_from(world_.listener, Clock::now(), listener_.on_greeting); }
 
+Result<void> ControlLinks::start(ControlLink& link) {
+  auto socket = start_connection(world_.table.address_of(link.rank), world_.table.port_of(link.rank));
+  if (!socket) return socket.error();
+  link.socket = std::move(*socket);
+  return link.begin_handshake(key_, FrameWriter(FrameKind::rank_greeting).number(world_.rank).take());
+}
+
 bool ControlLinks::send_to(std::uint32_t world_rank, const std::string& frame) {
   if (ControlLink* const link = links_.find(world_rank)) {
     FrameLinks::send(*link, frame);
     return true;
   }
-  auto socket = start_connection(world_.table.address_of(world_rank), world_.table.port_of(world_rank));
-  if (!socket) return socket.error().code == Errc::limit;  // that says nothing of the other rank
-  ControlLink& link = links_.add(world_rank, std::move(*socket));
-  link.connecting = true;
-  link.to_send = FrameWriter(FrameKind::rank_greeting).number(world_.table.nonce()).number(world_.rank).take() + frame;
+  auto link = std::make_unique<ControlLink>();
+  link->rank = world_rank;
+  if (auto started = start(*link); !started) {
+    return started.error().code == Errc::limit;  // that says nothing of the other rank
+  }
+  FrameLinks::send(*link, frame);
+  FrameLinks::Links one;
+  one.push_back(std::move(link));
+  links_.add_all(std::move(one));
   return true;
+}
+
+bool ControlLinks::has_unsent() const noexcept {
+  return std::ranges::any_of(
+      links_.all(), [](const auto& link) { return link->socket && (link->handshake || !link->to_send.empty()); });
 }
 
 void ControlLinks::say_goodbye(bool all) {

@@ -11,6 +11,7 @@
 
 #include "collective/bootstrap/world.hpp"
 #include "collective/control/control_frame.hpp"
+#include "wireup/handshake.hpp"
 #include "wireup/pending_connections.hpp"
 
 namespace amldist::collective {
@@ -34,6 +35,8 @@ class ControlLinks {
   /// Moves what can be moved, after poll() on what add_to() gave.
   void serve(std::span<const pollfd> polled);
   void accept_all();
+  /// What later connections of the world prove.
+  [[nodiscard]] const wireup::GroupKey& key() const noexcept { return key_; }
   /// Takes a connection whose peer has said which rank it is.
   void add(std::uint32_t world_rank, FileDescriptor connection) { links_.add(world_rank, std::move(connection)); }
   /// When serve() must be called even if nothing comes.
@@ -45,9 +48,15 @@ class ControlLinks {
   [[nodiscard]] bool send_to(std::uint32_t world_rank, const std::string& frame);
   /// `all`: everybody leaves together, so nobody needs to be told.
   void say_goodbye(bool all);
+  /// Whether something waits to be sent, perhaps for the end of a handshake.
+  [[nodiscard]] bool has_unsent() const noexcept;
 
  private:
+  /// Begins connection and handshake. Errors: unavailable, when the rank does not listen any more; limit.
+  [[nodiscard]] Result<void> start(ControlLink& link);
+
   World& world_;
+  wireup::GroupKey key_;
   Listener listener_;
   FrameLinks links_;
   wireup::PendingConnections pending_;

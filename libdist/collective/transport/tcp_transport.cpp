@@ -26,7 +26,14 @@ TcpTransport::TcpTransport(ControlChannel& channel, const CommWatch& watch, std:
       id_(id),
       interrupted_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       connections_(watch.members().size()),
+      codes_(watch.members().size()),
+      code_bytes_(channel.integrity() == Integrity::off ? 0 : wireup::message_code_bytes),
       busy_(watch.members().size()) {}
+
+std::string_view TcpTransport::name() const noexcept {
+  if (channel_.integrity() == Integrity::off) return "tcp";
+  return channel_.integrity() == Integrity::crc ? "tcp with crc" : "tcp with mac";
+}
 
 Result<void> TcpTransport::post(const Message& message, Direction direction, std::size_t& left, Watchdog& watchdog) {
   auto& connection = connections_[static_cast<std::size_t>(message.peer)];
@@ -37,8 +44,9 @@ Result<void> TcpTransport::post(const Message& message, Direction direction, std
     connection = std::move(*made);
   }
   ++left;
-  if (direction == Direction::send) sends_.push_back({message, &left, {message.signature, message.bytes}, 0});
-  else receives_.push_back({message, &left, {0, 0}, 0});
+  if (direction == Direction::send)
+    sends_.push_back({message, &left, {message.signature, message.bytes}, 0, code_bytes_});
+  else receives_.push_back({message, &left, {0, 0}, 0, code_bytes_});
   return {};
 }
 
@@ -98,21 +106,42 @@ Error TcpTransport::bad_buffer(const Message& message, std::string_view verb) co
                         std::to_string(message.bytes), " bytes are not its memory (", std::strerror(EFAULT), ")"})};
 }
 
+TcpTransport::Codes& TcpTransport::codes_with(int peer) {
+  auto& codes = codes_[static_cast<std::size_t>(peer)];
+  if (!codes) {
+    const std::uint32_t own = watch_.members()[watch_.rank()];
+    const std::uint32_t other = watch_.members()[static_cast<std::size_t>(peer)];
+    codes = Codes{channel_.codes_of(id_, own, other), channel_.codes_of(id_, other, own)};
+  }
+  return *codes;
+}
+
+std::size_t TcpTransport::parts_left(Progress& each, iovec* parts) noexcept {
+  std::size_t count = 0;
+  std::size_t done = each.done;
+  const auto add = [&](void* bytes, std::size_t size) {
+    if (done < size) parts[count++] = {static_cast<std::byte*>(bytes) + done, size - done};
+    done -= std::min(done, size);
+  };
+  add(each.header, header_bytes);
+  add(each.message.data, each.message.bytes);
+  add(each.code.data(), each.code_bytes);
+  return count;
+}
+
 Result<bool> TcpTransport::push(Progress& send, Watchdog& watchdog) {
   const int socket = connections_[static_cast<std::size_t>(send.message.peer)].get();
   bool any = false;
+  if (send.done == 0 && send.code_bytes != 0 && !send.has_code) {
+    send.code = codes_with(send.message.peer).of_sent.next(std::as_bytes(std::span(send.header)), send.data());
+    send.has_code = true;
+  }
   while (!send.is_done()) {
-    iovec parts[2] = {};
-    int count = 0;
-    if (send.done < header_bytes) {
-      parts[count++] = {reinterpret_cast<std::byte*>(send.header) + send.done, header_bytes - send.done};
-    }
-    const std::size_t sent_body = send.done < header_bytes ? 0 : send.done - header_bytes;
-    if (send.message.bytes > sent_body)
-      parts[count++] = {send.message.data + sent_body, send.message.bytes - sent_body};
+    iovec parts[3] = {};
+    const std::size_t count = parts_left(send, parts);
     msghdr whole = {};
     whole.msg_iov = parts;
-    whole.msg_iovlen = static_cast<std::size_t>(count);
+    whole.msg_iovlen = count;
     const ssize_t sent = ::sendmsg(socket, &whole, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return any;
@@ -129,15 +158,8 @@ Result<bool> TcpTransport::pull(Progress& receive, Watchdog& watchdog) {
   bool any = false;
   while (!receive.is_done()) {
     const bool in_header = receive.done < header_bytes;
-    iovec parts[2] = {};
-    std::size_t count = 0;
-    if (in_header) {
-      parts[count++] = {reinterpret_cast<std::byte*>(receive.header) + receive.done, header_bytes - receive.done};
-    }
-    const std::size_t got_body = in_header ? 0 : receive.done - header_bytes;
-    if (receive.message.bytes > got_body) {
-      parts[count++] = {receive.message.data + got_body, receive.message.bytes - got_body};
-    }
+    iovec parts[3] = {};
+    const std::size_t count = parts_left(receive, parts);
     msghdr whole = {};
     whole.msg_iov = parts;
     whole.msg_iovlen = count;
@@ -151,6 +173,11 @@ Result<bool> TcpTransport::pull(Progress& receive, Watchdog& watchdog) {
     any = true;
     const bool expected = receive.header[0] == receive.message.signature && receive.header[1] == receive.message.bytes;
     if (in_header && receive.done >= header_bytes && !expected) return watchdog.differs(receive.message.peer);
+  }
+  if (receive.code_bytes != 0) {
+    const auto code =
+        codes_with(receive.message.peer).of_received.next(std::as_bytes(std::span(receive.header)), receive.data());
+    if (code != receive.code) return watchdog.lost(receive.message.peer, "a message from it was changed on the way");
   }
   return any;
 }

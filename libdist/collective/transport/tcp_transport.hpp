@@ -2,10 +2,15 @@
 // length.
 #pragma once
 
+#include <sys/uio.h>
+
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "collective/control/control_channel.hpp"
 #include "collective/transport/transport.hpp"
+#include "wireup/message_code.hpp"
 
 namespace amldist::collective {
 
@@ -16,7 +21,7 @@ class TcpTransport final : public Transport {
   TcpTransport(ControlChannel& channel, const CommWatch& watch, std::uint64_t id);
   ~TcpTransport() override { channel_.forget_data_connections(id_); }
 
-  [[nodiscard]] std::string_view name() const noexcept override { return "tcp"; }
+  [[nodiscard]] std::string_view name() const noexcept override;
   [[nodiscard]] std::size_t part_bytes() const noexcept override { return one_packet; }
   [[nodiscard]] bool serves_any_thread() const noexcept override { return true; }
   [[nodiscard]] Result<void> post(const Message& message, Direction direction, std::size_t& left,
@@ -32,9 +37,21 @@ class TcpTransport final : public Transport {
     Message message;
     std::size_t* left = nullptr;
     std::uint64_t header[2] = {0, 0};
-    std::size_t done = 0;  ///< bytes of header and data
-    [[nodiscard]] bool is_done() const noexcept { return done == sizeof header + message.bytes; }
+    std::size_t done = 0;        ///< bytes of header, data and code
+    std::size_t code_bytes = 0;  ///< of the code
+    wireup::MessageCode code = {};
+    bool has_code = false;  ///< of a message to send
+    [[nodiscard]] bool is_done() const noexcept { return done == sizeof header + message.bytes + code_bytes; }
+    [[nodiscard]] std::span<const std::byte> data() const noexcept { return {message.data, message.bytes}; }
   };
+  /// Of one connection.
+  struct Codes {
+    wireup::MessageCodes of_sent;
+    wireup::MessageCodes of_received;
+  };
+  [[nodiscard]] Codes& codes_with(int peer);
+  /// What is left of a message, at most three pieces.
+  [[nodiscard]] static std::size_t parts_left(Progress& each, iovec* parts) noexcept;
 
   /// Whether the connection exists. The side that does not initiate it may have to wait.
   [[nodiscard]] bool is_connected(int peer);
@@ -50,6 +67,8 @@ class TcpTransport final : public Transport {
   const std::uint64_t id_;
   FileDescriptor interrupted_;
   std::vector<FileDescriptor> connections_;  // by rank
+  std::vector<std::optional<Codes>> codes_;  // by rank
+  const std::size_t code_bytes_;             // behind a message
   std::vector<Progress> sends_;
   std::vector<Progress> receives_;
   std::vector<std::uint64_t> busy_;  // by rank: the last pass of advance() in which a message of this pair was served

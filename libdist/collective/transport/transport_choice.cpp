@@ -73,7 +73,8 @@ std::vector<bool> near_ranks(const ControlChannel& channel, const CommWatch& wat
 
 Result<TransportChoice> choose_transport(ControlChannel& channel, const CommWatch& watch, const Gather& gather,
                                          MpiSession* mpi, Watchdog& watchdog) {
-  const bool offers = mpi != nullptr && mpi->carries_data() && mpi->has_tags();
+  const bool has_codes = channel.integrity() != Integrity::off;  // MPI's messages have none
+  const bool offers = !has_codes && mpi != nullptr && mpi->carries_data() && mpi->has_tags();
   TransportChoice choice;
   if (watch.members().size() > 1) {
     const auto all = gather(offer_of(offers ? mpi->next_tag() : 0, offers), GatherScope::everybody);

@@ -159,8 +159,43 @@ typedef enum amldist_op AMLDIST_INT_BASE {
  * 0: AMLDIST_TIMEOUT_MS, else 300000. Errors: AMLDIST_EINVAL (world is NULL, timeout_ms negative), AMLDIST_EMISMATCH
  * (two sources disagree about this process's rank or size; the message names both), AMLDIST_ETIMEOUT (the message names
  * the missing ranks), AMLDIST_EUNAVAILABLE (the address of rank 0 is unknown). *world is NULL after an error. A process
- * has at most one world at a time: AMLDIST_EINVAL before the last one is finalized. */
+ * has at most one world of its step at a time: AMLDIST_EINVAL before the last one is finalized. AMLDIST_EUNAVAILABLE
+ * also under AMLDIST_SECRET=require, if nothing keeps strangers out of the world. */
 AMLDIST_API int amldist_init(amldist_comm** world, int timeout_ms);
+
+/* A key-value store that all ranks of a world reach, such as that of a process group. Both functions return 0, or
+ * anything else for a failure; they are called only during the call that gets the store, by its thread. Since 0.1. */
+typedef struct amldist_store {
+  size_t struct_size; /* set by the caller: sizeof(amldist_store) */
+  void* context;      /* handed to both functions */
+  /* Stores `bytes` bytes under `key`. */
+  int (*set)(void* context, const char* key, const void* value, size_t bytes);
+  /* Waits at most timeout_ms until `key` has a value, copies it into `value`, which has `capacity` bytes, and stores its
+   * length in *bytes. */
+  int (*get)(void* context, const char* key, void* value, size_t capacity, size_t* bytes, int timeout_ms);
+} amldist_store;
+
+/* A world that the caller describes. 0 and NULL stand for what the environment says. Since 0.1. */
+typedef struct amldist_config {
+  size_t struct_size;         /* set by the caller: sizeof(amldist_config) */
+  int32_t rank;               /* of this process, if size is given */
+  int32_t size;               /* number of processes */
+  const char* address;        /* of rank 0, instead of MASTER_ADDR */
+  int32_t port;               /* of rank 0, instead of MASTER_PORT */
+  const char* secret;         /* instead of AMLDIST_STEP_SECRET: at least 32 characters, the same on all ranks */
+  const amldist_store* store; /* by which the ranks find rank 0, instead of an address */
+  const char* name;           /* tells the worlds of a step, or of a store, apart: at most 128 characters */
+} amldist_config;
+
+/* As amldist_init(), for a world that `config` describes. With an address, a port or a store, the process may be in
+ * other worlds at the same time. Without a secret here or in the environment, one goes to all ranks by the store;
+ * amldist_provenance() then says "unproven". A store's name must be new for each world. AMLDIST_EINVAL for values that
+ * cannot be right, and for a store beside an address. Since 0.1. */
+AMLDIST_API int amldist_init_config(amldist_comm** world, const amldist_config* config, int timeout_ms);
+
+/* The same with a store, a rank and a size alone. Since 0.1. */
+AMLDIST_API int amldist_init_store(amldist_comm** world, const amldist_store* store, int rank, int size,
+                                   int timeout_ms);
 
 /* Ends a communicator and frees it. Collective in a healthy communicator (it waits for the other ranks, at most until
  * the deadline); local in a failed one. Requests in progress are completed first. AMLDIST_EPEER names a rank that has
@@ -181,7 +216,8 @@ AMLDIST_API int amldist_nodes(const amldist_comm* comm);
 AMLDIST_API const char* amldist_host(const amldist_comm* comm, int rank);
 /* The map of ranks to nodes in PMI's notation, "(vector,(0,2,4))"; NULL for NULL. */
 AMLDIST_API const char* amldist_task_map(const amldist_comm* comm);
-/* Sources of identity and map, and what carries the data, as text for people; NULL for NULL. */
+/* Sources of identity and map, whether strangers are kept out ("authenticated", "unproven" or "open"; a world of one
+ * process says nothing), and what carries the data, as text for people; NULL for NULL. */
 AMLDIST_API const char* amldist_provenance(const amldist_comm* comm);
 
 /* Every rank gets the combination of all ranks' `count` elements. send == recv: in place. */

@@ -197,6 +197,22 @@ class Communicator {
     if (status != AMLDIST_OK) return Status::of(status);
     return Communicator(comm);
   }
+  /// A world whose ranks find each other by a store of the caller's.
+  static Expected<Communicator> init(const amldist_store& store, int rank, int size,
+                                     std::chrono::milliseconds timeout = {}) {
+    amldist_comm* comm = nullptr;
+    const int status = amldist_init_store(&comm, &store, rank, size, static_cast<int>(timeout.count()));
+    if (status != AMLDIST_OK) return Status::of(status);
+    return Communicator(comm);
+  }
+  /// A world that the caller describes; struct_size is set here.
+  static Expected<Communicator> init(amldist_config config, std::chrono::milliseconds timeout = {}) {
+    amldist_comm* comm = nullptr;
+    config.struct_size = sizeof config;
+    const int status = amldist_init_config(&comm, &config, static_cast<int>(timeout.count()));
+    if (status != AMLDIST_OK) return Status::of(status);
+    return Communicator(comm);
+  }
 
   [[nodiscard]] int rank() const noexcept { return amldist_rank(get()); }
   [[nodiscard]] int size() const noexcept { return amldist_size(get()); }

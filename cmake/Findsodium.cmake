@@ -1,0 +1,13 @@
+# libsodium: sodium_INCLUDE_DIR and sodium_LIBRARY, which may also be given by hand.
+find_package(PkgConfig QUIET)
+if(PKG_CONFIG_FOUND)
+  pkg_check_modules(pc_sodium QUIET libsodium)
+endif()
+find_path(sodium_INCLUDE_DIR sodium.h HINTS ${pc_sodium_INCLUDEDIR})
+find_library(sodium_LIBRARY sodium HINTS ${pc_sodium_LIBDIR})
+if(NOT sodium_INCLUDE_DIR AND pc_sodium_FOUND)
+  set(sodium_INCLUDE_DIR ${pc_sodium_INCLUDEDIR})
+endif()
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(sodium REQUIRED_VARS sodium_LIBRARY sodium_INCLUDE_DIR)
+mark_as_advanced(sodium_INCLUDE_DIR sodium_LIBRARY)
