@@ -21,7 +21,7 @@ std::string_view name_of(Sku::Fabric fabric) {
 
 std::string number_text(const std::optional<std::uint32_t>& number) { return number ? std::to_string(*number) : "-"; }
 
-std::string padded(std::string text, std::size_t width) {
+std::string padded_cell(std::string text, std::size_t width) {
   text.append(text.size() < width ? width - text.size() : 0, ' ');
   return text;
 }
@@ -29,7 +29,8 @@ std::string padded(std::string text, std::size_t width) {
 std::string line_of(const std::array<std::string, 6>& cells) {
   constexpr std::array<std::size_t, 6> widths = {22, 10, 7, 4, 4, 0};
   std::string out;
-  for (std::size_t i = 0; i < cells.size(); ++i) out += concat({i == 0 ? "" : "  ", padded(cells.at(i), widths.at(i))});
+  for (std::size_t i = 0; i < cells.size(); ++i)
+    out += concat({i == 0 ? "" : "  ", padded_cell(cells.at(i), widths.at(i))});
   return out + "\n";
 }
 
