@@ -6,7 +6,6 @@
 namespace amldist::fabric {
 namespace {
 
-constexpr std::string_view netvsc_driver = "hv_netvsc";
 constexpr std::string_view microsoft = "0x1414";
 constexpr std::string_view amazon = "0x1d0f";
 

@@ -185,7 +185,6 @@ std::string link_target_name(const std::string& path) {
   return std::string(text.substr(text.rfind('/') + 1));
 }
 
-constexpr std::string_view netvsc_driver = "hv_netvsc";
 constexpr std::size_t most_interfaces = 4096;
 constexpr std::size_t longest_interface = 15;  // IFNAMSIZ
 

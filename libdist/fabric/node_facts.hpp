@@ -12,6 +12,9 @@
 
 namespace amldist::fabric {
 
+/// The driver of a virtual machine's own interface on Hyper-V, the master of an accelerated function.
+inline constexpr std::string_view netvsc_driver = "hv_netvsc";
+
 /// Where the facts come from. Folders other than /sys and /dev describe another machine or a test tree; then what this
 /// process can do with devices is not checked.
 struct Roots {
