@@ -13,7 +13,7 @@ namespace {
 using text::concat;
 using text::quote;
 
-constexpr std::array<std::string_view, 14> argument_names = {
+constexpr std::array<std::string_view, 15> argument_names = {
     "port_range", "master_addr", "interface", "network",   "suffix",      "rdma",   "config", "disabled",
     "default.",   "rdma.",       "rdma_sku",  "rdma_sku.", "rdma_helper", "secret", "unknown"};
 

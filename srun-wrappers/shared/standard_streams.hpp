@@ -21,8 +21,12 @@ inline void fill_closed_streams() noexcept {
 
 /// Whether everything printed has arrived; says so if not.
 [[nodiscard]] inline bool printed_all() noexcept {
-  errno = 0;
   const bool failed_before = std::ferror(stdout) != 0;
+  if (failed_before) {  // why is forgotten, and known again after one more try
+    std::clearerr(stdout);
+    std::fputc('\n', stdout);
+  }
+  errno = 0;
   if (std::fflush(stdout) == 0 && !failed_before) return true;
   std::fprintf(stderr, "aml-dist: standard output cannot be written%s%s\n", errno != 0 ? ": " : "",
                errno != 0 ? std::strerror(errno) : "");

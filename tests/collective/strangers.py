@@ -104,10 +104,10 @@ class Step:
         """Somebody listens where rank 1 looks for rank 0, and passes everything on to rank 0."""
         port = launch.free_port()
         zero = rank(self.program, 0, 2, port, **self.secret)
-        connected(port).close()
+        connected(launch.meeting_port(port)).close()
         with socket.create_server(("127.0.0.1", 0)) as server:
-            threading.Thread(target=pass_on, args=(server, port), daemon=True).start()
-            deceived = rank(self.program, 1, 2, server.getsockname()[1], **self.secret)
+            threading.Thread(target=pass_on, args=(server, launch.meeting_port(port)), daemon=True).start()
+            deceived = rank(self.program, 1, 2, server.getsockname()[1] - launch.DISTANCE, **self.secret)
             time.sleep(2)
             caught = deceived.poll()
             kill(deceived)
@@ -118,17 +118,17 @@ class Step:
         """10,000 connections that say nothing, or half a hello, before rank 1 comes."""
         port = launch.free_port()
         zero = rank(self.program, 0, 2, port, **self.secret)
-        connected(port).close()
+        connected(launch.meeting_port(port)).close()
         before = memory(zero.pid)
         most_files = 0
         for number in range(10_000):
-            with socket.create_connection(("127.0.0.1", port)) as one:
+            with socket.create_connection(("127.0.0.1", launch.meeting_port(port))) as one:
                 if number % 2:
                     one.sendall(b"\x79\0\0\0\5")
                 if number % 100 == 0:
                     most_files = max(most_files, len(os.listdir(f"/proc/{zero.pid}/fd")))
         grown = memory(zero.pid) - before
-        crowd = [socket.create_connection(("127.0.0.1", port)) for _ in range(500)]
+        crowd = [socket.create_connection(("127.0.0.1", launch.meeting_port(port))) for _ in range(500)]
         statuses, _, err = ends([zero, rank(self.program, 1, 2, port, **self.secret)])
         for each in crowd:
             each.close()

@@ -158,8 +158,8 @@ def test_different_rates_are_a_warning_told_once(site):
     assert len(told) == 1 and "ib.rate" in told[0] and "node2" in told[0], told
 
 
-def test_different_gid_indices_are_an_error(site):
-    """RoCE: the IPv4 address of one node is at another index, and a peer's index is part of no negotiation."""
+def test_different_gid_indices_are_no_error(site):
+    """RoCE: the IPv4 address of one node is at another index. Each side chooses its own, and the pair connects."""
     other = trees.roce()
     for index in range(2):
         gids = trees.roce_gids(index + 9, f"ens{index}")
@@ -169,7 +169,7 @@ def test_different_gid_indices_are_an_error(site):
     assert [rank.status for rank in same] == [0, 0], same
     site.folder = site.folder / "again"
     ranks = site.world([trees.roce(), other], env=REQUIRE | devices)
-    assert all(rank.status < 0 and "ib.gid" in rank.error and "node2" in rank.error for rank in ranks), ranks
+    assert [rank.status for rank in ranks] == [0, 0], ranks
 
 
 def test_no_verbs_on_one_node_fails_and_does_not_hang(site):

@@ -43,7 +43,7 @@ class FrameLinks {
     std::function<void(FrameLink& link, wireup::Frame& frame)> on_frame;
     std::function<void(const FrameLink& link)> on_end;
     /// Begins a connection anew whose handshake did not end; false: it cannot. May be empty.
-    std::function<bool(FrameLink& link)> restart;
+    std::function<bool(FrameLink& link)> restart = {};
   };
   using Links = std::vector<std::unique_ptr<FrameLink>>;
 

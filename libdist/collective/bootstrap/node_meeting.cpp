@@ -16,13 +16,6 @@
 namespace amldist::collective {
 namespace {
 
-/// FNV-1a: the name only has to differ between steps that run beside each other.
-std::uint64_t digest_of(std::string_view text) noexcept {
-  std::uint64_t digest = 0xcbf29ce484222325ULL;
-  for (const char c : text) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return digest;
-}
-
 struct Address {
   sockaddr_un bytes = {};
   socklen_t length = 0;

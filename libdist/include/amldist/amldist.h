@@ -170,8 +170,8 @@ typedef struct amldist_store {
   void* context;      /* handed to both functions */
   /* Stores `bytes` bytes under `key`. */
   int (*set)(void* context, const char* key, const void* value, size_t bytes);
-  /* Waits at most timeout_ms until `key` has a value, copies it into `value`, which has `capacity` bytes, and stores its
-   * length in *bytes. */
+  /* Waits at most timeout_ms until `key` has a value, copies it into `value`, which has `capacity` bytes, and stores
+   * its length in *bytes. */
   int (*get)(void* context, const char* key, void* value, size_t capacity, size_t* bytes, int timeout_ms);
 } amldist_store;
 
