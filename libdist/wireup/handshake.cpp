@@ -10,7 +10,7 @@
 namespace amldist::wireup {
 namespace {
 
-constexpr std::uint64_t protocol = 0x616d6c6469737403;  // "amldist" and a version
+constexpr std::uint64_t handshake_protocol = 0x616d6c6469737403;  // "amldist" and a version
 
 /// 16 bytes of an IPv6 address, or of an IPv4 address mapped into one; 2 bytes of the port.
 std::string bytes_of(const sockaddr_storage& address) {
@@ -77,7 +77,7 @@ std::string HostHandshake::take(const GroupKey& group, Frame frame, const Ends& 
 }
 
 std::string HostHandshake::take_hello(const GroupKey& group, Frame& frame, const Ends& ends) {
-  if (frame.kind<HandshakeKind>() != HandshakeKind::hello || frame.number() != protocol) return {};
+  if (frame.kind<HandshakeKind>() != HandshakeKind::hello || frame.number() != handshake_protocol) return {};
   const std::string mark = frame.text();
   const std::string nonce_of_joiner = frame.text();
   const std::string greeting_hash = frame.text();
@@ -112,7 +112,7 @@ JoinerHandshake::JoinerHandshake(GroupKey group, std::string greeting)
   const auto nonce = random_bytes();
   if (!nonce || greeting_.size() < frame_head) return;
   hello_ = FrameWriter(HandshakeKind::hello)
-               .number(protocol)
+               .number(handshake_protocol)
                .text(as_text(group_.mark()))
                .text(as_text(*nonce))
                .text(as_text(hash_of(std::string_view(greeting_).substr(frame_head))))

@@ -52,6 +52,7 @@ std::string node_meeting_name(const wireup::Key& key, std::string_view group, st
 NodeMeeting meet_on_node(const std::string& name, std::chrono::milliseconds patience, Clock::time_point deadline) {
   const Address address(name);
   const auto alone_from = Clock::now() + patience;
+  int times_taken = 0;
   for (auto pause = std::chrono::milliseconds(1); Clock::now() < deadline;
        pause = std::min(pause * 2, std::chrono::milliseconds(20))) {
     FileDescriptor socket = new_socket();
@@ -68,10 +69,11 @@ NodeMeeting meet_on_node(const std::string& name, std::chrono::milliseconds pati
         if (::listen(listener.get(), backlog) != 0) return {};
         return {std::move(listener), FileDescriptor()};
       }
-      if (errno != EADDRINUSE) return {};
-      continue;  // another one was quicker
+      constexpr int most_times = 50;  // another one was quicker and will listen, or it never will
+      if (errno != EADDRINUSE || ++times_taken == most_times) return {};
+    } else if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) {
+      return {};
     }
-    if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) return {};
     std::this_thread::sleep_for(pause);
   }
   return {};
