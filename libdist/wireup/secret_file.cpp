@@ -21,7 +21,9 @@ namespace {
 
 using text::concat;
 
-constexpr std::string_view prefix = "secret-";
+// The folder may be that of all programs of the user.
+constexpr std::string_view prefix = "aml-dist-secret-";
+constexpr const char* lock_name = "aml-dist-secrets.lock";
 constexpr mode_t others = 077;
 
 Error no_file(const std::string& path, std::string_view why) {
@@ -100,8 +102,8 @@ void sweep(const FileDescriptor& folder) {
 Result<SecretFile> SecretFile::open(std::string_view purpose, const EnvironmentReader& environment) {
   auto folder = choose_folder(environment);
   if (!folder) return folder.error();
-  const FileDescriptor lock = open_own(*folder, "lock", O_RDWR | O_CREAT);
-  if (!lock || ::flock(lock.get(), LOCK_EX) != 0) return no_file("lock", std::strerror(errno));
+  const FileDescriptor lock = open_own(*folder, lock_name, O_RDWR | O_CREAT);
+  if (!lock || ::flock(lock.get(), LOCK_EX) != 0) return no_file(lock_name, std::strerror(errno));
   sweep(*folder);
   std::string name(prefix);
   for (const unsigned char byte : hash_of(purpose)) append_hex(name, byte);

@@ -96,7 +96,7 @@ def main() -> int:
         if any(last.wait(60)):
             problems.append(f"the start after them: {last.lines}")
         folder = f"/tmp/aml-dist-{os.geteuid()}"  # of the user's secrets; empty but for the lock
-        left = (files("/dev/shm") | files("/tmp")) - {folder, f"{folder}/lock"}
+        left = (files("/dev/shm") | files("/tmp")) - {folder, f"{folder}/aml-dist-secrets.lock"}
         # Without its own folders, other programs may use them too.
         extra = {path for path in left - before if not path.startswith(traces) and (is_private or "aml" in path)}
         if extra:

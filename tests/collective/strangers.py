@@ -73,7 +73,7 @@ class Step:
         checks = [self.trust("authenticated", "", **self.secret)]
         with tempfile.TemporaryDirectory() as folder:
             checks.append(self.trust("authenticated", "", XDG_RUNTIME_DIR=folder))  # of one user on one machine
-            left = [name for name in os.listdir(folder) if name.startswith("secret-")]
+            left = [name for name in os.listdir(folder) if name.startswith("aml-dist-secret-")]
             checks.append(f"files are left: {left}" if left else None)
         if (address := own_address()) is None:
             print("not checked: an open world, since this machine has no address but loopback")

@@ -34,7 +34,7 @@ class UsersFolder : public ::testing::Test {
   [[nodiscard]] std::vector<fs::path> files() const {
     std::vector<fs::path> out;
     for (const auto& each : fs::directory_iterator(folder_)) {
-      if (each.path().filename().string().starts_with("secret-")) out.push_back(each.path());
+      if (each.path().filename().string().starts_with("aml-dist-secret-")) out.push_back(each.path());
     }
     return out;
   }
@@ -82,6 +82,13 @@ TEST_F(UsersFolder, WhatEndedProcessesLeftIsRemovedByTheNextStart) {
   static_cast<void>(open("left too"));
   EXPECT_EQ(files().size(), 2U) << "the living one's and the new one's";
   EXPECT_EQ(open("living")->key(), living->key());
+}
+
+TEST_F(UsersFolder, FilesOfOtherProgramsStay) {
+  const fs::path foreign = folder_ / "secret-of-another-program";
+  std::ofstream(foreign) << "theirs";
+  ASSERT_TRUE(open());
+  EXPECT_TRUE(fs::exists(foreign));
 }
 
 TEST_F(UsersFolder, WhatOthersCanReadIsReplaced) {
