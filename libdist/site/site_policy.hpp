@@ -50,7 +50,7 @@ struct SitePolicy {
 [[nodiscard]] bool is_interface_name(std::string_view name) noexcept;
 
 /// Longest configuration file that is read, in bytes.
-inline constexpr std::size_t longest_config = 64 * 1024;
+inline constexpr std::size_t longest_config = std::size_t{64} * 1024;
 
 /// Applies arguments in order and returns one sentence for each that was skipped.
 [[nodiscard]] std::vector<std::string> apply_arguments(SitePolicy& policy, std::span<const std::string_view> arguments);

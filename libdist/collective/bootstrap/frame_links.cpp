@@ -99,7 +99,7 @@ void FrameLinks::take_challenge(FrameLink& link) {
   write_to(link);
 }
 
-void FrameLinks::drop(FrameLink& link) {
+void FrameLinks::drop(FrameLink& link) const {
   // A rank whose handshake took too long, or that was closed out by a flood of strangers, is not gone.
   constexpr int most_attempts = 8;
   const bool may_try = link.handshake && link.has_connected && link.attempts < most_attempts && listener_.restart;

@@ -69,7 +69,7 @@ class FrameLinks {
   void read_from(FrameLink& link);
   static void write_to(FrameLink& link);
   void take_challenge(FrameLink& link);
-  void drop(FrameLink& link);
+  void drop(FrameLink& link) const;
 
   Listener listener_;
   Links links_;
