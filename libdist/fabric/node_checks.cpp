@@ -119,13 +119,14 @@ constexpr std::array<LogPattern, 17> log_patterns = {{
 bool says_recovered(std::string_view line) {
   constexpr std::array<std::string_view, 3> pieces = {"health recovery succeeded", "recovery flow succeeded",
                                                       "health recovery flow"};
-  return std::ranges::any_of(pieces, [line](std::string_view each) { return line.find(each) != line.npos; });
+  return std::ranges::any_of(pieces,
+                             [line](std::string_view each) { return line.find(each) != std::string_view::npos; });
 }
 
 /// "0000:17:00.0" of a line, by which a recovery is matched with what it heals; empty: none.
 std::string_view address_in(std::string_view line) {
   constexpr std::size_t length = 12;
-  for (std::size_t at = line.find(':'); at != line.npos; at = line.find(':', at + 1)) {
+  for (std::size_t at = line.find(':'); at != std::string_view::npos; at = line.find(':', at + 1)) {
     if (at < 4 || at - 4 + length > line.size()) continue;
     const std::string_view piece = line.substr(at - 4, length);
     if (piece[7] == ':' && piece[10] == '.') return piece;
@@ -135,7 +136,8 @@ std::string_view address_in(std::string_view line) {
 
 bool concerns_fabric(std::string_view line) {
   constexpr std::array<std::string_view, 4> drivers = {"mlx5", "mlx4", "infiniband", "hfi1"};
-  return std::ranges::any_of(drivers, [line](std::string_view each) { return line.find(each) != line.npos; });
+  return std::ranges::any_of(drivers,
+                             [line](std::string_view each) { return line.find(each) != std::string_view::npos; });
 }
 
 }  // namespace

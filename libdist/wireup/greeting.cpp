@@ -80,7 +80,7 @@ Error read_refusal(Frame& frame) {
 
 std::uint64_t random_number() noexcept {
   std::uint64_t number = 0;
-  static_cast<void>(!::getrandom(&number, sizeof number, 0));
+  static_cast<void>(::getrandom(&number, sizeof number, 0) == 0);
   return std::max<std::uint64_t>(number, 1);
 }
 

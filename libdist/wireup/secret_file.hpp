@@ -25,7 +25,7 @@ class SecretFile {
   void remove() const noexcept;
 
  private:
-  SecretFile(FileDescriptor folder, FileDescriptor file, std::string name, Key key)
+  SecretFile(FileDescriptor folder, FileDescriptor file, std::string name, const Key& key)
       : folder_(std::move(folder)), file_(std::move(file)), name_(std::move(name)), key_(key) {}
 
   FileDescriptor folder_;

@@ -55,7 +55,7 @@ Result<void> check_places(const ProcessIdentity& told, const Identity& found) {
 
 void tell(std::string_view sentence) {
   const std::string line = concat({"aml-dist: ", sentence, "\n"});
-  static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
+  static_cast<void>(::write(STDERR_FILENO, line.data(), line.size()) == 0);
 }
 
 Result<std::unique_ptr<RootAddress>> root_of(const EnvironmentReader& environment, const Settings& settings,

@@ -26,7 +26,7 @@ milliseconds grace_of(milliseconds timeout) { return std::clamp(timeout / 3, mil
 
 void write_to_stderr(const std::string& line) {
   const std::string whole = line + "\n";
-  static_cast<void>(!::write(STDERR_FILENO, whole.data(), whole.size()));  // one write: lines of ranks do not mix
+  static_cast<void>(::write(STDERR_FILENO, whole.data(), whole.size()) == 0);  // one write: lines of ranks do not mix
 }
 
 /// If a task was killed, srun stops reading output once all tasks have ended (Slurm's step_launch.c,
@@ -162,12 +162,12 @@ void ControlChannel::post(std::function<void()> action) {
 
 void ControlChannel::wake() noexcept {
   const std::uint64_t one = 1;
-  static_cast<void>(!::write(wake_.get(), &one, sizeof one));
+  static_cast<void>(::write(wake_.get(), &one, sizeof one) == 0);
 }
 
 void ControlChannel::run_posted() {
   std::uint64_t count = 0;
-  static_cast<void>(!::read(wake_.get(), &count, sizeof count));
+  static_cast<void>(::read(wake_.get(), &count, sizeof count) == 0);
   std::vector<std::function<void()>> actions;
   {
     const std::lock_guard lock(mutex_);

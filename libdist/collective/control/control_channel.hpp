@@ -99,6 +99,7 @@ class ControlChannel final : private FailureDetectorHost {
     std::uint32_t rank = 0;
     Liveness standing = Liveness::dead;
     std::uint32_t from = UINT32_MAX;  ///< who said it
+    // NOLINTNEXTLINE(modernize-use-nullptr): in what the compiler writes
     friend auto operator<=>(const News&, const News&) = default;
   };
 

@@ -20,6 +20,7 @@ namespace amldist::collective {
 struct GatherKey {
   std::uint64_t communicator = 0;
   std::uint64_t number = 0;
+  // NOLINTNEXTLINE(modernize-use-nullptr): in what the compiler writes
   friend auto operator<=>(const GatherKey&, const GatherKey&) = default;
 };
 

@@ -179,14 +179,14 @@ void NodeTransport::nap(Clock::duration waited) {
   naps_.store(true);
   if (::ppoll(&wanted, 1, &limit, nullptr) > 0) {
     std::uint64_t interruptions = 0;
-    static_cast<void>(!::read(interrupted_.get(), &interruptions, sizeof interruptions));
+    static_cast<void>(::read(interrupted_.get(), &interruptions, sizeof interruptions) == 0);
   }
   naps_.store(false);
 }
 
 void NodeTransport::interrupt() noexcept {
   const std::uint64_t one = 1;
-  if (naps_.load()) static_cast<void>(!::write(interrupted_.get(), &one, sizeof one));
+  if (naps_.load()) static_cast<void>(::write(interrupted_.get(), &one, sizeof one) == 0);
   others_->interrupt();
 }
 

@@ -90,7 +90,7 @@ Result<bool> TcpTransport::progress(Watchdog& watchdog) {
 
 void TcpTransport::interrupt() noexcept {
   const std::uint64_t one = 1;
-  static_cast<void>(!::write(interrupted_.get(), &one, sizeof one));
+  static_cast<void>(::write(interrupted_.get(), &one, sizeof one) == 0);
 }
 
 void TcpTransport::give_up() noexcept {
@@ -209,7 +209,7 @@ bool TcpTransport::sleep() {
   const bool came = ::poll(wanted.data(), wanted.size(), milliseconds) > 0;
   std::uint64_t interruptions = 0;
   if (came && wanted.front().revents != 0) {
-    static_cast<void>(!::read(interrupted_.get(), &interruptions, sizeof interruptions));
+    static_cast<void>(::read(interrupted_.get(), &interruptions, sizeof interruptions) == 0);
   }
   return true;
 }

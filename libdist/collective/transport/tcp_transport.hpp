@@ -20,6 +20,8 @@ class TcpTransport final : public Transport {
   /// Channel and watch outlive this object.
   TcpTransport(ControlChannel& channel, const CommWatch& watch, std::uint64_t id);
   ~TcpTransport() override { channel_.forget_data_connections(id_); }
+  TcpTransport(const TcpTransport&) = delete;
+  TcpTransport& operator=(const TcpTransport&) = delete;
 
   [[nodiscard]] std::string_view name() const noexcept override;
   [[nodiscard]] std::size_t part_bytes() const noexcept override { return one_packet; }
