@@ -40,7 +40,10 @@ class TickClock {
   static bool counter_is_even() noexcept {
     constexpr unsigned leaf = 0x80000007;
     constexpr unsigned invariant = 1U << 8;
-    unsigned a = 0, b = 0, c = 0, d = 0;
+    unsigned a = 0;
+    unsigned b = 0;
+    unsigned c = 0;
+    unsigned d = 0;
     return __get_cpuid(leaf, &a, &b, &c, &d) != 0 && (d & invariant) != 0;
   }
   bool counter_ = counter_is_even();

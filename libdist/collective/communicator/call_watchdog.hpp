@@ -33,7 +33,7 @@ class CallWatchdog final : public Watchdog {
 
  private:
   struct Suspect {
-    int rank;
+    int rank = 0;
     Clock::time_point since;
   };
 

@@ -36,8 +36,9 @@ class PendingMessages::OldestOfPeer final : public Watchdog {
 
 /// Its watchdog drives MPI only: whoever asks it is driving the messages already.
 PendingMessages::Pending::Pending(const Owner& owner, std::shared_ptr<Request> begun)
-    : request(std::move(begun)), call(request->first()), watchdog(owner.context, &owner.mpi), ticket(0) {
+    : request(std::move(begun)), call(request->first()), watchdog(owner.context, &owner.mpi) {
   call.sequence = owner.numbers.next(call, false);
+  // NOLINTNEXTLINE(cppcoreguidelines-prefer-member-initializer): the call needs its number first
   ticket = owner.observer.begin(call, owner.ticks.now());
 }
 
@@ -88,9 +89,11 @@ bool PendingMessages::progress() {
 void PendingMessages::back_off(int idle) {
   if (!transport_.rest(idle)) return;
   // The oldest comes last: it is the one that other ranks are told of.
-  for (const auto& message : std::views::reverse(posted_)) {
-    announce(*message);
-    if (auto going_on = message->watchdog.keep_waiting(message->call.root); !going_on) return fail(going_on.error());
+  // NOLINTNEXTLINE(modernize-loop-convert): clang-tidy 14 cannot read std::views::reverse
+  for (auto each = posted_.rbegin(); each != posted_.rend(); ++each) {
+    Pending& message = **each;
+    announce(message);
+    if (auto going_on = message.watchdog.keep_waiting(message.call.root); !going_on) return fail(going_on.error());
   }
 }
 

@@ -53,13 +53,13 @@ class PendingMessages {
     std::shared_ptr<Request> request;
     Call call;  ///< with its number
     CallWatchdog watchdog;
-    CallObserver::Ticket ticket;
+    CallObserver::Ticket ticket = 0;
     std::size_t left = 0;  ///< as Transport::post() counts it
   };
   class OldestOfPeer;
 
   void post(std::shared_ptr<Request> request);
-  void announce(const Pending& message) { owner_.context.watch().enter(message.call); }
+  void announce(const Pending& message) const { owner_.context.watch().enter(message.call); }
   void finish(Pending& message, const Result<void>& result);
   void complete(Request& request, const Result<void>& result);
   void fail(const Error& error);

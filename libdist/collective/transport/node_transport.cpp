@@ -138,7 +138,8 @@ Result<void> NodeTransport::keep_waiting(Watchdog& watchdog) {
   if (auto going_on = watchdog.keep_waiting(awaited()); !going_on) return going_on;
   for (const auto* list : {&receives_, &sends_}) {
     ++pass_;
-    for (std::size_t i = 0; i < list->size(); ++i) {  // the watchdog may post messages
+    // NOLINTNEXTLINE(modernize-loop-convert): the watchdog may post messages, which makes the list longer
+    for (std::size_t i = 0; i < list->size(); ++i) {
       const Progress& each = (*list)[i];
       if (std::exchange(neighbours_[each.neighbour].busy, pass_) == pass_) continue;
       if (auto going_on = watchdog.keep_waiting(each.message.peer); !going_on) return going_on;
