@@ -58,13 +58,57 @@ std::string heading(const Plan& plan) {
   return out;
 }
 
+/// A finished text as one word; else the call of the program that finishes it.
+std::string filled(const FilledText& text) {
+  if (text.values.empty()) return shell::quote(text.text);
+  std::string out = concat({"$(", shell::quote(commands::sibling_program("aml-run")), " --fill-in",
+                            text.literally ? "-literally " : " ", shell::quote(text.text)});
+  for (const FilledText::Value& value : text.values) {
+    out += concat({" \\\n    ", value.variable.empty() ? shell::quote(concat({value.expression, "=", value.text}))
+                                                       : concat({"\"", value.expression, "=$", value.variable, "\""})});
+  }
+  return out + ") || exit";
+}
+
+bool keeps_dollar(const FilledText& text) {
+  return shell::keeps_dollar(text.text) || std::ranges::any_of(text.values, [](const FilledText::Value& value) {
+           return shell::keeps_dollar(value.text);
+         });
+}
+
 std::string exports(const Plan& plan) {
   std::string out;
   for (const Variable& variable : plan.environment) {
-    if (shell::keeps_dollar(variable.value)) out += "# shellcheck disable=SC2016  # meant as it is\n";
-    out += concat({"export ", variable.name, "=", shell::quote(variable.value), "\n"});
+    if (keeps_dollar(variable.value)) out += "# shellcheck disable=SC2016  # meant as it is\n";
+    if (variable.value.values.empty()) {
+      out += concat({"export ", variable.name, "=", filled(variable.value), "\n"});
+    } else {
+      out += concat({variable.name, "=", filled(variable.value), "\nexport ", variable.name, "\n"});
+    }
   }
   return out.empty() ? out : out + "\n";
+}
+
+/// Slurm starts a job whose folder is missing in /tmp, where it would do something else.
+std::string working_folder(const Plan& plan) {
+  std::string out;
+  if (!plan.work_folder.empty()) {
+    const std::string folder = shell::quote(plan.work_folder);
+    out += concat({"cd -- ", folder,
+                   " 2>/dev/null || {\n    echo \"aml-dist: the job's folder is not there on $HOSTNAME: \"", folder,
+                   " >&2\n    exit 4\n}\n"});
+  }
+  if (plan.azure_folders) {
+    out += "mkdir -p outputs logs 2>/dev/null || echo \"aml-dist: outputs/ and logs/ cannot be made in $PWD\" >&2\n";
+  }
+  return out.empty() ? out : out + "\n";
+}
+
+/// Each task looks too: the folder may be missing on its node only.
+std::string enter_folder(const Plan& plan) {
+  if (plan.work_folder.empty() || plan.job.value_of("nodes") == "1") return {};
+  return concat(
+      {"command=", shell::quote(concat({"cd -- ", shell::quote(plan.work_folder), " || exit 4; "})), "$command\n"});
 }
 
 std::string output_folders(const Plan& plan) {
@@ -125,8 +169,9 @@ std::string srun_of(const Plan& plan) {
 
 std::string shell_step(const Plan& plan, const std::vector<std::string>& options) {
   std::string out = "# Each task gives this to bash, so that $RANK and its like are its own.\n";
-  if (shell::keeps_dollar(plan.shell_line)) out += "# shellcheck disable=SC2016\n";
-  out += concat({"command=", shell::quote(plan.shell_line), "\n\n", srun_of(plan), " "});
+  if (!plan.shell_line.values.empty()) out += "# The values of ${{...}} are put in here, as text.\n";
+  if (keeps_dollar(plan.shell_line)) out += "# shellcheck disable=SC2016\n";
+  out += concat({"command=", filled(plan.shell_line), "\n", enter_folder(plan), "\n", srun_of(plan), " "});
   for (const std::string& option : options) out += shell::quote(option) + " ";
   return out + "bash -c \"$command\"\n";
 }
@@ -147,7 +192,7 @@ std::string words_step(const Plan& plan, const std::vector<std::string>& options
 }
 
 Result<void> check_length(const Plan& plan) {
-  std::size_t longest = plan.shell_line.size();
+  std::size_t longest = plan.shell_line.text.size();
   for (const std::string& word : plan.words) longest = std::max(longest, word.size());
   if (longest < longest_environment_string) return {};
   return Error{Errc::limit, concat({"an argument of the command is ", std::to_string(longest / 1024),
@@ -166,8 +211,9 @@ std::string verification(const Plan& plan) {
 }
 
 std::string body(const Plan& plan, const std::vector<std::string>& options) {
-  return concat({begin_record(plan), exports(plan), output_folders(plan), setup(plan), verification(plan),
-                 recorded(plan, plan.shell_line.empty() ? words_step(plan, options) : shell_step(plan, options))});
+  return concat({begin_record(plan), working_folder(plan), output_folders(plan), exports(plan), setup(plan),
+                 verification(plan),
+                 recorded(plan, plan.shell_line.text.empty() ? words_step(plan, options) : shell_step(plan, options))});
 }
 
 }  // namespace

@@ -14,9 +14,9 @@ namespace {
 using text::concat;
 using text::quote;
 
-constexpr std::array<std::string_view, 15> own_names = {"kind", "aml-dist", "set",       "setup",     "mpi",
-                                                        "wait", "json",     "dry-run",   "new-job",   "instance-types",
-                                                        "help", "version",  "list-keys", "no-expand", "launch"};
+constexpr std::array<std::string_view, 16> own_names = {
+    "kind",    "aml-dist",       "set",  "setup",   "mpi",       "wait",      "json",   "dry-run",
+    "new-job", "instance-types", "help", "version", "list-keys", "no-expand", "launch", "literal"};
 
 Error wrong(std::string sentence) { return {Errc::invalid_argument, concat({sentence, " (see aml-run --help)"})}; }
 
@@ -152,6 +152,7 @@ aml-run [OPTION]... -- COMMAND [ARGUMENT]...
 
   --kind KIND[,KEY=VALUE]  pytorch (default of a command), mpi, tensorflow, jax, none; help for all
   --set PATH=VALUE         change a key of the job file
+  --literal                a value of ${{...}} is one word, whatever bash makes of it
   --setup LINE             a line of bash in front of the program (module load ...)
   --mpi TYPE               srun's --mpi (kind mpi: pmix)
   --instance-types FILE    what instance types and computes are on this cluster

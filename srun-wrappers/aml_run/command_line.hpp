@@ -22,6 +22,7 @@ struct CommandLine {
   bool dry_run = false;
   bool wait = false;
   bool json = false;
+  bool literal = false;
   bool expand = true;
   bool new_job = false;
   bool help = false;

@@ -1,122 +1,91 @@
 #include "aml_run/expressions.hpp"
 
-#include <optional>
+#include <algorithm>
 
+#include "aml_run/literal_place.hpp"
 #include "core/text.hpp"
-#include "shared/shell.hpp"
 
 namespace amldist::run {
 namespace {
 
 using text::concat;
 
-/// How bash reads the next character.
-enum class Quoting { bare, single_quotes, double_quotes };
+constexpr std::string_view opening = "${{";
+constexpr std::string_view closing = "}}";
 
-struct Expression {
-  std::string_view name;  ///< trimmed
-  std::size_t length;
-};
-
-Result<Expression> expression_at(std::string_view text, std::size_t at) {
-  const auto end = text.find("}}", at);
-  if (end == std::string_view::npos) {
-    return Error{Errc::invalid_argument,
-                 concat({"the expression ", text::quote(text.substr(at)), " is not closed: close it with }}"})};
-  }
-  return Expression{text::trim(text.substr(at + 3, end - at - 3)), end + 2 - at};
-}
-
-/// Follows bash's quoting over one character; returns how many characters were read.
-std::size_t follow(std::string_view text, std::size_t at, Quoting& quoting) {
-  const char c = text[at];
-  if (c == '\\' && quoting != Quoting::single_quotes) return at + 1 < text.size() ? 2 : 1;
-  if (c == '\'' && quoting != Quoting::double_quotes) {
-    quoting = quoting == Quoting::bare ? Quoting::single_quotes : Quoting::bare;
-  } else if (c == '"' && quoting != Quoting::single_quotes) {
-    quoting = quoting == Quoting::bare ? Quoting::double_quotes : Quoting::bare;
-  }
-  return 1;
-}
-
-std::string escape(std::string_view value, std::string_view marks) {
+/// The characters of `value` that bash acts on outside of quotes.
+std::string active_characters(std::string_view value, std::string_view active) {
   std::string out;
   for (const char c : value) {
-    if (marks.find(c) != std::string_view::npos) out += '\\';
-    out += c;
+    if (active.find(c) != std::string_view::npos && out.find(c) == std::string::npos) out += c;
   }
   return out;
 }
 
-std::string quote_word(std::string_view value, Quoting quoting) {
-  if (quoting == Quoting::bare) return shell::quote(value);
-  if (quoting == Quoting::double_quotes) return escape(value, "\"\\$`");
+std::string with_blanks(std::string_view characters) {
   std::string out;
-  for (const char c : value) {
-    if (c == '\'') out += "'\\''";
-    else out += c;
-  }
+  for (const char c : characters) out += concat({out.empty() ? "" : " ", c == '\n' ? "newline" : std::string(1, c)});
   return out;
-}
-
-std::string quote_variable(std::string_view name, Quoting quoting) {
-  if (quoting == Quoting::bare) return concat({"\"$", name, "\""});
-  if (quoting == Quoting::double_quotes) return concat({"${", name, "}"});
-  return concat({"'\"$", name, "\"'"});
-}
-
-std::string write(const Replacement& replacement, Quoting quoting) {
-  switch (replacement.form) {
-    case Replacement::Form::word:
-      return quote_word(replacement.text, quoting);
-    case Replacement::Form::variable:
-      return quote_variable(replacement.text, quoting);
-    case Replacement::Form::text:
-      break;
-  }
-  return replacement.text;
 }
 
 }  // namespace
 
-Result<std::string> replace_in_command(std::string_view command, const Lookup& lookup) {
+Result<std::vector<TemplatePiece>> read_template(std::string_view text) {
+  std::vector<TemplatePiece> pieces;
+  while (!text.empty()) {
+    const auto at = text.find(opening);
+    if (at != 0) pieces.push_back({false, text.substr(0, at)});
+    if (at == std::string_view::npos) break;
+    const auto end = text.find(closing, at);
+    if (end == std::string_view::npos) {
+      return Error{Errc::invalid_argument,
+                   concat({"the expression ", text::quote(text.substr(at)), " is not closed: close it with }}"})};
+    }
+    pieces.push_back({true, text::trim(text.substr(at + opening.size(), end - at - opening.size()))});
+    text.remove_prefix(end + closing.size());
+  }
+  return pieces;
+}
+
+Result<std::string> fill_in(std::string_view text, const Values& values, bool literally) {
+  const auto pieces = read_template(text);
+  if (!pieces) return pieces.error();
   std::string out;
-  Quoting quoting = Quoting::bare;
-  std::size_t at = 0;
-  while (at < command.size()) {
-    if (!command.substr(at).starts_with("${{")) {
-      const std::size_t length = follow(command, at, quoting);
-      out += command.substr(at, length);
-      at += length;
+  LiteralPlace place;
+  for (const TemplatePiece& piece : *pieces) {
+    if (!piece.is_expression) {
+      out += piece.text;
+      if (literally) place.follow(piece.text);
       continue;
     }
-    const auto expression = expression_at(command, at);
-    if (!expression) return expression.error();
-    const auto replacement = lookup(expression->name);
-    if (!replacement) return replacement.error();
-    out += write(*replacement, quoting);
-    at += expression->length;
+    const auto value = values.find(piece.text);
+    if (value == values.end()) {
+      return Error{Errc::invalid_argument, concat({"${{", piece.text, "}} has no value"})};
+    }
+    if (!literally) {
+      out += value->second;
+      continue;
+    }
+    const auto word = place.write(value->second);
+    if (!word) return Error{word.error().code, concat({piece.text, " ", word.error().message})};
+    out += *word;
   }
   return out;
 }
 
-Result<std::string> replace_in_text(std::string_view text, const Lookup& lookup) {
-  std::string out;
-  for (;;) {
-    const auto at = text.find("${{");
-    out += text.substr(0, at);
-    if (at == std::string_view::npos) return out;
-    const auto expression = expression_at(text, at);
-    if (!expression) return expression.error();
-    const auto replacement = lookup(expression->name);
-    if (!replacement) return replacement.error();
-    if (replacement->form == Replacement::Form::variable) {
-      return Error{Errc::invalid_argument, concat({text::quote(expression->name),
-                                                   " can stand only in command: the folder is named after the job"})};
-    }
-    out += replacement->text;
-    text.remove_prefix(at + expression->length);
+std::string what_bash_does(const Replacement& value, char before, char after) {
+  const bool in_quotes = before == after && (before == '"' || before == '\'');
+  if (in_quotes) {
+    const std::string active = active_characters(value.text, before == '"' ? "\"$`\\" : "'");
+    return active.empty() ? active : concat({"bash acts on ", with_blanks(active), " in it, in these quotes too"});
   }
+  std::string active = active_characters(value.text, "$`\"'\\;&|<>()*?[\n");
+  if (value.text.starts_with('#') || value.text.starts_with('~')) active += value.text.front();
+  const bool braces = value.text.find('{') < value.text.find('}') && value.text.find('}') != std::string::npos;
+  if (braces && value.text.find_first_of(",.") != std::string::npos) active += '{';
+  if (!active.empty()) return concat({"bash acts on ", with_blanks(active), " in it"});
+  const bool splits = value.form != Replacement::Form::text && value.text.find_first_of(" \t") != std::string::npos;
+  return splits ? "bash splits it at blanks" : "";
 }
 
 }  // namespace amldist::run

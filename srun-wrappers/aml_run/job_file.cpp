@@ -19,6 +19,11 @@ using text::concat;
 using text::quote;
 using YamlKind = YamlValue::Kind;
 
+std::string working_folder() {
+  std::error_code ignored;
+  return std::filesystem::current_path(ignored).string();
+}
+
 std::string folder_of(const std::string& file) {
   std::error_code ignored;
   auto whole = std::filesystem::absolute(file, ignored);
@@ -35,7 +40,7 @@ std::string slurm_time(std::uint64_t seconds) {
 class Translator {
  public:
   Translator(const std::string& file, const YamlValue& job, const JobFileOptions& options, const SiteTable& table)
-      : file_(file), job_(job), options_(options), table_(table), bindings_(file, folder_of(file)) {}
+      : file_(file), job_(job), options_(options), table_(table), bindings_(file, folder_of(file), working_folder()) {}
 
   Result<Plan> translate() {
     plan_.source = file_;
@@ -50,7 +55,10 @@ class Translator {
     for (Ignored& each : bindings_.ignored()) plan_.ignored.push_back(std::move(each));
     std::ranges::stable_sort(plan_.ignored, {}, [](const Ignored& each) { return each.location.line; });
     plan_.outputs = bindings_.outputs();
+    plan_.warnings = bindings_.warnings();
     plan_.job.merge(options_.job);
+    if (options_.job.has("chdir"))
+      plan_.work_folder = (std::filesystem::path(working_folder()) / options_.job.value_of("chdir")).string();
     return std::move(plan_);
   }
 
@@ -136,6 +144,8 @@ class Translator {
                    Errc::not_found);
     }
     plan_.job.set("chdir", folder);
+    plan_.work_folder = folder;
+    bindings_.set_run_folder(folder);
     return {};
   }
 
@@ -148,10 +158,13 @@ class Translator {
     if (command->text.find("$[[") != std::string::npos) {
       return wrong(command, "$[[...]] belongs to components: a command job writes the argument itself");
     }
-    auto line = bindings_.in_command(command->text, command->location);
+    std::string_view text = command->text;
+    while (text.ends_with('\n')) text.remove_suffix(1);
+    auto line = bindings_.in_command(text, command->location, options_.literal);
     if (!line) return line.error();
-    while (line->ends_with('\n')) line->pop_back();
+    if (text::trim(line->text).empty()) return wrong(command, "the command is blank when its values are put in");
     plan_.shell_line = std::move(*line);
+    plan_.azure_folders = true;
     return {};
   }
 
@@ -244,7 +257,7 @@ class Translator {
 
   /// A command that begins torchrun or its like on each node, as Azure ML's "per-node launch" does.
   Result<void> per_node(std::uint32_t processes) {
-    const auto launcher = launcher_in(plan_.shell_line);
+    const auto launcher = launcher_in(plan_.shell_line.text);
     if (!launcher) return {};
     if (processes > 1) {
       return wrong(
@@ -252,7 +265,7 @@ class Translator {
           concat({"process_count_per_instance is ", std::to_string(processes), " and the command starts ", *launcher,
                   ", which starts the processes of a node itself: leave process_count_per_instance out"}));
     }
-    if (!reads_rank_variables(plan_.shell_line)) plan_.option += ",launch=per-node";
+    if (!reads_rank_variables(plan_.shell_line.text)) plan_.option += ",launch=per-node";
     return {};
   }
 

@@ -16,6 +16,7 @@ struct JobFileOptions {
   std::vector<std::pair<std::string, std::string>> set;  ///< --set PATH=VALUE, in order
   std::string option;          ///< --kind: replaces what `distribution` says; empty: it does not
   commands::SlurmOptions job;  ///< win over the file's
+  bool literal = false;        ///< --literal: values become one word each
 };
 
 /// Reads, checks and translates a job file. Local paths in it are relative to its folder, and made absolute.

@@ -91,7 +91,7 @@ Result<Replacement> Bindings::read_path(const YamlEntry& entry, const YamlValue&
   const YamlValue* const mode = entry.value.find("mode");
   if (is_remote(path.text)) {
     const bool direct = mode != nullptr && text::to_lower(mode->text) == "direct";
-    if (direct) return Replacement{Form::word, path.text};
+    if (direct) return Replacement{Form::path, path.text};
     return out_of_reach(entry, path.text);
   }
   const std::string whole = local_path(folder_, path.text);
@@ -105,7 +105,7 @@ Result<Replacement> Bindings::read_path(const YamlEntry& entry, const YamlValue&
     return Error{Errc::mismatch, concat({"inputs.", entry.key, " is a ", kind, ", but ", quote(whole), " is a ",
                                          S_ISDIR(info.st_mode) ? "folder" : "file"})};
   }
-  return Replacement{Form::word, whole};
+  return Replacement{Form::path, whole};
 }
 
 Result<void> Bindings::read_output(const YamlEntry& entry) {
@@ -123,8 +123,8 @@ Result<void> Bindings::read_output(const YamlEntry& entry) {
                         "it is in a cloud, and the nodes' own folder outputs/JOBID/NAME is used instead"});
   } else if (path != nullptr) {
     out.path = local_path(folder_, path->text);
-    out.is_file = type != nullptr && text::to_lower(type->text) == "uri_file";
   }
+  out.is_file = type != nullptr && text::to_lower(type->text) == "uri_file";
   outputs_.push_back(std::move(out));
   return {};
 }
@@ -133,11 +133,13 @@ Result<Replacement> Bindings::look_up(std::string_view expression) {
   const auto wrong = [&](std::string_view sentence) {
     return Error{Errc::invalid_argument, concat({"${{", expression, "}} ", sentence})};
   };
+  if (const auto further = further_.find(expression); further != further_.end()) return further->second;
   if (expression.starts_with("outputs.")) {
-    const std::string_view name = expression.substr(8);
+    std::string_view name = expression.substr(8);
+    if (name.ends_with(".path")) name.remove_suffix(5);
     const auto found = std::ranges::find(outputs_, name, &OutputFolder::name);
     if (found == outputs_.end()) return wrong("is not among the job's outputs");
-    return Replacement{Form::variable, found->variable};
+    return Replacement{Form::run_time, found->path.empty() ? run_folder_ : found->path, found->variable};
   }
   if (!expression.starts_with("inputs.")) {
     return wrong("is neither an input nor an output: a command job has ${{inputs.NAME}} and ${{outputs.NAME}}");
@@ -167,14 +169,65 @@ Error located(std::string_view file, const SourceLocation& location, const Error
 
 }  // namespace
 
-Result<std::string> Bindings::in_command(std::string_view text, const SourceLocation& location) {
-  auto done = replace_in_command(text, [this](std::string_view expression) { return look_up(expression); });
-  return done ? std::move(done) : Result<std::string>(located(file_, location, done.error()));
+Result<Bindings::Found> Bindings::find_all(std::string_view text, const SourceLocation& location) {
+  const auto pieces = read_template(text);
+  if (!pieces) return located(file_, location, pieces.error());
+  Found found;
+  for (const TemplatePiece& piece : *pieces) {
+    if (!piece.is_expression) continue;
+    auto replacement = look_up(piece.text);
+    if (!replacement) return located(file_, location, replacement.error());
+    found.insert_or_assign(std::string(piece.text), std::move(*replacement));
+  }
+  return found;
 }
 
-Result<std::string> Bindings::in_text(std::string_view text, const SourceLocation& location) {
-  auto done = replace_in_text(text, [this](std::string_view expression) { return look_up(expression); });
-  return done ? std::move(done) : Result<std::string>(located(file_, location, done.error()));
+Result<FilledText> Bindings::finish(std::string_view text, const SourceLocation& location, const Found& found,
+                                    bool literally) const {
+  FilledText out{std::string(text), {}, literally};
+  Values known;
+  for (const auto& [name, value] : found) {
+    if (value.text.find('\0') != std::string::npos) {
+      return error_at(file_, location, concat({name, " has a NUL character, which no command can hold"}));
+    }
+    known.emplace(name, value.text);
+    out.values.push_back({name, value.form == Form::run_time ? std::string() : value.text, value.variable});
+  }
+  // Also where a value comes later: a place where it cannot stand is told at once.
+  auto filled = fill_in(text, known, literally);
+  if (!filled) return located(file_, location, filled.error());
+  const bool waits =
+      std::ranges::any_of(out.values, [](const FilledText::Value& each) { return !each.variable.empty(); });
+  return waits ? out : FilledText{std::move(*filled), {}, false};
+}
+
+void Bindings::warn(std::string_view text, const SourceLocation& location, const Found& found) {
+  const auto pieces = read_template(text);
+  for (std::size_t i = 0; i < pieces->size(); ++i) {
+    const TemplatePiece& piece = (*pieces)[i];
+    if (!piece.is_expression) continue;
+    const Replacement& value = found.find(piece.text)->second;
+    const char before = i > 0 && !(*pieces)[i - 1].is_expression ? (*pieces)[i - 1].text.back() : '\0';
+    const char after = i + 1 < pieces->size() ? (*pieces)[i + 1].text.front() : '\0';
+    const std::string does = what_bash_does(value, before, after);
+    if (does.empty()) continue;
+    std::string sentence = concat({show_location(file_, location), piece.text, " is ", text::quote(value.text),
+                                   ", and ", does, ", as on Azure ML: --literal makes it one word"});
+    if (std::ranges::find(warnings_, sentence) == warnings_.end()) warnings_.push_back(std::move(sentence));
+  }
+}
+
+Result<FilledText> Bindings::in_command(std::string_view text, const SourceLocation& location, bool literally) {
+  const auto found = find_all(text, location);
+  if (!found) return found.error();
+  if (!literally) warn(text, location, *found);
+  return finish(text, location, *found, literally);
+}
+
+Result<FilledText> Bindings::in_text(std::string_view text, const SourceLocation& location) {
+  const auto found = find_all(text, location);
+  if (!found) return found.error();
+  return finish(text, location, *found, false);
 }
 
 std::vector<Ignored> Bindings::ignored() const {

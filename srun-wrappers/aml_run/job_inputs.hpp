@@ -22,14 +22,26 @@ namespace amldist::run {
 /// The bindings of one job file.
 class Bindings {
  public:
-  Bindings(std::string file, std::string folder) : file_(std::move(file)), folder_(std::move(folder)) {}
+  /// `file` is named in messages; relative paths are meant from `folder`; outputs without a path come below
+  /// `run_folder`, which warnings quote.
+  Bindings(std::string file, std::string folder, std::string run_folder)
+      : file_(std::move(file)), folder_(std::move(folder)), run_folder_(std::move(run_folder)) {}
 
   /// Takes `inputs` and `outputs`. Files that an input names must be there, if the command uses it.
   [[nodiscard]] Result<void> read(const YamlValue& job);
 
-  /// `text` with its expressions replaced; `location` is where it stands.
-  [[nodiscard]] Result<std::string> in_command(std::string_view text, const SourceLocation& location);
-  [[nodiscard]] Result<std::string> in_text(std::string_view text, const SourceLocation& location);
+  /// A text for bash with the values of its expressions; `location` is where it stands. What bash would do with a value
+  /// is kept as a warning, or prevented with `literally`.
+  [[nodiscard]] Result<FilledText> in_command(std::string_view text, const SourceLocation& location, bool literally);
+  /// The same for a text that no shell reads (an environment variable).
+  [[nodiscard]] Result<FilledText> in_text(std::string_view text, const SourceLocation& location);
+  void set_run_folder(const std::string& folder) { run_folder_ = folder; }
+  /// Further values, which the job learns when it runs: search_space.x.
+  void add(std::string expression, Replacement replacement) {
+    further_.emplace(std::move(expression), std::move(replacement));
+  }
+
+  [[nodiscard]] const std::vector<std::string>& warnings() const noexcept { return warnings_; }
 
   [[nodiscard]] const std::vector<OutputFolder>& outputs() const noexcept { return outputs_; }
   /// What has no effect: inputs that nothing uses, cloud paths of outputs.
@@ -42,7 +54,13 @@ class Bindings {
     Result<Replacement> replacement;
   };
 
+  using Found = std::map<std::string, Replacement, std::less<>>;
+
   [[nodiscard]] Result<Replacement> look_up(std::string_view expression);
+  [[nodiscard]] Result<Found> find_all(std::string_view text, const SourceLocation& location);
+  [[nodiscard]] Result<FilledText> finish(std::string_view text, const SourceLocation& location, const Found& found,
+                                          bool literally) const;
+  void warn(std::string_view text, const SourceLocation& location, const Found& found);
   [[nodiscard]] Input read_input(const YamlEntry& entry) const;
   [[nodiscard]] Result<Replacement> read_path(const YamlEntry& entry, const YamlValue& path) const;
   [[nodiscard]] Result<void> read_output(const YamlEntry& entry);
@@ -50,10 +68,13 @@ class Bindings {
 
   std::string file_;
   std::string folder_;
+  std::string run_folder_;
   std::map<std::string, Input, std::less<>> inputs_;
   std::set<std::string, std::less<>> used_;
   std::vector<OutputFolder> outputs_;
   std::vector<Ignored> ignored_;
+  Found further_;
+  std::vector<std::string> warnings_;
 };
 
 }  // namespace amldist::run

@@ -10,6 +10,7 @@
 
 #include "aml_run/batch_script.hpp"
 #include "aml_run/command_line.hpp"
+#include "aml_run/fill_in_verb.hpp"
 #include "aml_run/follow.hpp"
 #include "aml_run/job_file.hpp"
 #include "aml_run/job_shape.hpp"
@@ -68,7 +69,7 @@ Result<Plan> plan_job(const CommandLine& line) {
   const bool named = !line.instance_types.empty();
   const auto table = read_site_table(named ? line.instance_types : default_site_table(), named);
   if (!table) return table.error();
-  const JobFileOptions options{line.set, line.kind, line.slurm};
+  const JobFileOptions options{line.set, line.kind, line.slurm, line.literal};
   auto plan = plan_job_file(line.job_file, options, *table);
   if (!plan) return plan;
   // A total on the command line is meant instead of the file's count per node.
@@ -199,6 +200,7 @@ int submit_job(const CommandLine& line, const Plan& plan, const std::string& scr
 }
 
 int answer(std::vector<std::string> words) {
+  if (const auto status = fill_in_verb(words)) return *status;
   const auto line = read_command_line(std::move(words));
   if (!line) return fail(line.error());
   if (line->help) return print(help_text());
@@ -210,6 +212,7 @@ int answer(std::vector<std::string> words) {
   const bool as_step = *context != commands::JobContext::outside;
   const auto plan = make_plan(*line, as_step);
   if (!plan) return fail(plan.error());
+  for (const std::string& warning : plan->warnings) say(warning);
   if (!(line->dry_run || line->json)) say_ignored(*plan);
   if (as_step) return run_step(*line, *plan, *context);
   const auto script = write_batch_script(*plan);

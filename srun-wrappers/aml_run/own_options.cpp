@@ -17,10 +17,11 @@ struct Switch {
   bool CommandLine::*field;
   bool value = true;
 };
-constexpr std::array<Switch, 10> switches = {{{"--dry-run", &CommandLine::dry_run},
+constexpr std::array<Switch, 11> switches = {{{"--dry-run", &CommandLine::dry_run},
                                               {"-W", &CommandLine::wait},
                                               {"--wait", &CommandLine::wait},
                                               {"--json", &CommandLine::json},
+                                              {"--literal", &CommandLine::literal},
                                               {"--new-job", &CommandLine::new_job},
                                               {"--no-expand", &CommandLine::expand, false},
                                               {"-h", &CommandLine::help},

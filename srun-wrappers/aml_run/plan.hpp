@@ -11,9 +11,21 @@
 
 namespace amldist::run {
 
+/// A text whose expressions have their values, or get them when the job runs.
+struct FilledText {
+  struct Value {
+    std::string expression;  ///< "outputs.model"
+    std::string text;
+    std::string variable;  ///< of the script, which holds the value; empty: it is `text`
+  };
+  std::string text;           ///< with ${{...}}, if there are `values`; else finished
+  std::vector<Value> values;  ///< all that the text mentions; empty: nothing is left to do
+  bool literally = false;     ///< each value becomes one word of bash
+};
+
 struct Variable {
   std::string name;
-  std::string value;
+  FilledText value;
 };
 
 /// A folder for results, made when the job starts; its path is in a variable of the script.
@@ -21,7 +33,7 @@ struct OutputFolder {
   std::string name;      ///< as ${{outputs.NAME}} says it
   std::string variable;  ///< AML_OUTPUT_NAME
   std::string path;      ///< absolute; empty: outputs/JOBID/NAME below the working folder
-  bool is_file = false;  ///< the path is a file's: its folder is made
+  bool is_file = false;  ///< the path is a file's: its folder is made, and the file left to the program
 };
 
 struct Plan {
@@ -33,10 +45,13 @@ struct Plan {
   std::vector<Variable> environment;
   std::vector<OutputFolder> outputs;
   std::vector<std::string> setup;  ///< lines of bash in front of srun
-  std::string shell_line;          ///< for bash -c in each task; empty: `words`
+  FilledText shell_line;           ///< for bash -c in each task; empty: `words`
+  std::string work_folder;     ///< of the tasks, which must be there on each node; empty: where the job was submitted
+  bool azure_folders = false;  ///< outputs/ and logs/ are made in the working folder
   std::vector<std::string> words;  ///< program and arguments, exactly
   bool expand = true;              ///< $RANK and its like in `words`
   std::vector<Ignored> ignored;
+  std::vector<std::string> warnings;
   std::string record;  ///< path of the record of the job's end, less the job's number behind it; empty: none is kept
 };
 

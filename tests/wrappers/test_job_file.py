@@ -38,6 +38,7 @@ def test_the_example_becomes_this_script(aml_run, name):
     """The scripts are read by people, so they are kept as people see them. To change one on purpose, write the new output
     into tests/wrappers/golden."""
     text = script(aml_run, f"{name}.yml", cwd=EXAMPLES).replace(str(EXAMPLES.parent), "/home/you")
+    text = text.replace(str(aml_run.path), "aml-run")
     text = re.sub(r"aml-run \d+\.\d+\.\d+", "aml-run X.Y.Z", text)
     assert text == (GOLDEN / f"{name}.sh").read_text()
 
@@ -148,7 +149,9 @@ def test_every_key_is_translated_or_named_with_the_reason(aml_run, job):
     assert 'AML_OUTPUT_model="$PWD/outputs/$SLURM_JOB_ID/model"' in text and f"AML_OUTPUT_fixed={folder}/out\n" in text
     assert 'AML_OUTPUT_cloud="$PWD/outputs/$SLURM_JOB_ID/cloud"' in text
     # True as the SDK writes a boolean; numbers as they are written.
-    assert f"python train.py --lr 0.10 --flag True --data {folder}/src --out \"$AML_OUTPUT_model\"" in text
+    assert "'python train.py --lr ${{inputs.lr}} --flag ${{ inputs.flag }} --data ${{inputs.data}} --out ${{outputs.model}}'" in text
+    for value in ("inputs.lr=0.10", "inputs.flag=True", f"inputs.data={folder}/src", '"outputs.model=$AML_OUTPUT_model"'):
+        assert f" {value}" in text
     assert srun_line(text) == 'srun --kill-on-bad-exit=1 --aml-dist=pytorch bash -c "$command"'
 
 
@@ -210,24 +213,6 @@ def test_a_launcher_behind_the_dashes_is_started_once_on_each_node(aml_run, word
 
 
 # ---------------------------------------------------------------------------------------------------- inputs and quoting
-
-
-@pytest.mark.parametrize("place, expected", [
-    ("${{inputs.d}}/x", "'{d}'/x"), ('"${{inputs.d}}/x"', '"{d}/x"'), ("'${{inputs.d}}'", "'{d}'"),
-    ("--a=${{inputs.d}}", "--a='{d}'"), (r"\"${{inputs.d}}", r"\"'{d}'"),
-    ("${{outputs.o}}/x", '"$AML_OUTPUT_o"/x'), ('"${{outputs.o}}x"', '"${{AML_OUTPUT_o}}x"'),
-    ("'${{outputs.o}}'", "''\"$AML_OUTPUT_o\"''"),
-])
-def test_paths_are_one_word_wherever_they_stand(aml_run, tmp_path, place, expected):
-    folder = tmp_path / "two words"
-    folder.mkdir()
-    command = f"prog {place}"
-    (tmp_path / "job.yml").write_text("inputs: {d: {path: './two words'}}\noutputs: {o: }\ncommand: " + json.dumps(command))
-    text = script(aml_run, tmp_path / "job.yml")
-    # What bash makes of the assignment is what each task is given.
-    line = re.search(r"^command=.*?(?=\n\nsrun )", text, re.M | re.S).group(0)
-    got = subprocess.run(["bash", "-c", line + '\nprintf %s "$command"'], capture_output=True, text=True, check=True).stdout
-    assert got == "prog " + expected.replace("{d}", str(folder)).replace("{{", "{").replace("}}", "}")
 
 
 def test_literals_are_text_as_on_azure_ml(aml_run, job):
@@ -338,7 +323,6 @@ def bomb() -> str:
     ("command: x\ninputs: {'a b': 1}\n", "2:10", "is not a valid name"),
     ("command: x\noutputs: {o: folder}\n", "2:14", "leave it empty"),
     ("command: x\nenvironment_variables: {'A B': 1}\n", "2:25", "is not a variable name"),
-    ("command: x\nenvironment_variables: {A: '${{outputs.o}}'}\noutputs: {o: }\n", "2:28", "can stand only in command"),
     ("command: x\nidentity: {type: nobody}\n", "2:18", "identity.type cannot be 'nobody'"),
 ])
 def test_wrong_files_are_refused_with_place_and_remedy(aml_run, job, text, place, said):

@@ -13,9 +13,16 @@
 #   environment: the software of the nodes is used: prepare it with --setup, or choose a container with your
 #   site's option.
 
+cd -- /home/you/aml-run/mpi 2>/dev/null || {
+    echo "aml-dist: the job's folder is not there on $HOSTNAME: "/home/you/aml-run/mpi >&2
+    exit 4
+}
+mkdir -p outputs logs 2>/dev/null || echo "aml-dist: outputs/ and logs/ cannot be made in $PWD" >&2
+
 export OMP_NUM_THREADS=1
 
 # Each task gives this to bash, so that $RANK and its like are its own.
 command='./pi 1000000'
+command='cd -- /home/you/aml-run/mpi || exit 4; '$command
 
 srun --mpi=pmix --kill-on-bad-exit=1 --aml-dist=mpi bash -c "$command"

@@ -16,13 +16,24 @@
 #   site's option.
 #   compute: no table says what it is here: choose with --partition and --constraint.
 
+cd -- /home/you/pytorch 2>/dev/null || {
+    echo "aml-dist: the job's folder is not there on $HOSTNAME: "/home/you/pytorch >&2
+    exit 4
+}
+mkdir -p outputs logs 2>/dev/null || echo "aml-dist: outputs/ and logs/ cannot be made in $PWD" >&2
+
 # ${{outputs.report}}
 AML_OUTPUT_report="$PWD/outputs/$SLURM_JOB_ID/report"
 export AML_OUTPUT_report
 mkdir -p -- "$AML_OUTPUT_report" || exit
 
 # Each task gives this to bash, so that $RANK and its like are its own.
+# The values of ${{...}} are put in here, as text.
 # shellcheck disable=SC2016
-command='python3 train_ddp.py --epochs 5 --learning-rate 0.006 --report "$AML_OUTPUT_report"/report.json'
+command=$(aml-run --fill-in 'python3 train_ddp.py --epochs ${{inputs.epochs}} --learning-rate ${{inputs.learning_rate}} --report ${{outputs.report}}/report.json' \
+    inputs.epochs=5 \
+    inputs.learning_rate=0.006 \
+    "outputs.report=$AML_OUTPUT_report") || exit
+command='cd -- /home/you/pytorch || exit 4; '$command
 
 srun --kill-on-bad-exit=1 --aml-dist=pytorch bash -c "$command"

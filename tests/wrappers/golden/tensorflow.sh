@@ -15,7 +15,14 @@
 #   site's option.
 #   compute: no table says what it is here: choose with --partition and --constraint.
 
+cd -- /home/you/aml-run/tensorflow 2>/dev/null || {
+    echo "aml-dist: the job's folder is not there on $HOSTNAME: "/home/you/aml-run/tensorflow >&2
+    exit 4
+}
+mkdir -p outputs logs 2>/dev/null || echo "aml-dist: outputs/ and logs/ cannot be made in $PWD" >&2
+
 # Each task gives this to bash, so that $RANK and its like are its own.
 command='python3 train.py --steps 50'
+command='cd -- /home/you/aml-run/tensorflow || exit 4; '$command
 
 srun --kill-on-bad-exit=1 --aml-dist=tensorflow,worker_count=2 bash -c "$command"

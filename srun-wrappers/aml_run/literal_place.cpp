@@ -1,0 +1,109 @@
+#include "aml_run/literal_place.hpp"
+
+#include <algorithm>
+
+#include "shared/shell.hpp"
+
+namespace amldist::run {
+namespace {
+
+/// What is the same in every place that bash reads.
+bool is_harmless(std::string_view value) {
+  constexpr std::string_view marks = "_@%+=:,./-";
+  return !value.empty() && std::ranges::all_of(value, [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           marks.find(c) != std::string_view::npos;
+  });
+}
+
+bool ends_word(char c) { return std::string_view(" \t\n;&|()<>").find(c) != std::string_view::npos; }
+
+}  // namespace
+
+void LiteralPlace::follow(std::string_view part) {
+  std::size_t at = escaped_ ? 1 : 0;
+  if (!part.empty()) escaped_ = false;
+  while (at < part.size() && place_ != Place::uncertain) at = step(part, at);
+  if (!part.empty()) behind_dollar_ = part.back() == '$' && place_ != Place::single_quotes && place_ != Place::comment;
+}
+
+std::size_t LiteralPlace::step(std::string_view part, std::size_t at) {
+  const char c = part[at];
+  switch (place_) {
+    case Place::bare:
+      return step_bare(part, at);
+    case Place::comment:
+      if (c == '\n') place_ = Place::bare;
+      word_begins_ = true;
+      return at + 1;
+    case Place::single_quotes:
+      if (c == '\'') place_ = Place::bare;
+      return at + 1;
+    case Place::double_quotes:
+      if (c == '\\') {
+        escaped_ = at + 1 == part.size();
+        return at + 2;
+      }
+      if (c == '"') place_ = Place::bare;
+      else if (c == '`' || part.substr(at).starts_with("$(") || part.substr(at).starts_with("${")) {
+        place_ = Place::uncertain;
+      }
+      return at + 1;
+    case Place::uncertain:
+      break;
+  }
+  return part.size();
+}
+
+std::size_t LiteralPlace::step_bare(std::string_view part, std::size_t at) {
+  const char c = part[at];
+  const std::string_view rest = part.substr(at);
+  const bool word_begins = word_begins_;
+  word_begins_ = ends_word(c);
+  if (c == '\\') {
+    escaped_ = at + 1 == part.size();
+    return at + 2;
+  }
+  if (c == '\'') place_ = Place::single_quotes;
+  else if (c == '"') place_ = Place::double_quotes;
+  else if (c == '#' && word_begins) place_ = Place::comment;
+  else if (c == '`' || rest.starts_with("$'") || rest.starts_with("${") || rest.starts_with("((") ||
+           rest.starts_with("<<"))
+    place_ = Place::uncertain;
+  return at + 1;
+}
+
+Result<std::string> LiteralPlace::write(std::string_view value) {
+  word_begins_ = false;
+  std::string out;
+  if (escaped_ && place_ != Place::uncertain) {
+    return Error{Errc::invalid_argument, "stands behind a backslash: take the backslash away"};
+  }
+  if (behind_dollar_) return Error{Errc::invalid_argument, "stands behind a $: take the $ away"};
+  switch (place_) {
+    case Place::bare:
+      return shell::quote(value);
+    case Place::comment:
+      out = value;
+      std::ranges::replace(out, '\n', ' ');
+      return out;
+    case Place::single_quotes:
+      for (const char c : value) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+      return out;
+    case Place::double_quotes:
+      for (const char c : value) {
+        if (std::string_view("\"\\$`").find(c) != std::string_view::npos) out += '\\';
+        out += c;
+      }
+      return out;
+    case Place::uncertain:
+      break;
+  }
+  if (is_harmless(value)) return std::string(value);
+  return Error{
+      Errc::invalid_argument,
+      "has characters that bash acts on, and stands where it cannot be told how bash reads them: write it as a "
+      "word of its own, in front of here-documents, backticks, $'...' and \"$(...)\""};
+}
+
+}  // namespace amldist::run

@@ -1,0 +1,35 @@
+// Where in a bash command a value stands, as far as that can be told with certainty, so that it can be written as one
+// word there.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/result.hpp"
+
+namespace amldist::run {
+
+/// Follows the text of a command. Constructs in which bash's reading depends on more than quotes (a here-document,
+/// `$'`, a backtick, `$(` or `${` in double quotes) make every later place uncertain, and no guess is made there.
+class LiteralPlace {
+ public:
+  /// Reads on over a part of the command.
+  void follow(std::string_view part);
+
+  /// `value` as one word, or as a part of one, at the present place. Errors: invalid_argument, the place is uncertain
+  /// and bash would act on the value (the sentence without its subject).
+  [[nodiscard]] Result<std::string> write(std::string_view value);
+
+ private:
+  enum class Place { bare, single_quotes, double_quotes, comment, uncertain };
+
+  std::size_t step(std::string_view part, std::size_t at);
+  std::size_t step_bare(std::string_view part, std::size_t at);
+
+  Place place_ = Place::bare;
+  bool word_begins_ = true;  ///< the next character begins a word, where # begins a comment
+  bool escaped_ = false;     ///< a backslash ended the last part
+  bool behind_dollar_ = false;
+};
+
+}  // namespace amldist::run
