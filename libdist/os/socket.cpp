@@ -66,12 +66,14 @@ Result<FileDescriptor> listen_on(std::uint16_t port, Ipv4 interface) {
   return error;
 }
 
-Result<FileDescriptor> listen_within(const PortRanges& ports, Ipv4 interface) {
+Result<FileDescriptor> listen_within(const PortRanges& ports, Ipv4 interface, std::uint16_t taken) {
   if (ports.empty()) return listen_on(0, interface);
   const std::uint32_t count = ports.size();
   const auto first = static_cast<std::uint32_t>(::getpid()) * 7919U;  // processes of one node begin at different ports
   for (std::uint32_t i = 0; i < count; ++i) {
-    auto listener = listen_on(ports.at((first + i) % count), interface);
+    const std::uint16_t port = ports.at((first + i) % count);
+    if (port == taken) continue;
+    auto listener = listen_on(port, interface);
     if (listener || listener.error().code != Errc::mismatch) return listener;
   }
   return Error{Errc::mismatch, text::concat({"all ports of ", ports.to_string(), " are in use on this host"})};

@@ -32,8 +32,9 @@ struct Endpoint {
 /// is in use, limit if this process may open no more files, else unavailable. The same limit ends every function here
 /// that makes a socket.
 [[nodiscard]] Result<FileDescriptor> listen_on(std::uint16_t port, Ipv4 interface = Ipv4{INADDR_ANY});
-/// The same on any free port of a set; an empty set stands for all ports. Errors: mismatch if none is free.
-[[nodiscard]] Result<FileDescriptor> listen_within(const PortRanges& ports, Ipv4 interface = Ipv4{INADDR_ANY});
+/// The same on any free port of a set but `taken`; an empty set stands for all ports. Errors: mismatch if none is free.
+[[nodiscard]] Result<FileDescriptor> listen_within(const PortRanges& ports, Ipv4 interface = Ipv4{INADDR_ANY},
+                                                   std::uint16_t taken = 0);
 [[nodiscard]] std::uint16_t local_port(const FileDescriptor& socket) noexcept;
 
 /// This machine's IPv4 addresses without loopback.

@@ -8,6 +8,7 @@ came together right beside them, else 1.
 
 import argparse
 import os
+import pathlib
 import re
 import secrets
 import socket
@@ -18,6 +19,7 @@ import threading
 import time
 
 import launch
+import leftovers
 from bootstrap import connected
 
 NOBODY = 65534
@@ -25,9 +27,9 @@ OPEN = "this world is open: whoever reaches rank 0's port can join it"
 
 
 def rank(program: str, number: int, size: int, port: int, address: str = "127.0.0.1", user: int | None = None,
-         **more: str) -> subprocess.Popen:
+         case: str = "place", **more: str) -> subprocess.Popen:
     environment = {"RANK": str(number), "WORLD_SIZE": str(size), "MASTER_ADDR": address, "MASTER_PORT": str(port)} | more
-    return subprocess.Popen([program, "place"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    return subprocess.Popen([program, case], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                             user=user)
 
 
@@ -137,6 +139,51 @@ class Step:
         return f"flood: {statuses} {err}, {most_files} descriptors, {grown} KiB more"
 
 
+    def squatted_folders(self) -> list[str | None]:
+        """Another user has the user's folders in /tmp and /dev/shm: the world goes on without, and says so."""
+        if self.stranger is None or not leftovers.own_mounts():
+            print("not checked: squatted folders, which takes root and mount name spaces")
+            return []
+        for parent in ("/tmp", "/dev/shm"):
+            folder = pathlib.Path(parent) / f"aml-dist-{os.geteuid()}"
+            folder.mkdir()
+            os.chown(folder, NOBODY, NOBODY)
+        port = launch.free_port()
+        statuses, out, err = ends([rank(self.program, each, 2, port, case="operations") for each in range(2)])
+        said = f"{OPEN} (no secret can be kept in '/tmp/aml-dist-{os.geteuid()}': it belongs to somebody else)"
+        right = statuses == [0, 0] and said in err[0] and not err[1]
+        statuses, _, refused = ends([rank(self.program, each, 2, port, AMLDIST_SECRET="require") for each in range(2)])
+        right &= statuses == [3, 3] and "it belongs to somebody else" in refused[0]
+        statuses, out, _ = ends([rank(self.program, each, 2, port, **self.secret) for each in range(2)])
+        right &= statuses == [0, 0] and "no flight recorder: " in out[0]
+        return [None if right else f"squatted folders: {statuses} {out} {err} {refused}"]
+
+    def squatted_name(self) -> str | None:
+        """Another user has learnt at what name the ranks of a node met, and has it when they meet there again."""
+        port = launch.free_port()
+        zero = rank(self.program, 0, 2, port, case="operations", **self.secret)
+        connected(launch.meeting_port(port)).close()
+        names = {line.split()[-1][1:] for line in pathlib.Path("/proc/net/unix").read_text().splitlines()
+                 if line.split()[-1].startswith("@") and line.split()[6] in sockets_of(zero.pid)}
+        met = ends([zero, rank(self.program, 1, 2, port, case="operations", **self.secret)])
+        squat = ("import socket, sys, time; held = [socket.socket(socket.AF_UNIX) for _ in sys.argv[1:]]; "
+                 "[(one.bind('\\0' + name), one.listen()) for one, name in zip(held, sys.argv[1:])]; "
+                 "print('ready', flush=True); time.sleep(100)")
+        squatter = subprocess.Popen([launch.PYTHON_OF_ANYBODY, "-c", squat, *names], stdout=subprocess.PIPE, user=self.stranger)
+        squatter.stdout.readline()
+        statuses, _, err = ends([rank(self.program, each, 2, port, case="operations", **self.secret) for each in range(2)])
+        kill(squatter)
+        if met[0] == statuses == [0, 0] and err == ["", ""] and names:
+            return None
+        return f"a squatted name: {names} {met} {statuses} {err}"
+
+
+def sockets_of(process: int) -> set[str]:
+    """Their numbers."""
+    links = [os.readlink(path) for path in pathlib.Path(f"/proc/{process}/fd").iterdir()]
+    return {link[8:-1] for link in links if link.startswith("socket:[")}
+
+
 def memory(process: int) -> int:
     """Resident, in KiB."""
     with open(f"/proc/{process}/status") as status:
@@ -166,7 +213,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True)
     step = Step(parser.parse_args().program)
-    results = [*step.trusts(), step.false_ranks(), step.relay(), step.flood()]
+    results = [*step.trusts(), step.false_ranks(), step.relay(), step.flood(), step.squatted_name(),
+               *step.squatted_folders()]
     wrong = [each for each in results if each]
     print("\n".join([*wrong, f"{len(results)} cases, {len(wrong)} wrong"]))
     return 1 if wrong else 0

@@ -49,10 +49,13 @@ class FixedPlace final : public RootAddress {
   /// the source of the route to it. Ranks on rank 0's node are reached in two ways. A name may stand for other
   /// addresses elsewhere.
   [[nodiscard]] Result<FileDescriptor> listen() override {
-    if (!host_) return RootAddress::listen();
-    if (host_->is_loopback()) return listen_within(ports(), Ipv4{INADDR_LOOPBACK});
-    const auto source = source_address_to(*host_);
-    return is_own(*host_) || !source ? RootAddress::listen() : listen_within(ports(), *source);
+    Ipv4 interface{INADDR_ANY};
+    if (host_ && host_->is_loopback()) {
+      interface = Ipv4{INADDR_LOOPBACK};
+    } else if (host_ && !is_own(*host_)) {
+      interface = source_address_to(*host_).value_or(interface);
+    }
+    return listen_within(ports(), interface, place_.endpoint.port);  // which rank 0 needs, perhaps on this node
   }
 
   [[nodiscard]] FileDescriptor take_place() override {
