@@ -49,7 +49,7 @@ class FixedPlace final : public RootAddress {
   /// the source of the route to it. Ranks on rank 0's node are reached in two ways. A name may stand for other
   /// addresses elsewhere.
   [[nodiscard]] Result<FileDescriptor> listen() override {
-    Ipv4 interface{INADDR_ANY};
+    Ipv4 interface { INADDR_ANY };
     if (host_ && host_->is_loopback()) {
       interface = Ipv4{INADDR_LOOPBACK};
     } else if (host_ && !is_own(*host_)) {
