@@ -1,0 +1,531 @@
+"""The communicator: every collective, blocking and not."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Callable, Iterator, Optional, Sequence, Union
+
+from amldist import _errors, _interrupt
+from amldist._buffers import SIZES, TYPES, Array, array_of, offsets_of, operator_of, sizes_of, type_of
+from amldist._errors import check, raise_last
+from amldist._library import lib, text
+from amldist._reducer import Reducer
+from amldist._request import Request
+
+_Shape = Union[int, Sequence[int]]
+
+
+def milliseconds(seconds: Optional[float]) -> int:
+    """A time limit for the library; 0, its default, for None. Errors: ValueError."""
+    if seconds is None:
+        return 0
+    if not 0 < seconds <= 2147483:
+        raise ValueError(f"timeout is {seconds} s: it must be more than 0 and at most 2147483 s")
+    return max(1, math.ceil(seconds * 1000))
+
+
+def _same_type(first: Array, second: Array, operation: str) -> None:
+    if first.count and second.count and first.type != second.type:
+        types = {number: name for name, number in TYPES.items()}
+        raise TypeError(f"{operation}: the arrays have different elements, {types[first.type]} and {types[second.type]}")
+
+
+class Communicator:
+    """The processes of a step, or some of them; made by amldist.init().
+
+    Arrays are anything with the buffer protocol (NumPy, array.array, bytearray, memoryview) or with DLPack (PyTorch,
+    JAX, CuPy). They are contiguous, and are never copied: a reduction without ``out`` replaces the array's elements.
+    Every rank calls the same collectives in the same order with the same counts, types, operators and roots.
+
+    Each collective exists twice: ``allreduce`` returns when it is complete, ``iallreduce`` at once with a Request.
+    All of them raise PeerError or TimeoutError, which name rank, host, operation and number, when a rank is missing or
+    wrong; AbortedError ever after; ValueError and TypeError for what cannot be right, and then the communicator goes on.
+
+    Several threads may use different communicators; on one, one call at a time. The GIL is released in every call.
+    """
+
+    def __init__(self, handle: int) -> None:
+        self._handle: Optional[int] = handle
+        self.rank: int = lib.amldist_rank(handle)
+        self.size: int = lib.amldist_size(handle)
+        self.local_rank: int = lib.amldist_local_rank(handle)
+        self.local_size: int = lib.amldist_local_size(handle)
+        self.node_rank: int = lib.amldist_node_rank(handle)
+        self.nodes: int = lib.amldist_nodes(handle)
+        self._pending: set[Request] = set()
+        self._by_mpi = "MPI" in self.provenance  # which may allow its calls in one thread only
+        _interrupt.watch()
+
+    def __repr__(self) -> str:
+        state = "finalized" if self._handle is None else f"rank {self.rank} of {self.size}"
+        return f"<amldist.Communicator {state}>"
+
+    def __enter__(self) -> Communicator:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        if kind is not None:
+            self.abort()
+        self.finalize()
+
+    # ---- facts ----
+
+    def host(self, rank: int) -> str:
+        """Host name of a rank. Errors: ValueError."""
+        name = lib.amldist_host(self._handle, rank)
+        if name is None:
+            raise ValueError(f"rank {rank} is none of the {self.size} ranks of this communicator")
+        return text(name)
+
+    @property
+    def task_map(self) -> str:
+        """The map of ranks to nodes in PMI's notation, ``(vector,(0,2,4))``."""
+        return text(lib.amldist_task_map(self._handle))
+
+    @property
+    def provenance(self) -> str:
+        """Where identity and map came from, whether strangers are kept out, and what carries the data."""
+        return text(lib.amldist_provenance(self._handle))
+
+    @property
+    def healthy(self) -> bool:
+        """False once the communicator has failed. Any thread may ask at any time."""
+        return self._handle is not None and lib.amldist_health(self._handle) == 0
+
+    # ---- how a call goes ----
+
+    def _abort_quietly(self) -> None:
+        if self._handle is not None:
+            lib.amldist_abort(self._handle)
+
+    def _run(self, function: Callable[..., int], *arguments: Any) -> None:
+        mine = _interrupt.begin(self._abort_quietly)
+        try:
+            status = function(self._handle, *arguments)
+        finally:
+            if mine:
+                _interrupt.end()
+        if status < 0:
+            raise_last(status)
+
+    def _check_apart(self, function: Callable[[], int], leave: Callable[[], object]) -> None:
+        """Runs a call that an abort does not end, but that Ctrl-C shall."""
+        message = ""
+
+        def work() -> int:
+            nonlocal message
+            status = function()
+            message = _errors.last_sentence(status) if status < 0 else ""
+            return status
+
+        status = work() if self._by_mpi else _interrupt.apart(work, leave)
+        if status < 0:
+            raise _errors.error_of(status, message)
+
+    def _begin(self, function: Callable[..., int], result: Any, keep: object, *arguments: Any) -> Request:
+        handle = ctypes.c_void_p()
+        check(function(self._handle, *arguments, ctypes.byref(handle)))
+        request = Request(handle.value or 0, result, keep, self._abort_quietly, self._pending.discard)
+        self._pending.add(request)
+        return request
+
+    # ---- arguments of the collectives, for both forms ----
+
+    def _reduction(self, name: str, array: Any, op: str, out: Any) -> tuple[Any, tuple[object, object], tuple[Any, ...]]:
+        operator = operator_of(op)
+        if out is None:
+            both = array_of(array, f"{name}: the array", True)
+            return array, (both, None), (both.address, both.address, both.count, both.type, operator)
+        send, recv = array_of(array, f"{name}: the array", False), array_of(out, f"{name}: out", True)
+        _same_type(send, recv, name)
+        if send.count != recv.count:
+            raise ValueError(f"{name}: the array has {send.count} elements and out has {recv.count}: both must be equal")
+        return out, (send, recv), (send.address, recv.address, send.count, send.type, operator)
+
+    def _allreduce(self, array: Any, op: str, out: Any) -> Any:
+        return self._reduction("allreduce", array, op, out)
+
+    def _reduce(self, array: Any, root: int, op: str, out: Any) -> Any:
+        if out is not None or self.rank == root:
+            result, keep, arguments = self._reduction("reduce", array, op, out)
+        else:
+            send = array_of(array, "reduce: the array", False)
+            result, keep, arguments = array, (send, None), (send.address, None, send.count, send.type, operator_of(op))
+        return result, keep, (*arguments, root)
+
+    def _broadcast(self, array: Any, root: int) -> Any:
+        buffer = array_of(array, "broadcast: the array", self.rank != root)
+        return array, buffer, (buffer.address, buffer.count, buffer.type, root)
+
+    def _allgather(self, send: Any, recv: Any) -> Any:
+        few, many = self._one_and_all("allgather", send, recv, False)
+        return recv, (few, many), (few.address, many.address, few.count, few.type)
+
+    def _one_and_all(self, name: str, one: Any, everything: Any, scatters: bool) -> tuple[Array, Array]:
+        few = array_of(one, f"{name}: the array of one part", scatters)
+        many = array_of(everything, f"{name}: the array of all parts", not scatters)
+        _same_type(few, many, name)
+        if many.count != few.count * self.size:
+            raise ValueError(
+                f"{name}: all parts have {many.count} elements, but {self.size} parts of {few.count} elements are "
+                f"{few.count * self.size}"
+            )
+        return few, many
+
+    def _reduce_scatter(self, send: Any, recv: Any, op: str) -> Any:
+        few, many = self._one_and_all("reduce_scatter", recv, send, True)
+        return recv, (few, many), (many.address, few.address, few.count, few.type, operator_of(op))
+
+    def _alltoall(self, send: Any, recv: Any) -> Any:
+        source, target = array_of(send, "alltoall: send", False), array_of(recv, "alltoall: recv", True)
+        _same_type(source, target, "alltoall")
+        if source.count != target.count or source.count % self.size:
+            raise ValueError(
+                f"alltoall: send has {source.count} elements and recv has {target.count}: both must be the same "
+                f"multiple of {self.size}, the number of ranks"
+            )
+        return recv, (source, target), (source.address, target.address, source.count // self.size, source.type)
+
+    def _within(self, array: Array, counts: Any, offsets: Any, what: str) -> None:
+        for rank, (count, offset) in enumerate(zip(counts, offsets)):
+            if offset + count > array.count:
+                raise ValueError(f"{what}: the part of rank {rank} ends at {offset + count}, the array at {array.count}")
+
+    def _allgatherv(self, send: Any, recv: Any, counts: Sequence[int], offsets: Optional[Sequence[int]]) -> Any:
+        few, many = array_of(send, "allgatherv: send", False), array_of(recv, "allgatherv: recv", True)
+        _same_type(few, many, "allgatherv")
+        lengths = sizes_of(counts, self.size, "allgatherv: counts")
+        starts = sizes_of(offsets_of(lengths) if offsets is None else offsets, self.size, "allgatherv: offsets")
+        self._within(many, lengths, starts, "allgatherv: recv")
+        if few.count != lengths[self.rank]:
+            raise ValueError(f"allgatherv: send has {few.count} elements, and counts[{self.rank}] is {lengths[self.rank]}")
+        kind = few.type if few.count else many.type
+        return recv, (few, many), (few.address, few.count, many.address, lengths, starts, kind)
+
+    def _alltoallv(
+        self,
+        send: Any,
+        send_counts: Sequence[int],
+        recv: Any,
+        recv_counts: Sequence[int],
+        send_offsets: Optional[Sequence[int]],
+        recv_offsets: Optional[Sequence[int]],
+    ) -> Any:
+        source, target = array_of(send, "alltoallv: send", False), array_of(recv, "alltoallv: recv", True)
+        _same_type(source, target, "alltoallv")
+        lists = []
+        for array, counts, offsets, side in (
+            (source, send_counts, send_offsets, "send"),
+            (target, recv_counts, recv_offsets, "recv"),
+        ):
+            lengths = sizes_of(counts, self.size, f"alltoallv: {side}_counts")
+            starts = sizes_of(offsets_of(lengths) if offsets is None else offsets, self.size, f"alltoallv: {side}_offsets")
+            self._within(array, lengths, starts, f"alltoallv: {side}")
+            lists.append((lengths, starts))
+        kind = source.type if source.count else target.type
+        return recv, (source, target), (source.address, *lists[0], target.address, *lists[1], kind)
+
+    def _gather(self, send: Any, recv: Any, root: int) -> Any:
+        if self.rank != root:
+            few = array_of(send, "gather: send", False)
+            return recv, few, (few.address, None, few.count, few.type, root)
+        few, many = self._one_and_all("gather", send, recv, False)
+        return recv, (few, many), (few.address, many.address, few.count, few.type, root)
+
+    def _scatter(self, send: Any, recv: Any, root: int) -> Any:
+        if self.rank != root:
+            few = array_of(recv, "scatter: recv", True)
+            return recv, few, (None, few.address, few.count, few.type, root)
+        few, many = self._one_and_all("scatter", recv, send, True)
+        return recv, (few, many), (many.address, few.address, few.count, few.type, root)
+
+    def _message(self, array: Any, peer: int, what: str, writable: bool) -> Any:
+        buffer = array_of(array, what, writable)
+        return array, buffer, (buffer.address, buffer.count, buffer.type, peer)
+
+    # ---- blocking calls ----
+
+    def allreduce(self, array: Any, op: str = "sum", *, out: Any = None) -> Any:
+        """Every rank gets the combination of all ranks' arrays, in ``out`` or in the array itself.
+
+        ``op`` is "sum", "prod", "max", "min" or "avg". Integers wrap around; float16 and bfloat16 are combined in
+        float32. Returns the array that holds the result.
+        """
+        result, _keep, arguments = self._allreduce(array, op, out)
+        self._run(lib.amldist_allreduce, *arguments)
+        return result
+
+    def reduce(self, array: Any, root: int = 0, op: str = "sum", *, out: Any = None) -> Any:
+        """As allreduce(), but only ``root`` gets the result. The other ranks' arrays stay as they are."""
+        result, _keep, arguments = self._reduce(array, root, op, out)
+        self._run(lib.amldist_reduce, *arguments)
+        return result
+
+    def broadcast(self, array: Any, root: int = 0) -> Any:
+        """Every rank's array becomes the root's."""
+        result, _keep, arguments = self._broadcast(array, root)
+        self._run(lib.amldist_broadcast, *arguments)
+        return result
+
+    def allgather(self, send: Any, recv: Any) -> Any:
+        """``recv`` (size x n elements) gets every rank's ``send`` (n elements), in the order of ranks."""
+        result, _keep, arguments = self._allgather(send, recv)
+        self._run(lib.amldist_allgather, *arguments)
+        return result
+
+    def allgatherv(self, send: Any, recv: Any, counts: Sequence[int], offsets: Optional[Sequence[int]] = None) -> Any:
+        """As allgather() with ``counts[rank]`` elements of each rank, at ``offsets[rank]`` (default: one after the
+        other). Both lists are in elements, and equal on all ranks."""
+        result, _keep, arguments = self._allgatherv(send, recv, counts, offsets)
+        self._run(lib.amldist_allgatherv, *arguments)
+        return result
+
+    def reduce_scatter(self, send: Any, recv: Any, op: str = "sum") -> Any:
+        """``recv`` (n elements) gets this rank's part of the combination of all ranks' ``send`` (size x n)."""
+        result, _keep, arguments = self._reduce_scatter(send, recv, op)
+        self._run(lib.amldist_reduce_scatter, *arguments)
+        return result
+
+    def alltoall(self, send: Any, recv: Any) -> Any:
+        """Part r of ``send`` goes to rank r; part r of ``recv`` comes from rank r. All parts are equally long."""
+        result, _keep, arguments = self._alltoall(send, recv)
+        self._run(lib.amldist_alltoall, *arguments)
+        return result
+
+    def alltoallv(
+        self,
+        send: Any,
+        send_counts: Sequence[int],
+        recv: Any,
+        recv_counts: Sequence[int],
+        send_offsets: Optional[Sequence[int]] = None,
+        recv_offsets: Optional[Sequence[int]] = None,
+    ) -> Any:
+        """As alltoall() with counts and offsets in elements for each rank. Not in place."""
+        result, _keep, arguments = self._alltoallv(send, send_counts, recv, recv_counts, send_offsets, recv_offsets)
+        self._run(lib.amldist_alltoallv, *arguments)
+        return result
+
+    def gather(self, send: Any, recv: Any = None, root: int = 0) -> Any:
+        """``recv`` (size x n elements) on the root gets every rank's ``send`` (n elements)."""
+        result, _keep, arguments = self._gather(send, recv, root)
+        self._run(lib.amldist_gather, *arguments)
+        return result
+
+    def scatter(self, send: Any, recv: Any, root: int = 0) -> Any:
+        """``recv`` (n elements) gets this rank's part of the root's ``send`` (size x n elements)."""
+        result, _keep, arguments = self._scatter(send, recv, root)
+        self._run(lib.amldist_scatter, *arguments)
+        return result
+
+    def send(self, array: Any, peer: int) -> None:
+        """Sends one message. It may wait until the peer receives it; the peer may be this rank."""
+        _result, _keep, arguments = self._message(array, peer, "send: the array", False)
+        self._run(lib.amldist_send, *arguments)
+
+    def recv(self, array: Any, peer: int) -> Any:
+        """Receives a message of exactly this count and type, in the order in which the peer sent."""
+        result, _keep, arguments = self._message(array, peer, "recv: the array", True)
+        self._run(lib.amldist_recv, *arguments)
+        return result
+
+    def barrier(self) -> None:
+        """Returns when every rank has called it."""
+        self._run(lib.amldist_barrier)
+
+    # ---- the same without waiting ----
+
+    def iallreduce(self, array: Any, op: str = "sum", *, out: Any = None) -> Request:
+        """allreduce() without waiting."""
+        result, keep, arguments = self._allreduce(array, op, out)
+        return self._begin(lib.amldist_iallreduce, result, keep, *arguments)
+
+    def ireduce(self, array: Any, root: int = 0, op: str = "sum", *, out: Any = None) -> Request:
+        """reduce() without waiting."""
+        result, keep, arguments = self._reduce(array, root, op, out)
+        return self._begin(lib.amldist_ireduce, result, keep, *arguments)
+
+    def ibroadcast(self, array: Any, root: int = 0) -> Request:
+        """broadcast() without waiting."""
+        result, keep, arguments = self._broadcast(array, root)
+        return self._begin(lib.amldist_ibroadcast, result, keep, *arguments)
+
+    def iallgather(self, send: Any, recv: Any) -> Request:
+        """allgather() without waiting."""
+        result, keep, arguments = self._allgather(send, recv)
+        return self._begin(lib.amldist_iallgather, result, keep, *arguments)
+
+    def iallgatherv(
+        self, send: Any, recv: Any, counts: Sequence[int], offsets: Optional[Sequence[int]] = None
+    ) -> Request:
+        """allgatherv() without waiting."""
+        result, keep, arguments = self._allgatherv(send, recv, counts, offsets)
+        return self._begin(lib.amldist_iallgatherv, result, keep, *arguments)
+
+    def ireduce_scatter(self, send: Any, recv: Any, op: str = "sum") -> Request:
+        """reduce_scatter() without waiting."""
+        result, keep, arguments = self._reduce_scatter(send, recv, op)
+        return self._begin(lib.amldist_ireduce_scatter, result, keep, *arguments)
+
+    def ialltoall(self, send: Any, recv: Any) -> Request:
+        """alltoall() without waiting."""
+        result, keep, arguments = self._alltoall(send, recv)
+        return self._begin(lib.amldist_ialltoall, result, keep, *arguments)
+
+    def ialltoallv(
+        self,
+        send: Any,
+        send_counts: Sequence[int],
+        recv: Any,
+        recv_counts: Sequence[int],
+        send_offsets: Optional[Sequence[int]] = None,
+        recv_offsets: Optional[Sequence[int]] = None,
+    ) -> Request:
+        """alltoallv() without waiting."""
+        result, keep, arguments = self._alltoallv(send, send_counts, recv, recv_counts, send_offsets, recv_offsets)
+        return self._begin(lib.amldist_ialltoallv, result, keep, *arguments)
+
+    def igather(self, send: Any, recv: Any = None, root: int = 0) -> Request:
+        """gather() without waiting."""
+        result, keep, arguments = self._gather(send, recv, root)
+        return self._begin(lib.amldist_igather, result, keep, *arguments)
+
+    def iscatter(self, send: Any, recv: Any, root: int = 0) -> Request:
+        """scatter() without waiting."""
+        result, keep, arguments = self._scatter(send, recv, root)
+        return self._begin(lib.amldist_iscatter, result, keep, *arguments)
+
+    def isend(self, array: Any, peer: int) -> Request:
+        """send() without waiting."""
+        _result, keep, arguments = self._message(array, peer, "isend: the array", False)
+        return self._begin(lib.amldist_isend, None, keep, *arguments)
+
+    def irecv(self, array: Any, peer: int) -> Request:
+        """recv() without waiting."""
+        result, keep, arguments = self._message(array, peer, "irecv: the array", True)
+        return self._begin(lib.amldist_irecv, result, keep, *arguments)
+
+    def ibarrier(self) -> Request:
+        """barrier() without waiting."""
+        return self._begin(lib.amldist_ibarrier, None, None)
+
+    @contextmanager
+    def group(self) -> Iterator[None]:
+        """Collects the blocking calls made inside and runs them at the end: collectives in order, then all messages at
+        once, so that they may cross. Keep the arrays until the end of the block."""
+        check(lib.amldist_group_begin(self._handle))
+        try:
+            yield
+        except BaseException:
+            lib.amldist_group_end(self._handle)
+            raise
+        self._run(lib.amldist_group_end)
+
+    # ---- life ----
+
+    def set_timeout(self, seconds: Optional[float]) -> None:
+        """Deadline of every later call in seconds; None: the default. Local: set it on every rank."""
+        check(lib.amldist_set_timeout(self._handle, milliseconds(seconds)))
+
+    def split(self, color: Optional[int], key: int = 0) -> Optional[Communicator]:
+        """A communicator of the ranks that gave the same colour (0 or more), ordered by key, then by rank; collective.
+        With None as colour a rank gets None."""
+        if color is not None and color < 0:
+            raise ValueError(f"split: the colour is {color}: it must be 0 or more, or None for no communicator")
+        return self._derived(lib.amldist_split, -1 if color is None else color, key)
+
+    def shrink(self) -> Communicator:
+        """Goes on after a loss: a communicator of the ranks that are left, in their order; collective over these.
+
+        This communicator stays, failed; finalize both. Raises AbortedError on a rank that the others have excluded.
+        """
+        survivors = self._derived(lib.amldist_shrink)
+        if survivors is None:
+            raise _errors.Error("amldist_shrink() made no communicator")
+        return survivors
+
+    def _derived(self, function: Callable[..., int], *arguments: Any) -> Optional[Communicator]:
+        handle = ctypes.c_void_p()
+
+        def leave() -> None:
+            if handle.value:
+                lib.amldist_abort(handle)
+                lib.amldist_finalize(handle)
+
+        self._check_apart(lambda: function(self._handle, *arguments, ctypes.byref(handle)), leave)
+        return Communicator(handle.value) if handle.value else None
+
+    def agree(self, flags: int) -> int:
+        """Bitwise AND of what the ranks that are left gave, 32 bits; possible after a loss, and the same on each of
+        them. Raises PeerError, with the agreed value as ``flags``, if ranks were lost."""
+        agreed = ctypes.c_int(ctypes.c_int32(flags).value)
+        try:
+            self._check_apart(lambda: int(lib.amldist_agree(self._handle, ctypes.byref(agreed))), lambda: None)
+        except _errors.PeerError as error:
+            error.flags = agreed.value
+            raise
+        return agreed.value
+
+    def allocate(self, shape: _Shape, dtype: Any = "float32") -> Any:
+        """A zeroed array in memory that collectives use without copying it: a NumPy array where NumPy is installed, else
+        a memoryview of one dimension. bfloat16 is shown as uint16.
+
+        It is valid until free() or finalize(). Errors: MemoryError.
+        """
+        kind = type_of(dtype)
+        extents = (shape,) if isinstance(shape, int) else tuple(shape)
+        count = math.prod(extents)
+        if count < 0 or any(extent < 0 for extent in extents):
+            raise ValueError(f"allocate: the shape {extents} has a negative extent")
+        memory = ctypes.c_void_p()
+        check(lib.amldist_alloc(self._handle, max(1, count * SIZES[kind]), ctypes.byref(memory)))
+        raw = memoryview((ctypes.c_char * (count * SIZES[kind])).from_address(memory.value or 0)).cast("B")
+        return _shaped(raw, kind, extents)
+
+    def free(self, array: Any) -> None:
+        """Gives memory of allocate() back. No rank may still be in a call that uses it. Errors: ValueError."""
+        check(lib.amldist_free(self._handle, array_of(array, "free: the array", True).address))
+
+    def reducer(self, counts: Sequence[int], dtype: Any = "float32", op: str = "avg", **options: int) -> Reducer:
+        """A Reducer for tensors of these counts; see there."""
+        return Reducer(self, counts, dtype, op, **options)
+
+    def abort(self) -> None:
+        """Every present and future call on every rank raises AbortedError. Any thread may call it."""
+        self._abort_quietly()
+
+    def finalize(self) -> None:
+        """Ends the communicator; collective while it is healthy, local after a failure. Does nothing a second time.
+        Finalize what split() made first."""
+        handle = self._handle
+        if handle is None:
+            return
+        self._handle = None
+        self._check_apart(lambda: int(lib.amldist_finalize(handle)), lambda: None)
+        self._pending.clear()
+
+
+def _shaped(raw: memoryview, kind: int, extents: Sequence[int]) -> Any:
+    """Bytes as an array of NumPy, or without NumPy as a list of numbers."""
+    name = next(name for name, number in TYPES.items() if number == kind)
+    shown = "uint16" if name == "bfloat16" else name
+    try:
+        import numpy
+    except ImportError:
+        view: Any = raw
+        return view.cast(_LETTERS[shown])
+    return numpy.frombuffer(raw, dtype=numpy.dtype(shown)).reshape(extents)
+
+
+_LETTERS = {
+    "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "uint64": "Q",
+    "float16": "e", "float32": "f", "float64": "d",
+}  # fmt: skip

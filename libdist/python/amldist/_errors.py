@@ -1,0 +1,97 @@
+"""The exceptions of this package, and how a status of the library becomes one."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from typing import NoReturn, Optional
+
+from amldist import _library
+
+
+class Error(RuntimeError):
+    """A call failed. Its text is the library's one sentence: what was asked, what was found, what to do.
+
+    ``rank``, ``host``, ``operation`` and ``number`` say which rank was missing or wrong, and in which call; each is
+    None where the library could not tell. ``number`` counts the calls of a communicator from 1.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        rank: Optional[int] = None,
+        host: Optional[str] = None,
+        operation: Optional[str] = None,
+        number: Optional[int] = None,
+    ) -> None:
+        super().__init__(message)
+        self.rank = rank
+        self.host = host
+        self.operation = operation
+        self.number = number
+
+
+class PeerError(Error):
+    """A rank has died, has left, or has made another call than the others.
+
+    ``flags`` is what agree() came to, where that was the call.
+    """
+
+    flags: Optional[int] = None
+
+
+class TimeoutError(Error, builtins.TimeoutError):  # the name that people look for
+    """The deadline passed; ``rank`` is the missing one."""
+
+
+class AbortedError(Error):
+    """The communicator was aborted, or had failed before. Its text repeats why."""
+
+
+class MismatchError(Error):
+    """Two facts contradict each other, such as two sources of this process's rank."""
+
+
+#: Status codes of the C interface.
+EINVAL, EMISMATCH, ENOTFOUND, EUNAVAILABLE, ELIMIT, EINTERNAL, ETIMEOUT, EPEER, EABORTED = range(-1, -10, -1)
+_CLASSES: dict[int, type[Error]] = {
+    EMISMATCH: MismatchError,
+    ETIMEOUT: TimeoutError,
+    EPEER: PeerError,
+    EABORTED: AbortedError,
+}
+_RANK = re.compile(r"\brank (\d+) \(([^)]*)\)")
+_CALL = re.compile(r"\b([a-z_]+) #(\d+)")
+
+
+def error_of(status: int, message: str) -> Exception:
+    """The exception for a status and the sentence that came with it."""
+    if status == EINVAL:
+        return ValueError(message)
+    if status == ELIMIT:
+        return MemoryError(message)
+    rank, call = _RANK.search(message), _CALL.search(message)
+    return _CLASSES.get(status, Error)(
+        message,
+        int(rank[1]) if rank else None,
+        rank[2] if rank else None,
+        call[1] if call else None,
+        int(call[2]) if call else None,
+    )
+
+
+def last_sentence(status: int) -> str:
+    """The library's sentence about this thread's last failed call."""
+    return _library.text(_library.lib.amldist_last_error()) or f"the library returned {status}"
+
+
+def raise_last(status: int) -> NoReturn:
+    """Raises what this thread's last call of the library failed with."""
+    raise error_of(status, last_sentence(status))
+
+
+def check(status: int) -> int:
+    """Raises for a negative status; returns any other."""
+    if status < 0:
+        raise_last(status)
+    return status

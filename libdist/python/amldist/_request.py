@@ -1,0 +1,84 @@
+"""A call in progress."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from typing import Any, Callable, Optional
+
+from amldist import _errors, _interrupt
+from amldist._library import lib
+
+
+class Request:
+    """A collective or message that was begun without waiting for it.
+
+    Pass every request to wait(), or to test() until that says True. It holds the arrays of its call until then. Any
+    thread may use it; of several that wait for one request, one works and the others wait for that one.
+    """
+
+    def __init__(self, handle: int, result: Any, keep: object, abort: Callable[[], object], forget: Callable[[Request], object]) -> None:
+        self._handle = ctypes.c_void_p(handle)
+        self._result = result
+        self._keep = keep
+        self._abort = abort
+        self._forget = forget
+        self._lock = threading.Lock()
+        self._error: Optional[Exception] = None
+        self._done = False
+
+    def _finish(self, status: int) -> None:
+        if status < 0:
+            self._error = _errors.error_of(status, _errors.last_sentence(status))
+        self._done = True
+        self._keep = None
+        self._forget(self)
+
+    def _outcome(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def wait(self, timeout: Optional[float] = None) -> Any:
+        """Waits for the call and returns the array that holds its result.
+
+        ``timeout``, in seconds, limits the waiting and not the call: after it, builtins.TimeoutError is raised and the
+        call goes on. Without it the communicator's deadline holds. Raises what the blocking call would raise.
+        """
+        if self._done:
+            return self._outcome()
+        if timeout is not None:
+            return self._wait_at_most(timeout)
+        mine = _interrupt.begin(self._abort)
+        try:
+            with self._lock:
+                if not self._done:
+                    self._finish(lib.amldist_wait(ctypes.byref(self._handle)))
+        finally:
+            if mine:
+                _interrupt.end()
+        return self._outcome()
+
+    def _wait_at_most(self, timeout: float) -> Any:
+        deadline, pause = time.monotonic() + timeout, 20e-6
+        while not self.test():
+            if time.monotonic() > deadline:
+                raise _errors.TimeoutError(f"the call is not complete after {timeout:g} s; it goes on")
+            time.sleep(pause)
+            pause = min(2 * pause, 2e-3)
+        return self._outcome()
+
+    def test(self) -> bool:
+        """Whether the call is complete. Never waits; wait() then returns at once."""
+        if self._done or not self._lock.acquire(blocking=False):
+            return self._done
+        try:
+            if not self._done:
+                done = ctypes.c_int(0)
+                status = lib.amldist_test(ctypes.byref(self._handle), ctypes.byref(done))
+                if done.value or status < 0:
+                    self._finish(status)
+            return self._done
+        finally:
+            self._lock.release()

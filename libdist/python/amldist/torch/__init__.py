@@ -1,0 +1,29 @@
+"""libdist as a back end of torch.distributed: ``init_process_group("amldist")``.
+
+PyTorch finds it by its entry point where it looks for such; older releases need ``import amldist.torch`` before. Either
+way the group's own store leads the ranks to each other, and MASTER_PORT stays PyTorch's.
+
+Errors are torch.distributed.DistBackendError with one sentence that names the missing or wrong rank, its host, the
+operation and its number; also as ``rank``, ``host``, ``operation``, ``number`` of the exception.
+"""
+
+from __future__ import annotations
+
+import torch.distributed as dist
+
+if not dist.is_available():
+    raise ImportError("amldist: this PyTorch was built without torch.distributed")
+
+from amldist.torch._group import DEVICES, NAME, AmldistBackend, AmldistGroup, create
+from amldist.torch._work import BackendError
+
+__all__ = ["AmldistBackend", "AmldistGroup", "BackendError", "register"]
+
+
+def register() -> None:
+    """Makes the back end known to PyTorch. Calling it again does nothing."""
+    if NAME.upper() not in dist.Backend._plugins:
+        dist.Backend.register_backend(NAME, create, extended_api=True, devices=DEVICES)
+
+
+register()

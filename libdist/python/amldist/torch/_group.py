@@ -1,0 +1,253 @@
+"""The two shapes in which PyTorch takes a back end.
+
+A Backend is one device's part of a process group that PyTorch made: every call goes through its dispatcher, and what it
+hands back to Python is a shell around our Work that knows only wait() and get_future(). A ProcessGroup of our own gets
+the calls of torch.distributed's functions directly. It is used where the whole group is ours ("amldist",
+"cpu:amldist,cuda:amldist"); under a profiler, a dispatch mode or with tensors of another class it hands the call to
+PyTorch's dispatcher, which comes back to the Backend.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from typing import Any, Callable, Dict, List, Optional, Set
+
+import torch
+import torch.distributed as dist
+from amldist.torch._engine import Engine
+from torch._C._distributed_c10d import Backend
+
+NAME = "amldist"
+DEVICES = ["cpu", "cuda"]
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+#: Python's halves of the back ends that live: C++ holds only the other half.
+_living: Set["AmldistBackend"] = set()
+
+
+class _Options(Backend.Options):  # type: ignore[misc]
+    """Options of a group; split_group() and get_group_options() hand them round."""
+
+    def __init__(self, timeout: timedelta) -> None:
+        super().__init__(NAME, timeout)
+
+
+class AmldistBackend(Backend):  # type: ignore[misc]
+    """libdist as one device's part of a process group."""
+
+    def __init__(self, engine: Engine, options: Optional[Any] = None) -> None:
+        super().__init__(engine.rank, engine.size)
+        self.engine = engine
+        self._options = options if options is not None else _Options(engine._timeout)
+        _living.add(self)
+
+    def getBackendName(self) -> str:
+        return NAME
+
+    def name(self) -> str:
+        return NAME
+
+    @property
+    def options(self) -> Any:
+        return self._options
+
+    @property
+    def supports_splitting(self) -> bool:
+        return True
+
+    @property
+    def supports_coalescing(self) -> bool:
+        return False
+
+    def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:
+        self.engine.monitored_barrier(opts.timeout)
+
+    def split(self, store: Any, ranks: List[int], opts: Any) -> Optional["AmldistBackend"]:
+        if self.engine.rank not in ranks:
+            return None
+        timeout = getattr(opts, "_timeout", None) or self.engine._unset
+        members = list(ranks)
+        engine = Engine(store, members.index(self.engine.rank), len(members), timeout, "")
+        return AmldistBackend(engine, opts)
+
+    def perform_nocolor_split(self, device: Any) -> None:
+        """Nothing to do: only the members of a new group take part in making it."""
+
+    def eager_connect_single_device(self, device: Any) -> None:
+        """Nothing to do: the group is connected when it exists."""
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self.engine.set_timeout(timeout)
+        self._options._timeout = timeout
+
+    def _set_default_timeout(self, timeout: timedelta) -> None:
+        self.set_timeout(timeout)
+
+    def _set_sequence_number_for_group(self) -> None:
+        self.engine.calls = 0
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self.engine.calls
+
+    def _wait_for_pending_works(self) -> None:
+        for work in list(self.engine._pending):
+            work.finish()
+
+    def abort(self) -> None:
+        self.engine.abort()
+
+    def shutdown(self) -> None:
+        self.engine.shutdown()
+        _living.discard(self)
+
+
+# What PyTorch's C++ calls, under the names that its releases have used, and what does it here.
+_CALLS = {
+    ("allreduce",): "allreduce",
+    ("allreduce_sparse",): "allreduce_sparse",
+    ("allreduce_coalesced",): "allreduce_coalesced",
+    ("reduce",): "reduce",
+    ("broadcast",): "broadcast",
+    ("allgather",): "allgather",
+    ("allgather_coalesced",): "allgather_coalesced",
+    ("all_gather_single", "_allgather_base"): "allgather_single",
+    ("all_gather_single_coalesced", "allgather_into_tensor_coalesced"): "allgather_single_coalesced",
+    ("gather",): "gather",
+    ("scatter",): "scatter",
+    ("reduce_scatter",): "reduce_scatter",
+    ("reduce_scatter_single", "_reduce_scatter_base"): "reduce_scatter_single",
+    ("reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced"): "reduce_scatter_single_coalesced",
+    ("alltoall",): "alltoall",
+    ("all_to_all_single", "alltoall_base"): "alltoall_single",
+    ("send",): "send",
+    ("recv",): "recv",
+    ("recv_anysource",): "recv_anysource",
+    ("barrier",): "barrier",
+    ("start_coalescing",): "start_coalescing",
+    ("end_coalescing",): "end_coalescing",
+}
+
+
+def _method(call: str) -> Callable[..., Any]:
+    def method(self: AmldistBackend, *arguments: Any) -> Any:
+        return getattr(self.engine, call)(*arguments)
+
+    return method
+
+
+# Methods of the class: C++ looks for overrides there.
+for _names, _call in _CALLS.items():
+    for _name in _names:
+        setattr(AmldistBackend, _name, _method(_call))
+
+
+def _is_plain(argument: Any) -> bool:
+    if isinstance(argument, list):
+        return all(_is_plain(each) for each in argument)
+    return not isinstance(argument, torch.Tensor) or type(argument) in _PLAIN
+
+
+def _is_watched() -> bool:
+    """Somebody wants to see the calls: PyTorch's dispatcher shows them."""
+    return torch._C._len_torch_dispatch_stack() > 0 or _profiler_enabled()
+
+
+_profiler_enabled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enabled", lambda: False)
+
+
+class AmldistGroup(dist.ProcessGroup):  # type: ignore[misc]
+    """A process group that is libdist's on all devices."""
+
+    def __init__(self, store: Any, backend: AmldistBackend) -> None:
+        engine = backend.engine
+        super().__init__(store, engine.rank, engine.size)
+        self.engine = engine
+        self._backend = backend
+
+    def getBackendName(self) -> str:
+        return NAME
+
+    def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+        self.engine.monitored_barrier(timeout)
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self._backend.set_timeout(timeout)
+
+    def recv_anysource(self, tensors: Any, tag: int) -> Any:
+        return self.engine.recv_anysource(tensors, tag)
+
+    def _set_sequence_number_for_group(self) -> None:
+        self._backend._set_sequence_number_for_group()
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._backend._get_sequence_number_for_group()
+
+    def abort(self) -> None:
+        self._backend.abort()
+
+    def shutdown(self) -> None:
+        self._backend.shutdown()
+
+
+def _direct(name: str, call: str, arguments_wanted: int) -> Callable[..., Any]:
+    """A call of torch.distributed's functions; what is not quite one of them goes PyTorch's way."""
+    is_message = name in ("send", "recv")
+
+    def method(self: AmldistGroup, *arguments: Any, **named: Any) -> Any:
+        ordinary = (
+            len(arguments) == arguments_wanted
+            and not named
+            and (is_message or hasattr(arguments[-1], "timeout"))
+            and all(_is_plain(argument) for argument in arguments)
+            and not _is_watched()
+        )
+        if ordinary:
+            return getattr(self.engine, call)(*arguments)
+        return getattr(dist.ProcessGroup, name)(self, *arguments, **named)
+
+    method.__name__ = name
+    return method
+
+
+_DIRECT = {
+    "allreduce": 2, "allreduce_coalesced": 2, "reduce": 2, "broadcast": 2, "allgather": 3, "allgather_coalesced": 3,
+    "all_gather_single": 3, "_allgather_base": 3, "all_gather_single_coalesced": 3, "allgather_into_tensor_coalesced": 3,
+    "gather": 3, "scatter": 3, "reduce_scatter": 3, "reduce_scatter_single": 3, "_reduce_scatter_base": 3,
+    "reduce_scatter_single_coalesced": 3, "reduce_scatter_tensor_coalesced": 3, "alltoall": 3, "all_to_all_single": 5,
+    "alltoall_base": 5, "send": 3, "recv": 3, "barrier": 1,
+}  # fmt: skip
+for _names, _call in _CALLS.items():
+    for _name in _names:
+        if _name in _DIRECT and hasattr(dist.ProcessGroup, _name):
+            setattr(AmldistGroup, _name, _direct(_name, _call, _DIRECT[_name]))
+
+
+def _is_whole_group() -> bool:
+    """Whether all devices of the group that is being made are ours. PyTorch hands a back end only its own part, so this
+    looks at what its caller knows; without that, ours is a part."""
+    frame = sys._getframe(1)
+    for _level in range(4):
+        config = frame.f_locals.get("backend_config")
+        if config is not None and hasattr(config, "get_device_backend_map"):
+            devices: Dict[str, str] = config.get_device_backend_map()
+            return set(devices.values()) == {NAME}
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return False
+
+
+def create(opts: Any, options: Any = None) -> Any:
+    """Makes the back end of a process group; PyTorch calls it in every member."""
+    if opts.timeout.total_seconds() <= 0:
+        raise ValueError(f"amldist: the group's timeout is {opts.timeout}: it must be more than 0")
+    engine = Engine(opts.store, opts.group_rank, opts.group_size, opts.timeout, str(opts.group_id or ""))
+    backend = AmldistBackend(engine, options if isinstance(options, Backend.Options) else None)
+    if not _is_whole_group():
+        return backend
+    group = AmldistGroup(opts.store, backend)
+    for device in DEVICES:
+        group._register_backend(torch.device(device), dist.ProcessGroup.BackendType.CUSTOM, backend)
+    group._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
+    return group

@@ -1,0 +1,242 @@
+"""What a call of torch.distributed returns: a Work, with a future where one is asked for."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from datetime import timedelta
+from typing import Any, Callable, List, Optional
+
+import torch
+import torch.distributed as dist
+from amldist import _errors
+from amldist._request import Request
+
+
+class BackendError(dist.DistBackendError):
+    """A DistBackendError that also says which rank was missing or wrong, and in which call, where that is known."""
+
+    rank: Optional[int] = None
+    host: Optional[str] = None
+    operation: Optional[str] = None
+    number: Optional[int] = None
+
+
+def backend_error(error: Exception) -> Exception:
+    """The package's exception as PyTorch's. What the caller did wrong stays what it is."""
+    if not isinstance(error, _errors.Error):
+        return error
+    told = BackendError(str(error))
+    told.rank, told.host, told.operation, told.number = error.rank, error.host, error.operation, error.number
+    told.__cause__ = error
+    return told
+
+
+class Waiter:
+    """A thread that waits for works in the order in which they were begun, for those who asked for futures.
+
+    It ends after a second without work, so that a program that uses none has no thread.
+    """
+
+    _IDLE_S = 1.0
+
+    def __init__(self) -> None:
+        self._works: "queue.Queue[PendingWork]" = queue.Queue()
+        self._lock = threading.Lock()
+        self._runs = False
+
+    def add(self, work: "PendingWork") -> None:
+        with self._lock:
+            self._works.put(work)
+            if not self._runs:
+                self._runs = True
+                threading.Thread(target=self._run, name="amldist-waiter", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                work = self._works.get(timeout=self._IDLE_S)
+            except queue.Empty:
+                with self._lock:
+                    if self._works.empty():
+                        self._runs = False
+                        return
+                continue
+            work.finish()
+
+
+def _raising(error: Exception) -> Callable[[Any], Any]:
+    def raise_it(_future: Any) -> Any:
+        raise error
+
+    return raise_it
+
+
+class DoneWork(dist._Work):
+    """A call that is complete."""
+
+    def __init__(self, outputs: Any = None) -> None:
+        super().__init__()
+        self._outputs = outputs
+
+    def wait(self, timeout: Any = None) -> bool:
+        return True
+
+    def is_completed(self) -> bool:
+        return True
+
+    def is_success(self) -> bool:
+        return True
+
+    def exception(self) -> Optional[Exception]:
+        return None
+
+    def synchronize(self) -> None:
+        pass
+
+    def result(self) -> List[torch.Tensor]:
+        return list(self._outputs or [])
+
+    def source_rank(self) -> int:
+        raise RuntimeError("this work is no receive: it has no source rank")
+
+    _source_rank = source_rank
+
+    def get_future(self) -> "torch.futures.Future[Any]":
+        future: "torch.futures.Future[Any]" = torch.futures.Future()
+        future.set_result(self._outputs)
+        return future
+
+
+class PendingWork(dist._Work):
+    """A call in progress.
+
+    Any thread may wait. The first that does finishes the work: it also copies results to where they belong. An error is
+    kept, and raised by every wait.
+    """
+
+    def __init__(
+        self,
+        requests: List[Request],
+        outputs: Any,
+        after: Optional[Callable[[], object]],
+        waiter: Waiter,
+        source: Optional[int] = None,
+    ) -> None:
+        super().__init__()
+        self._requests = requests
+        self._outputs = outputs
+        self._after = after
+        self._waiter = waiter
+        self._source = source
+        self._lock = threading.Lock()
+        self._done = False
+        self._error: Optional[Exception] = None
+        self._future: Optional["torch.futures.Future[Any]"] = None
+        self._raises_in_backward = False
+
+    def finish(self) -> None:
+        """Waits until the call is complete, whatever it comes to. KeyboardInterrupt goes through."""
+        with self._lock:
+            if self._done:
+                return
+            try:
+                for request in self._requests:
+                    request.wait()
+                if self._after is not None:
+                    self._after()
+            except Exception as error:
+                self._error = backend_error(error)
+            self._done = True
+            self._requests, self._after = [], None
+            future, self._future_given = self._future, True
+        if future is not None:
+            self._complete(future)
+
+    _future_given = False
+
+    def _complete(self, future: "torch.futures.Future[Any]") -> None:
+        if self._error is None or self._raises_in_backward:
+            future.set_result(self._outputs)  # a future that raises is derived of this one
+        else:
+            future.set_exception(self._error)
+
+    def wait(self, timeout: Optional[timedelta] = None) -> bool:
+        if not self._done:
+            limit = timeout.total_seconds() if timeout else 0
+            if limit > 0:
+                self._wait_at_most(limit)
+            self.finish()
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def _wait_at_most(self, limit: float) -> None:
+        deadline, pause = time.monotonic() + limit, 20e-6
+        while not self.is_completed():
+            if time.monotonic() > deadline:
+                raise BackendError(f"the call is not complete after {limit:g} s of waiting; it goes on")
+            time.sleep(pause)
+            pause = min(2 * pause, 2e-3)
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        if self._done:
+            return True
+        if not all(request.test() for request in list(self._requests)):
+            return False
+        self.finish()
+        return True
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self._error is None
+
+    def exception(self) -> Optional[Exception]:
+        return self._error
+
+    def result(self) -> List[torch.Tensor]:
+        self.wait()
+        return list(self._outputs or [])
+
+    def source_rank(self) -> int:
+        if self._source is None:
+            raise RuntimeError("this work is no receive: it has no source rank")
+        return self._source
+
+    _source_rank = source_rank
+
+    def get_future(self) -> "torch.futures.Future[Any]":
+        """A future of the output tensors. Asked for in a backward pass, as DistributedDataParallel does, an error also
+        ends that pass with its own type: a future hands C++ a RuntimeError with the text alone."""
+        in_backward = torch._C._current_graph_task_id() != -1
+        with self._lock:
+            future: "torch.futures.Future[Any]" = torch.futures.Future()
+            done = self._done
+            if not done and self._future is None:
+                self._future, self._raises_in_backward = future, in_backward
+                first = True
+            else:
+                first = False
+        if done:
+            self._complete(future)
+            return self._guarded(future, in_backward)
+        if not first:
+            assert self._future is not None
+            return self._future.then(self._value_of)
+        self._waiter.add(self)
+        return self._guarded(future, in_backward)
+
+    def _value_of(self, _future: Any) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._outputs
+
+    def _guarded(self, future: "torch.futures.Future[Any]", in_backward: bool) -> "torch.futures.Future[Any]":
+        if not in_backward:
+            return future
+        # Callbacks of a pass run in the order in which they were queued, this one before that of the reducer.
+        torch.autograd.Variable._execution_engine.queue_callback(lambda: self.wait() and None)
+        return future.then(self._value_of)
