@@ -65,6 +65,14 @@ class Background:
         wait_until(lambda: words in self.text(), seconds)
 
 
+def wait_until_saved(cluster: Cluster) -> None:
+    """slurmctld writes down the jobs that it knows some seconds after a change. One that is killed before gives the number
+    of the lost job to the next one, which the nodes then end in the lost one's place."""
+    state = pathlib.Path(f"/run/aml-devcluster/{cluster.name}/ctl/job_state")
+    now = time.time()
+    wait_until(lambda: state.exists() and state.stat().st_mtime > now)
+
+
 def signal_srun(cluster: Cluster, name: str) -> None:
     done = cluster.run(f"pkill -{name} -x srun")
     assert done.status == 0, str(done)
@@ -118,10 +126,13 @@ def test_a_cable_is_loose(cluster, workdir):
 
 def test_slurmctld_is_away_while_a_task_fails(cluster, workdir):
     """srun asks it about the job before it says who failed; without an answer the line comes all the same."""
-    task = by_rank(r1="echo runs; sleep 2; exit 7", other="sleep 3").replace("'", '"').replace("$RANK", "\\$RANK")
-    step = Background(cluster, workdir, f"srun -N2 -n2 --aml-dist=pytorch {task}")
+    until_away = f"until [ -e {workdir}/away ]; do sleep 0.1; done"
+    task = by_rank(r1=f"echo runs; {until_away}; sleep 1; exit 7", other=f"{until_away}; sleep 2")
+    step = Background(cluster, workdir, f"srun -N2 -n2 --aml-dist=pytorch {task}".replace("'", '"').replace("$", "\\$"))
     step.says("runs")
+    wait_until_saved(cluster)
     assert cluster.devcluster("break", "ctl", "down").status == 0
+    (workdir / "away").touch()
     try:
         step.says("aml-dist: first failure: rank 1", 40)
     finally:
@@ -132,10 +143,13 @@ def test_slurmctld_is_away_while_a_task_fails(cluster, workdir):
 
 def test_slurmctld_is_away_when_srun_starts(cluster, workdir):
     """Slurm waits for it or gives up; with an answer in time every task has its environment, and without one none runs."""
-    job = script(workdir, "echo begins", "sleep 2", "srun --aml-dist=pytorch bash -c 'echo rank $RANK of $WORLD_SIZE'")
+    job = script(workdir, "echo begins", f"until [ -e {workdir}/away ]; do sleep 0.1; done",
+                 "srun --aml-dist=pytorch bash -c 'echo rank $RANK of $WORLD_SIZE'")
     step = Background(cluster, workdir, f"salloc --quiet -N2 -n2 {job}")
     step.says("begins")
+    wait_until_saved(cluster)
     assert cluster.devcluster("break", "ctl", "down").status == 0
+    (workdir / "away").touch()
     time.sleep(3)
     assert cluster.devcluster("heal", "ctl").status == 0
     text = step.wait(150)  # srun asks slurmctld again after a minute
