@@ -50,9 +50,12 @@ struct Arguments {
     offsets = {offsets.data(), comm.identity().size};
     return true;
   };
-  const bool sends = call.operation == Operation::alltoallv;
-  if (measure(call.recv_counts, call.recv_offsets) && (!sends || measure(call.send_counts, call.send_offsets)))
-    return {};
+  const bool sends = call.operation != Operation::allgatherv;
+  const bool receives = call.operation != Operation::reduce_scatterv;
+  const bool has_all = (!receives || measure(call.recv_counts, call.recv_offsets)) &&
+                       (!sends || measure(call.send_counts, call.send_offsets));
+  if (has_all && !receives) call.count = call.send_counts[comm.identity().rank];
+  if (has_all) return {};
   return Error{Errc::invalid_argument,
                std::string(amldist::collective::to_string(call.operation)) + ": a list of counts or offsets is NULL"};
 }
@@ -64,8 +67,7 @@ Result<void> complete(const Communicator& comm, Arguments& arguments) {
   Call& call = arguments.call;
   call.type = static_cast<DataType>(arguments.type);
   call.redop = static_cast<ReduceOp>(arguments.op);
-  const bool is_listed = call.operation == Operation::alltoallv || call.operation == Operation::allgatherv;
-  return is_listed ? measure_lists(comm, call) : Result<void>();
+  return is_listed(call.operation) ? measure_lists(comm, call) : Result<void>();
 }
 
 int run(amldist_comm* comm, Arguments&& arguments) {
@@ -174,6 +176,13 @@ Arguments gathering(const void* send, size_t count, void* recv, const size_t* co
   made.call.recv_offsets = {offsets, 0};
   return made;
 }
+Arguments scattering(const void* send, void* recv, const size_t* counts, const size_t* offsets, amldist_type type,
+                     amldist_op op) {
+  Arguments made = reduction(Operation::reduce_scatterv, send, recv, 0, type, op);
+  made.call.send_counts = {counts, 0};
+  made.call.send_offsets = {offsets, 0};
+  return made;
+}
 Arguments crossing(const void* send, const size_t* send_counts, const size_t* send_offsets, void* recv,
                    const size_t* recv_counts, const size_t* recv_offsets, amldist_type type) {
   Arguments made = movement(Operation::alltoallv, send, recv, 0, type);
@@ -208,6 +217,10 @@ int amldist_allgatherv(amldist_comm* comm, const void* send, size_t count, void*
 int amldist_reduce_scatter(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
                            amldist_op op) {
   return run(comm, reduction(Operation::reduce_scatter, send, recv, count, type, op));
+}
+int amldist_reduce_scatterv(amldist_comm* comm, const void* send, void* recv, const size_t* counts,
+                            const size_t* offsets, amldist_type type, amldist_op op) {
+  return run(comm, scattering(send, recv, counts, offsets, type, op));
 }
 int amldist_alltoall(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type) {
   return run(comm, movement(Operation::alltoall, send, recv, count, type));
@@ -253,6 +266,10 @@ int amldist_iallgatherv(amldist_comm* comm, const void* send, size_t count, void
 int amldist_ireduce_scatter(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
                             amldist_op op, amldist_request** request) {
   return begin(comm, reduction(Operation::reduce_scatter, send, recv, count, type, op), request);
+}
+int amldist_ireduce_scatterv(amldist_comm* comm, const void* send, void* recv, const size_t* counts,
+                             const size_t* offsets, amldist_type type, amldist_op op, amldist_request** request) {
+  return begin(comm, scattering(send, recv, counts, offsets, type, op), request);
 }
 int amldist_ialltoall(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
                       amldist_request** request) {

@@ -63,6 +63,10 @@ int amldist_reducer_create(amldist_comm* comm, const size_t* counts, size_t tens
     if (!data_type) return refused(std::to_string(static_cast<int>(type)) + " is no amldist_type");
     const auto wanted = to_options(options);
     if (!wanted) return wanted.error();
+    if (!amldist::collective::can_combine(*data_type, wanted->op)) {
+      return refused(std::string(to_string(*data_type)) + " cannot be combined by " +
+                     std::string(to_string(wanted->op)));
+    }
     auto made = GradientReducer::create(*comm->impl, {counts, tensors}, *data_type, *wanted);
     if (!made) return made.error();
     *reducer = new amldist_reducer{comm->impl, std::move(*made)};

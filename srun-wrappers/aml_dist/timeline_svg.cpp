@@ -46,6 +46,7 @@ constexpr std::string_view colour_of(Operation operation) {
     case Operation::allreduce:
     case Operation::reduce:
     case Operation::reduce_scatter:
+    case Operation::reduce_scatterv:
       return "#4a7fb5";
     case Operation::broadcast:
     case Operation::scatter:

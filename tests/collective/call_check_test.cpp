@@ -150,6 +150,33 @@ TEST(CallCheck, ListedBlocksDoNotOverlap) {
   EXPECT_EQ(refusal_of(call), "");
 }
 
+TEST(CallCheck, ListedBlocksAreReducedInPlaceOrApart) {
+  const std::array<std::size_t, size> counts = {2, 2, 2, 2};
+  const std::array<std::size_t, size> even = {0, 4, 8, 12};
+  Call call = placed(Operation::reduce_scatterv, 0, 4);
+  call.count = 2;
+  call.send_counts = counts;
+  call.send_offsets = even;
+  EXPECT_EQ(refusal_of(call), "") << "in place";
+  call.recv = &memory.at(6);
+  EXPECT_EQ(refusal_of(call), "") << "between the blocks";
+  call.recv = &memory.at(5);
+  EXPECT_EQ(refusal_of(call), overlap_in(Operation::reduce_scatterv));
+  call.recv = nullptr;
+  EXPECT_EQ(refusal_of(call), "reduce_scatterv: the buffer to receive is NULL");
+}
+
+TEST(CallCheck, OperatorsBelongToTypes) {
+  Call call = placed(Operation::allreduce, 0, 8);
+  call.redop = ReduceOp::bor;
+  call.type = DataType::int16;
+  EXPECT_EQ(refusal_of(call), "");
+  call.type = DataType::float16;
+  EXPECT_EQ(refusal_of(call), "allreduce: float16 cannot be combined by bor");
+  call.operation = Operation::broadcast;
+  EXPECT_EQ(refusal_of(call), "") << "it combines nothing";
+}
+
 TEST(CallCheck, MessagesOfAGroupDoNotOverlap) {
   const auto refused = [](std::size_t recv) {
     const std::array<Call, 3> messages = {placed(Operation::send, 8, 8), placed(Operation::send, 2, 2),

@@ -121,6 +121,17 @@ void uneven_copies(Communicator& world) {
   both(
       "allgatherv", [&] { return world.allgatherv(in(own), out(all), blocks); },
       [&] { return world.iallgatherv(in(own), out(all), blocks); }, in_place);
+  const std::vector<int> of_all(offsets.back() + counts.back(), 2);
+  std::vector<int> mine(counts[static_cast<std::size_t>(n.rank)], -1);
+  both(
+      "reduce_scatterv", [&] { return world.reduce_scatterv(in(of_all), out(mine), blocks); },
+      [&] { return world.ireduce_scatterv(in(of_all), out(mine), blocks); },
+      [&] {
+        const bool right = std::ranges::all_of(mine, [&](int each) { return each == 2 * n.ranks; });
+        mine.assign(mine.size(), -1);
+        return right;
+      });
+  refused(world.reduce_scatterv(in(of_all), out(mine).first(0), blocks), "recv");
   const std::vector<std::size_t> ones(n.count, 1);
   std::vector<std::size_t> places(n.count);
   std::iota(places.begin(), places.end(), 0);

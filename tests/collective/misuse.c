@@ -27,6 +27,11 @@ static void misuse_of_lists(void) {
   refused(amldist_allgatherv(world, x, 1, NULL, ones, zeros, type), AMLDIST_EINVAL, "receive is NULL");
   refused(amldist_allgatherv(world, x, 2, y, ones, zeros, type), AMLDIST_EINVAL, "counts[own rank] is 1");
   refused(amldist_allgatherv(world, x, 1, y, ones, huge, type), AMLDIST_EINVAL, "beyond any memory");
+  refused(amldist_reduce_scatterv(world, NULL, y, ones, zeros, type, AMLDIST_SUM), AMLDIST_EINVAL, "send is NULL");
+  refused(amldist_reduce_scatterv(world, x, NULL, ones, zeros, type, AMLDIST_SUM), AMLDIST_EINVAL, "receive is NULL");
+  refused(amldist_reduce_scatterv(world, x, y, ones, huge, type, AMLDIST_SUM), AMLDIST_EINVAL, "beyond any memory");
+  refused(amldist_reduce_scatterv(world, x, y, NULL, zeros, type, AMLDIST_SUM), AMLDIST_EINVAL, "list of counts");
+  OK(amldist_reduce_scatterv(world, NULL, NULL, zeros, zeros, type, AMLDIST_SUM));
   OK(amldist_alltoallv(world, NULL, zeros, zeros, NULL, zeros, zeros, type));
   OK(amldist_allgatherv(world, NULL, 0, NULL, zeros, zeros, type));
 }
@@ -44,9 +49,14 @@ void run_misuse(void) {
   refused(amldist_allreduce(NULL, x, x, 1, AMLDIST_FLOAT32, AMLDIST_SUM), AMLDIST_EINVAL, "NULL");
   refused(amldist_allreduce(world, NULL, x, 1, AMLDIST_FLOAT32, AMLDIST_SUM), AMLDIST_EINVAL, "send is NULL");
   refused(amldist_allreduce(world, x, NULL, 1, AMLDIST_FLOAT32, AMLDIST_SUM), AMLDIST_EINVAL, "receive is NULL");
-  refused(amldist_allreduce(world, x, x, 1, (amldist_type)12, AMLDIST_SUM), AMLDIST_EINVAL, "12 is no amldist_type");
+  refused(amldist_allreduce(world, x, x, 1, (amldist_type)13, AMLDIST_SUM), AMLDIST_EINVAL, "13 is no amldist_type");
   refused(amldist_allreduce(world, x, x, 1, (amldist_type)-1, AMLDIST_SUM), AMLDIST_EINVAL, "no amldist_type");
-  refused(amldist_allreduce(world, x, x, 1, AMLDIST_FLOAT32, (amldist_op)5), AMLDIST_EINVAL, "5 is no amldist_op");
+  refused(amldist_allreduce(world, x, x, 1, AMLDIST_FLOAT32, (amldist_op)8), AMLDIST_EINVAL, "8 is no amldist_op");
+  refused(amldist_allreduce(world, x, x, 1, AMLDIST_FLOAT32, AMLDIST_BXOR), AMLDIST_EINVAL,
+          "float32 cannot be combined by bxor");
+  refused(amldist_reduce(world, x, x, 1, AMLDIST_BFLOAT16, AMLDIST_BAND, 0), AMLDIST_EINVAL, "by band");
+  refused(amldist_reduce_scatter(world, x, x, 1, AMLDIST_BOOL, AMLDIST_AVG), AMLDIST_EINVAL,
+          "bool cannot be combined by avg");
   refused(amldist_allreduce(world, x, x, (size_t)-1, AMLDIST_FLOAT32, AMLDIST_SUM), AMLDIST_EINVAL,
           "beyond any memory");
   refused(amldist_broadcast(world, x, 1, AMLDIST_FLOAT32, size), AMLDIST_EINVAL, "root");

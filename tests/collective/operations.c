@@ -6,8 +6,8 @@
 
 #include "program.h"
 
-static const size_t element_bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 2, 2};
-enum { TYPES = 12, OPS = 5 };
+static const size_t element_bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 2, 2, 1};
+enum { TYPES = 12, OPS = 5 }; /* with numbers; bits and bools: check_bits() */
 
 /* ---- numbers of every type ---- */
 static uint16_t half_of(double value) { /* exact for the small whole numbers used here */
@@ -38,6 +38,9 @@ static void put(void* buffer, size_t i, amldist_type type, double value) {
       break;
     case AMLDIST_UINT16:
       ((uint16_t*)buffer)[i] = (uint16_t)value;
+      break;
+    case AMLDIST_BOOL:
+      ((unsigned char*)buffer)[i] = (unsigned char)((int)value % 2);
       break;
     case AMLDIST_INT32:
       ((int32_t*)buffer)[i] = (int32_t)value;
@@ -202,6 +205,62 @@ static void check_reduce_scatter(size_t count, amldist_type type, amldist_op op,
   free_buffer(send), free_buffer(recv), free_buffer(want);
 }
 
+/* Rank r gets `count` / (r + 1) elements, with a gap of one between the blocks. */
+static void check_reduce_scatterv(size_t count, amldist_type type, amldist_op op, int in_place) {
+  const size_t unit = element_bytes[type];
+  size_t counts[64], offsets[64], all = 0;
+  for (int r = 0; r < size; ++r) counts[r] = count / (size_t)(r + 1), offsets[r] = all, all += counts[r] + 1;
+  const size_t mine = counts[rank];
+  buffer send = new_buffer(all * unit, 0), recv = new_buffer(mine * unit, unit), want = new_buffer(mine * unit, 0);
+  fill(send.data, 0, all, rank, type, op);
+  fill_combined(want.data, offsets[rank], mine, type, op);
+  void* to = in_place ? send.data + offsets[rank] * unit : recv.data;
+  OK(amldist_reduce_scatterv(world, send.data, to, counts, offsets, type, op));
+  expect(to, want.data, mine * unit, "reduce_scatterv", count, type, op);
+  free_buffer(send), free_buffer(recv), free_buffer(want);
+}
+
+/* ---- bits ---- */
+static unsigned char bits_of(int r, size_t byte, unsigned char mask) {
+  return (unsigned char)((byte * 131 + (size_t)r * 89 + 7) >> 2) & mask;
+}
+static unsigned char combined_bits(size_t byte, amldist_op op, unsigned char mask) {
+  unsigned char result = bits_of(0, byte, mask);
+  for (int r = 1; r < size; ++r) {
+    const unsigned char next = bits_of(r, byte, mask);
+    if (op == AMLDIST_BAND || op == AMLDIST_PROD || op == AMLDIST_MIN) result &= next;
+    else if (op == AMLDIST_BXOR) result ^= next;
+    else result |= next;
+  }
+  return result;
+}
+/* Of integers the three bitwise operators, of bools all but the average. */
+static void check_bits(size_t count, amldist_type type, amldist_op op) {
+  const unsigned char mask = type == AMLDIST_BOOL ? 1 : 0xff;
+  const size_t bytes = count * element_bytes[type];
+  buffer send = new_buffer(bytes * (size_t)size, 0), recv = new_buffer(bytes, 0), want = new_buffer(bytes, 0);
+  for (size_t i = 0; i < bytes * (size_t)size; ++i) send.data[i] = bits_of(rank, i, mask);
+  for (size_t i = 0; i < bytes; ++i) want.data[i] = combined_bits(i, op, mask);
+  OK(amldist_allreduce(world, send.data, recv.data, count, type, op));
+  expect(recv.data, want.data, bytes, "allreduce of bits", count, type, op);
+  memset(recv.data, GUARD, bytes);
+  OK(amldist_reduce(world, send.data, recv.data, count, type, op, size - 1));
+  if (rank == size - 1) expect(recv.data, want.data, bytes, "reduce of bits", count, type, op);
+  for (size_t i = 0; i < bytes; ++i) want.data[i] = combined_bits(bytes * (size_t)rank + i, op, mask);
+  OK(amldist_reduce_scatter(world, send.data, recv.data, count, type, op));
+  expect(recv.data, want.data, bytes, "reduce_scatter of bits", count, type, op);
+  free_buffer(send), free_buffer(recv), free_buffer(want);
+}
+static void check_all_bits(size_t count) {
+  static const amldist_type integers[] = {AMLDIST_INT8,  AMLDIST_UINT8,  AMLDIST_INT32, AMLDIST_UINT32,
+                                          AMLDIST_INT64, AMLDIST_UINT64, AMLDIST_INT16, AMLDIST_UINT16};
+  for (int op = AMLDIST_SUM; op <= AMLDIST_BXOR; ++op) {
+    if (op != AMLDIST_AVG) check_bits(count, AMLDIST_BOOL, (amldist_op)op);
+    if (op < AMLDIST_BAND) continue;
+    for (size_t t = 0; t < sizeof integers / sizeof *integers; ++t) check_bits(count, integers[t], (amldist_op)op);
+  }
+}
+
 /* ---- movements ---- */
 static void check_broadcast(size_t count, amldist_type type, int root) {
   const size_t unit = element_bytes[type];
@@ -321,6 +380,7 @@ static void check_all(size_t count, amldist_type type, int roots, int ops) {
     for (int in_place = 0; in_place < 2; ++in_place) {
       check_allreduce(count, type, (amldist_op)op, in_place);
       check_reduce_scatter(count, type, (amldist_op)op, in_place);
+      check_reduce_scatterv(count, type, (amldist_op)op, in_place);
       for (int root = 0; root < roots; ++root) check_reduce(count, type, (amldist_op)op, in_place, root);
     }
   }
@@ -349,6 +409,8 @@ void run_operations(void) {
       check_all(small[i], (amldist_type)type, small[i] == 29 ? size : 1, OPS);
     }
   }
+  for (size_t i = 0; i < sizeof small / sizeof *small; ++i) check_all_bits(small[i]);
+  check_all_bits(300007);
   for (int in_place = 0; in_place < 2; ++in_place) {
     for (size_t i = 0; i < sizeof large / sizeof *large; ++i) {
       check_allocated(large[i], AMLDIST_FLOAT32, ~0u, in_place);
@@ -356,6 +418,7 @@ void run_operations(void) {
       check_allocated(large[i], AMLDIST_BFLOAT16, 2, in_place);
     }
   }
+  check_all(1025, AMLDIST_BOOL, 1, 0);
   for (size_t i = 0; i < sizeof large / sizeof *large; ++i) {
     check_all(large[i], AMLDIST_FLOAT32, 1, 1);
     check_all(large[i], AMLDIST_BFLOAT16, 1, 1);

@@ -49,6 +49,11 @@ T combined(T a, T b, ReduceOp op) {
   if (op == ReduceOp::prod) return static_cast<T>(a * b);
   if (op == ReduceOp::max) return std::max(a, b);
   if (op == ReduceOp::min) return std::min(a, b);
+  if constexpr (std::is_integral_v<T>) {
+    if (op == ReduceOp::band) return static_cast<T>(a & b);
+    if (op == ReduceOp::bor) return static_cast<T>(a | b);
+    if (op == ReduceOp::bxor) return static_cast<T>(a ^ b);
+  }
   return static_cast<T>(a + b);
 }
 
@@ -127,6 +132,9 @@ template <typename T>
 void expect_all_right(const Way& way) {
   for (const ReduceOp op : {ReduceOp::sum, ReduceOp::prod, ReduceOp::max, ReduceOp::min, ReduceOp::avg}) {
     Trial<T>(way).expect_right(op);
+  }
+  if constexpr (std::is_integral_v<T>) {
+    for (const ReduceOp op : {ReduceOp::band, ReduceOp::bor, ReduceOp::bxor}) Trial<T>(way).expect_right(op);
   }
 }
 

@@ -18,6 +18,7 @@ namespace amldist::collective {
 ///   reduce_scatter, scatter        elements that each rank gets
 ///   alltoall                       elements from each rank to each rank
 ///   allgatherv                     elements that this rank gives (= recv_counts[rank])
+///   reduce_scatterv                elements that this rank gets (= send_counts[rank])
 ///   send, recv                     elements of the message
 ///   barrier, split                 0; a split has its SplitRequest in `send`, room for those of all ranks in `recv`
 struct Call {
@@ -28,8 +29,8 @@ struct Call {
   std::size_t count = 0;
   const void* send = nullptr;  ///< broadcast: the buffer, on every rank (also in `recv`)
   void* recv = nullptr;
-  std::span<const std::size_t> send_counts;   ///< alltoallv
-  std::span<const std::size_t> send_offsets;  ///< alltoallv
+  std::span<const std::size_t> send_counts;   ///< alltoallv, reduce_scatterv
+  std::span<const std::size_t> send_offsets;  ///< alltoallv, reduce_scatterv
   std::span<const std::size_t> recv_counts;   ///< alltoallv, allgatherv
   std::span<const std::size_t> recv_offsets;  ///< alltoallv, allgatherv
   const BufferSegments* segments = nullptr;   ///< allreduce in place: parts of the buffer that lie elsewhere, if any
@@ -38,7 +39,13 @@ struct Call {
 };
 
 [[nodiscard]] constexpr bool is_reduction(Operation operation) noexcept {
-  return operation == Operation::allreduce || operation == Operation::reduce || operation == Operation::reduce_scatter;
+  return operation == Operation::allreduce || operation == Operation::reduce ||
+         operation == Operation::reduce_scatter || operation == Operation::reduce_scatterv;
+}
+/// Whether ranks have counts of their own, in lists.
+[[nodiscard]] constexpr bool is_listed(Operation operation) noexcept {
+  return operation == Operation::allgatherv || operation == Operation::alltoallv ||
+         operation == Operation::reduce_scatterv;
 }
 [[nodiscard]] constexpr bool is_point_to_point(Operation operation) noexcept {
   return operation == Operation::send || operation == Operation::recv;
@@ -57,7 +64,7 @@ struct Call {
     digest = (digest ^ value) * 0x9e3779b97f4a7c15ULL;
     return digest ^ (digest >> 29);
   };
-  const bool counted = call.operation != Operation::allgatherv && call.operation != Operation::alltoallv;
+  const bool counted = !is_listed(call.operation);
   const auto word = static_cast<std::uint64_t>(call.operation) | static_cast<std::uint64_t>(call.type) << 8 |
                     static_cast<std::uint64_t>(is_reduction(call.operation) ? call.redop : ReduceOp::sum) << 16 |
                     static_cast<std::uint64_t>(static_cast<std::uint32_t>(call.root)) << 32;
@@ -65,11 +72,11 @@ struct Call {
   return static_cast<std::uint32_t>(digest ^ (digest >> 32));
 }
 
-/// Digest of the counts that all ranks must give alike (allgatherv); else 0.
+/// Digest of the counts that all ranks must give alike (allgatherv, reduce_scatterv); else 0.
 [[nodiscard]] inline std::uint32_t digest_of_lists(const Call& call) noexcept {
   std::uint32_t digest = 0;
-  if (call.operation != Operation::allgatherv) return digest;
-  for (const std::size_t count : call.recv_counts) {
+  if (!is_listed(call.operation) || call.operation == Operation::alltoallv) return digest;
+  for (const std::size_t count : call.operation == Operation::allgatherv ? call.recv_counts : call.send_counts) {
     const auto bits = static_cast<std::uint32_t>(count ^ (count >> 32));
     digest = ((digest ^ bits) * 0x85ebca6bU) ^ (digest >> 15);
   }

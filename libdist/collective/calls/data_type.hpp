@@ -22,12 +22,14 @@ enum class DataType : std::uint8_t {
   bfloat16 = 9,
   int16 = 10,
   uint16 = 11,
+  boolean = 12,  ///< a byte that is 0 or 1
 };
-inline constexpr int data_types = 12;
+inline constexpr int data_types = 13;
 
 /// Reduction operators, numbered as amldist_op.
-enum class ReduceOp : std::uint8_t { sum = 0, prod = 1, max = 2, min = 3, avg = 4 };
-inline constexpr int reduce_ops = 5;
+/// band, bor and bxor combine bits.
+enum class ReduceOp : std::uint8_t { sum = 0, prod = 1, max = 2, min = 3, avg = 4, band = 5, bor = 6, bxor = 7 };
+inline constexpr int reduce_ops = 8;
 
 /// The operation of a call. Flight recorders store the numbers: only add new ones.
 enum class Operation : std::uint8_t {
@@ -48,12 +50,14 @@ enum class Operation : std::uint8_t {
   split = 14,
   finalize = 15,
   init = 16,
+  reduce_scatterv = 17,
 };
 
 [[nodiscard]] constexpr std::size_t size_of(DataType type) noexcept {
   switch (type) {
     case DataType::int8:
     case DataType::uint8:
+    case DataType::boolean:
       return 1;
     case DataType::int16:
     case DataType::uint16:
@@ -76,6 +80,18 @@ enum class Operation : std::uint8_t {
 [[nodiscard]] std::string_view to_string(DataType type) noexcept;
 [[nodiscard]] std::string_view to_string(ReduceOp op) noexcept;
 [[nodiscard]] std::string_view to_string(Operation operation) noexcept;
+
+[[nodiscard]] constexpr bool is_floating(DataType type) noexcept {
+  return type == DataType::float16 || type == DataType::bfloat16 || type == DataType::float32 ||
+         type == DataType::float64;
+}
+[[nodiscard]] constexpr bool is_bitwise(ReduceOp op) noexcept {
+  return op == ReduceOp::band || op == ReduceOp::bor || op == ReduceOp::bxor;
+}
+/// Whether elements of the type can be combined so: floating-point numbers have no bits, bools no average.
+[[nodiscard]] constexpr bool can_combine(DataType type, ReduceOp op) noexcept {
+  return is_bitwise(op) ? !is_floating(type) : type != DataType::boolean || op != ReduceOp::avg;
+}
 
 /// Whether a number of the C ABI is a valid enumerator.
 [[nodiscard]] constexpr bool is_data_type(int number) noexcept { return number >= 0 && number < data_types; }

@@ -19,7 +19,7 @@ bool is_used(std::span<const std::size_t> counts) {
   return std::ranges::any_of(counts, [](std::size_t count) { return count != 0; });
 }
 
-/// Of one rank's lists in allgatherv or alltoallv. `most`: elements that any memory can have.
+/// Of one rank's lists in allgatherv, reduce_scatterv or alltoallv. `most`: elements that any memory can have.
 Result<void> check_lists(const Call& call, std::size_t own, std::size_t most) {
   const auto differ = [&](std::size_t given, std::string_view where, std::size_t expected) {
     return refusal(call, concat({std::to_string(given), where, std::to_string(expected)}));
@@ -29,13 +29,15 @@ Result<void> check_lists(const Call& call, std::size_t own, std::size_t most) {
       return refusal(call, "a count or an offset is beyond any memory");
   }
   const bool gathers = call.operation == Operation::allgatherv;
+  const bool crosses = call.operation == Operation::alltoallv;
   if (gathers && call.count != call.recv_counts[own])
     return differ(call.count, " elements are given, but counts[own rank] is ", call.recv_counts[own]);
-  if (!gathers && call.send_counts[own] != call.recv_counts[own])
+  if (crosses && call.send_counts[own] != call.recv_counts[own])
     return differ(call.send_counts[own], " elements are sent to the own rank, which expects ", call.recv_counts[own]);
   if (call.send == nullptr && (gathers ? call.count != 0 : is_used(call.send_counts)))
     return refusal(call, "the buffer to send is NULL");
-  if (call.recv == nullptr && is_used(call.recv_counts)) return refusal(call, "the buffer to receive is NULL");
+  const bool receives = gathers || crosses ? is_used(call.recv_counts) : call.count != 0;
+  if (call.recv == nullptr && receives) return refusal(call, "the buffer to receive is NULL");
   return {};
 }
 
@@ -143,6 +145,13 @@ Range extent_of(const void* data, std::span<const std::size_t> counts, std::span
 
 Result<void> check_lists_apart(const Call& call, std::size_t own) {
   const std::size_t unit = size_of(call.type);
+  if (call.operation == Operation::reduce_scatterv) {
+    const Range got = range_of(call.recv, call.count * unit);
+    const auto block = reinterpret_cast<std::uintptr_t>(call.send) + call.send_offsets[own] * unit;
+    const bool fine =
+        got.begin == block || !do_any_overlap({got}, blocks_of(call.send, call.send_counts, call.send_offsets, unit));
+    return fine ? Result<void>() : overlap(call);
+  }
   const Range sent = call.operation == Operation::alltoallv
                          ? extent_of(call.send, call.send_counts, call.send_offsets, unit)
                          : range_of(call.send, call.count * unit);
@@ -183,7 +192,9 @@ Result<void> check_call(const Call& call, std::uint32_t rank, std::uint32_t size
   const auto most = [&] { return SIZE_MAX / 2 / size_of(call.type) / size; };
   const bool worth_dividing = call.count >> 32 != 0;  // below, not even 2^28 ranks of 8 bytes each pass the limit
   if (worth_dividing && call.count > most()) return refusal(call, "the count is beyond any memory");
-  if (call.operation == Operation::alltoallv || call.operation == Operation::allgatherv) {
+  if (is_reduction(call.operation) && !can_combine(call.type, call.redop))
+    return refusal(call, concat({to_string(call.type), " cannot be combined by ", to_string(call.redop)}));
+  if (is_listed(call.operation)) {
     auto valid = check_lists(call, rank, most());
     return valid ? check_lists_apart(call, rank) : valid;
   }

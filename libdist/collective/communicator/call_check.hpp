@@ -25,12 +25,14 @@ namespace amldist::collective {
   const bool has_buffers = call.operation == Operation::send   ? call.send != nullptr
                            : call.operation == Operation::recv ? call.recv != nullptr
                                                                : call.send != nullptr && call.recv != nullptr;
-  return has_buffers && call.count >> 32 == 0 && call.recv_counts.empty() &&
-         static_cast<std::uint32_t>(call.root) < size && are_plainly_apart(call, size);
+  const bool is_plain = call.redop <= ReduceOp::avg && call.type != DataType::boolean && !is_listed(call.operation);
+  return has_buffers && call.count >> 32 == 0 && is_plain && static_cast<std::uint32_t>(call.root) < size &&
+         are_plainly_apart(call, size);
 }
 
 /// The call on rank `rank` of `size`. Errors: invalid_argument for a root, peer, count or list that cannot be, for a
-/// missing buffer, and for buffers that overlap other than in place. Lists have `size` entries.
+/// missing buffer, for an operator that the type lacks, and for buffers that overlap other than in place. Lists have
+/// `size` entries.
 [[nodiscard]] Result<void> check_call(const Call& call, std::uint32_t rank, std::uint32_t size);
 
 /// The messages of one group, each of which was checked. Errors: invalid_argument where one is received into what

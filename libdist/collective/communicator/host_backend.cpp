@@ -60,6 +60,8 @@ Result<void> run_on(Group& group, const Call& call, const Reduction& what, std::
       return group.reduce(what, root);
     case Operation::reduce_scatter:
       return group.reduce_scatter(what, Blocks(call.count));
+    case Operation::reduce_scatterv:
+      return group.reduce_scatter(what, Blocks(call.send_counts, call.send_offsets));
     case Operation::broadcast:
       return group.broadcast(what.recv, call.count * unit, root);
     case Operation::allgather:

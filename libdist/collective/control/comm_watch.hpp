@@ -63,7 +63,7 @@ class CommWatch {
     kept.count.store(call.count, std::memory_order_release);
     kept.mark.store(call.sequence << 32 | digest_of_lists(call), std::memory_order_release);
     (is_message ? messages_ : collectives_).store(call.sequence, std::memory_order_release);
-    if (!call.send_counts.empty()) keep_pair_counts(call);
+    if (call.operation == Operation::alltoallv) keep_pair_counts(call);
     state_.store(is_message ? in_message : in_collective, std::memory_order_release);
   }
   void leave() noexcept { state_.store(state_.load(std::memory_order_relaxed) & ~inside, std::memory_order_release); }

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include "core/text.hpp"
@@ -26,15 +27,24 @@ class Backoff {
   unsigned polls_ = 0;
 };
 
-/// An element type that NCCL moves, and how many of them: int16 and uint16 travel as bytes.
+/// An element type that NCCL moves, and how many of them: bools, int16 and uint16 travel as bytes.
 struct Elements {
   int type;
   std::size_t factor;
 };
 
 Elements moved_as(DataType type) noexcept {
+  if (type == DataType::boolean) return {static_cast<int>(DataType::uint8), 1};
   const bool known = type != DataType::int16 && type != DataType::uint16;
   return known ? Elements{static_cast<int>(type), 1} : Elements{static_cast<int>(DataType::uint8), 2};
+}
+
+/// NCCL's operator. The or of bools is their maximum, the and their minimum; nullopt: it has none.
+std::optional<int> operator_of(const Call& call) noexcept {
+  const bool is_or = call.redop == ReduceOp::sum || call.redop == ReduceOp::max || call.redop == ReduceOp::bor;
+  if (call.type == DataType::boolean && call.redop != ReduceOp::bxor)
+    return static_cast<int>(is_or ? ReduceOp::max : ReduceOp::min);
+  return is_bitwise(call.redop) ? std::nullopt : std::optional(static_cast<int>(call.redop));
 }
 
 const void* advanced(const void* base, std::size_t elements, DataType type) noexcept {
@@ -109,6 +119,10 @@ Result<void> NcclBackend::supports(const Call& call) {
   if (is_reduction(call.operation) && moved_as(call.type).factor != 1) {
     return Error{Errc::unavailable, concat({"NCCL cannot combine ", to_string(call.type),
                                             ": use int32, or a buffer in the host's memory"})};
+  }
+  if (is_reduction(call.operation) && !operator_of(call)) {
+    return Error{Errc::unavailable, concat({"NCCL cannot combine ", to_string(call.type), " by ", to_string(call.redop),
+                                            ": use a buffer in the host's memory"})};
   }
   if (call.operation == Operation::alltoall && call.send == call.recv && call.count != 0) {
     return Error{Errc::unavailable, "NCCL cannot run an alltoall in place: give it a second buffer"};
@@ -280,7 +294,7 @@ int NcclBackend::enqueue_pieces(const Call& call) {
 
 int NcclBackend::enqueue(const Call& call) {
   const auto [type, factor] = moved_as(call.type);
-  const int op = static_cast<int>(call.redop);
+  const int op = operator_of(call).value_or(0);  // supports() was asked
   const std::size_t count = call.count * factor;
   const auto in_pieces = [&] { return grouped([&] { return enqueue_pieces(call); }); };
   switch (call.operation) {
@@ -307,6 +321,8 @@ int NcclBackend::enqueue(const Call& call) {
       return in_pieces();
     case Operation::allgatherv:
       return grouped([&] { return enqueue_broadcasts(call); });
+    case Operation::reduce_scatterv:
+      return grouped([&] { return enqueue_reduces(call); });
     case Operation::send:
     case Operation::recv:
       return enqueue_message(call);
@@ -331,6 +347,20 @@ int NcclBackend::enqueue_broadcasts(const Call& call) {
     void* const piece = advanced(call.recv, call.recv_offsets[at], call.type);
     result = api_.broadcast(root == rank_ ? call.send : piece, piece, call.recv_counts[at] * factor, type, root, comm_,
                             call.stream);
+  }
+  return result;
+}
+
+/// A reduce_scatterv: each rank's block from all to its owner.
+int NcclBackend::enqueue_reduces(const Call& call) {
+  const auto [type, factor] = moved_as(call.type);
+  int result = nccl_success;
+  for (int root = 0; root < size_ && (result == nccl_success || result == nccl_in_progress); ++root) {
+    const auto at = static_cast<std::size_t>(root);
+    if (call.send_counts[at] == 0) continue;
+    const void* const block = advanced(call.send, call.send_offsets[at], call.type);
+    result = api_.reduce(block, root == rank_ ? call.recv : nullptr, call.send_counts[at] * factor, type,
+                         operator_of(call).value_or(0), root, comm_, call.stream);
   }
   return result;
 }

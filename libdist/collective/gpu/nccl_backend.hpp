@@ -67,6 +67,7 @@ class NcclBackend {
   [[nodiscard]] int enqueue(const Call& call);
   [[nodiscard]] int enqueue_pieces(const Call& call);
   [[nodiscard]] int enqueue_broadcasts(const Call& call);
+  [[nodiscard]] int enqueue_reduces(const Call& call);
   [[nodiscard]] int enqueue_message(const Call& message);
   [[nodiscard]] int barrier(void* stream);
   template <typename Enqueue>

@@ -93,6 +93,9 @@ inline V combine(V a, V b) {
   if constexpr (op == ReduceOp::sum || op == ReduceOp::avg) return a + b;
   if constexpr (op == ReduceOp::prod) return a * b;
   if constexpr (op == ReduceOp::max) return a > b ? a : b;
+  if constexpr (op == ReduceOp::band) return a & b;
+  if constexpr (op == ReduceOp::bor) return a | b;
+  if constexpr (op == ReduceOp::bxor) return a ^ b;
   return a < b ? a : b;
 }
 
@@ -422,24 +425,45 @@ void copy_bytes(void* dst, const void* src, std::size_t bytes, Store store) {
   fence_streaming();
 }
 
+// Bits are combined as bytes, whatever they are the bits of: one function for each operator.
+template <ReduceOp op, std::size_t bytes>
+void fold_bits(const Fold& work) {
+  Fold wide = work;
+  wide.count *= bytes;
+  fold<Native<std::uint8_t>, op>(wide);
+}
+
+#define AMLDIST_BITS(bytes) \
+  &fold_bits<ReduceOp::band, bytes>, &fold_bits<ReduceOp::bor, bytes>, &fold_bits<ReduceOp::bxor, bytes>
 // Sums and products of signed integers wrap around, so they are those of the unsigned ones.
 #define AMLDIST_OPS(Ring, Lane)                                                                                    \
   &fold<Ring, ReduceOp::sum>, &fold<Ring, ReduceOp::prod>, &fold<Lane, ReduceOp::max>, &fold<Lane, ReduceOp::min>, \
       &fold<Lane, ReduceOp::avg>
-// Indexed by DataType and ReduceOp.
+#define AMLDIST_INTEGER(Ring, Lane) AMLDIST_OPS(Ring, Lane), AMLDIST_BITS(sizeof(Lane::Stored))
+#define AMLDIST_REAL(Lane) AMLDIST_OPS(Lane, Lane), nullptr, nullptr, nullptr
+// Indexed by DataType and ReduceOp; null where can_combine() says no. A sum of bools is their or, a product their and.
 constexpr Reductions::FoldFunction fold_table[data_types * reduce_ops] = {
-    AMLDIST_OPS(Native<std::uint8_t>, Native<std::int8_t>),
-    AMLDIST_OPS(Native<std::uint8_t>, Native<std::uint8_t>),
-    AMLDIST_OPS(Native<std::uint32_t>, Native<std::int32_t>),
-    AMLDIST_OPS(Native<std::uint32_t>, Native<std::uint32_t>),
-    AMLDIST_OPS(Native<std::uint64_t>, Native<std::int64_t>),
-    AMLDIST_OPS(Native<std::uint64_t>, Native<std::uint64_t>),
-    AMLDIST_OPS(Half, Half),
-    AMLDIST_OPS(Native<float>, Native<float>),
-    AMLDIST_OPS(Native<double>, Native<double>),
-    AMLDIST_OPS(Bfloat16, Bfloat16),
-    AMLDIST_OPS(Native<std::uint16_t>, Native<std::int16_t>),
-    AMLDIST_OPS(Native<std::uint16_t>, Native<std::uint16_t>)};
+    AMLDIST_INTEGER(Native<std::uint8_t>, Native<std::int8_t>),
+    AMLDIST_INTEGER(Native<std::uint8_t>, Native<std::uint8_t>),
+    AMLDIST_INTEGER(Native<std::uint32_t>, Native<std::int32_t>),
+    AMLDIST_INTEGER(Native<std::uint32_t>, Native<std::uint32_t>),
+    AMLDIST_INTEGER(Native<std::uint64_t>, Native<std::int64_t>),
+    AMLDIST_INTEGER(Native<std::uint64_t>, Native<std::uint64_t>),
+    AMLDIST_REAL(Half),
+    AMLDIST_REAL(Native<float>),
+    AMLDIST_REAL(Native<double>),
+    AMLDIST_REAL(Bfloat16),
+    AMLDIST_INTEGER(Native<std::uint16_t>, Native<std::int16_t>),
+    AMLDIST_INTEGER(Native<std::uint16_t>, Native<std::uint16_t>),
+    &fold_bits<ReduceOp::bor, 1>,  // bool: sum
+    &fold_bits<ReduceOp::band, 1>,
+    &fold_bits<ReduceOp::bor, 1>,
+    &fold_bits<ReduceOp::band, 1>,
+    nullptr,
+    AMLDIST_BITS(1)};
+#undef AMLDIST_REAL
+#undef AMLDIST_INTEGER
+#undef AMLDIST_BITS
 #undef AMLDIST_OPS
 
 }  // namespace

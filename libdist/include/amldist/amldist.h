@@ -139,19 +139,25 @@ typedef enum amldist_type AMLDIST_INT_BASE {
   AMLDIST_FLOAT64 = 8,
   AMLDIST_BFLOAT16 = 9, /* the upper half of a float32 */
   AMLDIST_INT16 = 10,
-  AMLDIST_UINT16 = 11
+  AMLDIST_UINT16 = 11,
+  AMLDIST_BOOL = 12 /* C's bool: a byte that is 0 or 1; the result for another value is unspecified. Since 0.2. */
 } amldist_type;
 
 /* Reduction operators. Integers wrap around. AVG is the sum divided by the number of ranks (integers: towards zero).
  * The sum is formed first, in the element type: if it wraps around, AVG is the wrapped sum divided. FLOAT16 and
  * BFLOAT16 are combined in float32 and rounded once per level (node, network). If an input of MIN or MAX is NaN, the
- * result is unspecified. The values never change. */
+ * result is unspecified. BAND, BOR and BXOR combine the bits of integers and bools. Of bools, SUM and MAX are BOR, PROD
+ * and MIN are BAND, and there is no AVG. A sum of inputs that each rank scales by a factor of its own, NCCL's
+ * PREMUL_SUM, is SUM after multiplying the input. The values never change. */
 typedef enum amldist_op AMLDIST_INT_BASE {
   AMLDIST_SUM = 0,
   AMLDIST_PROD = 1,
   AMLDIST_MAX = 2,
   AMLDIST_MIN = 3,
-  AMLDIST_AVG = 4
+  AMLDIST_AVG = 4,
+  AMLDIST_BAND = 5, /* bitwise. Since 0.2, like the next two. */
+  AMLDIST_BOR = 6,
+  AMLDIST_BXOR = 7
 } amldist_op;
 
 /* Joins all processes of the step; collective. How it finds the other ranks: see "Environment" above. Outside any
@@ -237,6 +243,10 @@ AMLDIST_API int amldist_allgatherv(amldist_comm* comm, const void* send, size_t 
 /* send[size][count]; rank r gets the combination of all ranks' send[r]. recv == send + rank * count: in place. */
 AMLDIST_API int amldist_reduce_scatter(amldist_comm* comm, const void* send, void* recv, size_t count,
                                        amldist_type type, amldist_op op);
+/* The same with counts[r] elements for rank r, from send + offsets[r] on. Both arrays have `size` entries; counts are
+ * equal on all ranks, offsets need not be. recv == send + offsets[own rank]: in place. Since 0.2. */
+AMLDIST_API int amldist_reduce_scatterv(amldist_comm* comm, const void* send, void* recv, const size_t* counts,
+                                        const size_t* offsets, amldist_type type, amldist_op op);
 /* send[size][count], recv[size][count]: send[r] goes to rank r, recv[r] comes from rank r. send == recv: in place. */
 AMLDIST_API int amldist_alltoall(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type);
 /* The same with counts and offsets per rank. The count that rank a sends to b must be the count that b expects from a.
@@ -297,6 +307,9 @@ AMLDIST_API int amldist_iallgatherv(amldist_comm* comm, const void* send, size_t
                                     amldist_request** request); /* the arrays are copied */
 AMLDIST_API int amldist_ireduce_scatter(amldist_comm* comm, const void* send, void* recv, size_t count,
                                         amldist_type type, amldist_op op, amldist_request** request);
+AMLDIST_API int amldist_ireduce_scatterv(amldist_comm* comm, const void* send, void* recv, const size_t* counts,
+                                         const size_t* offsets, amldist_type type, amldist_op op,
+                                         amldist_request** request); /* the arrays are copied */
 AMLDIST_API int amldist_ialltoall(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type,
                                   amldist_request** request);
 AMLDIST_API int amldist_ialltoallv(amldist_comm* comm, const void* send, const size_t* send_counts,
@@ -342,7 +355,8 @@ AMLDIST_API int amldist_set_deterministic(amldist_comm* comm, int on);
  * if it runs on the stream for longer than the deadline, or a rank has died, the watchdog aborts NCCL, the stream
  * becomes idle, and amldist_health() and every later call report the missing rank. (Not for a stream that is being
  * captured into a CUDA graph.) Calls that NCCL does not support are refused with AMLDIST_EUNAVAILABLE, and the
- * communicator stays usable: reductions of 16-bit integers, amldist_alltoall() in place. */
+ * communicator stays usable: reductions of 16-bit integers, of bits (but for AND and OR of bools), amldist_alltoall()
+ * in place. */
 AMLDIST_API int amldist_set_stream(amldist_comm* comm, void* stream);
 
 /* Aborts the communicator: every present and future call, on every rank, returns AMLDIST_EABORTED. Safe from any

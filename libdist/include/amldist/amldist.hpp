@@ -50,6 +50,8 @@ inline constexpr int type_of<std::int64_t> = AMLDIST_INT64;
 template <>
 inline constexpr int type_of<std::uint64_t> = AMLDIST_UINT64;
 template <>
+inline constexpr int type_of<bool> = AMLDIST_BOOL;
+template <>
 inline constexpr int type_of<Float16> = AMLDIST_FLOAT16;
 template <>
 inline constexpr int type_of<Bfloat16> = AMLDIST_BFLOAT16;
@@ -63,7 +65,16 @@ template <typename T>
 concept Element = type_of<std::remove_const_t<T>>
 >= 0;
 
-enum class Op : int { sum = AMLDIST_SUM, prod = AMLDIST_PROD, max = AMLDIST_MAX, min = AMLDIST_MIN, avg = AMLDIST_AVG };
+enum class Op : int {
+  sum = AMLDIST_SUM,
+  prod = AMLDIST_PROD,
+  max = AMLDIST_MAX,
+  min = AMLDIST_MIN,
+  avg = AMLDIST_AVG,
+  band = AMLDIST_BAND,
+  bor = AMLDIST_BOR,
+  bxor = AMLDIST_BXOR
+};
 
 /// What a call came to: its status, and the sentence for people where it failed.
 class [[nodiscard]] Status {
@@ -263,6 +274,13 @@ class Communicator {
     if (share(send) < recv.size()) return too_short("reduce_scatter");
     return Status::of(amldist_reduce_scatter(get(), send.data(), recv.data(), recv.size(), type<T>(), raw(op)));
   }
+  /// recv gets as many elements as `blocks` says of this rank.
+  template <Element T>
+  Status reduce_scatterv(std::span<const T> send, std::span<T> recv, Blocks blocks, Op op = Op::sum) {
+    if (Status fits = check_shares("reduce_scatterv", blocks, send.size(), recv.size()); !fits) return fits;
+    return Status::of(amldist_reduce_scatterv(get(), send.data(), recv.data(), blocks.counts.data(),
+                                              blocks.offsets.data(), type<T>(), raw(op)));
+  }
   /// Both have size() equal parts.
   template <Element T>
   Status alltoall(std::span<const T> send, std::span<T> recv) {
@@ -345,6 +363,14 @@ class Communicator {
     if (share(send) < recv.size()) return too_short("ireduce_scatter");
     return begin([&](amldist_request** request) {
       return amldist_ireduce_scatter(get(), send.data(), recv.data(), recv.size(), type<T>(), raw(op), request);
+    });
+  }
+  template <Element T>
+  Expected<Request> ireduce_scatterv(std::span<const T> send, std::span<T> recv, Blocks blocks, Op op = Op::sum) {
+    if (Status fits = check_shares("ireduce_scatterv", blocks, send.size(), recv.size()); !fits) return fits;
+    return begin([&](amldist_request** request) {
+      return amldist_ireduce_scatterv(get(), send.data(), recv.data(), blocks.counts.data(), blocks.offsets.data(),
+                                      type<T>(), raw(op), request);
     });
   }
   template <Element T>
@@ -485,6 +511,10 @@ class Communicator {
     return recv < send ? too_short("alltoall") : Status();
   }
   /// Whether `blocks` has one entry per rank, all within `elements`.
+  [[nodiscard]] Status check_shares(const char* operation, Blocks blocks, std::size_t given, std::size_t taken) const {
+    if (Status fits = check(operation, blocks, given); !fits) return fits;
+    return taken < blocks.counts[static_cast<std::size_t>(rank())] ? too_short(operation) : Status();
+  }
   [[nodiscard]] Status check(const char* operation, Blocks blocks, std::size_t elements) const {
     const int members = size();
     if (members < 0) return Status::of(members);

@@ -2,8 +2,9 @@
 //
 // Leaders (short): an all-reduce by leaders, of which each rank keeps its block. Rails (long): each rank of a node
 // computes the node's sums of its peers' blocks and sends them to these peers on the other nodes; then it adds up the
-// sums of its own block. In segments of all blocks, so that no buffer grows with the message. Source: M. Bayatpour et
-// al., "Scalable Reduction Collectives with Data Partitioning-based Multi-Leader Design", SC 2017.
+// sums of its own block. In segments of all blocks, so that no buffer grows with the message. Blocks of several lengths
+// go directly from rank to rank. Source: M. Bayatpour et al., "Scalable Reduction Collectives with Data
+// Partitioning-based Multi-Leader Design", SC 2017.
 #include <algorithm>
 #include <vector>
 
@@ -14,6 +15,7 @@
 namespace amldist::collective {
 
 Result<void> HierarchicalCollectives::reduce_scatter(const Reduction& what, const Blocks& blocks) {
+  if (blocks.are_listed()) return all_.reduce_scatter(what, blocks);
   const std::size_t unit = size_of(what.type);
   if (tuning::choose_reduce_scatter(what.count * ranks() * unit) == tuning::Hierarchy::leaders) {
     Reduction whole = what;
