@@ -1,19 +1,21 @@
 // The C functions on communicators: arguments into calls, results into status codes. No logic.
 #include "collective/communicator/communicator.hpp"
 
+#include <chrono>
 #include <memory>
+#include <new>
 #include <string>
 
 #include "amldist/amldist.h"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
+#include "collective/communicator/interrupt.hpp"
 
 namespace {
 
 using amldist::Errc;
 using amldist::Error;
 using amldist::Result;
-using amldist::capi::guarded;
 using amldist::capi::is_usable;
 using amldist::capi::refusal_of;
 using amldist::capi::WorldSeat;
@@ -70,8 +72,29 @@ Result<void> complete(const Communicator& comm, Arguments& arguments) {
   return is_listed(call.operation) ? measure_lists(comm, call) : Result<void>();
 }
 
+/// The error that a call on this communicator has returned: if the communicator is lost by it, whom it names.
+[[gnu::cold]] void name_culprit_of(const Communicator& comm) noexcept try {
+  const auto verdict = comm.health();
+  if (!verdict || verdict->message != amldist_last_error()) return;
+  const auto blame = comm.blame();
+  const bool is_known = blame.rank >= 0 && blame.rank < static_cast<int>(comm.identity().size);
+  const std::string_view operation = blame.number == 0 ? "" : amldist::collective::to_string(blame.operation);
+  amldist::capi::name_culprit(blame.rank, is_known ? comm.host(static_cast<std::uint32_t>(blame.rank)) : "", operation,
+                              blame.number);
+} catch (const std::bad_alloc&) {
+  static_cast<void>(comm);  // the sentence alone must do
+}
+
+template <typename Body>
+int guarded_on(const amldist_comm* comm, Body body) noexcept {
+  const int status = amldist::capi::guarded(std::move(body));
+  const bool may_name = status == AMLDIST_ETIMEOUT || status == AMLDIST_EPEER || status == AMLDIST_EABORTED;
+  if (may_name && is_usable(comm)) name_culprit_of(*comm->impl);
+  return status;
+}
+
 int run(amldist_comm* comm, Arguments&& arguments) {
-  return guarded([&]() -> Result<void> {
+  return guarded_on(comm, [&]() -> Result<void> {
     if (!is_usable(comm)) return refusal_of(comm);
     if (auto fine = complete(*comm->impl, arguments); !fine) return fine;
     return comm->impl->run(arguments.call);
@@ -79,22 +102,39 @@ int run(amldist_comm* comm, Arguments&& arguments) {
 }
 
 int begin(amldist_comm* comm, Arguments&& arguments, amldist_request** request) {
-  return guarded([&]() -> Result<void> {
+  return guarded_on(comm, [&]() -> Result<void> {
     if (request == nullptr) return null_argument("the request");
     *request = nullptr;
     if (!is_usable(comm)) return refusal_of(comm);
     if (auto fine = complete(*comm->impl, arguments); !fine) return fine;
     auto begun = comm->impl->begin({arguments.call});
     if (!begun) return begun.error();
-    *request = new amldist_request{std::move(*begun)};
+    *request = new amldist_request{std::move(*begun), comm->impl};
     return {};
   });
 }
 
-/// What a finished request came to; frees it.
-Result<void> take_result(amldist_request** request) {
-  const std::unique_ptr<amldist_request> owned(std::exchange(*request, nullptr));
-  return owned->impl->result();
+/// Keeps what a finished request came to for amldist_last_error(), and returns its status.
+int report(const Result<void>& result, const std::weak_ptr<Communicator>& of) {
+  if (result) return AMLDIST_OK;
+  const int status = amldist::capi::fail(result.error());
+  if (const auto comm = of.lock()) name_culprit_of(*comm);
+  return status;
+}
+
+/// Waits as `wait` does, which returns whether the request is done; then frees it. `done` may be nullptr.
+template <typename Wait>
+int finish_request(amldist_request** request, int* done, Wait wait) noexcept {
+  int status = AMLDIST_OK;
+  const int guarded = amldist::capi::guarded([&]() -> Result<void> {
+    const bool is_done = *request == nullptr || wait(*(*request)->impl);
+    if (done != nullptr) *done = is_done ? 1 : 0;
+    if (!is_done || *request == nullptr) return {};
+    const std::unique_ptr<amldist_request> owned(std::exchange(*request, nullptr));
+    status = report(owned->impl->result(), owned->comm);
+    return {};
+  });
+  return guarded != AMLDIST_OK ? guarded : status;
 }
 
 template <typename Number>
@@ -106,7 +146,7 @@ int number_of(const amldist_comm* comm, Number number) noexcept {
 }  // namespace
 
 int amldist_finalize(amldist_comm* comm) {
-  return guarded([&]() -> Result<void> {
+  return guarded_on(comm, [&]() -> Result<void> {
     if (comm == nullptr) return {};
     if (comm->impl == nullptr) return refusal_of(comm);
     if (!comm->impl->is_here()) return {};  // its threads and links are the parent's
@@ -299,26 +339,49 @@ int amldist_irecv(amldist_comm* comm, void* buffer, size_t count, amldist_type t
 int amldist_ibarrier(amldist_comm* comm, amldist_request** request) { return begin(comm, meeting(), request); }
 
 int amldist_wait(amldist_request** request) {
-  return guarded([&]() -> Result<void> {
-    if (request == nullptr) return null_argument("the request");
-    if (*request == nullptr) return {};
-    (*request)->impl->wait();
-    return take_result(request);
+  if (request == nullptr) return amldist::capi::fail(null_argument("the request"));
+  return finish_request(request, nullptr, [](auto& waiting) {
+    waiting.wait();
+    return true;
   });
 }
 
 int amldist_test(amldist_request** request, int* done) {
-  return guarded([&]() -> Result<void> {
-    if (request == nullptr || done == nullptr) return null_argument("amldist_test: an argument");
-    *done = *request == nullptr || (*request)->impl->test() ? 1 : 0;
-    if (*done == 0 || *request == nullptr) return {};
-    return take_result(request);
+  if (request == nullptr || done == nullptr) return amldist::capi::fail(null_argument("amldist_test: an argument"));
+  return finish_request(request, done, [](auto& waiting) { return waiting.test(); });
+}
+
+int amldist_wait_for(amldist_request** request, int milliseconds, int* done) {
+  if (request == nullptr || done == nullptr) return amldist::capi::fail(null_argument("amldist_wait_for: an argument"));
+  if (milliseconds < 0) {
+    return amldist::capi::fail(
+        {Errc::invalid_argument, "amldist_wait_for: " + std::to_string(milliseconds) + " ms is negative"});
+  }
+  return finish_request(request, done,
+                        [&](auto& waiting) { return waiting.wait_for(std::chrono::milliseconds(milliseconds)); });
+}
+
+int amldist_on_complete(amldist_request* request, amldist_complete_function function, void* context) {
+  return amldist::capi::guarded([&]() -> Result<void> {
+    if (request == nullptr) return null_argument("the request");
+    if (function == nullptr) return null_argument("amldist_on_complete: the function");
+    const auto impl = request->impl;  // the function may wait for the request, which frees it
+    const bool is_first = impl->on_complete([function, context, comm = request->comm](const Result<void>& result) {
+      function(report(result, comm), context);
+    });
+    if (is_first) return {};
+    return Error{Errc::invalid_argument, "amldist_on_complete: the request has a function already"};
   });
+}
+
+int amldist_set_interrupt(amldist_interrupt_function function, void* context) {
+  amldist::collective::interrupt_of_this_thread() = {function, context};
+  return AMLDIST_OK;
 }
 
 // ---- others ----
 int amldist_split(amldist_comm* comm, int color, int key, amldist_comm** out) {
-  return guarded([&]() -> Result<void> {
+  return guarded_on(comm, [&]() -> Result<void> {
     if (out == nullptr) return null_argument("amldist_split: the place for the communicator");
     *out = nullptr;
     if (!is_usable(comm)) return refusal_of(comm);
@@ -330,7 +393,7 @@ int amldist_split(amldist_comm* comm, int color, int key, amldist_comm** out) {
 }
 
 int amldist_shrink(amldist_comm* comm, amldist_comm** survivors) {
-  return guarded([&]() -> Result<void> {
+  return guarded_on(comm, [&]() -> Result<void> {
     if (survivors == nullptr) return null_argument("amldist_shrink: the place for the communicator");
     *survivors = nullptr;
     if (!is_usable(comm)) return refusal_of(comm);
@@ -343,7 +406,7 @@ int amldist_shrink(amldist_comm* comm, amldist_comm** survivors) {
 }
 
 int amldist_agree(amldist_comm* comm, int* flags) {
-  return guarded([&]() -> Result<void> {
+  return guarded_on(comm, [&]() -> Result<void> {
     if (flags == nullptr) return null_argument("amldist_agree: flags");
     if (!is_usable(comm)) return refusal_of(comm);
     auto agreed = comm->impl->agree(static_cast<std::uint32_t>(*flags));
@@ -354,16 +417,18 @@ int amldist_agree(amldist_comm* comm, int* flags) {
 }
 
 int amldist_group_begin(amldist_comm* comm) {
-  return guarded(
-      [&]() -> Result<void> { return !is_usable(comm) ? Result<void>(refusal_of(comm)) : comm->impl->group_begin(); });
+  return guarded_on(comm, [&]() -> Result<void> {
+    return !is_usable(comm) ? Result<void>(refusal_of(comm)) : comm->impl->group_begin();
+  });
 }
 int amldist_group_end(amldist_comm* comm) {
-  return guarded(
-      [&]() -> Result<void> { return !is_usable(comm) ? Result<void>(refusal_of(comm)) : comm->impl->group_end(); });
+  return guarded_on(comm, [&]() -> Result<void> {
+    return !is_usable(comm) ? Result<void>(refusal_of(comm)) : comm->impl->group_end();
+  });
 }
 
 int amldist_alloc(amldist_comm* comm, size_t bytes, void** memory) {
-  return guarded([&]() -> Result<void> {
+  return guarded_on(comm, [&]() -> Result<void> {
     if (memory == nullptr) return null_argument("amldist_alloc: the place for the memory");
     *memory = nullptr;
     if (!is_usable(comm)) return refusal_of(comm);
@@ -374,27 +439,27 @@ int amldist_alloc(amldist_comm* comm, size_t bytes, void** memory) {
   });
 }
 int amldist_free(amldist_comm* comm, void* memory) {
-  return guarded([&]() -> Result<void> {
+  return guarded_on(comm, [&]() -> Result<void> {
     if (!is_usable(comm)) return refusal_of(comm);
     return memory == nullptr ? Result<void>() : comm->impl->release(memory);
   });
 }
 
 int amldist_set_timeout(amldist_comm* comm, int timeout_ms) {
-  return guarded([&]() -> Result<void> {
+  return guarded_on(comm, [&]() -> Result<void> {
     if (!is_usable(comm)) return refusal_of(comm);
     return comm->impl->set_timeout(std::chrono::milliseconds(timeout_ms));
   });
 }
 int amldist_set_deterministic(amldist_comm* comm, int on) {
-  return guarded([&]() -> Result<void> {
+  return guarded_on(comm, [&]() -> Result<void> {
     if (!is_usable(comm)) return refusal_of(comm);
     static_cast<void>(on);  // there is nothing to choose (amldist.h)
     return {};
   });
 }
 int amldist_set_stream(amldist_comm* comm, void* stream) {
-  return guarded([&]() -> Result<void> {
+  return guarded_on(comm, [&]() -> Result<void> {
     if (!is_usable(comm)) return refusal_of(comm);
     comm->impl->set_stream(stream);
     return {};
@@ -402,7 +467,7 @@ int amldist_set_stream(amldist_comm* comm, void* stream) {
 }
 
 int amldist_abort(amldist_comm* comm) {
-  return guarded([&]() -> Result<void> {
+  return guarded_on(comm, [&]() -> Result<void> {
     if (!is_usable(comm)) return refusal_of(comm);
     comm->impl->abort();
     return {};
@@ -410,7 +475,7 @@ int amldist_abort(amldist_comm* comm) {
 }
 
 int amldist_health(const amldist_comm* comm) {
-  return guarded([&]() -> Result<void> {
+  return guarded_on(comm, [&]() -> Result<void> {
     if (!is_usable(comm)) return refusal_of(comm);
     const auto verdict = comm->impl->health();
     return verdict ? Result<void>(*verdict) : Result<void>();
@@ -418,7 +483,7 @@ int amldist_health(const amldist_comm* comm) {
 }
 
 int amldist_set_log(amldist_comm* comm, amldist_log_function function, void* context) {
-  return guarded([&]() -> Result<void> {
+  return guarded_on(comm, [&]() -> Result<void> {
     if (!is_usable(comm)) return refusal_of(comm);
     if (function == nullptr) comm->impl->set_log(nullptr);
     else comm->impl->set_log([function, context](const std::string& line) { function(line.c_str(), context); });

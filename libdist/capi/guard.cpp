@@ -3,9 +3,19 @@
 namespace amldist::capi {
 namespace {
 
-std::string& last_sentence() noexcept {
-  thread_local std::string sentence;
-  return sentence;
+/// What the calling thread's last failed call came to.
+struct LastError {
+  int code = AMLDIST_OK;
+  std::string sentence;
+  int rank = -1;
+  std::string host;
+  std::string operation;
+  std::uint64_t number = 0;
+};
+
+LastError& last_error() noexcept {
+  thread_local LastError last;
+  return last;
 }
 
 }  // namespace
@@ -21,14 +31,45 @@ static_assert(status_number(Errc::invalid_argument) == AMLDIST_EINVAL &&
 int status_of(Errc code) noexcept { return status_number(code); }
 
 int fail(const Error& error) noexcept {
+  LastError& last = last_error();
+  last.code = status_of(error.code);
+  last.rank = -1;
+  last.number = 0;
+  last.host.clear();
+  last.operation.clear();
   try {
-    last_sentence() = error.message;
+    last.sentence = error.message;
   } catch (...) {
-    last_sentence().clear();  // no memory for the sentence: the status alone must do
+    last.sentence.clear();  // no memory for the sentence: the status alone must do
   }
-  return status_of(error.code);
+  return last.code;
+}
+
+void name_culprit(int rank, std::string_view host, std::string_view operation, std::uint64_t number) noexcept try {
+  LastError& last = last_error();
+  last.rank = rank;
+  last.number = number;
+  last.operation = operation;
+  last.host = host;
+} catch (...) {
+  last_error().host.clear();  // as above
 }
 
 }  // namespace amldist::capi
 
-extern "C" const char* amldist_last_error(void) { return amldist::capi::last_sentence().c_str(); }
+extern "C" const char* amldist_last_error(void) { return amldist::capi::last_error().sentence.c_str(); }
+
+static_assert(sizeof(amldist_error) == 48, "the layout of amldist_error is part of the ABI");
+
+extern "C" int amldist_get_error(amldist_error* error) {
+  using amldist::capi::last_error;
+  if (error == nullptr || error->struct_size < sizeof(amldist_error)) return AMLDIST_EINVAL;
+  const auto& last = last_error();
+  error->code = last.code;
+  error->rank = last.rank;
+  error->number = last.number;
+  error->operation = last.operation.c_str();
+  error->host = last.host.c_str();
+  error->message = last.sentence.c_str();
+  return AMLDIST_OK;
+}

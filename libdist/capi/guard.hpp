@@ -1,8 +1,10 @@
 // The border between C++ and C: errors become status codes and a sentence per thread; exceptions end here.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <string>
+#include <string_view>
 
 #include "amldist/amldist.h"
 #include "core/result.hpp"
@@ -14,6 +16,9 @@ namespace amldist::capi {
 
 /// Keeps the sentence for amldist_last_error() of this thread and returns its status.
 int fail(const Error& error) noexcept;
+
+/// Adds to what fail() keeps whom the error names.
+void name_culprit(int rank, std::string_view host, std::string_view operation, std::uint64_t number) noexcept;
 
 /// Runs a function that returns Result<void>; whatever it throws becomes AMLDIST_EINTERNAL.
 template <typename Body>

@@ -14,6 +14,7 @@ struct amldist_comm {
 };
 struct amldist_request {
   std::shared_ptr<amldist::collective::Request> impl;
+  std::weak_ptr<amldist::collective::Communicator> comm;  ///< knows whom an error names
 };
 
 namespace amldist::capi {

@@ -1,6 +1,7 @@
 // The C++ interface, on one rank of several: every call gives what the C call gives, and spans that do not fit together
 // are refused before anything is sent.
 #include <amldist/amldist.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <numeric>
 #include <vector>
@@ -131,7 +132,7 @@ void uneven_copies(Communicator& world) {
         mine.assign(mine.size(), -1);
         return right;
       });
-  refused(world.reduce_scatterv(in(of_all), out(mine).first(0), blocks), "recv");
+  refused(world.reduce_scatterv(in(of_all), out(mine).first(0), blocks), "a span is too short");
   const std::vector<std::size_t> ones(n.count, 1);
   std::vector<std::size_t> places(n.count);
   std::iota(places.begin(), places.end(), 0);

@@ -33,7 +33,7 @@ RankState absent(const char* name, Liveness standing) { return {name, standing, 
 TEST(Verdict, NamesAStoppedRank) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 17, 1048576)),
                                         absent("rank 1 (b)", Liveness::silent)};
-  const Error verdict = judge(ranks, {0, 1, false, {}});
+  const Judgement verdict = judge(ranks, {0, 1, false, {}});
   EXPECT_EQ(verdict.code, Errc::timeout);
   EXPECT_EQ(verdict.message,
             "rank 1 (b) is missing in allreduce #17 (1048576 float32, 4 MiB): it does not answer (stopped, or its node "
@@ -44,7 +44,7 @@ TEST(Verdict, NamesADeadRankAndNotThoseThatWaitForIt) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::barrier, 4)),
                                         here("rank 1 (a)", after(Operation::allreduce, 3)),
                                         absent("rank 2 (b)", Liveness::dead)};
-  const Error verdict = judge(ranks, {0, 1, false, {}});
+  const Judgement verdict = judge(ranks, {0, 1, false, {}});
   EXPECT_EQ(verdict.code, Errc::peer);
   EXPECT_EQ(verdict.message, "rank 2 (b) is missing in barrier #4: its process has ended");
 }
@@ -72,7 +72,7 @@ TEST(Verdict, NamesARankThatHasGoneOnWithoutTheOthers) {  // it was the root of 
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allgather, 8)),
                                         here("rank 1 (a)", inside(Operation::split, 7)),
                                         here("rank 2 (b)", inside(Operation::split, 7))};
-  const Error verdict = judge(ranks, {1, 0, false, {}});
+  const Judgement verdict = judge(ranks, {1, 0, false, {}});
   EXPECT_EQ(verdict.code, Errc::timeout);
   EXPECT_EQ(
       verdict.message,
@@ -91,7 +91,7 @@ TEST(Verdict, TheMinorityMadeTheWrongCall) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::reduce, 5)),
                                         here("rank 1 (b)", inside(Operation::allreduce, 5)),
                                         here("rank 2 (c)", inside(Operation::allreduce, 5))};
-  const Error verdict = judge(ranks, {1, 0, true, {}});
+  const Judgement verdict = judge(ranks, {1, 0, true, {}});
   EXPECT_EQ(verdict.code, Errc::peer);
   EXPECT_EQ(
       verdict.message,

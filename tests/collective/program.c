@@ -15,10 +15,22 @@ static void place(void) {
 static const struct {
   const char* name;
   void (*run)(void);
-} cases[] = {{"operations", run_operations}, {"misuse", run_misuse},   {"requests", run_requests},
-             {"split", run_split},           {"handles", run_handles}, {"crossing", run_crossing},
-             {"itself", run_itself},         {"relay", run_relay},     {"messages", run_messages},
-             {"shrunk", run_shrunk},         {"place", place},         {"large", run_large}};
+} cases[] = {{"operations", run_operations},
+             {"misuse", run_misuse},
+             {"requests", run_requests},
+             {"split", run_split},
+             {"handles", run_handles},
+             {"crossing", run_crossing},
+             {"itself", run_itself},
+             {"relay", run_relay},
+             {"messages", run_messages},
+             {"shrunk", run_shrunk},
+             {"place", place},
+             {"large", run_large},
+             {"completions", run_completions},
+             {"short_waits", run_short_waits},
+             {"blame", run_blame},
+             {"interrupted", run_interrupted}};
 
 static int start(void) {
   enum { USUAL_MS = 30000 };

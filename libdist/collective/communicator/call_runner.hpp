@@ -39,6 +39,8 @@ class CallRunner {
   /// What the progress engine took from its queue: one request, or several messages that run as one. Done when the
   /// device is done, too.
   [[nodiscard]] Result<void> run_to_completion(const std::vector<std::shared_ptr<Request>>& requests);
+  /// For a thread that waits for another one, which runs a call.
+  void interrupt() { parts_.context.interrupt(); }
   /// The last call: waits for all ranks. Errors: those of a call, and a rank that has not received all that was sent.
   [[nodiscard]] Result<void> finalize();
 

@@ -11,6 +11,7 @@ namespace amldist::collective {
 Result<void> CallWatchdog::keep_waiting(int rank) {
   if (hook_ != nullptr) hook_->drive();
   context_.watch().wait_for(rank);
+  if (interrupts_.is_interrupted(Clock::now())) context_.interrupt();
   return check(rank);
 }
 

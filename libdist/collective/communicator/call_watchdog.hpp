@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "collective/communicator/comm_context.hpp"
+#include "collective/communicator/interrupt.hpp"
 #include "collective/communicator/progress_hook.hpp"
 #include "os/observed_time.hpp"
 
@@ -47,6 +48,7 @@ class CallWatchdog final : public Watchdog {
   mutable Clock::time_point deadline_;
   ObservedTime observed_{milliseconds(10), milliseconds(500)};  ///< transports look every 10 ms and more often
   std::vector<Suspect> suspects_;
+  InterruptCheck interrupts_;
 };
 
 }  // namespace amldist::collective

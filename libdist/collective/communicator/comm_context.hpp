@@ -35,6 +35,12 @@ class CommContext {
   void set_timeout(milliseconds timeout) noexcept { timeout_.store(timeout.count()); }
 
   [[nodiscard]] bool is_lost() const noexcept { return watch_->is_lost(); }
+  /// Ends the communicator on all its ranks because the program does not want to wait any longer.
+  void interrupt() {
+    const std::string rank = "rank " + std::to_string(this->rank()) + " (" + host_of(this->rank()) + ")";
+    const std::string call = describe(watch_->activity().call);
+    give_up({Errc::aborted, "the communicator was aborted: the program interrupted " + rank + " in " + call});
+  }
   /// Ends the communicator on all its ranks because of an error on this one, unless it is lost already.
   void give_up(const Error& error) {
     if (!watch_->is_lost()) channel_.abort(watch_, error.message);

@@ -71,6 +71,8 @@ class Communicator {
   void abort();
   /// The reason for which the communicator is lost; nullopt while it is not.
   [[nodiscard]] std::optional<Error> health() const { return context_.watch().verdict(); }
+  /// Whom that names.
+  [[nodiscard]] Blame blame() const { return context_.watch().blame(); }
 
  private:
   using AgreementTicketPtr = std::shared_ptr<AgreementTicket>;

@@ -92,7 +92,9 @@ Result<Communicator::Agreed> Communicator::agree(std::uint64_t flags) {
   out.lost = Error{Errc::peer, describe(excluded, [this](std::uint32_t rank) { return name_of(rank); })};
   std::uint32_t lowest = 0;
   while (excluded.contains(lowest)) ++lowest;
-  if (context_.watch().give_verdict(*out.lost) && lowest == context_.rank()) context_.channel().tell(out.lost->message);
+  const Blame blame = {static_cast<std::int32_t>(excluded.begin()->first), Operation::none, 0};
+  if (context_.watch().give_verdict(*out.lost, {}, blame) && lowest == context_.rank())
+    context_.channel().tell(out.lost->message);
   return out;
 }
 

@@ -1,11 +1,16 @@
 #include "collective/communicator/progress_engine.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace amldist::collective {
 namespace {
 
-bool is_message(const std::shared_ptr<Request>& request) { return is_point_to_point(request->first().operation); }
+constexpr auto look_again = std::chrono::milliseconds(1);
+
+bool is_message(const Request& request) { return is_point_to_point(request.first().operation); }
+bool is_message(const std::shared_ptr<Request>& request) { return is_message(*request); }
 
 }  // namespace
 
@@ -96,9 +101,21 @@ void ProgressEngine::progress_once(Lock& lock, int& idle) {
   round_ended_.notify_all();
 }
 
-void ProgressEngine::progress_or_wait(Lock& lock, int& idle) {
-  if (is_driven_) round_ended_.wait(lock, [this] { return !is_driven_; });
-  else progress_once(lock, idle);
+/// While another thread drives, it may move a message to its end and go on with a collective that waits for what this
+/// thread does next: so this one looks at its request again and again.
+void ProgressEngine::progress_or_wait(Lock& lock, int& idle, const Request* awaited) {
+  if (!is_driven_) return progress_once(lock, idle);
+  const auto has_ended = [&] { return !is_driven_ || (awaited != nullptr && awaited->is_done()); };
+  InterruptCheck interrupts;
+  while (!round_ended_.wait_for(lock, look_again, has_ended)) {
+    lock.unlock();
+    if (interrupts.is_interrupted(Clock::now())) runner_.interrupt();
+    lock.lock();
+  }
+}
+
+bool ProgressEngine::is_queued(const Request& request) const {
+  return std::ranges::any_of(queue_, [&](const auto& each) { return each.get() == &request; });
 }
 
 bool ProgressEngine::is_thread_needed() const {
@@ -121,11 +138,17 @@ void ProgressEngine::progress_for(const Request& request, ProgressUntil until) {
   const bool has_thread = thread_.joinable();
   const bool to_the_end = until == ProgressUntil::done;
   if (has_thread && !to_the_end) return thread_needed_.notify_one();
-  has_waiter_ = true;
   if (has_thread && is_driven_) messages_.interrupt();
+  const bool moves_beside = has_thread && is_message(request) && !is_queued(request);
   int idle = 0;
   do {
-    progress_or_wait(lock, idle);
+    has_waiter_ = !moves_beside || !can_run_next();
+    if (has_waiter_) {
+      progress_or_wait(lock, idle, &request);
+    } else {  // a collective may wait for what this thread does after its message, and the message for the collective
+      thread_needed_.notify_one();
+      round_ended_.wait_for(lock, look_again, [&] { return request.is_done() || !can_run_next(); });
+    }
   } while (!request.is_done() && (to_the_end || !queue_.empty()));
   has_waiter_ = false;
   if (is_thread_needed()) thread_needed_.notify_one();
@@ -134,7 +157,7 @@ void ProgressEngine::progress_for(const Request& request, ProgressUntil until) {
 void ProgressEngine::drain() {
   Lock lock(mutex_);
   flush_messages_ = !queue_.empty();
-  for (int idle = 0; !is_idle();) progress_or_wait(lock, idle);
+  for (int idle = 0; !is_idle();) progress_or_wait(lock, idle, nullptr);
 }
 
 }  // namespace amldist::collective

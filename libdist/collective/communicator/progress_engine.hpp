@@ -56,12 +56,13 @@ class ProgressEngine {
   void progress_for(const Request& request, ProgressUntil until);
   void run_thread();
   void progress_once(Lock& lock, int& idle);
-  /// The same, or waits for the thread that drives.
-  void progress_or_wait(Lock& lock, int& idle);
+  /// The same, or waits for the thread that drives, at most until `awaited` is done, if there is one.
+  void progress_or_wait(Lock& lock, int& idle, const Request* awaited);
   [[nodiscard]] bool is_busy();
   // With the mutex locked.
   [[nodiscard]] bool is_idle() const { return queue_.empty() && !is_driven_ && messages_.is_empty(); }
   [[nodiscard]] bool can_run_next() const;
+  [[nodiscard]] bool is_queued(const Request& request) const;
   [[nodiscard]] bool is_thread_needed() const;
   [[nodiscard]] std::vector<std::shared_ptr<Request>> pop_next();
 

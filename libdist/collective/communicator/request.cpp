@@ -1,6 +1,8 @@
 #include "collective/communicator/request.hpp"
 
+#include <algorithm>
 #include <span>
+#include <utility>
 
 namespace amldist::collective {
 
@@ -27,10 +29,39 @@ void Request::wait() {
 }
 
 void Request::complete(Result<void> result) {
-  const std::lock_guard lock(mutex_);
-  result_ = std::move(result);
-  done_.store(true, std::memory_order_release);
-  completed_.notify_all();
+  Completion completion;
+  {
+    const std::lock_guard lock(mutex_);
+    result_ = std::move(result);
+    completion = std::exchange(completion_, nullptr);
+    done_.store(true, std::memory_order_release);
+    completed_.notify_all();
+  }
+  if (completion) completion(result_);
+}
+
+bool Request::wait_for(std::chrono::milliseconds most) {
+  using std::chrono::microseconds;
+  const auto end = std::chrono::steady_clock::now() + most;
+  // Looks again now and then: where the program may use MPI from one thread only, nobody else makes progress.
+  for (microseconds pause(50); !test(); pause = std::min(pause * 2, microseconds(10000))) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= end) return false;
+    std::unique_lock lock(mutex_);
+    completed_.wait_until(lock, std::min(end, now + pause), [this] { return is_done(); });
+  }
+  return true;
+}
+
+bool Request::on_complete(Completion completion) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(has_completion_, true)) return false;
+    if (!is_done()) completion_ = std::move(completion);
+  }
+  if (completion) completion(result_);
+  else static_cast<void>(test());
+  return true;
 }
 
 }  // namespace amldist::collective

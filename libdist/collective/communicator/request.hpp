@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -19,7 +20,7 @@ enum class ProgressUntil : std::uint8_t {
 };
 
 /// A call that does not block, or several that run one after the other. Shared by the caller's handle and the thread
-/// that runs it. Thread-safe, but for wait() and test(), which one thread at a time may call.
+/// that runs it. Thread-safe, but for wait(), wait_for() and test(), which one thread at a time may call.
 class Request {
  public:
   /// Asks the progress engine to work on a request.
@@ -35,6 +36,13 @@ class Request {
   [[nodiscard]] bool test();
   /// Makes progress until the request is done.
   void wait();
+  /// Leaves progress to the thread that is there for it, and sleeps until the request is done or the time is up;
+  /// whether it is done. Without such a thread it makes progress itself.
+  [[nodiscard]] bool wait_for(std::chrono::milliseconds most);
+  /// Called once with the result, by the thread that completes the request; at once, by this one, if it is done.
+  using Completion = std::function<void(const Result<void>& result)>;
+  /// Only one for each request; false: it has one.
+  [[nodiscard]] bool on_complete(Completion completion);
   void complete(Result<void> result);
   /// The result of the calls, or the error of the first that failed; only when is_done().
   [[nodiscard]] const Result<void>& result() const noexcept { return result_; }
@@ -45,6 +53,8 @@ class Request {
   std::vector<std::size_t> lists_[4];
   Result<void> result_;
   std::atomic<bool> done_ = false;
+  bool has_completion_ = false;  ///< guarded by mutex_, as is the next
+  Completion completion_;
   std::mutex mutex_;
   std::condition_variable completed_;
 };

@@ -90,12 +90,13 @@ std::string CommWatch::trouble() const {
   return trouble_;
 }
 
-bool CommWatch::give_verdict(Error error, std::vector<std::uint32_t> silent) {
+bool CommWatch::give_verdict(Error error, std::vector<std::uint32_t> silent, Blame blame) {
   {
     const std::lock_guard lock(mutex_);
     if (verdict_) return false;
     verdict_ = std::move(error);
     silent_ = std::move(silent);
+    blame_ = blame;
   }
   lost_.store(true, std::memory_order_release);
   decided_.notify_all();
@@ -105,6 +106,11 @@ bool CommWatch::give_verdict(Error error, std::vector<std::uint32_t> silent) {
 std::vector<std::uint32_t> CommWatch::silent_ranks() const {
   const std::lock_guard lock(mutex_);
   return silent_;
+}
+
+Blame CommWatch::blame() const {
+  const std::lock_guard lock(mutex_);
+  return blame_;
 }
 
 std::optional<Error> CommWatch::verdict() const {

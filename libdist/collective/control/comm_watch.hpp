@@ -31,6 +31,13 @@ struct PairCounts {
   std::vector<std::uint64_t> takes;
 };
 
+/// Whom a verdict names and in which call: for programs what its sentence is for people.
+struct Blame {
+  std::int32_t rank = -1;  ///< of the communicator: the first that is missing or wrong; -1: the sentence names none
+  Operation operation = Operation::none;
+  std::uint64_t number = 0;  ///< of the call that did not end; 0: none
+};
+
 /// Where a rank is in its communicator's sequence of collectives.
 struct Activity {
   std::uint64_t sequence = 0;        ///< of the last collective that was begun; 0: none yet
@@ -89,8 +96,10 @@ class CommWatch {
   [[nodiscard]] bool is_lost() const noexcept { return lost_.load(std::memory_order_acquire); }
   /// The reason of the loss; only the first one counts. Returns whether it was the first. `silent`: ranks of the
   /// communicator that did not answer when the verdict was found; they are not taken along by a shrink.
-  bool give_verdict(Error error, std::vector<std::uint32_t> silent = {});
+  bool give_verdict(Error error, std::vector<std::uint32_t> silent = {}, Blame blame = {});
   [[nodiscard]] std::vector<std::uint32_t> silent_ranks() const;
+  /// Of the verdict.
+  [[nodiscard]] Blame blame() const;
   /// The reason; nullopt while it is healthy.
   [[nodiscard]] std::optional<Error> verdict() const;
   [[nodiscard]] std::optional<Error> wait_for_verdict(Clock::time_point until);
@@ -128,6 +137,7 @@ class CommWatch {
   std::condition_variable decided_;
   std::optional<Error> verdict_;
   std::vector<std::uint32_t> silent_;
+  Blame blame_;
   PendingCall pending_;  ///< guarded by mutex_
   std::string trouble_;  ///< guarded by mutex_
   PairCounts pair_counts_;

@@ -353,9 +353,10 @@ Error ControlChannel::find_out(const std::shared_ptr<CommWatch>& watch, const Di
   post([this, watch, trigger, grace] { detector_.open(watch, trigger, grace); });
   // One candidate after the other may be silent; after a few of them the verdict is given without a name.
   if (auto verdict = watch->wait_for_verdict(Clock::now() + grace * 6)) return *verdict;
-  const Error own = {Errc::timeout, concat({"no rank answers for ", describe(watch->activity().call),
-                                            ", which did not end before the deadline"})};
-  watch->give_verdict(own);
+  const Call call = watch->activity().call;
+  const Error own = {Errc::timeout,
+                     concat({"no rank answers for ", describe(call), ", which did not end before the deadline"})};
+  watch->give_verdict(own, {}, {-1, call.operation, call.sequence});
   return *watch->verdict();
 }
 

@@ -44,10 +44,17 @@ struct DiagnosisTrigger {
 /// The lowest sequence number at which the ranks that answered made different collectives; nullopt: none is known.
 [[nodiscard]] std::optional<std::uint64_t> parting_of(std::span<const RankState> ranks);
 
+/// What a diagnosis comes to.
+struct Judgement {
+  Errc code = Errc::timeout;
+  std::string message;
+  Blame blame;
+};
+
 /// The verdict. Its message names every missing rank, the operation and its number:
 ///   rank 3 (node2) is missing in allreduce #17 (1048576 float32, 4 MiB): it does not answer (stopped, or its node is
 ///   gone)
 /// Class: timeout if the ranks may still come, peer if they cannot (dead, left, other call).
-[[nodiscard]] Error judge(std::span<const RankState> ranks, const DiagnosisTrigger& trigger);
+[[nodiscard]] Judgement judge(std::span<const RankState> ranks, const DiagnosisTrigger& trigger);
 
 }  // namespace amldist::collective

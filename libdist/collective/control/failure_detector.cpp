@@ -96,7 +96,7 @@ void FailureDetector::on_report(std::uint32_t from, const std::shared_ptr<CommWa
   const auto silent = read_ranks(frame, host_.size());
   if (frame.is_short() || trigger.reporter >= watch->members().size()) return;
   if (const auto verdict = watch->verdict()) {  // the news and the report crossed
-    host_.send_to(from, verdict_frame(*watch, {*verdict, watch->silent_ranks()}, {}));
+    host_.send_to(from, verdict_frame(*watch, {*verdict, watch->silent_ranks(), watch->blame()}, {}));
     return;
   }
   send_heard(from, watch->id(), FrameKind::report);
@@ -173,7 +173,7 @@ void FailureDetector::on_query(std::uint32_t from, std::uint64_t id, const std::
   const auto witnesses = read_ranks(frame, watch ? static_cast<std::uint32_t>(watch->members().size()) : 0);
   if (frame.is_short()) return;
   if (watch && watch->is_lost()) {
-    return host_.send_to(from, verdict_frame(*watch, {*watch->verdict(), watch->silent_ranks()}, {}));
+    return host_.send_to(from, verdict_frame(*watch, {*watch->verdict(), watch->silent_ranks(), watch->blame()}, {}));
   }
   if (watch && !witnesses.empty()) {
     FrameWriter counts(FrameKind::pair_counts);
@@ -361,7 +361,8 @@ std::vector<RankState> FailureDetector::states_of(const Case& current) const {
 
 void FailureDetector::conclude(Case& current) {
   const auto states = states_of(current);
-  Verdict verdict = {judge(states, *current.trigger), {}};
+  Judgement judgement = judge(states, *current.trigger);
+  Verdict verdict = {{judgement.code, std::move(judgement.message)}, {}, judgement.blame};
   for (std::uint32_t rank = 0; rank < states.size(); ++rank) {
     if (states[rank].standing == Liveness::silent) verdict.silent.push_back(rank);
   }
@@ -374,7 +375,7 @@ void FailureDetector::announce(const std::shared_ptr<CommWatch>& watch, const Er
   if (watch->is_lost()) return;
   if (print) say_once(verdict.message);
   const Case* const current = find(watch->id());
-  spread(watch, {verdict, {}}, current != nullptr ? current->silent : Ranks(), nobody);
+  spread(watch, {verdict, {}, {}}, current != nullptr ? current->silent : Ranks(), nobody);
 }
 
 /// Printed and sent before this rank is released: the program may end the moment it learns of the error.
@@ -395,7 +396,7 @@ void FailureDetector::spread(const std::shared_ptr<CommWatch>& watch, const Verd
     }
   }
   spreading_.push_back(std::move(spreading));
-  watch->give_verdict(verdict.error, verdict.silent);
+  watch->give_verdict(verdict.error, verdict.silent, verdict.blame);
 }
 
 void FailureDetector::tell(Spreading& spreading, std::uint32_t from) {
@@ -417,12 +418,17 @@ void FailureDetector::on_verdict(std::uint32_t from, const std::shared_ptr<CommW
   const auto left_out = read_ranks(frame, host_.size());
   if (!watch) return;
   auto silent = read_ranks(frame, static_cast<std::uint32_t>(watch->members().size()));
+  Blame blame;
+  blame.rank = static_cast<std::int32_t>(static_cast<std::uint32_t>(frame.number()));
+  blame.operation = static_cast<Operation>(frame.number());
+  blame.number = frame.number();
+  if (blame.rank >= static_cast<std::int64_t>(watch->members().size())) blame.rank = -1;
   if (frame.is_short()) return;
   send_heard(from, watch->id(), FrameKind::verdict);
   said_.push_back(sentence);
   Ranks out(left_out.begin(), left_out.end());
   out.erase(host_.rank());
-  spread(watch, {{code, std::move(sentence)}, std::move(silent)}, std::move(out), from);
+  spread(watch, {{code, std::move(sentence)}, std::move(silent), blame}, std::move(out), from);
 }
 
 void FailureDetector::send_heard(std::uint32_t to, std::uint64_t id, FrameKind what) {
@@ -484,6 +490,9 @@ std::string verdict_frame(const CommWatch& watch, const Verdict& verdict, const 
   writer.number(watch.id()).number(static_cast<std::uint64_t>(verdict.error.code)).text(verdict.error.message);
   write_ranks(writer, left_out);
   write_ranks(writer, verdict.silent);
+  writer.number(static_cast<std::uint32_t>(verdict.blame.rank))
+      .number(static_cast<std::uint64_t>(verdict.blame.operation))
+      .number(verdict.blame.number);
   return writer.take();
 }
 

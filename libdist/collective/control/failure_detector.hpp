@@ -49,6 +49,7 @@ class FailureDetectorHost {
 struct Verdict {
   Error error;
   std::vector<std::uint32_t> silent;  ///< ranks of the communicator that did not answer: a shrink leaves them out
+  Blame blame;
 };
 
 class FailureDetector {

@@ -52,6 +52,21 @@ AMLDIST_API const char* amldist_version(void);
  * Valid until the thread's next failing call. Since 0.1. */
 AMLDIST_API const char* amldist_last_error(void);
 
+/* The same error in numbers, for programs. Since 0.2. */
+typedef struct amldist_error {
+  size_t struct_size;    /* set by the caller: sizeof(amldist_error) */
+  int32_t code;          /* an amldist_status; 0: no call of this thread has failed */
+  int32_t rank;          /* in the communicator of the call: whom the sentence names (first), -1 if nobody */
+  uint64_t number;       /* of the call that did not end, 0 if there is none */
+  const char* operation; /* of that call, "allreduce"; "" if there is none */
+  const char* host;      /* of `rank`; "" if it is -1 */
+  const char* message;   /* amldist_last_error() */
+} amldist_error;
+
+/* Describes this thread's last failed call. The texts are valid until its next failing call. AMLDIST_EINVAL for NULL
+ * or a wrong struct_size; that leaves the last error as it is. Since 0.2. */
+AMLDIST_API int amldist_get_error(amldist_error* error);
+
 /* The numbers of the calling process in its step, all counted from 0 without gaps. Since 0.1. */
 typedef struct amldist_identity {
   size_t struct_size;  /* set by the caller: sizeof(amldist_identity) */
@@ -330,6 +345,28 @@ AMLDIST_API int amldist_wait(amldist_request** request);
 /* If the call is complete, sets *done to 1 and acts as amldist_wait(); otherwise sets it to 0 and returns AMLDIST_OK.
  */
 AMLDIST_API int amldist_test(amldist_request** request, int* done);
+
+/* As amldist_test(), but waits up to `milliseconds` if the call is not complete. It sleeps: the library's progress
+ * thread does the work. amldist_wait() works itself and so takes some microseconds less. Since 0.2. */
+AMLDIST_API int amldist_wait_for(amldist_request** request, int milliseconds, int* done);
+
+/* Has `function` called once when the call is complete, with its result; amldist_last_error() and amldist_get_error()
+ * describe an error there. It is called by the thread that completes the call: the library's progress thread, or one
+ * of the program that is waiting in the library; if the call is complete already, by this one before this returns. So
+ * nobody needs to wait or to test. The function may begin other calls, if no other thread is in one of the
+ * communicator's; it may wait for its own request, but for nothing else. The request still has to be waited for or
+ * tested once, which then does not wait. One function for each request: AMLDIST_EINVAL for a second one. Over an MPI
+ * without MPI_THREAD_MULTIPLE there is no progress thread: see above. Since 0.2. */
+typedef void (*amldist_complete_function)(int status, void* context);
+AMLDIST_API int amldist_on_complete(amldist_request* request, amldist_complete_function function, void* context);
+
+/* Lets a program get back a thread of its own that waits in a call, as after Ctrl-C: while the calling thread waits in
+ * one of the calls above, in amldist_split() or in amldist_finalize(), it asks `function` about every 50 ms. If that
+ * returns anything but 0, the communicator is aborted, and the call returns AMLDIST_EABORTED as it does on all other
+ * ranks. A thread that waits with amldist_wait_for() is not asked. NULL: no function. For this thread only. Returns
+ * AMLDIST_OK. Since 0.2. */
+typedef int (*amldist_interrupt_function)(void* context);
+AMLDIST_API int amldist_set_interrupt(amldist_interrupt_function function, void* context);
 
 /* Between these two, calls on the communicator are only collected. amldist_group_end() runs them: the collectives in
  * order, then all sends and receives at once, so that they may cross. Groups nest. amldist_group_end() returns the

@@ -127,6 +127,19 @@ class [[nodiscard]] Expected {
   return identity;
 }
 
+/// This thread's last failed call in numbers. The texts are valid until its next failing call.
+[[nodiscard]] inline amldist_error last_error() noexcept {
+  amldist_error error = {};
+  error.struct_size = sizeof error;
+  static_cast<void>(amldist_get_error(&error));
+  return error;
+}
+
+/// amldist_set_interrupt(), for the calling thread.
+inline void set_interrupt(amldist_interrupt_function function, void* context = nullptr) noexcept {
+  static_cast<void>(amldist_set_interrupt(function, context));
+}
+
 /// Checks an option text as srun does: "pytorch,master_port=6105".
 inline Status check_option(const std::string& text) { return Status::of(amldist_check_option(text.c_str())); }
 
@@ -174,6 +187,17 @@ class [[nodiscard]] Request {
     const int status = amldist_test(&request_, &done);
     if (status != AMLDIST_OK) return Status::of(status);
     return done != 0;
+  }
+  /// The same, after at most so long.
+  [[nodiscard]] Expected<bool> wait_for(std::chrono::milliseconds most) {
+    int done = 0;
+    const int status = amldist_wait_for(&request_, static_cast<int>(most.count()), &done);
+    if (status != AMLDIST_OK) return Status::of(status);
+    return done != 0;
+  }
+  /// amldist_on_complete(): `function` is called once, with `context`, by whoever completes the call.
+  Status on_complete(amldist_complete_function function, void* context) {
+    return Status::of(amldist_on_complete(request_, function, context));
   }
 
  private:
