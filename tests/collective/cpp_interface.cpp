@@ -1,7 +1,7 @@
 // The C++ interface, on one rank of several: every call gives what the C call gives, and spans that do not fit together
 // are refused before anything is sent.
-#include <amldist/amldist.hpp>
 #include <algorithm>
+#include <amldist/amldist.hpp>
 #include <cstdio>
 #include <numeric>
 #include <vector>
