@@ -188,6 +188,7 @@ Result<void> check_option(const SubmitterSession& session) {
         "ask the administrator for 'required'");
   }
   if (spec->verbose) {
+    if (session.request.is_from_variable) tell_user(concat({"the option is that of ", option_variable}));
     for (const std::string& complaint : session.complaints) tell_user(complaint);
   }
   return {};

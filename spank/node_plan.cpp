@@ -227,6 +227,7 @@ PlanOutcome plan(StepdSession& session, const Handle& handle) {
 }  // namespace
 
 void plan_step(StepdSession& session, const Handle& handle) {
+  session.request.take_variable(handle.variable(option_variable));
   if (session.request.is_idle()) return;
   const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
   const bool starts_ranks = !step_id || *step_id <= SLURM_MAX_NORMAL_STEP_ID;

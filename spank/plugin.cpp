@@ -12,6 +12,7 @@
 #include <string_view>
 #include <variant>
 
+#include "os/environment.hpp"
 #include "spank/command_line.hpp"
 #include "spank/launcher.hpp"
 #include "spank/node_plan.hpp"
@@ -185,8 +186,11 @@ int plan_in_slurmstepd(spank_t spank) noexcept {
 }
 
 int check_in_submitter() noexcept {
-  const SubmitterSession* const state = submitter();
-  return state == nullptr ? 0 : guarded(refused, [state] { return refuse_user(check_option(*state)); });
+  SubmitterSession* const state = submitter();
+  return state == nullptr ? 0 : guarded(refused, [state] {
+    state->request.take_variable(own_variable(option_variable));
+    return refuse_user(check_option(*state));
+  });
 }
 
 int check_in_srun() noexcept {

@@ -1,6 +1,27 @@
 #include "spank/step_request.hpp"
 
+#include "core/text.hpp"
+
 namespace amldist::spank {
+namespace {
+
+Result<Spec> parse_variable(std::string_view value) {
+  if (is_help(value)) {
+    return Error{Errc::invalid_argument,
+                 text::concat({option_variable, "=help: help is for the command line, srun --aml-dist=help"})};
+  }
+  auto spec = parse_spec(value);
+  if (!spec) return Error{spec.error().code, text::concat({option_variable, ": ", spec.error().message})};
+  return spec;
+}
+
+}  // namespace
+
+void StepRequest::take_variable(const std::optional<std::string>& value) {
+  if (option || !value || value->empty()) return;
+  option = parse_variable(*value);
+  is_from_variable = true;
+}
 
 Result<Spec> StepRequest::spec() const { return option ? *option : Result<Spec>(Spec{}); }
 

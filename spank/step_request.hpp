@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "core/result.hpp"
@@ -10,10 +11,18 @@
 
 namespace amldist::spank {
 
+/// The option for programs that cannot give one, such as slurmrestd's clients: counts where neither the command line
+/// nor sbatch or salloc gave the option.
+inline constexpr const char* option_variable = "SLURM_AML_DIST";
+
 struct StepRequest {
   SitePolicy policy;
   /// The option, parsed when it was given, or why it cannot be parsed; the last mention wins. nullopt: not given.
   std::optional<Result<Spec>> option;
+  bool is_from_variable = false;  ///< `option` is the value of option_variable
+
+  /// Takes the value of option_variable where the option was not given; an empty value counts as none.
+  void take_variable(const std::optional<std::string>& value);
 
   /// The option; kind none when it was not given.
   [[nodiscard]] Result<Spec> spec() const;

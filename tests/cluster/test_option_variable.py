@@ -1,0 +1,66 @@
+"""SLURM_AML_DIST is the option where none can be given."""
+
+import pytest
+from cluster import PROBE
+from oracle import check_pytorch, own_names
+from test_citizens import plugin_arguments
+
+VARIABLE = "SLURM_AML_DIST"
+
+
+def test_the_variable_is_the_option(cluster):
+    check_pytorch(cluster.tasks("-N2 -n4", env={VARIABLE: "pytorch"}))
+    check_pytorch(cluster.tasks("-N2 -n4 --export=NONE", env={VARIABLE: "pytorch"}))
+
+
+@pytest.mark.parametrize("value", ["", "none"])
+def test_nothing_is_set_for_an_empty_value_and_for_none(cluster, value):
+    for task in cluster.tasks("-N2 -n2", env={VARIABLE: value}):
+        assert own_names(task) == set()
+
+
+def test_the_command_line_comes_first(cluster):
+    assert "TF_CONFIG" in cluster.tasks("-N2 -n2 --aml-dist=tensorflow", env={VARIABLE: "pytorch"})[0].env
+    for task in cluster.tasks("-N2 -n2 --aml-dist=none", env={VARIABLE: "pytorch"}):
+        assert own_names(task) == set()
+    beside_nonsense = cluster.run("srun --aml-dist=pytorch true", env={VARIABLE: "nonsense"})
+    assert beside_nonsense.status == 0 and beside_nonsense.err == "", str(beside_nonsense)
+
+
+def test_an_inherited_option_comes_before_the_variable_and_that_before_the_sites_default(cluster, workdir):
+    job = workdir / "job.sh"
+    job.write_text(f"#!/bin/bash\nexport {VARIABLE}=jax\nsrun {PROBE}\n")
+    _, out = cluster.job_output(f"-N2 -n2 --aml-dist=tensorflow {job}", workdir)
+    assert "TF_CONFIG" in out and "JAX_COORDINATOR_ADDRESS" not in out
+    _, out = cluster.job_output(f"-N2 -n2 {job}", workdir)
+    assert "JAX_COORDINATOR_ADDRESS" in out
+    with plugin_arguments(cluster, "default.main=pytorch"):
+        assert "TF_CONFIG" in cluster.tasks("-N2 -n2", env={VARIABLE: "tensorflow"})[0].env
+        check_pytorch(cluster.tasks("-N2 -n4", env={VARIABLE: ""}))
+
+
+def test_sbatch_hands_the_variable_on(cluster, workdir):
+    job = workdir / "job.sh"
+    job.write_text(f"#!/bin/bash\nsrun {PROBE}\n")
+    for export in ("ALL", "NONE"):
+        done = cluster.run(f"sbatch --wait --export={export} -N2 -n2 -o {workdir}/out.{export} {job}", env={VARIABLE: "jax"})
+        assert done.status == 0, str(done)
+        assert "JAX_COORDINATOR_ADDRESS" in (workdir / f"out.{export}").read_text()
+
+
+@pytest.mark.parametrize("value, says", [("pytroch", "pytorch"), ("pytorch,launch=x", "launch"), ("help", "srun --aml-dist=help"),
+                                         ("pytorch,", ""), ("\x1b[31m", ""), ("x" * 100_000, "")])
+def test_a_wrong_value_is_one_sentence_that_names_the_variable(cluster, value, says):
+    for program in ("srun", "sbatch --wrap"):
+        done = cluster.run(f"{program} true", env={VARIABLE: value})
+        lines = done.own_lines()
+        assert done.status == 1 and len(lines) == 1, str(done)
+        assert VARIABLE in lines[0] and says in lines[0] and "\x1b" not in lines[0] and len(lines[0]) < 400, lines[0]
+    assert cluster.run("sinfo -h -o %T").out.split() == ["idle"]
+
+
+def test_verbose_says_that_the_variable_was_used(cluster):
+    done = cluster.run("srun -N1 -n1 true", env={VARIABLE: "pytorch,verbose"})
+    assert done.status == 0 and VARIABLE in done.err, str(done)
+    without = cluster.run("srun -N1 -n1 --aml-dist=pytorch,verbose true", env={VARIABLE: "pytorch"})
+    assert without.status == 0 and VARIABLE not in without.err, str(without)
