@@ -88,9 +88,8 @@ int main(int argc, char** argv) {
   double* times = calloc((size_t)samples, sizeof(double));
   if (samples < 1 || times == NULL) return 2;
   check(amldist_init(&loop.world, timeout_ms), "amldist_init");
-  const size_t blocks = strcmp(argv[1], "gather") == 0 || strcmp(argv[1], "alltoall") == 0
-                            ? (size_t)amldist_size(loop.world)
-                            : 1;
+  const size_t blocks =
+      strcmp(argv[1], "gather") == 0 || strcmp(argv[1], "alltoall") == 0 ? (size_t)amldist_size(loop.world) : 1;
   loop.send = buffer_of(loop.world, bytes * blocks, own);
   loop.recv = buffer_of(loop.world, bytes * blocks, own);
   for (int i = 0; i < warm_up; ++i) check(call(&loop), argv[1]);
