@@ -172,23 +172,27 @@ class Engine:
                     if mine:
                         _interrupt.end()
                 if status < 0:
-                    raise backend_error(_errors.error_of(status, _errors.last_sentence(status)))
+                    raise self._error(status)
                 if after is not None:
                     after()
                 return self._done
             return self._work([self._begin(name, arguments, keep)], outputs, after)
 
+    def _error(self, status: int) -> Exception:
+        error = _errors.error_of(status, _errors.last_sentence(status))
+        return backend_error(error, self._deadline.total_seconds())
+
     def _begin(self, name: str, arguments: Tuple[Any, ...], keep: Any) -> Request:
         handle = ctypes.c_void_p()
         status = _STARTING[name](self._handle, *arguments, ctypes.byref(handle))
         if status < 0:
-            raise backend_error(_errors.error_of(status, _errors.last_sentence(status)))
+            raise self._error(status)
         return Request(handle.value or 0, None, keep, self.comm._abort_quietly, lambda request: None)
 
     def _work(
         self, requests: List[Request], outputs: Any, after: Optional[Callable[[], object]], source: Optional[int] = None
     ) -> PendingWork:
-        work = PendingWork(requests, outputs, after, self._waiter, source)
+        work = PendingWork(requests, outputs, after, self._waiter, source, self._deadline.total_seconds())
         self._reap()
         self._pending.add(work)  # nobody has to wait for it
         if self._coalesced is not None:
@@ -507,7 +511,7 @@ class Engine:
             try:
                 self.comm.barrier()
             except _errors.Error as error:
-                raise backend_error(error) from error
+                raise backend_error(error, self._deadline.total_seconds()) from error
 
     # ---- several calls as one ----
 

@@ -3,7 +3,7 @@
 A Backend is one device's part of a process group that PyTorch made: every call goes through its dispatcher, and what it
 hands back to Python is a shell around our Work that knows only wait() and get_future(). A ProcessGroup of our own gets
 the calls of torch.distributed's functions directly. It is used where the whole group is ours ("amldist",
-"cpu:amldist,cuda:amldist"); under a profiler, a dispatch mode or with tensors of another class it hands the call to
+"cpu:amldist,cuda:amldist"); under a dispatch mode or with tensors of another class it hands the call to
 PyTorch's dispatcher, which comes back to the Backend.
 """
 
@@ -148,9 +148,9 @@ def _is_plain(argument: Any) -> bool:
     return not isinstance(argument, torch.Tensor) or type(argument) in _PLAIN
 
 
-def _is_watched() -> bool:
-    """Somebody wants to see the calls: PyTorch's dispatcher shows them."""
-    return torch._C._len_torch_dispatch_stack() > 0 or _profiler_enabled()
+def _is_intercepted() -> bool:
+    """Somebody wants to see or to replace the calls: PyTorch's dispatcher shows them."""
+    return bool(torch._C._len_torch_dispatch_stack() > 0)
 
 
 _profiler_enabled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enabled", lambda: False)
@@ -193,6 +193,7 @@ class AmldistGroup(dist.ProcessGroup):  # type: ignore[misc]
 def _direct(name: str, call: str, arguments_wanted: int) -> Callable[..., Any]:
     """A call of torch.distributed's functions; what is not quite one of them goes PyTorch's way."""
     is_message = name in ("send", "recv")
+    shown = _SHOWN.get(call, call)
 
     def method(self: AmldistGroup, *arguments: Any, **named: Any) -> Any:
         ordinary = (
@@ -200,16 +201,25 @@ def _direct(name: str, call: str, arguments_wanted: int) -> Callable[..., Any]:
             and not named
             and (is_message or hasattr(arguments[-1], "timeout"))
             and all(_is_plain(argument) for argument in arguments)
-            and not _is_watched()
+            and not _is_intercepted()
         )
-        if ordinary:
+        if ordinary and not _profiler_enabled():
             return getattr(self.engine, call)(*arguments)
+        if ordinary:
+            with torch.profiler.record_function(f"{NAME}:{shown}"):
+                return getattr(self.engine, call)(*arguments)
         return getattr(dist.ProcessGroup, name)(self, *arguments, **named)
 
+    # PyTorch does not call an override from within itself: it goes by the name of the code that calls.
     method.__name__ = name
+    method.__code__ = method.__code__.replace(co_name=name)
     return method
 
 
+_SHOWN = {
+    "allreduce": "all_reduce", "allgather": "all_gather", "allgather_single": "_all_gather_base",
+    "reduce_scatter_single": "_reduce_scatter_base", "alltoall": "all_to_all", "alltoall_single": "all_to_all",
+}  # fmt: skip
 _DIRECT = {
     "allreduce": 2, "allreduce_coalesced": 2, "reduce": 2, "broadcast": 2, "allgather": 3, "allgather_coalesced": 3,
     "all_gather_single": 3, "_allgather_base": 3, "all_gather_single_coalesced": 3, "allgather_into_tensor_coalesced": 3,

@@ -23,11 +23,12 @@ class BackendError(dist.DistBackendError):
     number: Optional[int] = None
 
 
-def backend_error(error: Exception) -> Exception:
-    """The package's exception as PyTorch's. What the caller did wrong stays what it is."""
+def backend_error(error: Exception, limit_s: float = 0) -> Exception:
+    """The package's exception as PyTorch's; ``limit_s`` was the call's deadline. What the caller did wrong stays what it is."""
     if not isinstance(error, _errors.Error):
         return error
-    told = BackendError(str(error))
+    over = f"; the timeout of {limit_s:g} s is over" if isinstance(error, _errors.TimeoutError) and limit_s else ""
+    told = BackendError(str(error) + over)
     told.rank, told.host, told.operation, told.number = error.rank, error.host, error.operation, error.number
     told.__cause__ = error
     return told
@@ -123,8 +124,10 @@ class PendingWork(dist._Work):
         after: Optional[Callable[[], object]],
         waiter: Waiter,
         source: Optional[int] = None,
+        limit_s: float = 0,
     ) -> None:
         super().__init__()
+        self._limit_s = limit_s
         self._requests = requests
         self._outputs = outputs
         self._after = after
@@ -147,7 +150,7 @@ class PendingWork(dist._Work):
                 if self._after is not None:
                     self._after()
             except Exception as error:
-                self._error = backend_error(error)
+                self._error = backend_error(error, self._limit_s)
             self._done = True
             self._requests, self._after = [], None
             future, self._future_given = self._future, True
