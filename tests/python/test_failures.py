@@ -55,13 +55,13 @@ def test_a_rank_that_does_not_come_is_named_by_every_other(run):
     assert survivors(world, 1) == ["named\n"] * 3, world.errors
 
 
-def test_a_rank_that_calls_something_else_is_named_with_its_call(run):
+def test_a_rank_that_calls_something_else_is_named(run):
     program = EVERYBODY_RAISES.format(
         wrong=3, deed="\n    ".join((
             "try: comm.allgather(np.ones(1), np.ones(4))",
             "except amldist.Error: pass",
             "sys.exit()")),
-        call="allreduce(x)", operation="allgather", exception="amldist.PeerError",
+        call="allreduce(x)", operation="allreduce", exception="amldist.PeerError",
     )  # fmt: skip
     world = run(program, 4, check=False).finish()
     assert survivors(world, 3) == ["named\n"] * 3, world.errors
@@ -124,6 +124,7 @@ WAITING = {
     "reducer": "reducer = comm.reducer([4]); reducer.view(0); reducer.ready(0); reducer.wait()",
     "group": "\n    with comm.group(): comm.recv(x, 1)",
     "agree": "comm.agree(1)",
+    "shrink": "comm.shrink()",
 }
 
 

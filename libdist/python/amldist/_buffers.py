@@ -19,12 +19,13 @@ TYPES = {
     "bfloat16": 9,
     "int16": 10,
     "uint16": 11,
+    "bool": 12,
 }
-SIZES = (1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 2, 2)
+SIZES = (1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 2, 2, 1)
 #: Numbers of amldist_op.
-OPERATORS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
+OPERATORS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4, "band": 5, "bor": 6, "bxor": 7}
 
-_FORMATS = {"b": 0, "B": 1, "c": 1, "e": 6, "f": 7, "d": 8}
+_FORMATS = {"b": 0, "B": 1, "c": 1, "e": 6, "f": 7, "d": 8, "?": 12}
 _INTEGERS = {1: (0, 1), 2: (10, 11), 4: (2, 3), 8: (4, 5)}
 _FORMATS.update((code, _INTEGERS[ctypes.sizeof(kind)][0]) for code, kind in (
     ("h", ctypes.c_short), ("i", ctypes.c_int), ("l", ctypes.c_long), ("q", ctypes.c_longlong)))
@@ -121,7 +122,7 @@ _HOST_DEVICES = (1, 3)  # kDLCPU, kDLCUDAHost
 _CUDA_DEVICES = (2, 13)  # kDLCUDA, kDLCUDAManaged
 _DL_TYPES = {
     (0, 8): 0, (1, 8): 1, (0, 32): 2, (1, 32): 3, (0, 64): 4, (1, 64): 5,
-    (2, 16): 6, (2, 32): 7, (2, 64): 8, (4, 16): 9, (0, 16): 10, (1, 16): 11,
+    (2, 16): 6, (2, 32): 7, (2, 64): 8, (4, 16): 9, (0, 16): 10, (1, 16): 11, (6, 8): 12,
 }  # fmt: skip
 
 

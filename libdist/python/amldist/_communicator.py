@@ -56,7 +56,6 @@ class Communicator:
         self.node_rank: int = lib.amldist_node_rank(handle)
         self.nodes: int = lib.amldist_nodes(handle)
         self._pending: set[Request] = set()
-        self._by_mpi = "MPI" in self.provenance  # which may allow its calls in one thread only
         _interrupt.watch()
 
     def __repr__(self) -> str:
@@ -107,33 +106,15 @@ class Communicator:
             lib.amldist_abort(self._handle)
 
     def _run(self, function: Callable[..., int], *arguments: Any) -> None:
-        mine = _interrupt.begin(self._abort_quietly)
-        try:
-            status = function(self._handle, *arguments)
-        finally:
-            if mine:
-                _interrupt.end()
+        status = function(self._handle, *arguments)
         if status < 0:
+            _interrupt.check()
             raise_last(status)
-
-    def _check_apart(self, function: Callable[[], int], leave: Callable[[], object]) -> None:
-        """Runs a call that an abort does not end, but that Ctrl-C shall."""
-        message = ""
-
-        def work() -> int:
-            nonlocal message
-            status = function()
-            message = _errors.last_sentence(status) if status < 0 else ""
-            return status
-
-        status = work() if self._by_mpi else _interrupt.apart(work, leave)
-        if status < 0:
-            raise _errors.error_of(status, message)
 
     def _begin(self, function: Callable[..., int], result: Any, keep: object, *arguments: Any) -> Request:
         handle = ctypes.c_void_p()
         check(function(self._handle, *arguments, ctypes.byref(handle)))
-        request = Request(handle.value or 0, result, keep, self._abort_quietly, self._pending.discard)
+        request = Request(handle.value or 0, result, keep, self._pending.discard)
         self._pending.add(request)
         return request
 
@@ -183,6 +164,21 @@ class Communicator:
     def _reduce_scatter(self, send: Any, recv: Any, op: str) -> Any:
         few, many = self._one_and_all("reduce_scatter", recv, send, True)
         return recv, (few, many), (many.address, few.address, few.count, few.type, operator_of(op))
+
+    def _reduce_scatterv(
+        self, send: Any, recv: Any, counts: Sequence[int], op: str, offsets: Optional[Sequence[int]]
+    ) -> Any:
+        few, many = array_of(recv, "reduce_scatterv: recv", True), array_of(send, "reduce_scatterv: send", False)
+        _same_type(few, many, "reduce_scatterv")
+        lengths = sizes_of(counts, self.size, "reduce_scatterv: counts")
+        starts = sizes_of(offsets_of(lengths) if offsets is None else offsets, self.size, "reduce_scatterv: offsets")
+        self._within(many, lengths, starts, "reduce_scatterv: send")
+        if few.count != lengths[self.rank]:
+            raise ValueError(
+                f"reduce_scatterv: recv has {few.count} elements, and counts[{self.rank}] is {lengths[self.rank]}"
+            )
+        kind = many.type if many.count else few.type
+        return recv, (few, many), (many.address, few.address, lengths, starts, kind, operator_of(op))
 
     def _alltoall(self, send: Any, recv: Any) -> Any:
         source, target = array_of(send, "alltoall: send", False), array_of(recv, "alltoall: recv", True)
@@ -256,7 +252,7 @@ class Communicator:
     def allreduce(self, array: Any, op: str = "sum", *, out: Any = None) -> Any:
         """Every rank gets the combination of all ranks' arrays, in ``out`` or in the array itself.
 
-        ``op`` is "sum", "prod", "max", "min" or "avg". Integers wrap around; float16 and bfloat16 are combined in
+        ``op`` is "sum", "prod", "max", "min" or "avg"; of integers and bools also "band", "bor" or "bxor". Integers wrap around; float16 and bfloat16 are combined in
         float32. Returns the array that holds the result.
         """
         result, _keep, arguments = self._allreduce(array, op, out)
@@ -292,6 +288,15 @@ class Communicator:
         """``recv`` (n elements) gets this rank's part of the combination of all ranks' ``send`` (size x n)."""
         result, _keep, arguments = self._reduce_scatter(send, recv, op)
         self._run(lib.amldist_reduce_scatter, *arguments)
+        return result
+
+    def reduce_scatterv(
+        self, send: Any, recv: Any, counts: Sequence[int], op: str = "sum", offsets: Optional[Sequence[int]] = None
+    ) -> Any:
+        """As reduce_scatter() with ``counts[r]`` elements for rank r, at ``offsets[r]`` of ``send`` (default: one after
+        the other). The counts are equal on all ranks."""
+        result, _keep, arguments = self._reduce_scatterv(send, recv, counts, op, offsets)
+        self._run(lib.amldist_reduce_scatterv, *arguments)
         return result
 
     def alltoall(self, send: Any, recv: Any) -> Any:
@@ -375,6 +380,13 @@ class Communicator:
         result, keep, arguments = self._reduce_scatter(send, recv, op)
         return self._begin(lib.amldist_ireduce_scatter, result, keep, *arguments)
 
+    def ireduce_scatterv(
+        self, send: Any, recv: Any, counts: Sequence[int], op: str = "sum", offsets: Optional[Sequence[int]] = None
+    ) -> Request:
+        """reduce_scatterv() without waiting."""
+        result, keep, arguments = self._reduce_scatterv(send, recv, counts, op, offsets)
+        return self._begin(lib.amldist_ireduce_scatterv, result, keep, *arguments)
+
     def ialltoall(self, send: Any, recv: Any) -> Request:
         """alltoall() without waiting."""
         result, keep, arguments = self._alltoall(send, recv)
@@ -447,20 +459,27 @@ class Communicator:
 
         This communicator stays, failed; finalize both. Raises AbortedError on a rank that the others have excluded.
         """
-        survivors = self._derived(lib.amldist_shrink)
-        if survivors is None:
-            raise _errors.Error("amldist_shrink() made no communicator")
-        return survivors
+        handle = ctypes.c_void_p()
+        self._agreement(lambda: int(lib.amldist_shrink(self._handle, ctypes.byref(handle))))
+        return Communicator(handle.value or 0)
+
+    def _agreement(self, function: Callable[[], int]) -> None:
+        """Runs a call that an abort does not end, but that Ctrl-C shall."""
+        error: Optional[Exception] = None
+
+        def work() -> int:
+            nonlocal error
+            status = function()
+            error = _errors.last_error(status) if status < 0 else None
+            return status
+
+        _interrupt.apart(work, lambda: None)
+        if error is not None:
+            raise error
 
     def _derived(self, function: Callable[..., int], *arguments: Any) -> Optional[Communicator]:
         handle = ctypes.c_void_p()
-
-        def leave() -> None:
-            if handle.value:
-                lib.amldist_abort(handle)
-                lib.amldist_finalize(handle)
-
-        self._check_apart(lambda: function(self._handle, *arguments, ctypes.byref(handle)), leave)
+        self._run(function, *arguments, ctypes.byref(handle))
         return Communicator(handle.value) if handle.value else None
 
     def agree(self, flags: int) -> int:
@@ -468,7 +487,7 @@ class Communicator:
         them. Raises PeerError, with the agreed value as ``flags``, if ranks were lost."""
         agreed = ctypes.c_int(ctypes.c_int32(flags).value)
         try:
-            self._check_apart(lambda: int(lib.amldist_agree(self._handle, ctypes.byref(agreed))), lambda: None)
+            self._agreement(lambda: int(lib.amldist_agree(self._handle, ctypes.byref(agreed))))
         except _errors.PeerError as error:
             error.flags = agreed.value
             raise
@@ -509,8 +528,11 @@ class Communicator:
         if handle is None:
             return
         self._handle = None
-        self._check_apart(lambda: int(lib.amldist_finalize(handle)), lambda: None)
+        status = lib.amldist_finalize(handle)
         self._pending.clear()
+        if status < 0:
+            _interrupt.check()
+            raise_last(status)
 
 
 def _shaped(raw: memoryview, kind: int, extents: Sequence[int]) -> Any:
@@ -527,5 +549,5 @@ def _shaped(raw: memoryview, kind: int, extents: Sequence[int]) -> Any:
 
 _LETTERS = {
     "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "uint64": "Q",
-    "float16": "e", "float32": "f", "float64": "d",
+    "float16": "e", "float32": "f", "float64": "d", "bool": "?",
 }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-import re
+import ctypes
 from typing import NoReturn, Optional
 
 from amldist import _library
@@ -60,34 +60,25 @@ _CLASSES: dict[int, type[Error]] = {
     EPEER: PeerError,
     EABORTED: AbortedError,
 }
-_RANK = re.compile(r"\brank (\d+) \(([^)]*)\)")
-_CALL = re.compile(r"\b([a-z_]+) #(\d+)")
 
 
-def error_of(status: int, message: str) -> Exception:
-    """The exception for a status and the sentence that came with it."""
+def last_error(status: int) -> Exception:
+    """The exception for what this thread's last call of the library failed with."""
+    told = _library.ErrorStruct(ctypes.sizeof(_library.ErrorStruct))
+    _library.lib.amldist_get_error(ctypes.byref(told))
+    message = _library.text(told.message) or f"the library returned {status}"
     if status == EINVAL:
         return ValueError(message)
     if status == ELIMIT:
         return MemoryError(message)
-    rank, call = _RANK.search(message), _CALL.search(message)
-    return _CLASSES.get(status, Error)(
-        message,
-        int(rank[1]) if rank else None,
-        rank[2] if rank else None,
-        call[1] if call else None,
-        int(call[2]) if call else None,
-    )
-
-
-def last_sentence(status: int) -> str:
-    """The library's sentence about this thread's last failed call."""
-    return _library.text(_library.lib.amldist_last_error()) or f"the library returned {status}"
+    rank = None if told.rank < 0 else int(told.rank)
+    host = _library.text(told.host) or None
+    return _CLASSES.get(status, Error)(message, rank, host, _library.text(told.operation) or None, told.number or None)
 
 
 def raise_last(status: int) -> NoReturn:
     """Raises what this thread's last call of the library failed with."""
-    raise error_of(status, last_sentence(status))
+    raise last_error(status)
 
 
 def check(status: int) -> int:

@@ -1,51 +1,60 @@
 """Ctrl-C while the main thread waits inside the library.
 
-Python runs its signal handlers between bytecodes, so a call that waits for other ranks would hold Ctrl-C back. Python
-writes each signal's number to a descriptor at once, though. A thread of ours reads it, and aborts the communicator
-whose call is still waiting 20 ms later: the call returns, and KeyboardInterrupt is raised. A collective that one rank
-has left cannot be finished, so the other ranks learn the reason as AbortedError.
-
-The thread acts only while SIGINT has Python's own handler. It passes the signals on to whoever had the descriptor
-before.
+Python runs its signal handlers between bytecodes, and none is executed while a call waits for other ranks. The library
+asks a function of ours about every 50 ms then. Entering it lets the handlers run; if one raises, as Python's own for
+Ctrl-C does, the exception is kept, the communicator is aborted, and the call's caller raises what was kept. A collective
+that one rank has left cannot be finished, so the other ranks learn of it as AbortedError.
 """
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
-import time
-from typing import Callable, Optional
+from typing import Callable, Generator, Optional
 
-_PATIENCE_S = 0.02
+from amldist._library import InterruptFunction, lib
 
-#: How to wake the call in which the main thread waits, and how many there were.
-_wake: Optional[Callable[[], object]] = None
-_calls = 0
-_watching = False
-_main = threading.main_thread().ident
+_kept: Optional[BaseException] = None
 
 
-def begin(wake: Callable[[], object]) -> bool:
-    """The calling thread is about to wait. True in the main thread, which then has to call end()."""
-    global _wake, _calls
-    if threading.get_ident() != _main:
-        return False
-    _calls += 1
-    _wake = wake
-    return True
+def _answers() -> Generator[int, object, None]:
+    """1 when a handler has raised. A generator, because handlers run while it is entered: inside its try."""
+    global _kept
+    answer = 0
+    while True:
+        try:
+            yield answer
+            answer = 0
+        except Exception as error:
+            _kept, answer = error, 1
+        except KeyboardInterrupt as error:
+            _kept, answer = error, 1
+        except SystemExit as error:
+            _kept, answer = error, 1
 
 
-def end() -> None:
-    """The main thread waits no longer."""
-    global _wake
-    _wake = None
+_answer = _answers()
+next(_answer)
+_ask = InterruptFunction(_answer.send)
+
+
+def watch() -> None:
+    """Has the library ask, where the calling thread is the main one. Nothing else receives signals in Python."""
+    if threading.current_thread() is threading.main_thread():
+        lib.amldist_set_interrupt(_ask, None)
+
+
+def check() -> None:
+    """Raises what a handler has raised while a call waited."""
+    global _kept
+    if _kept is not None:
+        kept, _kept = _kept, None
+        raise kept
 
 
 def apart(function: Callable[[], int], leave: Callable[[], object]) -> int:
-    """Runs a call that an abort does not end in a thread of its own, and waits for it. Whoever is interrupted
+    """Runs a call that the library does not ask in, in a thread of its own, and waits for it. Whoever is interrupted
     meanwhile leaves it to itself; ``leave`` is then called, at once or when the call has ended."""
-    if threading.get_ident() != _main or not _watching:
+    if threading.current_thread() is not threading.main_thread():
         return function()
     lock, done, left, results = threading.Lock(), threading.Event(), False, [0]
 
@@ -69,53 +78,3 @@ def apart(function: Callable[[], int], leave: Callable[[], object]) -> int:
     thread.join()
     return results[0]
 
-
-def _interrupted() -> None:
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        return
-    call = _calls
-    if _wake is None:
-        return
-    time.sleep(_PATIENCE_S)
-    wake = _wake
-    if wake is not None and call == _calls:
-        wake()
-
-
-def _read(descriptor: int, before: int) -> None:
-    while True:
-        numbers = os.read(descriptor, 64)
-        if not numbers:
-            return
-        if before >= 0:
-            try:
-                os.write(before, numbers)
-            except OSError:
-                before = -1
-        if signal.SIGINT in numbers:
-            _interrupted()
-
-
-def watch() -> None:
-    """Starts the thread, once. Does nothing outside the main thread, where no descriptor may be set."""
-    global _watching
-    if _watching or threading.get_ident() != _main:
-        return
-    reading, writing = os.pipe2(os.O_CLOEXEC)
-    os.set_blocking(writing, False)
-    before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    threading.Thread(target=_read, args=(reading, before), name="amldist-signals", daemon=True).start()
-    _watching = True
-
-
-def _in_child() -> None:
-    """A child has the descriptor, but not the thread: its signals are not its parent's."""
-    global _watching, _wake, _main
-    _wake = None
-    _main = threading.get_ident()
-    if _watching:
-        signal.set_wakeup_fd(-1)
-        _watching = False
-
-
-os.register_at_fork(after_in_child=_in_child)

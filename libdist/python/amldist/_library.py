@@ -17,6 +17,23 @@ StoreSet = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t)
 StoreGet = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t, ctypes.POINTER(c_size_t), c_int)
 
 
+InterruptFunction = ctypes.CFUNCTYPE(c_int, c_void_p)
+
+
+class ErrorStruct(ctypes.Structure):
+    """amldist_error."""
+
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("code", c_int32),
+        ("rank", c_int32),
+        ("number", ctypes.c_uint64),
+        ("operation", c_char_p),
+        ("host", c_char_p),
+        ("message", c_char_p),
+    ]
+
+
 class StoreStruct(ctypes.Structure):
     """amldist_store."""
 
@@ -68,6 +85,7 @@ _COLLECTIVES = {
     "allgather": [_BUFFER, _BUFFER, _COUNT, _NUMBER],
     "allgatherv": [_BUFFER, _COUNT, _BUFFER, c_void_p, c_void_p, _NUMBER],
     "reduce_scatter": [_BUFFER, _BUFFER, _COUNT, _NUMBER, _NUMBER],
+    "reduce_scatterv": [_BUFFER, _BUFFER, c_void_p, c_void_p, _NUMBER, _NUMBER],
     "alltoall": [_BUFFER, _BUFFER, _COUNT, _NUMBER],
     "alltoallv": [_BUFFER, c_void_p, c_void_p, _BUFFER, c_void_p, c_void_p, _NUMBER],
     "gather": [_BUFFER, _BUFFER, _COUNT, _NUMBER, _NUMBER],
@@ -92,6 +110,9 @@ _OTHERS: dict[str, list[Any]] = {
     "agree": [c_void_p, c_void_p],
     "wait": [c_void_p],
     "test": [c_void_p, c_void_p],
+    "wait_for": [c_void_p, c_int, c_void_p],
+    "set_interrupt": [InterruptFunction, c_void_p],
+    "get_error": [c_void_p],
     "group_begin": [c_void_p],
     "group_end": [c_void_p],
     "alloc": [c_void_p, c_size_t, c_void_p],

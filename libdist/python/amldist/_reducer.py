@@ -74,13 +74,9 @@ class Reducer:
 
     def wait(self) -> None:
         """Returns when all tensors hold the result."""
-        mine = _interrupt.begin(self._comm._abort_quietly)
-        try:
-            status = lib.amldist_reducer_wait(self._handle)
-        finally:
-            if mine:
-                _interrupt.end()
+        status = lib.amldist_reducer_wait(self._handle)
         if status < 0:
+            _interrupt.check()
             raise_last(status)
 
     @property

@@ -11,6 +11,9 @@ from amldist import _errors, _interrupt
 from amldist._library import lib
 
 
+_SLICE_S = 0.05  #: Python's signal handlers run between two of these
+
+
 class Request:
     """A collective or message that was begun without waiting for it.
 
@@ -18,11 +21,10 @@ class Request:
     thread may use it; of several that wait for one request, one works and the others wait for that one.
     """
 
-    def __init__(self, handle: int, result: Any, keep: object, abort: Callable[[], object], forget: Callable[[Request], object]) -> None:
+    def __init__(self, handle: int, result: Any, keep: object, forget: Callable[[Request], object]) -> None:
         self._handle = ctypes.c_void_p(handle)
         self._result = result
         self._keep = keep
-        self._abort = abort
         self._forget = forget
         self._lock = threading.Lock()
         self._error: Optional[Exception] = None
@@ -30,7 +32,7 @@ class Request:
 
     def _finish(self, status: int) -> None:
         if status < 0:
-            self._error = _errors.error_of(status, _errors.last_sentence(status))
+            self._error = _errors.last_error(status)
         self._done = True
         self._keep = None
         self._forget(self)
@@ -50,33 +52,35 @@ class Request:
             return self._outcome()
         if timeout is not None:
             return self._wait_at_most(timeout)
-        mine = _interrupt.begin(self._abort)
-        try:
-            with self._lock:
-                if not self._done:
-                    self._finish(lib.amldist_wait(ctypes.byref(self._handle)))
-        finally:
-            if mine:
-                _interrupt.end()
+        with self._lock:
+            if not self._done:
+                self._finish(lib.amldist_wait(ctypes.byref(self._handle)))
+        _interrupt.check()
         return self._outcome()
 
     def _wait_at_most(self, timeout: float) -> Any:
-        deadline, pause = time.monotonic() + timeout, 20e-6
-        while not self.test():
-            if time.monotonic() > deadline:
+        deadline = time.monotonic() + timeout
+        while not self._look(max(0.0, min(deadline - time.monotonic(), _SLICE_S))):
+            if time.monotonic() >= deadline:
                 raise _errors.TimeoutError(f"the call is not complete after {timeout:g} s; it goes on")
-            time.sleep(pause)
-            pause = min(2 * pause, 2e-3)
         return self._outcome()
 
     def test(self) -> bool:
         """Whether the call is complete. Never waits; wait() then returns at once."""
-        if self._done or not self._lock.acquire(blocking=False):
+        return self._look(0)
+
+    def _look(self, seconds: float) -> bool:
+        """Whether the call is complete, after waiting at most so long."""
+        if self._done or not self._lock.acquire(timeout=seconds):
             return self._done
         try:
             if not self._done:
                 done = ctypes.c_int(0)
-                status = lib.amldist_test(ctypes.byref(self._handle), ctypes.byref(done))
+                handle = ctypes.byref(self._handle)
+                if seconds > 0:
+                    status = lib.amldist_wait_for(handle, max(1, int(seconds * 1000)), ctypes.byref(done))
+                else:
+                    status = lib.amldist_test(handle, ctypes.byref(done))
                 if done.value or status < 0:
                     self._finish(status)
             return self._done

@@ -62,12 +62,13 @@ def _needs_this_thread() -> bool:
 
 def _join(call: Callable[[Any], int]) -> int:
     """Makes a world in a thread of its own, so that Ctrl-C ends the waiting; its handle."""
-    handle, message = ctypes.c_void_p(), ""
+    handle = ctypes.c_void_p()
+    error: Optional[Exception] = None
 
     def work() -> int:
-        nonlocal message
+        nonlocal error
         status = call(ctypes.byref(handle))
-        message = _errors.last_sentence(status) if status < 0 else ""
+        error = _errors.last_error(status) if status < 0 else None  # it is told to the thread of the call
         return status
 
     def leave() -> None:
@@ -75,10 +76,12 @@ def _join(call: Callable[[Any], int]) -> int:
             lib.amldist_abort(handle)
             lib.amldist_finalize(handle)
 
-    _interrupt.watch()
-    status = work() if _needs_this_thread() else _interrupt.apart(work, leave)
-    if status < 0:
-        raise _errors.error_of(status, message)
+    if _needs_this_thread():
+        work()
+    else:
+        _interrupt.apart(work, leave)
+    if error is not None:
+        raise error
     return handle.value or 0
 
 

@@ -39,8 +39,9 @@ def module_for(backend: str):
         source = file.read()
     if backend != "gloo":
         source = re.sub(r'BACKEND (!=|==) "gloo"', lambda found: f'BACKEND {"not in" if found[1] == "!=" else "in"} ("gloo", "{backend}")', source)
+        source = source.replace('require_backend_is_available({"gloo"})', f'require_backend_is_available({{"gloo", "{backend}"}})')
         source = source.replace("BACKEND == dist.Backend.GLOO", f'BACKEND in ("gloo", "{backend}")')
-        source = source.replace("DistTestCases.backend_feature[", "_features[").replace("class TestDistBackend(", FEATURES.format(backend) + "class TestDistBackend(", 1)
+        source = source.replace("DistTestCases.backend_feature[", "_features[").replace('if backend in _features["plugin"]', f'if backend == "{backend}"').replace("class TestDistBackend(", FEATURES.format(backend) + "class TestDistBackend(", 1)
     module = importlib.util.module_from_spec(spec)
     sys.modules[NAME] = module
     exec(compile(source, spec.origin, "exec"), module.__dict__)

@@ -30,7 +30,6 @@ _UINT8 = 1
 _OPERATORS = {
     _Op.SUM: 0, _Op.PRODUCT: 1, _Op.MAX: 2, _Op.MIN: 3, _Op.AVG: 4, _Op.BAND: 5, _Op.BOR: 6, _Op.BXOR: 7,
 }  # fmt: skip
-_ON_BITS = (5, 6, 7)
 _EXIT_S = 10.0
 _NONE = timedelta(0)
 
@@ -128,7 +127,6 @@ class Engine:
             raise backend_error(error) from error
         self.rank, self.size = rank, size
         self._handle = self.comm._handle
-        self._main = _interrupt._main
         self._deadline = self._unset = timeout
         self._lock = threading.RLock()
         self._waiter = Waiter()
@@ -165,12 +163,7 @@ class Engine:
             self.calls += 1
             self._deadline_of(opts)
             if self._coalesced is None and not getattr(opts, "asyncOp", True):
-                mine = _interrupt.begin(self.comm._abort_quietly)
-                try:
-                    status = _BLOCKING[name](self._handle, *arguments)
-                finally:
-                    if mine:
-                        _interrupt.end()
+                status = _BLOCKING[name](self._handle, *arguments)
                 if status < 0:
                     raise self._error(status)
                 if after is not None:
@@ -179,15 +172,15 @@ class Engine:
             return self._work([self._begin(name, arguments, keep)], outputs, after)
 
     def _error(self, status: int) -> Exception:
-        error = _errors.error_of(status, _errors.last_sentence(status))
-        return backend_error(error, self._deadline.total_seconds())
+        _interrupt.check()
+        return backend_error(_errors.last_error(status), self._deadline.total_seconds())
 
     def _begin(self, name: str, arguments: Tuple[Any, ...], keep: Any) -> Request:
         handle = ctypes.c_void_p()
         status = _STARTING[name](self._handle, *arguments, ctypes.byref(handle))
         if status < 0:
             raise self._error(status)
-        return Request(handle.value or 0, None, keep, self.comm._abort_quietly, lambda request: None)
+        return Request(handle.value or 0, None, keep, lambda request: None)
 
     def _work(
         self, requests: List[Request], outputs: Any, after: Optional[Callable[[], object]], source: Optional[int] = None
@@ -225,7 +218,7 @@ class Engine:
     def _moved(tensor: Tensor) -> Tuple[int, int]:
         """Count and type with which a tensor is moved: types that libdist has not go as bytes."""
         kind = _TYPES.get(tensor.dtype)
-        if kind is None or kind == 12:
+        if kind is None:
             return tensor.numel() * tensor.element_size(), _UINT8
         return tensor.numel(), kind
 
@@ -285,7 +278,7 @@ class Engine:
         parts = []
         for part in (given.indices().t().contiguous(), given.values().contiguous()):
             everything = torch.empty((int(counts.sum()), *part.shape[1:]), dtype=part.dtype)
-            self._gather_uneven(list(everything.split(counts.tolist())), everything, part, opts, None).wait()
+            self._gather_uneven(list(torch.split(everything, counts.tolist())), everything, part, opts, None).wait()
             parts.append(everything)
         total = torch.sparse_coo_tensor(parts[0].t(), parts[1], tensor.shape).coalesce()
         tensor.copy_(total)
@@ -343,10 +336,9 @@ class Engine:
         operator, factor = self._operator(opts.reduceOp, "reduce_scatter")
         if factor is not None:
             flat.mul_(factor)
-        address = flat.data_ptr()
-        own = flat[sum(counts[: self.rank]) :][: counts[self.rank]]
-        arguments = (address, address, flat.numel(), self._type(flat, "reduce_scatter"), operator)
-        return self._call("allreduce", arguments, opts, outputs, flat, _spread(own, outputs))
+        result = torch.empty(counts[self.rank], dtype=flat.dtype)
+        arguments = (flat.data_ptr(), result.data_ptr(), *_lists(counts), self._type(flat, "reduce_scatter"), operator)
+        return self._call("reduce_scatterv", arguments, opts, outputs, (flat, result), _spread(result, outputs))
 
     def reduce_scatter_single_coalesced(self, outputs: List[Tensor], inputs: List[Tensor], opts: Any) -> Any:
         return self._several([(self.reduce_scatter_single, (output, source)) for output, source in zip(outputs, inputs)], opts, outputs)
@@ -585,7 +577,7 @@ def _spread(flat: Tensor, parts: Sequence[Tensor]) -> Callable[[], object]:
 
 
 _NAMES = (
-    "allreduce reduce broadcast allgather allgatherv reduce_scatter alltoall alltoallv gather scatter send recv barrier"
+    "allreduce reduce broadcast allgather allgatherv reduce_scatter reduce_scatterv alltoall alltoallv gather scatter send recv barrier"
 ).split()
 _BLOCKING = {name: getattr(lib, "amldist_" + name) for name in _NAMES}
 _STARTING = {name: getattr(lib, "amldist_i" + name) for name in _NAMES}

@@ -26,14 +26,14 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _living: Set["AmldistBackend"] = set()
 
 
-class _Options(Backend.Options):  # type: ignore[misc]
+class _Options(Backend.Options):
     """Options of a group; split_group() and get_group_options() hand them round."""
 
     def __init__(self, timeout: timedelta) -> None:
         super().__init__(NAME, timeout)
 
 
-class AmldistBackend(Backend):  # type: ignore[misc]
+class AmldistBackend(Backend):
     """libdist as one device's part of a process group."""
 
     def __init__(self, engine: Engine, options: Optional[Any] = None) -> None:
@@ -156,7 +156,7 @@ def _is_intercepted() -> bool:
 _profiler_enabled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enabled", lambda: False)
 
 
-class AmldistGroup(dist.ProcessGroup):  # type: ignore[misc]
+class AmldistGroup(dist.ProcessGroup):
     """A process group that is libdist's on all devices."""
 
     def __init__(self, store: Any, backend: AmldistBackend) -> None:

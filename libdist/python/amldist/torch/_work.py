@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from amldist import _errors
 from amldist._request import Request
+from torch._C._distributed_c10d import Work
 
 
 class BackendError(dist.DistBackendError):
@@ -74,7 +75,7 @@ def _raising(error: Exception) -> Callable[[Any], Any]:
     return raise_it
 
 
-class DoneWork(dist._Work):
+class DoneWork(Work):
     """A call that is complete."""
 
     def __init__(self, outputs: Any = None) -> None:
@@ -110,7 +111,7 @@ class DoneWork(dist._Work):
         return future
 
 
-class PendingWork(dist._Work):
+class PendingWork(Work):
     """A call in progress.
 
     Any thread may wait. The first that does finishes the work: it also copies results to where they belong. An error is
@@ -241,5 +242,8 @@ class PendingWork(dist._Work):
         if not in_backward:
             return future
         # Callbacks of a pass run in the order in which they were queued, this one before that of the reducer.
-        torch.autograd.Variable._execution_engine.queue_callback(lambda: self.wait() and None)
+        torch.autograd.Variable._execution_engine.queue_callback(self._wait_in_backward)
         return future.then(self._value_of)
+
+    def _wait_in_backward(self) -> None:
+        self.wait()
