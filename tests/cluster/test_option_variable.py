@@ -1,5 +1,7 @@
 """SLURM_AML_DIST is the option where none can be given."""
 
+import json
+
 import pytest
 from cluster import PROBE
 from oracle import check_pytorch, own_names
@@ -64,3 +66,32 @@ def test_verbose_says_that_the_variable_was_used(cluster):
     assert done.status == 0 and VARIABLE in done.err, str(done)
     without = cluster.run("srun -N1 -n1 --aml-dist=pytorch,verbose true", env={VARIABLE: "pytorch"})
     assert without.status == 0 and VARIABLE not in without.err, str(without)
+
+
+POST = """
+import http.client, pathlib, socket, sys
+connection = http.client.HTTPConnection("localhost", timeout=20)
+connection.sock = socket.socket(socket.AF_UNIX)
+connection.sock.connect(sys.argv[1])
+body = pathlib.Path(sys.argv[2]).read_bytes()
+connection.request("POST", sys.argv[3], body, {"Content-Type": "application/json"})
+print(connection.getresponse().read().decode())
+"""
+
+
+def test_a_job_through_slurmrestd(cluster, workdir):
+    """The recipe of the administrator's guide, with the API of Slurm 22.05 (an object of variables; a list from 23.02 on)."""
+    if cluster.run("command -v slurmrestd; test -e /usr/lib/*/slurm-wlm/openapi_v0_0_38.so").status != 0:
+        pytest.skip("this Slurm has no slurmrestd with the API v0.0.38")
+    job = {"name": "rest", "tasks": 4, "nodes": 2, "current_working_directory": str(workdir), "standard_output": f"{workdir}/out",
+           "environment": {"PATH": "/usr/bin:/bin", VARIABLE: "pytorch"}}
+    script = "#!/bin/bash\nsrun bash -c 'echo rank $RANK of $WORLD_SIZE'\n"
+    (workdir / "job.json").write_text(json.dumps({"job": job, "script": script}))
+    (workdir / "post.py").write_text(POST)
+    cluster.run(f"chown -R alice {workdir}")
+    done = cluster.run(f"slurmrestd -a rest_auth/local -s openapi/v0.0.38 unix:{workdir}/socket >{workdir}/log 2>&1 & "
+                       f"until [ -S {workdir}/socket ]; do sleep 0.1; done; "
+                       f"/usr/bin/python3 {workdir}/post.py {workdir}/socket {workdir}/job.json /slurm/v0.0.38/job/submit; "
+                       "while squeue -h -u alice | grep -q .; do sleep 0.2; done; kill %1; wait", user="alice", timeout=40)
+    assert '"errors": [\n  ]' in done.out, str(done)
+    assert sorted((workdir / "out").read_text().splitlines()) == [f"rank {rank} of 4" for rank in range(4)], str(done)
