@@ -1,0 +1,45 @@
+-- Example for CliFilterPlugins=cli_filter/lua: which kinds of --aml-dist a partition allows.
+--
+-- Runs in srun, sbatch and salloc, as the user: it advises, and does not protect. A user who sets SLURM_CONF or calls
+-- slurmctld himself goes round it; what must hold belongs in job_submit.lua or in the plugin's own arguments.
+
+-- Kinds by partition. A partition without an entry allows all.
+local allowed = {
+  cpu = { mpi = true, none = true },
+  gpu = { pytorch = true, jax = true, none = true },
+}
+
+-- The kind of an option's text, nil without one.
+local function kind_of(text)
+  return type(text) == "string" and text:match("^[^,]+") or nil
+end
+
+-- The option on the command line; before it, what SLURM_AML_DIST says where there is none.
+local function wanted_kind(options)
+  local plugin = options["spank"] and options["spank"]["aml_dist"]
+  return kind_of(plugin and plugin["aml-dist"]) or kind_of(os.getenv("SLURM_AML_DIST"))
+end
+
+local function words(set)
+  local list = {}
+  for word in pairs(set) do list[#list + 1] = word end
+  table.sort(list)
+  return table.concat(list, ", ")
+end
+
+function slurm_cli_setup_defaults(options, early_pass)
+  return slurm.SUCCESS
+end
+
+function slurm_cli_pre_submit(options, offset)
+  local kinds = allowed[options["partition"] or os.getenv("SLURM_JOB_PARTITION") or ""]
+  local kind = wanted_kind(options)
+  if kinds == nil or kind == nil or kinds[kind] then return slurm.SUCCESS end
+  slurm.log_error("partition %s does not offer --aml-dist=%s; it offers %s",
+                  options["partition"] or os.getenv("SLURM_JOB_PARTITION"), kind, words(kinds))
+  return slurm.ERROR
+end
+
+function slurm_cli_post_submit(offset, job_id, step_id)
+  return slurm.SUCCESS
+end
