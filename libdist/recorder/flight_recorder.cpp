@@ -88,6 +88,8 @@ std::size_t file_bytes(std::uint32_t capacity) noexcept {
 
 void describe(RecorderHeader& header, const RecorderOwner& owner, std::uint32_t capacity) noexcept {
   header.version = version;
+  header.members_offset = members_offset;
+  put(header.source, owner.source);
   header.header_bytes = communicators_offset;
   header.entries_offset = entries_offset;
   header.entry_bytes = sizeof(RecordedEntry);
@@ -108,7 +110,8 @@ Result<FlightRecorder> FlightRecorder::create(const std::string& folder, const R
   const std::size_t bytes = file_bytes(capacity);
   FlightRecorder made;
   const ClockPoint start = clock_point(made.clock_);
-  std::string path = concat({folder, "/", std::to_string(owner.rank), ".trace"});
+  const std::string source = owner.source == "amldist" ? "" : "." + owner.source;
+  std::string path = concat({folder, "/", std::to_string(owner.rank), source, ".trace"});
   auto file = create_file(path, bytes);
   if (!file) return file.error();
   void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file->get(), 0);
@@ -120,6 +123,7 @@ Result<FlightRecorder> FlightRecorder::create(const std::string& folder, const R
   auto* const base = static_cast<std::byte*>(memory);
   made.header_ = new (base) RecorderHeader{};
   made.communicators_ = new (base + communicators_offset) CommunicatorSlot[communicator_slots]{};
+  made.pool_ = new (base + members_offset) std::uint32_t[member_pool]{};
   made.entries_ = new (base + entries_offset) RecordedEntry[capacity]{};
   made.mask_ = capacity - 1;
   made.file_ = std::move(*file);
@@ -137,6 +141,8 @@ FlightRecorder::FlightRecorder(FlightRecorder&& other) noexcept { *this = std::m
 FlightRecorder& FlightRecorder::operator=(FlightRecorder&& other) noexcept {
   std::swap(header_, other.header_);
   std::swap(communicators_, other.communicators_);
+  std::swap(pool_, other.pool_);
+  std::swap(pool_used_, other.pool_used_);
   std::swap(entries_, other.entries_);
   std::swap(mask_, other.mask_);
   std::swap(clock_, other.clock_);
@@ -155,23 +161,44 @@ void FlightRecorder::unmap() noexcept {
   file_ = FileDescriptor();
 }
 
-std::uint32_t FlightRecorder::add_communicator(std::uint64_t id, std::uint32_t rank, std::uint32_t size,
-                                               std::string_view name, std::uint32_t parent) noexcept {
+/// As a row of numbers where they are one, which groups of a grid are; else in the pool, as long as it has room.
+void FlightRecorder::put_members(CommunicatorSlot& slot, std::span<const std::uint32_t> ranks) noexcept {
+  slot.members = Members::unknown;
+  if (ranks.empty()) return;
+  slot.first = ranks[0];
+  slot.stride = ranks.size() > 1 ? static_cast<std::int32_t>(ranks[1] - ranks[0]) : 1;
+  const auto row_at = [&](std::size_t i) {
+    return slot.first + static_cast<std::uint32_t>(i) * static_cast<std::uint32_t>(slot.stride);
+  };
+  std::size_t matching = 0;
+  while (matching < ranks.size() && ranks[matching] == row_at(matching)) ++matching;
+  if (matching == ranks.size()) {
+    slot.members = Members::row;
+  } else if (ranks.size() <= member_pool - pool_used_) {
+    std::ranges::copy(ranks, pool_ + pool_used_);
+    slot.first = pool_used_;
+    slot.members = Members::pool;
+    pool_used_ += static_cast<std::uint32_t>(ranks.size());
+  }
+}
+
+std::uint32_t FlightRecorder::add_communicator(const RecordedCommunicator& communicator) noexcept {
   if (!on()) return 0;
   const auto first = communicators_;
   const auto end = first + communicator_slots;
   auto slot = std::find_if(first, end, [](const CommunicatorSlot& s) { return s.size.load() == 0; });
   if (slot == end) slot = std::find_if(first, end, [](const CommunicatorSlot& s) { return s.closed.load() == 1; });
-  if (slot == end) slot = end - 1;
+  if (slot == end) return no_slot;
   slot->size = 0;
-  slot->id = id;
-  slot->rank = rank;
+  slot->id = communicator.id;
+  slot->rank = communicator.rank;
   slot->entered = 0;
   slot->completed = 0;
   slot->closed = 0;
-  slot->parent = parent;
-  put(slot->name, name);
-  slot->size.store(size, std::memory_order_release);
+  slot->parent = communicator.parent;
+  put_members(*slot, communicator.world_ranks);
+  put(slot->name, communicator.name);
+  slot->size.store(communicator.size, std::memory_order_release);
   return static_cast<std::uint32_t>(slot - first);
 }
 
@@ -184,7 +211,7 @@ FlightRecorder::Ticket FlightRecorder::write(const RecordedCall& call, State sta
   constexpr auto relaxed = std::memory_order_relaxed;
   const Ticket ticket = header_->recorded.fetch_add(1, relaxed) + 1;
   RecordedEntry& entry = entries_[(ticket - 1) & mask_];
-  const std::uint32_t slot = std::min(call.communicator, communicator_slots - 1);
+  const std::uint32_t slot = call.communicator;
   // Each new field must become visible after the ticket was cleared. Release stores do this; on x86 they are ordinary
   // stores, whereas an atomic exchange of the ticket would drain the store buffer.
   const auto put_after = [](auto& field, auto value) {
@@ -202,10 +229,12 @@ FlightRecorder::Ticket FlightRecorder::write(const RecordedCall& call, State sta
   put_after(entry.operation, static_cast<std::uint8_t>(call.operation));
   put_after(entry.type, static_cast<std::uint8_t>(call.type));
   put_after(entry.reduction, static_cast<std::uint8_t>(call.reduction));
-  put_after(entry.flags, std::uint16_t{0});
+  put_after(entry.tag, call.tag);
   entry.state.store(static_cast<std::uint8_t>(state), std::memory_order_release);
   entry.ticket.store(ticket, std::memory_order_release);
-  if (is_collective(call.operation)) communicators_[slot].entered.store(call.sequence, relaxed);
+  if (slot < communicator_slots && is_collective(call.operation)) {
+    communicators_[slot].entered.store(call.sequence, relaxed);
+  }
   if (ticket % calls_between_ticks == 0) tick();
   return ticket;
 }
@@ -239,8 +268,8 @@ void FlightRecorder::complete(Ticket ticket) noexcept {
   entry->ended.store(clock_.now(), relaxed);
   entry->state.store(static_cast<std::uint8_t>(State::completed), std::memory_order_release);
   if (!is_collective(Operation{entry->operation})) return;
-  CommunicatorSlot& communicator = communicators_[entry->communicator.load(relaxed)];
-  communicator.completed.store(entry->sequence.load(relaxed), relaxed);
+  const std::uint32_t slot = entry->communicator.load(relaxed);
+  if (slot < communicator_slots) communicators_[slot].completed.store(entry->sequence.load(relaxed), relaxed);
 }
 
 void FlightRecorder::fail(Ticket ticket, int status) noexcept {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -36,6 +37,18 @@ struct RecorderOwner {
   std::uint32_t size = 1;
   std::uint32_t local_rank = 0;
   std::string host;
+  /// Which library's calls these are. All but "amldist" have it in the file's name.
+  std::string source = "amldist";
+};
+
+/// A communicator, as known when it is made.
+struct RecordedCommunicator {
+  std::uint64_t id = 0;  ///< the same on every member, and of no other communicator of the step
+  std::uint32_t rank = 0;
+  std::uint32_t size = 1;
+  std::string_view name = {};                       ///< for people
+  std::uint32_t parent = 0;                         ///< slot of the communicator that was split
+  std::span<const std::uint32_t> world_ranks = {};  ///< of its members, in their order; empty: not known
 };
 
 /// One call, as known when it begins.
@@ -47,6 +60,7 @@ struct RecordedCall {
   std::uint64_t sequence = 0;      ///< number of this call on its communicator, from 1; 0: not counted
   std::uint64_t bytes = 0;         ///< size of this rank's input or, if it has none, of its output
   std::int32_t peer = -1;          ///< root or peer, a rank of the communicator
+  std::uint16_t tag = 0;           ///< of a message
 };
 
 /// Owns one mapped file. Move-only. A default-constructed recorder is off: every member does nothing.
@@ -64,21 +78,23 @@ class FlightRecorder {
   /// Keeps the file: a process that ends without close(well) may have failed.
   ~FlightRecorder();
 
-  /// Creates `FOLDER/RANK.trace` (mode 0600) for this process. `folder` must exist and belong to the user: see
-  /// record_folder.hpp. A file that a dead process of this rank left there is replaced; that of a living process is an
-  /// error. All pages are reserved here, so a full file system is an error now and not a SIGBUS later. `capacity` is
-  /// rounded to a power of two within the format's limits.
+  /// Creates `FOLDER/RANK.trace`, or `FOLDER/RANK.SOURCE.trace` for another source (mode 0600), for this process.
+  /// `folder` must exist and belong to the user: see record_folder.hpp. A file that a dead process of this rank left
+  /// there is replaced; that of a living process is an error. All pages are reserved here, so a full file system is an
+  /// error now and not a SIGBUS later. `capacity` is rounded to a power of two within the format's limits.
   [[nodiscard]] static Result<FlightRecorder> create(const std::string& folder, const RecorderOwner& owner,
                                                      std::uint32_t capacity = default_capacity);
 
   [[nodiscard]] bool on() const noexcept { return header_ != nullptr; }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
-  /// Assigns a slot to a communicator. `id` is the same on every member; `parent` is the slot of the communicator that
-  /// was split. When all slots are in use, slots of closed communicators are reused; after that, the last slot is
-  /// shared.
+  /// Assigns a slot to a communicator. When all slots are in use, slots of closed communicators are reused; after that,
+  /// recorder_format::no_slot is returned: calls are still recorded, but not judged.
+  std::uint32_t add_communicator(const RecordedCommunicator& communicator) noexcept;
   std::uint32_t add_communicator(std::uint64_t id, std::uint32_t rank, std::uint32_t size, std::string_view name = {},
-                                 std::uint32_t parent = 0) noexcept;
+                                 std::uint32_t parent = 0) noexcept {
+    return add_communicator({id, rank, size, name, parent, {}});
+  }
   void close_communicator(std::uint32_t slot) noexcept;
 
   /// Records a call that starts later (asynchronous). Then call start(), then complete() or fail().
@@ -107,10 +123,13 @@ class FlightRecorder {
  private:
   Ticket write(const RecordedCall& call, recorder_format::State state, std::uint64_t now) noexcept;
   [[nodiscard]] recorder_format::RecordedEntry* entry_of(Ticket ticket) const noexcept;
+  void put_members(recorder_format::CommunicatorSlot& slot, std::span<const std::uint32_t> ranks) noexcept;
   void unmap() noexcept;
 
   recorder_format::RecorderHeader* header_ = nullptr;
   recorder_format::CommunicatorSlot* communicators_ = nullptr;
+  std::uint32_t* pool_ = nullptr;
+  std::uint32_t pool_used_ = 0;
   recorder_format::RecordedEntry* entries_ = nullptr;
   std::uint32_t mask_ = 0;
   TickClock clock_;

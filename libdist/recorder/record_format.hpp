@@ -1,8 +1,12 @@
 // The file format of the flight recorder, byte by byte. Readers must not trust its content.
 //
-//   offset 0      RecorderHeader      4096 bytes   who writes, since when, and how ticks become time
-//   offset 4096   CommunicatorSlot    64 x 64      one slot per communicator: how far this rank has come
-//   offset 8192   RecordedEntry       N x 64       ring: call number t (from 1) lies in slot (t - 1) % N
+//   offset 0       RecorderHeader      4096 bytes   who writes, since when, and how ticks become time
+//   offset 4096    CommunicatorSlot    256 x 128    one slot per communicator: how far this rank has come
+//   offset 36864   members             8192 x 4     ranks of the world that no slot could give as a row of numbers
+//   offset 69632   RecordedEntry       N x 64       ring: call number t (from 1) lies in slot (t - 1) % N
+//
+// A process may have several files: one per source of records, which are libamldist itself, MPI, NCCL and PyTorch.
+// Their communicators are told apart by their ids.
 //
 // Numbers are in the byte order of the machine that wrote the file; the magic shows it. Texts are NUL-terminated and
 // untrusted. A later version may append to the header's spare room; any other change gets a new version number.
@@ -18,8 +22,11 @@
 namespace amldist::collective::recorder_format {
 
 inline constexpr std::uint64_t magic = 0x3130'5246'444c'4d41;  ///< "AMLDFR01" in little-endian order
-inline constexpr std::uint32_t version = 1;
-inline constexpr std::uint32_t communicator_slots = 64;
+inline constexpr std::uint32_t version = 2;
+inline constexpr std::uint32_t communicator_slots = 256;
+/// In place of a slot: the communicator has none. Its calls are recorded, but nobody is judged by them.
+inline constexpr std::uint32_t no_slot = 0xffff'ffff;
+inline constexpr std::uint32_t member_pool = 8192;
 inline constexpr std::uint32_t smallest_ring = 16;
 inline constexpr std::uint32_t largest_ring = 1U << 16;
 
@@ -58,7 +65,16 @@ struct RecorderHeader {
   std::array<char, 128> job;            ///< "JOBID.STEP", or another name of the step
   std::array<char, 256> host;
   std::atomic<std::uint32_t> note_length;
-  std::array<char, 512> note;  ///< what the watchdog found, one sentence
+  std::array<char, 512> note;   ///< what the watchdog found, one sentence
+  std::array<char, 16> source;  ///< "amldist", "mpi", "nccl", "torch"
+  std::uint32_t members_offset;
+};
+
+/// How the members of a communicator are given as ranks of the world.
+enum class Members : std::uint32_t {
+  unknown = 0,
+  row = 1,   ///< first, first + stride, first + 2 * stride, ...
+  pool = 2,  ///< `size` numbers in the pool, from number `first` on
 };
 
 /// One communicator as this process sees it. `size` 0: the slot is free.
@@ -70,12 +86,39 @@ struct CommunicatorSlot {
   std::atomic<std::uint64_t> completed;  ///< sequence of the newest collective call that succeeded
   std::atomic<std::uint32_t> closed;     ///< 1: the process has closed it
   std::uint32_t parent;                  ///< slot of the communicator that was split; its own number for the first
-  std::array<char, 24> name;             ///< for people; may be empty
+  Members members;
+  std::uint32_t first;  ///< see Members
+  std::int32_t stride;
+  std::uint32_t reserved;
+  std::array<char, 72> name;  ///< for people; may be empty
 };
+
+/// Calls of other libraries that libamldist does not have. Numbers from 128 on concern all members, those from 192 on
+/// two of them. Only add new ones.
+namespace other {
+inline constexpr Operation gatherv{128};
+inline constexpr Operation scatterv{129};
+inline constexpr Operation scan{130};
+inline constexpr Operation exscan{131};
+inline constexpr Operation alltoallw{132};
+inline constexpr Operation reduce_scatterv{133};
+inline constexpr Operation neighbor{134};   ///< a collective over a topology
+inline constexpr Operation create{135};     ///< a communicator, by duplicate, split or group
+inline constexpr Operation one_sided{136};  ///< a window or a file, which all members open or close
+inline constexpr Operation sendrecv{192};
+inline constexpr Operation probe{193};
+}  // namespace other
+
+/// A tag that fits any other.
+inline constexpr std::uint16_t any_tag = 0xffff;
+/// A peer that may be any member.
+inline constexpr std::int32_t any_peer = -2;
 
 /// Whether all members make this call. A send or receive concerns two of them.
 [[nodiscard]] constexpr bool is_collective(Operation operation) noexcept {
-  return operation != Operation::none && operation != Operation::send && operation != Operation::recv;
+  constexpr std::uint8_t first_of_two = 192;
+  return operation != Operation::none && operation != Operation::send && operation != Operation::recv &&
+         static_cast<std::uint8_t>(operation) < first_of_two;
 }
 
 enum class State : std::uint8_t { empty = 0, enqueued = 1, started = 2, completed = 3, failed = 4 };
@@ -95,14 +138,15 @@ struct RecordedEntry {
   std::uint8_t operation;                   ///< Operation
   std::uint8_t type;                        ///< DataType
   std::uint8_t reduction;                   ///< ReduceOp
-  std::uint16_t flags;                      ///< unused
+  std::uint16_t tag;                        ///< of a message; recorder_format::any_tag: any
 };
 
 inline constexpr std::uint32_t communicators_offset = 4096;
-inline constexpr std::uint32_t entries_offset = communicators_offset + communicator_slots * 64;
+inline constexpr std::uint32_t members_offset = communicators_offset + communicator_slots * 128;
+inline constexpr std::uint32_t entries_offset = members_offset + member_pool * 4;
 
 static_assert(sizeof(RecordedEntry) == 64 && offsetof(RecordedEntry, communicator) == 48);
-static_assert(sizeof(CommunicatorSlot) == 64 && offsetof(CommunicatorSlot, entered) == 16);
+static_assert(sizeof(CommunicatorSlot) == 128 && offsetof(CommunicatorSlot, entered) == 16);
 static_assert(sizeof(RecorderHeader) <= communicators_offset && offsetof(RecorderHeader, job) == 96);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint8_t>::is_always_lock_free);
 

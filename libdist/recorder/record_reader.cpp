@@ -12,6 +12,8 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
+#include <utility>
 
 #include "core/tasks_per_node.hpp"
 #include "core/text.hpp"
@@ -92,7 +94,8 @@ std::optional<std::string_view> fault_of(const RecorderHeader& header, std::size
   if (header.magic != magic) return "it begins otherwise";
   if (header.version != version) return "it has another version of the format";
   const bool known_layout = header.header_bytes == communicators_offset &&
-                            header.entry_bytes == sizeof(RecordedEntry) && header.entries_offset == entries_offset;
+                            header.entry_bytes == sizeof(RecordedEntry) && header.entries_offset == entries_offset &&
+                            header.members_offset == members_offset;
   const bool known_ring =
       std::has_single_bit(header.capacity) && header.capacity >= smallest_ring && header.capacity <= largest_ring;
   if (!known_layout || !known_ring) return "its layout is not that of its version";
@@ -129,6 +132,7 @@ CallRecord call_of(const RecordedEntry& entry, std::uint64_t ticket, const Calen
   call.ended_ns = calendar.time_of(entry.ended.load());
   call.communicator = entry.communicator.load();
   call.peer = entry.peer;
+  call.tag = entry.tag;
   call.status = entry.status;
   call.state = state <= static_cast<std::uint8_t>(State::failed) ? State{state} : State::empty;
   call.operation = Operation{entry.operation};
@@ -159,17 +163,43 @@ std::vector<CallRecord> read_calls(int file, const RecorderHeader& header, std::
   return calls;
 }
 
-std::vector<CommunicatorRecord> read_communicators(int file) {
+/// The members of a communicator as ranks of a world with `world` ranks; empty if the slot does not say, or lies.
+std::vector<std::uint32_t> members_of(const CommunicatorSlot& slot, std::uint32_t size, std::uint32_t world,
+                                      std::span<const std::uint32_t> pool) {
+  std::vector<std::uint32_t> ranks;
+  if (slot.members == Members::pool && slot.first <= pool.size() && size <= pool.size() - slot.first) {
+    const auto part = pool.subspan(slot.first, size);
+    ranks.assign(part.begin(), part.end());
+  } else if (slot.members == Members::row && size <= world) {
+    for (std::uint32_t i = 0; i < size; ++i) {
+      ranks.push_back(slot.first + i * static_cast<std::uint32_t>(slot.stride));
+    }
+  }
+  if (std::ranges::any_of(ranks, [world](std::uint32_t rank) { return rank >= world; })) ranks.clear();
+  return ranks;
+}
+
+/// Over all communicators of a file: a forged one must not cost more memory than this.
+constexpr std::size_t most_members = 1U << 20;
+
+std::vector<CommunicatorRecord> read_communicators(int file, std::uint32_t world) {
   const auto slots = std::make_unique<std::array<CommunicatorSlot, communicator_slots>>();
+  std::vector<std::uint32_t> pool(member_pool);
   std::vector<CommunicatorRecord> communicators;
+  std::size_t members = 0;
+  const std::size_t pool_bytes = pool.size() * sizeof pool[0];
+  if (read_at(file, pool.data(), pool_bytes, members_offset) != pool_bytes) return communicators;
   if (read_at(file, slots->data(), sizeof *slots, communicators_offset) != sizeof *slots) return communicators;
   for (std::uint32_t i = 0; i < communicator_slots; ++i) {
     const CommunicatorSlot& slot = (*slots)[i];
     const std::uint32_t size = slot.size.load();
     if (size == 0 || size > most_tasks || slot.rank >= size) continue;
+    const bool affordable = size <= most_members - members;
+    if (affordable) members += size;
     communicators.push_back({i, slot.id, slot.rank, size, slot.entered.load(),
                              std::min(slot.completed.load(), slot.entered.load()), slot.closed.load() != 0,
-                             printable(slot.name)});
+                             printable(slot.name),
+                             affordable ? members_of(slot, size, world, pool) : std::vector<std::uint32_t>()});
   }
   return communicators;
 }
@@ -179,6 +209,7 @@ Recording describe(const RecorderHeader& header, const std::string& name) {
   recording.path = name;
   recording.job = printable(header.job);
   recording.host = printable(header.host);
+  recording.source = printable(header.source);
   recording.note = header.note_length.load() == 0 ? std::string() : printable(header.note);
   recording.rank = header.rank;
   recording.size = header.size;
@@ -214,7 +245,7 @@ Result<Recording> read_recording(int folder, const std::string& name, std::size_
   if (const auto fault = fault_of(header, static_cast<std::size_t>(status.st_size))) return unfit(name, *fault);
   Recording recording = describe(header, name);
   recording.writer = writer_of(file.get());
-  recording.communicators = read_communicators(file.get());
+  recording.communicators = read_communicators(file.get(), header.size);
   recording.calls = read_calls(file.get(), header, newest);
   return recording;
 }
@@ -237,7 +268,7 @@ Result<StepRecordings> read_step_recordings(const std::string& folder, std::size
   if (files == 0) {
     return Error{Errc::not_found, concat({text::quote(folder), " holds no flight recorder (no file *.trace)"})};
   }
-  std::ranges::sort(step.recordings, {}, &Recording::rank);
+  std::ranges::sort(step.recordings, {}, [](const Recording& each) { return std::pair(each.rank, each.source); });
   std::ranges::sort(step.problems);
   return step;
 }

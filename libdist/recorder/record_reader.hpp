@@ -24,6 +24,7 @@ struct CallRecord {
   std::int64_t ended_ns = 0;
   std::uint32_t communicator = 0;  ///< CommunicatorRecord::slot; may be no valid slot
   std::int32_t peer = -1;
+  std::uint16_t tag = 0;
   std::int32_t status = 0;
   recorder_format::State state = recorder_format::State::empty;
   Operation operation = Operation::none;
@@ -44,6 +45,8 @@ struct CommunicatorRecord {
   std::uint64_t completed = 0;
   bool closed = false;
   std::string name;
+  /// Ranks of the world, in the communicator's order; empty: not known. Their number is `size`, or the file lies.
+  std::vector<std::uint32_t> world_ranks = {};
 };
 
 /// What is known about the process that wrote a file.
@@ -58,6 +61,7 @@ struct Recording {
   std::string path;
   std::string job;
   std::string host;
+  std::string source;      ///< whose calls: "amldist", "mpi", "nccl", "torch"
   std::string note;        ///< what the process's watchdog thread found; may be empty
   std::uint32_t rank = 0;  ///< below size
   std::uint32_t size = 1;
@@ -78,7 +82,7 @@ struct Recording {
 [[nodiscard]] Result<Recording> read_recording(int folder, const std::string& name,
                                                std::size_t newest = recorder_format::largest_ring);
 
-/// The recorders of one step, by rank, and a sentence for each file that is not one.
+/// The recorders of one step, by rank and source, and a sentence for each file that is not one.
 struct StepRecordings {
   std::vector<Recording> recordings;
   std::vector<std::string> problems;

@@ -68,7 +68,7 @@ Straggler straggler_of(const Member& member, Straggler::Why why) {
   if (why != Straggler::Why::differs && member.recording->writer == Writer::gone) why = Straggler::Why::gone;
   std::optional<CallRecord> last;
   if (const CallRecord* const call = newest_collective(*member.recording, member.communicator->slot)) last = *call;
-  return {why, member.rank(), member.recording->host, last};
+  return {why, member.rank(), member.recording->host, last, member.recording->local_rank};
 }
 
 void add_unrecorded(const Group& group, Stall& stall) {
@@ -76,37 +76,52 @@ void add_unrecorded(const Group& group, Stall& stall) {
   for (const Member& member : group) {
     if (member.communicator->rank < seen.size()) seen[member.communicator->rank] = true;
   }
+  const auto& world_ranks = group.front().communicator->world_ranks;
   for (std::size_t rank = 0; rank < seen.size(); ++rank) {
-    if (!seen[rank])
-      stall.stragglers.push_back({Straggler::Why::no_recorder, static_cast<std::uint32_t>(rank), "", {}});
+    if (seen[rank]) continue;
+    const auto in_step = rank < world_ranks.size() ? world_ranks[rank] : static_cast<std::uint32_t>(rank);
+    stall.stragglers.push_back({Straggler::Why::no_recorder, in_step, "", {}});
   }
 }
 
+bool has_root(Operation operation) noexcept {
+  return operation == Operation::broadcast || operation == Operation::reduce || operation == Operation::gather ||
+         operation == Operation::scatter || operation == recorder_format::other::gatherv ||
+         operation == recorder_format::other::scatterv;
+}
+
 /// What members must agree on for a call to match.
-std::array<std::uint64_t, 4> signature(const CallRecord& call) {
+std::array<std::uint64_t, 5> signature(const CallRecord& call, bool with_type) {
   const bool same_bytes = call.operation == Operation::allreduce || call.operation == Operation::reduce ||
                           call.operation == Operation::broadcast || call.operation == Operation::reduce_scatter ||
                           call.operation == Operation::allgather || call.operation == Operation::alltoall;
   return {static_cast<std::uint64_t>(call.operation), same_bytes ? call.bytes : 0,
-          static_cast<std::uint64_t>(call.type), static_cast<std::uint64_t>(call.reduction)};
+          with_type ? static_cast<std::uint64_t>(call.type) : 0, static_cast<std::uint64_t>(call.reduction),
+          has_root(call.operation) ? static_cast<std::uint64_t>(call.peer) : 0};
 }
 
 /// Adds members whose call differs from the majority's. In a tie, the call of the lowest rank is taken as right.
 void add_differing(const Group& group, std::uint64_t sequence, Stall& stall) {
-  std::map<std::array<std::uint64_t, 4>, std::size_t> votes;
+  // A type of the program's own may be what another rank calls by a name.
+  const bool with_type = std::ranges::all_of(group, [&](const Member& member) {
+    const CallRecord* const call = call_with(member, sequence);
+    return call == nullptr || size_of(call->type) != 0;
+  });
+  const auto signed_as = [with_type](const CallRecord& call) { return signature(call, with_type); };
+  std::map<std::array<std::uint64_t, 5>, std::size_t> votes;
   for (const Member& member : group) {
-    if (const CallRecord* const call = call_with(member, sequence)) ++votes[signature(*call)];
+    if (const CallRecord* const call = call_with(member, sequence)) ++votes[signed_as(*call)];
   }
   if (votes.size() < 2) return;
   const CallRecord* right = nullptr;
   for (const Member& member : group) {
     const CallRecord* const call = call_with(member, sequence);
-    if (call != nullptr && (right == nullptr || votes[signature(*call)] > votes[signature(*right)])) right = call;
+    if (call != nullptr && (right == nullptr || votes[signed_as(*call)] > votes[signed_as(*right)])) right = call;
   }
   stall.call = *right;
   for (const Member& member : group) {
     const CallRecord* const call = call_with(member, sequence);
-    if (call == nullptr || signature(*call) == signature(*right)) continue;
+    if (call == nullptr || signed_as(*call) == signed_as(*right)) continue;
     Straggler straggler = straggler_of(member, Straggler::Why::differs);
     straggler.last = *call;
     stall.stragglers.push_back(std::move(straggler));
@@ -169,21 +184,39 @@ std::optional<Member> find_member(std::span<const Recording> recordings, std::ui
   return std::nullopt;
 }
 
-/// A pending send or receive whose peer is in no call with this rank. On a communicator that this rank has closed
-/// nothing waits any more.
-std::optional<Stall> partner_stall(const Recording& recording, std::span<const Recording> recordings) {
-  for (const CallRecord& call : recording.calls) {
-    const auto* const own = recording.communicator(call.communicator);
-    const bool waits = call.pending() && own != nullptr && !own->closed;
-    if (is_collective(call.operation) || !waits || call.peer < 0) continue;
-    const auto peer = static_cast<std::uint32_t>(call.peer);
-    Stall stall{own->id, own->name, own->size, call, call.enqueued_ns, {recording.rank}, {}};
-    const auto partner = find_member(recordings, own->id, peer);
-    if (partner) stall.stragglers.push_back(straggler_of(*partner, Straggler::Why::never_called));
-    else stall.stragglers.push_back({Straggler::Why::no_recorder, peer, "", {}});
-    return stall;
+bool tags_fit(std::uint16_t one, std::uint16_t other) noexcept {
+  return one == other || one == recorder_format::any_tag || other == recorder_format::any_tag;
+}
+
+/// Whether the peer of a message is in the call that belongs to it.
+bool has_come(const Member& partner, const CommunicatorRecord& own, const CallRecord& call) {
+  return std::ranges::any_of(partner.recording->calls, [&](const CallRecord& other) {
+    const bool meets = other.peer == static_cast<std::int32_t>(own.rank) || other.peer == recorder_format::any_peer;
+    return other.pending() && !is_collective(other.operation) && other.operation != call.operation && meets &&
+           other.communicator == partner.communicator->slot && tags_fit(other.tag, call.tag);
+  });
+}
+
+/// A send or receive whose peer is in no call with this rank; nullopt if it is, or if the call may have any peer. On a
+/// communicator that this rank has closed nothing waits any more.
+std::optional<Stall> partner_stall(const Recording& recording, const CallRecord& call,
+                                   std::span<const Recording> recordings) {
+  const auto* const own = recording.communicator(call.communicator);
+  const bool waits = call.pending() && own != nullptr && !own->closed;
+  if (is_collective(call.operation) || !waits || call.peer < 0) return std::nullopt;
+  const auto peer = static_cast<std::uint32_t>(call.peer);
+  const std::int64_t since = call.started_ns != 0 ? call.started_ns : call.enqueued_ns;
+  Stall stall{own->id, own->name, own->size, call, since, {recording.rank}, {}};
+  const auto partner = find_member(recordings, own->id, peer);
+  if (!partner) {
+    const std::uint32_t in_step = peer < own->world_ranks.size() ? own->world_ranks[peer] : peer;
+    stall.stragglers.push_back({Straggler::Why::no_recorder, in_step, "", {}});
+  } else if (partner->recording->writer != Writer::runs || !has_come(*partner, *own, call)) {
+    stall.stragglers.push_back(straggler_of(*partner, Straggler::Why::never_called));
+  } else {
+    return std::nullopt;
   }
-  return std::nullopt;
+  return stall;
 }
 
 /// "rank 3 waits", "ranks 0-2,5 wait".
@@ -193,26 +226,70 @@ std::string with_ranks(std::span<const std::uint32_t> ranks, std::string_view on
 
 }  // namespace
 
-std::vector<Stall> find_stalls(std::span<const Recording> recordings) {
-  const auto groups = groups_of(recordings);
+namespace {
+
+std::vector<Stall> collective_stalls(std::span<const Recording> recordings) {
   std::vector<Stall> stalls;
-  for (const auto& [id, group] : groups) {
+  for (const auto& [id, group] : groups_of(recordings)) {
     if (auto stall = collective_stall(group)) stalls.push_back(std::move(*stall));
-  }
-  if (!stalls.empty()) return stalls;
-  for (const Recording& recording : recordings) {
-    if (auto stall = partner_stall(recording, recordings)) stalls.push_back(std::move(*stall));
   }
   return stalls;
 }
 
-std::string describe_call(const CallRecord& call) {
-  const std::uint64_t size = size_of(call.type);
-  std::string words =
-      describe(CallNumbers{call.operation, call.sequence, size != 0 ? call.bytes / size : 0, call.type});
-  if (!is_collective(call.operation) && call.peer >= 0) {
-    words += concat({call.operation == Operation::send ? " to rank " : " from rank ", std::to_string(call.peer)});
+}  // namespace
+
+std::vector<Stall> find_stalls(std::span<const Recording> recordings) {
+  auto stalls = collective_stalls(recordings);
+  if (!stalls.empty()) return stalls;
+  for (const Recording& recording : recordings) {
+    for (const CallRecord& call : recording.calls) {
+      auto stall = partner_stall(recording, call, recordings);
+      if (!stall) continue;
+      stalls.push_back(std::move(*stall));
+      break;
+    }
   }
+  return stalls;
+}
+
+std::vector<Stall> find_all_stalls(std::span<const Recording> recordings) {
+  auto stalls = collective_stalls(recordings);
+  for (const Recording& recording : recordings) {
+    for (const CallRecord& call : recording.calls) {
+      if (call.state != State::started) continue;
+      if (auto stall = partner_stall(recording, call, recordings)) stalls.push_back(std::move(*stall));
+    }
+  }
+  return stalls;
+}
+
+std::string_view name_of(Operation operation) noexcept {
+  constexpr std::array<std::string_view, 9> of_all = {"gatherv",        "scatterv", "scan",   "exscan",   "alltoallw",
+                                                      "reduce_scatter", "neighbor", "create", "one_sided"};
+  constexpr std::array<std::string_view, 2> of_two = {"sendrecv", "probe"};
+  constexpr std::size_t first_of_all = 128;
+  constexpr std::size_t first_of_two = 192;
+  const auto number = static_cast<std::size_t>(operation);
+  if (number >= first_of_two && number - first_of_two < of_two.size()) return of_two[number - first_of_two];
+  if (number >= first_of_all && number - first_of_all < of_all.size()) return of_all[number - first_of_all];
+  return to_string(operation);
+}
+
+std::string describe_call(const CallRecord& call) {
+  constexpr std::uint8_t first_other = 128;
+  const std::uint64_t size = size_of(call.type);
+  std::string words;
+  if (static_cast<std::uint8_t>(call.operation) < first_other && size != 0) {
+    words = describe(CallNumbers{call.operation, call.sequence, call.bytes / size, call.type});
+  } else {
+    words = name_of(call.operation);
+    if (call.sequence != 0) words += concat({" #", std::to_string(call.sequence)});
+    if (call.bytes != 0) words += concat({" (", describe_bytes(call.bytes), ")"});
+  }
+  if (is_collective(call.operation)) return words;
+  const std::string_view towards = call.operation == Operation::send ? " to " : " from ";
+  if (call.peer >= 0) words += concat({towards, "rank ", std::to_string(call.peer)});
+  if (call.peer == recorder_format::any_peer) words += concat({towards, "any rank"});
   return words;
 }
 

@@ -25,6 +25,7 @@ struct Straggler {
   std::uint32_t rank = 0;          ///< rank in the step; without a recorder, rank in the communicator
   std::string host;                ///< empty: unknown
   std::optional<CallRecord> last;  ///< its newest call on this communicator that is still in the file
+  std::optional<std::uint32_t> local_rank = std::nullopt;
 };
 
 /// One call that cannot end.
@@ -38,10 +39,17 @@ struct Stall {
   std::vector<Straggler> stragglers;   ///< by rank; not empty
 };
 
+/// The name of a recorded operation, also of those that libamldist does not have; "unknown" for any other number.
+[[nodiscard]] std::string_view name_of(Operation operation) noexcept;
+
 /// At most one stall per communicator: its oldest call that has not ended. If all members are in the call, alive, and
 /// agree on it, it is in progress and no stall. If no collective call is stalled, pending sends and receives are
 /// examined.
 [[nodiscard]] std::vector<Stall> find_stalls(std::span<const Recording> recordings);
+
+/// The same, and a stall for every send or receive that a rank waits in while its peer has not come to it. Not every
+/// one of them is the cause of a hang: see verdict.hpp.
+[[nodiscard]] std::vector<Stall> find_all_stalls(std::span<const Recording> recordings);
 
 /// "allreduce #42 (1048576 float32, 4 MiB): rank 2 on node3 has not called it (its last was allreduce #41 (4 MiB of
 /// float32)); ranks 0-1,3 wait".

@@ -157,7 +157,7 @@ void draw_call(Svg& svg, const CallRecord& call, const TimeScale& scale, int y) 
   svg.open_group(concat({collective::describe_call(call), waits ? ", waits" : ", ",
                          waits ? "" : describe_duration(call.ended_ns - begin_of(call))}));
   svg.bar({from, y + 4.0}, width, lane_height - 8.0, waits ? waiting_fill : colour_of(call.operation));
-  const std::string label = concat({collective::to_string(call.operation), " #", std::to_string(call.sequence)});
+  const std::string label = concat({collective::name_of(call.operation), " #", std::to_string(call.sequence)});
   const std::string shown = fitted(label, width - 8, 11);
   const bool whole = shown.size() == label.size();
   if (whole) {
@@ -184,7 +184,7 @@ void draw_missing(Svg& svg, const Lane& lane, const TimeScale& scale, int y) {
   svg.open_group(collective::sentence(*lane.straggler));
   svg.bar({corner, y + 3.0}, width, lane_height - 6.0, missing_fill);
   svg.frame({corner, y + 3.0}, width, lane_height - 6.0, {missing_ink, 1.5, true});
-  const std::string label = concat({label_of(lane.straggler->why), ": ", collective::to_string(stall.call.operation),
+  const std::string label = concat({label_of(lane.straggler->why), ": ", collective::name_of(stall.call.operation),
                                     " #", std::to_string(stall.call.sequence)});
   svg.text(static_cast<int>(corner) + 6, y + lane_height / 2 + 4, fitted(label, width - 12, 12),
            {12, missing_ink, true});

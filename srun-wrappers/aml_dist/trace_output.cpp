@@ -77,7 +77,7 @@ std::string stall_line(const TracedStep& step, const Stall& stall) {
 
 ordered_json object_of(const CallRecord& call) {
   return {{"sequence", call.sequence},
-          {"operation", collective::to_string(call.operation)},
+          {"operation", collective::name_of(call.operation)},
           {"type", collective::to_string(call.type)},
           {"redop", collective::to_string(call.reduction)},
           {"bytes", call.bytes},
@@ -128,7 +128,7 @@ ordered_json object_of(const Stall& stall) {
   }
   return {{"sentence", collective::sentence(stall)},
           {"communicator", stall.communicator_name},
-          {"operation", collective::to_string(stall.call.operation)},
+          {"operation", collective::name_of(stall.call.operation)},
           {"sequence", stall.call.sequence},
           {"bytes", stall.call.bytes},
           {"type", collective::to_string(stall.call.type)},

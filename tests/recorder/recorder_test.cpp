@@ -83,6 +83,23 @@ TEST(Recorder, IsReadBackAsWritten) {
   EXPECT_LE(recording.calls[0].ended_ns, calendar_ns() + 1'000'000);
 }
 
+TEST(Recorder, KeepsTheMembersOfACommunicator) {
+  const ScratchFolder folder;
+  auto recorder = FlightRecorder::create(folder.path(), {"42.0", 0, 64, 0, "node1", "mpi"});
+  ASSERT_TRUE(recorder);
+  const std::vector<std::uint32_t> row = {0, 8, 16, 24};
+  const std::vector<std::uint32_t> any = {0, 3, 5, 60};
+  static_cast<void>(recorder->add_communicator({7, 0, 4, "dp", 0, row}));
+  static_cast<void>(recorder->add_communicator({8, 0, 4, "tp", 0, any}));
+  static_cast<void>(recorder->add_communicator({9, 0, 4, "pp", 0, {}}));
+  const Recording recording = read(folder / "0.mpi.trace");
+  EXPECT_EQ(recording.source, "mpi");
+  ASSERT_EQ(recording.communicators.size(), 3U);
+  EXPECT_EQ(recording.communicators[0].world_ranks, row);
+  EXPECT_EQ(recording.communicators[1].world_ranks, any);
+  EXPECT_TRUE(recording.communicators[2].world_ranks.empty());
+}
+
 TEST(Recorder, KeepsTheNewestCalls) {
   const ScratchFolder folder;
   auto recorder = FlightRecorder::create(folder.path(), owner(), 16);
@@ -264,14 +281,16 @@ TEST(Recorder, TakesCallsFromSeveralThreads) {
   for (const CallRecord& call : recording.calls) EXPECT_EQ(call.sequence, ++next.at(call.communicator));
 }
 
-TEST(Recorder, SharesTheLastLineWhenCommunicatorsAreMany) {
+TEST(Recorder, JudgesNobodyByACommunicatorBeyondItsLines) {
   const ScratchFolder folder;
   auto recorder = FlightRecorder::create(folder.path(), owner());
   ASSERT_TRUE(recorder);
   for (std::uint32_t i = 0; i < recorder_format::communicator_slots; ++i) {
     EXPECT_EQ(recorder->add_communicator(i + 1, 0, 4), i);
   }
-  EXPECT_EQ(recorder->add_communicator(1000, 0, 4), recorder_format::communicator_slots - 1);
+  EXPECT_EQ(recorder->add_communicator(1000, 0, 4), recorder_format::no_slot);
+  recorder->complete(
+      recorder->begin({Operation::allreduce, DataType::int8, ReduceOp::sum, recorder_format::no_slot, 9, 1}));
   recorder->close_communicator(7);
   EXPECT_EQ(recorder->add_communicator(1001, 0, 4), 7U);
 }

@@ -241,7 +241,7 @@ TEST(Stalls, DescribeNumbersThatNoCallHas) {
   call.operation = Operation{200};
   call.type = DataType{200};
   call.bytes = ~std::uint64_t{0};
-  EXPECT_EQ(describe_call(call), "unknown (0 unknown)");
+  EXPECT_EQ(describe_call(call), "unknown (18446744073709551615 bytes)");
   EXPECT_EQ(describe(CallNumbers{Operation::send, 1, ~std::uint64_t{0}, DataType::float64}),
             "send #1 (18446744073709551615 float64)");
 }

@@ -1,0 +1,213 @@
+#include "recorder/verdict.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+#include "core/text.hpp"
+
+namespace amldist::collective {
+namespace {
+
+using text::concat;
+using Why = Straggler::Why;
+
+bool is_of_two(const Stall& stall) { return !recorder_format::is_collective(stall.call.operation); }
+
+/// Whether a straggler is the end of the search, whatever it waits for itself.
+bool is_final(const Straggler& straggler) { return straggler.why != Why::never_called; }
+
+Verdict::Kind kind_of(const Stall& stall) {
+  const auto any = [&](Why why) {
+    return std::ranges::find(stall.stragglers, why, &Straggler::why) != stall.stragglers.end();
+  };
+  if (any(Why::gone)) return Verdict::Kind::dead;
+  if (any(Why::stopped)) return Verdict::Kind::stopped;
+  if (any(Why::differs)) return Verdict::Kind::wrong_call;
+  if (any(Why::never_called)) return Verdict::Kind::not_come;
+  return any(Why::slow) ? Verdict::Kind::slow : Verdict::Kind::unrecorded;
+}
+
+/// The stalls of a step by who waits in them.
+class Waits {
+ public:
+  explicit Waits(const std::vector<Stall>& stalls) : stalls_(stalls) {
+    for (const Stall& stall : stalls) {
+      for (const std::uint32_t rank : stall.waiting) of_rank_[rank].push_back(&stall);
+    }
+  }
+
+  [[nodiscard]] bool waits(std::uint32_t rank) const { return of_rank_.contains(rank); }
+
+  [[nodiscard]] std::vector<std::uint32_t> ranks() const {
+    std::vector<std::uint32_t> all;
+    for (const auto& [rank, stalls] : of_rank_) all.push_back(rank);
+    return all;
+  }
+
+  /// The stall that most ranks wait in, of those that somebody keeps up who waits for nobody. Only these culprits are
+  /// left in it.
+  [[nodiscard]] std::optional<Stall> root() const {
+    std::optional<Stall> best;
+    for (const Stall& stall : stalls_) {
+      Stall own = stall;
+      std::erase_if(own.stragglers, [&](const Straggler& each) { return !is_final(each) && waits(each.rank); });
+      if (own.stragglers.empty()) continue;
+      if (!best || is_better(own, *best)) best = std::move(own);
+    }
+    return best;
+  }
+
+  /// A call in which most ranks are, and to which only a few have not come because they are in another one.
+  [[nodiscard]] const Stall* majority() const {
+    const auto found = std::ranges::max_element(stalls_, {}, [](const Stall& stall) { return stall.waiting.size(); });
+    if (found == stalls_.end() || is_of_two(*found) || found->waiting.size() <= found->stragglers.size())
+      return nullptr;
+    const auto as_many = std::ranges::count_if(
+        stalls_, [&](const Stall& stall) { return stall.waiting.size() == found->waiting.size(); });
+    // Somebody of the majority must be waited for by the few, in a call of all: else the few wait among themselves.
+    const bool few_wait_in_collective = std::ranges::all_of(found->stragglers, [&](const Straggler& each) {
+      const auto stalls = of_rank_.find(each.rank);
+      return stalls != of_rank_.end() &&
+             std::ranges::none_of(stalls->second, [](const Stall* one) { return is_of_two(*one); });
+    });
+    return as_many == 1 && few_wait_in_collective ? &*found : nullptr;
+  }
+
+  /// A circle of waits: from some rank along the first wait of each until a rank comes again.
+  [[nodiscard]] std::vector<Stall> circle() const {
+    for (const auto& [start, unused] : of_rank_) {
+      std::vector<std::uint32_t> path;
+      std::uint32_t rank = start;
+      while (waits(rank) && std::ranges::find(path, rank) == path.end()) {
+        path.push_back(rank);
+        rank = next_of(rank);
+      }
+      const auto first = std::ranges::find(path, rank);
+      if (first == path.end()) continue;
+      std::vector<Stall> links;
+      for (auto each = first; each != path.end(); ++each) {
+        Stall link = *of_rank_.at(*each).front();
+        link.waiting = {*each};
+        links.push_back(std::move(link));
+      }
+      return links;
+    }
+    return {};
+  }
+
+ private:
+  [[nodiscard]] std::uint32_t next_of(std::uint32_t rank) const {
+    return of_rank_.at(rank).front()->stragglers.front().rank;
+  }
+
+  /// What is known for certain comes before what is not recorded, then the wait of more ranks, then the older one.
+  static bool is_better(const Stall& one, const Stall& other) {
+    const auto known = [](const Stall& stall) { return kind_of(stall) != Verdict::Kind::unrecorded; };
+    if (known(one) != known(other)) return known(one);
+    if (one.waiting.size() != other.waiting.size()) return one.waiting.size() > other.waiting.size();
+    return one.since_ns < other.since_ns;
+  }
+
+  const std::vector<Stall>& stalls_;
+  std::map<std::uint32_t, std::vector<const Stall*>> of_rank_;
+};
+
+std::string who(const Straggler& straggler) {
+  return concat({"rank ", std::to_string(straggler.rank),
+                 straggler.local_rank ? concat({" (local ", std::to_string(*straggler.local_rank), ")"}) : "",
+                 straggler.host.empty() ? "" : concat({" on ", straggler.host})});
+}
+
+std::string for_seconds(std::uint64_t seconds) {
+  return seconds == 0 ? "" : concat({" for ", std::to_string(seconds), " s"});
+}
+
+std::string clause(const Stall& stall, const Straggler& straggler, std::uint64_t seconds) {
+  const std::string last = straggler.last ? describe_call(*straggler.last) : "";
+  const bool inside = straggler.last && straggler.last->pending();
+  const std::string doing = last.empty() ? "" : concat({inside ? " in " : " after ", last});
+  switch (straggler.why) {
+    case Why::never_called:
+      return concat(
+          {who(straggler), is_of_two(stall) ? " has not met it" : " has not called it", for_seconds(seconds)});
+    case Why::stopped:
+      return concat({who(straggler), " is stopped", doing, for_seconds(seconds)});
+    case Why::gone:
+      return concat({who(straggler), " is dead", doing});
+    case Why::slow:
+      return concat({who(straggler), " is still in it", for_seconds(seconds)});
+    case Why::differs:
+      return concat({who(straggler), " called ", last, " instead"});
+    case Why::no_recorder:
+      break;
+  }
+  return concat({who(straggler), " has not called it or is not traced", for_seconds(seconds)});
+}
+
+std::string deadlock_sentence(const Verdict& verdict, std::uint64_t seconds) {
+  constexpr std::size_t most_named = 4;
+  std::string words = concat({"deadlock of ", text::count(verdict.circle.size(), "rank"), for_seconds(seconds), ": "});
+  for (std::size_t i = 0; i < std::min(verdict.circle.size(), most_named); ++i) {
+    const Stall& link = verdict.circle[i];
+    words += concat({i == 0 ? "" : ", ", "rank ", std::to_string(link.waiting.front()), " waits in ",
+                     call_of_group(link), " for rank ", std::to_string(link.stragglers.front().rank)});
+  }
+  if (verdict.circle.size() > most_named) words += ", and so on";
+  return words;
+}
+
+}  // namespace
+
+std::optional<Verdict> judge(std::span<const Recording> recordings) {
+  const auto stalls = find_all_stalls(recordings);
+  const Waits waits(stalls);
+  if (stalls.empty() || waits.ranks().empty()) return std::nullopt;
+  if (auto root = waits.root()) return Verdict{kind_of(*root), *root, {}, waits.ranks()};
+  if (const Stall* const majority = waits.majority()) {
+    return Verdict{Verdict::Kind::wrong_call, *majority, {}, waits.ranks()};
+  }
+  auto circle = waits.circle();
+  if (circle.empty()) return std::nullopt;
+  return Verdict{Verdict::Kind::deadlock, circle.front(), circle, waits.ranks()};
+}
+
+std::string_view to_string(Verdict::Kind kind) noexcept {
+  constexpr std::array<std::string_view, 7> words = {"not-come", "dead",       "stopped", "wrong-call",
+                                                     "slow",     "unrecorded", "deadlock"};
+  return words.at(static_cast<std::size_t>(kind));
+}
+
+std::string call_of_group(const Stall& stall) {
+  const bool of_all = stall.communicator_name.empty() || stall.communicator_name == "world";
+  return concat({describe_call(stall.call), of_all ? "" : concat({" of group '", stall.communicator_name, "'"})});
+}
+
+std::string sentence(const Verdict& verdict, std::uint64_t seconds) {
+  if (verdict.kind == Verdict::Kind::deadlock) return deadlock_sentence(verdict, seconds);
+  constexpr std::size_t most_named = 4;
+  const auto& stragglers = verdict.stall.stragglers;
+  std::string words = concat({call_of_group(verdict.stall), ": "});
+  for (std::size_t i = 0; i < std::min(stragglers.size(), most_named); ++i) {
+    words += concat({i == 0 ? "" : ", ", clause(verdict.stall, stragglers[i], seconds)});
+  }
+  if (stragglers.size() > most_named)
+    words += concat({", and ", text::count(stragglers.size() - most_named, "more rank")});
+  std::set<std::uint32_t> waiting(verdict.waits.begin(), verdict.waits.end());
+  for (const Straggler& each : stragglers) waiting.erase(each.rank);
+  if (waiting.empty()) return words;
+  return words + concat({"; ", text::count(waiting.size(), "rank"), waiting.size() == 1 ? " waits" : " wait"});
+}
+
+bool is_same(const Verdict& one, const Verdict& other) {
+  const auto key = [](const Verdict& verdict) {
+    std::set<std::uint32_t> culprits;
+    for (const Straggler& each : verdict.stall.stragglers) culprits.insert(each.rank);
+    return std::tuple(verdict.kind, verdict.stall.communicator, verdict.stall.call.sequence,
+                      verdict.stall.call.operation, verdict.stall.since_ns, culprits);
+  };
+  return key(one) == key(other);
+}
+
+}  // namespace amldist::collective

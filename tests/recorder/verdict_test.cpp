@@ -1,0 +1,139 @@
+// Why a step stands still, on recordings made up by hand.
+#include "recorder/verdict.hpp"
+
+#include <gtest/gtest.h>
+
+namespace amldist::collective {
+namespace {
+
+using recorder_format::State;
+using Kind = Verdict::Kind;
+
+constexpr std::int64_t start = 1'700'000'000'000'000'000;
+
+/// A rank of a step with four ranks, which knows the world and a group of all with the id 2.
+Recording traced_rank(std::uint32_t rank) {
+  Recording recording;
+  recording.rank = rank;
+  recording.size = 4;
+  recording.local_rank = rank % 2;
+  recording.host = "node" + std::to_string(rank / 2);
+  recording.source = "mpi";
+  recording.writer = Writer::runs;
+  recording.communicators.push_back({0, 1, rank, 4, 0, 0, false, "world", {0, 1, 2, 3}});
+  recording.communicators.push_back({1, 2, rank, 4, 0, 0, false, "dp", {0, 1, 2, 3}});
+  return recording;
+}
+
+Recording calling(Recording recording, Operation operation, std::uint32_t slot = 0, std::int32_t peer = -1,
+                  State state = State::started) {
+  CallRecord call;
+  const bool of_all = recorder_format::is_collective(operation);
+  call.ticket = recording.calls.size() + 1;
+  call.sequence = of_all ? ++recording.communicators.at(slot).entered : 0;
+  call.bytes = 4096;
+  call.type = DataType::float32;
+  call.operation = operation;
+  call.communicator = slot;
+  call.peer = peer;
+  call.state = state;
+  call.enqueued_ns = call.started_ns = start + static_cast<std::int64_t>(call.ticket);
+  recording.calls.push_back(call);
+  return recording;
+}
+
+TEST(Verdict, NamesTheOneThatHasNotCome) {
+  const std::vector<Recording> step = {calling(traced_rank(0), Operation::allreduce, 1),
+                                       calling(traced_rank(1), Operation::allreduce, 1), traced_rank(2),
+                                       calling(traced_rank(3), Operation::allreduce, 1)};
+  const auto verdict = judge(step);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::not_come);
+  EXPECT_EQ(sentence(*verdict, 60),
+            "allreduce #1 (1024 float32, 4 KiB) of group 'dp': rank 2 (local 0) on node1 has not called it for 60 s; "
+            "3 ranks wait");
+}
+
+TEST(Verdict, FollowsWaitsToTheirEnd) {
+  // 0 and 1 wait for 2 and 3 in the world; 3 waits for a message of 2, who computes.
+  const std::vector<Recording> step = {calling(traced_rank(0), Operation::barrier),
+                                       calling(traced_rank(1), Operation::barrier), traced_rank(2),
+                                       calling(traced_rank(3), Operation::recv, 0, 2)};
+  const auto verdict = judge(step);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::not_come);
+  ASSERT_EQ(verdict->stall.stragglers.size(), 1U);
+  EXPECT_EQ(verdict->stall.stragglers[0].rank, 2U);
+  EXPECT_EQ(verdict->waits, (std::vector<std::uint32_t>{0, 1, 3}));
+}
+
+TEST(Verdict, FindsACircleOfSends) {
+  std::vector<Recording> step;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    step.push_back(calling(traced_rank(rank), Operation::send, 0, static_cast<std::int32_t>((rank + 1) % 4)));
+  }
+  const auto verdict = judge(step);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::deadlock);
+  EXPECT_EQ(verdict->circle.size(), 4U);
+  EXPECT_TRUE(sentence(*verdict, 5)
+                  .starts_with("deadlock of 4 ranks for 5 s: rank 0 waits in send (1024 float32, 4 KiB) "
+                               "to rank 1 for rank 1, rank 1 waits in "))
+      << sentence(*verdict, 5);
+}
+
+TEST(Verdict, NamesTheFewInAnotherCommunicator) {
+  const std::vector<Recording> step = {
+      calling(traced_rank(0), Operation::allreduce, 0), calling(traced_rank(1), Operation::allreduce, 0),
+      calling(traced_rank(2), Operation::allreduce, 1), calling(traced_rank(3), Operation::allreduce, 0)};
+  const auto verdict = judge(step);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::wrong_call);
+  ASSERT_EQ(verdict->stall.stragglers.size(), 1U);
+  EXPECT_EQ(verdict->stall.stragglers[0].rank, 2U);
+}
+
+TEST(Verdict, TellsTheDeadAndTheStoppedFromTheLate) {
+  for (const auto& [writer, kind] : {std::pair{Writer::gone, Kind::dead}, std::pair{Writer::stopped, Kind::stopped}}) {
+    Recording culprit = traced_rank(1);
+    culprit.writer = writer;
+    const std::vector<Recording> step = {calling(traced_rank(0), Operation::recv, 0, 1), culprit, traced_rank(2)};
+    const auto verdict = judge(step);
+    ASSERT_TRUE(verdict);
+    EXPECT_EQ(verdict->kind, kind);
+    EXPECT_EQ(verdict->stall.stragglers.at(0).rank, 1U);
+  }
+}
+
+TEST(Verdict, TakesAMessageUnderWayForNone) {
+  const std::vector<Recording> met = {calling(traced_rank(0), Operation::recv, 0, 1),
+                                      calling(traced_rank(1), Operation::send, 0, 0, State::enqueued)};
+  EXPECT_FALSE(judge(met));
+  std::vector<Recording> other_tag = met;
+  other_tag[0].calls[0].tag = 1;
+  other_tag[1].calls[0].tag = 2;
+  ASSERT_TRUE(judge(other_tag)) << "they do not meet";
+  const std::vector<Recording> anybody = {calling(traced_rank(0), Operation::recv, 0, recorder_format::any_peer)};
+  EXPECT_FALSE(judge(anybody));
+}
+
+TEST(Verdict, BlamesNobodyInACallWithoutWaiting) {
+  const std::vector<Recording> posted = {calling(traced_rank(0), Operation::recv, 0, 1, State::enqueued),
+                                         traced_rank(1)};
+  EXPECT_FALSE(judge(posted)) << "it has posted a receive and computes";
+  EXPECT_FALSE(judge(std::vector<Recording>{}));
+}
+
+TEST(Verdict, AnotherRootIsAnotherCall) {
+  std::vector<Recording> step;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    step.push_back(calling(traced_rank(rank), Operation::broadcast, 0, rank == 2 ? 1 : 0));
+  }
+  const auto verdict = judge(step);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::wrong_call);
+  EXPECT_EQ(verdict->stall.stragglers.at(0).rank, 2U);
+}
+
+}  // namespace
+}  // namespace amldist::collective
