@@ -15,6 +15,7 @@
 #include "placement/components.hpp"
 #include "rendezvous/master_address.hpp"
 #include "site/rdma_policy.hpp"
+#include "site/trace_policy.hpp"
 #include "spank/command_line.hpp"
 #include "spank/output.hpp"
 #include "spank/plugstack.hpp"
@@ -134,7 +135,8 @@ Result<void> send_record(SrunSession& session, const Spec& spec, const Launch& l
   }
   if (session.listener) {
     session.listener->watch(
-        {launch.job_id, launch.step_id, launch.placement.map.size(), launch.components.empty() ? std::string() : text});
+        {launch.job_id, launch.step_id, launch.placement.map.size(), launch.components.empty() ? std::string() : text,
+         choose_trace(session.request.policy, spec, own_variable("SLURM_JOB_PARTITION").value_or(""))});
   }
   tell_policy(session.request.policy, spec, record->features);
   if (spec.verbose) tell_placement(spec, launch.placement, *record);

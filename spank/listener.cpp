@@ -23,6 +23,8 @@
 #include "os/clock.hpp"
 #include "os/whole_file.hpp"
 #include "spank/command_line.hpp"
+#include "spank/hang_judge.hpp"
+#include "spank/hang_report.hpp"
 #include "spank/output.hpp"
 #include "spank/slurm_api.hpp"
 #include "step_messages/control_message.hpp"
@@ -35,6 +37,8 @@ namespace {
 
 /// From the first report to the line: time for the reports of tasks that died with it, and for the job's state.
 constexpr auto settling = std::chrono::seconds(1);
+/// States and stacks of ranks are longer than other messages.
+constexpr std::size_t longest_text_message = 2048;
 /// Time limits are whole minutes: a shorter step needs no request to slurmctld.
 constexpr auto before_any_limit = std::chrono::seconds(50);
 
@@ -79,13 +83,19 @@ class ListenerThread {
         token_(token),
         step_(std::move(step)),
         job_record_(std::move(job_record)),
-        failure_(step_.tasks) {}
+        failure_(step_.tasks) {
+    if (step_.trace.hang != 0) hang_.emplace(step_.trace.hang, step_.tasks);
+  }
 
   void run() {
     bool srun_ends = false;
     while (!srun_ends) {
       srun_ends = wait();
       receive();
+      if (hang_) {
+        if (const auto hang = hang_->look(Clock::now())) act_on(*hang);
+      }
+      if (kill_at_ && Clock::now() >= *kill_at_) kill();
       if (!asked_for_limit_ && Clock::now() >= began_ + before_any_limit) ask_for_limit();
       if (failure_.stands() && !first_at_) note_first();
       if (first_at_ && !decided_ && (srun_ends || settled())) decide(!srun_ends);
@@ -98,6 +108,27 @@ class ListenerThread {
     ask_for_limit();
     constexpr auto rounding = std::chrono::seconds(1);
     at_limit_ = limit_at_ && *first_at_ >= *limit_at_ - rounding;
+  }
+
+  /// Says that the step hangs, and ends it where the user wants that.
+  void act_on(const HangJudge::Hang& hang) {
+    const std::string step = text::concat({std::to_string(step_.job_id), ".", std::to_string(step_.step_id)});
+    const std::string file = write_hang_report(step, hang.report);
+    const std::string line =
+        text::concat({"hang: ", hang.sentence, file.empty() ? "" : text::concat({"; its stack is in ", file})});
+    tell_user(line);
+    if (!step_.trace.ends) return;
+    decided_ = true;  // the deaths that follow are ours
+    first_at_ = Clock::now();
+    end_srun_with(exit_hang);
+    if (!job_record_.empty()) static_cast<void>(append_line(job_record_, JobRecord::line_of({exit_hang, line})));
+    static_cast<void>(signal_step(step_.job_id, step_.step_id, SIGTERM));
+    kill_at_ = Clock::now() + kill_wait();
+  }
+
+  void kill() {
+    kill_at_.reset();
+    static_cast<void>(end_step(step_.job_id, step_.step_id));
   }
 
   /// Asked for early too, since slurmctld may have forgotten a step whose tasks it ended.
@@ -122,6 +153,14 @@ class ListenerThread {
   }
 
   [[nodiscard]] std::optional<Clock::time_point> next_due() const {
+    std::optional<Clock::time_point> first = failure_due();
+    for (const auto& due : {hang_ ? hang_->due() : std::nullopt, kill_at_}) {
+      if (due && (!first || *due < *first)) first = due;
+    }
+    return first;
+  }
+
+  [[nodiscard]] std::optional<Clock::time_point> failure_due() const {
     if (first_at_) return decided_ ? std::nullopt : std::optional(*first_at_ + settling);
     return asked_for_limit_ ? std::nullopt : std::optional(began_ + before_any_limit);
   }
@@ -141,7 +180,7 @@ class ListenerThread {
   /// Reads what has arrived. Bounded, so that a flood cannot keep srun from ending.
   void receive() {
     constexpr int most_at_once = 4096;
-    std::array<char, longest_datagram + 1> datagram;
+    std::array<char, longest_text_message> datagram;
     for (int i = 0; i < most_at_once; ++i) {
       sockaddr_in sender = {};
       socklen_t length = sizeof sender;
@@ -172,8 +211,29 @@ class ListenerThread {
       if (const auto line = fabric_.line()) tell_user(*line);
       return to_datagram(fabric_.answer(), token_);
     }
+    if (hang_) {
+      if (const auto taken = take_about_hang(datagram)) return *taken;
+    }
     const auto type = parse_message_type(datagram, token_);
     return type ? answer(*type) : std::string();
+  }
+
+  /// The reply to a message of a node that watches for hangs; nullopt for another message.
+  std::optional<std::string> take_about_hang(std::string_view datagram) {
+    if (const auto wait = parse_text(Subject::waits, datagram, token_)) {
+      const auto wish = hang_->take_wait(*wait, Clock::now());
+      if (!wish.stacks.empty()) return to_datagram(Subject::wants_stacks, wish.stacks, token_);
+      return to_datagram(wish.states ? MessageType::wants_states : MessageType::heard, token_);
+    }
+    if (const auto state = parse_text(Subject::state, datagram, token_)) {
+      hang_->take_state(*state, Clock::now());
+      return std::string();
+    }
+    if (const auto stack = parse_text(Subject::stack, datagram, token_)) {
+      hang_->take_stack(*stack);
+      return std::string();
+    }
+    return std::nullopt;
   }
 
   [[nodiscard]] std::string answer(MessageType type) {
@@ -221,8 +281,10 @@ class ListenerThread {
   bool decided_ = false;
   ServerRelease release_;
   FabricTally fabric_;
-  std::string address_;      ///< from rank 0's node
-  bool no_address_ = false;  ///< rank 0's node has none
+  std::optional<HangJudge> hang_;             ///< only under hang=
+  std::optional<Clock::time_point> kill_at_;  ///< the end of KillWait, after a hang
+  std::string address_;                       ///< from rank 0's node
+  bool no_address_ = false;                   ///< rank 0's node has none
 };
 
 void run_thread(ListenerThread thread) noexcept {

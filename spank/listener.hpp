@@ -9,6 +9,7 @@
 
 #include "core/result.hpp"
 #include "os/file_descriptor.hpp"
+#include "site/trace_policy.hpp"
 #include "step_messages/failure_report.hpp"
 
 namespace amldist::spank {
@@ -16,7 +17,9 @@ namespace amldist::spank {
 /// Opens its port before the launch, so that the nodes can be told; starts its thread once the step exists. Prints one
 /// line when a task has failed. Answers nodes that ask for the launch record or the master's address
 /// (step_messages/control_message.hpp), and the task monitors of a parameter-server step
-/// (step_messages/server_release.hpp).
+/// (step_messages/server_release.hpp). Under hang= it judges what the nodes tell of their ranks (hang_judge.hpp), says
+/// when the step hangs, and ends it if the user wants that: SIGTERM first, SIGKILL after KillWait, and srun's exit
+/// status is 75.
 ///
 /// The line comes about a second after the first report, because a step without --kill-on-bad-exit may hang for hours
 /// afterwards; or when srun ends, if that is earlier. There is no line for a step that something else ended (scancel of
@@ -42,6 +45,7 @@ class Listener {
     std::uint32_t step_id = 0;
     std::uint32_t tasks = 0;  ///< 0: not known
     std::string record = {};  ///< the launch record, for nodes that ask; empty: none
+    TraceChoice trace = {};   ///< whether the step is watched for hangs, and what follows
   };
   /// Starts the thread. Without one (no memory) the feature is absent. Once.
   void watch(Step step) noexcept;

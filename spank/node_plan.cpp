@@ -1,4 +1,5 @@
 #include "spank/node_plan.hpp"
+#include "spank/task_trace.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -201,12 +202,17 @@ Result<NodePlan> plan_node(const StepdSession& session, const Spec& spec, const 
   std::string secret = read_secret(handle.environment());
   if (auto whole = handle.environment_was_read(); !whole) return whole.error();
   const bool is_whole_step = step.placement.map.size() == items->tasks;
+  std::string host = step.placement.hosts.at(node);
   return NodePlan{std::move(step),
                   is_whole_step,
                   std::move(claims),
                   std::move(notes),
                   std::move(fabric),
                   std::move(secret),
+                  std::move(host),
+                  ranks,
+                  choose_trace(session.request.policy, spec, handle.variable("SLURM_JOB_PARTITION").value_or("")),
+                  find_trace_libraries(session.request.policy.trace_libraries),
                   session.request.policy.secret == SecretPolicy::require};
 }
 

@@ -9,6 +9,7 @@
 #include "core/result.hpp"
 #include "frameworks/task_environment.hpp"
 #include "rendezvous/port_claim.hpp"
+#include "site/trace_policy.hpp"
 #include "spank/fabric_plan.hpp"
 #include "spank/handle.hpp"
 
@@ -24,6 +25,10 @@ struct NodePlan {
   std::vector<std::string> notes;    ///< lines for the user, told by rank 0
   std::optional<FabricPlan> fabric;  ///< nullopt: nobody wants the fabric verified
   std::string secret;                ///< of the step, for its tasks alone; empty: srun sent none
+  std::string host;                  ///< this node's name
+  std::vector<std::uint32_t> ranks;  ///< of this node; empty where they are not known yet
+  TraceChoice trace;                 ///< whether the tasks' calls are recorded
+  std::string trace_libraries;       ///< folder of what is loaded into them for it; empty: not installed
   bool requires_secret = false;      ///< the site wants libamldist to refuse worlds without a secret
 };
 

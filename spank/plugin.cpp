@@ -22,6 +22,7 @@
 #include "spank/submitter_session.hpp"
 #include "spank/task_end.hpp"
 #include "spank/task_start.hpp"
+#include "spank/task_trace.hpp"
 #include "step_messages/launch_record.hpp"
 
 namespace amldist::spank {
@@ -268,6 +269,13 @@ int slurm_spank_task_init(spank_t spank, int /*argc*/, char** /*argv*/) {
   if (state != nullptr) state->task_refused.store(true);
   amldist::spank::tell_step(amldist::spank::out_of_memory);
   return amldist::spank::refused;
+}
+
+int slurm_spank_task_post_fork(spank_t spank, int /*argc*/, char** /*argv*/) {
+  return amldist::spank::guarded_in<StepdSession>(0, [spank](StepdSession& state) {
+    amldist::spank::watch_for_hangs(state, Handle(spank));
+    return 0;
+  });
 }
 
 int slurm_spank_task_exit(spank_t spank, int /*argc*/, char** /*argv*/) {

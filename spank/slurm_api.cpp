@@ -55,17 +55,17 @@ using Layout = std::unique_ptr<slurm_step_layout_t, LayoutDeleter>;
 /// slurm_kill_job_step takes two numbers, from 23.11 on with flags, and from 25.11 on a step id; the header at hand
 /// says which.
 template <typename Kill>
-int kill_step(Kill* kill, std::uint32_t job_id, std::uint32_t step_id) {
+int kill_step(Kill* kill, std::uint32_t job_id, std::uint32_t step_id, std::uint16_t signal) {
   if constexpr (std::is_invocable_v<Kill, std::uint32_t, std::uint32_t, std::uint16_t>) {
-    return kill(job_id, step_id, SIGKILL);
+    return kill(job_id, step_id, signal);
   } else if constexpr (std::is_invocable_v<Kill, std::uint32_t, std::uint32_t, std::uint16_t, std::uint16_t>) {
-    return kill(job_id, step_id, SIGKILL, 0);
+    return kill(job_id, step_id, signal, 0);
   } else {
     slurm_step_id_t id = {};
     id.job_id = job_id;
     id.step_id = step_id;
     id.step_het_comp = NO_VAL;
-    return kill(&id, SIGKILL, 0);
+    return kill(&id, signal, 0);
   }
 }
 
@@ -281,14 +281,16 @@ Result<Ipv4> slurm_node_address(const std::string& node) {
   return Ipv4{ntohl(address.sin_addr.s_addr)};
 }
 
-Result<void> end_step(std::uint32_t job_id, std::uint32_t step_id) {
+Result<void> signal_step(std::uint32_t job_id, std::uint32_t step_id, int signal) {
   auto* const kill = find_function<decltype(::slurm_kill_job_step)>("slurm_kill_job_step");
   if (kill == nullptr) return lacks("slurm_kill_job_step");
-  if (kill_step(kill, job_id, step_id) != SLURM_SUCCESS) {
+  if (kill_step(kill, job_id, step_id, static_cast<std::uint16_t>(signal)) != SLURM_SUCCESS) {
     return Error{Errc::unavailable, concat({"slurmctld did not end the step: ", slurm_reason()})};
   }
   return {};
 }
+
+Result<void> end_step(std::uint32_t job_id, std::uint32_t step_id) { return signal_step(job_id, step_id, SIGKILL); }
 
 bool job_was_ended(std::uint32_t job_id) {
   auto* const load = find_function<decltype(::slurm_load_job)>("slurm_load_job");
@@ -316,6 +318,14 @@ bool kills_on_bad_exit_by_default() {
   auto* const load = find_function<decltype(::slurm_load_ctl_conf)>("slurm_load_ctl_conf");
   Owned<slurm_conf_t> configuration("slurm_free_ctl_conf", "slurm_free_conf");  // renamed by 26.05
   return load != nullptr && load(0, configuration.out()) == SLURM_SUCCESS && configuration->kill_on_bad_exit != 0;
+}
+
+std::chrono::seconds kill_wait() {
+  constexpr std::chrono::seconds usual{30};
+  auto* const load = find_function<decltype(::slurm_load_ctl_conf)>("slurm_load_ctl_conf");
+  Owned<slurm_conf_t> configuration("slurm_free_ctl_conf", "slurm_free_conf");
+  if (load == nullptr || load(0, configuration.out()) != SLURM_SUCCESS) return usual;
+  return std::chrono::seconds(configuration->kill_wait);
 }
 
 bool is_being_debugged() noexcept {

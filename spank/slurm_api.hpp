@@ -50,6 +50,12 @@ struct HeterogeneousLayout {
 /// Ends every task of a step on every node. Errors: unavailable.
 [[nodiscard]] Result<void> end_step(std::uint32_t job_id, std::uint32_t step_id);
 
+/// Sends a signal to every task of a step on every node. Errors: unavailable.
+[[nodiscard]] Result<void> signal_step(std::uint32_t job_id, std::uint32_t step_id, int signal);
+
+/// KillWait of slurm.conf: the time between a polite signal and SIGKILL. 30 s where it cannot be asked for.
+[[nodiscard]] std::chrono::seconds kill_wait();
+
 /// Whether something other than its tasks ended a job: it was cancelled or requeued, ran into its time limit, lost its
 /// resources. False if slurmctld does not answer. One remote call.
 [[nodiscard]] bool job_was_ended(std::uint32_t job_id);

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <optional>
 
 #include "os/shared_atomic.hpp"
+#include "spank/hang_watch.hpp"
 #include "spank/node_plan.hpp"
 #include "spank/srun_link.hpp"
 #include "spank/step_request.hpp"
@@ -19,6 +21,8 @@ struct StepdSession {
   std::optional<SrunLink> srun;                 ///< the way to the srun that started the step; nullopt: none listens
   std::chrono::steady_clock::time_point start;  ///< when the step came to this node
   SharedAtomic<bool> task_refused;              ///< a task did not get its environment, and must not start
+
+  std::unique_ptr<HangWatch> hang_watch;  ///< under hang=, once the tasks are there
 
   bool step_ended = false;      ///< this node has asked slurmctld to end the step
   bool srun_is_silent = false;  ///< srun did not answer in time: it is not waited for again

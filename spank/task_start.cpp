@@ -12,6 +12,7 @@
 #include "spank/parameter_servers.hpp"
 #include "spank/step_secret.hpp"
 #include "spank/task_monitor.hpp"
+#include "spank/task_trace.hpp"
 #include "step_messages/launch_record.hpp"
 
 namespace amldist::spank {
@@ -52,6 +53,7 @@ Result<void> write_environment(const NodePlan& plan, const std::optional<SrunLin
   if (patch) give_secret(plan.secret, handle.environment(), *patch);
   if (auto whole = handle.environment_was_read(); !whole) return whole.error();
   if (!patch) return patch.error();
+  set_trace(plan, handle.environment(), *patch);
   patch->unset(launch_record_variable);
   patch->unset(report_variable);
   if (plan.requires_secret) patch->set(variable::secret, "require");
@@ -86,6 +88,7 @@ Result<void> equip_task(const StepdSession& session, const Handle& handle) {
   if (*rank == 0) {
     for (const std::string& note : plan->notes) tell_step(note);
     advise(plan->step, handle.environment());
+    if (const auto note = trace_note(*plan)) tell_step(*note);
   }
   if (auto written = write_environment(*plan, session.srun, handle, *rank); !written) return written;
   if (session.srun && needs_task_monitor(plan->step, *rank)) return put_below_monitor(*session.srun, handle, *rank);

@@ -118,6 +118,27 @@ Result<void> set_rdma(Spec& spec, std::string_view value) {
   return {};
 }
 
+Result<void> set_trace(Spec& spec, std::string_view value) {
+  constexpr std::array<std::string_view, 2> allowed = {"on", "off"};
+  if (value != allowed[0] && value != allowed[1]) return bad_value("trace", value, allowed);
+  spec.trace = value == allowed[0];
+  return {};
+}
+
+Result<void> set_hang(Spec& spec, std::string_view value) {
+  const auto seconds = parse_number("hang", value, 1, longest_hang);
+  if (!seconds) return seconds.error();
+  spec.hang = *seconds;
+  return {};
+}
+
+Result<void> set_hang_action(Spec& spec, std::string_view value) {
+  constexpr std::array<std::string_view, 2> allowed = {"report", "end"};
+  if (value != allowed[0] && value != allowed[1]) return bad_value("hang_action", value, allowed);
+  spec.hang_action = value == allowed[0] ? HangAction::report : HangAction::end;
+  return {};
+}
+
 constexpr std::uint32_t max_count = std::numeric_limits<std::int32_t>::max();
 
 template <std::optional<std::uint32_t> CountAssertions::*member, std::uint32_t low, std::uint32_t high>
@@ -153,6 +174,7 @@ struct Key {
   unsigned kinds;  ///< kinds that accept the key
   Setter set;
   std::string_view same_as = {};  ///< alias of this key; giving both is an error
+  std::string_view bare = {};     ///< what the key alone stands for; empty: it needs a value
 };
 
 using C = CountAssertions;
@@ -170,6 +192,16 @@ constexpr std::array keys = {
         plain<set_master_addr>},
     Key{"master_port", "N", "MASTER_PORT, 1 to 65535", any_kind, plain<set_master_port>},
     Key{"rdma", "require|prefer|off", "verify RDMA on every node before the tasks start", any_kind, plain<set_rdma>},
+    Key{"trace",
+        "on|off",
+        "record calls for 'aml-dist trace'; alone it means on",
+        any_kind,
+        plain<set_trace>,
+        {},
+        "on"},
+    Key{"hang", "SECONDS", "notice a step that stands still, name the culprit", any_kind, plain<set_hang>},
+    Key{"hang_action", "report|end", "what to do then (default: end the step, status 75)", any_kind,
+        plain<set_hang_action>},
     Key{"verbose", "", "print what was computed and from which facts", any_kind, nullptr},
     Key{"node_count", "N", "assert: nodes of the step", any_kind, set_count<&C::nodes, 1, max_count>},
     Key{"process_count", "N", "assert: tasks of the step", any_kind, set_count<&C::processes, 1, max_count>},
@@ -226,6 +258,7 @@ Result<void> apply_key(Spec& spec, std::string_view piece, std::array<bool, keys
     spec.verbose = true;
     return {};
   }
+  if (equals == std::string_view::npos && !key->bare.empty()) return key->set(spec, key->name, key->bare);
   if (equals == std::string_view::npos || equals + 1 == piece.size()) {
     return invalid(concat({"key '", key->name, "' needs a value: write ", key->name, "=", key->values}));
   }
@@ -242,6 +275,8 @@ Result<void> check_together(const Spec& spec) {
   if (!per_node && spec.nproc_per_node != ProcessesPerNode{}) {
     return invalid("nproc_per_node needs launch=per-node: add it, or set the tasks of a node with --ntasks-per-node");
   }
+  if (spec.hang && spec.trace == false) return invalid("hang= needs trace: drop trace=off or hang");
+  if (spec.hang_action && !spec.hang) return invalid("hang_action= needs hang=SECONDS: add it");
   return {};
 }
 

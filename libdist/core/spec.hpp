@@ -49,6 +49,9 @@ struct MasterAddress {
 /// How to treat RDMA before the job starts: fail without it, use sockets without it, or do not check.
 enum class RdmaPolicy { require, prefer, off };
 
+/// What follows when a step stands still for hang= seconds: a line, or a line and the step's end.
+enum class HangAction { report, end };
+
 /// Counts of the step that the user asserts. Unset: not asserted.
 struct CountAssertions {
   std::optional<std::uint32_t> nodes;               ///< node_count
@@ -73,11 +76,17 @@ struct Spec {
   MasterAddress master_addr;
   std::optional<std::uint16_t> master_port;
   std::optional<RdmaPolicy> rdma;
+  std::optional<bool> trace;          ///< trace, trace=off; not given: the site decides
+  std::optional<std::uint32_t> hang;  ///< seconds; implies trace
+  std::optional<HangAction> hang_action;
   bool verbose = false;
   CountAssertions counts;
 
   friend bool operator==(const Spec&, const Spec&) = default;
 };
+
+/// Largest value of hang=, in seconds: a week.
+inline constexpr std::uint32_t longest_hang = 604'800;
 
 /// Longest option text that is accepted, in bytes.
 inline constexpr std::size_t longest_option = 4096;

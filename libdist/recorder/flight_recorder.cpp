@@ -261,6 +261,13 @@ void FlightRecorder::start(Ticket ticket) noexcept {
   entry->state.store(static_cast<std::uint8_t>(State::started), std::memory_order_release);
 }
 
+void FlightRecorder::suspend(Ticket ticket) noexcept {
+  RecordedEntry* const entry = entry_of(ticket);
+  if (entry == nullptr) return;
+  entry->state.store(static_cast<std::uint8_t>(State::enqueued), std::memory_order_release);
+  entry->started.store(0, std::memory_order_relaxed);
+}
+
 void FlightRecorder::complete(Ticket ticket) noexcept {
   RecordedEntry* const entry = entry_of(ticket);
   if (entry == nullptr) return;

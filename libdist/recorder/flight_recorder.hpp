@@ -103,6 +103,8 @@ class FlightRecorder {
   Ticket begin(const RecordedCall& call) noexcept { return begin(call, clock_.now()); }
   Ticket begin(const RecordedCall& call, std::uint64_t now) noexcept;
   void start(Ticket ticket) noexcept;
+  /// A started call that nobody waits in any more, though it has not ended.
+  void suspend(Ticket ticket) noexcept;
   void complete(Ticket ticket) noexcept;
   /// `status`: the negative amldist_status that the caller receives.
   void fail(Ticket ticket, int status) noexcept;

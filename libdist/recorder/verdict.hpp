@@ -45,7 +45,7 @@ struct Verdict {
 /// left out where it is 0.
 [[nodiscard]] std::string sentence(const Verdict& verdict, std::uint64_t seconds);
 
-/// Whether two verdicts, a while apart, are about the same standstill.
+/// Whether two verdicts, a while apart, are about the same standstill, which began at the same time within a second.
 [[nodiscard]] bool is_same(const Verdict& one, const Verdict& other);
 
 }  // namespace amldist::collective

@@ -13,9 +13,10 @@ namespace {
 using text::concat;
 using text::quote;
 
-constexpr std::array<std::string_view, 15> argument_names = {
-    "port_range", "master_addr", "interface", "network",   "suffix",      "rdma",   "config", "disabled",
-    "default.",   "rdma.",       "rdma_sku",  "rdma_sku.", "rdma_helper", "secret", "unknown"};
+constexpr std::array<std::string_view, 19> argument_names = {
+    "port_range", "master_addr", "interface", "network",  "suffix",         "rdma",        "config",
+    "disabled",   "default.",    "rdma.",     "rdma_sku", "rdma_sku.",      "rdma_helper", "secret",
+    "unknown",    "trace",       "trace.",    "hang",     "trace_libraries"};
 
 std::optional<RdmaPolicy> rdma_from_name(std::string_view name) {
   if (name == "require") return RdmaPolicy::require;
@@ -70,6 +71,15 @@ bool apply_rdma_sku(SitePolicy& policy, std::string_view argument, std::string_v
   return true;
 }
 
+/// trace=, or trace.PARTITION=.
+bool apply_trace(SitePolicy& policy, std::string_view argument, std::string_view value) {
+  if ((value != "on" && value != "off") || argument == "trace.") return false;
+  const auto partition = behind("trace.", argument);
+  if (partition) policy.trace_of_partition[std::string(*partition)] = value == "on";
+  else policy.trace = value == "on";
+  return true;
+}
+
 /// Applies name=value; false if the value is not valid.
 bool apply_value(SitePolicy& policy, std::string_view name, std::string_view value) {
   if (name == "port_range") {
@@ -95,6 +105,15 @@ bool apply_value(SitePolicy& policy, std::string_view name, std::string_view val
   } else if (name == "rdma_helper") {
     if (!value.starts_with('/')) return false;
     policy.rdma_helper = value;
+  } else if (name == "trace" || name.starts_with("trace.")) {
+    return apply_trace(policy, name, value);
+  } else if (name == "hang") {
+    const auto seconds = text::to_number(value, longest_hang);
+    if (!seconds || *seconds == 0) return false;
+    policy.hang = static_cast<std::uint32_t>(*seconds);
+  } else if (name == "trace_libraries") {
+    if (!value.starts_with('/') || value.find_first_of(": ") != std::string_view::npos) return false;
+    policy.trace_libraries = value;
   } else if (name == "unknown") {
     if (value != "warn" && value != "fail") return false;
     policy.unknown_fails = value == "fail";

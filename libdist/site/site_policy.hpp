@@ -37,6 +37,10 @@ struct SitePolicy {
   std::map<std::string, std::string, std::less<>> rdma_sku_of_partition;  ///< rdma_sku.PARTITION=NAME
   std::map<std::string, std::string, std::less<>> rdma_sku_of_feature;    ///< rdma_sku.feature.NAME=NAME
   std::string rdma_helper;                                                ///< rdma_helper=/path/of/aml-dist
+  bool trace = false;                                                     ///< trace=on|off
+  std::map<std::string, bool, std::less<>> trace_of_partition;            ///< trace.PARTITION=on|off
+  std::uint32_t hang = 0;                                                 ///< hang=SECONDS: report only; 0: not
+  std::string trace_libraries;                                            ///< trace_libraries=/folder/aml-dist
   bool unknown_fails = false;                                             ///< unknown=warn|fail, under rdma=require
   SecretPolicy secret = SecretPolicy::prefer;                             ///< secret=require|prefer
   std::map<std::string, Kind, std::less<>> default_kind;                  ///< default.PARTITION=KIND|none

@@ -12,18 +12,20 @@ struct Spelling {
   MessageType word;
   std::string_view text;
 };
-constexpr std::array<Spelling, 9> spellings = {{{MessageType::may_i_end, "may-i-end"},
-                                                {MessageType::not_yet, "not-yet"},
-                                                {MessageType::end, "end"},
-                                                {MessageType::heard, "heard"},
-                                                {MessageType::which_record, "which-record"},
-                                                {MessageType::which_address, "which-address"},
-                                                {MessageType::no_address, "no-address"},
-                                                {MessageType::use_fabric, "use-fabric"},
-                                                {MessageType::use_sockets, "use-sockets"}}};
+constexpr std::array<Spelling, 10> spellings = {{{MessageType::may_i_end, "may-i-end"},
+                                                 {MessageType::not_yet, "not-yet"},
+                                                 {MessageType::end, "end"},
+                                                 {MessageType::heard, "heard"},
+                                                 {MessageType::which_record, "which-record"},
+                                                 {MessageType::which_address, "which-address"},
+                                                 {MessageType::no_address, "no-address"},
+                                                 {MessageType::use_fabric, "use-fabric"},
+                                                 {MessageType::use_sockets, "use-sockets"},
+                                                 {MessageType::wants_states, "wants-states"}}};
 
 constexpr std::string_view name_of(Subject subject) noexcept {
-  return subject == Subject::record ? "record" : "address";
+  constexpr std::array<std::string_view, 6> names = {"record", "address", "waits", "state", "wants-stacks", "stack"};
+  return names.at(static_cast<std::size_t>(subject));
 }
 
 }  // namespace

@@ -12,6 +12,13 @@
 //   aml-dist;1;00c0ffee00c0ffee;which-address                     to srun
 //   aml-dist;1;00c0ffee00c0ffee;not-yet                           from srun
 //   aml-dist;1;00c0ffee00c0ffee;no-address                        if rank 0's node has none, in place of `address`
+//
+// Under hang= each node tells srun every few seconds how long its longest wait is, in milliseconds. srun answers
+// `heard`; `wants-states`, for the state of every rank (step_messages/rank_state.hpp); or `wants-stacks` with ranks:
+//
+//   aml-dist;1;00c0ffee00c0ffee;waits;61200                       to srun
+//   aml-dist;1;00c0ffee00c0ffee;wants-stacks;2,0                  from srun
+//   aml-dist;1;00c0ffee00c0ffee;stack;2;0;thread 1234 ...         to srun, in pieces
 #pragma once
 
 #include <cstdint>
@@ -31,7 +38,8 @@ enum class MessageType {
   which_address,
   no_address,
   use_fabric,
-  use_sockets
+  use_sockets,
+  wants_states
 };
 
 [[nodiscard]] std::string to_datagram(MessageType word, std::uint64_t token);
@@ -39,7 +47,7 @@ enum class MessageType {
 [[nodiscard]] std::optional<MessageType> parse_message_type(std::string_view datagram, std::uint64_t token);
 
 /// Messages that carry a text.
-enum class Subject { record, address };
+enum class Subject { record, address, waits, state, wants_stacks, stack };
 
 [[nodiscard]] std::string to_datagram(Subject subject, std::string_view text, std::uint64_t token);
 /// The text inside `datagram`; nullopt for a datagram that to_datagram(subject, ..., token) cannot have written.

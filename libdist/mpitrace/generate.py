@@ -1,0 +1,145 @@
+#!/usr/bin/python3
+"""Writes the wrappers of the MPI calls that are recorded: `wrapped_calls.inc`, and `function_names.inc` for the preloaded part.
+
+One line per call: its name, its parameters as in the MPI standard, and what is recorded of them. The result is committed, so
+that a build needs no Python; `generate.py --check` fails where it is out of date.
+"""
+
+import pathlib
+import re
+import sys
+
+HERE = pathlib.Path(__file__).parent
+BUFFERS = {
+    "allreduce": "const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op",
+    "gather": "const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf, int recvcount, MPI_Datatype recvtype",
+    "gatherv": "const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf, const int* recvcounts, "
+               "const DISPL* displs, MPI_Datatype recvtype",
+    "scatterv": "const void* sendbuf, const int* sendcounts, const DISPL* displs, MPI_Datatype sendtype, void* recvbuf, "
+                "int recvcount, MPI_Datatype recvtype",
+    "alltoallv": "const void* sendbuf, const int* sendcounts, const DISPL* sdispls, MPI_Datatype sendtype, void* recvbuf, "
+                 "const int* recvcounts, const DISPL* rdispls, MPI_Datatype recvtype",
+    "alltoallw": "const void* sendbuf, const int* sendcounts, const DISPL* sdispls, const MPI_Datatype* sendtypes, "
+                 "void* recvbuf, const int* recvcounts, const DISPL* rdispls, const MPI_Datatype* recvtypes",
+}
+BUFFERS["neighbor_alltoallw"] = BUFFERS["alltoallw"].replace("DISPL*", "MPI_Aint*")
+# Name; parameters before the communicator; the operation; then count, type, root and reduction as C expressions.
+NONE = ("0", "no_type()", "-1", "no_op()")
+SENT = ("sendcount", "sendtype", "-1", "no_op()")
+GOT = ("recvcount", "recvtype", "-1", "no_op()")
+SENT_TO_ROOT = ("sendcount", "sendtype", "root", "no_op()")
+COLLECTIVES = [
+    ("Barrier", "", "Operation::barrier", NONE),
+    ("Bcast", "void* buffer, int count, MPI_Datatype datatype, int root", "Operation::broadcast",
+     ("count", "datatype", "root", "no_op()")),
+    ("Reduce", BUFFERS["allreduce"] + ", int root", "Operation::reduce", ("count", "datatype", "root", "op")),
+    ("Allreduce", BUFFERS["allreduce"], "Operation::allreduce", ("count", "datatype", "-1", "op")),
+    ("Gather", BUFFERS["gather"] + ", int root", "Operation::gather", SENT_TO_ROOT),
+    ("Gatherv", BUFFERS["gatherv"] + ", int root", "other::gatherv", SENT_TO_ROOT),
+    ("Scatter", BUFFERS["gather"] + ", int root", "Operation::scatter", ("recvcount", "recvtype", "root", "no_op()")),
+    ("Scatterv", BUFFERS["scatterv"] + ", int root", "other::scatterv", ("recvcount", "recvtype", "root", "no_op()")),
+    ("Allgather", BUFFERS["gather"], "Operation::allgather", GOT),
+    ("Allgatherv", BUFFERS["gatherv"], "Operation::allgatherv", ("0", "recvtype", "-1", "no_op()")),
+    ("Alltoall", BUFFERS["gather"], "Operation::alltoall", GOT),
+    ("Alltoallv", BUFFERS["alltoallv"], "Operation::alltoallv", ("0", "recvtype", "-1", "no_op()")),
+    ("Alltoallw", BUFFERS["alltoallw"], "other::alltoallw", NONE),
+    ("Reduce_scatter", "const void* sendbuf, void* recvbuf, const int* recvcounts, MPI_Datatype datatype, MPI_Op op",
+     "other::reduce_scatterv", ("0", "datatype", "-1", "op")),
+    ("Reduce_scatter_block", "const void* sendbuf, void* recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op",
+     "Operation::reduce_scatter", ("recvcount", "datatype", "-1", "op")),
+    ("Scan", BUFFERS["allreduce"], "other::scan", ("count", "datatype", "-1", "op")),
+    ("Exscan", BUFFERS["allreduce"], "other::exscan", ("count", "datatype", "-1", "op")),
+    ("Neighbor_allgather", BUFFERS["gather"], "other::neighbor", SENT),
+    ("Neighbor_allgatherv", BUFFERS["gatherv"], "other::neighbor", SENT),
+    ("Neighbor_alltoall", BUFFERS["gather"], "other::neighbor", SENT),
+    ("Neighbor_alltoallv", BUFFERS["alltoallv"], "other::neighbor", NONE),
+    ("Neighbor_alltoallw", BUFFERS["neighbor_alltoallw"], "other::neighbor", NONE),
+]
+MESSAGE = "const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm"
+RECEIPT = "void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm"
+SENDS = ["Send", "Ssend", "Bsend", "Rsend"]
+# Calls of all members that give a communicator: name, parameters, the parent, the new one.
+CREATORS = [
+    ("Comm_dup", "MPI_Comm comm, MPI_Comm* newcomm"),
+    ("Comm_dup_with_info", "MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm"),
+    ("Comm_split", "MPI_Comm comm, int color, int key, MPI_Comm* newcomm"),
+    ("Comm_split_type", "MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm* newcomm"),
+    ("Comm_create", "MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm"),
+    ("Cart_create", "MPI_Comm comm, int ndims, const int* dims, const int* periods, int reorder, MPI_Comm* newcomm"),
+    ("Cart_sub", "MPI_Comm comm, const int* remain_dims, MPI_Comm* newcomm"),
+    ("Graph_create", "MPI_Comm comm, int nnodes, const int* index, const int* edges, int reorder, MPI_Comm* newcomm"),
+    ("Dist_graph_create", "MPI_Comm comm, int n, const int* sources, const int* degrees, const int* destinations, "
+                          "const int* weights, MPI_Info info, int reorder, MPI_Comm* newcomm"),
+    ("Dist_graph_create_adjacent", "MPI_Comm comm, int indegree, const int* sources, const int* sourceweights, int outdegree, "
+                                   "const int* destinations, const int* destweights, MPI_Info info, int reorder, "
+                                   "MPI_Comm* newcomm"),
+]
+# Other calls of all members.
+OPENINGS = [
+    ("Win_create", "void* base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win* win"),
+    ("Win_allocate", "MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win"),
+    ("Win_allocate_shared", "MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win"),
+    ("File_open", "MPI_Comm comm, const char* filename, int amode, MPI_Info info, MPI_File* fh"),
+]
+BY_HAND = ["Init", "Init_thread", "Finalize", "Sendrecv", "Sendrecv_replace", "Wait", "Waitall", "Waitany", "Waitsome", "Test",
+           "Testall", "Testany", "Testsome", "Request_free", "Mrecv", "Sendrecv_c", "Sendrecv_replace_c", "Mrecv_c"]
+
+names: list[str] = []
+text: list[str] = []
+
+
+def arguments(parameters: str) -> str:
+    return ", ".join(re.findall(r"(\w+)(?:,|$)", parameters))
+
+
+def wrap(name: str, parameters: str, traced: str, end: str) -> None:
+    names.append(name)
+    call = f"call_real<&MPI_{name}>(\"PMPI_{name}\", {arguments(parameters)})"
+    text.append(f"int MPI_{name}({parameters}) {{\n  Traced call({traced});\n  return {end.replace('CALL', call)};\n}}\n")
+
+
+def variants(name: str, parameters: str, traced: str, end: str) -> None:
+    """The call, and the one with large counts if it has any."""
+    small = parameters.replace("DISPL", "int")
+    wrap(name, small, traced, end)
+    large = re.sub(r"\bint\* (\w*counts)", r"MPI_Count* \1", parameters.replace("DISPL", "MPI_Aint"))
+    large = re.sub(r"\bint (\w*count)\b", r"MPI_Count \1", large)
+    if large != parameters.replace("DISPL", "int"):
+        wrap(f"{name}_c", large, traced, end)
+
+
+def with_more(parameters: str, more: str) -> str:
+    return f"{parameters}, {more}" if parameters else more
+
+
+for name, parameters, operation, (count, kind, root, reduction) in COLLECTIVES:
+    traced = f"OfAll{{comm, {operation}, {root}}}, Data{{{count}, {kind}, {reduction}}}"
+    variants(name, with_more(parameters, "MPI_Comm comm"), "Blocking{}, " + traced, "call.ended(CALL)")
+    variants(f"I{name.lower()}", with_more(parameters, "MPI_Comm comm, MPI_Request* request"), "Posted{}, " + traced,
+             "call.posted(CALL, request)")
+for name in SENDS:
+    traced = "OfTwo{comm, Operation::send, dest, tag}, Data{count, datatype, no_op()}"
+    variants(name, MESSAGE, "Blocking{}, " + traced, "call.ended(CALL)")
+    variants(f"I{name.lower()}", MESSAGE + ", MPI_Request* request", "Posted{}, " + traced, "call.posted(CALL, request)")
+received = "OfTwo{comm, Operation::recv, source, tag}, Data{count, datatype, no_op()}"
+variants("Recv", RECEIPT + ", MPI_Status* status", "Blocking{}, " + received, "call.ended(CALL)")
+variants("Irecv", RECEIPT + ", MPI_Request* request", "Posted{}, " + received, "call.posted(CALL, request)")
+probed = "Blocking{}, OfTwo{comm, other::probe, source, tag}, Data{0, no_type(), no_op()}"
+wrap("Probe", "int source, int tag, MPI_Comm comm, MPI_Status* status", probed, "call.ended(CALL)")
+wrap("Mprobe", "int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status", probed, "call.ended(CALL)")
+all_of = "OfAll{comm, other::%s, -1}, Data{0, no_type(), no_op()}"
+for name, parameters in CREATORS:
+    wrap(name, parameters, "Blocking{}, " + all_of % "create", "call.made(CALL, newcomm)")
+for name, parameters in OPENINGS:
+    wrap(name, parameters, "Blocking{}, " + all_of % "one_sided", "call.ended(CALL)")
+
+HEAD = "// Written by generate.py; do not edit.\n"
+FILES = {
+    "wrapped_calls.inc": HEAD + "\n" + "\n".join(text),
+    "function_names.inc": HEAD + "".join(f"X({name})\n" for name in sorted(set(names + BY_HAND))),
+}
+stale = [name for name, content in FILES.items() if not (HERE / name).is_file() or (HERE / name).read_text() != content]
+if "--check" in sys.argv:
+    sys.exit(f"out of date: {', '.join(stale)}: run {__file__}" if stale else 0)
+for name in stale:
+    (HERE / name).write_text(FILES[name])

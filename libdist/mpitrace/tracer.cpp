@@ -1,0 +1,366 @@
+#include "mpitrace/tracer.hpp"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <new>
+#include <string>
+
+#include "core/settings.hpp"
+#include "core/text.hpp"
+#include "os/environment.hpp"
+#include "recorder/record_folder.hpp"
+#include "recorder/stalls.hpp"
+
+namespace amldist::mpitrace {
+namespace {
+
+using collective::make_trace_folder;
+using Ticket = FlightRecorder::Ticket;
+
+/// FNV-1a: the same on every rank, and good enough for a few thousand communicators.
+std::uint64_t digest(std::uint64_t start, std::uint64_t number) noexcept {
+  constexpr std::uint64_t prime = 0x100000001b3;
+  constexpr int bits = 64;
+  for (int shift = 0; shift < bits; shift += 8) start = (start ^ ((number >> shift) & 0xff)) * prime;
+  return start;
+}
+constexpr std::uint64_t world_id = 0xcbf29ce484222325;
+
+std::uint64_t digest(std::span<const std::uint32_t> ranks) noexcept {
+  std::uint64_t id = digest(world_id, ranks.size());
+  for (const std::uint32_t rank : ranks) id = digest(id, rank);
+  return id;
+}
+
+std::optional<std::uint32_t> number_in(std::string_view name) {
+  const auto number = text::to_number(own_variable(name).value_or(""), 1U << 30);
+  return number ? std::optional(static_cast<std::uint32_t>(*number)) : std::nullopt;
+}
+
+extern "C" int copy_nothing(MPI_Comm, int, void*, void*, void*, int* flag) {
+  *flag = 0;
+  return 0;
+}
+
+extern "C" int delete_communicator(MPI_Comm, int, void* attribute, void*) {
+  tracer().forget(static_cast<Communicator*>(attribute));
+  return 0;
+}
+
+/// "ranks 0-3,8": how a communicator without a name is called.
+std::string name_of_members(std::span<const std::uint32_t> ranks) {
+  constexpr std::size_t most = 16;
+  std::vector<std::uint32_t> first(ranks.begin(),
+                                   ranks.begin() + static_cast<std::ptrdiff_t>(std::min(most, ranks.size())));
+  std::ranges::sort(first);
+  return text::concat({"ranks ", collective::compress_ranks(first), ranks.size() > most ? ",..." : ""});
+}
+
+}  // namespace
+
+Tracer& tracer() noexcept {
+  static auto* const one = new Tracer;  // never destroyed: threads may be in MPI while the process ends
+  return *one;
+}
+
+int& depth() noexcept {
+  static thread_local int calls = 0;
+  return calls;
+}
+
+void* find_real(const char* name) noexcept { return ::dlsym(tracer().libmpi(), name); }
+
+Tracer::Use Tracer::use(void* libmpi) noexcept try {
+  if (libmpi_ != nullptr) return Use::yes;
+  if (own_variable(variable::trace).value_or("").empty()) return Use::unwanted;
+  const auto abi = Abi::of(libmpi);
+  if (!abi) return Use::other_interface;
+  abi_ = *abi;
+  libmpi_ = libmpi;
+  return Use::yes;
+} catch (...) {
+  return Use::unwanted;
+}
+
+void Tracer::start(std::uint32_t rank, std::uint32_t size) noexcept try {
+  const std::string step = own_variable(variable::trace).value_or("");
+  const auto folder = make_trace_folder(own_variable(variable::trace_folder).value_or(""), step);
+  if (!folder || !*folder) {
+    if (!folder) std::fprintf(stderr, "aml-dist: rank %u is not traced: %s\n", rank, folder.error().message.c_str());
+    return;
+  }
+  auto recorder = FlightRecorder::create(**folder, {step, rank, size, number_in("SLURM_LOCALID").value_or(0),
+                                                    own_variable("SLURMD_NODENAME").value_or(""), "mpi"});
+  if (recorder) recorder_ = std::move(*recorder);
+  else std::fprintf(stderr, "aml-dist: rank %u is not traced: %s\n", rank, recorder.error().message.c_str());
+} catch (...) {  // out of memory: the program runs untraced
+}
+
+Ticket Tracer::initializing() noexcept try {
+  const auto rank = number_in("SLURM_PROCID");
+  const auto size = number_in("SLURM_STEP_NUM_TASKS");
+  if (libmpi_ == nullptr || recorder_.on() || !rank || !size || *rank >= *size || *size < 2) return 0;
+  start(*rank, *size);
+  std::vector<std::uint32_t> all(*size);
+  for (std::uint32_t i = 0; i < *size; ++i) all[i] = i;
+  const std::uint32_t slot = recorder_.add_communicator({world_id, *rank, *size, "world", 0, all});
+  return recorder_.begin({Operation::init, unknown_type, ReduceOp::sum, slot, 1, 0});
+} catch (...) {
+  return 0;
+}
+
+void Tracer::initialized(Ticket ticket, int status) noexcept try {
+  if (!on() || ticket == 0) return;
+  int rank = -1;
+  int size = -1;
+  const auto step_size = number_in("SLURM_STEP_NUM_TASKS");
+  const bool known = status == 0 && find_real_as<int(MPI_Comm, int*)>("PMPI_Comm_rank")(abi_.world, &rank) == 0 &&
+                     find_real_as<int(MPI_Comm, int*)>("PMPI_Comm_size")(abi_.world, &size) == 0;
+  const auto make_keyval = find_real_as<int(decltype(&copy_nothing), decltype(&delete_communicator), int*, void*)>(
+      "PMPI_Comm_create_keyval");
+  if (!known || step_size != static_cast<std::uint32_t>(size) ||
+      number_in("SLURM_PROCID") != static_cast<std::uint32_t>(rank) ||
+      make_keyval(copy_nothing, delete_communicator, &keyval_, nullptr) != 0) {
+    recorder_.close(FlightRecorder::Ending::well);  // a world of its own: nobody of the step waits for it
+    return;
+  }
+  find_real_as<int(MPI_Comm, MPI_Group*)>("PMPI_Comm_group")(abi_.world, &world_group_);
+  recorder_.complete(ticket);
+  recorder_.tick();  // long enough after the first reading for a good rate
+  const std::lock_guard lock(mutex_);
+  auto* const world = new Communicator;
+  world->is_judged = true;
+  world->id = world_id;
+  world->rank = static_cast<std::uint32_t>(rank);
+  world->sequence = 1;  // MPI_Init
+  world->world_ranks.resize(static_cast<std::size_t>(size));
+  for (std::uint32_t i = 0; i < world->world_ranks.size(); ++i) world->world_ranks[i] = i;
+  find_real_as<int(MPI_Comm, int, void*)>("PMPI_Comm_set_attr")(abi_.world, keyval_, world);
+} catch (...) {
+  recorder_.close(FlightRecorder::Ending::well);
+}
+
+Ticket Tracer::finalizing() noexcept {
+  if (!on()) return 0;
+  Communicator* const world = find(abi_.world);
+  if (world == nullptr) return 0;
+  const Ticket ticket =
+      recorder_.begin({Operation::finalize, unknown_type, ReduceOp::sum, world->slot, ++world->sequence, 0});
+  return ticket;
+}
+
+void Tracer::finalized(Ticket ticket, int status) noexcept {
+  if (!on()) return;
+  if (status != 0) return recorder_.fail(ticket, -1);
+  recorder_.complete(ticket);
+  recorder_.close(FlightRecorder::Ending::well);
+}
+
+std::vector<std::uint32_t> Tracer::world_ranks_of(MPI_Comm comm) const {
+  int size = 0;
+  MPI_Group group{};
+  find_real_as<int(MPI_Comm, int*)>("PMPI_Comm_size")(comm, &size);
+  if (size <= 0 || find_real_as<int(MPI_Comm, MPI_Group*)>("PMPI_Comm_group")(comm, &group) != 0) return {};
+  std::vector<int> own(static_cast<std::size_t>(size));
+  std::vector<int> of_world(own.size());
+  for (int i = 0; i < size; ++i) own[static_cast<std::size_t>(i)] = i;
+  find_real_as<int(MPI_Group, int, const int*, MPI_Group, int*)>("PMPI_Group_translate_ranks")(
+      group, size, own.data(), world_group_, of_world.data());
+  find_real_as<int(MPI_Group*)>("PMPI_Group_free")(&group);
+  if (std::ranges::any_of(of_world, [](int rank) { return rank < 0; })) return {};  // spawned processes
+  return {of_world.begin(), of_world.end()};
+}
+
+/// With the lock.
+Communicator* Tracer::add_known(MPI_Comm comm, std::uint64_t id, std::string_view name) noexcept try {
+  auto* const made = new Communicator;
+  int rank = 0;
+  int is_between = 0;
+  find_real_as<int(MPI_Comm, int*)>("PMPI_Comm_rank")(comm, &rank);
+  find_real_as<int(MPI_Comm, int*)>("PMPI_Comm_test_inter")(comm, &is_between);
+  if (is_between == 0) made->world_ranks = world_ranks_of(comm);
+  made->rank = static_cast<std::uint32_t>(rank);
+  made->is_judged = made->world_ranks.size() > 1;
+  if (made->is_judged) {
+    if (id == 0) {
+      id = digest(made->world_ranks);
+      id = digest(id, ++same_members_[id]);
+    } else {
+      id = digest(id, made->world_ranks.front());
+    }
+    made->id = id;
+    const std::string shown = name.empty() ? name_of_members(made->world_ranks) : std::string(name);
+    made->slot = recorder_.add_communicator(
+        {id, made->rank, static_cast<std::uint32_t>(made->world_ranks.size()), shown, 0, made->world_ranks});
+  }
+  find_real_as<int(MPI_Comm, int, void*)>("PMPI_Comm_set_attr")(comm, keyval_, made);
+  return made;
+} catch (...) {
+  return nullptr;
+}
+
+Communicator* Tracer::find(MPI_Comm comm) noexcept {
+  struct Last {
+    MPI_Comm comm{};
+    Communicator* found = nullptr;
+    std::uint64_t deletions = 0;
+  };
+  static thread_local Last last;
+  const std::uint64_t deletions = deletions_.load(std::memory_order_acquire);
+  if (last.found != nullptr && last.comm == comm && last.deletions == deletions) return last.found;
+  if (keyval_ < 0 || comm == abi_.no_comm) return nullptr;
+  static auto* const get = find_real_as<int(MPI_Comm, int, void*, int*)>("PMPI_Comm_get_attr");
+  void* attribute = nullptr;
+  int has = 0;
+  if (get(comm, keyval_, static_cast<void*>(&attribute), &has) != 0) return nullptr;
+  auto* found = static_cast<Communicator*>(attribute);
+  if (has == 0) {
+    const std::lock_guard lock(mutex_);
+    found = add_known(comm, 0, {});
+  }
+  if (found == nullptr || !found->is_judged) return nullptr;
+  last = {comm, found, deletions};
+  return found;
+}
+
+void Tracer::add(MPI_Comm made, const Communicator* parent, std::uint64_t sequence) noexcept {
+  if (made == abi_.no_comm || parent == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  static_cast<void>(add_known(made, digest(digest(world_id, parent->id), sequence), {}));
+}
+
+void Tracer::forget(Communicator* communicator) noexcept {
+  if (communicator == nullptr) return;
+  deletions_.fetch_add(1, std::memory_order_release);
+  if (communicator->id == world_id) return;  // in MPI_Finalize, whose record needs it
+  {
+    const std::lock_guard lock(mutex_);
+    if (communicator->is_judged) recorder_.close_communicator(communicator->slot);
+  }
+  delete communicator;
+}
+
+DataType Tracer::type_of(MPI_Datatype type) const noexcept {
+  const auto known = std::span(abi_.types).first(abi_.type_count);
+  const auto found = std::ranges::find(known, type, &Abi::Type::handle);
+  return found != known.end() ? found->type : unknown_type;
+}
+
+ReduceOp Tracer::op_of(MPI_Op op) const noexcept {
+  if (op == no_op()) return ReduceOp::sum;
+  const auto found = std::ranges::find(abi_.ops, op, &Abi::Op::handle);
+  return found != abi_.ops.end() ? found->op : unknown_op;
+}
+
+std::uint64_t Tracer::bytes_of(std::int64_t count, MPI_Datatype type) noexcept {
+  if (count <= 0) return 0;
+  const DataType known = type_of(type);
+  if (known != unknown_type) return static_cast<std::uint64_t>(count) * collective::size_of(known);
+  static auto* const size_of_type = find_real_as<int(MPI_Datatype, int*)>("PMPI_Type_size");
+  int size = 0;
+  if (size_of_type(type, &size) != 0 || size < 0) return 0;
+  return static_cast<std::uint64_t>(count) * static_cast<std::uint64_t>(size);
+}
+
+namespace {
+std::uintptr_t key_of(MPI_Request request) noexcept {
+#ifdef AMLDIST_MPI_HANDLES_ARE_NUMBERS
+  return static_cast<std::uintptr_t>(static_cast<unsigned>(request));
+#else
+  return reinterpret_cast<std::uintptr_t>(request);
+#endif
+}
+}  // namespace
+
+void Tracer::remember(MPI_Request request, Ticket ticket) noexcept try {
+  if (ticket == 0 || request == abi_.no_request) return;
+  const std::lock_guard lock(requests_mutex_);
+  requests_[key_of(request)] = ticket;
+} catch (...) {  // out of memory: its end will not be seen
+}
+
+Ticket Tracer::ticket_of(MPI_Request request) noexcept {
+  const std::lock_guard lock(requests_mutex_);
+  const auto found = requests_.find(key_of(request));
+  return found != requests_.end() ? found->second : 0;
+}
+
+void Tracer::drop(MPI_Request request) noexcept {
+  const std::lock_guard lock(requests_mutex_);
+  requests_.erase(key_of(request));
+}
+
+void Traced::begin(Blocking, const OfAll& call, const Data& data) noexcept {
+  Tracer& trace = tracer();
+  Communicator* const communicator = trace.find(call.comm);
+  if (communicator == nullptr) return;
+  parent_ = communicator;
+  sequence_ = ++communicator->sequence;
+  ticket_ = trace.recorder().begin({call.operation, trace.type_of(data.type), trace.op_of(data.op), communicator->slot,
+                                    sequence_, trace.bytes_of(data.count, data.type), call.root});
+}
+
+void Traced::begin(Posted, const OfAll& call, const Data& data) noexcept {
+  Tracer& trace = tracer();
+  Communicator* const communicator = trace.find(call.comm);
+  if (communicator == nullptr) return;
+  ticket_ =
+      trace.recorder().enqueue({call.operation, trace.type_of(data.type), trace.op_of(data.op), communicator->slot,
+                                ++communicator->sequence, trace.bytes_of(data.count, data.type), call.root});
+}
+
+namespace {
+/// The record of a message; nullopt for one that is none.
+std::optional<collective::RecordedCall> message(const OfTwo& call, const Data& data) noexcept {
+  Tracer& trace = tracer();
+  if (call.peer == trace.abi().no_process) return std::nullopt;
+  const Communicator* const communicator = trace.find(call.comm);
+  if (communicator == nullptr) return std::nullopt;
+  constexpr std::uint16_t tag_bits = 0x7fff;
+  const bool any = call.peer == trace.abi().any_source;
+  const auto tag = call.tag == trace.abi().any_tag
+                       ? collective::recorder_format::any_tag
+                       : static_cast<std::uint16_t>(static_cast<unsigned>(call.tag) & tag_bits);
+  return collective::RecordedCall{call.operation,
+                                  trace.type_of(data.type),
+                                  ReduceOp::sum,
+                                  communicator->slot,
+                                  0,
+                                  trace.bytes_of(data.count, data.type),
+                                  any ? collective::recorder_format::any_peer : call.peer,
+                                  tag};
+}
+}  // namespace
+
+void Traced::begin(Blocking, const OfTwo& call, const Data& data) noexcept {
+  if (const auto record = message(call, data)) ticket_ = tracer().recorder().begin(*record);
+}
+
+void Traced::begin(Posted, const OfTwo& call, const Data& data) noexcept {
+  if (const auto record = message(call, data)) ticket_ = tracer().recorder().enqueue(*record);
+}
+
+int Traced::ended(int status) noexcept {
+  if (ticket_ == 0) return status;
+  if (status == 0) tracer().recorder().complete(ticket_);
+  else tracer().recorder().fail(ticket_, -1);
+  return status;
+}
+
+int Traced::posted(int status, const MPI_Request* request) noexcept {
+  if (ticket_ == 0) return status;
+  if (status != 0) tracer().recorder().fail(ticket_, -1);
+  else tracer().remember(*request, ticket_);
+  return status;
+}
+
+int Traced::made(int status, const MPI_Comm* made) noexcept {
+  static_cast<void>(ended(status));
+  if (status == 0 && ticket_ != 0) tracer().add(*made, parent_, sequence_);
+  return status;
+}
+
+}  // namespace amldist::mpitrace

@@ -1,0 +1,156 @@
+// Records the MPI calls of an unmodified program. One per process, found through tracer().
+//
+// The wrappers of MPI's calls (wrapped_calls.cpp) record what the program calls. A call that MPI makes inside another
+// one is not recorded. Nothing here throws: where memory or the recorder is missing, calls pass through.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <unordered_map>
+#include <vector>
+
+#include "mpitrace/abi.hpp"
+#include "recorder/flight_recorder.hpp"
+#include "recorder/record_format.hpp"
+
+namespace amldist::mpitrace {
+
+using collective::DataType;
+using collective::FlightRecorder;
+using collective::Operation;
+using collective::ReduceOp;
+namespace other = collective::recorder_format::other;
+
+/// A communicator as this process sees it. Lives until MPI deletes it; kept as MPI's attribute of the communicator.
+struct Communicator {
+  std::uint32_t slot = 0;
+  bool is_judged = false;  ///< false: of one process, or between two groups; its calls are not recorded
+  std::uint64_t id = 0;
+  std::uint32_t rank = 0;
+  std::vector<std::uint32_t> world_ranks;
+  std::atomic<std::uint64_t> sequence{0};
+};
+
+class Tracer {
+ public:
+  /// Whether calls shall be recorded by this process at all: the plugin has said so, and libmpi is of this interface.
+  enum class Use { other_interface = 0, yes = 1, unwanted = 2 };
+  Use use(void* libmpi) noexcept;
+  [[nodiscard]] bool on() const noexcept { return recorder_.on(); }
+  [[nodiscard]] const Abi& abi() const noexcept { return abi_; }
+  [[nodiscard]] FlightRecorder& recorder() noexcept { return recorder_; }
+  [[nodiscard]] void* libmpi() const noexcept { return libmpi_; }
+
+  /// Before MPI_Init: opens the recorder and records that this process is in it.
+  FlightRecorder::Ticket initializing() noexcept;
+  /// After it: MPI's world must be Slurm's step, or nothing is recorded.
+  void initialized(FlightRecorder::Ticket ticket, int status) noexcept;
+  FlightRecorder::Ticket finalizing() noexcept;
+  void finalized(FlightRecorder::Ticket ticket, int status) noexcept;
+
+  /// nullptr: its calls are not recorded.
+  Communicator* find(MPI_Comm comm) noexcept;
+  /// A communicator that a call on `parent` has given.
+  void add(MPI_Comm made, const Communicator* parent, std::uint64_t sequence) noexcept;
+  /// MPI deletes it.
+  void forget(Communicator* communicator) noexcept;
+
+  [[nodiscard]] DataType type_of(MPI_Datatype type) const noexcept;
+  [[nodiscard]] ReduceOp op_of(MPI_Op op) const noexcept;
+  [[nodiscard]] std::uint64_t bytes_of(std::int64_t count, MPI_Datatype type) noexcept;
+
+  void remember(MPI_Request request, FlightRecorder::Ticket ticket) noexcept;
+  [[nodiscard]] FlightRecorder::Ticket ticket_of(MPI_Request request) noexcept;
+  void drop(MPI_Request request) noexcept;
+
+ private:
+  Communicator* add_known(MPI_Comm comm, std::uint64_t id, std::string_view name) noexcept;
+  [[nodiscard]] std::vector<std::uint32_t> world_ranks_of(MPI_Comm comm) const;
+  void start(std::uint32_t rank, std::uint32_t size) noexcept;
+
+  void* libmpi_ = nullptr;
+  Abi abi_;
+  FlightRecorder recorder_;
+  int keyval_ = -1;
+  MPI_Group world_group_{};
+  std::atomic<std::uint64_t> deletions_{0};  ///< of communicators, so that no thread keeps one that is gone
+  std::mutex mutex_;                         ///< around all below, and around FlightRecorder::add_communicator()
+  std::map<std::uint64_t, std::uint64_t> same_members_;  ///< how many communicators of the same members were found late
+  std::mutex requests_mutex_;
+  std::unordered_map<std::uintptr_t, FlightRecorder::Ticket> requests_;
+};
+
+/// The one of this process.
+[[nodiscard]] Tracer& tracer() noexcept;
+
+/// A function of the real MPI, by its PMPI name.
+[[nodiscard]] void* find_real(const char* name) noexcept;
+template <typename Function>
+[[nodiscard]] Function* find_real_as(const char* name) noexcept {
+  return reinterpret_cast<Function*>(find_real(name));
+}
+
+/// Calls the real function behind one of our wrappers.
+template <auto wrapper, typename... Arguments>
+int call_real(const char* name, Arguments... arguments) noexcept {
+  using Function = std::remove_pointer_t<decltype(wrapper)>;
+  static Function* const real = find_real_as<Function>(name);
+  return real(arguments...);
+}
+
+/// Calls inside a recorded call are MPI's own.
+[[nodiscard]] int& depth() noexcept;
+
+struct Blocking {};
+struct Posted {};
+struct OfAll {
+  MPI_Comm comm;
+  Operation operation;
+  int root;
+};
+struct OfTwo {
+  MPI_Comm comm;
+  Operation operation;
+  int peer;
+  int tag;
+};
+struct Data {
+  std::int64_t count;
+  MPI_Datatype type;
+  MPI_Op op;
+};
+[[nodiscard]] inline MPI_Datatype no_type() noexcept { return MPI_Datatype{}; }
+[[nodiscard]] inline MPI_Op no_op() noexcept { return MPI_Op{}; }
+
+/// One call of the program, from its beginning to its end.
+class Traced {
+ public:
+  template <typename How, typename Members>
+  Traced(How how, const Members& members, const Data& data) noexcept {
+    if (depth()++ == 0 && tracer().on()) begin(how, members, data);
+  }
+  ~Traced() { --depth(); }
+  Traced(const Traced&) = delete;
+  Traced& operator=(const Traced&) = delete;
+
+  int ended(int status) noexcept;
+  int posted(int status, const MPI_Request* request) noexcept;
+  int made(int status, const MPI_Comm* made) noexcept;
+
+ private:
+  void begin(Blocking how, const OfAll& call, const Data& data) noexcept;
+  void begin(Posted how, const OfAll& call, const Data& data) noexcept;
+  void begin(Blocking how, const OfTwo& call, const Data& data) noexcept;
+  void begin(Posted how, const OfTwo& call, const Data& data) noexcept;
+
+  FlightRecorder::Ticket ticket_ = 0;
+  const Communicator* parent_ = nullptr;
+  std::uint64_t sequence_ = 0;
+};
+
+}  // namespace amldist::mpitrace

@@ -1,0 +1,261 @@
+#include "step_messages/rank_state.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <vector>
+
+#include "core/tasks_per_node.hpp"
+#include "core/text.hpp"
+#include "step_messages/datagram.hpp"
+
+namespace amldist {
+namespace {
+
+using collective::CallRecord;
+using collective::CommunicatorRecord;
+using collective::Recording;
+using collective::Writer;
+using collective::recorder_format::State;
+using text::concat;
+
+constexpr std::int64_t ns_per_ms = 1'000'000;
+constexpr std::array<std::string_view, 3> writers = {"runs", "stopped", "gone"};
+
+std::int64_t begin_of(const CallRecord& call) { return call.started_ns != 0 ? call.started_ns : call.enqueued_ns; }
+
+std::int64_t age_ms(const CallRecord& call, std::int64_t now_ns) {
+  return std::max<std::int64_t>(0, (now_ns - begin_of(call)) / ns_per_ms);
+}
+
+/// A word without blanks; "-" for an empty one.
+std::string word_of(std::string_view text) {
+  std::string word(text.substr(0, 64));
+  std::ranges::replace_if(
+      word, [](char c) { return c <= ' ' || c >= 0x7f; }, '_');
+  return word.empty() ? "-" : word;
+}
+
+/// Names may have blanks, so they stand at a line's end.
+std::string name_of(std::string_view text) {
+  std::string name(text.substr(0, 64));
+  std::ranges::replace_if(
+      name, [](char c) { return c < ' ' || c >= 0x7f; }, '?');
+  return name.empty() ? "-" : name;
+}
+
+std::string comm_line(const CommunicatorRecord& communicator) {
+  const auto& ranks = communicator.world_ranks;
+  const std::uint32_t stride = ranks.size() > 1 ? ranks[1] - ranks[0] : 1;
+  bool is_row = !ranks.empty();
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    is_row &= ranks[i] == ranks[0] + static_cast<std::uint32_t>(i) * stride;
+  return concat({"comm ", to_hexadecimal(communicator.id), " ", std::to_string(communicator.rank), " ",
+                 std::to_string(communicator.size), " ", std::to_string(communicator.entered), " ",
+                 is_row ? std::to_string(ranks[0]) : "-", " ", std::to_string(static_cast<std::int32_t>(stride)), " ",
+                 name_of(communicator.name), "\n"});
+}
+
+std::string call_line(const CallRecord& call, std::size_t comm, std::int64_t now_ns) {
+  return concat({"call ", std::to_string(comm),
+                 " ",     std::to_string(static_cast<unsigned>(call.operation)),
+                 " ",     std::to_string(call.sequence),
+                 " ",     std::to_string(call.bytes),
+                 " ",     std::to_string(static_cast<unsigned>(call.type)),
+                 " ",     std::to_string(static_cast<unsigned>(call.reduction)),
+                 " ",     std::to_string(call.peer),
+                 " ",     std::to_string(call.tag),
+                 " ",     std::to_string(static_cast<unsigned>(call.state)),
+                 " ",     std::to_string(age_ms(call, now_ns)),
+                 "\n"});
+}
+
+/// Open communicators: those with calls under way, then the last used first.
+std::vector<const CommunicatorRecord*> by_importance(const Recording& recording) {
+  struct Ranked {
+    const CommunicatorRecord* communicator;
+    bool pending = false;
+    std::uint64_t last = 0;
+  };
+  std::vector<Ranked> all;
+  for (const CommunicatorRecord& each : recording.communicators) {
+    if (each.closed) continue;
+    Ranked ranked{&each};
+    for (const CallRecord& call : recording.calls) {
+      if (call.communicator != each.slot) continue;
+      ranked.pending |= call.pending();
+      ranked.last = call.ticket;
+    }
+    all.push_back(ranked);
+  }
+  std::ranges::stable_sort(all, [](const Ranked& a, const Ranked& b) {
+    return std::pair(a.pending, a.last) > std::pair(b.pending, b.last);
+  });
+  std::vector<const CommunicatorRecord*> sorted;
+  for (const Ranked& each : all) sorted.push_back(each.communicator);
+  return sorted;
+}
+
+/// The calls of a communicator that matter: those under way, at most a few, and the newest.
+std::vector<const CallRecord*> telling_calls(const Recording& recording, std::uint32_t slot) {
+  constexpr std::size_t most = 4;
+  std::vector<const CallRecord*> calls;
+  const CallRecord* newest = nullptr;
+  for (const CallRecord& call : recording.calls) {
+    if (call.communicator != slot) continue;
+    newest = &call;
+    if (call.state == State::started && calls.size() < most) calls.push_back(&call);
+  }
+  for (const CallRecord& call : recording.calls) {
+    const bool posted = call.communicator == slot && call.state == State::enqueued;
+    if (posted && calls.size() < most) calls.push_back(&call);
+  }
+  if (newest != nullptr && std::ranges::find(calls, newest) == calls.end()) calls.push_back(newest);
+  return calls;
+}
+
+/// Reads the fields of a line, one after the other. After a wrong one nothing is right any more.
+class Fields {
+ public:
+  explicit Fields(std::string_view line) : rest_(line) {}
+
+  std::string_view word() {
+    const auto end = rest_.find(' ');
+    const std::string_view found = rest_.substr(0, end);
+    rest_ = end == std::string_view::npos ? std::string_view() : rest_.substr(end + 1);
+    fine_ &= !found.empty();
+    return found;
+  }
+  std::uint64_t number(std::uint64_t most) {
+    const auto found = text::to_number(word(), most);
+    fine_ &= found.has_value();
+    return found.value_or(0);
+  }
+  std::int32_t signed_number() {
+    const bool negative = rest_.starts_with('-');
+    if (negative) rest_.remove_prefix(1);
+    const auto found = static_cast<std::int32_t>(number(std::numeric_limits<std::int32_t>::max()));
+    return negative ? -found : found;
+  }
+  std::string_view rest() {
+    fine_ &= !rest_.empty();
+    return std::exchange(rest_, {});
+  }
+  [[nodiscard]] bool fine() const { return fine_ && rest_.empty(); }
+  void refuse() { fine_ = false; }
+
+ private:
+  std::string_view rest_;
+  bool fine_ = true;
+};
+
+bool is_printable(std::string_view text) {
+  return std::ranges::all_of(text, [](char c) { return c >= ' ' && c < 0x7f; });
+}
+
+std::string cleared(std::string_view word) { return word == "-" ? std::string() : std::string(word); }
+
+bool parse_rank(Fields fields, Recording& out) {
+  out.rank = static_cast<std::uint32_t>(fields.number(most_tasks));
+  out.size = static_cast<std::uint32_t>(fields.number(most_tasks));
+  out.local_rank = static_cast<std::uint32_t>(fields.number(most_tasks));
+  const auto* const writer = std::ranges::find(writers, fields.word());
+  out.source = cleared(fields.word());
+  out.host = cleared(fields.word());
+  out.writer = writer != writers.end() ? Writer{static_cast<int>(writer - writers.begin())} : Writer::gone;
+  return fields.fine() && writer != writers.end() && out.rank < out.size;
+}
+
+bool parse_comm(Fields fields, Recording& out) {
+  CommunicatorRecord comm;
+  const auto id = from_hexadecimal(fields.word());
+  comm.slot = static_cast<std::uint32_t>(out.communicators.size());
+  comm.rank = static_cast<std::uint32_t>(fields.number(most_tasks));
+  comm.size = static_cast<std::uint32_t>(fields.number(most_tasks));
+  comm.entered = fields.number(std::numeric_limits<std::uint64_t>::max());
+  const std::string_view first = fields.word();
+  const std::int32_t stride = fields.signed_number();
+  comm.name = cleared(fields.rest());
+  if (!id || comm.rank >= comm.size || !fields.fine()) return false;
+  comm.id = *id;
+  const auto start = text::to_number(first, most_tasks);
+  if (!start && first != "-") return false;
+  for (std::uint32_t i = 0; start && comm.size <= out.size && i < comm.size; ++i) {
+    const std::int64_t rank = static_cast<std::int64_t>(*start) + std::int64_t{i} * stride;
+    if (rank < 0 || rank >= out.size) return false;
+    comm.world_ranks.push_back(static_cast<std::uint32_t>(rank));
+  }
+  out.communicators.push_back(std::move(comm));
+  return true;
+}
+
+bool parse_call(Fields fields, Recording& out, std::int64_t now_ns) {
+  constexpr std::uint64_t most_age_ms = 1'000'000'000'000;  // thirty years
+  CallRecord call;
+  call.ticket = out.calls.size() + 1;
+  call.communicator = static_cast<std::uint32_t>(fields.number(most_tasks));
+  call.operation = collective::Operation{static_cast<std::uint8_t>(fields.number(255))};
+  call.sequence = fields.number(std::numeric_limits<std::uint64_t>::max());
+  call.bytes = fields.number(std::numeric_limits<std::uint64_t>::max());
+  call.type = collective::DataType{static_cast<std::uint8_t>(fields.number(255))};
+  call.reduction = collective::ReduceOp{static_cast<std::uint8_t>(fields.number(255))};
+  call.peer = fields.signed_number();
+  call.tag = static_cast<std::uint16_t>(fields.number(65535));
+  call.state = State{static_cast<std::uint8_t>(fields.number(static_cast<std::uint64_t>(State::failed)))};
+  const auto age = static_cast<std::int64_t>(fields.number(most_age_ms));
+  call.enqueued_ns = call.started_ns = now_ns - age * ns_per_ms;
+  if (!fields.fine() || call.communicator >= out.communicators.size()) return false;
+  out.calls.push_back(call);
+  return true;
+}
+
+}  // namespace
+
+std::string to_rank_state(const Recording& recording, std::int64_t now_ns) {
+  std::string state =
+      concat({"rank ", std::to_string(recording.rank), " ", std::to_string(recording.size), " ",
+              std::to_string(recording.local_rank), " ", writers.at(static_cast<std::size_t>(recording.writer)), " ",
+              word_of(recording.source), " ", word_of(recording.host), "\n"});
+  std::size_t number = 0;
+  for (const CommunicatorRecord* const each : by_importance(recording)) {
+    std::string lines = comm_line(*each);
+    for (const CallRecord* const call : telling_calls(recording, each->slot)) {
+      const std::string line = call_line(*call, number, now_ns);
+      if (state.size() + lines.size() + line.size() <= longest_rank_state) lines += line;
+    }
+    if (state.size() + lines.size() > longest_rank_state) break;
+    state += lines;
+    ++number;
+  }
+  return state;
+}
+
+std::optional<Recording> parse_rank_state(std::string_view text, std::int64_t now_ns) {
+  if (text.size() > longest_rank_state || !text.ends_with('\n')) return std::nullopt;
+  Recording recording;
+  bool first = true;
+  for (const std::string_view line : text::split(text.substr(0, text.size() - 1), '\n')) {
+    const auto blank = line.find(' ');
+    if (blank == std::string_view::npos || !is_printable(line)) return std::nullopt;
+    const std::string_view kind = line.substr(0, blank);
+    const Fields fields(line.substr(blank + 1));
+    const bool fine = first            ? kind == "rank" && parse_rank(fields, recording)
+                      : kind == "comm" ? parse_comm(fields, recording)
+                                       : kind == "call" && parse_call(fields, recording, now_ns);
+    if (!fine) return std::nullopt;
+    first = false;
+  }
+  return recording;
+}
+
+std::int64_t longest_wait_ms(const Recording& recording, std::int64_t now_ns) {
+  std::int64_t longest = 0;
+  for (const CallRecord& call : recording.calls) {
+    const auto* const communicator = recording.communicator(call.communicator);
+    const bool waits = call.state == State::started && communicator != nullptr && !communicator->closed;
+    if (waits && recording.writer == Writer::runs) longest = std::max(longest, age_ms(call, now_ns));
+  }
+  return longest;
+}
+
+}  // namespace amldist

@@ -1,0 +1,151 @@
+#include "spank/hang_judge.hpp"
+
+#include <algorithm>
+#include <ctime>
+
+#include "core/text.hpp"
+#include "step_messages/rank_state.hpp"
+
+namespace amldist::spank {
+namespace {
+
+using collective::Recording;
+using collective::Verdict;
+using collective::Writer;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using text::concat;
+
+constexpr seconds between_looks{1};
+/// A node sends the states of its ranks every second or so; what is older no longer counts.
+constexpr seconds fresh_for{5};
+constexpr seconds patience_for_stacks{4};
+constexpr std::size_t most_told = 1U << 20;
+
+std::int64_t calendar_ns() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
+}
+
+std::string_view word_of(Writer writer) {
+  if (writer == Writer::runs) return "runs";
+  return writer == Writer::stopped ? "stopped" : "dead";
+}
+
+/// The ranks whose stacks tell most: of the first culprits, and of one that waits.
+std::string ranks_to_ask(const Verdict& verdict) {
+  constexpr std::size_t most = 4;
+  std::vector<std::uint32_t> ranks;
+  for (const auto& each : verdict.stall.stragglers) {
+    if (ranks.size() < most) ranks.push_back(each.rank);
+  }
+  for (const auto& link : verdict.circle) {
+    if (ranks.size() < most) ranks.push_back(link.waiting.front());
+  }
+  const auto waiting = std::ranges::find_if(
+      verdict.waits, [&](std::uint32_t rank) { return std::ranges::find(ranks, rank) == ranks.end(); });
+  if (waiting != verdict.waits.end()) ranks.push_back(*waiting);
+  std::string text;
+  for (const std::uint32_t rank : ranks) text += concat({text.empty() ? "" : ",", std::to_string(rank)});
+  return text;
+}
+
+}  // namespace
+
+HangJudge::Wish HangJudge::take_wait(std::string_view text, Clock::time_point now) {
+  const auto wait = text::to_number(text, 1ULL << 50);
+  if (!wait || over_) return {};
+  if (asked_at_) return {.states = false, .stacks = asked_};
+  const bool long_wait = *wait * 2 >= std::uint64_t{seconds_} * 1000;
+  if (long_wait && !last_look_) last_look_ = now;
+  return {.states = last_look_.has_value(), .stacks = {}};
+}
+
+void HangJudge::take_state(std::string_view text, Clock::time_point now) {
+  auto state = parse_rank_state(text, calendar_ns());
+  if (!state || state->rank >= tasks_ || state->size != tasks_ || told_.size() >= most_told) return;
+  const std::pair key(state->rank, state->source);
+  told_.insert_or_assign(key, Told{std::move(*state), now});
+}
+
+void HangJudge::take_stack(std::string_view text) {
+  const auto rank = text::to_number(text.substr(0, text.find(';')), tasks_);
+  if (!rank || text.find(';') == std::string_view::npos || text.size() > 2 * longest_rank_state) return;
+  std::string stack(text.substr(text.find(';') + 1));
+  std::ranges::replace_if(
+      stack, [](char c) { return (c < ' ' && c != '\n') || c >= 0x7f; }, '?');
+  stacks_.insert_or_assign(static_cast<std::uint32_t>(*rank), std::move(stack));
+}
+
+std::optional<Clock::time_point> HangJudge::due() const {
+  if (over_ || !last_look_) return std::nullopt;
+  return *last_look_ + between_looks;
+}
+
+std::vector<Recording> HangJudge::fresh(Clock::time_point now) const {
+  std::vector<Recording> recordings;
+  for (const auto& [key, told] : told_) {
+    if (now - told.at <= fresh_for) recordings.push_back(told.state);
+  }
+  return recordings;
+}
+
+std::optional<HangJudge::Hang> HangJudge::look(Clock::time_point now) {
+  if (over_ || !last_look_ || now < *last_look_ + between_looks) return std::nullopt;
+  last_look_ = now;
+  const auto recordings = fresh(now);
+  const bool all_stopped =
+      std::ranges::all_of(recordings, [](const Recording& each) { return each.writer == Writer::stopped; });
+  const auto found = all_stopped ? std::nullopt : collective::judge(recordings);
+  if (!found || !verdict_ || !collective::is_same(*found, *verdict_)) {
+    verdict_ = found;
+    since_ = now;
+    asked_at_.reset();
+    const bool nobody_waits = std::ranges::none_of(
+        recordings, [&](const Recording& each) { return longest_wait_ms(each, calendar_ns()) * 2 >= seconds_ * 1000; });
+    if (!found && nobody_waits && !told_.empty()) {
+      last_look_.reset();
+      told_.clear();
+    }
+    return std::nullopt;
+  }
+  verdict_ = found;
+  const auto waited = (calendar_ns() - found->stall.since_ns) / 1'000'000;
+  if (waited < std::int64_t{seconds_} * 1000 || now - *since_ < milliseconds(std::int64_t{seconds_} * 500)) {
+    return std::nullopt;
+  }
+  if (!asked_at_) {
+    asked_at_ = now;
+    asked_ = ranks_to_ask(*found);
+    stacks_.clear();
+  }
+  const auto wanted = static_cast<std::size_t>(std::ranges::count(asked_, ',')) + 1;
+  if (stacks_.size() < wanted && now - *asked_at_ < patience_for_stacks) return std::nullopt;
+  over_ = true;
+  return Hang{collective::sentence(*found, static_cast<std::uint64_t>(waited / 1000)), report()};
+}
+
+std::string HangJudge::report() const {
+  std::string text = concat({collective::sentence(*verdict_, 0), "\nverdict: ", collective::to_string(verdict_->kind),
+                             "\nranks that wait: ", collective::compress_ranks(verdict_->waits), "\n\n"});
+  std::vector<Recording> recordings;
+  for (const auto& [key, told] : told_) recordings.push_back(told.state);
+  text += "stalled calls:\n";
+  for (const auto& stall : collective::find_all_stalls(recordings))
+    text += concat({"  ", collective::sentence(stall), "\n"});
+  text += "\nranks:\n";
+  for (const Recording& each : recordings) {
+    std::string calls;
+    for (const auto& call : each.calls) {
+      if (call.pending()) calls += concat({calls.empty() ? " in " : ", ", collective::describe_call(call)});
+    }
+    text +=
+        concat({"  rank ", std::to_string(each.rank), " (local ", std::to_string(each.local_rank), ") on ", each.host,
+                ", ", each.source, ": ", word_of(each.writer), calls.empty() ? ", in no call" : calls, "\n"});
+  }
+  for (const auto& [rank, stack] : stacks_) text += concat({"\nrank ", std::to_string(rank), ":\n", stack});
+  return text;
+}
+
+}  // namespace amldist::spank

@@ -1,0 +1,66 @@
+// srun under hang=: gathers what the nodes tell of their ranks, judges, and says when a step hangs.
+//
+// A step hangs when somebody has waited in a call for SECONDS and the same verdict (recorder/verdict.hpp) about who
+// keeps him was reached again and again for half that time. So neither a step that computes, nor one that was
+// suspended, nor one that is slow but moves, hangs.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "os/clock.hpp"
+#include "recorder/verdict.hpp"
+
+namespace amldist::spank {
+
+class HangJudge {
+ public:
+  /// `tasks`: of the step.
+  HangJudge(std::uint32_t seconds, std::uint32_t tasks) : seconds_(seconds), tasks_(tasks) {}
+
+  /// What a node's longest wait calls for: nothing, states, or stacks.
+  struct Wish {
+    bool states = false;
+    std::string stacks = {};  ///< ranks whose stacks are wanted, "2,0"; empty: none
+  };
+  [[nodiscard]] Wish take_wait(std::string_view milliseconds, Clock::time_point now);
+  void take_state(std::string_view text, Clock::time_point now);
+  void take_stack(std::string_view text);
+
+  /// When the next look is due; nullopt: when something comes.
+  [[nodiscard]] std::optional<Clock::time_point> due() const;
+
+  /// What was found, once: after the stacks have come, or have not.
+  struct Hang {
+    std::string sentence;  ///< "allreduce #41: rank 2 (local 0) on node2 has not called it for 60 s; 7 ranks wait"
+    std::string report;    ///< the whole: states of all ranks, all stalls, stacks
+  };
+  [[nodiscard]] std::optional<Hang> look(Clock::time_point now);
+
+ private:
+  [[nodiscard]] std::vector<collective::Recording> fresh(Clock::time_point now) const;
+  [[nodiscard]] std::string report() const;
+
+  struct Told {
+    collective::Recording state;
+    Clock::time_point at;
+  };
+  std::uint32_t seconds_;
+  std::uint32_t tasks_;
+  std::map<std::pair<std::uint32_t, std::string>, Told> told_;  ///< by rank and source
+  std::map<std::uint32_t, std::string> stacks_;
+  std::optional<collective::Verdict> verdict_;
+  std::optional<Clock::time_point> since_;  ///< when the verdict was first reached
+  std::optional<Clock::time_point> last_look_;
+  std::optional<Clock::time_point> asked_at_;  ///< for stacks
+  std::string asked_;                          ///< ranks
+  bool over_ = false;
+};
+
+}  // namespace amldist::spank

@@ -1,0 +1,234 @@
+#include "spank/hang_watch.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <ctime>
+#include <exception>
+#include <memory>
+#include <optional>
+
+#include "core/text.hpp"
+#include "os/clock.hpp"
+#include "os/whole_file.hpp"
+#include "recorder/record_reader.hpp"
+#include "step_messages/control_message.hpp"
+#include "step_messages/datagram.hpp"
+#include "step_messages/rank_state.hpp"
+
+namespace amldist::spank {
+namespace {
+
+using collective::Recording;
+using collective::Writer;
+using std::chrono::milliseconds;
+using text::concat;
+
+constexpr std::array<std::string_view, 4> sources = {"", ".mpi", ".nccl", ".torch"};
+constexpr milliseconds reading_timeout{5000};
+
+std::int64_t calendar_ns() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
+}
+
+/// The second field behind the name in /proc/PID/stat: R, S, D, T, t, ...
+char state_in(const std::string& stat_file) {
+  const std::string line = read_file_start(stat_file, 512);
+  const auto end_of_name = line.rfind(')');
+  return end_of_name != std::string::npos && end_of_name + 2 < line.size() ? line[end_of_name + 2] : '?';
+}
+
+// ---- in the child, with the user's rights ----
+
+std::optional<Recording> recording_of(const WatchedNode& node, std::uint32_t rank, std::string_view source) {
+  for (const std::string& root : node.roots) {
+    auto read = collective::read_recording(AT_FDCWD,
+                                           concat({root, "/", node.step, "/", std::to_string(rank), source, ".trace"}));
+    if (read && read->rank == rank) return std::move(*read);
+  }
+  return std::nullopt;
+}
+
+/// The longest wait on this node in milliseconds; 0 while a debugger holds one of the ranks.
+std::string longest_wait(const WatchedNode& node) {
+  std::int64_t longest = 0;
+  for (const std::uint32_t rank : node.ranks) {
+    for (const std::string_view source : sources) {
+      const auto recording = recording_of(node, rank, source);
+      if (!recording) continue;
+      const bool is_debugged = recording->writer == Writer::stopped &&
+                               state_in(concat({"/proc/", std::to_string(recording->pid), "/stat"})) == 't';
+      if (is_debugged) return "0";
+      longest = std::max(longest, longest_wait_ms(*recording, calendar_ns()));
+    }
+  }
+  return std::to_string(longest);
+}
+
+std::string state_of(const WatchedNode& node, std::uint32_t rank, std::string_view source) {
+  const auto recording = recording_of(node, rank, source);
+  return recording ? to_rank_state(*recording, calendar_ns()) : std::string();
+}
+
+std::string first_line(const std::string& path) {
+  std::string line = read_file_start(path, 128);
+  line.resize(std::min(line.find('\n'), line.size()));
+  std::ranges::replace_if(
+      line, [](char c) { return c < ' ' || c >= 0x7f; }, '?');
+  return line;
+}
+
+/// Where the threads of a process are, from what its user may read in /proc.
+std::string threads_of(std::int32_t pid) {
+  const std::string folder = concat({"/proc/", std::to_string(pid), "/task"});
+  struct Close {
+    void operator()(DIR* open) const noexcept { ::closedir(open); }
+  };
+  const std::unique_ptr<DIR, Close> open(::opendir(folder.c_str()));
+  std::string text = concat({"process ", std::to_string(pid), "\n"});
+  while (const dirent* const entry = open != nullptr ? ::readdir(open.get()) : nullptr) {
+    if (!text::to_number(entry->d_name, 1U << 30)) continue;
+    const std::string thread = concat({folder, "/", entry->d_name});
+    const char state = state_in(thread + "/stat");
+    const std::string where = first_line(thread + "/wchan");
+    const std::string line = concat({"  thread ", entry->d_name, " (", first_line(thread + "/comm"), "): state ",
+                                     std::string(1, state), where.empty() || where == "0" ? "" : " in " + where, "\n"});
+    if (text.size() + line.size() > longest_rank_state) break;
+    text += line;
+  }
+  return text;
+}
+
+std::string stack_of(const WatchedNode& node, std::uint32_t rank) {
+  for (const std::string_view source : sources) {
+    const auto recording = recording_of(node, rank, source);
+    if (recording && recording->writer != Writer::gone) return threads_of(recording->pid);
+  }
+  return {};
+}
+
+// ---- in slurmstepd ----
+
+class WatchThread {
+ public:
+  WatchThread(WatchedNode node, int stop) : node_(std::move(node)), stop_(stop), socket_(open_socket()) {}
+
+  void run() {
+    while (socket_ && !stopped_within(pause_)) {
+      const auto wait = ask([this] { return longest_wait(node_); });
+      if (!wait || !text::to_number(*wait, 1ULL << 50)) continue;
+      send_to(node_.srun, socket_.get(), to_datagram(Subject::waits, *wait, token()));
+      follow(answer());
+    }
+  }
+
+ private:
+  [[nodiscard]] std::uint64_t token() const { return node_.srun.channel.token; }
+
+  [[nodiscard]] bool stopped_within(milliseconds pause) const {
+    pollfd stop = {stop_, POLLIN, 0};
+    return ::poll(&stop, 1, static_cast<int>(pause.count())) != 0;
+  }
+
+  [[nodiscard]] std::optional<std::string> ask(const std::function<std::string()>& question) const {
+    return answer_as_user(node_.rights, question, reading_timeout);
+  }
+
+  /// srun's reply, or nothing within a second.
+  [[nodiscard]] std::string answer() const {
+    pollfd ready = {socket_.get(), POLLIN, 0};
+    constexpr int patience_ms = 1000;
+    std::array<char, longest_datagram> buffer;
+    if (::poll(&ready, 1, patience_ms) <= 0) return {};
+    const ssize_t got = ::recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    return {buffer.data(), got > 0 ? static_cast<std::size_t>(got) : 0};
+  }
+
+  void follow(const std::string& reply) {
+    pause_ = idle_pause();
+    if (const auto ranks = parse_text(Subject::wants_stacks, reply, token())) send_stacks(*ranks);
+    else if (parse_message_type(reply, token()) == MessageType::wants_states) send_states();
+    else return;
+    pause_ = busy_pause;
+  }
+
+  void send_states() {
+    for (const std::uint32_t rank : node_.ranks) {
+      for (const std::string_view source : sources) {
+        if (!has_file(rank, source)) continue;
+        const auto state = ask([&] { return state_of(node_, rank, source); });
+        if (state && !state->empty()) send_to(node_.srun, socket_.get(), to_datagram(Subject::state, *state, token()));
+      }
+    }
+  }
+
+  /// Whether a file of this name is there, so that no child is started in vain; what it holds only the child reads.
+  [[nodiscard]] bool has_file(std::uint32_t rank, std::string_view source) const {
+    return std::ranges::any_of(node_.roots, [&](const std::string& root) {
+      return ::access(concat({root, "/", node_.step, "/", std::to_string(rank), source, ".trace"}).c_str(), F_OK) == 0;
+    });
+  }
+
+  void send_stacks(std::string_view ranks) {
+    for (const std::string_view word : text::split(ranks, ',')) {
+      const auto rank = text::to_number(word, node_.ranks.empty() ? 0 : node_.ranks.back());
+      if (!rank || std::ranges::find(node_.ranks, *rank) == node_.ranks.end()) continue;
+      const auto stack = ask([&] { return stack_of(node_, static_cast<std::uint32_t>(*rank)); });
+      if (!stack || stack->empty()) continue;
+      send_to(node_.srun, socket_.get(), to_datagram(Subject::stack, concat({word, ";", *stack}), token()));
+    }
+  }
+
+  static constexpr milliseconds busy_pause{1000};
+  [[nodiscard]] milliseconds idle_pause() const {
+    constexpr std::int64_t least = 1000;
+    constexpr std::int64_t most = 10'000;
+    return milliseconds(std::clamp<std::int64_t>(std::int64_t{node_.seconds} * 250, least, most));
+  }
+
+  WatchedNode node_;
+  int stop_;
+  FileDescriptor socket_;
+  milliseconds pause_ = idle_pause();
+};
+
+void run_thread(WatchThread thread) noexcept {
+  try {
+    thread.run();
+  } catch (const std::exception&) {  // out of memory: this node is no longer watched
+  }
+}
+
+}  // namespace
+
+HangWatch::HangWatch(WatchedNode node) noexcept : stop_(::eventfd(0, EFD_CLOEXEC)) {
+  if (!stop_) return;
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = std::thread(run_thread, WatchThread(std::move(node), stop_.get()));
+  } catch (const std::exception&) {
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+HangWatch::~HangWatch() {
+  if (!thread_.joinable()) return;
+  static_cast<void>(::eventfd_write(stop_.get(), 1));
+  thread_.join();
+}
+
+}  // namespace amldist::spank

@@ -1,0 +1,109 @@
+#include "spank/task_trace.hpp"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string_view>
+
+#include "core/settings.hpp"
+#include "core/text.hpp"
+#include "recorder/record_folder.hpp"
+#include "spank/stepd_session.hpp"
+
+namespace amldist::spank {
+namespace {
+
+using text::concat;
+
+constexpr std::string_view preloaded = "libamldist-mpitrace-preload.so";
+constexpr std::string_view preload = "LD_PRELOAD";
+
+bool is_folder(const std::string& path) {
+  struct stat status = {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+/// Whether MPI may be what the processes talk over.
+bool uses_mpi(const Spec& spec) { return spec.kind == Kind::mpi || spec.backend == "mpi"; }
+
+std::string preload_path(const NodePlan& plan) { return concat({plan.trace_libraries, "/", preloaded}); }
+
+/// As the task sees it: in a container there may be none.
+bool is_there(const std::string& path) { return ::access(path.c_str(), R_OK) == 0; }
+
+/// LD_PRELOAD without what an outer step of ours has put there.
+std::string without_ours(std::string_view list) {
+  std::string rest;
+  std::size_t begin = 0;
+  while (begin < list.size()) {
+    const auto end = std::min(list.find_first_of(": ", begin), list.size());
+    const std::string_view each = list.substr(begin, end - begin);
+    if (!each.empty() && !each.ends_with(preloaded)) rest += concat({rest.empty() ? "" : ":", each});
+    begin = end + 1;
+  }
+  return rest;
+}
+
+}  // namespace
+
+std::string find_trace_libraries(const std::string& configured) {
+  if (!configured.empty()) return configured;
+  Dl_info own = {};
+  static const char anchor = 0;
+  if (::dladdr(&anchor, &own) == 0 || own.dli_fname == nullptr) return {};
+  const std::string path = own.dli_fname;
+  if (!path.starts_with('/')) return {};
+  const std::string folder = path.substr(0, path.rfind('/'));
+  const auto above = folder.rfind('/');
+  std::string found = folder.substr(0, above == std::string::npos ? 0 : above) + "/aml-dist";
+  return is_folder(found) ? found : std::string();
+}
+
+void set_trace(const NodePlan& plan, const EnvironmentReader& environment, EnvironmentPatch& patch) {
+  const std::string before = environment(preload).value_or("");
+  const std::string others = without_ours(before);
+  const bool loads =
+      plan.trace.on && uses_mpi(plan.step.spec) && !plan.trace_libraries.empty() && is_there(preload_path(plan));
+  const std::string after = loads ? concat({others, others.empty() ? "" : ":", preload_path(plan)}) : others;
+  if (after.empty() && !before.empty()) patch.unset(preload);
+  else if (after != before && (loads || before.find(preloaded) != std::string::npos)) patch.set(preload, after);
+  if (plan.trace.on) patch.set(variable::trace, plan.step.step_name);
+  else if (environment(variable::trace)) patch.unset(variable::trace);
+}
+
+std::optional<std::string> trace_note(const NodePlan& plan) {
+  if (!plan.trace.on) return std::nullopt;
+  const std::string& step = plan.step.step_name;
+  if (!uses_mpi(plan.step.spec)) {
+    return concat({"trace: 'aml-dist trace ", step, "' on a node says who waits for whom there"});
+  }
+  if (plan.trace_libraries.empty()) {
+    return "trace: MPI calls are not recorded, because lib/aml-dist is not installed beside the plugin: name it with "
+           "trace_libraries= in plugstack.conf";
+  }
+  if (!is_there(preload_path(plan))) {
+    return concat({"trace: MPI calls are not recorded, because there is no ", preload_path(plan),
+                   " where the tasks run: mount it into the container"});
+  }
+  return concat({"trace: MPI calls are recorded by ", preload_path(plan), " in LD_PRELOAD; 'aml-dist trace ", step,
+                 "' on a node says who waits for whom there"});
+}
+
+void watch_for_hangs(StepdSession& session, const Handle& handle) {
+  const NodePlan* const plan = session.plan();
+  if (plan == nullptr || plan->trace.hang == 0 || !session.srun || session.hang_watch || !plan->is_whole_step) return;
+  const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
+  const auto group = handle.number(S_JOB_GID, "S_JOB_GID");
+  if (!user || !group || plan->ranks.empty()) return;
+  const std::string given = handle.variable(variable::trace_folder).value_or("");
+  session.hang_watch = std::make_unique<HangWatch>(WatchedNode{*session.srun,
+                                                               {*user, *group},
+                                                               collective::trace_roots(given, *user),
+                                                               plan->step.step_name,
+                                                               plan->host,
+                                                               plan->ranks,
+                                                               plan->trace.hang});
+}
+
+}  // namespace amldist::spank

@@ -1,0 +1,28 @@
+// What a task's environment gets so that its calls are recorded.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/environment.hpp"
+#include "spank/node_plan.hpp"
+
+namespace amldist::spank {
+
+/// The folder of the libraries that record: the configured one, else lib*/aml-dist of the plugin's own installation.
+/// Empty: there is none.
+[[nodiscard]] std::string find_trace_libraries(const std::string& configured);
+
+/// Sets AMLDIST_TRACE, and for programs with MPI LD_PRELOAD, behind what the user has there. Removes what an outer
+/// step left. Nothing is set where the plan has no trace.
+void set_trace(const NodePlan& plan, const EnvironmentReader& environment, EnvironmentPatch& patch);
+
+/// The line that tells the user what is loaded into his tasks, or why nothing is; nullopt without trace.
+[[nodiscard]] std::optional<std::string> trace_note(const NodePlan& plan);
+
+struct StepdSession;
+
+/// slurmstepd, once its tasks are forked: starts the thread that watches this node's ranks, under hang=. Once.
+void watch_for_hangs(StepdSession& session, const Handle& handle);
+
+}  // namespace amldist::spank
