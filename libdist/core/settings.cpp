@@ -54,7 +54,7 @@ constexpr auto table = std::to_array<SettingDescription>({
      "private as the environment"},
     {variable::timeout, "`amldist_init()`", "milliseconds, 1 to 2147483647", "300000",
      "deadline of each call, where the program gives none"},
-    {variable::trace, "the libraries of `trace`", "JOBID.STEP", "none: nothing is recorded",
+    {variable::trace, "the libraries of `aml-dist trace`", "JOBID.STEP", "none: nothing is recorded",
      "the step whose calls are recorded; the plugin sets it under `trace` and removes any other"},
     {variable::trace_folder, "`amldist_init()`, `aml-dist trace`", "path, `off`, `none`", "`/dev/shm/aml-dist-UID`",
      "folder of the flight recorders; `off` and `none`: no recorder"},

@@ -96,7 +96,7 @@ std::vector<const CommunicatorRecord*> by_importance(const Recording& recording)
   return sorted;
 }
 
-/// The calls of a communicator that matter: those under way, at most a few, and the newest.
+/// The calls of a communicator that matter: those under way, at most a few, and the newest collective ones.
 std::vector<const CallRecord*> telling_calls(const Recording& recording, std::uint32_t slot) {
   constexpr std::size_t most = 4;
   std::vector<const CallRecord*> calls;
@@ -110,7 +110,13 @@ std::vector<const CallRecord*> telling_calls(const Recording& recording, std::ui
     const bool posted = call.communicator == slot && call.state == State::enqueued;
     if (posted && calls.size() < most) calls.push_back(&call);
   }
-  if (newest != nullptr && std::ranges::find(calls, newest) == calls.end()) calls.push_back(newest);
+  // Whoever is ahead of the others may have left a call of theirs by calling something else.
+  constexpr std::size_t most_with_past = 7;
+  for (auto call = recording.calls.rbegin(); call != recording.calls.rend() && calls.size() < most_with_past; ++call) {
+    const bool tells =
+        call->communicator == slot && (collective::recorder_format::is_collective(call->operation) || &*call == newest);
+    if (tells && std::ranges::find(calls, &*call) == calls.end()) calls.push_back(&*call);
+  }
   return calls;
 }
 

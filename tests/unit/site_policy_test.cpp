@@ -1,5 +1,7 @@
 #include "site/site_policy.hpp"
 
+#include "site/trace_policy.hpp"
+
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -115,6 +117,22 @@ TEST(ConfigFileKinds, AFifoDoesNotHoldUpALaunch) {
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   EXPECT_FALSE(read_config_file(path));
   std::remove(path.c_str());
+}
+
+TEST(SitePolicy, DecidesAboutTracesWhereTheUserDoesNot) {
+  SitePolicy policy = SitePolicy::defaults();
+  const std::vector<std::string_view> arguments = {
+      "trace=off", "trace.gpu=on",        "hang=600", "trace_libraries=/opt/lib", "trace=maybe",
+      "hang=0",    "trace_libraries=lib", "trace.=on"};
+  EXPECT_EQ(apply_arguments(policy, arguments).size(), 4U);
+  EXPECT_EQ(policy.trace_libraries, "/opt/lib");
+  const Spec silent = *parse_spec("mpi");
+  EXPECT_EQ(choose_trace(policy, silent, "cpu"), TraceChoice{});
+  EXPECT_EQ(choose_trace(policy, silent, "gpu"), (TraceChoice{true, 600, false})) << "a site only has it reported";
+  EXPECT_EQ(choose_trace(policy, *parse_spec("mpi,trace=off"), "gpu"), TraceChoice{});
+  EXPECT_EQ(choose_trace(policy, *parse_spec("mpi,hang=5"), "cpu"), (TraceChoice{true, 5, true}));
+  EXPECT_EQ(choose_trace(policy, *parse_spec("mpi,hang=5,hang_action=report"), "cpu"), (TraceChoice{true, 5, false}));
+  EXPECT_EQ(choose_trace(policy, Spec{}, "gpu"), TraceChoice{}) << "a step without a kind is none of ours";
 }
 
 }  // namespace

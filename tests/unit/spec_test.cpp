@@ -7,6 +7,17 @@ namespace {
 
 using testing::expect_sentence;
 
+TEST(Spec, ReadsTheKeysOfTrace) {
+  EXPECT_FALSE(parse_spec("mpi")->trace);
+  EXPECT_EQ(parse_spec("mpi,trace")->trace, true);
+  EXPECT_EQ(parse_spec("mpi,trace=on")->trace, true);
+  EXPECT_EQ(parse_spec("mpi,trace=off")->trace, false);
+  const auto spec = parse_spec("pytorch,hang=60,hang_action=report");
+  ASSERT_TRUE(spec);
+  EXPECT_EQ(spec->hang, 60U);
+  EXPECT_EQ(spec->hang_action, HangAction::report);
+}
+
 TEST(Spec, KindAloneMeansPerProcess) {
   for (const auto& [text, kind] : std::initializer_list<std::pair<const char*, Kind>>{{"pytorch", Kind::pytorch},
                                                                                       {"tensorflow", Kind::tensorflow},
@@ -111,6 +122,14 @@ std::vector<BadOption> bad_options() {
       {"pytorch,process_count=99999999999999999999", "from 1"},
       {"tensorflow,chief_count=2", "from 0 to 1"},
       {"tensorflow,evaluator_count=2", "from 0 to 1"},
+      {"mpi,trace=yes", "use one of on, off"},
+      {"mpi,hang", "needs a value"},
+      {"mpi,hang=0", "whole number from 1"},
+      {"mpi,hang=604801", "whole number from 1 to 604800"},
+      {"mpi,hang=60,trace=off", "needs trace"},
+      {"mpi,hang_action=end", "needs hang=SECONDS"},
+      {"mpi,hang=60,hang_action=kill", "use one of report, end"},
+      {"mpi,trace,trace=on", "given twice"},
       {"pytorch,rdma=maybe", "use one of require, prefer, off"},
       {"none,verbose", "takes no keys"},
       {"pytorch,%s%n%n%n=1", "unknown key '%s%n%n%n'"},

@@ -1,0 +1,76 @@
+/* An MPI program that knows nothing of aml-dist, whose rank 2 does something wrong after a random number of rounds:
+ *
+ *   mpi_faults KIND SEED ROUNDS
+ *
+ * `none` does nothing wrong: it pauses at random. */
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { culprit = 2, elements = 4, long_message = 1 << 20 };
+
+static float input[elements], output[elements];
+static MPI_Comm half, everybody;
+
+static void work(int rank, int size) {
+  MPI_Allreduce(input, output, elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Allreduce(input, output, elements, MPI_FLOAT, MPI_SUM, half);
+  MPI_Request requests[3];
+  int sent = rank, got = 0;
+  MPI_Irecv(&got, 1, MPI_INT, (rank + size - 1) % size, 5, MPI_COMM_WORLD, requests);
+  MPI_Isend(&sent, 1, MPI_INT, (rank + 1) % size, 5, MPI_COMM_WORLD, requests + 1);
+  MPI_Iallreduce(input, output, elements, MPI_FLOAT, MPI_MAX, everybody, requests + 2);
+  MPI_Waitall(3, requests, MPI_STATUSES_IGNORE);
+}
+
+static void pause_at_random(void) { usleep((useconds_t)(rand() % 4 == 0 ? rand() % 300000 : 0)); }
+
+int main(int argc, char** argv) {
+  if (argc != 4) return 2;
+  const char* const kind = argv[1];
+  const int rounds = atoi(argv[3]);
+  int rank = 0, size = 0;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Comm_split(MPI_COMM_WORLD, rank % 2, 0, &half);
+  MPI_Comm_dup(MPI_COMM_WORLD, &everybody);
+  srand((unsigned)atoi(argv[2]));
+  const int wrong_round = rand() % rounds;
+  srand((unsigned)(atoi(argv[2]) + rank));
+  char* const message = calloc(2, long_message);
+  for (int round = 0; round < rounds; ++round) {
+    const int wrong = rank == culprit && round == wrong_round;
+    work(rank, size);
+    if (strcmp(kind, "none") == 0) pause_at_random();
+    if (strcmp(kind, "circle") == 0 && round == wrong_round) {
+      MPI_Send(message, long_message, MPI_CHAR, (rank + 1) % size, 1, MPI_COMM_WORLD);
+      MPI_Recv(message + long_message, long_message, MPI_CHAR, (rank + size - 1) % size, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    if (strcmp(kind, "message") == 0 && round == wrong_round && rank == 3) {
+      MPI_Recv(message, 1, MPI_CHAR, culprit, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE); /* it never sends this */
+    }
+    if (strcmp(kind, "message") == 0 && wrong) pause();
+    if (strcmp(kind, "late") == 0 && wrong) sleep(1000);
+    if (strcmp(kind, "stopped") == 0 && wrong) raise(SIGSTOP);
+    if (strcmp(kind, "killed") == 0 && wrong) raise(SIGKILL);
+    if (strcmp(kind, "skipped") == 0 && wrong) continue;
+    if (strcmp(kind, "finalize") == 0 && wrong) break;
+    if (strcmp(kind, "communicator") == 0 && wrong) {
+      MPI_Allreduce(input, output, elements, MPI_FLOAT, MPI_SUM, everybody);
+    } else if (strcmp(kind, "operation") == 0 && wrong) {
+      MPI_Alltoall(message, 1, MPI_CHAR, message + long_message, 1, MPI_CHAR, MPI_COMM_WORLD);
+    } else if (strcmp(kind, "root") == 0) {
+      MPI_Bcast(message, long_message, MPI_CHAR, wrong ? 3 : 0, MPI_COMM_WORLD);
+    } else {
+      MPI_Barrier(MPI_COMM_WORLD);
+    }
+  }
+  if (strcmp(kind, "skipped") == 0 && rank == culprit) sleep(1000);
+  MPI_Finalize();
+  free(message);
+  return 0;
+}

@@ -1,0 +1,153 @@
+// What a node tells srun about a rank, and what srun makes of what all nodes tell.
+#include "step_messages/rank_state.hpp"
+
+#include <gtest/gtest.h>
+
+#include "spank/hang_judge.hpp"
+
+namespace amldist {
+namespace {
+
+using collective::CallRecord;
+using collective::DataType;
+using collective::Operation;
+using collective::Recording;
+using collective::Writer;
+using collective::recorder_format::State;
+using spank::HangJudge;
+using std::chrono::seconds;
+
+constexpr std::int64_t ns_per_s = 1'000'000'000;
+
+std::int64_t calendar_ns() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec * ns_per_s + now.tv_nsec;
+}
+
+/// A rank of four that knows the world; `waits` seconds in a barrier, or in no call.
+Recording traced_rank(std::uint32_t rank, std::int64_t waits, Writer writer = Writer::runs) {
+  Recording recording;
+  recording.rank = rank;
+  recording.size = 4;
+  recording.local_rank = rank % 2;
+  recording.host = "node" + std::to_string(rank / 2);
+  recording.source = "mpi";
+  recording.writer = writer;
+  recording.communicators.push_back({0, 77, rank, 4, waits > 0 ? 1U : 0U, 0, false, "world", {0, 1, 2, 3}});
+  if (waits == 0) return recording;
+  CallRecord call;
+  call.ticket = call.sequence = 1;
+  call.operation = Operation::barrier;
+  call.type = DataType{255};
+  call.state = State::started;
+  call.enqueued_ns = call.started_ns = calendar_ns() - waits * ns_per_s;
+  recording.calls.push_back(call);
+  return recording;
+}
+
+TEST(RankState, IsReadBackAsWritten) {
+  const std::int64_t now = calendar_ns();
+  Recording told = traced_rank(2, 30);
+  told.communicators.push_back({1, 78, 1, 2, 9, 8, false, "ranks 0,2", {0, 2}});
+  const auto heard = parse_rank_state(to_rank_state(told, now), now);
+  ASSERT_TRUE(heard);
+  EXPECT_EQ(heard->rank, 2U);
+  EXPECT_EQ(heard->host, "node1");
+  EXPECT_EQ(heard->source, "mpi");
+  ASSERT_EQ(heard->communicators.size(), 2U);
+  EXPECT_EQ(heard->communicators[0].name, "world");
+  EXPECT_EQ(heard->communicators[1].name, "ranks 0,2");
+  EXPECT_EQ(heard->communicators[1].world_ranks, (std::vector<std::uint32_t>{0, 2}));
+  EXPECT_EQ(heard->communicators[1].entered, 9U);
+  ASSERT_EQ(heard->calls.size(), 1U);
+  EXPECT_EQ(heard->calls[0].operation, Operation::barrier);
+  EXPECT_NEAR(static_cast<double>(longest_wait_ms(*heard, now)), 30'000, 100);
+}
+
+TEST(RankState, FitsADatagramWhateverTheRankHas) {
+  Recording told = traced_rank(0, 5);
+  for (std::uint32_t i = 1; i < 256; ++i) {
+    told.communicators.push_back({i, i, 0, 4, i, i, false, std::string(70, 'x'), {0, 1, 2, 3}});
+  }
+  const std::string text = to_rank_state(told, calendar_ns());
+  EXPECT_LE(text.size(), longest_rank_state);
+  const auto heard = parse_rank_state(text, calendar_ns());
+  ASSERT_TRUE(heard);
+  EXPECT_EQ(heard->communicators[0].id, 77U) << "the one that it waits in comes first";
+}
+
+TEST(RankState, RefusesWhatNoNodeWrites) {
+  const std::int64_t now = calendar_ns();
+  const std::string good = to_rank_state(traced_rank(1, 5), now);
+  ASSERT_TRUE(parse_rank_state(good, now));
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    const std::string cut = good.substr(0, length);
+    if (cut.ends_with('\n')) continue;
+    EXPECT_FALSE(parse_rank_state(cut, now)) << cut;
+  }
+  for (const char* const bad :
+       {"\n", "rank 4 4 0 runs mpi node1\n", "rank 0 4 0 flies mpi node1\n", "rank 0 4 0 runs mpi\n",
+        "comm 000000000000004d 0 4 1 0 1 world\n", "rank 0 4 0 runs mpi node1\ncall 0 13 1 0 0 0 -1 0 2 5\n",
+        "rank 0 4 0 runs mpi node1\ncomm 4d 0 4 1 0 1 world\n",
+        "rank 0 4 0 runs mpi node1\ncomm 000000000000004d 0 4 1 3 1 world\n",
+        "rank 0 4 0 runs mpi node1\ncomm 000000000000004d 4 4 1 0 1 world\n", "rank 0 4 0 runs mpi node\033[31m\n",
+        "rank 0 4 0 runs mpi node1\nrank 1 4 0 runs mpi node1\n"}) {
+    EXPECT_FALSE(parse_rank_state(bad, now)) << bad;
+  }
+}
+
+/// Lets the judge look once a second at the same states.
+std::optional<HangJudge::Hang> judged(HangJudge& judge, const std::vector<Recording>& step, int looks) {
+  Clock::time_point now = Clock::now();
+  for (int i = 0; i < looks; ++i, now += seconds(1)) {
+    std::int64_t longest = 0;
+    for (const Recording& each : step) {
+      longest = std::max(longest, longest_wait_ms(each, calendar_ns()));
+      judge.take_state(to_rank_state(each, calendar_ns()), now);
+    }
+    const auto wish = judge.take_wait(std::to_string(longest), now);
+    if (!wish.stacks.empty()) judge.take_stack("1;process 7\n  thread 7 (solver): state S\n");
+    if (auto hang = judge.look(now)) return hang;
+  }
+  return std::nullopt;
+}
+
+TEST(HangJudge, NamesTheOneThatHasNotCome) {
+  HangJudge judge(10, 4);
+  const auto hang = judged(judge, {traced_rank(0, 12), traced_rank(1, 0), traced_rank(2, 12), traced_rank(3, 12)}, 30);
+  ASSERT_TRUE(hang);
+  EXPECT_TRUE(hang->sentence.starts_with("barrier #1: rank 1 (local 1) on node0 has not called it for 1"))
+      << hang->sentence;
+  EXPECT_TRUE(hang->sentence.ends_with("; 3 ranks wait")) << hang->sentence;
+  EXPECT_NE(hang->report.find("thread 7 (solver)"), std::string::npos);
+}
+
+TEST(HangJudge, WaitsForItsTime) {
+  HangJudge young(60, 4);
+  EXPECT_FALSE(judged(young, {traced_rank(0, 40), traced_rank(1, 0), traced_rank(2, 40), traced_rank(3, 40)}, 20))
+      << "forty seconds are no hang of sixty";
+  HangJudge resumed(60, 4);
+  EXPECT_FALSE(judged(resumed, {traced_rank(0, 500), traced_rank(1, 0), traced_rank(2, 500), traced_rank(3, 500)}, 20))
+      << "a step that was suspended shows long waits at once";
+}
+
+TEST(HangJudge, LeavesStepsAloneThatMoveOrCompute) {
+  HangJudge together(4, 4);
+  EXPECT_FALSE(judged(together, {traced_rank(0, 30), traced_rank(1, 30), traced_rank(2, 30), traced_rank(3, 30)}, 30));
+  HangJudge computing(4, 4);
+  EXPECT_FALSE(judged(computing, {traced_rank(0, 0), traced_rank(1, 0), traced_rank(2, 0), traced_rank(3, 0)}, 30));
+  HangJudge suspended(4, 4);
+  constexpr auto stopped = Writer::stopped;
+  EXPECT_FALSE(judged(suspended, {traced_rank(0, 30, stopped), traced_rank(1, 0, stopped)}, 30));
+}
+
+TEST(HangJudge, SpeaksOnce) {
+  HangJudge judge(4, 4);
+  const std::vector<Recording> step = {traced_rank(0, 12), traced_rank(1, 0), traced_rank(2, 12), traced_rank(3, 12)};
+  ASSERT_TRUE(judged(judge, step, 30));
+  EXPECT_FALSE(judged(judge, step, 30));
+}
+
+}  // namespace
+}  // namespace amldist
