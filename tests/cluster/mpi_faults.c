@@ -48,7 +48,8 @@ int main(int argc, char** argv) {
     if (strcmp(kind, "none") == 0) pause_at_random();
     if (strcmp(kind, "circle") == 0 && round == wrong_round) {
       MPI_Send(message, long_message, MPI_CHAR, (rank + 1) % size, 1, MPI_COMM_WORLD);
-      MPI_Recv(message + long_message, long_message, MPI_CHAR, (rank + size - 1) % size, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      MPI_Recv(message + long_message, long_message, MPI_CHAR, (rank + size - 1) % size, 1, MPI_COMM_WORLD,
+               MPI_STATUS_IGNORE);
     }
     if (strcmp(kind, "message") == 0 && round == wrong_round && rank == 3) {
       MPI_Recv(message, 1, MPI_CHAR, culprit, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE); /* it never sends this */
