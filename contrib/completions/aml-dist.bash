@@ -14,7 +14,7 @@ _aml_dist_option() {
         return
     fi
     case $kind in
-    pytorch) read -ra keys -d '' <<<"$common $launcher backend=nccl backend=gloo backend=mpi backend=ucc backend=xccl backend=hccl" ;;
+    pytorch) read -ra keys -d '' <<<"$common $launcher backend=nccl backend=gloo backend=mpi backend=ucc backend=xccl backend=hccl backend=amldist" ;;
     mpi) read -ra keys -d '' <<<"$common $launcher" ;;
     tensorflow)
         read -ra keys -d '' <<<"$common worker_count= parameter_server_count= chief_count=0 chief_count=1

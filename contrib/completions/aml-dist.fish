@@ -16,7 +16,7 @@ function __aml_dist_option
     switch $kind
         case pytorch mpi
             set -a keys launch=per-node slurm_env={hide,keep} nproc_per_node={auto,cpu,gpu,}
-            test $kind = pytorch; and set -a keys backend={nccl,gloo,mpi,ucc,xccl,hccl}
+            test $kind = pytorch; and set -a keys backend={nccl,gloo,mpi,ucc,xccl,hccl,amldist}
         case tensorflow
             set -a keys worker_count= parameter_server_count= chief_count={0,1} evaluator_count={0,1}
         case jax

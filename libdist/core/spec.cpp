@@ -84,7 +84,7 @@ Result<void> set_nproc_per_node(Spec& spec, std::string_view value) {
 }
 
 Result<void> set_backend(Spec& spec, std::string_view value) {
-  constexpr std::array<std::string_view, 6> allowed = {"nccl", "gloo", "mpi", "ucc", "xccl", "hccl"};
+  constexpr std::array<std::string_view, 7> allowed = {"nccl", "gloo", "mpi", "ucc", "xccl", "hccl", "amldist"};
   std::string lower = text::to_lower(value);  // Azure ML writes "Nccl" and "Gloo"
   if (std::ranges::find(allowed, lower) == allowed.end()) return bad_value("backend", value, allowed);
   spec.backend = std::move(lower);

@@ -498,12 +498,22 @@ class Engine:
         return self._call("barrier", (), opts, None, None)
 
     def monitored_barrier(self, timeout: Optional[timedelta]) -> None:
+        """A barrier whose errors begin with Gloo's words, which programs look for, and go on with libdist's."""
         with self._lock:
+            if timeout is not None and timeout == _NONE and self.rank == 0:
+                raise BackendError("Rank 0 timed out in monitoredBarrier after 0 ms")
             self._use_deadline(timeout)
             try:
                 self.comm.barrier()
             except _errors.Error as error:
-                raise backend_error(error, self._deadline.total_seconds()) from error
+                limit = self._deadline.total_seconds()
+                told = (
+                    f"Rank {error.rank} failed to pass monitoredBarrier in {limit * 1000:.0f} ms"
+                    if self.rank == 0
+                    else f"Rank {self.rank} successfully reached monitoredBarrier, but received errors while waiting "
+                    "for send/recv from rank 0"
+                )
+                raise backend_error(error, limit, f"[Rank {self.rank}]: {told}: ") from error
 
     # ---- several calls as one ----
 

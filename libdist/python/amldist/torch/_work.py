@@ -24,12 +24,12 @@ class BackendError(dist.DistBackendError):
     number: Optional[int] = None
 
 
-def backend_error(error: Exception, limit_s: float = 0) -> Exception:
+def backend_error(error: Exception, limit_s: float = 0, before: str = "") -> Exception:
     """The package's exception as PyTorch's; ``limit_s`` was the call's deadline. What the caller did wrong stays what it is."""
     if not isinstance(error, _errors.Error):
         return error
     over = f"; the timeout of {limit_s:g} s is over" if isinstance(error, _errors.TimeoutError) and limit_s else ""
-    told = BackendError(str(error) + over)
+    told = BackendError(before + str(error) + over)
     told.rank, told.host, told.operation, told.number = error.rank, error.host, error.operation, error.number
     told.__cause__ = error
     return told
