@@ -18,7 +18,7 @@ SLURM = os.environ["AMLDIST_TEST_SLURM"]
 RELEASE = os.environ["AMLDIST_TEST_RELEASE"]
 PLUGIN_PACKAGE = f"aml-dist-slurm{SLURM}"
 LINE = "required spank_aml_dist.so"
-PACKAGES = [PLUGIN_PACKAGE, "aml-dist", "libamldist0", "libamldist-mpi", "libamldist-dev", "aml-dist-doc"]
+PACKAGES = [PLUGIN_PACKAGE, "aml-dist", "libamldist0", "libamldist-mpi", "libamldist-dev", "python3-amldist", "aml-dist-doc"]
 OLDER = "0.0.9"
 
 
