@@ -5,6 +5,8 @@ hands back to Python is a shell around our Work that knows only wait() and get_f
 the calls of torch.distributed's functions directly. It is used where the whole group is ours ("amldist",
 "cpu:amldist,cuda:amldist"); under a dispatch mode or with tensors of another class it hands the call to
 PyTorch's dispatcher, which comes back to the Backend.
+
+Older releases, such as 2.6, let Python make no Backend. There every group is one of our own, on all devices.
 """
 
 from __future__ import annotations
@@ -22,6 +24,19 @@ NAME = "amldist"
 DEVICES = ["cpu", "cuda"]
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
+
+def _can_be_a_backend() -> bool:
+    """Whether this PyTorch lets a class of Python be a Backend."""
+    try:
+        type("Probe", (Backend,), {})(0, 1)
+    except TypeError:
+        return False
+    return True
+
+
+PARTS = _can_be_a_backend()
+_Base: Any = Backend if PARTS else object
+
 #: Python's halves of the back ends that live: C++ holds only the other half.
 _living: Set["AmldistBackend"] = set()
 
@@ -33,11 +48,12 @@ class _Options(Backend.Options):
         super().__init__(NAME, timeout)
 
 
-class AmldistBackend(Backend):
+class AmldistBackend(_Base):  # type: ignore[misc]
     """libdist as one device's part of a process group."""
 
     def __init__(self, engine: Engine, options: Optional[Any] = None) -> None:
-        super().__init__(engine.rank, engine.size)
+        if PARTS:
+            super().__init__(engine.rank, engine.size)
         self.engine = engine
         self._options = options if options is not None else _Options(engine._timeout)
         _living.add(self)
@@ -189,6 +205,15 @@ class AmldistGroup(dist.ProcessGroup):
     def shutdown(self) -> None:
         self._backend.shutdown()
 
+    if not PARTS:
+
+        def _get_backend(self, device: Any) -> Any:
+            return self._backend
+
+        @property
+        def _device_types(self) -> List[Any]:
+            return [torch.device(device) for device in DEVICES]
+
 
 def _direct(name: str, call: str, arguments_wanted: int) -> Callable[..., Any]:
     """A call of torch.distributed's functions; what is not quite one of them goes PyTorch's way."""
@@ -196,13 +221,15 @@ def _direct(name: str, call: str, arguments_wanted: int) -> Callable[..., Any]:
     shown = _SHOWN.get(call, call)
 
     def method(self: AmldistGroup, *arguments: Any, **named: Any) -> Any:
-        ordinary = (
+        ordinary = not PARTS or (
             len(arguments) == arguments_wanted
             and not named
             and (is_message or hasattr(arguments[-1], "timeout"))
             and all(_is_plain(argument) for argument in arguments)
             and not _is_intercepted()
         )
+        if not PARTS:
+            arguments = _completed(name, arguments, named)
         if ordinary and not _profiler_enabled():
             return getattr(self.engine, call)(*arguments)
         if ordinary:
@@ -214,6 +241,15 @@ def _direct(name: str, call: str, arguments_wanted: int) -> Callable[..., Any]:
     method.__name__ = name
     method.__code__ = method.__code__.replace(co_name=name)
     return method
+
+
+def _completed(name: str, arguments: Any, named: Dict[str, Any]) -> Any:
+    """A call's arguments with the options that it may leave out."""
+    given = (*arguments, *named.values())
+    missing = _DIRECT[name] - len(given)
+    if missing == 1 and name not in ("send", "recv"):
+        return (*given, dist.AllreduceOptions() if "reduce" in name else dist.BarrierOptions())
+    return given
 
 
 _SHOWN = {
@@ -255,8 +291,16 @@ def create(opts: Any, options: Any = None) -> Any:
     engine = Engine(opts.store, opts.group_rank, opts.group_size, opts.timeout, str(opts.group_id or ""))
     backend = AmldistBackend(engine, options if isinstance(options, Backend.Options) else None)
     if not _is_whole_group():
-        return backend
+        if PARTS:
+            return backend
+        backend.shutdown()
+        raise ValueError(
+            f"amldist: PyTorch {torch.__version__} takes no back end in Python for one device of a group: use "
+            'init_process_group("amldist"), or a newer PyTorch'
+        )
     group = AmldistGroup(opts.store, backend)
+    if not PARTS:
+        return group
     for device in DEVICES:
         group._register_backend(torch.device(device), dist.ProcessGroup.BackendType.CUSTOM, backend)
     group._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
