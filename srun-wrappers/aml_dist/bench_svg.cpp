@@ -3,10 +3,10 @@
 
 #include "aml_dist/bench_output.hpp"
 #include "aml_dist/chart.hpp"
-#include "aml_dist/svg.hpp"
 #include "collective/calls/call_text.hpp"
 #include "collective/calls/data_type.hpp"
 #include "core/text.hpp"
+#include "shared/svg.hpp"
 
 namespace amldist::tools {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "aml_dist/svg.hpp"
+#include "shared/svg.hpp"
 
 namespace amldist::tools {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "aml_dist/svg.hpp"
 #include "core/text.hpp"
+#include "shared/svg.hpp"
 
 namespace amldist::tools {
 namespace {

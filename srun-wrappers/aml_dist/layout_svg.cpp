@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "aml_dist/svg.hpp"
 #include "core/hex.hpp"
 #include "core/text.hpp"
+#include "shared/svg.hpp"
 
 namespace amldist::tools {
 namespace {

@@ -6,9 +6,9 @@
 #include "aml_dist/bench_scaling.hpp"
 #include "aml_dist/chart.hpp"
 #include "aml_dist/common/table.hpp"
-#include "aml_dist/svg.hpp"
 #include "collective/calls/call_text.hpp"
 #include "core/text.hpp"
+#include "shared/svg.hpp"
 
 namespace amldist::tools {
 namespace {

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <set>
 
-#include "aml_dist/svg.hpp"
 #include "aml_dist/trace_output.hpp"
 #include "core/text.hpp"
+#include "shared/svg.hpp"
 
 namespace amldist::tools {
 namespace {

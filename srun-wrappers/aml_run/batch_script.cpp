@@ -126,9 +126,21 @@ std::string output_folders(const Plan& plan) {
   return out.empty() ? out : out + "\n";
 }
 
+std::string lines(const std::vector<std::string>& all) {
+  std::string out;
+  for (const std::string& line : all) out += concat({line, "\n"});
+  return out.empty() ? out : out + "\n";
+}
+
+/// Lines of the user's own; a program that starts without what they prepare would do something else.
 std::string setup(const Plan& plan) {
   std::string out;
-  for (const std::string& line : plan.setup) out += concat({line, "\n"});
+  for (const std::string& line : plan.setup) {
+    out += concat(
+        {line,
+         "\nsetup_status=$?\n((setup_status == 0)) || {\n    echo \"aml-dist: a line of --setup failed with status ",
+         "$setup_status, so the program is not started\" >&2\n    exit \"$setup_status\"\n}\n"});
+  }
   return out.empty() ? out : out + "\n";
 }
 
@@ -148,7 +160,7 @@ std::vector<std::string> step_options(const Plan& plan) {
 std::string begin_record(const Plan& plan) {
   if (plan.record.empty()) return {};
   return concat({"# How this job ends is written here, for aml-run --wait.\n", "job_record=", shell::quote(plan.record),
-                 "\"$SLURM_JOB_ID\"\n",
+                 plan.record_variable.empty() ? "" : concat({"\"$", plan.record_variable, "\""}), "\n",
                  "{ echo \"job $SLURM_JOB_ID ${SLURM_RESTART_COUNT:-0}\" >\"$job_record\"; } 2>/dev/null || ",
                  "job_record=/dev/null\n\n"});
 }
@@ -211,8 +223,8 @@ std::string verification(const Plan& plan) {
 }
 
 std::string body(const Plan& plan, const std::vector<std::string>& options) {
-  return concat({begin_record(plan), working_folder(plan), output_folders(plan), exports(plan), setup(plan),
-                 verification(plan),
+  return concat({lines(plan.first_lines), begin_record(plan), working_folder(plan), output_folders(plan), exports(plan),
+                 setup(plan), lines(plan.task_lines), verification(plan),
                  recorded(plan, plan.shell_line.text.empty() ? words_step(plan, options) : shell_step(plan, options))});
 }
 

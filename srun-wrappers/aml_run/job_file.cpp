@@ -24,12 +24,6 @@ std::string working_folder() {
   return std::filesystem::current_path(ignored).string();
 }
 
-std::string folder_of(const std::string& file) {
-  std::error_code ignored;
-  auto whole = std::filesystem::absolute(file, ignored);
-  return whole.parent_path().lexically_normal().string();
-}
-
 /// Seconds as Slurm writes a time: H:MM:SS.
 std::string slurm_time(std::uint64_t seconds) {
   const auto two = [](std::uint64_t number) { return concat({number < 10 ? "0" : "", std::to_string(number)}); };
@@ -39,8 +33,17 @@ std::string slurm_time(std::uint64_t seconds) {
 /// Makes the plan of one job file, section by section.
 class Translator {
  public:
-  Translator(const std::string& file, const YamlValue& job, const JobFileOptions& options, const SiteTable& table)
-      : file_(file), job_(job), options_(options), table_(table), bindings_(file, folder_of(file), working_folder()) {}
+  Translator(const std::string& file, std::string folder, const YamlValue& job, const JobFileOptions& options,
+             const SiteTable& table)
+      : file_(file),
+        folder_(std::move(folder)),
+        job_(job),
+        options_(options),
+        table_(table),
+        bindings_(file, folder_, working_folder()) {
+    bindings_.expect_later(options.made_later);
+    for (const auto& [expression, replacement] : options.further) bindings_.add(expression, replacement);
+  }
 
   Result<Plan> translate() {
     plan_.source = file_;
@@ -135,7 +138,7 @@ class Translator {
                            "share, and add --set code=FOLDER"}),
                    Errc::not_found);
     }
-    const std::string folder = local_path(folder_of(file_), code->text);
+    const std::string folder = local_path(folder_, code->text);
     struct stat info {};
     if (::stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
       return wrong(code,
@@ -280,6 +283,7 @@ class Translator {
   }
 
   const std::string& file_;
+  std::string folder_;
   const YamlValue& job_;
   const JobFileOptions& options_;
   const SiteTable& table_;
@@ -290,15 +294,21 @@ class Translator {
 
 }  // namespace
 
-Result<Plan> plan_job_file(const std::string& file, const JobFileOptions& options, const SiteTable& table) {
-  const auto content = commands::read_file(file, longest_yaml);
+std::string folder_of(const std::string& file) {
+  std::error_code ignored;
+  auto whole = std::filesystem::absolute(file, ignored);
+  return whole.parent_path().lexically_normal().string();
+}
+
+Result<Plan> plan_job(const std::string& file, const std::string& folder, const YamlValue& job,
+                      const JobFileOptions& options, const SiteTable& table) {
+  return Translator(file, folder, job, options, table).translate();
+}
+
+Result<YamlValue> read_job_file(const std::string& file) {
+  const auto content = commands::read_file(file == "-" ? "/dev/stdin" : file, longest_yaml);
   if (!content) return content.error();
-  auto job = parse_yaml(file, *content);
-  if (!job) return job.error();
-  for (const auto& [path, value] : options.set) {
-    if (auto done = set_yaml(*job, path, value); !done) return done.error();
-  }
-  return Translator(file, *job, options, table).translate();
+  return parse_yaml(file == "-" ? "standard input" : file, *content);
 }
 
 }  // namespace amldist::run

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "aml_run/expressions.hpp"
 #include "aml_run/plan.hpp"
 #include "aml_run/site_table.hpp"
 #include "core/result.hpp"
@@ -13,15 +14,21 @@ namespace amldist::run {
 
 /// What the command line adds to a job file.
 struct JobFileOptions {
-  std::vector<std::pair<std::string, std::string>> set;  ///< --set PATH=VALUE, in order
-  std::string option;          ///< --kind: replaces what `distribution` says; empty: it does not
-  commands::SlurmOptions job;  ///< win over the file's
-  bool literal = false;        ///< --literal: values become one word each
+  std::string option;                        ///< --kind: replaces what `distribution` says; empty: it does not
+  commands::SlurmOptions job;                ///< win over the file's
+  bool literal = false;                      ///< --literal: values become one word each
+  std::vector<std::string> made_later = {};  ///< paths that other jobs make, with all that lies below them
+  std::vector<std::pair<std::string, Replacement>> further = {};  ///< values of other expressions: search_space.x
 };
 
-/// Reads, checks and translates a job file. Local paths in it are relative to its folder, and made absolute.
-/// Errors: what is wrong and where; not_found for files and folders that the job names.
-[[nodiscard]] Result<Plan> plan_job_file(const std::string& file, const JobFileOptions& options,
-                                         const SiteTable& table);
+/// Translates a job that is read already; `file` is named in messages, and relative paths are meant from `folder`.
+[[nodiscard]] Result<Plan> plan_job(const std::string& file, const std::string& folder, const YamlValue& job,
+                                    const JobFileOptions& options, const SiteTable& table);
+
+/// The absolute folder in which a file lies.
+[[nodiscard]] std::string folder_of(const std::string& file);
+
+/// Reads a job file. Errors: what is wrong and where.
+[[nodiscard]] Result<YamlValue> read_job_file(const std::string& file);
 
 }  // namespace amldist::run

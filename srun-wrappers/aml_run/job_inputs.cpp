@@ -95,6 +95,9 @@ Result<Replacement> Bindings::read_path(const YamlEntry& entry, const YamlValue&
     return out_of_reach(entry, path.text);
   }
   const std::string whole = local_path(folder_, path.text);
+  const bool comes = std::ranges::any_of(
+      made_later_, [&](const std::string& made) { return whole == made || whole.starts_with(made + "/"); });
+  if (comes) return Replacement{Form::path, whole};
   struct stat info {};
   if (::stat(whole.c_str(), &info) != 0) {
     return Error{Errc::not_found, concat({"inputs.", entry.key, " is ", quote(whole), ", which does not exist"})};

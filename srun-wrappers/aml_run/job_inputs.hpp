@@ -35,6 +35,8 @@ class Bindings {
   [[nodiscard]] Result<FilledText> in_command(std::string_view text, const SourceLocation& location, bool literally);
   /// The same for a text that no shell reads (an environment variable).
   [[nodiscard]] Result<FilledText> in_text(std::string_view text, const SourceLocation& location);
+  /// Inputs at or below these paths need not be there yet: other jobs make them.
+  void expect_later(const std::vector<std::string>& paths) { made_later_ = paths; }
   void set_run_folder(const std::string& folder) { run_folder_ = folder; }
   /// Further values, which the job learns when it runs: search_space.x.
   void add(std::string expression, Replacement replacement) {
@@ -69,6 +71,7 @@ class Bindings {
   std::string file_;
   std::string folder_;
   std::string run_folder_;
+  std::vector<std::string> made_later_;
   std::map<std::string, Input, std::less<>> inputs_;
   std::set<std::string, std::less<>> used_;
   std::vector<OutputFolder> outputs_;

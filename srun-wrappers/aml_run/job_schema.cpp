@@ -17,7 +17,7 @@ using YamlKind = YamlValue::Kind;
 
 constexpr std::string_view input_types =
     "uri_file uri_folder mltable mlflow_model custom_model triton_model string integer "
-    "number boolean";
+    "number boolean enum";
 constexpr std::string_view output_types = "uri_file uri_folder mltable mlflow_model custom_model triton_model";
 constexpr std::string_view by_azure = "Azure ML writes it into its answers, and does not read it either";
 constexpr std::string_view no_cloud = "there is no cloud storage here: the folder is used in place";
@@ -49,6 +49,13 @@ constexpr std::array schema = {
               "ro_mount rw_mount download direct eval_mount eval_download upload"},
     SchemaKey{"inputs.*.value", S::text, F::translated, "the value of ${{inputs.NAME}}"},
     SchemaKey{"inputs.*.path_on_compute", S::text, F::ignored, "nothing is mounted: the path is the one that it has"},
+    SchemaKey{"inputs.*.default", S::anything, F::translated, "of a component: the value if none is given"},
+    SchemaKey{"inputs.*.optional", S::truth, F::translated,
+              "of a component: without a value, $[[...]] around it is left out"},
+    SchemaKey{"inputs.*.min", S::text, F::translated, "of a component: the least number that is taken"},
+    SchemaKey{"inputs.*.max", S::text, F::translated, "of a component: the greatest number that is taken"},
+    SchemaKey{"inputs.*.enum", S::texts, F::translated, "of a component: the values that are taken"},
+    SchemaKey{"inputs.*.description", S::text, F::ignored, "nothing shows it"},
     SchemaKey{"inputs.*.datastore", S::text, F::ignored, no_cloud},
     SchemaKey{"outputs", S::map, F::translated, "the values of ${{outputs.NAME}}"},
     SchemaKey{"outputs.*", S::text_or_map, F::translated, "a folder that the script makes"},
@@ -56,6 +63,7 @@ constexpr std::array schema = {
     SchemaKey{"outputs.*.path", S::text, F::translated, "the folder; without one, outputs/JOBID/NAME"},
     SchemaKey{"outputs.*.mode", S::text, F::translated, "all mean the same, as the folder is used in place",
               "mount rw_mount upload direct"},
+    SchemaKey{"outputs.*.description", S::text, F::ignored, "nothing shows it"},
     SchemaKey{"outputs.*.name", S::text, F::ignored, "nothing is registered as an asset"},
     SchemaKey{"outputs.*.version", S::text, F::ignored, "nothing is registered as an asset"},
     SchemaKey{"distribution", S::map, F::translated, "--aml-dist, and how many tasks there are"},
@@ -112,7 +120,9 @@ constexpr std::array schema = {
     SchemaKey{"properties", S::map, F::ignored, "Azure ML's own notes about the job"},
     SchemaKey{"properties.*", S::anything, F::ignored, "part of properties"},
     SchemaKey{"parent_job_name", S::text, F::ignored, "jobs have no parents here; --dependency orders them"},
-    SchemaKey{"component", S::text_or_map, F::refused, "only jobs that say their command can be run"},
+    SchemaKey{"component", S::text_or_map, F::translated, "a component's file, or the component itself"},
+    SchemaKey{"version", S::text, F::ignored, "nothing is registered as an asset"},
+    SchemaKey{"is_deterministic", S::truth, F::ignored, "every job is run"},
     SchemaKey{"id", S::text, F::ignored, by_azure},
     SchemaKey{"status", S::text, F::ignored, by_azure},
     SchemaKey{"creation_context", S::anything, F::ignored, by_azure},

@@ -52,7 +52,11 @@ struct Plan {
   bool expand = true;              ///< $RANK and its like in `words`
   std::vector<Ignored> ignored;
   std::vector<std::string> warnings;
-  std::string record;  ///< path of the record of the job's end, less the job's number behind it; empty: none is kept
+  std::string record;  ///< path of the record of the job's end; empty: none is kept
+  /// What stands behind `record`: a variable of the script whose value does, or "" for nothing.
+  std::string record_variable = "SLURM_JOB_ID";
+  std::vector<std::string> first_lines;  ///< of bash, in front of everything: what a run's job needs (runs/)
+  std::vector<std::string> task_lines;   ///< of bash, in front of the step: what a sweep's trial needs
 };
 
 }  // namespace amldist::run

@@ -80,8 +80,8 @@ bool JobState::ended() const {
   return std::ranges::find(ends, state) != ends.end();
 }
 
-std::variant<Submitted, Refusal> submit(const std::string& script) {
-  const auto done = commands::run_program({"sbatch", "--parsable"}, script);
+std::variant<Submitted, Refusal> submit(const std::string& script, const std::vector<std::string>& sbatch) {
+  const auto done = commands::run_program(sbatch, script);
   if (!done) {
     return Refusal{
         commands::exit_no_slurm,

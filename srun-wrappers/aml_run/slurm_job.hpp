@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "core/result.hpp"
 
@@ -37,8 +38,10 @@ struct JobState {
   [[nodiscard]] bool ended() const;
 };
 
-/// Gives the script to sbatch.
-[[nodiscard]] std::variant<Submitted, Refusal> submit(const std::string& script);
+/// Gives the script to sbatch, or to sbatch with further options.
+[[nodiscard]] std::variant<Submitted, Refusal> submit(const std::string& script,
+                                                      const std::vector<std::string>& sbatch = {"sbatch",
+                                                                                                "--parsable"});
 
 /// Asks slurmctld, and the accounting if slurmctld has forgotten the job. Errors: not_found (nobody knows it),
 /// unavailable (no answer).

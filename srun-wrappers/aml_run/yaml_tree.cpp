@@ -7,6 +7,7 @@
 #include <array>
 #include <map>
 #include <sstream>
+#include <utility>
 
 #include "core/text.hpp"
 #include "shared/shell.hpp"
@@ -53,6 +54,7 @@ class Builder : public YAML::EventHandler {
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& text) override {
+    if (text.find('\0') != std::string::npos) refuse(mark, "a NUL character (\\0) cannot stand in a job file");
     YamlValue value;
     value.location = location_of(mark);
     value.plain = tag != "!";  // yaml-cpp's word for a scalar in quotes, or behind | and >
@@ -122,6 +124,7 @@ class Builder : public YAML::EventHandler {
   void close() {
     Open done = std::move(open_.back());
     open_.pop_back();
+    if (done.value.kind == YamlKind::map) merge(done.value);
     remember(done.anchor, done.value);
     add(std::move(done.value));
   }
@@ -149,12 +152,34 @@ class Builder : public YAML::EventHandler {
 
   void take_key(Open& parent, YamlValue value, const YAML::Mark& mark) {
     if (value.kind != YamlKind::scalar) refuse(mark, "a key must be a plain word");
-    if (value.text == "<<") refuse(mark, "merge keys (<<) are not supported: write the keys out");
     if (const auto* const first = entry_of(parent.value, value.text)) {
       refuse(mark, concat({"key ", text::quote(value.text), " is given a second time, after line ",
                            std::to_string(first->location.line), ": keep one"}));
     }
-    parent.key = YamlEntry{value.text, value.location, {}};
+    parent.key = YamlEntry{value.text, value.location, {}, !value.plain};
+  }
+
+  /// Puts in what "<<" names: keys that the map does not have itself, of earlier maps before later ones.
+  void merge(YamlValue& map) {
+    const auto found = std::ranges::find(map.entries, "<<", &YamlEntry::key);
+    if (found == map.entries.end() || found->quoted) return;
+    const YamlValue merged = std::move(found->value);
+    map.entries.erase(found);
+    if (merged.kind == YamlKind::map) {
+      merge_one(map, merged);
+      return;
+    }
+    for (const YamlValue& item : merged.items) merge_one(map, item);
+    if (merged.kind != YamlKind::list) wrong_merge(merged);
+  }
+  void merge_one(YamlValue& map, const YamlValue& other) {
+    if (other.kind != YamlKind::map) wrong_merge(other);
+    for (const YamlEntry& entry : other.entries) {
+      if (entry_of(map, entry.key) == nullptr) map.entries.push_back(entry);
+    }
+  }
+  [[noreturn]] void wrong_merge(const YamlValue& value) {
+    throw ParseRefusal{error_at(file_, value.location, "a merge key (<<) takes a map, or a list of maps")};
   }
 
   static const YamlEntry* entry_of(const YamlValue& map, std::string_view key) {
@@ -235,8 +260,60 @@ const YamlValue* YamlValue::find(std::string_view key) const {
   return found == entries.end() || found->value.is_null() ? nullptr : &found->value;
 }
 
+YamlValue* YamlValue::find(std::string_view key) {
+  return const_cast<YamlValue*>(std::as_const(*this).find(key));  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+}
+
+YamlValue YamlValue::scalar(std::string text, const SourceLocation& location, bool plain) {
+  YamlValue value;
+  value.kind = Kind::scalar;
+  value.location = location;
+  value.text = std::move(text);
+  value.plain = plain;
+  return value;
+}
+
+YamlValue YamlValue::map(const SourceLocation& location) {
+  YamlValue value;
+  value.kind = Kind::map;
+  value.location = location;
+  return value;
+}
+
+void YamlValue::put(std::string_view key, YamlValue value) {
+  const auto found = std::ranges::find(entries, key, &YamlEntry::key);
+  if (found != entries.end()) {
+    found->value = std::move(value);
+    return;
+  }
+  SourceLocation place = value.location;
+  entries.push_back({std::string(key), std::move(place), std::move(value)});
+}
+
+void YamlValue::erase(std::string_view key) {
+  std::erase_if(entries, [&](const YamlEntry& entry) { return entry.key == key; });
+}
+
+namespace {
+
+void name_values(YamlValue& value, const std::shared_ptr<const std::string>& file) {
+  value.location.file = file;
+  for (YamlValue& item : value.items) name_values(item, file);
+  for (YamlEntry& entry : value.entries) {
+    entry.location.file = file;
+    name_values(entry.value, file);
+  }
+}
+
+}  // namespace
+
+void name_source(YamlValue& root, const std::string& file) {
+  name_values(root, std::make_shared<const std::string>(file));
+}
+
 std::string show_location(std::string_view file, const SourceLocation& location) {
   if (location.line == 0) return concat({file, ": "});
+  if (location.file) file = *location.file;
   return concat({file, ":", std::to_string(location.line), ":", std::to_string(location.column), ": "});
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@ namespace amldist::run {
 struct SourceLocation {
   std::size_t line = 0;
   std::size_t column = 0;
+  std::shared_ptr<const std::string> file = {};  ///< another file than the one that is spoken of: a component's
 };
 
 struct YamlEntry;
@@ -31,13 +33,22 @@ struct YamlValue {
   std::vector<YamlEntry> entries;  ///< of a map, in the order of the file; no key twice
 
   [[nodiscard]] const YamlValue* find(std::string_view key) const;
+  [[nodiscard]] YamlValue* find(std::string_view key);
   [[nodiscard]] bool is_null() const noexcept { return kind == Kind::null; }
+
+  /// A scalar in quotes, or a plain one.
+  [[nodiscard]] static YamlValue scalar(std::string text, const SourceLocation& location, bool plain = false);
+  [[nodiscard]] static YamlValue map(const SourceLocation& location);
+  /// Sets `key` of a map, in its old place if it is there.
+  void put(std::string_view key, YamlValue value);
+  void erase(std::string_view key);
 };
 
 struct YamlEntry {
   std::string key;
   SourceLocation location;  ///< of the key
   YamlValue value;
+  bool quoted = false;  ///< the key is in quotes: "<<" is then no merge key
 };
 
 inline constexpr std::size_t longest_yaml = std::size_t{256} * 1024;  ///< bytes
@@ -53,6 +64,9 @@ inline constexpr std::size_t most_yaml_values = 20000;                ///< with 
 
 /// Parses `text`, which is `file` in messages. The document must be one map.
 [[nodiscard]] Result<YamlValue> parse_yaml(std::string_view file, std::string_view text);
+
+/// Says of a whole tree that it comes from `file`, for messages.
+void name_source(YamlValue& root, const std::string& file);
 
 /// Sets the scalar at `path` ("inputs.data.path"), making maps on the way; a value that was there is replaced.
 [[nodiscard]] Result<void> set_yaml(YamlValue& root, std::string_view path, std::string_view value);

@@ -1,4 +1,4 @@
-#include "aml_run/own_options.hpp"
+#include "aml_run/command/own_options.hpp"
 
 #include <algorithm>
 #include <array>
@@ -17,11 +17,13 @@ struct Switch {
   bool CommandLine::*field;
   bool value = true;
 };
-constexpr std::array<Switch, 11> switches = {{{"--dry-run", &CommandLine::dry_run},
+constexpr std::array<Switch, 13> switches = {{{"--dry-run", &CommandLine::dry_run},
                                               {"-W", &CommandLine::wait},
                                               {"--wait", &CommandLine::wait},
                                               {"--json", &CommandLine::json},
                                               {"--literal", &CommandLine::literal},
+                                              {"--snapshot", &CommandLine::snapshot},
+                                              {"--list", &CommandLine::list},
                                               {"--new-job", &CommandLine::new_job},
                                               {"--no-expand", &CommandLine::expand, false},
                                               {"-h", &CommandLine::help},
@@ -33,10 +35,15 @@ struct Text {
   std::string_view name;
   std::string CommandLine::*field;
 };
-constexpr std::array<Text, 4> texts = {{{"--kind", &CommandLine::kind},
+constexpr std::array<Text, 6> texts = {{{"--kind", &CommandLine::kind},
                                         {"--aml-dist", &CommandLine::kind},
+                                        {"--svg", &CommandLine::svg},
+                                        {"--metric-pattern", &CommandLine::metric},
                                         {"--mpi", &CommandLine::mpi},
                                         {"--instance-types", &CommandLine::instance_types}}};
+
+/// Options that are about a run that there is already.
+constexpr std::array<std::string_view, 4> run_verbs = {"--show", "--resume", "--cancel", "--stream"};
 
 Error wrong(std::string_view option, std::string_view what) { return {Errc::invalid_argument, concat({option, what})}; }
 
@@ -90,6 +97,12 @@ class Reader {
       if (std::ranges::find(given_, text->field) != given_.end()) return wrong(name, " is given twice");
       given_.push_back(text->field);
       return read_value(name, value, line_.*text->field);
+    }
+    if (const auto* const verb = std::ranges::find(run_verbs, name); verb != run_verbs.end()) {
+      if (!line_.run_verb.empty())
+        return wrong(name, concat({" and --", line_.run_verb, " are given: give one of them"}));
+      line_.run_verb = name.substr(2);
+      return read_value(name, value, line_.run);
     }
     if (name == "--set") return read_value(name, value, own_.sets.emplace_back());
     if (name == "--setup") return read_value(name, value, line_.setup.emplace_back());

@@ -1,4 +1,4 @@
-#include "aml_dist/svg.hpp"
+#include "shared/svg.hpp"
 
 #include <array>
 #include <cmath>

@@ -1,9 +1,9 @@
-#include "aml_run/command_line.hpp"
+#include "aml_run/command/command_line.hpp"
 
 #include <algorithm>
 #include <array>
 
-#include "aml_run/own_options.hpp"
+#include "aml_run/command/own_options.hpp"
 #include "core/spec.hpp"
 #include "core/text.hpp"
 #include "shared/exit_status.hpp"
@@ -14,9 +14,10 @@ namespace {
 using text::concat;
 using text::quote;
 
-constexpr std::array<std::string_view, 16> own_names = {
-    "kind",    "aml-dist",       "set",  "setup",   "mpi",       "wait",      "json",   "dry-run",
-    "new-job", "instance-types", "help", "version", "list-keys", "no-expand", "launch", "literal"};
+constexpr std::array<std::string_view, 24> own_names = {
+    "kind",     "aml-dist",       "set",  "setup",   "mpi",       "wait",      "json",   "dry-run",
+    "new-job",  "instance-types", "help", "version", "list-keys", "no-expand", "launch", "literal",
+    "snapshot", "list",           "show", "resume",  "cancel",    "stream",    "svg",    "metric-pattern"};
 
 Error wrong(std::string sentence) { return {Errc::invalid_argument, concat({sentence, " (see aml-run --help)"})}; }
 
@@ -96,6 +97,11 @@ Result<void> check_count(const commands::SlurmOptions& slurm, std::string_view n
 
 Result<void> check_together(const CommandLine& line) {
   if (line.help || line.version || line.list_keys || line.kind_help) return {};
+  if (line.list || !line.run_verb.empty()) {
+    if (line.job_file.empty() && line.words.empty() && !(line.list && !line.run_verb.empty())) return {};
+    return wrong(concat(
+        {"--", line.list ? "list" : line.run_verb, " is about runs that there are already: give no job with it"}));
+  }
   for (const auto& [name, range] :
        {std::pair("nodes", true), std::pair("ntasks", false), std::pair("ntasks-per-node", false)}) {
     if (auto checked = check_count(line.slurm, name, range); !checked) return checked.error();
@@ -107,7 +113,7 @@ Result<void> check_together(const CommandLine& line) {
     return wrong(
         concat({"there is a job file, ", quote(line.job_file), ", and a command behind --: give one of them"}));
   }
-  const bool is_file = line.job_file.ends_with(".yml") || line.job_file.ends_with(".yaml") ||
+  const bool is_file = line.job_file.ends_with(".yml") || line.job_file.ends_with(".yaml") || line.job_file == "-" ||
                        line.job_file.find('/') != std::string::npos || line.job_file.empty();
   if (!is_file) {
     return wrong(concat({quote(line.job_file), " is not a .yml file: put -- in front of a command"}));
@@ -159,6 +165,10 @@ aml-run [OPTION]... -- COMMAND [ARGUMENT]...
   --no-expand              leave $RANK and its like in a command's arguments alone
   --dry-run                print the batch script
   -W, --wait               follow the job; its exit status becomes ours; Ctrl-C asks
+  --snapshot               copy the code folder, so that later edits do not reach the job
+  --list, --show ID, --cancel ID, --stream ID   runs (sweeps, pipelines) and jobs
+  --resume ID              run again what did not end well
+  --svg FILE               a run as a picture
   --json                   what was done, for programs
   --new-job                a job, even inside an allocation (there a step is started)
   --list-keys              every key of a job file and what becomes of it

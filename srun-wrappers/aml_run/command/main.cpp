@@ -2,21 +2,20 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdio>
 #include <exception>
-#include <filesystem>
+#include <optional>
 
 #include "aml_run/batch_script.hpp"
-#include "aml_run/command_line.hpp"
-#include "aml_run/fill_in_verb.hpp"
+#include "aml_run/command/command_line.hpp"
+#include "aml_run/command/fill_in_verb.hpp"
+#include "aml_run/command/make_plan.hpp"
+#include "aml_run/command/run_answers.hpp"
+#include "aml_run/command/run_file.hpp"
+#include "aml_run/components/component.hpp"
 #include "aml_run/follow.hpp"
-#include "aml_run/job_file.hpp"
-#include "aml_run/job_shape.hpp"
-#include "aml_run/launch_style.hpp"
 #include "aml_run/report.hpp"
-#include "aml_run/site_table.hpp"
+#include "aml_run/runs/submit_run.hpp"
 #include "aml_run/slurm_job.hpp"
 #include "core/spec.hpp"
 #include "core/text.hpp"
@@ -40,105 +39,6 @@ using text::concat;
 int print(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   return std::fflush(stdout) == 0 ? commands::exit_done : commands::exit_failed;
-}
-
-/// The name of a job that is a command: that of the program, or of the script it interprets. Never bash or interactive,
-/// which would switch Lightning's recognition of Slurm off.
-std::string job_name(const std::vector<std::string>& words) {
-  std::string name = std::filesystem::path(words.front()).filename().string();
-  const bool is_python = name.starts_with("python");
-  for (std::size_t i = 1; is_python && i < words.size(); ++i) {
-    if (words[i].ends_with(".py")) return std::filesystem::path(words[i]).stem().string();
-  }
-  return name == "bash" || name == "interactive" || name.empty() ? "aml-run" : name;
-}
-
-Plan plan_command(const CommandLine& line) {
-  Plan plan;
-  plan.job.set("job-name", job_name(line.words));
-  plan.job.merge(line.slurm);
-  plan.option = line.kind.empty() ? "pytorch" : line.kind;
-  plan.words = line.words;
-  // As in a job file: a launcher is started once on each node, unless it asks for a rank or the user has said how.
-  const bool reads_rank = std::ranges::any_of(plan.words, reads_rank_variables);
-  if (plan.option == "pytorch" && launcher_in(plan.words) && !reads_rank) plan.option += ",launch=per-node";
-  return plan;
-}
-
-Result<Plan> plan_job(const CommandLine& line) {
-  const bool named = !line.instance_types.empty();
-  const auto table = read_site_table(named ? line.instance_types : default_site_table(), named);
-  if (!table) return table.error();
-  const JobFileOptions options{line.set, line.kind, line.slurm, line.literal};
-  auto plan = plan_job_file(line.job_file, options, *table);
-  if (!plan) return plan;
-  // A total on the command line is meant instead of the file's count per node.
-  if (line.slurm.has("ntasks") && !line.slurm.has("ntasks-per-node")) plan->job.erase("ntasks-per-node");
-  if (line.slurm.has("ntasks-per-node") && !line.slurm.has("ntasks")) plan->job.erase("ntasks");
-  return plan;
-}
-
-/// Directives in the order in which one reads them.
-void sort_options(commands::SlurmOptions& job) {
-  constexpr std::array order = {
-      "job-name", "comment",       "account",    "partition", "qos",           "nodes", "ntasks-per-node",
-      "ntasks",   "cpus-per-task", "constraint", "mem",       "gpus-per-node", "gres",  "time",
-      "chdir",    "output",        "error"};
-  commands::SlurmOptions sorted;
-  for (const char* const name : order) {
-    if (const auto* const option = job.find(name)) sorted.set(option->name, option->value);
-  }
-  for (const auto& option : job.all()) {
-    if (!sorted.has(option.name)) sorted.set(option.name, option.value);
-  }
-  job = std::move(sorted);
-}
-
-/// A folder in a file name of sbatch, where % begins a pattern.
-std::string escape_pattern(std::string_view folder) {
-  std::string out;
-  for (const char c : folder) out += c == '%' ? std::string("%%") : std::string(1, c);
-  return out == "/" ? "" : out;
-}
-
-/// Where a job's record lies, less its number: beside the log, if the folder's name is plain, else where aml-run is.
-std::string record_of(const commands::SlurmOptions& job) {
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  const fs::path here = fs::current_path(ignored);
-  const fs::path folder = fs::path(job.value_of("output")).parent_path();
-  const bool is_plain = folder.string().find('%') == std::string::npos && !folder.string().starts_with("/dev");
-  return (is_plain ? here / job.value_of("chdir") / folder : here) / ".aml-run-";
-}
-
-/// What job files and commands have in common.
-Result<Plan> make_plan(const CommandLine& line, bool as_step) {
-  auto plan = line.job_file.empty() ? Result<Plan>(plan_command(line)) : plan_job(line);
-  if (!plan) return plan;
-  if (plan->option == "none") plan->option.clear();
-  if (!line.mpi.empty()) plan->step.set("mpi", line.mpi);
-  else if (plan->option.starts_with("mpi") && !plan->step.has("mpi")) plan->step.set("mpi", "pmix");
-  plan->step.set("kill-on-bad-exit", "1");
-  // srun does not take this over from the job (since 22.05).
-  if (const auto* const cpus = plan->job.find("cpus-per-task"); cpus != nullptr && !as_step) {
-    plan->step.set(cpus->name, cpus->value);
-  }
-  plan->setup = line.setup;
-  plan->expand = line.expand;
-  const auto spec = plan->option.empty() ? Result<Spec>(Spec{}) : parse_spec(plan->option);
-  if (!spec) return spec.error();
-  // In an allocation srun takes over what is not said.
-  if (line.job_file.empty() && !as_step) complete_shape(*spec, plan->job);
-  if (auto fits = check_shape(*spec, plan->job); !fits) return fits.error();
-  if (as_step) commands::count_tasks(plan->job);
-  // With a code folder the log would go there; a person looks where the job was submitted.
-  if (!as_step && plan->job.has("chdir") && !plan->job.has("output")) {
-    std::error_code ignored;
-    plan->job.set("output", concat({escape_pattern(std::filesystem::current_path(ignored).string()), "/slurm-%j.out"}));
-  }
-  sort_options(plan->job);
-  if (line.wait && !as_step) plan->record = record_of(plan->job);
-  return plan;
 }
 
 /// Becomes bash with the script, so that standard input stays the program's.
@@ -199,8 +99,18 @@ int submit_job(const CommandLine& line, const Plan& plan, const std::string& scr
   return commands::exit_done;
 }
 
+Result<Plan> plan_file(const CommandLine& line, const YamlValue& tree) {
+  const auto table = read_table(line);
+  if (!table) return table.error();
+  const std::string folder = folder_of(line.job_file);
+  auto job = command_job_of(line, tree, folder);
+  if (!job) return job.error();
+  return plan_tree(line, *table, {line.job_file, folder, std::move(*job)});
+}
+
 int answer(std::vector<std::string> words) {
   if (const auto status = fill_in_verb(words)) return *status;
+  if (const auto status = run_verb(words)) return *status;
   const auto line = read_command_line(std::move(words));
   if (!line) return fail(line.error());
   if (line->help) return print(help_text());
@@ -210,7 +120,17 @@ int answer(std::vector<std::string> words) {
   const auto context = line->new_job ? Result(commands::JobContext::outside) : commands::find_job_context();
   if (!context) return fail(context.error());
   const bool as_step = *context != commands::JobContext::outside;
-  const auto plan = make_plan(*line, as_step);
+  if (!line->run.empty() || line->list) return answer_about_runs(*line);
+  std::optional<YamlValue> job;
+  if (!line->job_file.empty()) {
+    auto tree = read_file_with_sets(*line);
+    if (!tree) return fail(tree.error());
+    const FileKind kind = kind_of(*tree);
+    if (kind == FileKind::pipeline || kind == FileKind::sweep) return answer_run_file(*line, *tree, kind);
+    if (kind == FileKind::other) return fail(refused_type(*line, *tree));
+    job = std::move(*tree);
+  }
+  const auto plan = finish_plan(*line, job ? plan_file(*line, *job) : Result<Plan>(plan_command(*line)), as_step);
   if (!plan) return fail(plan.error());
   for (const std::string& warning : plan->warnings) say(warning);
   if (!(line->dry_run || line->json)) say_ignored(*plan);

@@ -1,4 +1,4 @@
-#include "aml_run/fill_in_verb.hpp"
+#include "aml_run/command/fill_in_verb.hpp"
 
 #include <cstdio>
 

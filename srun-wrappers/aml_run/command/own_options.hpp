@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "aml_run/command_line.hpp"
+#include "aml_run/command/command_line.hpp"
 
 namespace amldist::run {
 

@@ -1,0 +1,123 @@
+#include "aml_run/command/make_plan.hpp"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "aml_run/job_shape.hpp"
+#include "aml_run/launch_style.hpp"
+#include "core/spec.hpp"
+#include "core/text.hpp"
+#include "shared/allocation.hpp"
+
+namespace amldist::run {
+namespace {
+
+using text::concat;
+
+/// The name of a job that is a command: that of the program, or of the script it interprets. Never bash or interactive,
+/// which would switch Lightning's recognition of Slurm off.
+std::string job_name(const std::vector<std::string>& words) {
+  std::string name = std::filesystem::path(words.front()).filename().string();
+  const bool is_python = name.starts_with("python");
+  for (std::size_t i = 1; is_python && i < words.size(); ++i) {
+    if (words[i].ends_with(".py")) return std::filesystem::path(words[i]).stem().string();
+  }
+  return name == "bash" || name == "interactive" || name.empty() ? "aml-run" : name;
+}
+
+}  // namespace
+
+Plan plan_command(const CommandLine& line) {
+  Plan plan;
+  plan.job.set("job-name", job_name(line.words));
+  plan.job.merge(line.slurm);
+  plan.option = line.kind.empty() ? "pytorch" : line.kind;
+  plan.words = line.words;
+  // As in a job file: a launcher is started once on each node, unless it asks for a rank or the user has said how.
+  const bool reads_rank = std::ranges::any_of(plan.words, reads_rank_variables);
+  if (plan.option == "pytorch" && launcher_in(plan.words) && !reads_rank) plan.option += ",launch=per-node";
+  return plan;
+}
+
+Result<SiteTable> read_table(const CommandLine& line) {
+  const bool named = !line.instance_types.empty();
+  return read_site_table(named ? line.instance_types : default_site_table(), named);
+}
+
+Result<Plan> plan_tree(const CommandLine& line, const SiteTable& table, const PlannedTree& tree) {
+  const JobFileOptions options{line.kind, line.slurm, line.literal, tree.made_later, tree.further};
+  auto plan = run::plan_job(tree.file, tree.folder, tree.job, options, table);
+  if (!plan) return plan;
+  // A total on the command line is meant instead of the file's count per node.
+  if (line.slurm.has("ntasks") && !line.slurm.has("ntasks-per-node")) plan->job.erase("ntasks-per-node");
+  if (line.slurm.has("ntasks-per-node") && !line.slurm.has("ntasks")) plan->job.erase("ntasks");
+  return plan;
+}
+
+namespace {
+
+/// Directives in the order in which one reads them.
+void sort_options(commands::SlurmOptions& job) {
+  constexpr std::array order = {
+      "job-name", "comment",       "account",    "partition", "qos",           "nodes", "ntasks-per-node",
+      "ntasks",   "cpus-per-task", "constraint", "mem",       "gpus-per-node", "gres",  "time",
+      "chdir",    "output",        "error"};
+  commands::SlurmOptions sorted;
+  for (const char* const name : order) {
+    if (const auto* const option = job.find(name)) sorted.set(option->name, option->value);
+  }
+  for (const auto& option : job.all()) {
+    if (!sorted.has(option.name)) sorted.set(option.name, option.value);
+  }
+  job = std::move(sorted);
+}
+
+/// A folder in a file name of sbatch, where % begins a pattern.
+std::string escape_pattern(std::string_view folder) {
+  std::string out;
+  for (const char c : folder) out += c == '%' ? std::string("%%") : std::string(1, c);
+  return out == "/" ? "" : out;
+}
+
+/// Where a job's record lies, less its number: beside the log, if the folder's name is plain, else where aml-run is.
+std::string record_of(const commands::SlurmOptions& job) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path here = fs::current_path(ignored);
+  const fs::path folder = fs::path(job.value_of("output")).parent_path();
+  const bool is_plain = folder.string().find('%') == std::string::npos && !folder.string().starts_with("/dev");
+  return (is_plain ? here / job.value_of("chdir") / folder : here) / ".aml-run-";
+}
+
+}  // namespace
+
+Result<Plan> finish_plan(const CommandLine& line, Result<Plan> plan, bool as_step) {
+  if (!plan) return plan;
+  if (plan->option == "none") plan->option.clear();
+  if (!line.mpi.empty()) plan->step.set("mpi", line.mpi);
+  else if (plan->option.starts_with("mpi") && !plan->step.has("mpi")) plan->step.set("mpi", "pmix");
+  plan->step.set("kill-on-bad-exit", "1");
+  // srun does not take this over from the job (since 22.05).
+  if (const auto* const cpus = plan->job.find("cpus-per-task"); cpus != nullptr && !as_step) {
+    plan->step.set(cpus->name, cpus->value);
+  }
+  plan->setup = line.setup;
+  plan->expand = line.expand;
+  const auto spec = plan->option.empty() ? Result<Spec>(Spec{}) : parse_spec(plan->option);
+  if (!spec) return spec.error();
+  // In an allocation srun takes over what is not said.
+  if (line.job_file.empty() && !as_step) complete_shape(*spec, plan->job);
+  if (auto fits = check_shape(*spec, plan->job); !fits) return fits.error();
+  if (as_step) commands::count_tasks(plan->job);
+  // With a code folder the log would go there; a person looks where the job was submitted.
+  if (!as_step && plan->job.has("chdir") && !plan->job.has("output")) {
+    std::error_code ignored;
+    plan->job.set("output", concat({escape_pattern(std::filesystem::current_path(ignored).string()), "/slurm-%j.out"}));
+  }
+  sort_options(plan->job);
+  if (line.wait && !as_step) plan->record = record_of(plan->job);
+  return plan;
+}
+
+}  // namespace amldist::run

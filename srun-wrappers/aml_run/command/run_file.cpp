@@ -1,0 +1,201 @@
+#include "aml_run/command/run_file.hpp"
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "aml_run/batch_script.hpp"
+#include "aml_run/command/make_plan.hpp"
+#include "aml_run/command/run_answers.hpp"
+#include "aml_run/pipeline/pipeline_file.hpp"
+#include "aml_run/runs/run_view.hpp"
+#include "aml_run/runs/submit_run.hpp"
+#include "core/text.hpp"
+#include "shared/exit_status.hpp"
+#include "shared/programs.hpp"
+#include "shared/shell.hpp"
+#include "shared/signals.hpp"
+#include "shared/terminal.hpp"
+
+namespace amldist::run {
+namespace {
+
+using commands::fail;
+using commands::say;
+using nlohmann::ordered_json;
+using text::concat;
+using text::quote;
+
+std::string text_of(const YamlValue* value) { return value != nullptr ? value->text : std::string(); }
+
+bool is_for_component(std::string_view path) { return path.starts_with("inputs.") || path.starts_with("outputs."); }
+
+/// A run on its way: its jobs, and what is said about the file.
+struct Draft {
+  Run run;
+  std::vector<Ignored> ignored;
+  std::vector<std::string> warnings;
+};
+
+/// A job without a code folder has a folder of its own, as on Azure ML.
+void give_folder(const Run& run, const std::string& name, Plan& plan) {
+  if (!plan.work_folder.empty()) return;
+  plan.work_folder = concat({run.folder, "/", name});
+  plan.first_lines.push_back(concat({"mkdir -p -- ", shell::quote(plan.work_folder), " || exit"}));
+}
+
+Result<void> add_command(const CommandLine& line, const SiteTable& table, const PipelineJob& job,
+                         const Pipeline& pipeline, Draft& draft) {
+  auto plan =
+      finish_plan(line, plan_tree(line, table, {line.job_file, job.folder, job.job, pipeline.made_later}), false);
+  if (!plan) return Error{plan.error().code, plan.error().message};
+  plan->job.set("job-name", concat({draft.run.name, ".", job.name}));
+  if (!line.slurm.has("output")) plan->job.erase("output");
+  place_in_run(draft.run, job.name, *plan);
+  give_folder(draft.run, job.name, *plan);
+  for (Ignored& each : plan->ignored) {
+    each.path = concat({"jobs.", job.name, ".", each.path});
+    draft.ignored.push_back(each);
+  }
+  draft.warnings.insert(draft.warnings.end(), plan->warnings.begin(), plan->warnings.end());
+  auto script = write_batch_script(*plan);
+  if (!script) return script.error();
+  RunJob made;
+  made.name = job.name;
+  made.needs.assign(job.needs.begin(), job.needs.end());
+  made.script = std::move(*script);
+  draft.run.jobs.push_back(std::move(made));
+  return {};
+}
+
+Result<Draft> draft_pipeline(const CommandLine& line, const YamlValue& tree, const SiteTable& table) {
+  Draft draft;
+  std::string wanted = text_of(tree.find("display_name"));
+  if (wanted.empty()) wanted = text_of(tree.find("name"));
+  if (wanted.empty()) wanted = std::filesystem::path(line.job_file).stem().string();
+  draft.run.name = next_run_name(wanted);
+  draft.run.folder = concat({runs_folder(), "/", draft.run.name});
+  draft.run.kind = "pipeline";
+  draft.run.source = line.job_file;
+  auto pipeline = read_pipeline(line.job_file, tree, draft.run.folder);
+  if (!pipeline) return pipeline.error();
+  draft.run.continue_on_failure = pipeline->continue_on_failure;
+  draft.ignored = pipeline->ignored;
+  for (const PipelineJob& job : pipeline->jobs) {
+    if (auto added = add_command(line, table, job, *pipeline, draft); !added) return added.error();
+  }
+  return draft;
+}
+
+void say_about(const CommandLine& line, const Draft& draft) {
+  for (const std::string& warning : draft.warnings) say(warning);
+  if (line.dry_run || line.json || draft.ignored.empty()) return;
+  std::vector<std::string_view> names;
+  for (const Ignored& each : draft.ignored) names.emplace_back(each.path);
+  say(concat({line.job_file, ": without effect here: ", text::join(names)}), commands::Tone::faint);
+}
+
+int print_draft(const CommandLine& line, const Draft& draft) {
+  std::string out;
+  if (line.json) {
+    ordered_json json = {{"run", draft.run.name}, {"kind", draft.run.kind}, {"folder", draft.run.folder}};
+    json["continue_on_failure"] = draft.run.continue_on_failure;
+    json["ignored"] = ordered_json::array();
+    for (const Ignored& each : draft.ignored)
+      json["ignored"].push_back(
+          {{"key", each.path}, {"line", each.location.line}, {"column", each.location.column}, {"why", each.why}});
+    json["jobs"] = ordered_json::array();
+    for (const RunJob& job : draft.run.jobs)
+      json["jobs"].push_back({{"name", job.name},
+                              {"needs", job.needs},
+                              {"trials", job.trials},
+                              {"concurrent", job.concurrent},
+                              {"script", job.script}});
+    out = json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  } else {
+    for (const RunJob& job : draft.run.jobs) {
+      std::vector<std::string_view> needs(job.needs.begin(), job.needs.end());
+      out += concat({out.empty() ? "" : "\n", "# ---- ", job.name,
+                     needs.empty() ? "" : concat({", after ", text::join(needs)}),
+                     job.trials > 0 ? concat({", an array of ", std::to_string(job.trials)}) : "", "\n", job.script});
+    }
+  }
+  std::fwrite(out.data(), 1, out.size(), stdout);
+  return std::fflush(stdout) == 0 ? commands::exit_done : commands::exit_failed;
+}
+
+int submit_draft(const CommandLine& line, Draft draft) {
+  const commands::HeldInterrupts held;
+  if (!commands::find_program("sbatch")) {
+    return commands::fail_without_slurm(
+        "sbatch is not installed here (not in PATH): run this on a node that has Slurm, or print the scripts with "
+        "--dry-run");
+  }
+  if (auto made = create_run(draft.run); !made) return fail(made.error());
+  std::map<std::string, Share> wanted;
+  for (const RunJob& job : draft.run.jobs) wanted.emplace(job.name, Share{});
+  if (const auto refusal = submit_run(draft.run, wanted)) {
+    say(refusal->message, commands::Tone::bad);
+    return refusal->status;
+  }
+  say(concat({"submitted ", draft.run.name, ": ", text::count(draft.run.jobs.size(), "job"), ", ",
+              draft.run.jobs.front().ids.back(), " to ", draft.run.jobs.back().ids.back(),
+              "; results: ", draft.run.folder}));
+  return line.wait ? wait_for_run(line, draft.run) : show_run(line, draft.run, line.json);
+}
+
+}  // namespace
+
+Result<YamlValue> read_file_with_sets(const CommandLine& line) {
+  auto tree = read_job_file(line.job_file);
+  if (!tree) return tree;
+  const bool is_component = kind_of(*tree) == FileKind::command_component || tree->find("component") != nullptr;
+  for (const auto& [path, value] : line.set) {
+    if (is_component && is_for_component(path)) continue;
+    if (auto done = set_yaml(*tree, path, value); !done) return done.error();
+  }
+  return tree;
+}
+
+Result<YamlValue> command_job_of(const CommandLine& line, const YamlValue& tree, const std::string& folder) {
+  const YamlValue* const reference = tree.find("component");
+  if (reference == nullptr && kind_of(tree) != FileKind::command_component) return tree;
+  YamlValue job = reference != nullptr ? tree : YamlValue::map(tree.location);
+  Component component{tree, folder};
+  if (reference != nullptr) {
+    auto loaded = load_component(line.job_file, folder, "component", *reference);
+    if (!loaded) return loaded.error();
+    component = std::move(*loaded);
+  }
+  for (const auto& [path, value] : line.set) {
+    if (!is_for_component(path)) continue;
+    if (auto done = set_yaml(job, path, value); !done) return done.error();
+  }
+  make_paths_absolute(job, folder);
+  if (job.find("display_name") == nullptr) {
+    std::string name = text_of(component.root.find("display_name"));
+    if (name.empty()) name = text_of(component.root.find("name"));
+    if (!name.empty()) job.put("display_name", YamlValue::scalar(name, tree.location));
+  }
+  return bind_component(line.job_file, component, job);
+}
+
+Error refused_type(const CommandLine& line, const YamlValue& tree) {
+  const YamlValue* const type = tree.find("type");
+  const std::string name = text::to_lower(text_of(type));
+  const std::string why = why_refused(name);
+  if (!why.empty()) return error_at(line.job_file, type->location, why);
+  return error_at(line.job_file, type->location,
+                  concat({"type cannot be ", quote(type->text), ": use command, sweep or pipeline"}));
+}
+
+int answer_run_file(const CommandLine& line, const YamlValue& tree, FileKind /*kind*/) {
+  const auto table = read_table(line);
+  if (!table) return fail(table.error());
+  auto draft = draft_pipeline(line, tree, *table);
+  if (!draft) return fail(draft.error());
+  say_about(line, *draft);
+  return line.dry_run ? print_draft(line, *draft) : submit_draft(line, std::move(*draft));
+}
+
+}  // namespace amldist::run

@@ -1,0 +1,18 @@
+// An input that a component declares, and the value that a job gives it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "aml_run/yaml_tree.hpp"
+#include "core/result.hpp"
+
+namespace amldist::run {
+
+/// The value as a job file would have it: a scalar, or a map with type and path. `given` nullptr: the default; null: an
+/// optional input without a value. `folder`: the component's, from which its defaults are meant. Errors: no value, or
+/// one that the declaration does not take.
+[[nodiscard]] Result<YamlValue> bind_input(std::string_view file, const std::string& folder, const YamlEntry& declared,
+                                           const YamlValue* given);
+
+}  // namespace amldist::run
