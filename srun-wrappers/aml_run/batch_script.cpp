@@ -116,7 +116,7 @@ std::string output_folders(const Plan& plan) {
   for (const OutputFolder& folder : plan.outputs) {
     out += concat({"# ${{outputs.", folder.name, "}}\n"});
     if (folder.path.empty()) {
-      out += concat({folder.variable, "=\"$PWD/outputs/$SLURM_JOB_ID/", folder.name, "\"\n"});
+      out += concat({folder.variable, "=\"", plan.output_folder, "/", folder.name, "\"\n"});
     } else {
       out += concat({folder.variable, "=", shell::quote(folder.path), "\n"});
     }
@@ -160,8 +160,8 @@ std::vector<std::string> step_options(const Plan& plan) {
 std::string begin_record(const Plan& plan) {
   if (plan.record.empty()) return {};
   return concat({"# How this job ends is written here, for aml-run --wait.\n", "job_record=", shell::quote(plan.record),
-                 plan.record_variable.empty() ? "" : concat({"\"$", plan.record_variable, "\""}), "\n",
-                 "{ echo \"job $SLURM_JOB_ID ${SLURM_RESTART_COUNT:-0}\" >\"$job_record\"; } 2>/dev/null || ",
+                 plan.record_variable.empty() ? "" : concat({"\"$", plan.record_variable, "\""}), plan.record_suffix,
+                 "\n", "{ echo \"job $SLURM_JOB_ID ${SLURM_RESTART_COUNT:-0}\" >\"$job_record\"; } 2>/dev/null || ",
                  "job_record=/dev/null\n\n"});
 }
 
@@ -223,8 +223,8 @@ std::string verification(const Plan& plan) {
 }
 
 std::string body(const Plan& plan, const std::vector<std::string>& options) {
-  return concat({lines(plan.first_lines), begin_record(plan), working_folder(plan), output_folders(plan), exports(plan),
-                 setup(plan), lines(plan.task_lines), verification(plan),
+  return concat({lines(plan.first_lines), begin_record(plan), working_folder(plan), output_folders(plan),
+                 lines(plan.value_lines), exports(plan), setup(plan), lines(plan.task_lines), verification(plan),
                  recorded(plan, plan.shell_line.text.empty() ? words_step(plan, options) : shell_step(plan, options))});
 }
 

@@ -84,7 +84,8 @@ std::string what_bash_does(const Replacement& value, char before, char after) {
   const bool braces = value.text.find('{') < value.text.find('}') && value.text.find('}') != std::string::npos;
   if (braces && value.text.find_first_of(",.") != std::string::npos) active += '{';
   if (!active.empty()) return concat({"bash acts on ", with_blanks(active), " in it"});
-  const bool splits = value.form != Replacement::Form::text && value.text.find_first_of(" \t") != std::string::npos;
+  const bool splits = value.form != Replacement::Form::text && value.form != Replacement::Form::late_text &&
+                      value.text.find_first_of(" \t") != std::string::npos;
   return splits ? "bash splits it at blanks" : "";
 }
 

@@ -16,13 +16,14 @@ namespace amldist::run {
 /// What stands for an expression.
 struct Replacement {
   enum class Form {
-    text,      ///< a literal, which may hold several words
-    path,      ///< a file or a folder, which is meant as one word
-    run_time,  ///< a path that is known when the job runs; `text` is how it begins, for warnings
+    text,       ///< a literal, which may hold several words
+    path,       ///< a file or a folder, which is meant as one word
+    run_time,   ///< a path that is known when the job runs; `text` is how it begins, for warnings
+    late_text,  ///< a literal that is known when the job runs; `text` is one that it may be
   };
   Form form = Form::text;
   std::string text;
-  std::string variable = {};  ///< of the script, which holds the value of Form::run_time
+  std::string variable = {};  ///< of the script, which holds what is known when the job runs
 };
 
 /// A part of a text: an expression's name, or what stands between two of them.

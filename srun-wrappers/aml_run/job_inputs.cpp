@@ -194,7 +194,7 @@ Result<FilledText> Bindings::finish(std::string_view text, const SourceLocation&
       return error_at(file_, location, concat({name, " has a NUL character, which no command can hold"}));
     }
     known.emplace(name, value.text);
-    out.values.push_back({name, value.form == Form::run_time ? std::string() : value.text, value.variable});
+    out.values.push_back({name, value.variable.empty() ? value.text : std::string(), value.variable});
   }
   // Also where a value comes later: a place where it cannot stand is told at once.
   auto filled = fill_in(text, known, literally);

@@ -55,6 +55,10 @@ struct Plan {
   std::string record;  ///< path of the record of the job's end; empty: none is kept
   /// What stands behind `record`: a variable of the script whose value does, or "" for nothing.
   std::string record_variable = "SLURM_JOB_ID";
+  std::string record_suffix;  ///< and behind that
+  /// Where outputs without a path of their own come, as bash writes it in double quotes.
+  std::string output_folder = "$PWD/outputs/$SLURM_JOB_ID";
+  std::vector<std::string> value_lines;  ///< of bash, in front of where values are put in: a trial's parameters
   std::vector<std::string> first_lines;  ///< of bash, in front of everything: what a run's job needs (runs/)
   std::vector<std::string> task_lines;   ///< of bash, in front of the step: what a sweep's trial needs
 };

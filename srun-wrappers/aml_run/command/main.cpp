@@ -17,6 +17,7 @@
 #include "aml_run/report.hpp"
 #include "aml_run/runs/submit_run.hpp"
 #include "aml_run/slurm_job.hpp"
+#include "aml_run/sweep/sweep_verbs.hpp"
 #include "core/spec.hpp"
 #include "core/text.hpp"
 #include "os/child_process.hpp"
@@ -111,6 +112,7 @@ Result<Plan> plan_file(const CommandLine& line, const YamlValue& tree) {
 int answer(std::vector<std::string> words) {
   if (const auto status = fill_in_verb(words)) return *status;
   if (const auto status = run_verb(words)) return *status;
+  if (const auto status = sweep_verb(words)) return *status;
   const auto line = read_command_line(std::move(words));
   if (!line) return fail(line.error());
   if (line->help) return print(help_text());

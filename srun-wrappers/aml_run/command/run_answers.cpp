@@ -12,6 +12,7 @@
 #include "aml_run/runs/run_view.hpp"
 #include "aml_run/runs/submit_run.hpp"
 #include "aml_run/slurm_job.hpp"
+#include "aml_run/sweep/sweep_view.hpp"
 #include "core/text.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
@@ -36,14 +37,35 @@ int fail_for_slurm(const Error& error) {
   return error.code == Errc::unavailable ? commands::fail_without_slurm(error.message) : fail(error);
 }
 
+Result<SweepResults> results_of(const Run& run, const RunState& state) {
+  return read_results(run.folder, state.jobs.front().trials);
+}
+
 int write_svg(const CommandLine& line, const Run& run, const RunState& state) {
   if (line.svg.empty()) return commands::exit_done;
-  const auto done = replace_file(line.svg, run_to_svg(run, state));
+  std::string picture;
+  if (run.kind == "sweep") {
+    const auto results = results_of(run, state);
+    if (!results) return fail(results.error());
+    picture = sweep_to_svg(run, *results);
+  } else {
+    picture = run_to_svg(run, state);
+  }
+  const auto done = replace_file(line.svg, picture);
   return done ? static_cast<int>(commands::exit_done) : fail(done.error());
 }
 
 int show_state(const CommandLine& line, const Run& run, const RunState& state) {
   if (const int status = write_svg(line, run, state); status != 0) return status;
+  if (run.kind == "sweep") {
+    const auto results = results_of(run, state);
+    if (!results) return fail(results.error());
+    if (line.json) return print(sweep_to_json(run, state, *results));
+    std::string table = concat({run.name, ": ", word_for(state), "\n"});
+    for (const std::string& each : draw_sweep(*results, commands::wants_colour(STDOUT_FILENO), false))
+      table += each + "\n";
+    return print(table);
+  }
   if (line.json) return print(run_to_json(run, state));
   std::string out = concat({run.name, ": ", word_for(state), "\n"});
   for (const std::string& each : draw_run(run, state, commands::wants_colour(STDOUT_FILENO))) out += each + "\n";
@@ -135,7 +157,8 @@ int resume(const CommandLine& line, Run run) {
     Share share;
     share.whole = job.trials == 0;
     for (std::uint32_t trial = 1; trial <= job.trials; ++trial) {
-      if (!state->jobs[i].trials[trial - 1].good()) share.trials.push_back(trial);
+      const WorkState& work = state->jobs[i].trials[trial - 1];
+      if (!work.good() && work.state != "TERMINATED") share.trials.push_back(trial);
     }
     const bool again = std::ranges::any_of(job.needs, [&](const std::string& need) { return wanted.contains(need); });
     if (job.trials > 0 && !share.trials.empty()) wanted.emplace(job.name, share);
@@ -159,13 +182,22 @@ int resume(const CommandLine& line, Run run) {
 }  // namespace
 
 int wait_for_run(const CommandLine& line, const Run& run) {
-  const auto followed =
-      follow_run(run, [&](const RunState& state, bool colour) { return draw_run(run, state, colour); });
+  const bool terminal = ::isatty(STDERR_FILENO) == 1;
+  const auto followed = follow_run(run, [&](const RunState& state, bool colour) {
+    if (run.kind != "sweep") return draw_run(run, state, colour);
+    const auto results = results_of(run, state);
+    if (!results) return std::vector<std::string>{results.error().message};
+    return terminal ? draw_sweep(*results, colour, true) : std::vector<std::string>{summary_of(*results)};
+  });
   if (!followed) return fail_for_slurm(followed.error());
   if (followed->detached) return commands::exit_done;
-  say_end_of(run, followed->state);
-  if (const int status = write_svg(line, run, followed->state); status != 0) return status;
-  if (line.json) print(run_to_json(run, followed->state));
+  if (run.kind != "sweep") say_end_of(run, followed->state);
+  else if (const auto results = results_of(run, followed->state))
+    say(concat({run.name, ": ", summary_of(*results)}),
+        followed->state.good() ? commands::Tone::good : commands::Tone::bad);
+  if (run.kind == "sweep" || line.json || !line.svg.empty()) {
+    if (const int status = show_state(line, run, followed->state); status != 0) return status;
+  }
   return exit_status_of(run, followed->state);
 }
 

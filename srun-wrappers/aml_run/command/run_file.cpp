@@ -10,6 +10,9 @@
 #include "aml_run/pipeline/pipeline_file.hpp"
 #include "aml_run/runs/run_view.hpp"
 #include "aml_run/runs/submit_run.hpp"
+#include "aml_run/sweep/sweep_file.hpp"
+#include "aml_run/sweep/sweep_script.hpp"
+#include "aml_run/sweep/sweep_store.hpp"
 #include "core/text.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
@@ -35,6 +38,7 @@ struct Draft {
   Run run;
   std::vector<Ignored> ignored;
   std::vector<std::string> warnings;
+  std::vector<std::pair<std::string, SweepRecord>> sweeps;  ///< folder, and what goes there
 };
 
 /// A job without a code folder has a folder of its own, as on Azure ML.
@@ -68,21 +72,77 @@ Result<void> add_command(const CommandLine& line, const SiteTable& table, const 
   return {};
 }
 
-Result<Draft> draft_pipeline(const CommandLine& line, const YamlValue& tree, const SiteTable& table) {
+/// A sweep as an array of trials; in a pipeline another job behind it puts the best outputs in their places.
+Result<void> add_sweep(const CommandLine& line, const SiteTable& table, const PipelineJob& job,
+                       const std::vector<std::string>& made_later, Draft& draft) {
+  auto sweep = read_sweep(line.job_file, job.folder, job.job);
+  if (!sweep) return sweep.error();
+  const bool alone = draft.run.kind == "sweep";
+  RunJob array;
+  array.name = alone ? std::string("trials") : job.name + ".trials";
+  array.needs.assign(job.needs.begin(), job.needs.end());
+  array.trials = static_cast<std::uint32_t>(sweep->trials.size());
+  array.concurrent = sweep->concurrent;
+  const std::string folder = sweep_folder_of(draft.run, array);
+  auto plan = finish_plan(
+      line, plan_tree(line, table, {line.job_file, job.folder, sweep->job, made_later, parameter_expressions(*sweep)}),
+      false);
+  if (!plan) return plan.error();
+  plan->job.set("job-name", alone ? draft.run.name : concat({draft.run.name, ".", job.name}));
+  plan->azure_folders = true;
+  place_in_sweep(draft.run.folder, folder, *sweep, *plan);
+  auto script = write_batch_script(*plan);
+  if (!script) return script.error();
+  array.script = std::move(*script);
+  draft.ignored.insert(draft.ignored.end(), plan->ignored.begin(), plan->ignored.end());
+  draft.warnings.insert(draft.warnings.end(), plan->warnings.begin(), plan->warnings.end());
+  SweepRecord record{{},          sweep->trials, sweep->metric,          sweep->maximize,
+                     line.metric, sweep->policy, sweep->timeout_seconds, sweep->outputs};
+  for (const Parameter& parameter : sweep->space) record.names.push_back(parameter.name);
+  draft.sweeps.emplace_back(folder, std::move(record));
+  draft.run.jobs.push_back(array);
+  if (alone) return {};
+  RunJob finish;
+  finish.name = job.name;
+  finish.needs = {array.name};
+  finish.after_any_end = true;
+  finish.script = finishing_script(draft.run.folder, folder, job.name, draft.run.continue_on_failure);
+  draft.run.jobs.push_back(std::move(finish));
+  return {};
+}
+
+Draft begin_draft(const CommandLine& line, const YamlValue& tree, std::string_view kind) {
   Draft draft;
   std::string wanted = text_of(tree.find("display_name"));
   if (wanted.empty()) wanted = text_of(tree.find("name"));
   if (wanted.empty()) wanted = std::filesystem::path(line.job_file).stem().string();
   draft.run.name = next_run_name(wanted);
   draft.run.folder = concat({runs_folder(), "/", draft.run.name});
-  draft.run.kind = "pipeline";
+  draft.run.kind = kind;
   draft.run.source = line.job_file;
+  return draft;
+}
+
+Result<Draft> draft_sweep(const CommandLine& line, const YamlValue& tree, const SiteTable& table) {
+  Draft draft = begin_draft(line, tree, "sweep");
+  draft.run.continue_on_failure = true;
+  PipelineJob job;
+  job.folder = folder_of(line.job_file);
+  job.job = tree;
+  if (auto added = add_sweep(line, table, job, {}, draft); !added) return added.error();
+  return draft;
+}
+
+Result<Draft> draft_pipeline(const CommandLine& line, const YamlValue& tree, const SiteTable& table) {
+  Draft draft = begin_draft(line, tree, "pipeline");
   auto pipeline = read_pipeline(line.job_file, tree, draft.run.folder);
   if (!pipeline) return pipeline.error();
   draft.run.continue_on_failure = pipeline->continue_on_failure;
   draft.ignored = pipeline->ignored;
   for (const PipelineJob& job : pipeline->jobs) {
-    if (auto added = add_command(line, table, job, *pipeline, draft); !added) return added.error();
+    auto added = job.is_sweep ? add_sweep(line, table, job, pipeline->made_later, draft)
+                              : add_command(line, table, job, *pipeline, draft);
+    if (!added) return added.error();
   }
   return draft;
 }
@@ -132,6 +192,9 @@ int submit_draft(const CommandLine& line, Draft draft) {
         "--dry-run");
   }
   if (auto made = create_run(draft.run); !made) return fail(made.error());
+  for (const auto& [folder, record] : draft.sweeps) {
+    if (auto written = write_sweep(folder, record); !written) return fail(written.error());
+  }
   std::map<std::string, Share> wanted;
   for (const RunJob& job : draft.run.jobs) wanted.emplace(job.name, Share{});
   if (const auto refusal = submit_run(draft.run, wanted)) {
@@ -189,10 +252,10 @@ Error refused_type(const CommandLine& line, const YamlValue& tree) {
                   concat({"type cannot be ", quote(type->text), ": use command, sweep or pipeline"}));
 }
 
-int answer_run_file(const CommandLine& line, const YamlValue& tree, FileKind /*kind*/) {
+int answer_run_file(const CommandLine& line, const YamlValue& tree, FileKind kind) {
   const auto table = read_table(line);
   if (!table) return fail(table.error());
-  auto draft = draft_pipeline(line, tree, *table);
+  auto draft = kind == FileKind::sweep ? draft_sweep(line, tree, *table) : draft_pipeline(line, tree, *table);
   if (!draft) return fail(draft.error());
   say_about(line, *draft);
   return line.dry_run ? print_draft(line, *draft) : submit_draft(line, std::move(*draft));

@@ -288,6 +288,20 @@ class Reader {
     }
   }
 
+  /// An input of the pipeline, if it has a value: a component's may only say its type.
+  [[nodiscard]] Result<Bound> given(const std::string& name, const Bound& bound) const {
+    const YamlValue& value = bound.value;
+    const bool has_value =
+        value.kind == YamlKind::scalar || value.find("path") != nullptr || value.find("value") != nullptr;
+    const YamlValue* const optional = value.find("optional");
+    if (has_value || value.kind == YamlKind::list) return bound;
+    if (optional != nullptr && text::to_lower(optional->text) == "true") return Bound{YamlValue(), {}};
+    const YamlValue* const type = value.find("type");
+    const bool is_path = type != nullptr && (type->text.starts_with("uri_") || type->text == "mltable");
+    return wrong(value.location, concat({"the pipeline's input ", name, " has no value: add --set inputs.", name,
+                                         is_path ? ".path=FOLDER" : "=VALUE"}));
+  }
+
   /// The value of one expression of a job.
   Result<Bound> look_up(std::string_view expression, const SourceLocation& location, const std::vector<Node>& nodes,
                         const Scope& scope) const {
@@ -300,7 +314,7 @@ class Reader {
       std::string_view name = expression.substr(14);
       if (name.ends_with(".path")) name.remove_suffix(5);
       const auto found = scope.inputs.find(name);
-      if (found != scope.inputs.end()) return found->second;
+      if (found != scope.inputs.end()) return given(found->first, found->second);
       std::vector<std::string_view> names;
       for (const auto& [known, value] : scope.inputs) names.emplace_back(known);
       return no(concat({"is not among the pipeline's inputs", near_to(name, names)}));

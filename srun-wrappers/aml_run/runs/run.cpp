@@ -85,6 +85,10 @@ const RunJob* Run::find(std::string_view job_name) const {
   return found == jobs.end() ? nullptr : &*found;
 }
 
+std::string sweep_folder_of(const Run& run, const RunJob& job) {
+  return run.kind == "sweep" ? run.folder : concat({run.folder, "/", job.name});
+}
+
 std::string runs_folder() {
   std::error_code ignored;
   return (fs::current_path(ignored) / "aml-runs").string();

@@ -39,6 +39,9 @@ struct Run {
   [[nodiscard]] const RunJob* find(std::string_view job_name) const;
 };
 
+/// Where the trials of an array are: the run's folder, or in a pipeline the job's.
+[[nodiscard]] std::string sweep_folder_of(const Run& run, const RunJob& job);
+
 /// Where runs are kept: aml-runs in the working folder. Absolute.
 [[nodiscard]] std::string runs_folder();
 

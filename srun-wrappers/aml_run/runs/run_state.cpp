@@ -1,5 +1,7 @@
 #include "aml_run/runs/run_state.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -124,8 +126,11 @@ RunJobState state_of(const Run& run, const RunJob& job, const Queue& queue) {
     return out;
   }
   for (std::uint32_t number = 1; number <= job.trials; ++number) {
-    const std::string record = concat({run.folder, "/trials/", std::to_string(number), "/record"});
-    out.trials.push_back(complete(find_trial(queue, job, number), record));
+    const std::string folder = concat({sweep_folder_of(run, job), "/trials/", std::to_string(number)});
+    out.trials.push_back(complete(find_trial(queue, job, number), folder + "/record"));
+    WorkState& trial = out.trials.back();
+    if (trial.ended() && !trial.good() && ::access((folder + "/terminated").c_str(), F_OK) == 0)
+      trial.state = "TERMINATED";
   }
   out.whole = job.trials > 0 ? together(out.trials)
                              : complete(find_work(queue, job.ids.back()), concat({run.folder, "/state/", job.name}));
@@ -138,7 +143,7 @@ RunJobState state_of(const Run& run, const RunJob& job, const Queue& queue) {
 bool WorkState::ended() const {
   JobState slurm;
   slurm.state = state;
-  return slurm.ended() || state == "STOPPED" || state == "UNKNOWN";
+  return slurm.ended() || state == "STOPPED" || state == "UNKNOWN" || state == "TERMINATED";
 }
 
 bool RunState::ended() const {
@@ -148,7 +153,10 @@ bool RunState::ended() const {
 }
 
 bool RunState::good() const {
-  return std::ranges::all_of(jobs, [](const RunJobState& job) { return job.whole.good() || !job.trials.empty(); });
+  return std::ranges::all_of(jobs, [](const RunJobState& job) {
+    return job.trials.empty() ? job.whole.good()
+                              : std::ranges::any_of(job.trials, [](const WorkState& trial) { return trial.good(); });
+  });
 }
 
 Result<RunState> ask_run(const Run& run) {
@@ -163,7 +171,11 @@ int exit_status_of(const Run& run, const RunState& state) {
   int cancelled = commands::exit_done;
   for (std::size_t i = 0; i < run.jobs.size(); ++i) {
     const RunJobState& job = state.jobs[i];
-    if (job.whole.good() || run.jobs[i].trials > 0) continue;
+    // A sweep has done its work if one trial ended well.
+    const bool done = run.jobs[i].trials > 0
+                          ? std::ranges::any_of(job.trials, [](const WorkState& trial) { return trial.good(); })
+                          : job.whole.good();
+    if (done) continue;
     const bool is_first_cause = job.whole.state != "CANCELLED" && job.whole.state != "STOPPED";
     if (is_first_cause) return job.whole.exit_status;
     if (cancelled == commands::exit_done) cancelled = job.whole.exit_status != 0 ? job.whole.exit_status : 130;

@@ -12,7 +12,8 @@ namespace amldist::run {
 
 /// One job, or one trial of an array.
 struct WorkState {
-  std::string state;   ///< Slurm's word; WAITING: not submitted yet; STOPPED: never will be; UNKNOWN
+  std::string state;   ///< Slurm's word; WAITING: not submitted yet; STOPPED: never will be; UNKNOWN; TERMINATED: a
+                       ///< trial, by the sweep's policy
   std::string reason;  ///< why it waits
   std::string nodes;
   std::string job_id;   ///< "17" or "17_3"; empty: not submitted
@@ -31,7 +32,7 @@ struct RunState {
   std::vector<RunJobState> jobs;  ///< as in Run::jobs
 
   [[nodiscard]] bool ended() const;
-  /// Every job ended well.
+  /// Every job ended well, and of every sweep at least one trial.
   [[nodiscard]] bool good() const;
 };
 

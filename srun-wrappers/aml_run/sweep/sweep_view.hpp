@@ -1,0 +1,26 @@
+// A sweep as people and programs see it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "aml_run/runs/run.hpp"
+#include "aml_run/runs/run_state.hpp"
+#include "aml_run/sweep/sweep_store.hpp"
+
+namespace amldist::run {
+
+/// A table: trial, parameters, state, metric; the best one is marked. `short_form`: no more than a screen, of a sweep
+/// that goes on: those that run, and the best ones.
+[[nodiscard]] std::vector<std::string> draw_sweep(const SweepResults& results, bool colour, bool short_form);
+
+/// {"run", "kind", "state", "objective", "best", "trials": [{"trial", "parameters", "state", "metric", ...}]}
+[[nodiscard]] std::string sweep_to_json(const Run& run, const RunState& state, const SweepResults& results);
+
+/// The metric of every trial, and the parameters beside it as parallel axes.
+[[nodiscard]] std::string sweep_to_svg(const Run& run, const SweepResults& results);
+
+/// One sentence about the end: how many trials ended how, and the best.
+[[nodiscard]] std::string summary_of(const SweepResults& results);
+
+}  // namespace amldist::run
