@@ -1,8 +1,11 @@
 #include "aml_run/job_file.hpp"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdint>
 #include <filesystem>
 
@@ -91,7 +94,7 @@ class Translator {
   Result<void> about() {
     std::string name = text_of("display_name");
     if (name.empty()) name = text_of("name");
-    if (name.empty()) name = std::filesystem::path(file_).stem().string();
+    if (name.empty()) name = file_ == "-" ? "job" : std::filesystem::path(file_).stem().string();
     plan_.job.set("job-name", name);
     std::string comment;
     if (const auto experiment = text_of("experiment_name"); !experiment.empty()) {
@@ -305,8 +308,25 @@ Result<Plan> plan_job(const std::string& file, const std::string& folder, const 
   return Translator(file, folder, job, options, table).translate();
 }
 
+namespace {
+
+Result<std::string> read_standard_input() {
+  std::string out;
+  std::array<char, 65536> buffer{};
+  for (;;) {
+    const ssize_t count = ::read(STDIN_FILENO, buffer.data(), buffer.size());
+    if (count == 0) return out;
+    if (count < 0 && errno != EINTR) return Error{Errc::unavailable, "standard input cannot be read"};
+    if (count > 0) out.append(buffer.data(), static_cast<std::size_t>(count));
+    // parse_yaml() says that it is too long
+    if (out.size() > longest_yaml) return out;
+  }
+}
+
+}  // namespace
+
 Result<YamlValue> read_job_file(const std::string& file) {
-  const auto content = commands::read_file(file == "-" ? "/dev/stdin" : file, longest_yaml);
+  const auto content = file == "-" ? read_standard_input() : commands::read_file(file, longest_yaml);
   if (!content) return content.error();
   return parse_yaml(file == "-" ? "standard input" : file, *content);
 }

@@ -25,7 +25,7 @@ constexpr std::string_view no_cloud = "there is no cloud storage here: the folde
 /// From the published schema, the reference of its keys and the SDK's own classes.
 constexpr std::array schema = {
     SchemaKey{"$schema", S::text, F::ignored, "only editors read it"},
-    SchemaKey{"type", S::text, F::translated, "must be command, if it is there", "command"},
+    SchemaKey{"type", S::text, F::translated, "command; sweep and pipeline are files of their own kind", "command"},
     SchemaKey{"name", S::text, F::translated, "--job-name, if there is no display_name"},
     SchemaKey{"display_name", S::text, F::translated, "--job-name"},
     SchemaKey{"experiment_name", S::text, F::translated, "--comment"},
@@ -33,7 +33,7 @@ constexpr std::array schema = {
     SchemaKey{"tags", S::map, F::translated, "--comment"},
     SchemaKey{"tags.*", S::text, F::translated, "--comment"},
     SchemaKey{"command", S::text, F::translated, "what each task gives to bash -c"},
-    SchemaKey{"code", S::text, F::translated, "--chdir: the folder itself, not a copy of it"},
+    SchemaKey{"code", S::text, F::translated, "--chdir: the folder itself, with --snapshot a copy"},
     SchemaKey{
         "environment", S::text_or_map, F::ignored,
         "the software of the nodes is used: prepare it with --setup, or choose a container with your site's option"},

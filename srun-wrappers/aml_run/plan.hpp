@@ -47,6 +47,7 @@ struct Plan {
   std::vector<std::string> setup;  ///< lines of bash in front of srun
   FilledText shell_line;           ///< for bash -c in each task; empty: `words`
   std::string work_folder;     ///< of the tasks, which must be there on each node; empty: where the job was submitted
+  std::string snapshot;        ///< to be copied to work_folder before the job is submitted; empty: nothing is
   bool azure_folders = false;  ///< outputs/ and logs/ are made in the working folder
   std::vector<std::string> words;  ///< program and arguments, exactly
   bool expand = true;              ///< $RANK and its like in `words`

@@ -158,7 +158,7 @@ def test_every_key_is_translated_or_named_with_the_reason(aml_run, job):
 def test_the_table_of_keys_knows_all_of_this_file(aml_run):
     rows = json.loads(aml_run.good("--list-keys", "--json").out)
     top = {row["key"] for row in rows if "." not in row["key"]}
-    assert top == set(re.findall(r"^([\w$]+):", ALL_KEYS, re.M)) | {"component"}
+    assert top == set(re.findall(r"^([\w$]+):", ALL_KEYS, re.M)) | {"component", "version", "is_deterministic"}
     assert all(row["becomes"] and row["handling"] in ("translated", "ignored", "refused") for row in rows)
 
 
@@ -284,16 +284,18 @@ def bomb() -> str:
     (b"command: a\0b\n", "1:11", "save the file as UTF-8"),
     ("command: x".encode("utf-16"), None, "save the file as UTF-8"),
     ("command: x\n? [complex]\n: y\n", "2:3", "a key must be a plain word"),
-    ("base: &b {command: x}\n<<: *b\n", "2:1", "merge keys"),
+    ("command: x\n<<: y\n", "2:5", "a merge key (<<) takes a map"),
+    ('command: "a\\0b"\n', "1:10", "a NUL character"),
     ("command: &a [*a]\n", None, "alias"),
     ("comand: x\n", "1:1", "unknown key 'comand': did you mean 'command'?"),
     ("command: x\ndistribution: {type: pytorch, procces_count_per_instance: 2}\n", "2:31",
      "did you mean 'process_count_per_instance'?"),
     ("command: x\nresources:\n  instance_cnt: 2\n", "3:3", "unknown key 'instance_cnt' in resources: did you mean"),
     ("command: x\ninputs: {a: {pth: x}}\n", "2:14", "in inputs.a: did you mean 'path'?"),
-    ("command: x\ntrial: 1\n", "2:1", "unknown key 'trial'"),
-    ("command: x\ntype: sweep\n", "2:7", "type cannot be 'sweep': use command"),
-    ("component: azureml:c:1\n", "1:1", "component is not supported"),
+    ("command: x\ntype: command\ntrial: 1\n", "3:1", "unknown key 'trial'"),
+    ("command: x\ntype: sweep\n", "1:1", "unknown key 'command' in a sweep"),
+    ("command: x\ntype: automl\n", "2:7", "type automl is not run"),
+    ("command: x\ntype: kommand\n", "2:7", "type cannot be 'kommand': use command, sweep or pipeline"),
     ("display_name: x\n", None, "there is no command"),
     ("command: '  '\n", "1:10", "there is no command"),
     ("command: [a, b]\n", "1:10", "command is a list: give one value"),

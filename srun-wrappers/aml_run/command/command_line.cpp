@@ -169,6 +169,7 @@ aml-run [OPTION]... -- COMMAND [ARGUMENT]...
   --list, --show ID, --cancel ID, --stream ID   runs (sweeps, pipelines) and jobs
   --resume ID              run again what did not end well
   --svg FILE               a run as a picture
+  --metric-pattern REGEX   where in its log a sweep's trial says its metric
   --json                   what was done, for programs
   --new-job                a job, even inside an allocation (there a step is started)
   --list-keys              every key of a job file and what becomes of it

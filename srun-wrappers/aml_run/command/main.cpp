@@ -17,6 +17,7 @@
 #include "aml_run/report.hpp"
 #include "aml_run/runs/submit_run.hpp"
 #include "aml_run/slurm_job.hpp"
+#include "aml_run/snapshot/snapshot.hpp"
 #include "aml_run/sweep/sweep_verbs.hpp"
 #include "core/spec.hpp"
 #include "core/text.hpp"
@@ -85,6 +86,9 @@ int follow_job(const CommandLine& line, const Plan& plan, const std::string& scr
 int submit_job(const CommandLine& line, const Plan& plan, const std::string& script) {
   // A job that was submitted is told, even if Ctrl-C comes in between; with --wait it then asks.
   const commands::HeldInterrupts held;
+  if (!plan.snapshot.empty()) {
+    if (auto taken = take_snapshot(plan.snapshot, plan.work_folder); !taken) return fail(taken.error());
+  }
   const auto answer = submit(script);
   if (const auto* const refusal = std::get_if<Refusal>(&answer)) {
     say(refusal->message, commands::Tone::bad);
@@ -132,10 +136,17 @@ int answer(std::vector<std::string> words) {
     if (kind == FileKind::other) return fail(refused_type(*line, *tree));
     job = std::move(*tree);
   }
-  const auto plan = finish_plan(*line, job ? plan_file(*line, *job) : Result<Plan>(plan_command(*line)), as_step);
+  auto plan = finish_plan(*line, job ? plan_file(*line, *job) : Result<Plan>(plan_command(*line)), as_step);
   if (!plan) return fail(plan.error());
+  if (line->snapshot && !as_step) {
+    use_snapshot(concat({runs_folder(), "/", next_run_name(plan->job.value_of("job-name")), "/code"}), *plan);
+  }
   for (const std::string& warning : plan->warnings) say(warning);
   if (!(line->dry_run || line->json)) say_ignored(*plan);
+  if (as_step && line->snapshot)
+    return fail(
+        {Errc::invalid_argument,
+         "--snapshot is for jobs, and inside an allocation a step is started: use --new-job, or leave --snapshot out"});
   if (as_step) return run_step(*line, *plan, *context);
   const auto script = write_batch_script(*plan);
   if (!script) return fail(script.error());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <utility>
 
 #include "aml_run/job_shape.hpp"
 #include "aml_run/launch_style.hpp"
@@ -91,6 +92,12 @@ std::string record_of(const commands::SlurmOptions& job) {
 }
 
 }  // namespace
+
+void use_snapshot(const std::string& to, Plan& plan) {
+  if (plan.work_folder.empty()) return;
+  plan.snapshot = std::exchange(plan.work_folder, to);
+  plan.job.set("chdir", to);
+}
 
 Result<Plan> finish_plan(const CommandLine& line, Result<Plan> plan, bool as_step) {
   if (!plan) return plan;

@@ -29,6 +29,9 @@ struct PlannedTree {
 };
 [[nodiscard]] Result<Plan> plan_tree(const CommandLine& line, const SiteTable& table, const PlannedTree& tree);
 
+/// Has the plan's code folder copied to `to`, and the job work there; without a code folder nothing changes.
+void use_snapshot(const std::string& to, Plan& plan);
+
 /// What job files and commands have in common: srun's options, the shape, the log. `as_step`: inside an allocation.
 [[nodiscard]] Result<Plan> finish_plan(const CommandLine& line, Result<Plan> plan, bool as_step);
 

@@ -10,6 +10,7 @@
 #include "aml_run/pipeline/pipeline_file.hpp"
 #include "aml_run/runs/run_view.hpp"
 #include "aml_run/runs/submit_run.hpp"
+#include "aml_run/snapshot/snapshot.hpp"
 #include "aml_run/sweep/sweep_file.hpp"
 #include "aml_run/sweep/sweep_script.hpp"
 #include "aml_run/sweep/sweep_store.hpp"
@@ -38,8 +39,16 @@ struct Draft {
   Run run;
   std::vector<Ignored> ignored;
   std::vector<std::string> warnings;
-  std::vector<std::pair<std::string, SweepRecord>> sweeps;  ///< folder, and what goes there
+  std::vector<std::pair<std::string, std::string>> snapshots;  ///< from, to
+  std::vector<std::pair<std::string, SweepRecord>> sweeps;     ///< folder, and what goes there
 };
+
+/// Has the job's code folder copied when the run is submitted.
+void take_along(Plan& plan, const std::string& to, Draft& draft) {
+  if (plan.work_folder.empty()) return;
+  use_snapshot(to, plan);
+  draft.snapshots.emplace_back(plan.snapshot, to);
+}
 
 /// A job without a code folder has a folder of its own, as on Azure ML.
 void give_folder(const Run& run, const std::string& name, Plan& plan) {
@@ -56,6 +65,7 @@ Result<void> add_command(const CommandLine& line, const SiteTable& table, const 
   plan->job.set("job-name", concat({draft.run.name, ".", job.name}));
   if (!line.slurm.has("output")) plan->job.erase("output");
   place_in_run(draft.run, job.name, *plan);
+  if (line.snapshot) take_along(*plan, concat({draft.run.folder, "/", job.name, "/code"}), draft);
   give_folder(draft.run, job.name, *plan);
   for (Ignored& each : plan->ignored) {
     each.path = concat({"jobs.", job.name, ".", each.path});
@@ -90,6 +100,15 @@ Result<void> add_sweep(const CommandLine& line, const SiteTable& table, const Pi
   if (!plan) return plan.error();
   plan->job.set("job-name", alone ? draft.run.name : concat({draft.run.name, ".", job.name}));
   plan->azure_folders = true;
+  if (line.snapshot && !plan->work_folder.empty()) {
+    take_along(*plan, folder + "/code", draft);
+    // Each trial has a copy of the copy, and with it outputs/ of its own.
+    plan->first_lines.push_back(concat({"rm -rf -- \"$AML_TRIAL_FOLDER/code\"\ncp -r --reflink=auto -- ",
+                                        shell::quote(folder + "/code"), " \"$AML_TRIAL_FOLDER/code\" || exit"}));
+    plan->first_lines.emplace_back("cd -- \"$AML_TRIAL_FOLDER/code\" || exit");
+    plan->work_folder.clear();
+    plan->job.erase("chdir");
+  }
   place_in_sweep(draft.run.folder, folder, *sweep, *plan);
   auto script = write_batch_script(*plan);
   if (!script) return script.error();
@@ -115,7 +134,7 @@ Draft begin_draft(const CommandLine& line, const YamlValue& tree, std::string_vi
   Draft draft;
   std::string wanted = text_of(tree.find("display_name"));
   if (wanted.empty()) wanted = text_of(tree.find("name"));
-  if (wanted.empty()) wanted = std::filesystem::path(line.job_file).stem().string();
+  if (wanted.empty()) wanted = line.job_file == "-" ? "job" : std::filesystem::path(line.job_file).stem().string();
   draft.run.name = next_run_name(wanted);
   draft.run.folder = concat({runs_folder(), "/", draft.run.name});
   draft.run.kind = kind;
@@ -192,6 +211,9 @@ int submit_draft(const CommandLine& line, Draft draft) {
         "--dry-run");
   }
   if (auto made = create_run(draft.run); !made) return fail(made.error());
+  for (const auto& [from, to] : draft.snapshots) {
+    if (auto taken = take_snapshot(from, to); !taken) return fail(taken.error());
+  }
   for (const auto& [folder, record] : draft.sweeps) {
     if (auto written = write_sweep(folder, record); !written) return fail(written.error());
   }

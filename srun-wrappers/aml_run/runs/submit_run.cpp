@@ -112,7 +112,7 @@ Result<void> cancel_run(const Run& run, std::string_view why, std::string_view e
   if (words.size() == 2) return {};
   const auto done = commands::run_program(words);
   if (!done) return done.error();
-  if (done->status == 0 || done->err.find("already complet") != std::string::npos ||
+  if (done->status == 0 || done->err.find("already") != std::string::npos ||
       done->err.find("Invalid job id") != std::string::npos) {
     return {};
   }

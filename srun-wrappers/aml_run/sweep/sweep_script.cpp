@@ -1,6 +1,7 @@
 #include "aml_run/sweep/sweep_script.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/text.hpp"
 #include "shared/programs.hpp"
@@ -52,12 +53,15 @@ std::vector<std::pair<std::string, Replacement>> parameter_expressions(const Swe
 void place_in_sweep(const std::string& run_folder, const std::string& sweep_folder, const Sweep& sweep, Plan& plan) {
   const std::string tool = shell::quote(commands::sibling_program("aml-run"));
   plan.job.set("output", concat({without_patterns(sweep_folder), "/trials/%a/output.txt"}));
+  // What the plan has already comes behind.
+  const std::vector<std::string> copying = std::exchange(plan.first_lines, {});
   plan.first_lines.push_back(concat(
       {"AML_TRIAL_FOLDER=", shell::quote(sweep_folder), "/trials/$SLURM_ARRAY_TASK_ID\nexport AML_TRIAL_FOLDER"}));
   plan.first_lines.push_back(concat({tool, " --may-start ", shell::quote(run_folder), " || exit"}));
   plan.first_lines.push_back(
       concat({tool, " --begin-trial ", shell::quote(sweep_folder), " \"$SLURM_ARRAY_TASK_ID\" || exit"}));
   if (plan.work_folder.empty()) plan.first_lines.emplace_back("cd -- \"$AML_TRIAL_FOLDER\" || exit");
+  plan.first_lines.insert(plan.first_lines.end(), copying.begin(), copying.end());
   plan.record = concat({sweep_folder, "/trials/"});
   plan.record_variable = "SLURM_ARRAY_TASK_ID";
   plan.record_suffix = "/record";

@@ -1,0 +1,256 @@
+"""Pipelines, components, sweeps and snapshots without Slurm: what the scripts say, and everything that can be wrong in a
+file."""
+
+from __future__ import annotations
+
+import json
+import math
+import pathlib
+import re
+import statistics
+import subprocess
+
+import pytest
+from conftest import NOT_FOUND, USAGE
+
+
+def write(folder: pathlib.Path, job: dict, name: str = "job.yml") -> str:
+    (folder / name).write_text(json.dumps(job))
+    return str(folder / name)
+
+
+def plan(aml_run, folder: pathlib.Path, job: dict, *words: str) -> dict:
+    return json.loads(aml_run.good("--dry-run", "--json", write(folder, job), *words, cwd=folder).out)
+
+
+def trials(told: dict) -> dict[str, list[str]]:
+    """The values of each parameter, as bash reads them from the script."""
+    script = told["jobs"][0]["script"]
+    out = {}
+    for name in re.findall(r"^AML_PARAMETER_(\w+)_of=", script, re.M):
+        line = re.search(rf"^AML_PARAMETER_{name}_of=\(.*?\)\n(?=AML_PARAMETER_{name}=)", script, re.M | re.S).group(0)
+        done = subprocess.run(["bash", "-c", line + f'printf "%s\\0" "${{AML_PARAMETER_{name}_of[@]:1}}"'], capture_output=True, check=True)
+        out[name] = done.stdout.decode().split("\0")[:-1]
+    return out
+
+
+# -------------------------------------------------------------------------------------------------------------- pipelines
+
+COMMAND = {"type": "command", "command": "x ${{inputs.i}}", "outputs": {"o": {}}}
+
+
+def chain(**more) -> dict:
+    return {"type": "pipeline", "jobs": {"b": {**COMMAND, "inputs": {"i": "${{parent.jobs.a.outputs.o}}"}},
+                                         "a": {**COMMAND, "inputs": {"i": "${{parent.inputs.p}}"}}}, "inputs": {"p": "v"}, **more}
+
+
+def test_jobs_come_behind_those_that_they_need(aml_run, tmp_path):
+    told = plan(aml_run, tmp_path, chain(display_name="My run!"))
+    assert [(job["name"], job["needs"]) for job in told["jobs"]] == [("a", []), ("b", ["a"])]
+    assert told["run"] == "My-run-1" and not (tmp_path / "aml-runs").exists()
+    first, second = (job["script"] for job in told["jobs"])
+    assert "inputs.i=v" in first or "'x v'" in first
+    assert f"command='x {tmp_path}/aml-runs/My-run-1/a/o'" in second
+    assert "--stop-run" in first and "--stop-run" not in plan(aml_run, tmp_path, chain(settings={"continue_on_step_failure": True}))["jobs"][0]["script"]
+
+
+def test_a_pipeline_in_a_pipeline_is_written_out(aml_run, tmp_path):
+    inner = {"type": "pipeline", "inputs": {"i": {"type": "uri_folder"}}, "outputs": {"o": {"type": "uri_folder"}},
+             "jobs": {"one": {**COMMAND, "inputs": {"i": "${{parent.inputs.i}}"}},
+                      "two": {**COMMAND, "inputs": {"i": "${{parent.jobs.one.outputs.o}}"}, "outputs": {"o": "${{parent.outputs.o}}"}}}}
+    write(tmp_path, inner, "inner.yml")
+    told = plan(aml_run, tmp_path, {"type": "pipeline", "jobs": {
+        "first": {"type": "command", "command": "x", "outputs": {"o": {}}},
+        "sub": {"type": "pipeline", "component": "./inner.yml", "inputs": {"i": "${{parent.jobs.first.outputs.o}}"}},
+        "last": {**COMMAND, "inputs": {"i": "${{parent.jobs.sub.outputs.o}}"}}}})
+    needs = {job["name"]: job["needs"] for job in told["jobs"]}
+    assert needs == {"first": [], "sub.one": ["first"], "sub.two": ["first", "sub.one"], "last": ["sub.one", "sub.two"]}
+    scripts = {job["name"]: job["script"] for job in told["jobs"]}
+    path = f"{tmp_path}/aml-runs/job-1/sub/o"
+    assert f"AML_OUTPUT_o={path}\n" in scripts["sub.two"] and f"'x {path}'" in scripts["last"]
+
+
+@pytest.mark.parametrize("change, place, said", [
+    ({"jobs": {}}, None, "a pipeline has jobs"),
+    ({"jobbs": 1}, None, "did you mean 'jobs'?"),
+    ({"jobs": {"a": {**COMMAND, "inputs": {"i": "${{parent.inputs.q}}"}}}}, None, "did you mean p?"),
+    ({"jobs": {"a": {**COMMAND, "inputs": {"i": "${{parent.jobs.z.outputs.o}}"}}}}, None, "names no job of the pipeline"),
+    ({"jobs": {"a": {**COMMAND, "inputs": {"i": "${{parent.jobs.a.outputs.o}}"}}}}, None, "need each other in a circle"),
+    ({"jobs": {"a": {"type": "comand", "command": "x"}}}, None, "use command, sweep or pipeline"),
+    ({"jobs": {"a b": COMMAND}}, None, "letters, digits and _"),
+    ({"settings": {"continue_on_step_failure": "perhaps"}}, None, "give true or false"),
+    *[({"jobs": {"a": {"type": kind}}}, None, f"type {kind} is not run") for kind in
+      ("parallel", "automl", "import", "finetuning", "spark", "data_transfer")],
+])
+def test_wrong_pipelines(aml_run, tmp_path, change, place, said):
+    assert said in aml_run.refusal(USAGE, "--dry-run", write(tmp_path, {**chain(), **change}))
+
+
+def test_a_registered_component_is_refused_with_the_remedy(aml_run, tmp_path):
+    path = write(tmp_path, {"type": "pipeline", "jobs": {"t": {"component": "azureml:my_train@latest"}}})
+    assert "give its file, such as --set jobs.t.component=component.yml" in aml_run.refusal(NOT_FOUND, "--dry-run", path)
+    write(tmp_path, {"type": "command", "command": "ran"}, "c.yml")
+    assert "command=ran" in aml_run.good("--dry-run", path, "--set", "jobs.t.component=c.yml").text
+
+
+# -------------------------------------------------------------------------------------------------------------- components
+
+
+def component(**inputs) -> dict:
+    return {"$schema": "https://x/commandComponent.schema.json", "name": "c", "inputs": inputs,
+            "command": "x $[[--o ${{inputs.o}}]] ${{inputs.n}}"}
+
+
+@pytest.mark.parametrize("words, command", [
+    ([], "x  3"), (["--set", "inputs.o=7"], "x --o 7 3"), (["--set", "inputs.n=4"], "x  4"),
+])
+def test_defaults_and_optional_inputs(aml_run, tmp_path, words, command):
+    path = write(tmp_path, component(n={"type": "integer", "default": 3}, o={"type": "string", "optional": True}))
+    assert f"command='{command}'" in aml_run.good("--dry-run", path, *words).text
+
+
+@pytest.mark.parametrize("declared, value, said", [
+    ({"type": "integer"}, "1.5", "give a whole number"), ({"type": "number"}, "x", "give a number"),
+    ({"type": "boolean"}, "1", "give true or false"), ({"type": "integer", "min": 2}, "1", "the least is 2"),
+    ({"type": "number", "max": 2}, "2.5", "the most is 2"), ({"type": "enum", "enum": ["a", "b"]}, "c", "use one of a, b"),
+    ({"type": "integer"}, None, "add --set inputs.n=VALUE"),
+])
+def test_values_are_held_against_the_declaration(aml_run, tmp_path, declared, value, said):
+    path = write(tmp_path, component(n=declared, o={"type": "string", "optional": True}))
+    assert said in aml_run.refusal(USAGE, "--dry-run", path, *(["--set", f"inputs.n={value}"] if value else []))
+    assert "did you mean 'n'?" in aml_run.refusal(USAGE, "--dry-run", path, "--set", "inputs.nn=1", "--set", "inputs.n=1")
+
+
+# ------------------------------------------------------------------------------------------------------------------ sweeps
+
+
+def sweep(space: dict, count: int = 10, sampling: object = "random", **more) -> dict:
+    return {"type": "sweep", "trial": {"command": "x " + " ".join("${{search_space." + name + "}}" for name in space)}, "search_space": space,
+            "sampling_algorithm": sampling, "objective": {"goal": "minimize", "primary_metric": "loss"}, "limits": {"max_total_trials": count}, **more}
+
+
+def test_a_grid_is_every_combination(aml_run, tmp_path):
+    values = ["a b", "$x 'q'", 3, True, "ä\n\"", [1, {"k": 2}]]
+    told = plan(aml_run, tmp_path, sweep({"p": {"type": "choice", "values": values}, "q": {"type": "choice", "values": [1, 2]}}, 99, "grid",
+                                         limits={"max_concurrent_trials": 4}))
+    assert told["jobs"][0]["trials"] == 12 and told["jobs"][0]["concurrent"] == 4
+    texts = ["a b", "$x 'q'", "3", "True", "ä\n\"", '[1,{"k":2}]']
+    assert trials(told) == {"p": [text for text in texts for _ in (1, 2)], "q": ["1", "2"] * 6}
+
+
+def test_the_seed_decides(aml_run, tmp_path):
+    space = {"x": {"type": "uniform", "min_value": 0, "max_value": 1}}
+    first, again, other = (trials(plan(aml_run, tmp_path, sweep(space, 20, {"type": "random", "seed": seed}))) for seed in (1, 1, 2))
+    assert first == again != other
+
+
+NORMAL = statistics.NormalDist()
+DISTRIBUTIONS = [
+    ({"type": "uniform", "min_value": -2, "max_value": 3}, lambda x: (x + 2) / 5),
+    ({"type": "loguniform", "min_value": -3, "max_value": 1}, lambda x: (math.log(x) + 3) / 4),
+    ({"type": "normal", "mu": 2, "sigma": 3}, lambda x: NORMAL.cdf((x - 2) / 3)),
+    ({"type": "lognormal", "mu": -1, "sigma": 0.5}, lambda x: NORMAL.cdf((math.log(x) + 1) / 0.5)),
+]
+
+
+@pytest.mark.parametrize("space, share", DISTRIBUTIONS, ids=lambda each: each["type"] if isinstance(each, dict) else "")
+def test_values_are_spread_as_the_distribution_says(aml_run, tmp_path, space, share):
+    """Kolmogorov and Smirnov's distance of 2,000 values from the distribution function, at a chance of one in a million."""
+    values = sorted(float(value) for value in trials(plan(aml_run, tmp_path, sweep({"x": space}, 2000)))["x"])
+    distance = max(max(abs(share(x) - i / 2000), abs(share(x) - (i + 1) / 2000)) for i, x in enumerate(values))
+    assert distance < 2.7 / math.sqrt(2000), distance
+
+
+@pytest.mark.parametrize("space", [
+    {"type": "quniform", "min_value": 0, "max_value": 1, "q": 0.1}, {"type": "qnormal", "mu": 0, "sigma": 5, "q": 0.25},
+    {"type": "qloguniform", "min_value": 0, "max_value": 5, "q": 2}, {"type": "qlognormal", "mu": 1, "sigma": 1, "q": 5}, {"type": "randint", "upper": 7}])
+def test_rounded_values(aml_run, tmp_path, space):
+    texts = trials(plan(aml_run, tmp_path, sweep({"x": space}, 300)))["x"]
+    quantum = space.get("q", 1)
+    assert all(abs(float(text) / quantum - round(float(text) / quantum)) < 1e-9 and len(text) < 8 for text in texts), texts
+    if space["type"] == "randint":
+        assert set(texts) == {str(number) for number in range(7)}
+
+
+def test_sobol_is_the_sequence_of_joe_and_kuo(aml_run, tmp_path):
+    """Against SciPy where it is installed, else against points that it gave."""
+    dimensions, count = 21, 128
+    space = {f"x{i}": {"type": "uniform", "min_value": 0, "max_value": 1} for i in range(dimensions)}
+    told = trials(plan(aml_run, tmp_path, sweep(space, count - 1, "sobol")))
+    points = [[float(told[f"x{i}"][k]) for i in range(dimensions)] for k in range(count - 1)]
+    assert points[0] == [0.5] * dimensions
+    assert points[1][:5] == [0.75, 0.25, 0.25, 0.25, 0.75] and points[2][:5] == [0.25, 0.75, 0.75, 0.75, 0.25]
+    for column in zip(*points, strict=True):  # with the point of zeros each is a permutation of the 128ths
+        assert sorted(column) == [k / count for k in range(1, count)]
+    qmc = pytest.importorskip("scipy.stats.qmc", reason="SciPy is not installed")
+    assert points == qmc.Sobol(dimensions, scramble=False).random(count)[1:].tolist()
+
+
+@pytest.mark.parametrize("change, said", [
+    ({"sampling_algorithm": "bayesian"}, "bayesian is not done here"),
+    ({"sampling_algorithm": "best"}, "use grid, random or sobol"),
+    ({"sampling_algorithm": "grid"}, "is no choice, and a grid has choices only"),
+    ({"limits": {}}, "max_total_trials is not given"),
+    ({"limits": {"max_total_trials": 0}}, "give a whole number"),
+    ({"objective": {"goal": "less", "primary_metric": "l"}}, "give minimize or maximize"),
+    ({"objective": {"goal": "minimize"}}, "no primary_metric"),
+    ({"trial": None}, "a sweep has a trial"),
+    ({"search_space": {}}, "search_space is empty"),
+    ({"search_space": {"x": {"type": "uniforn", "min_value": 0, "max_value": 1}}}, "did you mean 'uniform'?"),
+    ({"search_space": {"x": {"type": "uniform", "min_value": 1, "max_value": 0}}}, "not below max_value"),
+    ({"search_space": {"x": {"type": "uniform", "min_value": 1}}}, "needs max_value, a number"),
+    ({"search_space": {"x": {"type": "choice", "values": []}}}, "a choice without values"),
+    ({"search_space": {"x": {"type": "normal", "mu": 1, "sigma": 0}}}, "sigma that is not above 0"),
+    ({"early_termination": {"type": "bandit"}}, "one of slack_factor and slack_amount"),
+    ({"early_termination": {"type": "median"}}, "use bandit, median_stopping or truncation_selection"),
+    ({"early_termination": {"type": "truncation_selection", "truncation_percentage": 100}}, "1 to 99"),
+    ({"trails": 1}, "did you mean 'trial'?"),
+])
+def test_wrong_sweeps(aml_run, tmp_path, change, said):
+    job = sweep({"x": {"type": "uniform", "min_value": 0, "max_value": 1}})
+    assert said in aml_run.refusal(USAGE, "--dry-run", write(tmp_path, {**job, **change}))
+
+
+def test_values_of_a_search_space_are_warned_about(aml_run, tmp_path):
+    path = write(tmp_path, sweep({"x": {"type": "choice", "values": ["a", "b; c"]}}, 2, "grid"))
+    assert "search_space.x is 'b; c', and bash acts on ;" in aml_run.good("--dry-run", path).said
+    assert aml_run.good("--dry-run", "--literal", path).said == ""
+
+
+# --------------------------------------------------------------------------------------------------------------- snapshots
+
+
+def test_a_snapshot_is_a_copy_without_what_is_ignored(aml_run, slurm, tmp_path):
+    slurm.program("sbatch", "cat > script; echo 17")
+    slurm.program("scontrol", "echo JobId=17 JobState=PENDING")
+    code = tmp_path / "src"
+    for path in ("train.py", "data/big.bin", "data/keep.bin", "a/b/c.tmp", "a/tmp/x", "build/x", "deep/build", ".git/config", "a/ä b"):
+        (code / path).parent.mkdir(parents=True, exist_ok=True)
+        (code / path).write_text(path)
+    (code / "link").symlink_to("train.py")
+    (code / "train.py").chmod(0o755)
+    (code / ".gitignore").write_text("*\n")  # .amlignore is read instead
+    (code / ".amlignore").write_text("# comment\n*.bin\n!keep.bin\n/build\n**/tmp/\na/**/*.tmp\n\n")
+    path = write(tmp_path, {"command": "x", "code": "./src", "display_name": "snap"})
+    aml_run.good("--snapshot", path, cwd=tmp_path, env=slurm.env)
+    copy = tmp_path / "aml-runs/snap-1/code"
+    got = {str(each.relative_to(copy)) for each in copy.rglob("*") if not each.is_dir() or each.is_symlink()}
+    assert got == {"train.py", "data/keep.bin", "deep/build", "a/ä b", "link", ".gitignore", ".amlignore"}
+    assert f"#SBATCH --chdir={copy}" in slurm.written("script")
+    assert (copy / "link").is_symlink() and (copy / "train.py").stat().st_mode & 0o111
+    # An edit in place does not reach the copy.
+    with (code / "train.py").open("r+") as file:
+        file.write("EDITED")
+    assert (copy / "train.py").read_text() == "train.py"
+    aml_run.good("--snapshot", path, cwd=tmp_path, env=slurm.env)
+    assert (tmp_path / "aml-runs/snap-2/code/train.py").read_text() == "EDITEDpy"
+
+
+def test_a_job_from_standard_input(aml_run):
+    assert "command='echo hi'" in aml_run.good("--dry-run", "-", stdin=b"command: echo hi\n").text
+
+
+def test_merge_keys(aml_run, tmp_path):
+    (tmp_path / "job.yml").write_text("command: x\nenvironment_variables:\n  <<: [{A: 1, B: 2}, {A: 3, C: 4}]\n  B: 5\n")
+    text = aml_run.good("--dry-run", str(tmp_path / "job.yml")).text
+    assert "export B=5\n" in text and "export A=1\n" in text and "export C=4\n" in text
