@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import shlex
+import shutil
 import subprocess
 import textwrap
 
@@ -404,6 +406,43 @@ def test_pytorch_finds_it_by_its_entry_point(tmp_path):
         dist.destroy_process_group()
         print("fine")
     """, PYTHONPATH=str(tmp_path / "packages"), AMLDIST_TEST_ENTRY_POINT="1")
+
+
+def site_for(examples) -> dict[str, str]:
+    """A copy of the package with its library that every node of the cluster sees, and the variables for it."""
+    site = examples.folder / "site"
+    shutil.copytree(ROOT / "libdist/python/amldist", site / "amldist", ignore=shutil.ignore_patterns("__pycache__", "*.so*"))
+    shutil.copy(LIBRARY, site / "amldist/libamldist.so.0")
+    for path in (site, *site.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return {"PYTHONPATH": str(site), "OMP_NUM_THREADS": "1"}
+
+
+def entry_point(examples) -> None:
+    information = examples.folder / "site/amldist-0.1.0.dist-info"
+    information.mkdir()
+    information.chmod(0o755)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: amldist\nVersion: 0.1.0\n")
+    (information / "entry_points.txt").write_text("[torch.distributed.backends]\namldist = amldist.torch:register\n")
+
+
+def test_the_example_trains_under_slurm_on_four_nodes(examples):
+    need("torch")
+    variables = site_for(examples)
+    entry_point(examples)
+    state, output = examples.submit("pytorch/train_amldist.sbatch", "--nodes=4 --ntasks-per-node=1", env=variables)
+    assert state == "COMPLETED", output
+    assert "4 processes, amldist on cpu" in output and "wanted: 4): good" in output, output
+
+
+def test_under_the_plugin_strangers_are_kept_out_although_the_store_has_no_secret(examples):
+    need("torch")
+    variables = site_for(examples)
+    program = ("import torch, torch.distributed as d, amldist.torch; d.init_process_group('amldist'); t = torch.ones(1);"
+               "d.all_reduce(t); print('sum', t.item(), d.group.WORLD.engine.comm.provenance, flush=True); d.destroy_process_group()")
+    done = examples.cluster.run(f"timeout 120 srun -N2 -n2 --aml-dist=pytorch python3 -c {shlex.quote(program)}",
+                                env=examples.environment() | variables)
+    assert done.status == 0 and done.out.count("sum 2.0") == 2 and done.out.count("authenticated") == 2, str(done)
 
 
 KNOWN = {line.split("|")[1].strip(): line.split("|")[2].strip()

@@ -94,6 +94,7 @@ def who_am_i(device: torch.device) -> dict:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Data-parallel training with PyTorch")
+    parser.add_argument("--backend", help="of torch.distributed (default: nccl with GPUs, else gloo)")
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--batch-size", type=int, default=24, help="per process")
     parser.add_argument("--points", type=int, default=3840, help="of all processes together")
@@ -155,7 +156,7 @@ def main() -> int:
     arguments = parse_arguments()
     torch.set_num_threads(1)  # the processes of a node share its cores; by default each would start a thread per core
     on_gpu = torch.cuda.is_available()
-    dist.init_process_group("nccl" if on_gpu else "gloo", init_method="env://")
+    dist.init_process_group(arguments.backend or ("nccl" if on_gpu else "gloo"), init_method="env://")
     if on_gpu:
         # Where Slurm shows each task only its own GPU, that one has index 0.
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
