@@ -29,6 +29,11 @@ bool uses_mpi(const Spec& spec) { return spec.kind == Kind::mpi || spec.backend 
 
 std::string preload_path(const NodePlan& plan) { return concat({plan.trace_libraries, "/", preloaded}); }
 
+constexpr std::string_view nccl_part = "libnccl-profiler-amldist.so";
+constexpr std::string_view nccl_variable = "NCCL_PROFILER_PLUGIN";
+
+std::string nccl_path(const NodePlan& plan) { return concat({plan.trace_libraries, "/", nccl_part}); }
+
 /// As the task sees it: in a container there may be none.
 bool is_there(const std::string& path) { return ::access(path.c_str(), R_OK) == 0; }
 
@@ -43,6 +48,23 @@ std::string without_ours(std::string_view list) {
     begin = end + 1;
   }
   return rest;
+}
+
+/// NCCL loads one profiler: ours, which hands on to the user's.
+void set_nccl_profiler(const NodePlan& plan, const EnvironmentReader& environment, EnvironmentPatch& patch) {
+  const std::string before = environment(nccl_variable).value_or("");
+  const bool is_ours = before.ends_with(nccl_part);  // an outer step left it
+  const std::string users = is_ours ? environment(variable::nccl_profiler).value_or("") : before;
+  const bool loads = plan.trace.on && !plan.trace_libraries.empty() && is_there(nccl_path(plan));
+  if (loads) {
+    patch.set(nccl_variable, nccl_path(plan));
+    if (!users.empty()) patch.set(variable::nccl_profiler, users);
+    else if (environment(variable::nccl_profiler)) patch.unset(variable::nccl_profiler);
+  } else if (is_ours) {
+    if (users.empty()) patch.unset(nccl_variable);
+    else patch.set(nccl_variable, users);
+    if (environment(variable::nccl_profiler)) patch.unset(variable::nccl_profiler);
+  }
 }
 
 }  // namespace
@@ -68,6 +90,7 @@ void set_trace(const NodePlan& plan, const EnvironmentReader& environment, Envir
   const std::string after = loads ? concat({others, others.empty() ? "" : ":", preload_path(plan)}) : others;
   if (after.empty() && !before.empty()) patch.unset(preload);
   else if (after != before && (loads || before.find(preloaded) != std::string::npos)) patch.set(preload, after);
+  set_nccl_profiler(plan, environment, patch);
   if (plan.trace.on) patch.set(variable::trace, plan.step.step_name);
   else if (environment(variable::trace)) patch.unset(variable::trace);
 }
@@ -76,7 +99,7 @@ std::optional<std::string> trace_note(const NodePlan& plan) {
   if (!plan.trace.on) return std::nullopt;
   const std::string& step = plan.step.step_name;
   if (!uses_mpi(plan.step.spec)) {
-    return concat({"trace: 'aml-dist trace ", step, "' on a node says who waits for whom there"});
+    return concat({"trace: calls of NCCL (2.23 and later) and libamldist are recorded; 'aml-dist trace ", step, "' on a node says who waits for whom there"});
   }
   if (plan.trace_libraries.empty()) {
     return "trace: MPI calls are not recorded, because lib/aml-dist is not installed beside the plugin: name it with "

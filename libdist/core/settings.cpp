@@ -32,6 +32,10 @@ constexpr auto table = std::to_array<SettingDescription>({
      "the part of the library that is linked with MPI"},
     {variable::nccl_library, "first buffer on a GPU", "path",
      "the one that the process has loaded, else `libnccl.so.2`", "NCCL library for buffers on a GPU"},
+    {variable::nccl_profiler, "the libraries of `aml-dist trace`", "path", "none",
+     "another profiler for NCCL, which gets the events that it asks for; the plugin puts the user's "
+     "NCCL_PROFILER_PLUGIN "
+     "here"},
     {variable::node_name, "`amldist_init()`", "name", "the host name",
      "ranks with different names share no memory; tests simulate several nodes on one machine with it"},
     {variable::nvml_library, "`aml-dist check`", "path", "`libnvidia-ml.so.1`",

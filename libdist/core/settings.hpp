@@ -35,6 +35,7 @@ inline constexpr std::string_view rdma_sku = "AMLDIST_RDMA_SKU";
 inline constexpr std::string_view secret = "AMLDIST_SECRET";
 inline constexpr std::string_view step_secret = "AMLDIST_STEP_SECRET";
 inline constexpr std::string_view timeout = "AMLDIST_TIMEOUT_MS";
+inline constexpr std::string_view nccl_profiler = "AMLDIST_NCCL_PROFILER";
 inline constexpr std::string_view trace = "AMLDIST_TRACE";
 inline constexpr std::string_view trace_folder = "AMLDIST_TRACE_DIR";
 inline constexpr std::string_view transport = "AMLDIST_TRANSPORT";

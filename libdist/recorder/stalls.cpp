@@ -150,14 +150,35 @@ void add_stragglers(const Group& group, std::uint64_t sequence, Stall& stall) {
   }
 }
 
+/// NCCL's host does not say when the device ends a call, so a rank's newest call stays open. Nobody is held up in it
+/// unless somebody has not come: then the first who has gone on to a call that the last one has not made.
+const Member* first_ahead(const Group& group) {
+  const auto last = std::ranges::min_element(group, {}, &Member::entered);
+  const auto ahead = std::ranges::find_if(
+      group, [&](const Member& member) { return member.entered() > last->entered() && member.waits(); });
+  return ahead != group.end() ? &*ahead : nullptr;
+}
+
+bool ends_are_unknown(const Group& group) { return group.front().recording->source == "nccl"; }
+
 std::optional<Stall> collective_stall(const Group& group) {
   const Member* first = nullptr;
   for (const Member& member : group) {
     if (member.waits() && (first == nullptr || member.newest->sequence < first->newest->sequence)) first = &member;
   }
+  const Member* const ahead = ends_are_unknown(group) ? first_ahead(group) : nullptr;
+  if (ahead != nullptr) first = ahead;
   if (first == nullptr) return std::nullopt;
-  const std::uint64_t sequence = first->newest->sequence;
-  Stall stall{first->communicator->id, first->communicator->name, first->communicator->size, *first->newest, 0, {}, {}};
+  const std::uint64_t sequence =
+      ahead != nullptr ? std::ranges::min(group, {}, &Member::entered).entered() + 1 : first->newest->sequence;
+  const CallRecord* const call = call_with(*first, sequence);
+  Stall stall{first->communicator->id,
+              first->communicator->name,
+              first->communicator->size,
+              call != nullptr ? *call : *first->newest,
+              0,
+              {},
+              {}};
   add_stragglers(group, sequence, stall);
   if (stall.stragglers.empty()) return std::nullopt;
   for (const Member& member : group) {

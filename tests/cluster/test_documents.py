@@ -40,6 +40,7 @@ ELSEWHERE = [
     (r"aml-mpirun .* mpi/pi .*", "tests/cluster/test_aml_run.py::test_mpirun_starts_real_mpi_and_several_programs"),
     (r".*aml-dist check.*", "tests/cluster/test_fabric.py::test_a_step_of_healthy_nodes_is_verified_with_writes_between_them"),
     (r"srun .*rdma=require.*", "tests/cluster/test_fabric.py::test_require_with_one_sick_node_ends_the_step_before_a_program_starts"),
+    (r"srun .*hang=60 .*|echo \$\?", "tests/cluster/test_hang.py::test_the_right_rank_is_named_and_the_step_ended"),
     (r".*aml-dist trace 1234", "tests/cluster/test_trace.py::test_trace_tells_who_is_stopped_in_a_running_step_and_of_a_dead_one"),
     (r"aml-dist bench .*--peer openmpi.*", "tests/tools/test_bench.py::test_open_mpi_is_measured_in_the_same_run"),
     (r"srun .* aml-dist bench --scaling", "tests/tools/test_bench.py::test_scaling_has_a_row_for_each_part_of_the_step"),

@@ -1,0 +1,145 @@
+"""MPI programs that know nothing of aml-dist, under `trace` and `hang=` on the real cluster: who is named, and what follows.
+
+AMLDIST_HANG_TRIALS=30 tries each kind of failure so often, AMLDIST_HANG_HEALTHY=100 so many healthy runs; AMLDIST_HANG_SEED is
+the first seed (tests/soak/hangs does all that).
+"""
+
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import time
+
+import pytest
+from cluster import BUILD
+from conftest import PLUGIN
+
+HERE = pathlib.Path(__file__).resolve().parent
+LIBRARIES = pathlib.Path(os.environ.get("AMLDIST_TRACE_LIBRARIES", BUILD / "lib/aml-dist"))
+TRIALS = int(os.environ.get("AMLDIST_HANG_TRIALS", "1"))
+HEALTHY = int(os.environ.get("AMLDIST_HANG_HEALTHY", "1"))
+SEED = int(os.environ.get("AMLDIST_HANG_SEED", time.strftime("%Y%m%d")))
+STEP = "srun --mpi=pmix -w node[1-2] -N2 -n4 --ntasks-per-node=2"
+OWN = "rank 2 (local 0) on node2"
+# What the line says of rank 2 for each kind of failure in mpi_faults.c.
+SENTENCES = {
+    "late": rf"barrier #\d+: {re.escape(OWN)} has not called it for \d+ s; 3 ranks wait",
+    "stopped": rf"barrier #\d+: {re.escape(OWN)} is stopped after \S+ .*for \d+ s; 3 ranks wait"
+               rf"|barrier #\d+: {re.escape(OWN)} is stopped.*; 3 ranks wait",
+    "skipped": rf"barrier #\d+: {re.escape(OWN)} (called allreduce #\d+ .*instead|has not called it).*; 3 ranks wait",
+    "finalize": rf"barrier #\d+: {re.escape(OWN)} called finalize #\d+ instead; 3 ranks wait",
+    "communicator": rf"barrier #\d+: {re.escape(OWN)} has not called it for \d+ s; 3 ranks wait",
+    "operation": rf"barrier #\d+: {re.escape(OWN)} called alltoall #\d+ .* instead; 3 ranks wait",
+    "root": rf"broadcast #\d+ .*: {re.escape(OWN)} called broadcast #\d+ .* instead; \d ranks? waits?",
+    "circle": r"deadlock of 4 ranks for \d+ s: rank \d waits in send .* for rank \d, .*",
+    "message": rf"(barrier #\d+|recv .* from rank 2): {re.escape(OWN)} has not (called|met) it for \d+ s; 3 ranks wait",
+}
+
+
+@pytest.fixture(scope="module")
+def program(cluster):
+    """The command; the plugin knows where the libraries are."""
+    compiler = shutil.which("mpicc")
+    if compiler is None or not (LIBRARIES / "libamldist-mpitrace-preload.so").is_file():
+        pytest.skip("no mpicc, or the libraries that record were not built")
+    folder = pathlib.Path(f"/var/tmp/aml-dist-hang-{os.getpid()}")
+    libraries = folder / "lib"
+    libraries.mkdir(parents=True)
+    for each in LIBRARIES.glob("libamldist-mpitrace-*.so"):
+        shutil.copy(each, libraries)
+    subprocess.run([compiler, "-O1", "-o", folder / "mpi_faults", HERE / "mpi_faults.c"], check=True)
+    subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
+    assert cluster.devcluster("plugin", PLUGIN, f"trace_libraries={libraries}").status == 0
+    yield str(folder / "mpi_faults")
+    assert cluster.devcluster("plugin", PLUGIN).status == 0
+    shutil.rmtree(folder)
+
+
+def hang_lines(done) -> list[str]:
+    return [line for line in done.err.splitlines() if line.startswith("aml-dist: hang: ")]
+
+
+@pytest.mark.parametrize("trial", range(TRIALS))
+@pytest.mark.parametrize("kind", SENTENCES)
+def test_the_right_rank_is_named_and_the_step_ended(cluster, pmix, program, workdir, kind, trial):
+    seed = random.Random(f"{SEED} {kind} {trial}").randrange(1 << 30)
+    done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=1 {program} {kind} {seed} 5")
+    lines = hang_lines(done)
+    assert len(lines) == 1, f"seed {seed}: {done}"
+    said = re.fullmatch(r"aml-dist: hang: (.*); its stack is in (aml-dist-hang-\d+\.\d+\.txt)", lines[0])
+    assert said and re.fullmatch(SENTENCES[kind], said[1]), f"seed {seed}: {lines[0]}"
+    assert done.status == 75, f"seed {seed}: {done}"
+    report = (workdir / said[2]).read_text()
+    assert "rank 2 (local 0) on node2, mpi: " in report and re.search(r"^  thread \d+ \(mpi_faults\): state ", report, re.MULTILINE)
+    assert "first failure" not in done.err, "the deaths are ours"
+
+
+@pytest.mark.parametrize("trial", range(TRIALS))
+def test_a_killed_rank_is_named(cluster, pmix, program, workdir, trial):
+    """PMIx ends such a step by itself, so the line is that about the first failure."""
+    seed = random.Random(f"{SEED} killed {trial}").randrange(1 << 30)
+    done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=20 {program} killed {seed} 5")
+    assert re.search(rf"^aml-dist: first failure: {re.escape(OWN)}: signal 9 \(SIGKILL\)", done.err, re.MULTILINE), done
+
+
+@pytest.mark.parametrize("trial", range(HEALTHY))
+def test_nobody_is_named_in_a_healthy_run_with_pauses(cluster, pmix, program, workdir, trial):
+    seed = random.Random(f"{SEED} healthy {trial}").randrange(1 << 30)
+    recorders = "ls /dev/shm/aml-dist-0/ /tmp/aml-dist-0/ 2>&1"
+    before = cluster.run(recorders, on="node1").out
+    done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=1 {program} none {seed} 40")
+    assert done.status == 0 and not hang_lines(done), f"seed {seed}: {done}"
+    assert not list(workdir.iterdir())
+    assert cluster.run(recorders, on="node1").out == before, "a step that ended well leaves nothing"
+
+
+def test_a_report_leaves_the_step_alone(cluster, pmix, program, workdir):
+    done = cluster.run(f"cd {workdir} && timeout 12 {STEP} --aml-dist=mpi,hang=1,hang_action=report {program} late 3 5")
+    assert len(hang_lines(done)) == 1, done
+    assert done.status != 75, done
+
+
+def test_fortran_and_own_preloads_are_traced_too(cluster, pmix, program, workdir):
+    if shutil.which("mpifort") is None:
+        pytest.skip("no mpifort")
+    (workdir / "late.f90").write_text("""program late
+  use mpi
+  integer :: rank, ierr, one, all
+  call MPI_Init(ierr)
+  call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierr)
+  one = rank
+  call MPI_Allreduce(one, all, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, ierr)
+  if (rank == 2) call sleep(1000)
+  call MPI_Barrier(MPI_COMM_WORLD, ierr)
+  call MPI_Finalize(ierr)
+end program
+""")
+    subprocess.run(["mpifort", "-o", workdir / "late", workdir / "late.f90"], check=True)
+    preload = "libm.so.6"
+    done = cluster.run(f"cd {workdir} && {STEP} --export=ALL,LD_PRELOAD={preload} --aml-dist=mpi,hang=1 ./late")
+    assert len(hang_lines(done)) == 1 and f"barrier #3: {OWN} has not called it" in hang_lines(done)[0], done
+
+
+def test_without_trace_nothing_is_loaded_set_or_printed(cluster, pmix, program):
+    tell = "'env | grep -E \"AMLDIST_TRACE|LD_PRELOAD\"; grep -c amldist-mpitrace /proc/self/maps; ls /dev/shm'"
+    done = cluster.run(f"{STEP} --aml-dist=mpi bash -c {tell}")
+    assert "AMLDIST_TRACE" not in done.out and "LD_PRELOAD" not in done.out and done.err == "", done
+    off = cluster.run(f"{STEP} --aml-dist=mpi,trace=off bash -c {tell}")
+    assert "AMLDIST_TRACE" not in off.out and "LD_PRELOAD" not in off.out and off.err == "", off
+
+
+def test_what_an_outer_step_left_is_removed(cluster, pmix, program):
+    inherited = "AMLDIST_TRACE=1.0,LD_PRELOAD=libm.so.6:/x/libamldist-mpitrace-preload.so"
+    done = cluster.run(f"{STEP} --export=ALL,{inherited} --aml-dist=mpi bash -c 'echo $AMLDIST_TRACE $LD_PRELOAD'")
+    assert done.out.splitlines() == ["libm.so.6"] * 4, done
+
+
+def test_a_container_without_the_library_is_said(cluster, pmix, program):
+    assert cluster.devcluster("plugin", PLUGIN, "trace_libraries=/nowhere").status == 0
+    done = cluster.run(f"{STEP} --aml-dist=mpi,trace bash -c 'echo runs $LD_PRELOAD'")
+    assert done.out.split() == ["runs"] * 4, done
+    assert done.err.count("MPI calls are not recorded, because there is no /nowhere/") == 1, done
+    libraries = pathlib.Path(program).parent / "lib"
+    assert cluster.devcluster("plugin", PLUGIN, f"trace_libraries={libraries}").status == 0
