@@ -25,7 +25,7 @@ using text::concat;
 struct Answer {
   std::mutex mutex;
   std::condition_variable came;
-  std::optional<Result<std::vector<Ipv4>>> addresses;
+  std::optional<Result<std::vector<IpAddress>>> addresses;
 };
 
 /// A thread that no signal of the program is delivered to.
@@ -43,29 +43,44 @@ void start_detached(std::function<void()> work) {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+/// Of one of the two families.
+IpAddress address_in(const addrinfo& info) {
+  if (info.ai_family == AF_INET) {
+    sockaddr_in four = {};
+    std::memcpy(&four, info.ai_addr, std::min<std::size_t>(sizeof four, info.ai_addrlen));
+    return Ipv4{ntohl(four.sin_addr.s_addr)};
+  }
+  sockaddr_in6 six = {};
+  std::memcpy(&six, info.ai_addr, std::min<std::size_t>(sizeof six, info.ai_addrlen));
+  IpAddress out;
+  std::memcpy(out.bytes.data(), &six.sin6_addr, out.bytes.size());
+  return out;
+}
+
 }  // namespace
 
-Result<std::vector<Ipv4>> ask_resolver(const std::string& host) {
+Result<std::vector<IpAddress>> ask_resolver(const std::string& host) {
   addrinfo wanted = {};
-  wanted.ai_family = AF_INET;
+  wanted.ai_family = AF_UNSPEC;
   wanted.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (const int status = ::getaddrinfo(host.c_str(), nullptr, &wanted, &found); status != 0) {
     return Error{Errc::unavailable,
-                 concat({"the host name ", text::quote(host), " has no IPv4 address here: ", ::gai_strerror(status)})};
+                 concat({"the host name ", text::quote(host), " has no address here: ", ::gai_strerror(status)})};
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
-  std::vector<Ipv4> addresses;
-  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
-    sockaddr_in address = {};
-    std::memcpy(&address, each->ai_addr, std::min<std::size_t>(sizeof address, each->ai_addrlen));
-    addresses.push_back(Ipv4{ntohl(address.sin_addr.s_addr)});
+  std::vector<IpAddress> addresses;
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+      if (each->ai_family == family) addresses.push_back(address_in(*each));
+    }
   }
   return addresses;
 }
 
-Result<std::vector<Ipv4>> addresses_of(const std::string& host, Clock::time_point deadline, const Resolver& resolver) {
-  if (const auto literal = Ipv4::parse(host)) return std::vector<Ipv4>{*literal};
+Result<std::vector<IpAddress>> addresses_of(const std::string& host, Clock::time_point deadline,
+                                            const Resolver& resolver) {
+  if (const auto literal = IpAddress::parse(host)) return std::vector<IpAddress>{*literal};
   const auto answer = std::make_shared<Answer>();
   try {
     start_detached([answer, host, resolver] {

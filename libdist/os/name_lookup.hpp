@@ -5,19 +5,19 @@
 #include <string>
 #include <vector>
 
-#include "core/ipv4.hpp"
+#include "core/ip_address.hpp"
 #include "core/result.hpp"
 #include "os/clock.hpp"
 
 namespace amldist {
 
 /// Looks a name up, for as long as that takes. Errors: unavailable.
-using Resolver = std::function<Result<std::vector<Ipv4>>(const std::string& host)>;
-[[nodiscard]] Result<std::vector<Ipv4>> ask_resolver(const std::string& host);
+using Resolver = std::function<Result<std::vector<IpAddress>>(const std::string& host)>;
+[[nodiscard]] Result<std::vector<IpAddress>> ask_resolver(const std::string& host);
 
-/// The addresses of `host`, which may be an address itself. A name is looked up by a thread, which is left behind if it
-/// has not ended by `deadline`. Errors: unavailable, timeout.
-[[nodiscard]] Result<std::vector<Ipv4>> addresses_of(const std::string& host, Clock::time_point deadline,
-                                                     const Resolver& resolver = ask_resolver);
+/// The addresses of `host`, those of IPv4 first; it may be an address itself. A name is looked up by a thread, which is
+/// left behind if it has not ended by `deadline`. Errors: unavailable, timeout.
+[[nodiscard]] Result<std::vector<IpAddress>> addresses_of(const std::string& host, Clock::time_point deadline,
+                                                          const Resolver& resolver = ask_resolver);
 
 }  // namespace amldist

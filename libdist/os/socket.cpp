@@ -19,12 +19,64 @@
 namespace amldist {
 namespace {
 
-// The C interface takes a pointer to the family of address structures.
-const sockaddr* generic(const sockaddr_in& address) noexcept { return reinterpret_cast<const sockaddr*>(&address); }
-sockaddr* generic(sockaddr_in& address) noexcept { return reinterpret_cast<sockaddr*>(&address); }
+/// An address as the kernel takes it, of either family.
+class SocketAddress {
+ public:
+  SocketAddress() = default;
+  SocketAddress(const IpAddress& address, std::uint16_t port) noexcept {
+    if (const auto four = address.as_ipv4()) {
+      const sockaddr_in out = socket_address(*four, port);
+      std::memcpy(&bytes_, &out, length_ = sizeof out);
+      return;
+    }
+    sockaddr_in6 out = {};
+    out.sin6_family = AF_INET6;
+    out.sin6_port = htons(port);
+    std::memcpy(&out.sin6_addr, address.bytes.data(), address.bytes.size());
+    std::memcpy(&bytes_, &out, length_ = sizeof out);
+  }
 
-FileDescriptor new_socket() noexcept {
-  return FileDescriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  // The C interface takes a pointer to the family of address structures.
+  [[nodiscard]] const sockaddr* generic() const noexcept { return reinterpret_cast<const sockaddr*>(&bytes_); }
+  [[nodiscard]] sockaddr* generic() noexcept { return reinterpret_cast<sockaddr*>(&bytes_); }
+  [[nodiscard]] socklen_t& length() noexcept { return length_; }
+  [[nodiscard]] socklen_t length() const noexcept { return length_; }
+  [[nodiscard]] int family() const noexcept { return bytes_.ss_family; }
+
+  [[nodiscard]] IpAddress address() const noexcept {
+    if (family() == AF_INET) return Ipv4{ntohl(as<sockaddr_in>().sin_addr.s_addr)};
+    IpAddress out;
+    if (family() != AF_INET6) return out;
+    const auto six = as<sockaddr_in6>();
+    std::memcpy(out.bytes.data(), &six.sin6_addr, out.bytes.size());
+    return out;
+  }
+  [[nodiscard]] std::uint16_t port() const noexcept {
+    if (family() == AF_INET) return ntohs(as<sockaddr_in>().sin_port);
+    return family() == AF_INET6 ? ntohs(as<sockaddr_in6>().sin6_port) : std::uint16_t{0};
+  }
+
+ private:
+  template <typename T>
+  [[nodiscard]] T as() const noexcept {
+    T out = {};
+    std::memcpy(&out, &bytes_, sizeof out);
+    return out;
+  }
+
+  sockaddr_storage bytes_ = {};
+  socklen_t length_ = sizeof bytes_;
+};
+
+using AddressQuestion = int (*)(int, sockaddr*, socklen_t*);
+
+SocketAddress ask(const FileDescriptor& socket, AddressQuestion question) noexcept {
+  SocketAddress out;
+  return question(socket.get(), out.generic(), &out.length()) == 0 ? out : SocketAddress();
+}
+
+FileDescriptor new_socket(int family) noexcept {
+  return FileDescriptor(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
 void set_flag(const FileDescriptor& socket, int level, int option) noexcept {
@@ -53,20 +105,33 @@ sockaddr_in socket_address(Ipv4 address, std::uint16_t port) noexcept {
   return out;
 }
 
-Result<FileDescriptor> listen_on(std::uint16_t port, Ipv4 interface) {
-  FileDescriptor socket = new_socket();
+namespace {
+
+Result<FileDescriptor> listen_at(const SocketAddress& address, bool both_families) {
+  FileDescriptor socket = new_socket(address.family());
   if (!socket) return system_error("no socket");
   set_flag(socket, SOL_SOCKET, SO_REUSEADDR);
-  const sockaddr_in address = socket_address(interface, port);
+  const int only = both_families ? 0 : 1;
+  if (address.family() == AF_INET6)
+    static_cast<void>(::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof only));
   constexpr int backlog = 4096;
-  if (::bind(socket.get(), generic(address), sizeof address) == 0 && ::listen(socket.get(), backlog) == 0)
+  if (::bind(socket.get(), address.generic(), address.length()) == 0 && ::listen(socket.get(), backlog) == 0)
     return socket;
-  Error error = system_error(text::concat({"cannot listen on port ", std::to_string(port)}));
+  Error error = system_error(text::concat({"cannot listen on port ", std::to_string(address.port())}));
   if (errno == EADDRINUSE) error.code = Errc::mismatch;
   return error;
 }
 
-Result<FileDescriptor> listen_within(const PortRanges& ports, Ipv4 interface, std::uint16_t taken) {
+}  // namespace
+
+Result<FileDescriptor> listen_on(std::uint16_t port, const IpAddress& interface) {
+  if (!interface.is_unspecified()) return listen_at({interface, port}, false);
+  auto listener = listen_at({IpAddress(), port}, true);
+  if (listener || listener.error().code != Errc::unavailable) return listener;
+  return listen_at({Ipv4{INADDR_ANY}, port}, false);  // a system without IPv6
+}
+
+Result<FileDescriptor> listen_within(const PortRanges& ports, const IpAddress& interface, std::uint16_t taken) {
   if (ports.empty()) return listen_on(0, interface);
   const std::uint32_t count = ports.size();
   const auto first = static_cast<std::uint32_t>(::getpid()) * 7919U;  // processes of one node begin at different ports
@@ -79,51 +144,49 @@ Result<FileDescriptor> listen_within(const PortRanges& ports, Ipv4 interface, st
   return Error{Errc::mismatch, text::concat({"all ports of ", ports.to_string(), " are in use on this host"})};
 }
 
-std::uint16_t local_port(const FileDescriptor& socket) noexcept {
-  sockaddr_in address = {};
-  socklen_t length = sizeof address;
-  return ::getsockname(socket.get(), generic(address), &length) == 0 ? ntohs(address.sin_port) : std::uint16_t{0};
-}
+std::uint16_t local_port(const FileDescriptor& socket) noexcept { return ask(socket, ::getsockname).port(); }
 
-std::vector<Ipv4> own_addresses() {
-  std::vector<Ipv4> addresses;
+std::vector<IpAddress> own_addresses() {
+  std::vector<IpAddress> addresses;
   ifaddrs* all = nullptr;
   if (::getifaddrs(&all) != 0) return addresses;
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(all, &::freeifaddrs);
-  for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
-    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET) continue;
-    sockaddr_in address = {};
-    std::memcpy(&address, each->ifa_addr, sizeof address);
-    const Ipv4 found{ntohl(address.sin_addr.s_addr)};
-    if (!found.is_loopback()) addresses.push_back(found);
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
+      if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != family) continue;
+      SocketAddress address;
+      std::memcpy(address.generic(), each->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+      const IpAddress found = address.address();
+      if (!found.is_loopback() && !found.is_link_local()) addresses.push_back(found);
+    }
   }
   return addresses;
 }
 
 /// A datagram socket that is connected has an address, and nothing is sent.
-std::optional<Ipv4> source_address_to(Ipv4 address) noexcept {
-  const FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+std::optional<IpAddress> source_address_to(const IpAddress& address) noexcept {
   constexpr std::uint16_t discard = 9;
-  const sockaddr_in to = socket_address(address, discard);
-  if (!socket || ::connect(socket.get(), generic(to), sizeof to) != 0) return std::nullopt;
+  const SocketAddress to(address, discard);
+  const FileDescriptor socket(::socket(to.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket || ::connect(socket.get(), to.generic(), to.length()) != 0) return std::nullopt;
   return own_address(socket);
 }
 
-Result<FileDescriptor> start_connection(Ipv4 address, std::uint16_t port) {
-  FileDescriptor socket = new_socket();
+Result<FileDescriptor> start_connection(const IpAddress& address, std::uint16_t port) {
+  const SocketAddress to(address, port);
+  FileDescriptor socket = new_socket(to.family());
   if (!socket) return system_error("no socket");
   set_flag(socket, IPPROTO_TCP, TCP_NODELAY);
-  const sockaddr_in to = socket_address(address, port);
-  if (::connect(socket.get(), generic(to), sizeof to) != 0 && errno != EINPROGRESS) {
-    return system_error(text::concat({"cannot connect to ", address.to_string(), ":", std::to_string(port)}));
+  if (::connect(socket.get(), to.generic(), to.length()) != 0 && errno != EINPROGRESS) {
+    return system_error(text::concat({"cannot connect to ", Endpoint{address.to_string(), port}.to_string()}));
   }
   return socket;
 }
 
-Result<FileDescriptor> connect_to(Ipv4 address, std::uint16_t port, Clock::time_point deadline) {
+Result<FileDescriptor> connect_to(const IpAddress& address, std::uint16_t port, Clock::time_point deadline) {
   auto socket = start_connection(address, port);
   if (!socket) return socket;
-  const std::string where = text::concat({address.to_string(), ":", std::to_string(port)});
+  const std::string where = Endpoint{address.to_string(), port}.to_string();
   if (!wait_until_ready(*socket, Readiness::write, deadline)) {
     return Error{Errc::timeout, text::concat({"no answer from ", where})};
   }
@@ -140,19 +203,9 @@ FileDescriptor accept_on(const FileDescriptor& listener) noexcept {
   return socket;
 }
 
-Ipv4 peer_address(const FileDescriptor& socket) noexcept {
-  sockaddr_in address = {};
-  socklen_t length = sizeof address;
-  static_cast<void>(::getpeername(socket.get(), generic(address), &length));
-  return Ipv4{ntohl(address.sin_addr.s_addr)};
-}
+IpAddress peer_address(const FileDescriptor& socket) noexcept { return ask(socket, ::getpeername).address(); }
 
-Ipv4 own_address(const FileDescriptor& socket) noexcept {
-  sockaddr_in address = {};
-  socklen_t length = sizeof address;
-  static_cast<void>(::getsockname(socket.get(), generic(address), &length));
-  return Ipv4{ntohl(address.sin_addr.s_addr)};
-}
+IpAddress own_address(const FileDescriptor& socket) noexcept { return ask(socket, ::getsockname).address(); }
 
 bool wait_until_ready(const FileDescriptor& socket, Readiness what, Clock::time_point deadline) noexcept {
   pollfd one = {socket.get(), static_cast<short>(what == Readiness::read ? POLLIN : POLLOUT), 0};

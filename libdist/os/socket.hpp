@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/ipv4.hpp"
+#include "core/ip_address.hpp"
 #include "core/port_ranges.hpp"
 #include "core/result.hpp"
 #include "os/clock.hpp"
@@ -19,38 +19,45 @@ namespace amldist {
 
 /// Where a process listens.
 struct Endpoint {
-  std::string host;  ///< IPv4 address or name
+  std::string host;  ///< address or name
   std::uint16_t port = 0;
 
-  [[nodiscard]] std::string to_string() const { return host + ":" + std::to_string(port); }
+  /// "node1:20000", "[fd00::1]:20000".
+  [[nodiscard]] std::string to_string() const {
+    const bool has_colon = host.find(':') != std::string::npos;
+    return (has_colon ? "[" + host + "]" : host) + ":" + std::to_string(port);
+  }
 };
 
 /// An address as the kernel takes it.
 [[nodiscard]] sockaddr_in socket_address(Ipv4 address, std::uint16_t port) noexcept;
 
-/// A listening, non-blocking socket on one interface, or on all. Port 0: any that is free. Errors: mismatch if the port
+/// A listening, non-blocking socket at one address of this machine; unspecified: at all, of both families where the
+/// system has IPv6. Port 0: any that is free. Errors: mismatch if the port
 /// is in use, limit if this process may open no more files, else unavailable. The same limit ends every function here
 /// that makes a socket.
-[[nodiscard]] Result<FileDescriptor> listen_on(std::uint16_t port, Ipv4 interface = Ipv4{INADDR_ANY});
+[[nodiscard]] Result<FileDescriptor> listen_on(std::uint16_t port, const IpAddress& interface = {});
 /// The same on any free port of a set but `taken`; an empty set stands for all ports. Errors: mismatch if none is free.
-[[nodiscard]] Result<FileDescriptor> listen_within(const PortRanges& ports, Ipv4 interface = Ipv4{INADDR_ANY},
+[[nodiscard]] Result<FileDescriptor> listen_within(const PortRanges& ports, const IpAddress& interface = {},
                                                    std::uint16_t taken = 0);
 [[nodiscard]] std::uint16_t local_port(const FileDescriptor& socket) noexcept;
 
-/// This machine's IPv4 addresses without loopback.
-[[nodiscard]] std::vector<Ipv4> own_addresses();
+/// This machine's addresses by which others may reach it, those of IPv4 first: without loopback and link-local ones.
+[[nodiscard]] std::vector<IpAddress> own_addresses();
 /// The address from which this machine reaches another one; nullopt: it has no route.
-[[nodiscard]] std::optional<Ipv4> source_address_to(Ipv4 address) noexcept;
+[[nodiscard]] std::optional<IpAddress> source_address_to(const IpAddress& address) noexcept;
 
 /// A non-blocking connection in the making. Errors: unavailable when refused at once.
-[[nodiscard]] Result<FileDescriptor> start_connection(Ipv4 address, std::uint16_t port);
+[[nodiscard]] Result<FileDescriptor> start_connection(const IpAddress& address, std::uint16_t port);
 /// The same, made by `deadline`. Errors: unavailable (refused, unreachable), timeout.
-[[nodiscard]] Result<FileDescriptor> connect_to(Ipv4 address, std::uint16_t port, Clock::time_point deadline);
+[[nodiscard]] Result<FileDescriptor> connect_to(const IpAddress& address, std::uint16_t port,
+                                                Clock::time_point deadline);
 /// Accepts one connection, non-blocking; an invalid descriptor when there is none.
 [[nodiscard]] FileDescriptor accept_on(const FileDescriptor& listener) noexcept;
 
-[[nodiscard]] Ipv4 peer_address(const FileDescriptor& socket) noexcept;
-[[nodiscard]] Ipv4 own_address(const FileDescriptor& socket) noexcept;
+/// Unspecified for a socket without a network.
+[[nodiscard]] IpAddress peer_address(const FileDescriptor& socket) noexcept;
+[[nodiscard]] IpAddress own_address(const FileDescriptor& socket) noexcept;
 
 /// Waits until a socket can be read (or written); false at the deadline.
 enum class Readiness : std::uint8_t { read, write };

@@ -13,7 +13,7 @@ namespace {
 using text::concat;
 
 struct Candidate {
-  Ipv4 address;
+  IpAddress address;
   std::uint16_t port = 0;
 };
 
@@ -27,7 +27,7 @@ std::vector<Candidate> look_up(const std::vector<Endpoint>& endpoints, Clock::ti
       problem = addresses.error().message;
       continue;
     }
-    for (const Ipv4 address : *addresses) out.push_back({address, endpoint.port});
+    for (const IpAddress& address : *addresses) out.push_back({address, endpoint.port});
   }
   return out;
 }
@@ -43,7 +43,7 @@ Result<FileDescriptor> attempt(const Candidate& candidate, const std::string& gr
   const auto accepted = introduce(*connection, greeting, group, deadline);
   if (!accepted) return accepted.error();
   if (*accepted) return connection;
-  problem = concat({"what answers at ", candidate.address.to_string(), ":", std::to_string(candidate.port),
+  problem = concat({"what answers at ", Endpoint{candidate.address.to_string(), candidate.port}.to_string(),
                     " does not belong to this step"});
   return FileDescriptor();
 }

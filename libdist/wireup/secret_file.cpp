@@ -120,6 +120,10 @@ Result<SecretFile> SecretFile::open(std::string_view purpose, const EnvironmentR
   return SecretFile(std::move(*folder), std::move(file), std::move(name), *key);
 }
 
-void SecretFile::remove() const noexcept { static_cast<void>(::unlinkat(folder_.get(), name_.c_str(), 0)); }
+void SecretFile::remove_unless_used() const noexcept {
+  const FileDescriptor lock = open_own(folder_, lock_name, O_RDWR | O_CREAT);
+  if (!lock || ::flock(lock.get(), LOCK_EX) != 0) return;
+  if (!is_in_use(file_)) static_cast<void>(::unlinkat(folder_.get(), name_.c_str(), 0));
+}
 
 }  // namespace amldist::wireup

@@ -1,6 +1,7 @@
 // A secret for plain processes of one user on one machine: a file that only this user can read. Whoever of them comes
-// first makes it; rank 0 removes it when all have come. Each process locks it while it needs it: what nobody has locked
-// was left by processes that were killed, and the next start of this user's removes it.
+// first makes it. Each process locks it while it joins a world, and rank 0 until the world's end: so a process that
+// comes when the world is complete can prove that it is of this user, and is told that it is too late. What nobody has
+// locked was left by processes that were killed, and the next start of this user's removes it.
 #pragma once
 
 #include <string>
@@ -21,8 +22,8 @@ class SecretFile {
   [[nodiscard]] static Result<SecretFile> open(std::string_view purpose, const EnvironmentReader& environment);
 
   [[nodiscard]] const Key& key() const noexcept { return key_; }
-  /// Removes the file: all have read it, or will not come.
-  void remove() const noexcept;
+  /// Removes the file, unless another process has it locked, as one does that comes for a next world.
+  void remove_unless_used() const noexcept;
 
  private:
   SecretFile(FileDescriptor folder, FileDescriptor file, std::string name, const Key& key)

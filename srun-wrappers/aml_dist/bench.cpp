@@ -109,8 +109,9 @@ int bench_in_step(const BenchOptions& options) {
   if (!world) return fail(world.error());
   const bool speaks = world->rank() == 0;
   if (const auto fine = check_picture(*world, options); !fine) return fail_once(fine.error(), speaks);
-  const auto rows = measure(options, {world->contender()}, speaks);
+  auto rows = measure(options, {world->contender()}, speaks);
   if (!rows) return fail_once(rows.error(), speaks);
+  for (BenchRow& row : *rows) row.trust = world->trust();
   return speaks ? print_rows(*rows, options) : commands::exit_done;
 }
 

@@ -48,7 +48,8 @@ std::string to_table(std::span<const BenchRow> rows) {
                      decimal(row.algorithm_bandwidth(), 2), row.size == 1 ? "n/a" : decimal(row.bus_bandwidth(), 2),
                      std::to_string(row.wrong), row.peer, ratio(rows, row)});
   }
-  return format_table(table);
+  if (rows.empty() || rows.front().trust.empty()) return format_table(table);
+  return format_table(table) + "the world is " + rows.front().trust + "\n";
 }
 
 std::string to_json(std::span<const BenchRow> rows) {
@@ -66,6 +67,7 @@ std::string to_json(std::span<const BenchRow> rows) {
                      {"busbw_GBs", row.bus_bandwidth()},
                      {"wrong", row.wrong},
                      {"peer", row.peer}});
+    if (!row.trust.empty()) array.back()["trust"] = row.trust;
   }
   return array.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

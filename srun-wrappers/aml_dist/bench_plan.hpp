@@ -24,6 +24,7 @@ struct BenchRow {
   int size = 1;  ///< ranks
   double microseconds = 0;
   std::uint64_t wrong = 0;
+  std::string trust = {};  ///< of the step's world: "authenticated", "unproven" or "open"; empty: not in a step
 
   [[nodiscard]] double algorithm_bandwidth() const;  ///< GB/s
   [[nodiscard]] double bus_bandwidth() const;        ///< GB/s, by the factors of nccl-tests; 0 for one rank

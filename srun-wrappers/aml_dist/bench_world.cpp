@@ -3,6 +3,7 @@
 #include <amldist/amldist.h>
 
 #include "bench/library_amldist.h"
+#include "core/text.hpp"
 
 namespace amldist::tools {
 namespace {
@@ -43,6 +44,14 @@ Result<World> World::join() {
 
 int World::rank() const noexcept { return amldist_rank(comm_.get()); }
 int World::size() const noexcept { return amldist_size(comm_.get()); }
+
+std::string World::trust() const {
+  for (const std::string_view part : text::split(amldist_provenance(comm_.get()), ';')) {
+    const std::string_view word = text::trim(part);
+    if (word == "authenticated" || word == "unproven" || word == "open") return std::string(word);
+  }
+  return {};
+}
 
 Result<bool> World::told_by_rank_0(bool own) const {
   std::int32_t word = own ? 1 : 0;

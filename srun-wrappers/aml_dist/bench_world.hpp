@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "aml_dist/bench_plan.hpp"
 #include "core/result.hpp"
@@ -18,6 +19,8 @@ class World {
   [[nodiscard]] amldist_comm* comm() const noexcept { return comm_.get(); }
   [[nodiscard]] int rank() const noexcept;
   [[nodiscard]] int size() const noexcept;
+  /// "authenticated", "unproven" or "open"; empty for a world of one rank.
+  [[nodiscard]] std::string trust() const;
 
   /// Collective: what rank 0 gives.
   [[nodiscard]] Result<bool> told_by_rank_0(bool own) const;

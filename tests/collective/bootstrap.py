@@ -206,6 +206,39 @@ def one_port_for_two(program: str) -> str | None:
     return None if right else f"one port for two: {second.returncode}, {said}, {still}"
 
 
+def two_jobs_in_one_world(program: str) -> str | None:
+    """Two jobs with one MASTER_PORT: if rank 0 of one and rank 1 of the other have met, all end with a sentence as soon as
+    the second rank 1 comes."""
+    step = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(launch.free_port())}
+    mixed = [subprocess.Popen([program, "victim", "nothing", "-1", "30000"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env=step | {"RANK": str(rank), "AMLDIST_NODE_NAME": f"node{rank}"}, text=True) for rank in range(2)]
+    if any(rank.stdout is None or rank.stdout.readline() != "ready\n" for rank in mixed):
+        return "two jobs in one world: no world"
+    late = start(program, step | {"RANK": "1", "AMLDIST_NODE_NAME": "node2"})
+    said = [late.communicate(timeout=60)[0].decode(), *(rank.communicate(timeout=60)[0] for rank in mixed)]
+    wanted = ("two processes came as rank 1: one from node1, and one from node2 when the world was complete: do two jobs "
+              "have one MASTER_PORT?")
+    statuses = [late.returncode, *(rank.returncode for rank in mixed)]
+    right = statuses == [3, 7, 7] and all(wanted in each for each in said)
+    return None if right else f"two jobs in one world: {statuses}, {said}"
+
+
+def ipv6(program: str) -> str | None:
+    """Rank 0 at an address of IPv6, with any ports and with those of a site."""
+    if not launch.has_ipv6():
+        print("not checked: IPv6, which this machine lacks")
+        return None
+    first = launch.free_port()
+    for ports in ({}, {"AMLDIST_PORT_RANGE": f"{first}-{first + 20}"}):
+        step = {"WORLD_SIZE": "2", "MASTER_ADDR": "::1", "MASTER_PORT": str(launch.free_port())} | ports
+        for nodes in ([{}] * 2, [{"AMLDIST_NODE_NAME": f"node{rank}"} for rank in range(2)]):
+            ranks = [start(program, step | {"RANK": str(rank)} | nodes[rank]) for rank in range(2)]
+            said = [rank.communicate(timeout=60)[0].decode() for rank in ranks]
+            if [rank.returncode for rank in ranks] != [0, 0] or any("rank 0 at [::1]:" not in each for each in said):
+                return f"IPv6: {said}"
+    return None
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True)
@@ -214,7 +247,8 @@ def main() -> int:
         (pathlib.Path(broken) / "libpmix.so.2").write_text("no library")
         table = cases(broken)
         wrong = [each for each in (complaint(program, environment, pattern) for environment, pattern in table) if each]
-    others = (sizes_that_differ, strangers, taken_port, framework_at_master_port, ports_of_a_site, one_port_for_two)
+    others = (sizes_that_differ, strangers, taken_port, framework_at_master_port, ports_of_a_site, one_port_for_two,
+              two_jobs_in_one_world, ipv6)
     wrong += [each for each in (other(program) for other in others) if each]
     print("\n".join([*wrong, f"{len(table) + len(others)} cases, {len(wrong)} with an unexpected answer"]))
     return 1 if wrong else 0

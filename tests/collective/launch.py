@@ -35,6 +35,14 @@ def is_free(port: int) -> bool:
         return True
 
 
+def has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
 def free_port() -> int:
     """A MASTER_PORT below the kernel's own ports, with the library's port beside it."""
     while True:

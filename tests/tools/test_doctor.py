@@ -61,7 +61,7 @@ def test_a_healthy_step_per_node(tool):
 
 def test_a_step_is_examined_for_what_it_is_for(tool):
     rows = doctor(tool, "--aml-dist=jax", *TWO_BY_TWO, status=0)
-    assert {name for (name, _), row in rows.items() if row["verdict"] != "skip"} == {"jax", "gpus"}
+    assert {name for (name, _), row in rows.items() if row["verdict"] != "skip"} == {"jax", "amldist", "gpus"}
     assert all(row["reason"] for row in rows.values() if row["verdict"] == "skip")
     asked = doctor(tool, "--aml-dist=jax", *TWO_BY_TWO, "--framework", "tensorflow", status=1)
     assert asked["tensorflow", "srun"]["verdict"] == "alone"
@@ -106,6 +106,19 @@ def test_uneven_nodes_are_nothing_for_lightning(tool):
     rows = doctor(tool, "--aml-dist=pytorch", "--nodelist", "n[1-2]", "--tasks-per-node", "2,1", status=1)
     assert rows["lightning", "srun"]["verdict"] == "fails" and "different numbers of tasks" in rows["lightning", "srun"]["reason"]
     assert rows["torch", "srun"]["verdict"] == "fine"
+
+
+@pytest.mark.parametrize("arguments, environment, verdict", [
+    (["--aml-dist=pytorch", *TWO_BY_TWO], "authenticated", "fine"),
+    (["--aml-dist=none", *TWO_BY_TWO], "open", "warns"),
+    (["--aml-dist=none", *TWO_BY_TWO, "--env", "AMLDIST_SECRET=require"], "open", "fails"),
+    (["--aml-dist=none", *TWO_BY_TWO, "--env", f"AMLDIST_STEP_SECRET={64 * 'a'}"], "authenticated", "fine"),
+    (["--aml-dist=none", *TWO_BY_TWO, "--mpi", "pmix"], "unproven", "warns"),
+    (["--aml-dist=none", "--nodelist", "n1", "--tasks-per-node", "2"], "authenticated", "fine"),
+])
+def test_what_keeps_strangers_out_of_a_world(tool, arguments, environment, verdict):
+    row = doctor(tool, *arguments, "--framework", "amldist", status=int(verdict == "fails"))["amldist", "-"]
+    assert (row["environment"], row["verdict"]) == (environment, verdict)
 
 
 @pytest.mark.parametrize("gpus, tasks, verdict, words", [

@@ -63,7 +63,7 @@ TEST_F(UsersFolder, OnlyTheUserCanReadIt) {
 TEST_F(UsersFolder, RemovesItAndThenMakesAnother) {
   const auto first = open();
   ASSERT_TRUE(first);
-  first->remove();
+  first->remove_unless_used();
   EXPECT_TRUE(files().empty());
   EXPECT_FALSE(open()->key() == first->key());
 }

@@ -21,7 +21,7 @@ struct Head {
   std::uint64_t text_bytes;
 };
 
-constexpr std::uint64_t table_mark = 0x616d6c7461626c31;  // "amltabl1": on a machine of the other byte order no table
+constexpr std::uint64_t table_mark = 0x616d6c7461626c32;  // "amltabl2": on a machine of the other byte order no table
 
 template <typename T>
 void append(std::string& out, std::span<const T> values) {
@@ -47,7 +47,7 @@ std::string table_bytes(std::uint64_t nonce, std::span<const TableNode> nodes, s
   std::string text;
   for (std::uint32_t i = 0; i < nodes.size(); ++i) {
     const TableNode& node = nodes[i];
-    entries.push_back({node.address.bits, node.leader, by_name.try_emplace(node.name, i).first->second,
+    entries.push_back({node.address.bytes, node.leader, by_name.try_emplace(node.name, i).first->second,
                        static_cast<std::uint32_t>(text.size()), static_cast<std::uint32_t>(node.host.size())});
     text += node.host;
   }
@@ -68,12 +68,12 @@ std::string table_bytes(std::uint64_t nonce, std::span<const TableNode> nodes, s
   return out + text;
 }
 
-Result<RankTable> RankTable::read(std::string bytes, std::uint32_t size, Ipv4 root) {
+Result<RankTable> RankTable::read(std::string bytes, std::uint32_t size, const IpAddress& root) {
   const auto owner = std::make_shared<const std::string>(std::move(bytes));
   return read(Storage{*owner, owner}, size, root);
 }
 
-Result<RankTable> RankTable::read(Storage storage, std::uint32_t size, Ipv4 root) {
+Result<RankTable> RankTable::read(Storage storage, std::uint32_t size, const IpAddress& root) {
   const Error wrong = {Errc::peer, "what came is no table of this world's ranks: are all ranks of one release?"};
   const std::string_view bytes = storage.bytes;
   Head head = {};
@@ -104,9 +104,10 @@ Result<RankTable> RankTable::read(Storage storage, std::uint32_t size, Ipv4 root
   return out;
 }
 
-Ipv4 RankTable::address_of(std::uint32_t rank) const noexcept {
-  const Ipv4 address{entries_[vertex_of(rank)].address};
-  return address.bits == 0 ? root_ : address;
+IpAddress RankTable::address_of(std::uint32_t rank) const noexcept {
+  IpAddress address;
+  address.bytes = entries_[vertex_of(rank)].address;
+  return address.is_unspecified() ? root_ : address;
 }
 
 }  // namespace amldist::collective

@@ -3,6 +3,7 @@
 // bytes for each rank.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -10,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/ipv4.hpp"
+#include "core/ip_address.hpp"
 #include "core/result.hpp"
 
 namespace amldist::collective {
@@ -20,7 +21,7 @@ struct TableNode {
   std::string host;          ///< its host name, printable
   std::string name;          ///< equal for processes that share memory
   std::uint32_t leader = 0;  ///< rank
-  Ipv4 address;              ///< where its processes listen; 0: the host of rank 0
+  IpAddress address;         ///< where its processes listen; unspecified: the host of rank 0
 };
 
 /// A rank's part of the table.
@@ -43,9 +44,9 @@ class RankTable {
   };
   /// `root`: the address by which this process reaches the host of rank 0. Every number in the bytes is checked once,
   /// here. Errors: peer, when they are no table of `size` ranks.
-  [[nodiscard]] static Result<RankTable> read(Storage storage, std::uint32_t size, Ipv4 root);
+  [[nodiscard]] static Result<RankTable> read(Storage storage, std::uint32_t size, const IpAddress& root);
   /// The same of bytes that it owns.
-  [[nodiscard]] static Result<RankTable> read(std::string bytes, std::uint32_t size, Ipv4 root);
+  [[nodiscard]] static Result<RankTable> read(std::string bytes, std::uint32_t size, const IpAddress& root);
   RankTable() = default;
 
   [[nodiscard]] std::uint64_t nonce() const noexcept { return nonce_; }
@@ -58,12 +59,12 @@ class RankTable {
   /// A number of the rank's node: equal for ranks that share memory.
   [[nodiscard]] std::uint32_t node_of(std::uint32_t rank) const noexcept { return entries_[vertex_of(rank)].node; }
   [[nodiscard]] const std::string& host_of(std::uint32_t rank) const noexcept { return hosts_[vertex_of(rank)]; }
-  [[nodiscard]] Ipv4 address_of(std::uint32_t rank) const noexcept;
+  [[nodiscard]] IpAddress address_of(std::uint32_t rank) const noexcept;
   [[nodiscard]] std::uint16_t port_of(std::uint32_t rank) const noexcept { return port_of_rank_[rank]; }
 
   /// As the bytes have it.
   struct Entry {
-    std::uint32_t address;
+    std::array<unsigned char, 16> address;
     std::uint32_t leader;
     std::uint32_t node;     ///< the first entry with the same name
     std::uint32_t host_at;  ///< in the text behind the arrays
@@ -77,7 +78,7 @@ class RankTable {
   std::span<const std::uint32_t> vertex_of_rank_;
   std::span<const std::uint16_t> port_of_rank_;
   std::vector<std::string> hosts_;  // by node
-  Ipv4 root_;
+  IpAddress root_;
 };
 
 }  // namespace amldist::collective

@@ -21,7 +21,7 @@ using text::concat;
 class FixedPlace final : public RootAddress {
  public:
   FixedPlace(MeetingPlace place, PortRanges ports)
-      : RootAddress(std::move(ports)), place_(std::move(place)), host_(Ipv4::parse(place_.endpoint.host)) {}
+      : RootAddress(std::move(ports)), place_(std::move(place)), host_(IpAddress::parse(place_.endpoint.host)) {}
 
   [[nodiscard]] std::string to_string() const override { return concat({"rank 0 at ", place_.endpoint.to_string()}); }
 
@@ -49,25 +49,22 @@ class FixedPlace final : public RootAddress {
   /// the source of the route to it. Ranks on rank 0's node are reached in two ways. A name may stand for other
   /// addresses elsewhere.
   [[nodiscard]] Result<FileDescriptor> listen() override {
-    Ipv4 interface { INADDR_ANY };
+    IpAddress interface;
     if (host_ && host_->is_loopback()) {
-      interface = Ipv4{INADDR_LOOPBACK};
+      interface = *host_;
     } else if (host_ && !is_own(*host_)) {
       interface = source_address_to(*host_).value_or(interface);
     }
     return listen_within(ports(), interface, place_.endpoint.port);  // which rank 0 needs, perhaps on this node
   }
 
-  [[nodiscard]] FileDescriptor take_place() override {
-    static_cast<void>(::listen(held_.get(), 0));  // nobody is let in any more
-    return std::move(held_);
-  }
+  [[nodiscard]] FileDescriptor take_place() override { return std::move(held_); }
 
  private:
-  [[nodiscard]] Ipv4 interface_of_rank_0() const {
-    return host_ && (host_->is_loopback() || is_own(*host_)) ? *host_ : Ipv4{INADDR_ANY};
+  [[nodiscard]] IpAddress interface_of_rank_0() const {
+    return host_ && (host_->is_loopback() || is_own(*host_)) ? *host_ : IpAddress();
   }
-  [[nodiscard]] static bool is_own(Ipv4 address) {
+  [[nodiscard]] static bool is_own(const IpAddress& address) {
     const auto own = own_addresses();
     return std::ranges::find(own, address) != own.end();
   }
@@ -79,7 +76,7 @@ class FixedPlace final : public RootAddress {
   }
 
   MeetingPlace place_;
-  std::optional<Ipv4> host_;
+  std::optional<IpAddress> host_;
   FileDescriptor held_;
 };
 
@@ -129,8 +126,8 @@ Result<std::unique_ptr<RootAddress>> root_address_by_slurm(const EnvironmentRead
 
 std::string addresses_text(const FileDescriptor& listener, const RootAddress& root) {
   std::string text = std::to_string(local_port(listener));
-  for (const Ipv4 address : own_addresses()) text += "," + address.to_string();
-  text += ",127.0.0.1";
+  for (const IpAddress& address : own_addresses()) text += "," + address.to_string();
+  text += ",127.0.0.1,::1";
   if (root.carried()) text += concat({";", root.carried()->to_hex()});
   return text;
 }

@@ -43,8 +43,8 @@ class RootAddress {
   /// For all that other ranks connect to later: a socket that listens on the interface by which they reach this
   /// process, where that is known, and else on all.
   [[nodiscard]] virtual Result<FileDescriptor> listen() { return listen_within(ports_); }
-  /// Rank 0, once the world has come together: holds a meeting place that another world could choose, too. While this
-  /// one lives, none other that was given the same port comes about beside it.
+  /// Rank 0, once the world has come together: the listener of a meeting place that another world could choose, too.
+  /// While this one lives, none other that was given the same port comes about beside it, and who comes is told so.
   [[nodiscard]] virtual FileDescriptor take_place() { return {}; }
 
   /// Whether all ranks are on one machine if rank 0 is at this address.

@@ -24,7 +24,7 @@ struct Arrival {
 struct Place {
   std::uint32_t index = 0;
   std::uint32_t parent_rank = 0;  ///< the leader above
-  Ipv4 parent_address;            ///< 0: the host of rank 0
+  IpAddress parent_address;       ///< unspecified: the host of rank 0
   std::uint16_t parent_port = 0;
   [[nodiscard]] bool is_below_root() const noexcept;
 };
@@ -48,6 +48,8 @@ class Roster {
   [[nodiscard]] std::vector<std::uint32_t> missing() const;
   [[nodiscard]] std::uint32_t present() const noexcept { return present_; }
   [[nodiscard]] const std::vector<TableNode>& nodes() const noexcept { return nodes_; }
+  /// wireup::Greeting::process; 0: has not come.
+  [[nodiscard]] const std::vector<std::uint64_t>& process_of_rank() const noexcept { return process_of_rank_; }
   /// When complete.
   [[nodiscard]] std::string table(std::uint64_t nonce) const { return table_bytes(nonce, nodes_, ranks_); }
 

@@ -34,7 +34,7 @@ std::string place_frame(const Place& place) {
   return FrameWriter(BootstrapKind::place)
       .number(place.index)
       .number(place.parent_rank)
-      .number(place.parent_address.bits)
+      .text(place.parent_address.as_bytes())
       .number(place.parent_port)
       .take();
 }
@@ -43,7 +43,7 @@ Place read_place(Frame& frame) {
   Place place;
   place.index = static_cast<std::uint32_t>(frame.number());
   place.parent_rank = static_cast<std::uint32_t>(frame.number());
-  place.parent_address.bits = static_cast<std::uint32_t>(frame.number());
+  place.parent_address = IpAddress::from_bytes(frame.text()).value_or(IpAddress());
   place.parent_port = static_cast<std::uint16_t>(frame.number());
   return place;
 }
@@ -76,8 +76,8 @@ std::vector<Arrival> read_arrivals(Frame& frame) {
   return arrivals;
 }
 
-std::string table_frame(Ipv4 root, std::string_view table) {
-  return FrameWriter(BootstrapKind::table).number(root.bits).text(table).take();
+std::string table_frame(const IpAddress& root, std::string_view table) {
+  return FrameWriter(BootstrapKind::table).text(root.as_bytes()).text(table).take();
 }
 
 }  // namespace
@@ -102,7 +102,8 @@ Vertex::Vertex(const OwnPlace& own, const FileDescriptor& listener, const FileDe
 // ---- the root ----
 Result<BuiltVertex> Vertex::serve_as_root(const FileDescriptor& published, RootAddress& root,
                                           Clock::time_point deadline) {
-  root_address_ = *Ipv4::parse("127.0.0.1");
+  root_address_ = own_address(published);
+  if (root_address_.is_unspecified()) root_address_ = *Ipv4::parse("127.0.0.1");  // it listens at all
   static_cast<void>(roster_.add_leader({own_.group, own_.rank, own_.size, own_.process, own_.host, {}},
                                        {own_.host, own_.node, own_.rank, {}}, own_.port));
   while (!roster_.is_complete()) {
@@ -114,7 +115,6 @@ Result<BuiltVertex> Vertex::serve_as_root(const FileDescriptor& published, RootA
     refused_ = Error{Errc::mismatch, roster_.contradiction()};
     return refuse_those_who_come(published, root, deadline);
   }
-  if (own_.all_have_come) own_.all_have_come();
   table_ = roster_.table(wireup::random_number());
   distribute(table_);
   return built();
@@ -198,7 +198,7 @@ Result<void> Vertex::climb(RootAddress& root, Clock::time_point deadline) {
 }
 
 Result<bool> Vertex::connect_to_parent(const Place& place, Clock::time_point deadline) {
-  const Ipv4 address = place.parent_address.bits == 0 ? root_address_ : place.parent_address;
+  const IpAddress address = place.parent_address.is_unspecified() ? root_address_ : place.parent_address;
   auto connection = connect_to(address, place.parent_port, deadline);
   if (!connection) return false;
   const auto accepted = wireup::introduce(*connection, own_.greeting(GreetingPurpose::child), own_.key, deadline);
@@ -262,7 +262,7 @@ void Vertex::let_leader_in(FileDescriptor connection, Greeting& greeting) {
   const auto port = static_cast<std::uint16_t>(greeting.details.number());
   TableNode node = {greeting.host, greeting.details.text(), rank, {}};
   if (greeting.details.is_short()) return;
-  const Ipv4 from = peer_address(connection);
+  const IpAddress from = peer_address(connection);
   if (!from.is_loopback() && from != own_address(connection)) node.address = from;
   const Place place = roster_.add_leader(greeting, std::move(node), port);
   if (!roster_.contradiction().empty()) {
@@ -283,7 +283,7 @@ void Vertex::on_frame(FrameLink& link, Frame& frame) {
       return;
     case BootstrapKind::table:
       if (&link != parent_ || !table_.empty()) return;
-      static_cast<void>(frame.number());
+      static_cast<void>(frame.text());
       table_ = frame.text();
       return;
     default:
@@ -322,7 +322,7 @@ void Vertex::distribute(std::string_view table) {
   for (FrameLink* const child : children_) FrameLinks::send(*child, down);
   if (followers_.empty()) return;
   auto sealed = SealedBytes::create(table);
-  const std::string file_frame = FrameWriter(BootstrapKind::table_file).number(root_address_.bits).take();
+  const std::string file_frame = FrameWriter(BootstrapKind::table_file).text(root_address_.as_bytes()).take();
   for (FrameLink* const follower : followers_) {
     if (sealed && send_with_file(follower->socket, file_frame, sealed->file())) continue;
     FrameLinks::send(*follower, table_frame(root_address_, table));
@@ -347,6 +347,7 @@ Result<BuiltVertex> Vertex::built() {
   std::erase_if(out.links, [](const auto& link) { return !link->socket; });
   out.early = std::move(early_);
   out.ended = std::move(ended_);
+  out.process_of_rank = roster_.process_of_rank();
   return out;
 }
 
@@ -359,7 +360,7 @@ Result<RankTable> receive_table(const FileDescriptor& leader, std::uint32_t size
   Frame& frame = came->frame;
   if (frame.kind<HandshakeKind>() == HandshakeKind::refused) return wireup::read_refusal(frame);
   const auto kind = frame.kind<BootstrapKind>();
-  const Ipv4 root{static_cast<std::uint32_t>(frame.number())};
+  const IpAddress root = IpAddress::from_bytes(frame.text()).value_or(IpAddress());
   if (kind == BootstrapKind::table) return RankTable::read(frame.text(), size, root);
   if (kind != BootstrapKind::table_file) return Error{Errc::peer, "the leader of this node sent no table of ranks"};
   auto sealed = SealedBytes::open(std::move(came->file));

@@ -30,10 +30,9 @@ enum class GreetingPurpose : std::uint8_t { leader = 1, child, follower };
 struct OwnPlace {
   explicit OwnPlace(wireup::GroupKey proven) : key(std::move(proven)) {}
 
-  wireup::GroupKey key;                 ///< what all connections prove
-  std::function<void()> all_have_come;  ///< rank 0: called before the table goes out; may be empty
-  std::string group;                    ///< of connections between nodes
-  std::string node_group;               ///< of those inside the node
+  wireup::GroupKey key;    ///< what all connections prove
+  std::string group;       ///< of connections between nodes
+  std::string node_group;  ///< of those inside the node
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
   std::uint64_t process = 0;
@@ -49,8 +48,9 @@ struct BuiltVertex {
   RankTable table;
   FrameLinks::Links links;
   std::vector<std::pair<std::uint32_t, wireup::Frame>>
-      early;                         ///< came before the control thread was there: rank, frame
-  std::vector<std::uint32_t> ended;  ///< ranks whose connection has ended already
+      early;                                   ///< came before the control thread was there: rank, frame
+  std::vector<std::uint32_t> ended;            ///< ranks whose connection has ended already
+  std::vector<std::uint64_t> process_of_rank;  ///< at the root
 };
 
 class Vertex {
@@ -92,7 +92,7 @@ class Vertex {
   std::vector<FrameLink*> children_;
   std::vector<FrameLink*> followers_;
   std::uint32_t index_ = 0;
-  Ipv4 root_address_;
+  IpAddress root_address_;
   Roster roster_;  // at the root
   std::vector<Arrival> arrivals_;
   Clock::time_point arrivals_due_ = Clock::time_point::max();

@@ -1,6 +1,9 @@
 #include "collective/bootstrap/world.hpp"
 
-#include <atomic>
+#include <unistd.h>
+
+#include <map>
+#include <mutex>
 #include <thread>
 
 #include "collective/bootstrap/node_meeting.hpp"
@@ -19,10 +22,33 @@ namespace {
 using std::chrono::milliseconds;
 using text::concat;
 
-/// Worlds that this process has been in.
-std::atomic<std::uint32_t>& worlds_joined() noexcept {
-  static std::atomic<std::uint32_t> number = 0;
-  return number;
+/// Worlds that this process has been in, by what all their processes call them. A process may have been in others that
+/// the rest of its node was not in.
+class WorldsJoined {
+ public:
+  [[nodiscard]] static WorldsJoined& of_process() {
+    static WorldsJoined one;
+    return one;
+  }
+  [[nodiscard]] std::uint32_t count(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    return counts_[name];
+  }
+  void add(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    ++counts_[name];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::uint32_t> counts_;
+};
+
+/// The upper half is the process's, the lower one that of its joining this world.
+std::uint64_t number_of_process() noexcept {
+  static const std::uint64_t chosen = wireup::random_number();
+  const std::uint64_t own = (chosen ^ static_cast<std::uint64_t>(::getpid())) << 32;  // a forked one is another
+  return own | (wireup::random_number() >> 32) | 1;
 }
 
 OwnPlace own_place(const ProcessIdentity& identity, const WorldSecret& secret, std::string_view job,
@@ -30,11 +56,11 @@ OwnPlace own_place(const ProcessIdentity& identity, const WorldSecret& secret, s
   const std::string group = concat({"amldist_init ", job});
   OwnPlace own(wireup::GroupKey(secret.credentials, group));
   own.group = group;
-  if (secret.file) own.all_have_come = [&secret] { secret.file->remove(); };  // before anybody begins a next world
-  own.node_group = concat({own.group, " node ", step, " ", std::to_string(worlds_joined().load())});
+  own.node_group = concat({own.group, " node ", step, " ",
+                           std::to_string(WorldsJoined::of_process().count(concat({own.group, " ", step})))});
   own.rank = identity.rank;
   own.size = identity.size;
-  own.process = wireup::random_number();
+  own.process = number_of_process();
   own.node = node_name.empty() ? own_host_name() : node_name;
   own.host = text::printable(own.node, wireup::limits.host_characters);
   own.port = local_port(listener);
@@ -56,6 +82,7 @@ World world_of(BuiltVertex built) {
   world.links = std::move(built.links);
   world.early = std::move(built.early);
   world.ended = std::move(built.ended);
+  world.process_of_rank = std::move(built.process_of_rank);
   return world;
 }
 
@@ -105,6 +132,8 @@ Result<World> find_place(const ProcessIdentity& identity, const OwnPlace& own, R
 
 }  // namespace
 
+bool is_same_process(std::uint64_t one, std::uint64_t other) noexcept { return one >> 32 == other >> 32; }
+
 World single_process_world(const std::string& node_name) {
   const std::string node = node_name.empty() ? own_host_name() : node_name;
   const TableNode entry = {text::printable(node, wireup::limits.host_characters), node, 0, {}};
@@ -141,11 +170,15 @@ Result<World> join_world(const ProcessIdentity& identity, RootAddress& root, con
   const OwnPlace own = own_place(identity, secret, job, root.step_name(root_port), node_name, *listener);
   auto world = find_place(identity, own, root, {*listener, published}, deadline);
   if (!world) return world;
-  worlds_joined().fetch_add(1);
+  WorldsJoined::of_process().add(concat({own.group, " ", root.step_name(root_port)}));
   world->rank = identity.rank;
   world->size = identity.size;
   world->listener = std::move(*listener);
   world->credentials = secret.credentials;
+  if (identity.rank == 0) {
+    if (FileDescriptor place = root.take_place())
+      world->doorway = Doorway{std::move(place), own.key, own.group, std::move(world->process_of_rank), {}};
+  }
   world->provenance =
       concat({identity.source, "; ", root.to_string(), "; ", wireup::to_string(secret.credentials.trust)});
   return world;

@@ -3,6 +3,8 @@
 // connections. README.md tells the story.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,15 +18,29 @@
 
 namespace amldist::collective {
 
+/// Rank 0's: where those come who are too late, as another job's do that was given the same MASTER_PORT.
+struct Doorway {
+  FileDescriptor listener;
+  wireup::GroupKey key;
+  std::string group;
+  std::vector<std::uint64_t> process_of_rank;        ///< wireup::Greeting::process
+  std::shared_ptr<const wireup::SecretFile> secret;  ///< what those who come read; removed with this, if there is one
+};
+
+/// Whether one process, which may be in several worlds one after the other, gave both numbers.
+[[nodiscard]] bool is_same_process(std::uint64_t one, std::uint64_t other) noexcept;
+
 /// What bootstrap leaves behind.
 struct World {
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
   RankTable table;
   Integrity integrity = Integrity::off;
-  wireup::Credentials credentials;  ///< what strangers do not know
-  FileDescriptor listener;          ///< for later connections
-  FrameLinks::Links links;          ///< to the leader above, the leaders below and the ranks of the node
+  wireup::Credentials credentials;             ///< what strangers do not know
+  FileDescriptor listener;                     ///< for later connections
+  std::optional<Doorway> doorway;              ///< on rank 0, where the place may be another world's, too
+  std::vector<std::uint64_t> process_of_rank;  ///< the same, until it is made
+  FrameLinks::Links links;                     ///< to the leader above, the leaders below and the ranks of the node
   /// What came over them before the control thread was there.
   std::vector<std::pair<std::uint32_t, wireup::Frame>> early;
   std::vector<std::uint32_t> ended;  ///< ranks whose connection has ended already
@@ -34,7 +50,7 @@ struct World {
 /// Under which the world's processes make later connections to each other.
 [[nodiscard]] wireup::GroupKey key_of_connections(const World& world);
 
-/// Joins the world by `deadline`. `secret` is what its connections prove; its file goes when all have come. `job` tells
+/// Joins the world by `deadline`. `secret` is what its connections prove; `job` tells
 /// one step's processes from another's at the same port; `node_name` replaces the host name unless it is empty. Errors:
 /// timeout with the names of those that did not come, mismatch (sizes differ, a rank came twice), and what the root
 /// address says.

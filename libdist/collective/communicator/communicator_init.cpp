@@ -14,10 +14,27 @@ namespace {
 
 using text::concat;
 
+/// Whether Open MPI's mpirun started this process, perhaps inside a step of Slurm. Its daemons on other nodes are a
+/// step of their own, so that ranks of one world see different numbers of steps.
+bool is_by_mpirun(const EnvironmentReader& environment) {
+  const std::string name_space = environment("PMIX_NAMESPACE").value_or("");
+  return environment("OMPI_UNIVERSE_SIZE") && !name_space.empty() && !name_space.starts_with("slurm.");
+}
+
+/// A time-out whose cause may be that mpirun keeps the step's secret on its own node.
+Error with_hint(const Error& error, const EnvironmentReader& environment) {
+  if (error.code != Errc::timeout || !is_by_mpirun(environment) || !environment("SLURM_JOB_ID")) return error;
+  const std::string name(variable::step_secret);
+  return {error.code, concat({error.message, "; this process has ", environment(name) ? "" : "no ", name,
+                              ", which mpirun passes to other nodes with -x ", name, " only"})};
+}
+
 /// What tells the processes of one step from another's that uses the same port.
 std::string job_name(const EnvironmentReader& environment) {
   const auto word = [&](std::string_view name) { return environment(name).value_or(""); };
-  return concat({word("SLURM_JOB_ID"), ".", word("SLURM_STEP_ID"), ".", word("TORCHELASTIC_RUN_ID")});
+  const std::string step = word(is_by_mpirun(environment) ? "PMIX_NAMESPACE" : "SLURM_STEP_ID");
+  return concat({word("SLURM_JOB_ID"), ".", step, ".", word("TORCHELASTIC_RUN_ID"), ".", word("PBS_JOBID"),
+                 word("LSB_JOBID"), word("FLUX_JOB_ID"), word("AZUREML_RUN_ID")});
 }
 
 /// The environment with the caller's address of rank 0 in it.
@@ -69,9 +86,17 @@ Result<std::unique_ptr<RootAddress>> root_of(const EnvironmentReader& environmen
   return choose_root_address(with_address(environment, config), used, told, mpi);
 }
 
+/// Is removed with its last owner.
+std::shared_ptr<const wireup::SecretFile> kept(wireup::SecretFile file) {
+  return {new wireup::SecretFile(std::move(file)), [](const wireup::SecretFile* one) {
+            one->remove_unless_used();
+            delete one;
+          }};
+}
+
 /// The world of this step; where it does not come about, rank 0 says so.
 Result<World> join(const EnvironmentReader& environment, const Settings& settings, const ProcessIdentity& told,
-                   MpiSession* mpi, WorldConfig& config, Clock::time_point deadline, FileDescriptor& meeting_place) {
+                   MpiSession* mpi, WorldConfig& config, Clock::time_point deadline) {
   if (told.size == 1) {
     World world = single_process_world(settings.node_name);
     world.provenance = told.source;
@@ -81,18 +106,19 @@ Result<World> join(const EnvironmentReader& environment, const Settings& setting
   if (!root) return root.error();
   std::string job = concat({job_name(environment), config.name.empty() ? "" : " ", config.name});
   if (settings.integrity != Integrity::off) job += concat({" with ", to_string(settings.integrity)});
-  const auto secret = find_world_secret(environment, settings.secret, config.secret, told, **root, job, deadline);
+  auto secret = find_world_secret(environment, settings.secret, config.secret, told, **root, job, deadline);
   if (!secret) return secret.error();
   if (told.rank == 0 && secret->credentials.trust == wireup::Trust::open) {
     tell(concat({"this world is open: whoever reaches rank 0's port can join it (", secret->reason,
                  "): start the step with srun --aml-dist=KIND"}));
   }
   auto joined = join_world(told, **root, *secret, job, settings.node_name, deadline);
+  if (!joined) joined = with_hint(joined.error(), environment);
   if (!joined && told.rank == 0) {
-    if (secret->file) secret->file->remove();
+    if (secret->file) secret->file->remove_unless_used();
     tell(joined.error().message);
   }
-  if (joined && told.rank == 0) meeting_place = (*root)->take_place();
+  if (joined && joined->doorway && secret->file) joined->doorway->secret = kept(std::move(*secret->file));
   return joined;
 }
 
@@ -149,8 +175,7 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
   auto mpi =
       told->size > 1 && is_of_step && !config.seat ? MpiSession::find(*settings, *told) : std::unique_ptr<MpiSession>();
   if (!mpi) return mpi.error();
-  FileDescriptor meeting_place;
-  auto joined = join(environment, *settings, *told, mpi->get(), config, deadline, meeting_place);
+  auto joined = join(environment, *settings, *told, mpi->get(), config, deadline);
   if (!joined) return joined.error();
   World world = std::move(*joined);
   world.integrity = settings->integrity;
@@ -161,7 +186,6 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
   auto process = std::make_shared<Process>();
   process->settings = std::move(*settings);
   process->mpi = std::move(*mpi);
-  process->meeting_place = std::move(meeting_place);
   process->channel = std::make_unique<ControlChannel>(std::move(world), process->settings.is_under_srun);
   std::unique_ptr<Communicator> out(
       new Communicator(process, std::make_shared<CommWatch>(id, std::move(members), rank), limit));

@@ -9,7 +9,6 @@
 #include "collective/gpu/cuda_driver.hpp"
 #include "collective/mpi/mpi_session.hpp"
 #include "core/settings.hpp"
-#include "os/file_descriptor.hpp"
 #include "os/fork_guard.hpp"
 #include "os/tick_clock.hpp"
 #include "recorder/flight_recorder.hpp"
@@ -22,7 +21,6 @@ namespace amldist::collective {
 struct Process {
   Settings settings;
   ForkGuard fork_guard;
-  FileDescriptor meeting_place;  ///< on rank 0: its port, which stays taken while the world lives
   FlightRecorder recorder;
   std::mutex noting;  ///< around recorder.note(): communicators may fail on several threads at once
   CudaProbe cuda;

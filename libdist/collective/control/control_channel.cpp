@@ -14,6 +14,8 @@
 #include <utility>
 
 #include "core/text.hpp"
+#include "os/observed_time.hpp"
+#include "wireup/greeting.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -101,6 +103,7 @@ ControlChannel::ControlChannel(World world, bool is_under_srun)
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       links_(world_,
              {[this](FileDescriptor connection, Frame frame) { on_greeting(std::move(connection), std::move(frame)); },
+              [this](const FileDescriptor& connection, Frame frame) { on_latecomer(connection, std::move(frame)); },
               [this](ControlLink& link, Frame& frame) { handle(link, frame); },
               [this](std::uint32_t rank, bool left) {
                 mark_gone(rank, left ? Liveness::left : Liveness::dead, no_teller);
@@ -287,6 +290,34 @@ void ControlChannel::on_greeting(FileDescriptor connection, Frame frame) {
   links_.add(static_cast<std::uint32_t>(rank), std::move(connection));
 }
 
+/// A process that comes as one of the ranks that are here. Of two jobs with one MASTER_PORT and no secret, rank 0 of
+/// one and rank 1 of the other may have met: nothing tells them apart, until the second rank 1 comes. In the first
+/// moments either may be the wrong one, so the world ends; later it is the one that comes.
+void ControlChannel::on_latecomer(const FileDescriptor& connection, Frame frame) {
+  const auto answer = [&](const std::string& text) { static_cast<void>(send_all(connection, text, Clock::now())); };
+  const auto greeting = wireup::Greeting::parse(std::move(frame));
+  if (!greeting || greeting->group != world_.doorway->group) return answer(wireup::elsewhere_frame());
+  const auto& known = world_.doorway->process_of_rank;
+  const auto rank = static_cast<std::uint32_t>(greeting->number);
+  const bool is_here = greeting->number < known.size() && rank != world_.rank && !is_gone(rank);
+  // A process that has left this world comes for the next one.
+  if (!is_here || is_same_process(known[rank], greeting->process)) return answer(wireup::elsewhere_frame());
+  const Error error = {Errc::mismatch, concat({"two processes came as rank ", std::to_string(rank), ": one from ",
+                                               host_of(rank), ", and one from ", greeting->host,
+                                               " when the world was complete: do two jobs have one MASTER_PORT?"})};
+  answer(wireup::refused_frame(error));
+  constexpr std::chrono::seconds first_moments(30);
+  const bool ends = Clock::now() - born_ < first_moments;
+  if (!std::exchange(has_told_of_latecomer_, true)) say(error.message);
+  if (!ends) return;
+  std::vector<std::shared_ptr<CommWatch>> watches;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, watch] : watches_) watches.push_back(watch);
+  }
+  for (const auto& watch : watches) detector_.announce(watch, error, false);
+}
+
 void ControlChannel::on_data_greeting(FileDescriptor connection, Frame& frame) {
   const std::uint64_t comm = frame.number();
   const std::uint64_t rank = frame.number();
@@ -351,8 +382,16 @@ Error ControlChannel::find_out(const std::shared_ptr<CommWatch>& watch, const Di
                                milliseconds timeout) {
   const milliseconds grace = grace_of(timeout);
   post([this, watch, trigger, grace] { detector_.open(watch, trigger, grace); });
-  // One candidate after the other may be silent; after a few of them the verdict is given without a name.
-  if (auto verdict = watch->wait_for_verdict(Clock::now() + grace * 6)) return *verdict;
+  // One candidate after the other may be silent; after a few of them the verdict is given without a name. Time in which
+  // this process was stopped does not count.
+  constexpr milliseconds look(50);
+  constexpr milliseconds stop(300);
+  ObservedTime observed(look, stop);
+  auto end = Clock::now() + grace * 6;
+  for (auto now = Clock::now(); now < end; now = Clock::now()) {
+    end += observed.missed(now);
+    if (auto verdict = watch->wait_for_verdict(std::min(end, now + look))) return *verdict;
+  }
   const Call call = watch->activity().call;
   const Error own = {Errc::timeout,
                      concat({"no rank answers for ", describe(call), ", which did not end before the deadline"})};

@@ -110,6 +110,7 @@ class ControlChannel final : private FailureDetectorHost {
   void beat();
   void handle(ControlLink& link, Frame& frame);
   void on_greeting(FileDescriptor connection, Frame frame);
+  void on_latecomer(const FileDescriptor& connection, Frame frame);
   void on_data_greeting(FileDescriptor connection, Frame& frame);
   void on_lost(const ControlLink& link, Frame& frame);
   void on_case(std::uint32_t from, Frame& frame);
@@ -125,6 +126,7 @@ class ControlChannel final : private FailureDetectorHost {
   [[nodiscard]] std::shared_ptr<CommWatch> find(std::uint64_t id);
 
   World world_;
+  const Clock::time_point born_ = Clock::now();
   const bool is_under_srun_;
   FileDescriptor wake_;
   ControlLinks links_;                                      // control thread only
@@ -132,6 +134,7 @@ class ControlChannel final : private FailureDetectorHost {
   Agreements agreements_;                                   // control thread only
   const CommTree tree_;                                     // of all ranks
   TreeGather gather_;                                       // control thread only
+  bool has_told_of_latecomer_ = false;                      // control thread only
   std::vector<News> news_;                                  // control thread only
   Clock::time_point news_due_ = Clock::time_point::max();   // control thread only
   Clock::time_point news_sent_;                             // control thread only

@@ -12,16 +12,30 @@ ControlLinks::ControlLinks(World& world, Listener listener)
               [this](FrameLink& link) { return static_cast<bool>(start(link)); }}),
       pending_(world.size, key_) {
   links_.add_all(std::move(world_.links));
+  if (world_.doorway) latecomers_.emplace(0, world_.doorway->key);
 }
 
 void ControlLinks::add_to(std::vector<pollfd>& wanted) const {
   links_.add_to(wanted);
   pending_.add_to(wanted);
+  if (!latecomers_) return;
+  latecomers_->add_to(wanted);
+  wanted.push_back({world_.doorway->listener.get(), POLLIN, 0});
 }
 
 void ControlLinks::serve(std::span<const pollfd> polled) {
-  links_.serve(polled.first(polled.size() - pending_.size()));
-  pending_.serve(Clock::now(), listener_.on_greeting);
+  const std::size_t at_doorway = latecomers_ ? latecomers_->size() + 1 : 0;
+  links_.serve(polled.first(polled.size() - pending_.size() - at_doorway));
+  const auto now = Clock::now();
+  pending_.serve(now, listener_.on_greeting);
+  if (!latecomers_) return;
+  latecomers_->serve(now, listener_.on_latecomer);
+  if (polled.back().revents != 0) latecomers_->accept_from(world_.doorway->listener, now, listener_.on_latecomer);
+}
+
+Clock::time_point ControlLinks::next_deadline() const noexcept {
+  const auto next = pending_.next_deadline();
+  return latecomers_ ? std::min(next, latecomers_->next_deadline()) : next;
 }
 
 void ControlLinks::accept_all() { pending_.accept_from(world_.listener, Clock::now(), listener_.on_greeting); }

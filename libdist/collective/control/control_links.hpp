@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,7 +23,8 @@ class ControlLinks {
  public:
   /// What comes in, and who has gone: without a goodbye its process has ended. Called from serve() and accept_all().
   struct Listener {
-    wireup::PendingConnections::GreetingHandler on_greeting;  ///< the first frame of a new connection
+    wireup::PendingConnections::GreetingHandler on_greeting;   ///< the first frame of a new connection
+    wireup::PendingConnections::GreetingHandler on_latecomer;  ///< the same at the world's doorway
     std::function<void(ControlLink& link, Frame& frame)> on_frame;
     std::function<void(std::uint32_t world_rank, bool left)> on_end;
   };
@@ -40,7 +42,7 @@ class ControlLinks {
   /// Takes a connection whose peer has said which rank it is.
   void add(std::uint32_t world_rank, FileDescriptor connection) { links_.add(world_rank, std::move(connection)); }
   /// When serve() must be called even if nothing comes.
-  [[nodiscard]] Clock::time_point next_deadline() const noexcept { return pending_.next_deadline(); }
+  [[nodiscard]] Clock::time_point next_deadline() const noexcept;
   /// Forgets the closed ones.
   void sweep() { links_.sweep(); }
 
@@ -60,6 +62,7 @@ class ControlLinks {
   Listener listener_;
   FrameLinks links_;
   wireup::PendingConnections pending_;
+  std::optional<wireup::PendingConnections> latecomers_;  ///< where there is a doorway
 };
 
 }  // namespace amldist::collective

@@ -274,7 +274,7 @@ void FailureDetector::finish_round(Case& current) {
     if (host_.now() >= current.asked_at + ask_again) ask(current);
     return;
   }
-  if (in_time && must_ask_for_pairs(current)) return;
+  if (in_time && (must_ask_for_pairs(current) || is_settling(current))) return;
   conclude(current);
 }
 
@@ -359,6 +359,19 @@ std::vector<RankState> FailureDetector::states_of(const Case& current) const {
   return states;
 }
 
+/// Ranks that end together, as those of a lost node do, are heard of one after the other, and the verdict names all of
+/// them. Those that end later than this after the last one are another loss.
+bool FailureDetector::is_settling(Case& current) const {
+  constexpr milliseconds together(50);
+  const auto gone = static_cast<std::size_t>(
+      std::ranges::count_if(current.watch->members(), [this](std::uint32_t rank) { return is_gone(rank); }));
+  if (gone != current.gone) {
+    current.gone = gone;
+    current.gone_at = host_.now();
+  }
+  return gone != 0 && host_.now() < current.gone_at + together;
+}
+
 void FailureDetector::conclude(Case& current) {
   const auto states = states_of(current);
   Judgement judgement = judge(states, *current.trigger);
@@ -438,10 +451,14 @@ void FailureDetector::send_heard(std::uint32_t to, std::uint64_t id, FrameKind w
 // ---- time ----
 /// After a stop of the whole job the others, too, have their time to answer once more.
 void FailureDetector::allow_for_a_stop() {
-  const auto missed = observed_.missed(host_.now());
+  const auto now = host_.now();
+  const auto missed_idle = observed_idle_.missed(now);
+  const auto missed_busy = observed_busy_.missed(now);
+  const auto missed = was_busy_ ? missed_busy : missed_idle;
   for (const auto& current : cases_) {
     if (current->is_polled && missed != Clock::duration::zero()) {
-      for (Clock::time_point* each : {&current->told_at, &current->until, &current->asked_at}) *each += missed;
+      for (Clock::time_point* each : {&current->told_at, &current->until, &current->asked_at, &current->gone_at})
+        *each += missed;
       for (auto& [rank, asked] : current->asked) asked.since += missed;
     }
     current->is_polled = true;
@@ -476,6 +493,7 @@ void FailureDetector::poll() {
     if (!deaf.empty()) tell(each, nobody);
   }
   std::erase_if(spreading_, [](const Spreading& each) { return each.waits_for.empty(); });
+  was_busy_ = !cases_.empty() || !spreading_.empty();
 }
 
 Clock::time_point FailureDetector::next_poll() const {

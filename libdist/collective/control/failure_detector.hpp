@@ -108,6 +108,9 @@ class FailureDetector {
     std::set<std::uint32_t> witnesses;  ///< ranks of the communicator whose pair counts are wanted
     std::map<std::uint32_t, PairCounts> pairs;
     bool is_polled = false;  ///< it was open when poll() ran before
+
+    std::size_t gone = 0;  ///< members that had ended at gone_at, when there were new ones last
+    Clock::time_point gone_at;
   };
   /// A verdict on its way.
   struct Spreading {
@@ -137,6 +140,7 @@ class FailureDetector {
   [[nodiscard]] bool must_ask_again(const Case& current) const;
   [[nodiscard]] bool must_ask_for_pairs(Case& current);
   [[nodiscard]] std::vector<RankState> states_of(const Case& current) const;
+  [[nodiscard]] bool is_settling(Case& current) const;
   void conclude(Case& current);
   void spread(const std::shared_ptr<CommWatch>& watch, const Verdict& verdict, Ranks left_out, std::uint32_t from);
   void tell(Spreading& spreading, std::uint32_t from);
@@ -149,8 +153,10 @@ class FailureDetector {
   std::vector<std::unique_ptr<Case>> cases_;
   std::vector<Spreading> spreading_;
   std::vector<std::string> said_;
-  ObservedTime observed_{std::chrono::milliseconds(1000),
-                         std::chrono::milliseconds(1500)};  // poll() is called every second
+  bool was_busy_ = false;  ///< when poll() ran before
+  // poll() is called every second, and much more often while there is something to find out.
+  ObservedTime observed_idle_{std::chrono::milliseconds(1000), std::chrono::milliseconds(1500)};
+  ObservedTime observed_busy_{std::chrono::milliseconds(10), std::chrono::milliseconds(300)};
 };
 
 /// The verdict on a communicator as a frame. `left_out`: ranks of the world that are left out of its tree.

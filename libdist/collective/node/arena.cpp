@@ -26,8 +26,9 @@ std::uint64_t physical_memory() noexcept {
 }  // namespace
 
 std::size_t Arenas::reserved_bytes(std::size_t ranks) noexcept {
-  constexpr std::uint64_t most_together = 1UL << 46;  // half of a process's address space
-  return std::bit_floor(std::min<std::uint64_t>(2 * physical_memory(), most_together / ranks));
+  // One rank may use all memory, and needs room for gaps. Many ranks share it: each may use several times its part.
+  constexpr std::uint64_t parts = 16;
+  return std::bit_floor(std::min(2 * physical_memory(), std::max(parts * physical_memory() / ranks, large_page)));
 }
 
 Result<Arenas> Arenas::create(std::size_t rank, std::size_t ranks) {
