@@ -145,7 +145,8 @@ void ControlChannel::run() {
 /// A verdict that this rank gave last may still wait for the other side's proof.
 void ControlChannel::linger() {
   const auto end = Clock::now() + std::chrono::seconds(1);
-  while (links_.has_unsent() && Clock::now() < end) {
+  const auto is_silent = [this](std::uint32_t rank) { return detector_.is_silent(rank); };
+  while (links_.has_unsent(is_silent) && Clock::now() < end) {
     std::vector<pollfd> wanted;
     links_.add_to(wanted);
     constexpr int milliseconds = 10;

@@ -64,9 +64,10 @@ bool ControlLinks::send_to(std::uint32_t world_rank, const std::string& frame) {
   return true;
 }
 
-bool ControlLinks::has_unsent() const noexcept {
-  return std::ranges::any_of(
-      links_.all(), [](const auto& link) { return link->socket && (link->handshake || !link->to_send.empty()); });
+bool ControlLinks::has_unsent(const std::function<bool(std::uint32_t world_rank)>& left_out) const {
+  return std::ranges::any_of(links_.all(), [&](const auto& link) {
+    return link->socket && (link->handshake || !link->to_send.empty()) && !left_out(link->rank);
+  });
 }
 
 void ControlLinks::say_goodbye(bool all) {

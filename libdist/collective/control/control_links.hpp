@@ -50,8 +50,8 @@ class ControlLinks {
   [[nodiscard]] bool send_to(std::uint32_t world_rank, const std::string& frame);
   /// `all`: everybody leaves together, so nobody needs to be told.
   void say_goodbye(bool all);
-  /// Whether something waits to be sent, perhaps for the end of a handshake.
-  [[nodiscard]] bool has_unsent() const noexcept;
+  /// Whether something waits to be sent to a rank but those of `left_out`, perhaps for the end of a handshake.
+  [[nodiscard]] bool has_unsent(const std::function<bool(std::uint32_t world_rank)>& left_out) const;
 
  private:
   /// Begins connection and handshake. Errors: unavailable, when the rank does not listen any more; limit.

@@ -402,6 +402,7 @@ void FailureDetector::spread(const std::shared_ptr<CommWatch>& watch, const Verd
       current != nullptr ? current->tree : std::make_shared<const CommTree>(host_.table(), watch->members());
   spreading.verdict = verdict;
   spreading.silent = std::move(left_out);
+  silent_.insert(spreading.silent.begin(), spreading.silent.end());
   tell(spreading, from);
   if (from == nobody) {  // those that do not answer find it when they go on
     for (const std::uint32_t rank : spreading.silent) {
@@ -489,6 +490,7 @@ void FailureDetector::poll() {
     for (const std::uint32_t rank : deaf) {
       each.waits_for.erase(rank);
       leave_out(*each.tree, each.silent, rank);
+      silent_.insert(rank);
     }
     if (!deaf.empty()) tell(each, nobody);
   }

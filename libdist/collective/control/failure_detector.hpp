@@ -69,6 +69,8 @@ class FailureDetector {
   void on_verdict(std::uint32_t from, const std::shared_ptr<CommWatch>& watch, Frame& frame);
   void on_heard(std::uint32_t from, std::uint64_t id, Frame& frame);
 
+  /// Whether a rank of the world was found silent: what it is sent may never arrive.
+  [[nodiscard]] bool is_silent(std::uint32_t world_rank) const { return silent_.contains(world_rank); }
   /// Does what is due now.
   void poll();
   /// When poll() has something to do, at the latest; max(): never.
@@ -152,6 +154,7 @@ class FailureDetector {
   FailureDetectorHost& host_;
   std::vector<std::unique_ptr<Case>> cases_;
   std::vector<Spreading> spreading_;
+  Ranks silent_;  ///< in any verdict
   std::vector<std::string> said_;
   bool was_busy_ = false;  ///< when poll() ran before
   // poll() is called every second, and much more often while there is something to find out.
