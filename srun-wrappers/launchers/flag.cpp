@@ -16,16 +16,48 @@ std::optional<std::size_t> find_flag(std::span<const Flag> table, std::string_vi
   return found == table.end() ? std::nullopt : std::optional(static_cast<std::size_t>(found - table.begin()));
 }
 
-/// Flags of which `prefix` is the beginning of a long spelling.
-std::vector<std::size_t> abbreviated(std::span<const Flag> table, std::string_view prefix) {
-  std::vector<std::size_t> out;
+/// Flags that the real tools do not have: they are written out, so that no prefix of a real flag means two things.
+bool is_our_own(std::string_view name) {
+  return name == "--dry-run" || name == "--slurm" || name == "--list-flags" || name == "--json";
+}
+
+struct Spelling {
+  std::size_t flag;
+  std::string_view name;
+};
+
+/// Long spellings that begin with `prefix`. argparse counts two spellings of one flag as two.
+std::vector<Spelling> abbreviated(std::span<const Flag> table, std::string_view prefix) {
+  std::vector<Spelling> out;
+  if (prefix.size() < 2 || prefix == "--") return out;
   for (std::size_t i = 0; i < table.size(); ++i) {
-    const auto names = text::split(table[i].names, ' ');
-    const bool begins =
-        std::ranges::any_of(names, [&](std::string_view name) { return name.size() > 2 && name.starts_with(prefix); });
-    if (begins) out.push_back(i);
+    for (const std::string_view name : text::split(table[i].names, ' ')) {
+      if (name.starts_with(prefix) && !is_our_own(name)) out.push_back({i, name});
+    }
   }
   return out;
+}
+
+/// "-1", "-.5": argparse takes them for values, as no flag looks like one.
+bool is_negative_number(std::string_view word) {
+  if (!word.starts_with('-')) return false;
+  word.remove_prefix(1);
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto point = word.find('.');
+  const std::string_view whole = word.substr(0, point);
+  const std::string_view fraction = point == std::string_view::npos ? std::string_view("0") : word.substr(point + 1);
+  return std::ranges::all_of(whole, is_digit) && std::ranges::all_of(fraction, is_digit) && !fraction.empty() &&
+         (!whole.empty() || point != std::string_view::npos);
+}
+
+/// Whether argparse takes a word for a flag, and not for a value or the program.
+bool looks_like_flag(std::span<const Flag> table, std::string_view word) {
+  if (word.size() < 2 || word.front() != '-') return false;
+  const std::string_view name = word.substr(0, word.find('='));
+  if (find_flag(table, word) || find_flag(table, name) || !abbreviated(table, name).empty()) return true;
+  const auto letter = find_flag(table, word.substr(0, 2));
+  if (letter && word[1] != '-') return true;
+  return !is_negative_number(word) && word.find(' ') == std::string_view::npos;
 }
 
 Error unknown_flag(const Dialect& dialect, std::span<const Flag> table, std::string_view name) {
@@ -54,15 +86,14 @@ Result<Match> match_word(const Dialect& dialect, std::span<const Flag> table, co
     if (const auto flag = find_flag(table, name)) return Match{*flag, name, word.substr(equals + 1)};
   }
   const std::string name = word.substr(0, dialect.equals ? equals : std::string::npos);
-  if (dialect.abbreviations && name.size() > (name.starts_with("--") ? 2U : 1U)) {
-    const auto flags = abbreviated(table, name);
-    if (flags.size() == 1) {
-      return Match{flags.front(), std::string(shown_name(table[flags.front()])),
+  if (dialect.argparse) {
+    const auto spellings = abbreviated(table, name);
+    if (spellings.size() == 1) {
+      return Match{spellings.front().flag, std::string(spellings.front().name),
                    equals == std::string::npos ? std::nullopt : std::optional(word.substr(equals + 1))};
     }
-    if (flags.size() > 1) {
-      return wrong(concat({quote(name), " can mean ", shown_name(table[flags[0]]), " or ", shown_name(table[flags[1]]),
-                           ": write it out"}));
+    if (spellings.size() > 1) {
+      return wrong(concat({quote(name), " can mean ", spellings[0].name, " or ", spellings[1].name, ": write it out"}));
     }
   }
   if (dialect.attached && word.size() > 2 && word[1] != '-') {
@@ -98,7 +129,11 @@ std::string_view shown_name(const Flag& flag) { return text::split(flag.names, '
 Result<Reading> read_flags(const Dialect& dialect, std::span<const Flag> table, const std::vector<std::string>& words) {
   Reading reading;
   std::size_t at = 0;
-  for (; at < words.size() && words[at].starts_with('-') && words[at] != "-"; ++at) {
+  const auto is_flag = [&](const std::string& word) {
+    if (dialect.argparse) return looks_like_flag(table, word);
+    return word.starts_with('-') && word != "-";
+  };
+  for (; at < words.size() && is_flag(words[at]); ++at) {
     if (words[at] == "--") {
       ++at;
       break;
@@ -111,6 +146,11 @@ Result<Reading> read_flags(const Dialect& dialect, std::span<const Flag> table, 
     if (match->value) given.values.push_back(std::move(*match->value));
     while (given.values.size() < flag.values) {
       if (++at >= words.size()) return wrong(concat({given.name, " needs a value"}));
+      // What follows an empty variable in a script: --rdzv-id $ID --nnodes 2
+      if (dialect.argparse && !is_our_own(given.name) && looks_like_flag(table, words[at])) {
+        return wrong(concat({given.name, " needs a value, and ", quote(words[at]), " is a flag: write ", given.name,
+                             "=VALUE if it is meant"}));
+      }
       given.values.push_back(words[at]);
     }
     reading.flags.push_back(std::move(given));

@@ -32,10 +32,12 @@ struct Flag {
 
 /// How a tool reads its command line.
 struct Dialect {
-  std::string_view tool;       ///< "torchrun"
-  bool abbreviations = false;  ///< argparse takes a prefix that only one flag has
-  bool equals = true;          ///< --name=value
-  bool attached = true;        ///< -n4
+  std::string_view tool;  ///< "torchrun"
+  /// Python's argparse: a prefix that only one spelling has is taken, a word that looks like a flag is no value, and a
+  /// word that looks like a negative number, or has a blank, is none.
+  bool argparse = false;
+  bool equals = true;    ///< --name=value
+  bool attached = true;  ///< -n4
 };
 
 /// A flag as it was given.

@@ -116,7 +116,7 @@ S = "--kill-on-bad-exit=1"
      f"srun --nodes=2 --ntasks-per-node=1 --cpus-per-task=1 {S} --aml-dist=pytorch,launch=per-node,nproc_per_node=1 "
      "aml-dist exec -- torchrun --rdzv_backend c10d --rdzv_endpoint '$MASTER_ADDR:$MASTER_PORT' --rdzv_id 7 --max_restarts 1 "
      "train.py"),
-    ("--max-restarts 0 --nproc 2 --slurm=--partition=gpu --slurm=--gpus-per-node=2 train.py",
+    ("--max-restarts 0 --nproc_per 2 --slurm=--partition=gpu --slurm=--gpus-per-node=2 train.py",
      f"OMP_NUM_THREADS=1 srun --nodes=1 --ntasks-per-node=2 {S} --partition=gpu --gpus-per-node=2 --export=ALL "
      "--aml-dist=pytorch python3 -u train.py"),
 ])
@@ -269,7 +269,10 @@ def test_horovodrun(line, expected):
     ("torchrun", "--nnodes 4:2 t.py", "give N or MIN:MAX"),
     ("torchrun", "--nproc-per-node many t.py", "give a whole number, or auto"),
     ("torchrun", "--nproc-per-node", "--nproc-per-node needs a value"),
-    ("torchrun", "--rdzv t.py", "'--rdzv' can mean --rdzv-"),
+    ("torchrun", "--rdzv t.py", "'--rdzv' can mean --rdzv_backend or --rdzv-backend"),
+    ("torchrun", "--nproc 2 t.py", "'--nproc' can mean"),
+    ("torchrun", "--rdzv-id --nproc-per-node=4 t.py", "--rdzv-id needs a value, and '--nproc-per-node=4' is a flag"),
+    ("deepspeed", "--num_gpus 2 --launcher_args -x t.py", "--launcher_args needs a value, and '-x' is a flag"),
     ("torchrun", "--standalone=yes t.py", "--standalone takes no value"),
     ("torchrun", "--nnodes 2", "there is no program to start"),
     ("torchrun", "--master-port 70000 t.py", "from 1 to 65535"),
