@@ -20,6 +20,8 @@ PLUGIN = os.environ.get("AMLDIST_PLUGIN", "")
 NAME = os.environ.get("AMLDIST_TEST_CLUSTER", "test")
 # A release of Debian for another Slurm than this machine's; PLUGIN and AMLDIST_TOOL must have been built there.
 RELEASE = os.environ.get("AMLDIST_TEST_RELEASE", "")
+# More of slurm.conf, as in "SlurmctldParameters=enable_stepmgr PrologFlags=Contain".
+SETTINGS = os.environ.get("AMLDIST_TEST_CONF", "").split()
 
 
 def pytest_collection_modifyitems(config, items):
@@ -36,7 +38,8 @@ def cluster():
     assert PLUGIN and pathlib.Path(PLUGIN).is_file(), "AMLDIST_PLUGIN must name the built spank_aml_dist.so"
     cluster = Cluster(NAME, 4)
     started = cluster.devcluster("start", "--nodes", "4", "--restart", "--plugin", PLUGIN,
-                                 *(["--release", RELEASE] if RELEASE else []))
+                                 *(["--release", RELEASE] if RELEASE else []),
+                                 *(word for setting in SETTINGS for word in ("--conf", setting)))
     assert started.status == 0, str(started)
     yield cluster
     crashed = [core.name for core in pathlib.Path(f"/run/aml-devcluster/{NAME}/log").glob("core*")]
