@@ -4,13 +4,13 @@
 #include <ctime>
 
 #include "core/text.hpp"
+#include "os/calendar_time.hpp"
 #include "step_messages/rank_state.hpp"
 
 namespace amldist::spank {
 namespace {
 
 using collective::Recording;
-using collective::Verdict;
 using collective::Writer;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -22,19 +22,13 @@ constexpr seconds fresh_for{5};
 constexpr seconds patience_for_stacks{4};
 constexpr std::size_t most_told = 1U << 20;
 
-std::int64_t calendar_ns() {
-  timespec now = {};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
-}
-
 std::string_view word_of(Writer writer) {
   if (writer == Writer::runs) return "runs";
   return writer == Writer::stopped ? "stopped" : "dead";
 }
 
 /// The ranks whose stacks tell most: of the first culprits, and of one that waits.
-std::string ranks_to_ask(const Verdict& verdict) {
+std::string ranks_to_ask(const collective::Verdict& verdict) {
   constexpr std::size_t most = 4;
   std::vector<std::uint32_t> ranks;
   for (const auto& each : verdict.stall.stragglers) {

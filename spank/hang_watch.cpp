@@ -18,6 +18,7 @@
 #include <optional>
 
 #include "core/text.hpp"
+#include "os/calendar_time.hpp"
 #include "os/clock.hpp"
 #include "os/whole_file.hpp"
 #include "recorder/record_reader.hpp"
@@ -35,12 +36,6 @@ using text::concat;
 
 constexpr std::array<std::string_view, 4> sources = {"", ".mpi", ".nccl", ".torch"};
 constexpr milliseconds reading_timeout{5000};
-
-std::int64_t calendar_ns() {
-  timespec now = {};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
-}
 
 /// The second field behind the name in /proc/PID/stat: R, S, D, T, t, ...
 char state_in(const std::string& stat_file) {
@@ -203,7 +198,7 @@ class WatchThread {
   milliseconds pause_ = idle_pause();
 };
 
-void run_thread(WatchThread thread) noexcept {
+void run_watch(WatchThread thread) noexcept {
   try {
     thread.run();
   } catch (const std::exception&) {  // out of memory: this node is no longer watched
@@ -219,7 +214,7 @@ HangWatch::HangWatch(WatchedNode node) noexcept : stop_(::eventfd(0, EFD_CLOEXEC
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    thread_ = std::thread(run_thread, WatchThread(std::move(node), stop_.get()));
+    thread_ = std::thread(run_watch, WatchThread(std::move(node), stop_.get()));
   } catch (const std::exception&) {
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -214,6 +214,13 @@ Result<void> make_secret(const SrunSession& session) {
   return may_concern(session.request) ? send_secret() : Result<void>();
 }
 
+Result<void> expect_no_srun(const SrunSession& session) {
+  // Of a heterogeneous step's components, only one gets the record that replaces this later.
+  if (!may_concern(session.request) || component_groups().size() > 1) return {};
+  if (::setenv(launch_record_variable, no_srun_record, 1) == 0) return {};
+  return Error{Errc::internal, "out of memory: srun cannot add a variable to its environment"};
+}
+
 Result<void> prepare_launch(SrunSession& session, const Handle& handle) {
   ::unsetenv(launch_record_variable);  // an outer step's record says nothing about this one
   if (session.request.is_idle()) return {};

@@ -19,6 +19,10 @@ void open_listener(SrunSession& session);
 /// srun, before anything exists: makes the step's secret, where the step may get a kind.
 [[nodiscard]] Result<void> make_secret(const SrunSession& session);
 
+/// srun, before anything exists: tells the nodes that they are on their own, should this srun never come to
+/// prepare_launch(), which replaces the word. So it is under --async.
+[[nodiscard]] Result<void> expect_no_srun(const SrunSession& session);
+
 /// srun, when the step exists and its tasks do not: checks the counts, chooses the master's address, and sends both
 /// with the exact task map to the nodes. Starts the listener's thread.
 [[nodiscard]] Result<void> prepare_launch(SrunSession& session, const Handle& handle);

@@ -9,6 +9,7 @@
 #include "os/own_network.hpp"
 #include "rendezvous/master_address.hpp"
 #include "site/rdma_policy.hpp"
+#include "spank/parameter_servers.hpp"
 #include "spank/slurm_api.hpp"
 #include "spank/step_reader.hpp"
 #include "spank/step_secret.hpp"
@@ -224,9 +225,16 @@ PlanOutcome plan(StepdSession& session, const Handle& handle) {
     return removed ? PlanOutcome(NotConcerned{}) : PlanOutcome(removed.error());
   }
   if (handle.variable(launch_record_variable) == refused_record) return RefusedBySrun{};
-  session.srun = read_srun_link(handle.environment());  // before anything can fail: srun is to hear of a refusal too
+  const bool has_srun = handle.variable(launch_record_variable) != no_srun_record;
+  // Before anything can fail: srun is to hear of a refusal, too.
+  if (has_srun) session.srun = read_srun_link(handle.environment());
   session.start = std::chrono::steady_clock::now();
   auto planned = plan_node(session, *spec, handle);
+  if (planned && !has_srun && has_servers(planned->step)) {
+    planned->notes.emplace_back(
+        "no srun waits for this step, so its parameter servers will not end by themselves: end the step when its work "
+        "is done, or start it without --async");
+  }
   return planned ? PlanOutcome(std::move(*planned)) : PlanOutcome(planned.error());
 }
 

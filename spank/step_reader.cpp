@@ -119,22 +119,37 @@ HeterogeneousHint read_hint(const NodeItems& items, std::uint32_t tasks, const E
   return hint;
 }
 
+/// What srun's record would say about a step with this layout: every node comes to the same.
+Result<StepReading> read_without_record(const Spec& spec, const SitePolicy& policy, Placement placement,
+                                        std::uint32_t job_id, std::vector<std::uint32_t> ranks) {
+  const NetworkView network = this_machine(slurm_node_address);
+  auto address = choose_master_address(spec, policy, placement, network);
+  if (!address) return address.error();
+  auto peers = choose_node_hosts(spec, policy, placement, *address, network);
+  if (!peers) return peers.error();
+  auto features = read_features(policy, spec, placement.hosts);
+  if (!features) return features.error();
+  return StepReading{
+      std::move(placement), std::move(*address), policy.ports.without(kernel_ports()), job_id, std::move(ranks),
+      std::move(*features), std::move(*peers)};
+}
+
 /// Where srun does not answer: every node of every component asks slurmctld, and gets the same result.
-Result<StepReading> read_from_controller(const Spec& spec, const SitePolicy& policy, const NodeItems& items,
-                                         std::uint32_t tasks, const EnvironmentReader& environment) {
+Result<StepReading> read_components_from_controller(const Spec& spec, const SitePolicy& policy, const NodeItems& items,
+                                                    std::uint32_t tasks, const EnvironmentReader& environment) {
   const HeterogeneousHint hint = read_hint(items, tasks, environment);
   auto layout = fetch_heterogeneous_layout(items.job_id, items.step_id, hint);
   if (!layout) return layout.error();
-  const NetworkView network = this_machine(slurm_node_address);
-  auto address = choose_master_address(spec, policy, layout->placement, network);
-  if (!address) return address.error();
-  auto peers = choose_node_hosts(spec, policy, layout->placement, *address, network);
-  if (!peers) return peers.error();
-  auto features = read_features(policy, spec, layout->placement.hosts);
-  if (!features) return features.error();
-  return StepReading{
-      std::move(layout->placement), std::move(*address), policy.ports.without(kernel_ports()), hint.leader_job, {},
-      std::move(*features),         std::move(*peers)};
+  return read_without_record(spec, policy, std::move(layout->placement), hint.leader_job, {});
+}
+
+/// Where no srun made a record: every node asks slurmctld, or the job's step manager.
+Result<StepReading> read_from_controller(const Spec& spec, const SitePolicy& policy, const NodeItems& items) {
+  auto placement = fetch_step_layout(items.job_id, items.step_id);
+  if (!placement) return placement.error();
+  const bool agrees = placement->map.size() == items.tasks && placement->hosts.size() == items.nodes;
+  if (!agrees) return Error{Errc::mismatch, "Slurm's layout of the step does not fit the step's tasks and nodes"};
+  return read_without_record(spec, policy, std::move(*placement), items.job_id, items.ranks);
 }
 
 }  // namespace
@@ -186,9 +201,12 @@ Result<NodeItems> read_items(const Handle& handle) {
 Result<StepReading> read_step(const Spec& spec, const SitePolicy& policy, const NodeItems& items,
                               const EnvironmentReader& environment, const std::optional<SrunLink>& srun) {
   const auto whole = read_number(environment, "SLURM_STEP_NUM_TASKS");
-  if (!whole || *whole <= items.tasks) return read_from_record(items, environment);
+  if (!whole || *whole <= items.tasks) {
+    const bool has_srun = environment(launch_record_variable) != no_srun_record;
+    return has_srun ? read_from_record(items, environment) : read_from_controller(spec, policy, items);
+  }
   if (auto reading = read_from_srun(items, *whole, environment, srun)) return std::move(*reading);
-  return read_from_controller(spec, policy, items, *whole, environment);
+  return read_components_from_controller(spec, policy, items, *whole, environment);
 }
 
 }  // namespace amldist::spank

@@ -47,8 +47,8 @@ struct StepReading {
 /// Reads the items. Errors: unavailable, or mismatch when they contradict each other.
 [[nodiscard]] Result<NodeItems> read_items(const Handle& handle);
 
-/// Reads the step from srun's record. When the step has more tasks than this component, srun is asked for the record;
-/// without an answer within two seconds, slurmctld for the components.
+/// Reads the step from srun's record; where no srun made one, from Slurm. When the step has more tasks than this
+/// component, srun is asked for the record; without an answer within two seconds, slurmctld for the components.
 [[nodiscard]] Result<StepReading> read_step(const Spec& spec, const SitePolicy& policy, const NodeItems& items,
                                             const EnvironmentReader& environment, const std::optional<SrunLink>& srun);
 

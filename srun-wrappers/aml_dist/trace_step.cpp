@@ -1,4 +1,5 @@
 #include "aml_dist/trace_step.hpp"
+#include "os/calendar_time.hpp"
 
 #include <unistd.h>
 
@@ -73,12 +74,6 @@ Result<std::string> only_one(const std::vector<std::string>& found, const std::s
   names.resize(std::min<std::size_t>(names.size(), 4));
   return Error{Errc::invalid_argument, concat({text::quote(name), " fits ", std::to_string(found.size()),
                                                " steps, name one: ", text::join(names)})};
-}
-
-std::int64_t calendar_ns() {
-  timespec now = {};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
 }
 
 /// The last moment that any recorder speaks of.

@@ -1,0 +1,72 @@
+"""srun --async (Slurm 26.05, in jobs with a step manager): srun has gone when the tasks start, and nobody listens."""
+
+import json
+import os
+
+import pytest
+from cluster import PROBE, read_reports
+from oracle import check_pytorch, own_names
+from test_batch import script
+
+
+@pytest.fixture(autouse=True)
+def has_async(cluster):
+    if "--async" not in cluster.run("srun --help").out:
+        pytest.skip("this Slurm's srun has no --async")
+    if "enable_stepmgr" not in os.environ.get("AMLDIST_TEST_CONF", ""):
+        pytest.skip("srun --async needs a step manager: tests/run-generation 26.05 stepmgr")
+
+
+def run_async(cluster, workdir, option: str, command: str = str(PROBE), *more: str) -> str:
+    """The output of an asynchronous step of four tasks on two nodes, when it has ended."""
+    started = f"srun --async --label -o {workdir}/step.out {option} {command}"
+    job = script(workdir, started, *more, "sleep 5")  # squeue knows no step of a step manager, and nothing else waits for one
+    done = cluster.run(f"sbatch --wait -N2 -n4 --ntasks-per-node=2 -o {workdir}/job.out {job}", timeout=60)
+    assert done.status == 0, str(done) + (workdir / "job.out").read_text()
+    return (workdir / "step.out").read_text()
+
+
+def reports(text: str):
+    return read_reports("\n".join(line.partition(": ")[2] for line in text.splitlines()))
+
+
+def test_every_task_has_its_numbers(cluster, workdir):
+    check_pytorch(reports(run_async(cluster, workdir, "--aml-dist=pytorch")))
+
+
+def test_they_are_those_of_a_step_with_an_srun(cluster, workdir):
+    tasks = reports(run_async(cluster, workdir, "--aml-dist=pytorch -m cyclic"))
+    waited = cluster.tasks("-N2 -n4 --ntasks-per-node=2 -m cyclic --aml-dist=pytorch")
+    names = ("RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR")
+    assert [[task.env[name] for name in names] for task in tasks] == [[task.env[name] for name in names] for task in waited]
+
+
+def test_its_tasks_share_a_secret_of_their_own(cluster, workdir):
+    tasks = reports(run_async(cluster, workdir, "--aml-dist=pytorch"))
+    again = reports(run_async(cluster, workdir, "--aml-dist=pytorch"))
+    secrets = [{task.env["AMLDIST_STEP_SECRET"] for task in each} for each in (tasks, again)]
+    assert [len(each) for each in secrets] == [1, 1] and secrets[0] != secrets[1]
+
+
+def test_none_sets_nothing(cluster, workdir):
+    for task in reports(run_async(cluster, workdir, "--aml-dist=none")):
+        assert own_names(task) == set()
+
+
+def test_a_wrong_option_is_refused_before_the_step(cluster, workdir):
+    job = script(workdir, "srun --async --aml-dist=pytorch,launch=x true; echo status $?")
+    _, out = cluster.job_output(f"-N2 -n2 {job}", workdir)
+    assert "launch='x'" in out and "status 1" in out and "Submitted step" not in out, out
+
+
+def test_counts_that_do_not_fit_are_told_in_the_steps_output(cluster, workdir):
+    text = run_async(cluster, workdir, "--aml-dist=pytorch,process_count=3", "true")
+    assert text.count("process_count") == 2, "a line from each node: " + text  # no srun tells it once
+
+
+def test_parameter_servers_are_told_to_be_on_their_own(cluster, workdir):
+    text = run_async(cluster, workdir, "--aml-dist=tensorflow,worker_count=2,parameter_server_count=2", "printenv TF_CONFIG")
+    assert text.count("will not end by themselves") == 1, text
+    configs = [json.loads(line[line.index("{"):]) for line in text.splitlines() if "{" in line]
+    assert sorted(each["task"]["type"] for each in configs) == ["ps", "ps", "worker", "worker"]
+    assert len({json.dumps(each["cluster"], sort_keys=True) for each in configs}) == 1
