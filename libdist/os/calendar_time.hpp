@@ -1,4 +1,5 @@
-// The time of day, which recorders write down: processes of different nodes can compare it as far as their clocks agree.
+// The time of day, which recorders write down: processes of different nodes can compare it as far as their clocks
+// agree.
 #pragma once
 
 #include <ctime>
