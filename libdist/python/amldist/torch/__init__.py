@@ -17,6 +17,8 @@ if not dist.is_available():
 from amldist.torch._group import DEVICES, NAME, AmldistBackend, AmldistGroup, create
 from amldist.torch._work import BackendError
 
+BackendError.__module__ = __name__  # the name that users see and can import
+
 __all__ = ["AmldistBackend", "AmldistGroup", "BackendError", "register"]
 
 

@@ -183,7 +183,7 @@ class Engine:
         return Request(handle.value or 0, None, keep, lambda request: None)
 
     def _work(
-        self, requests: List[Request], outputs: Any, after: Optional[Callable[[], object]], source: Optional[int] = None
+        self, requests: List[Request], outputs: Any, after: Optional[Callable[[], object]], source: Any = None
     ) -> PendingWork:
         work = PendingWork(requests, outputs, after, self._waiter, source, self._deadline.total_seconds())
         self._reap()
@@ -479,20 +479,31 @@ class Engine:
         count, kind = self._moved(given)
         with self._lock:
             self._use_deadline(None)
-            return self._work([self._begin("send", (given.data_ptr(), count, kind, peer), given)], tensors, None)
+            if _TAGS:
+                request = self._begin("send_tagged", (given.data_ptr(), count, kind, peer, tag), given)
+            else:
+                request = self._begin("send", (given.data_ptr(), count, kind, peer), given)
+            return self._work([request], tensors, None)
 
     def recv(self, tensors: List[Tensor], peer: int, tag: int) -> Any:
         tensor = self._in_place(tensors, "recv")
         device = _Device()
         host = device.write(tensor)
         count, kind = self._moved(host)
+        source = ctypes.c_int(peer)
         with self._lock:
             self._use_deadline(None)
-            request = self._begin("recv", (host.data_ptr(), count, kind, peer), host)
-            return self._work([request], tensors, device.finish(None), peer)
+            if _TAGS:
+                arguments = (host.data_ptr(), count, kind, peer, tag, ctypes.byref(source))
+                request = self._begin("recv_tagged", arguments, (host, source))
+            else:
+                request = self._begin("recv", (host.data_ptr(), count, kind, peer), host)
+            return self._work([request], tensors, device.finish(None), source)
 
     def recv_anysource(self, tensors: List[Tensor], tag: int) -> Any:
-        raise BackendError("amldist: recv: a message from any rank cannot be received: name the source (src=...)")
+        if not _TAGS:
+            raise BackendError("amldist: recv: a message from any rank cannot be received: name the source (src=...)")
+        return self.recv(tensors, _ANY_SOURCE, tag)
 
     def barrier(self, opts: Any) -> Any:
         return self._call("barrier", (), opts, None, None)
@@ -591,3 +602,7 @@ _NAMES = (
 ).split()
 _BLOCKING = {name: getattr(lib, "amldist_" + name) for name in _NAMES}
 _STARTING = {name: getattr(lib, "amldist_i" + name) for name in _NAMES}
+_TAGS = hasattr(lib, "amldist_isend_tagged")
+if _TAGS:
+    _STARTING.update({name: getattr(lib, "amldist_i" + name) for name in ("send_tagged", "recv_tagged")})
+_ANY_SOURCE = -1

@@ -124,7 +124,7 @@ class PendingWork(Work):
         outputs: Any,
         after: Optional[Callable[[], object]],
         waiter: Waiter,
-        source: Optional[int] = None,
+        source: Any = None,
         limit_s: float = 0,
     ) -> None:
         super().__init__()
@@ -208,7 +208,7 @@ class PendingWork(Work):
     def source_rank(self) -> int:
         if self._source is None:
             raise RuntimeError("this work is no receive: it has no source rank")
-        return self._source
+        return int(self._source.value)
 
     _source_rank = source_rank
 
