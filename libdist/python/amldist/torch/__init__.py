@@ -14,6 +14,7 @@ import torch.distributed as dist
 if not dist.is_available():
     raise ImportError("amldist: this PyTorch was built without torch.distributed")
 
+from amldist.torch import _direct
 from amldist.torch._group import DEVICES, NAME, AmldistBackend, AmldistGroup, create
 from amldist.torch._work import BackendError
 
@@ -29,3 +30,4 @@ def register() -> None:
 
 
 register()
+_direct.install()

@@ -1,0 +1,52 @@
+"""The compiled calls of PyTorch's back end: the same results as without them, and ranks with and without them agree."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+
+import pytest
+from conftest import ROOT, VENV, need
+
+PACKAGE = ROOT / "libdist/python"
+LIBRARY = pathlib.Path(os.environ.get("AMLDIST_LIBRARY", ROOT / "build-development/lib/libamldist.so"))
+PROGRAM = pathlib.Path(__file__).with_name("torch_compiled_ranks.py")
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory) -> pathlib.Path:
+    """The package with its extension, apart from the sources."""
+    need("torch")
+    folder = tmp_path_factory.mktemp("package")
+    shutil.copytree(PACKAGE / "amldist", folder / "amldist", ignore=shutil.ignore_patterns("__pycache__", "*.so*"))
+    build = folder / "build"
+    for command in (["cmake", "-S", PACKAGE / "extension", "-B", build, f"-DPython3_EXECUTABLE={VENV}/bin/python"],
+                    ["cmake", "--build", build]):
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    shutil.copy(build / "_calls.abi3.so", folder / "amldist/torch")
+    return folder
+
+
+def run(package: pathlib.Path, ways: list[str]) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "PMI", "AMLDIST_"))}
+    environment |= {"PYTHONPATH": str(package), "AMLDIST_LIBRARY": str(LIBRARY), "OMP_NUM_THREADS": "1",
+                    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(len(ways))}
+    ranks = []
+    for rank, way in enumerate(ways):
+        own = {"RANK": str(rank)} | ({} if way == "compiled" else {"AMLDIST_TORCH_COMPILED": "0"})
+        ranks.append(subprocess.Popen([VENV / "bin/python", PROGRAM, way], env=environment | own, text=True,
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+    for rank in ranks:
+        out, err = rank.communicate(timeout=180)
+        assert rank.returncode == 0 and out == "done\n", err
+
+
+@pytest.mark.parametrize("ways", [["compiled", "compiled"], ["compiled", "python", "compiled"], ["python", "python"]])
+def test_compiled_calls_do_what_the_others_do(package, ways):
+    run(package, ways)
