@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 
 #include "amldist/amldist.h"
@@ -30,6 +31,7 @@ struct Arguments {
   Call call;
   int type = AMLDIST_UINT8;
   int op = AMLDIST_SUM;
+  std::optional<int> tag;
 };
 
 /// Type or operator is none.
@@ -41,6 +43,11 @@ struct Arguments {
   if (!amldist::collective::is_data_type(arguments.type))
     return refuse(std::to_string(arguments.type) + " is no amldist_type");
   return refuse(std::to_string(arguments.op) + " is no amldist_op");
+}
+
+[[gnu::cold]] Error refusal_of_tag(const Arguments& arguments) {
+  return {Errc::invalid_argument, std::string(amldist::collective::to_string(arguments.call.operation)) + ": the tag " +
+                                      std::to_string(*arguments.tag) + " is negative"};
 }
 
 /// Lists have an entry for each rank. Errors: one is missing.
@@ -67,6 +74,8 @@ Result<void> complete(const Communicator& comm, Arguments& arguments) {
   using namespace amldist::collective;
   if (!is_data_type(arguments.type) || !is_reduce_op(arguments.op)) return refusal_of_numbers(arguments);
   Call& call = arguments.call;
+  if (arguments.tag && *arguments.tag < 0) return refusal_of_tag(arguments);
+  if (arguments.tag) call.tag = *arguments.tag;
   call.type = static_cast<DataType>(arguments.type);
   call.redop = static_cast<ReduceOp>(arguments.op);
   return is_listed(call.operation) ? measure_lists(comm, call) : Result<void>();
@@ -232,6 +241,13 @@ Arguments crossing(const void* send, const size_t* send_counts, const size_t* se
   made.call.recv_offsets = {recv_offsets, 0};
   return made;
 }
+Arguments message(Operation operation, const void* send, void* recv, size_t count, amldist_type type, int peer, int tag,
+                  int* source = nullptr) {
+  Arguments made = movement(operation, send, recv, count, type, peer);
+  made.tag = tag;
+  made.call.source = source;
+  return made;
+}
 Arguments meeting() { return movement(Operation::barrier, nullptr, nullptr, 0, AMLDIST_UINT8); }
 
 }  // namespace
@@ -280,6 +296,13 @@ int amldist_send(amldist_comm* comm, const void* buffer, size_t count, amldist_t
 }
 int amldist_recv(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int peer) {
   return run(comm, movement(Operation::recv, nullptr, buffer, count, type, peer));
+}
+int amldist_send_tagged(amldist_comm* comm, const void* buffer, size_t count, amldist_type type, int peer, int tag) {
+  return run(comm, message(Operation::send, buffer, nullptr, count, type, peer, tag));
+}
+int amldist_recv_tagged(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int peer, int tag,
+                        int* source) {
+  return run(comm, message(Operation::recv, nullptr, buffer, count, type, peer, tag, source));
 }
 int amldist_barrier(amldist_comm* comm) { return run(comm, meeting()); }
 
@@ -335,6 +358,14 @@ int amldist_isend(amldist_comm* comm, const void* buffer, size_t count, amldist_
 int amldist_irecv(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int peer,
                   amldist_request** request) {
   return begin(comm, movement(Operation::recv, nullptr, buffer, count, type, peer), request);
+}
+int amldist_isend_tagged(amldist_comm* comm, const void* buffer, size_t count, amldist_type type, int peer, int tag,
+                         amldist_request** request) {
+  return begin(comm, message(Operation::send, buffer, nullptr, count, type, peer, tag), request);
+}
+int amldist_irecv_tagged(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int peer, int tag,
+                         int* source, amldist_request** request) {
+  return begin(comm, message(Operation::recv, nullptr, buffer, count, type, peer, tag, source), request);
 }
 int amldist_ibarrier(amldist_comm* comm, amldist_request** request) { return begin(comm, meeting(), request); }
 

@@ -157,6 +157,14 @@ void messages(Communicator& world) {
   const int previous = (n.rank + n.ranks - 1) % n.ranks;
   const std::vector<int> own(3, n.rank);
   std::vector<int> got(3, -1);
+  int source = -1;
+  auto tagged = world.irecv(out(got), amldist::any_source, amldist::Tag{3}, &source);
+  done(world.send(in(own), next, amldist::Tag{3}), "send with a tag");
+  done(std::move(tagged), "irecv with a tag");
+  expect(got == std::vector<int>(3, previous) && source == previous, "what irecv with a tag got");
+  auto tagged_send = world.isend(in(own), next, amldist::Tag{4});
+  done(world.recv(out(got), previous, amldist::Tag{4}), "recv with a tag");
+  done(std::move(tagged_send), "isend with a tag");
   auto receiving = world.irecv(out(got), previous);
   done(world.send(in(own), next), "send");
   done(std::move(receiving), "irecv");

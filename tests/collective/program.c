@@ -30,7 +30,9 @@ static const struct {
              {"completions", run_completions},
              {"short_waits", run_short_waits},
              {"blame", run_blame},
-             {"interrupted", run_interrupted}};
+             {"interrupted", run_interrupted},
+             {"tags", run_tags},
+             {"other_lengths", run_other_lengths}};
 
 static int start(void) {
   enum { USUAL_MS = 30000 };

@@ -33,6 +33,8 @@ void run_shrunk(void);
 void run_completions(void);
 void run_short_waits(void);
 void run_blame(void);
+void run_tags(void);
+void run_other_lengths(void);
 void run_interrupted(void);
 void run_victim(int argc, char** argv);    /* HOW WHO DEADLINE_MS */
 void run_survivors(int argc, char** argv); /* HOW VICTIMS DEADLINE_MS */

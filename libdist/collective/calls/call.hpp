@@ -22,10 +22,14 @@ namespace amldist::collective {
 ///   send, recv                     elements of the message
 ///   barrier, split                 0; a split has its SplitRequest in `send`, room for those of all ranks in `recv`
 struct Call {
+  static constexpr int untagged = -1;
+  static constexpr int any_source = -1;  ///< as `root` of a receive with a tag
+
   Operation operation = Operation::none;
   DataType type = DataType::uint8;
   ReduceOp redop = ReduceOp::sum;  ///< reductions only
   int root = 0;                    ///< root of a rooted operation, peer of send and recv
+  int tag = untagged;              ///< of send and recv
   std::size_t count = 0;
   const void* send = nullptr;  ///< broadcast: the buffer, on every rank (also in `recv`)
   void* recv = nullptr;
@@ -34,6 +38,7 @@ struct Call {
   std::span<const std::size_t> recv_counts;   ///< alltoallv, allgatherv
   std::span<const std::size_t> recv_offsets;  ///< alltoallv, allgatherv
   const BufferSegments* segments = nullptr;   ///< allreduce in place: parts of the buffer that lie elsewhere, if any
+  int* source = nullptr;                      ///< where a receive with a tag puts the rank that it got, or null
   void* stream = nullptr;                     ///< CUDA stream, for device buffers
   std::uint64_t sequence = 0;                 ///< 1, 2, ... in the order of the communicator's calls, set by it
 };

@@ -185,7 +185,10 @@ Result<void> check_group(std::span<const Call> messages) {
 
 Result<void> check_call(const Call& call, std::uint32_t rank, std::uint32_t size) {
   const bool rooted = has_root(call.operation);
-  if ((rooted || is_point_to_point(call.operation)) && static_cast<std::uint32_t>(call.root) >= size) {
+  const bool is_from_any =
+      call.operation == Operation::recv && call.tag != Call::untagged && call.root == Call::any_source;
+  const bool has_peer = is_point_to_point(call.operation) && !is_from_any;
+  if ((rooted || has_peer) && static_cast<std::uint32_t>(call.root) >= size) {
     return refusal(call, concat({rooted ? "root " : "peer ", std::to_string(call.root),
                                  " is not one of the ranks 0 to ", std::to_string(size - 1)}));
   }

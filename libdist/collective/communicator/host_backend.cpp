@@ -4,7 +4,10 @@
 #include <cstring>
 #include <utility>
 
+#include "collective/transport/loopback_transport.hpp"
+#include "collective/transport/matching_transport.hpp"
 #include "collective/transport/node_transport.hpp"
+#include "collective/transport/tcp_transport.hpp"
 #include "collective/tuning/algorithm_choice.hpp"
 #include "core/text.hpp"
 
@@ -37,9 +40,9 @@ Blocks blocks_of(const Call& call) {
   return call.recv_counts.empty() ? Blocks(call.count) : Blocks(call.recv_counts, call.recv_offsets);
 }
 
-/// That the ranks of a node share: for collectives, and behind it for messages.
+/// That the ranks of a node share: for collectives, behind it for messages, and behind that for those with tags.
 std::size_t memory_bytes(std::uint32_t ranks) {
-  return SlotChannel::memory_bytes(ranks, tuning::node_slot) + NodeTransport::memory_bytes(ranks);
+  return SlotChannel::memory_bytes(ranks, tuning::node_slot) + 2 * NodeTransport::memory_bytes(ranks);
 }
 
 std::vector<std::uint32_t> nodes_of(const ControlChannel& channel, const CommWatch& watch) {
@@ -113,6 +116,7 @@ Result<std::unique_ptr<HostBackend>> HostBackend::create(ControlChannel& channel
   PeerGroup all;
   for (int r = 0; r < static_cast<int>(watch.members().size()); ++r) all.ranks.push_back(r);
   all.own = watch.rank();
+  out->match_tags(channel);
   out->all_.emplace(*out->collectives_, std::move(all), out->kernels_);
   NodeCollectives* const node = out->node_ ? &*out->node_ : nullptr;
   out->nodes_.emplace(out->topology_, *out->collectives_, out->kernels_, *out->all_, node);
@@ -189,6 +193,25 @@ Result<void> HostBackend::share_memory(const Gather& gather) {
   return {};
 }
 
+/// Messages with tags go their own way, whatever carries the others. The communicator's identifier is random: this
+/// derives another one.
+void HostBackend::match_tags(ControlChannel& channel) {
+  constexpr std::uint64_t of_tagged = 0x7461676765640000;
+  auto make = [this, &channel]() -> std::unique_ptr<Transport> {
+    auto others = std::make_unique<TcpTransport>(channel, watch_, watch_.id() ^ of_tagged);
+    std::unique_ptr<Transport> out =
+        std::make_unique<LoopbackTransport>(std::move(others), static_cast<int>(watch_.rank()));
+    if (!slot_channel_) return out;
+    const std::uint32_t size = slot_channel_->size();
+    std::byte* const rings =
+        memory_.data() + SlotChannel::memory_bytes(size, tuning::node_slot) + NodeTransport::memory_bytes(size);
+    return std::make_unique<NodeTransport>(std::move(out), rings, slot_channel_->place(), oversubscribed_);
+  };
+  auto forget = [this, &channel] { channel.forget_data_connections(watch_.id() ^ of_tagged); };
+  messages_ = std::make_unique<MatchingTransport>(std::move(messages_), watch_.members().size(), std::move(make),
+                                                  std::move(forget));
+}
+
 /// Without shared memory somewhere every rank counts as a node of its own.
 void HostBackend::separate_all(std::string why) {
   no_shared_memory_ = concat({why, ", ", collectives_->name(), " is used"});
@@ -262,7 +285,13 @@ Result<void> HostBackend::run_on_nodes(const Call& call, std::uint32_t signature
 Message HostBackend::message_of(const Call& call) {
   // A message only reads what it sends.
   void* const data = call.operation == Operation::send ? const_cast<void*>(call.send) : call.recv;  // NOLINT
-  return {call.root, static_cast<std::byte*>(data), call.count * size_of(call.type), message_signature(call), false};
+  return {call.root,
+          static_cast<std::byte*>(data),
+          call.count * size_of(call.type),
+          message_signature(call),
+          false,
+          call.tag,
+          call.source};
 }
 
 Result<void> HostBackend::exchange(std::span<const Call> messages, Watchdog& watchdog) {

@@ -124,6 +124,11 @@ Result<void> NcclBackend::supports(const Call& call) {
     return Error{Errc::unavailable, concat({"NCCL cannot combine ", to_string(call.type), " by ", to_string(call.redop),
                                             ": use a buffer in the host's memory"})};
   }
+  if (call.tag > 0 || (call.operation == Operation::recv && call.root == Call::any_source)) {
+    return Error{Errc::unavailable, concat({to_string(call.operation),
+                                            ": NCCL's messages have no tags and one source: use tag 0 and a rank, or a "
+                                            "buffer in the host's memory"})};
+  }
   if (call.operation == Operation::alltoall && call.send == call.recv && call.count != 0) {
     return Error{Errc::unavailable, "NCCL cannot run an alltoall in place: give it a second buffer"};
   }
@@ -252,6 +257,7 @@ int NcclBackend::enqueue_message(const Call& message) {
   if (message.operation == Operation::send) {
     return api_.send(message.send, count, type, message.root, comm_, message.stream);
   }
+  if (message.source != nullptr) *message.source = message.root;
   return api_.recv(message.recv, count, type, message.root, comm_, message.stream);
 }
 

@@ -16,11 +16,15 @@ namespace amldist::collective {
 /// One message. `peer` is another rank of the communicator. Signature and length travel with the data: a receiver that
 /// expects something else reports an error instead of taking the wrong bytes.
 struct Message {
-  int peer = 0;
+  static constexpr int untagged = -1;
+
+  int peer = 0;               ///< Watchdog::anyone: of a receive with a tag
   std::byte* data = nullptr;  ///< a send only reads it
   std::size_t bytes = 0;
   std::uint32_t signature = 0;
   bool has_room = false;  ///< of a receive: `Transport::room` bytes before the data may be overwritten
+  int tag = untagged;     ///< other ones are for a MatchingTransport
+  int* source = nullptr;  ///< of a receive with a tag: gets the peer; or null
 };
 
 enum class Direction : std::uint8_t { send, receive };

@@ -280,6 +280,18 @@ AMLDIST_API int amldist_scatter(amldist_comm* comm, const void* send, void* recv
  * The peer may be the calling rank itself. */
 AMLDIST_API int amldist_send(amldist_comm* comm, const void* buffer, size_t count, amldist_type type, int peer);
 AMLDIST_API int amldist_recv(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int peer);
+/* The same with a tag, 0 or more: a receive gets the oldest message of its peer and tag that no receive before it
+ * takes, and messages of other tags do not hold it up. `peer` may be AMLDIST_ANY_SOURCE in a receive: the first message
+ * with the tag that comes, from any rank; those of one rank in their order. *source, if source is not NULL, becomes the
+ * sender's rank; it stays the library's until the call is complete. What comes before its receive is kept in memory of
+ * the library. Messages with and without a tag are apart. They go over shared memory and TCP, whatever carries other
+ * messages. NCCL has no tags: for device buffers only tag 0 and a given peer are possible (AMLDIST_EUNAVAILABLE), and
+ * these are not apart from messages without a tag. Since 0.2. */
+enum { AMLDIST_ANY_SOURCE = -1 };
+AMLDIST_API int amldist_send_tagged(amldist_comm* comm, const void* buffer, size_t count, amldist_type type, int peer,
+                                    int tag);
+AMLDIST_API int amldist_recv_tagged(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int peer,
+                                    int tag, int* source);
 /* Returns when every rank has called it. */
 AMLDIST_API int amldist_barrier(amldist_comm* comm);
 
@@ -338,6 +350,10 @@ AMLDIST_API int amldist_isend(amldist_comm* comm, const void* buffer, size_t cou
                               amldist_request** request);
 AMLDIST_API int amldist_irecv(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int peer,
                               amldist_request** request);
+AMLDIST_API int amldist_isend_tagged(amldist_comm* comm, const void* buffer, size_t count, amldist_type type, int peer,
+                                     int tag, amldist_request** request);
+AMLDIST_API int amldist_irecv_tagged(amldist_comm* comm, void* buffer, size_t count, amldist_type type, int peer,
+                                     int tag, int* source, amldist_request** request);
 AMLDIST_API int amldist_ibarrier(amldist_comm* comm, amldist_request** request);
 /* Waits for a call, returns its result, frees the request and sets *request to NULL. *request == NULL counts as done.
  */

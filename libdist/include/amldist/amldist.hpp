@@ -167,6 +167,12 @@ struct Blocks {
   std::span<const std::size_t> offsets;
 };
 
+/// Of a message: a receive gets one with the same number, 0 or more.
+struct Tag {
+  int number = 0;
+};
+inline constexpr int any_source = AMLDIST_ANY_SOURCE;
+
 /// A call in progress. Move-only; its end is waited for at destruction.
 class [[nodiscard]] Request {
  public:
@@ -336,6 +342,15 @@ class Communicator {
   Status recv(std::span<T> data, int peer) {
     return Status::of(amldist_recv(get(), data.data(), data.size(), type<T>(), peer));
   }
+  template <Element T>
+  Status send(std::span<const T> data, int peer, Tag tag) {
+    return Status::of(amldist_send_tagged(get(), data.data(), data.size(), type<T>(), peer, tag.number));
+  }
+  /// peer: any_source for whichever comes first; `source` becomes the sender's rank.
+  template <Element T>
+  Status recv(std::span<T> data, int peer, Tag tag, int* source = nullptr) {
+    return Status::of(amldist_recv_tagged(get(), data.data(), data.size(), type<T>(), peer, tag.number, source));
+  }
   Status barrier() { return Status::of(amldist_barrier(get())); }
 
   // The same without waiting. Spans stay the caller's until the request is done; counts and offsets are copied.
@@ -437,6 +452,18 @@ class Communicator {
   Expected<Request> irecv(std::span<T> data, int peer) {
     return begin([&](amldist_request** request) {
       return amldist_irecv(get(), data.data(), data.size(), type<T>(), peer, request);
+    });
+  }
+  template <Element T>
+  Expected<Request> isend(std::span<const T> data, int peer, Tag tag) {
+    return begin([&](amldist_request** request) {
+      return amldist_isend_tagged(get(), data.data(), data.size(), type<T>(), peer, tag.number, request);
+    });
+  }
+  template <Element T>
+  Expected<Request> irecv(std::span<T> data, int peer, Tag tag, int* source = nullptr) {
+    return begin([&](amldist_request** request) {
+      return amldist_irecv_tagged(get(), data.data(), data.size(), type<T>(), peer, tag.number, source, request);
     });
   }
   Expected<Request> ibarrier() {

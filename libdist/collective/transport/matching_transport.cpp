@@ -1,0 +1,215 @@
+#include "collective/transport/matching_transport.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+namespace amldist::collective {
+namespace {
+
+/// Of all heads: no message of a user has it for long enough to matter, as heads and data take turns.
+constexpr std::uint32_t head_signature = 0x68656164;
+
+template <typename Head>
+Message message_of(int peer, Head& head) {
+  return {peer, reinterpret_cast<std::byte*>(&head), sizeof head, head_signature, false};
+}
+
+}  // namespace
+
+Result<void> MatchingTransport::post(const Message& message, Direction direction, std::size_t& left,
+                                     Watchdog& watchdog) {
+  if (message.tag == Message::untagged) {
+    has_plain_ = true;
+    return plain_->post(message, direction, left, watchdog);
+  }
+  if (!tagged_) {
+    tagged_ = make_();
+    tagged_of_all_.store(tagged_.get());
+  }
+  if (direction == Direction::send) return send(message, left, watchdog);
+  receive(message, left);
+  return {};
+}
+
+Result<void> MatchingTransport::send(const Message& message, std::size_t& left, Watchdog& watchdog) {
+  Sending& sending = sendings_.emplace_back();
+  sending.head = {static_cast<std::uint64_t>(message.tag), message.signature, message.bytes};
+  sending.of_caller = &left;
+  ++left;
+  auto posted = tagged_->post(message_of(message.peer, sending.head), Direction::send, sending.left, watchdog);
+  return posted ? tagged_->post(message, Direction::send, sending.left, watchdog) : posted;
+}
+
+/// What has come already is taken in progress().
+void MatchingTransport::receive(const Message& message, std::size_t& left) {
+  Wanted& wanted = wanted_.emplace_back();
+  wanted.message = message;
+  wanted.left = &left;
+  ++left;
+  const auto is_wanted = [&](const Early& each) { return wanted.takes(each.peer, each.head.tag); };
+  const auto is_taken = [&](const Early& each) {
+    return std::ranges::any_of(wanted_, [&](const Wanted& other) { return other.early == &each; });
+  };
+  const auto found =
+      std::ranges::find_if(early_, [&](const Early& each) { return is_wanted(each) && !is_taken(each); });
+  if (found != early_.end()) wanted.early = &*found;
+}
+
+Result<bool> MatchingTransport::progress(Watchdog& watchdog) {
+  bool moved = false;
+  if (has_plain_) {
+    const auto plain = plain_->progress(watchdog);
+    if (!plain) return plain.error();
+    moved = *plain;
+    has_plain_ = moved || plain_->awaited() != Watchdog::anyone;
+  }
+  if (!has_tagged()) return moved;
+  const auto tagged = progress_tagged(watchdog);
+  if (!tagged) return tagged.error();
+  return moved || *tagged;
+}
+
+Result<bool> MatchingTransport::progress_tagged(Watchdog& watchdog) {
+  const auto early = take_early(watchdog);
+  if (!early) return early.error();
+  if (auto asked = ask_for_heads(watchdog); !asked) return asked.error();
+  const auto any = tagged_->progress(watchdog);
+  if (!any) return any.error();
+  bool moved = *early || *any;
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+    const auto taken = take(static_cast<int>(rank), peers_[rank], watchdog);
+    if (!taken) return taken.error();
+    moved = moved || *taken;
+  }
+  return end_sends() || moved;
+}
+
+/// From every rank of which something is wanted that has not come.
+Result<void> MatchingTransport::ask_for_heads(Watchdog& watchdog) {
+  for (const Wanted& wanted : wanted_) {
+    if (!wanted.is_free()) continue;
+    const bool is_any = wanted.message.peer == Watchdog::anyone;
+    const std::size_t first = is_any ? 0 : static_cast<std::size_t>(wanted.message.peer);
+    const std::size_t end = is_any ? peers_.size() : first + 1;
+    for (std::size_t rank = first; rank < end; ++rank) {
+      Peer& peer = peers_[rank];
+      if (peer.state != Peer::State::idle) continue;
+      peer.state = Peer::State::head;
+      const Message head = message_of(static_cast<int>(rank), peer.head);
+      if (auto posted = tagged_->post(head, Direction::receive, peer.left, watchdog); !posted) return posted;
+    }
+  }
+  return {};
+}
+
+/// What of a rank has come meanwhile.
+Result<bool> MatchingTransport::take(int rank, Peer& peer, Watchdog& watchdog) {
+  if (peer.state == Peer::State::idle || peer.left != 0) return false;
+  if (peer.state == Peer::State::data) {
+    end_data(rank, peer);
+    return true;
+  }
+  if (auto begun = begin_data(rank, peer, watchdog); !begun) return begun.error();
+  return true;
+}
+
+Result<void> MatchingTransport::begin_data(int rank, Peer& peer, Watchdog& watchdog) {
+  const Head& head = peer.head;
+  peer.state = Peer::State::data;
+  const auto found =
+      std::ranges::find_if(wanted_, [&](const Wanted& each) { return each.is_free() && each.takes(rank, head.tag); });
+  Message data = {rank, nullptr, head.bytes, static_cast<std::uint32_t>(head.signature), false};
+  if (found != wanted_.end()) {
+    const Message& wanted = found->message;
+    if (wanted.signature != head.signature || wanted.bytes != head.bytes) return watchdog.differs(rank);
+    found->is_under_way = true;
+    peer.wanted = &*found;
+    data.data = wanted.data;
+  } else {
+    Early& early = early_.emplace_back();
+    early.peer = rank;
+    early.head = head;
+    early.data.resize(head.bytes);
+    peer.early = &early;
+    data.data = early.data.data();
+  }
+  return tagged_->post(data, Direction::receive, peer.left, watchdog);
+}
+
+void MatchingTransport::end_data(int rank, Peer& peer) {
+  peer.state = Peer::State::idle;
+  if (Wanted* const wanted = std::exchange(peer.wanted, nullptr)) return end(*wanted, rank);
+  std::exchange(peer.early, nullptr)->is_whole = true;
+}
+
+/// Receives whose messages were there before them.
+Result<bool> MatchingTransport::take_early(Watchdog& watchdog) {
+  bool any = false;
+  for (auto each = wanted_.begin(); each != wanted_.end();) {
+    Wanted& wanted = *each++;  // which end() removes
+    const Early* const early = wanted.early;
+    if (early == nullptr || !early->is_whole) continue;
+    const int source = early->peer;
+    if (wanted.message.signature != early->head.signature || wanted.message.bytes != early->head.bytes)
+      return watchdog.differs(source);
+    std::copy_n(early->data.data(), early->data.size(), wanted.message.data);
+    early_.remove_if([early](const Early& other) { return &other == early; });
+    end(wanted, source);
+    any = true;
+  }
+  return any;
+}
+
+void MatchingTransport::end(Wanted& wanted, int source) {
+  if (wanted.message.source != nullptr) *wanted.message.source = source;
+  --*wanted.left;
+  wanted_.remove_if([&wanted](const Wanted& other) { return &other == &wanted; });
+}
+
+bool MatchingTransport::end_sends() {
+  return sendings_.remove_if([](const Sending& each) {
+    if (each.left == 0) --*each.of_caller;
+    return each.left == 0;
+  }) != 0;
+}
+
+Result<void> MatchingTransport::keep_waiting(Watchdog& watchdog) {
+  if (!has_tagged()) return plain_->keep_waiting(watchdog);
+  if (auto going_on = watchdog.keep_waiting(awaited()); !going_on) return going_on;
+  return has_plain_ ? plain_->keep_waiting(watchdog) : tagged_->keep_waiting(watchdog);
+}
+
+/// With messages of both kinds under way neither transport may sleep until one of its own comes.
+bool MatchingTransport::rest(int idle) {
+  constexpr int yields = 256;
+  if (!has_tagged()) return plain_->rest(idle);
+  if (!has_plain_) return tagged_->rest(idle);
+  if (idle < yields) std::this_thread::yield();
+  else std::this_thread::sleep_for(std::chrono::microseconds(50));
+  return idle >= yields;
+}
+
+int MatchingTransport::awaited() const noexcept {
+  const auto free = std::ranges::find_if(wanted_, [](const Wanted& each) { return each.message.peer >= 0; });
+  if (free != wanted_.end()) return free->message.peer;
+  if (!wanted_.empty()) return Watchdog::anyone;
+  return has_tagged() && !has_plain_ ? tagged_->awaited() : plain_->awaited();
+}
+
+void MatchingTransport::interrupt() noexcept {
+  plain_->interrupt();
+  if (Transport* const tagged = tagged_of_all_.load()) tagged->interrupt();
+}
+
+void MatchingTransport::give_up() noexcept {
+  plain_->give_up();
+  if (tagged_) tagged_->give_up();
+  sendings_.clear();
+  wanted_.clear();
+  early_.clear();
+  has_plain_ = false;
+}
+
+}  // namespace amldist::collective

@@ -1,0 +1,109 @@
+// Adds messages with tags to a transport that has none.
+//
+// Tagged messages take connections and rings of their own, which are made when the first one is posted: messages
+// without a tag cost nothing more. Each is sent as a head, which says tag, signature and length, and the data. The
+// receiver takes the heads of one peer in their order: data for which a receive waits goes where that wants it, and
+// other data into a buffer until somebody wants it. So messages of other tags never hold one up, and neither does their
+// receiver.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "collective/transport/transport.hpp"
+
+namespace amldist::collective {
+
+class MatchingTransport final : public Transport {
+ public:
+  using Make = std::function<std::unique_ptr<Transport>()>;
+  /// `make` makes the transport for tagged messages of `ranks` ranks, whose order of posting it keeps for each pair.
+  /// `forget` forgets, at the end, what other ranks have begun with that transport where this one has not made it.
+  MatchingTransport(std::unique_ptr<Transport> plain, std::size_t ranks, Make make, std::function<void()> forget)
+      : plain_(std::move(plain)), make_(std::move(make)), forget_(std::move(forget)), peers_(ranks) {}
+  ~MatchingTransport() override {
+    if (!tagged_) forget_();
+  }
+  MatchingTransport(const MatchingTransport&) = delete;
+  MatchingTransport& operator=(const MatchingTransport&) = delete;
+
+  [[nodiscard]] std::string_view name() const noexcept override { return plain_->name(); }
+  [[nodiscard]] std::size_t part_bytes() const noexcept override { return plain_->part_bytes(); }
+  [[nodiscard]] bool serves_any_thread() const noexcept override { return plain_->serves_any_thread(); }
+  [[nodiscard]] Result<void> post(const Message& message, Direction direction, std::size_t& left,
+                                  Watchdog& watchdog) override;
+  [[nodiscard]] Result<bool> progress(Watchdog& watchdog) override;
+  [[nodiscard]] Result<void> keep_waiting(Watchdog& watchdog) override;
+  bool rest(int idle) override;
+  [[nodiscard]] int awaited() const noexcept override;
+  void interrupt() noexcept override;
+  void give_up() noexcept override;
+
+ private:
+  struct Head {
+    std::uint64_t tag = 0;
+    std::uint64_t signature = 0;
+    std::uint64_t bytes = 0;
+  };
+  struct Sending {
+    Head head;
+    std::size_t left = 0;
+    std::size_t* of_caller = nullptr;
+  };
+  /// A message that came before its receive.
+  struct Early {
+    int peer = 0;
+    Head head;
+    std::vector<std::byte> data;
+    bool is_whole = false;
+  };
+  /// A receive that has not ended. At most one of the last two: where its data is, or whether it is under way.
+  struct Wanted {
+    Message message;
+    std::size_t* left = nullptr;
+    Early* early = nullptr;
+    bool is_under_way = false;
+    [[nodiscard]] bool is_free() const noexcept { return early == nullptr && !is_under_way; }
+    [[nodiscard]] bool takes(int peer, std::uint64_t tag) const noexcept {
+      return (message.peer == Watchdog::anyone || message.peer == peer) &&
+             static_cast<std::uint64_t>(message.tag) == tag;
+    }
+  };
+  /// What comes from one rank.
+  struct Peer {
+    enum class State : std::uint8_t { idle, head, data };
+    State state = State::idle;
+    std::size_t left = 0;  ///< of what is under way
+    Head head;
+    Wanted* wanted = nullptr;  ///< whose data is under way; nullptr: that of `early`
+    Early* early = nullptr;
+  };
+
+  [[nodiscard]] bool has_tagged() const noexcept { return !sendings_.empty() || !wanted_.empty(); }
+  [[nodiscard]] Result<void> send(const Message& message, std::size_t& left, Watchdog& watchdog);
+  void receive(const Message& message, std::size_t& left);
+  [[nodiscard]] Result<void> ask_for_heads(Watchdog& watchdog);
+  [[nodiscard]] Result<bool> take(int rank, Peer& peer, Watchdog& watchdog);
+  [[nodiscard]] Result<void> begin_data(int rank, Peer& peer, Watchdog& watchdog);
+  void end_data(int rank, Peer& peer);
+  [[nodiscard]] Result<bool> take_early(Watchdog& watchdog);
+  [[nodiscard]] bool end_sends();
+  [[nodiscard]] Result<bool> progress_tagged(Watchdog& watchdog);
+  void end(Wanted& wanted, int source);
+
+  std::unique_ptr<Transport> plain_;
+  Make make_;
+  std::function<void()> forget_;
+  std::unique_ptr<Transport> tagged_;                ///< nullptr: not needed yet
+  std::atomic<Transport*> tagged_of_all_ = nullptr;  ///< the same, for interrupt()
+  std::vector<Peer> peers_;
+  std::list<Sending> sendings_;
+  std::list<Wanted> wanted_;  ///< oldest first
+  std::list<Early> early_;    ///< oldest first
+  bool has_plain_ = false;    ///< the other transport has something under way
+};
+
+}  // namespace amldist::collective
