@@ -14,6 +14,7 @@ from amldist import _errors, _interrupt
 from amldist._library import lib
 from amldist._request import Request
 from amldist._world import init
+from amldist.torch._tensors import OnHost, check, is_whole, lists, refuse, shown, spread
 from amldist.torch._work import BackendError, DoneWork, PendingWork, Waiter, backend_error
 
 Tensor = torch.Tensor
@@ -57,61 +58,6 @@ class _TorchStore:
     def get(self, key: str, timeout: float) -> bytes:
         self._store.wait([key], timedelta(seconds=max(timeout, 0.001)))
         return bytes(self._store.get(key))
-
-
-def _refuse(operation: str, what: str) -> ValueError:
-    return ValueError(f"amldist: {operation}: {what}")
-
-
-def _shown(tensor: Tensor) -> str:
-    return f"a tensor of {str(tensor.dtype).rpartition('.')[2]} and shape {list(tensor.shape)}"
-
-
-def _check(tensor: Tensor, operation: str) -> None:
-    if tensor.layout is not torch.strided:
-        raise _refuse(operation, f"sparse tensors are not taken here ({tensor.layout}): pass tensor.to_dense()")
-    if tensor.device.type not in ("cpu", "cuda"):
-        raise _refuse(operation, f"{_shown(tensor)} lies on {tensor.device}: only cpu and cuda can be used")
-
-
-def _is_whole(tensor: Tensor) -> bool:
-    """Its elements fill a piece of memory without gaps, in whatever order."""
-    return tensor.is_contiguous() or torch.ops.aten.is_non_overlapping_and_dense(tensor)
-
-
-class _Device:
-    """CUDA tensors by way of host memory: what a call reads is copied there, what it writes is copied back."""
-
-    def __init__(self) -> None:
-        self._back: List[Tuple[Tensor, Tensor]] = []
-
-    def read(self, tensor: Tensor) -> Tensor:
-        return tensor.cpu() if tensor.device.type == "cuda" else tensor
-
-    def write(self, tensor: Tensor) -> Tensor:
-        if tensor.device.type != "cuda":
-            return tensor
-        host = torch.empty_like(tensor, device="cpu")
-        self._back.append((tensor, host))
-        return host
-
-    def both(self, tensor: Tensor) -> Tensor:
-        host = self.read(tensor)
-        if host is not tensor:
-            self._back.append((tensor, host))
-        return host
-
-    def finish(self, after: Optional[Callable[[], object]]) -> Optional[Callable[[], object]]:
-        if not self._back:
-            return after
-
-        def copy_back() -> None:
-            if after is not None:
-                after()
-            for tensor, host in self._back:
-                tensor.copy_(host)
-
-        return copy_back
 
 
 class Engine:
@@ -203,7 +149,7 @@ class Engine:
             return 0, op.factor
         number = _OPERATORS.get(kind)
         if number is None:
-            raise _refuse(operation, f"the operator {kind} is none of libdist's")
+            raise refuse(operation, f"the operator {kind} is none of libdist's")
         return number, None
 
     def _type(self, tensor: Tensor, operation: str) -> int:
@@ -211,7 +157,7 @@ class Engine:
         kind = _TYPES.get(tensor.dtype)
         if kind is None:
             hint = ": pass torch.view_as_real(tensor)" if tensor.is_complex() else ""
-            raise _refuse(operation, f"{_shown(tensor)} cannot be reduced{hint}")
+            raise refuse(operation, f"{shown(tensor)} cannot be reduced{hint}")
         return kind
 
     @staticmethod
@@ -224,11 +170,11 @@ class Engine:
 
     def _in_place(self, tensors: Sequence[Tensor], operation: str) -> Tensor:
         if len(tensors) != 1:
-            raise _refuse(operation, f"{len(tensors)} tensors were given: one for each rank is taken")
+            raise refuse(operation, f"{len(tensors)} tensors were given: one for each rank is taken")
         tensor = tensors[0]
-        _check(tensor, operation)
-        if not _is_whole(tensor):
-            raise _refuse(operation, f"{_shown(tensor)} is not contiguous: pass tensor.contiguous()")
+        check(tensor, operation)
+        if not is_whole(tensor):
+            raise refuse(operation, f"{shown(tensor)} is not contiguous: pass tensor.contiguous()")
         return tensor
 
     # ---- reductions ----
@@ -243,7 +189,7 @@ class Engine:
             self._in_place(tensors, "all_reduce")
         operator, factor = self._operator(opts.reduceOp, "all_reduce")
         kind = self._type(tensor, "all_reduce")
-        device = _Device()
+        device = OnHost()
         host = device.both(tensor)
         if factor is not None:
             host.mul_(factor)
@@ -254,16 +200,16 @@ class Engine:
 
     def allreduce_coalesced(self, tensors: List[Tensor], opts: Any) -> Any:
         for tensor in tensors:
-            _check(tensor, "all_reduce_coalesced")
+            check(tensor, "all_reduce_coalesced")
         if len({tensor.dtype for tensor in tensors}) != 1:
-            raise _refuse("all_reduce_coalesced", "the tensors have different types: reduce those of each type together")
+            raise refuse("all_reduce_coalesced", "the tensors have different types: reduce those of each type together")
         flat = torch.cat([tensor.detach().reshape(-1).cpu() for tensor in tensors])
         operator, factor = self._operator(opts.reduceOp, "all_reduce_coalesced")
         if factor is not None:
             flat.mul_(factor)
         address, kind = flat.data_ptr(), self._type(flat, "all_reduce_coalesced")
         return self._call(
-            "allreduce", (address, address, flat.numel(), kind, operator), opts, tensors, flat, _spread(flat, tensors)
+            "allreduce", (address, address, flat.numel(), kind, operator), opts, tensors, flat, spread(flat, tensors)
         )
 
     def _sparse(self, tensors: List[Tensor], opts: Any) -> Any:
@@ -271,7 +217,7 @@ class Engine:
         tensor = tensors[0]
         operator, _factor = self._operator(opts.reduceOp, "all_reduce")
         if tensor.layout is not torch.sparse_coo or operator != 0 or len(tensors) != 1:
-            raise _refuse("all_reduce", f"of sparse tensors only one of layout sparse_coo is taken, with SUM ({tensor.layout})")
+            raise refuse("all_reduce", f"of sparse tensors only one of layout sparse_coo is taken, with SUM ({tensor.layout})")
         given = tensor.coalesce().cpu()
         counts = torch.empty(self.size, dtype=torch.int64)
         self.allgather_single(counts, torch.tensor([given._nnz()]), opts).wait()
@@ -291,7 +237,7 @@ class Engine:
         tensor = self._in_place(tensors, "reduce")
         operator, factor = self._operator(opts.reduceOp, "reduce")
         kind = self._type(tensor, "reduce")
-        device = _Device()
+        device = OnHost()
         host = device.both(tensor) if self.rank == opts.rootRank else device.read(tensor)
         if factor is not None:
             host = host.mul_(factor) if self.rank == opts.rootRank else host * factor
@@ -302,10 +248,10 @@ class Engine:
     def reduce_scatter_single(self, output: Tensor, source: Tensor, opts: Any) -> Any:
         name = "reduce_scatter_tensor"
         if source.dtype != output.dtype:
-            raise _refuse(name, f"the input is {_shown(source)}, the output {_shown(output)}: the types must be equal")
+            raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: the types must be equal")
         if source.numel() != output.numel() * self.size:
-            raise _refuse(name, f"the input is {_shown(source)}, the output {_shown(output)}: it must have {self.size} times as many elements")
-        device = _Device()
+            raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: it must have {self.size} times as many elements")
+        device = OnHost()
         self._in_place([source], name)
         result, given = device.write(self._in_place([output], name)), device.read(source)
         operator, factor = self._operator(opts.reduceOp, name)
@@ -316,12 +262,12 @@ class Engine:
 
     def reduce_scatter(self, outputs: List[Tensor], inputs: List[List[Tensor]], opts: Any) -> Any:
         if len(outputs) != 1 or len(inputs) != 1 or len(inputs[0]) != self.size:
-            raise _refuse("reduce_scatter", f"one output and {self.size} inputs are taken, one for each rank")
+            raise refuse("reduce_scatter", f"one output and {self.size} inputs are taken, one for each rank")
         output, parts = outputs[0], inputs[0]
         if parts[self.rank].numel() != output.numel() or any(part.dtype != output.dtype for part in parts):
-            raise _refuse("reduce_scatter", f"the output is {_shown(output)}, the input for this rank {_shown(parts[self.rank])}")
+            raise refuse("reduce_scatter", f"the output is {shown(output)}, the input for this rank {shown(parts[self.rank])}")
         for tensor in (output, *parts):
-            _check(tensor, "reduce_scatter")
+            check(tensor, "reduce_scatter")
         flat = torch.cat([part.reshape(-1).cpu() for part in parts])
         if all(part.numel() == output.numel() for part in parts):
             result = torch.empty(output.numel(), dtype=output.dtype)
@@ -329,7 +275,7 @@ class Engine:
             if factor is not None:
                 flat.mul_(factor)
             arguments = (flat.data_ptr(), result.data_ptr(), result.numel(), self._type(result, "reduce_scatter"), operator)
-            return self._call("reduce_scatter", arguments, opts, outputs, (flat, result), _spread(result, outputs))
+            return self._call("reduce_scatter", arguments, opts, outputs, (flat, result), spread(result, outputs))
         return self._reduce_scatter_uneven(flat, [part.numel() for part in parts], outputs, opts)
 
     def _reduce_scatter_uneven(self, flat: Tensor, counts: List[int], outputs: List[Tensor], opts: Any) -> Any:
@@ -337,8 +283,8 @@ class Engine:
         if factor is not None:
             flat.mul_(factor)
         result = torch.empty(counts[self.rank], dtype=flat.dtype)
-        arguments = (flat.data_ptr(), result.data_ptr(), *_lists(counts), self._type(flat, "reduce_scatter"), operator)
-        return self._call("reduce_scatterv", arguments, opts, outputs, (flat, result), _spread(result, outputs))
+        arguments = (flat.data_ptr(), result.data_ptr(), *lists(counts), self._type(flat, "reduce_scatter"), operator)
+        return self._call("reduce_scatterv", arguments, opts, outputs, (flat, result), spread(result, outputs))
 
     def reduce_scatter_single_coalesced(self, outputs: List[Tensor], inputs: List[Tensor], opts: Any) -> Any:
         return self._several([(self.reduce_scatter_single, (output, source)) for output, source in zip(outputs, inputs)], opts, outputs)
@@ -347,7 +293,7 @@ class Engine:
 
     def broadcast(self, tensors: List[Tensor], opts: Any) -> Any:
         tensor = self._in_place(tensors, "broadcast")
-        device = _Device()
+        device = OnHost()
         host = device.both(tensor)
         count, kind = self._moved(host)
         return self._call("broadcast", (host.data_ptr(), count, kind, opts.rootRank), opts, tensors, host, device.finish(None))
@@ -355,10 +301,10 @@ class Engine:
     def allgather_single(self, output: Tensor, source: Tensor, opts: Any) -> Any:
         name = "all_gather_into_tensor"
         if source.dtype != output.dtype:
-            raise _refuse(name, f"the input is {_shown(source)}, the output {_shown(output)}: the types must be equal")
+            raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: the types must be equal")
         if output.numel() != source.numel() * self.size:
-            raise _refuse(name, f"the input is {_shown(source)}, the output {_shown(output)}: it must have {self.size} times as many elements")
-        device = _Device()
+            raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: it must have {self.size} times as many elements")
+        device = OnHost()
         self._in_place([output], name)
         given = device.read(self._in_place([source], name))
         result = device.write(output)
@@ -372,17 +318,17 @@ class Engine:
 
     def allgather(self, outputs: List[List[Tensor]], inputs: List[Tensor], opts: Any) -> Any:
         if len(outputs) != 1 or len(inputs) != 1 or len(outputs[0]) != self.size:
-            raise _refuse("all_gather", f"one input and {self.size} outputs are taken, one for each rank")
+            raise refuse("all_gather", f"one input and {self.size} outputs are taken, one for each rank")
         source, parts = inputs[0], outputs[0]
         for tensor in (source, *parts):
-            _check(tensor, "all_gather")
+            check(tensor, "all_gather")
             if tensor.dtype != source.dtype:
-                raise _refuse("all_gather", f"the input is {_shown(source)}, an output {_shown(tensor)}: the types must be equal")
+                raise refuse("all_gather", f"the input is {shown(source)}, an output {shown(tensor)}: the types must be equal")
         if parts[self.rank].numel() != source.numel():
-            raise _refuse("all_gather", f"the input is {_shown(source)}, the output for it {_shown(parts[self.rank])}")
+            raise refuse("all_gather", f"the input is {shown(source)}, the output for it {shown(parts[self.rank])}")
         given = source.detach().contiguous().cpu()
         flat = torch.empty(sum(part.numel() for part in parts), dtype=source.dtype)
-        after = _spread(flat, parts)
+        after = spread(flat, parts)
         if any(part.numel() != source.numel() for part in parts):
             return self._gather_uneven(parts, flat, given, opts, after)
         count, kind = self._moved(given)
@@ -393,7 +339,7 @@ class Engine:
     ) -> Any:
         count, kind = self._moved(given)
         counts = [self._moved(part)[0] for part in parts]
-        arguments = (given.data_ptr(), count, flat.data_ptr(), *_lists(counts), kind)
+        arguments = (given.data_ptr(), count, flat.data_ptr(), *lists(counts), kind)
         return self._call("allgatherv", arguments, opts, [parts], (given, flat), after)
 
     def allgather_coalesced(self, outputs: List[List[Tensor]], inputs: List[Tensor], opts: Any) -> Any:
@@ -404,35 +350,35 @@ class Engine:
 
     def gather(self, outputs: List[List[Tensor]], inputs: List[Tensor], opts: Any) -> Any:
         source = inputs[0]
-        _check(source, "gather")
+        check(source, "gather")
         given = source.detach().contiguous().cpu()
         count, kind = self._moved(given)
         if self.rank != opts.rootRank:
             return self._call("gather", (given.data_ptr(), None, count, kind, opts.rootRank), opts, outputs, given)
         if len(outputs) != 1 or len(outputs[0]) != self.size:
-            raise _refuse("gather", f"{self.size} outputs are taken on the root, one for each rank")
+            raise refuse("gather", f"{self.size} outputs are taken on the root, one for each rank")
         for part in outputs[0]:
             if part.numel() != source.numel() or part.dtype != source.dtype:
-                raise _refuse("gather", f"the input is {_shown(source)}, an output {_shown(part)}: they must be equal")
+                raise refuse("gather", f"the input is {shown(source)}, an output {shown(part)}: they must be equal")
         flat = torch.empty(source.numel() * self.size, dtype=source.dtype)
         arguments = (given.data_ptr(), flat.data_ptr(), count, kind, opts.rootRank)
-        return self._call("gather", arguments, opts, outputs, (given, flat), _spread(flat, outputs[0]))
+        return self._call("gather", arguments, opts, outputs, (given, flat), spread(flat, outputs[0]))
 
     def scatter(self, outputs: List[Tensor], inputs: List[List[Tensor]], opts: Any) -> Any:
         output = outputs[0]
-        _check(output, "scatter")
+        check(output, "scatter")
         result = torch.empty(output.numel(), dtype=output.dtype)
         count, kind = self._moved(result)
         flat: Optional[Tensor] = None
         if self.rank == opts.rootRank:
             if len(inputs) != 1 or len(inputs[0]) != self.size:
-                raise _refuse("scatter", f"{self.size} inputs are taken on the root, one for each rank")
+                raise refuse("scatter", f"{self.size} inputs are taken on the root, one for each rank")
             for part in inputs[0]:
                 if part.numel() != output.numel() or part.dtype != output.dtype:
-                    raise _refuse("scatter", f"the output is {_shown(output)}, an input {_shown(part)}: they must be equal")
+                    raise refuse("scatter", f"the output is {shown(output)}, an input {shown(part)}: they must be equal")
             flat = torch.cat([part.detach().reshape(-1).cpu() for part in inputs[0]])
         arguments = (None if flat is None else flat.data_ptr(), result.data_ptr(), count, kind, opts.rootRank)
-        return self._call("scatter", arguments, opts, outputs, (flat, result), _spread(result, outputs))
+        return self._call("scatter", arguments, opts, outputs, (flat, result), spread(result, outputs))
 
     def alltoall_single(
         self, output: Tensor, source: Tensor, output_splits: List[int], input_splits: List[int], opts: Any
@@ -441,35 +387,35 @@ class Engine:
         self._in_place([output], name)
         self._in_place([source], name)
         if output.dtype != source.dtype:
-            raise _refuse(name, f"the input is {_shown(source)}, the output {_shown(output)}: the types must be equal")
-        device = _Device()
+            raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: the types must be equal")
+        device = OnHost()
         given, result = device.read(source), device.write(output)
         sides = []
         for tensor, splits, side in ((given, input_splits, "input"), (result, output_splits, "output")):
             rows = tensor.size(0) if tensor.dim() else 0
             lengths = list(splits) or [rows // self.size] * self.size
             if not splits and rows % self.size:
-                raise _refuse(name, f"the {side} has {rows} rows: {self.size} ranks need a multiple, or split sizes")
+                raise refuse(name, f"the {side} has {rows} rows: {self.size} ranks need a multiple, or split sizes")
             if len(lengths) != self.size or sum(lengths) != rows or min(lengths) < 0:
-                raise _refuse(name, f"the {side} has {rows} rows, its split sizes are {lengths}: one for each of {self.size} ranks, and their sum, must fit")
+                raise refuse(name, f"the {side} has {rows} rows, its split sizes are {lengths}: one for each of {self.size} ranks, and their sum, must fit")
             row = self._moved(tensor)[0] // rows if rows else 0
-            sides.append(_lists([length * row for length in lengths]))
+            sides.append(lists([length * row for length in lengths]))
         kind = self._moved(given)[1]
         arguments = (given.data_ptr(), *sides[0], result.data_ptr(), *sides[1], kind)
         return self._call("alltoallv", arguments, opts, [output], (given, result), device.finish(None))
 
     def alltoall(self, outputs: List[Tensor], inputs: List[Tensor], opts: Any) -> Any:
         if len(outputs) != self.size or len(inputs) != self.size:
-            raise _refuse("all_to_all", f"{self.size} inputs and outputs are taken, one for each rank")
+            raise refuse("all_to_all", f"{self.size} inputs and outputs are taken, one for each rank")
         for tensor in (*outputs, *inputs):
-            _check(tensor, "all_to_all")
+            check(tensor, "all_to_all")
             if tensor.dtype != inputs[0].dtype:
-                raise _refuse("all_to_all", f"an input is {_shown(inputs[0])}, another tensor {_shown(tensor)}: the types must be equal")
+                raise refuse("all_to_all", f"an input is {shown(inputs[0])}, another tensor {shown(tensor)}: the types must be equal")
         flat = torch.cat([tensor.detach().reshape(-1).cpu() for tensor in inputs])
         result = torch.empty(sum(tensor.numel() for tensor in outputs), dtype=flat.dtype)
         counts = [[self._moved(tensor)[0] for tensor in side] for side in (inputs, outputs)]
-        arguments = (flat.data_ptr(), *_lists(counts[0]), result.data_ptr(), *_lists(counts[1]), self._moved(flat)[1])
-        return self._call("alltoallv", arguments, opts, outputs, (flat, result), _spread(result, outputs))
+        arguments = (flat.data_ptr(), *lists(counts[0]), result.data_ptr(), *lists(counts[1]), self._moved(flat)[1])
+        return self._call("alltoallv", arguments, opts, outputs, (flat, result), spread(result, outputs))
 
     # ---- messages and barriers ----
 
@@ -487,7 +433,7 @@ class Engine:
 
     def recv(self, tensors: List[Tensor], peer: int, tag: int) -> Any:
         tensor = self._in_place(tensors, "recv")
-        device = _Device()
+        device = OnHost()
         host = device.write(tensor)
         count, kind = self._moved(host)
         source = ctypes.c_int(peer)
@@ -572,29 +518,6 @@ class Engine:
         thread = threading.Thread(target=finalize, name="amldist-finalize", daemon=True)
         _finalizers.add(thread)
         thread.start()
-
-
-def _lists(counts: List[int]) -> Tuple[Any, Any]:
-    """Counts, and where each part begins when they lie one after the other."""
-    offsets, total = [], 0
-    for count in counts:
-        offsets.append(total)
-        total += count
-    array = ctypes.c_size_t * len(counts)
-    return array(*counts), array(*offsets)
-
-
-def _spread(flat: Tensor, parts: Sequence[Tensor]) -> Callable[[], object]:
-    """Copies one buffer into tensors, one after the other."""
-
-    def copy() -> None:
-        offset = 0
-        with torch.no_grad():
-            for part in parts:
-                part.copy_(flat[offset : offset + part.numel()].view(part.shape))
-                offset += part.numel()
-
-    return copy
 
 
 _NAMES = (

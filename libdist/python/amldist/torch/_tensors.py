@@ -1,0 +1,88 @@
+"""Tensors as libdist takes them: what is refused, host memory for those on a device, one buffer for a list."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Callable, List, Optional, Sequence, Tuple
+
+import torch
+
+Tensor = torch.Tensor
+
+
+def refuse(operation: str, what: str) -> ValueError:
+    return ValueError(f"amldist: {operation}: {what}")
+
+
+def shown(tensor: Tensor) -> str:
+    return f"a tensor of {str(tensor.dtype).rpartition('.')[2]} and shape {list(tensor.shape)}"
+
+
+def check(tensor: Tensor, operation: str) -> None:
+    if tensor.layout is not torch.strided:
+        raise refuse(operation, f"sparse tensors are not taken here ({tensor.layout}): pass tensor.to_dense()")
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise refuse(operation, f"{shown(tensor)} lies on {tensor.device}: only cpu and cuda can be used")
+
+
+def is_whole(tensor: Tensor) -> bool:
+    """Its elements fill a piece of memory without gaps, in whatever order."""
+    return tensor.is_contiguous() or torch.ops.aten.is_non_overlapping_and_dense(tensor)
+
+
+class OnHost:
+    """CUDA tensors by way of host memory: what a call reads is copied there, what it writes is copied back."""
+
+    def __init__(self) -> None:
+        self._back: List[Tuple[Tensor, Tensor]] = []
+
+    def read(self, tensor: Tensor) -> Tensor:
+        return tensor.cpu() if tensor.device.type == "cuda" else tensor
+
+    def write(self, tensor: Tensor) -> Tensor:
+        if tensor.device.type != "cuda":
+            return tensor
+        host = torch.empty_like(tensor, device="cpu")
+        self._back.append((tensor, host))
+        return host
+
+    def both(self, tensor: Tensor) -> Tensor:
+        host = self.read(tensor)
+        if host is not tensor:
+            self._back.append((tensor, host))
+        return host
+
+    def finish(self, after: Optional[Callable[[], object]]) -> Optional[Callable[[], object]]:
+        if not self._back:
+            return after
+
+        def copy_back() -> None:
+            if after is not None:
+                after()
+            for tensor, host in self._back:
+                tensor.copy_(host)
+
+        return copy_back
+
+
+def lists(counts: List[int]) -> Tuple[Any, Any]:
+    """Counts, and where each part begins when they lie one after the other."""
+    offsets, total = [], 0
+    for count in counts:
+        offsets.append(total)
+        total += count
+    array = ctypes.c_size_t * len(counts)
+    return array(*counts), array(*offsets)
+
+
+def spread(flat: Tensor, parts: Sequence[Tensor]) -> Callable[[], object]:
+    """Copies one buffer into tensors, one after the other."""
+
+    def copy() -> None:
+        offset = 0
+        with torch.no_grad():
+            for part in parts:
+                part.copy_(flat[offset : offset + part.numel()].view(part.shape))
+                offset += part.numel()
+
+    return copy
