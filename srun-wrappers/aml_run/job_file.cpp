@@ -8,10 +8,12 @@
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 
 #include "aml_run/job_inputs.hpp"
 #include "aml_run/launch_style.hpp"
 #include "core/text.hpp"
+#include "fabric/sku_table.hpp"
 #include "shared/programs.hpp"
 #include "shared/shell.hpp"
 
@@ -25,6 +27,15 @@ using YamlKind = YamlValue::Kind;
 std::string working_folder() {
   std::error_code ignored;
   return std::filesystem::current_path(ignored).string();
+}
+
+/// The GPUs of one of Azure's sizes, by the table that the fabric checks use. nullopt: it has none, or is not known.
+std::optional<std::uint32_t> gpus_of(std::string_view size) {
+  std::vector<std::string> complaints;
+  const auto table = fabric::load_sku_table("", complaints);
+  if (!table) return std::nullopt;
+  const auto sku = table->find(size);
+  return sku && !sku->is_guessed && sku->gpus.value_or(0) > 0 ? sku->gpus : std::nullopt;
 }
 
 /// Seconds as Slurm writes a time: H:MM:SS.
@@ -119,8 +130,13 @@ class Translator {
     if (type == nullptr) return {};
     const auto line = find_instance_type(table_, type->text);
     if (!line) return wrong(type, line.error().message, line.error().code);
-    if (*line) use(**line);
-    else
+    if (*line) {
+      use(**line);
+    } else if (const auto gpus = gpus_of(type->text)) {
+      plan_.job.set("gpus-per-node", std::to_string(*gpus));
+      plan_.heading.push_back(concat({type->text, " has ", std::to_string(*gpus),
+                                      " GPUs, which --gpus-per-node asks for; the kind of GPU is the cluster's."}));
+    } else
       ignore("resources.instance_type", *type,
              "this machine has no table of instance types: choose with --partition, "
              "--constraint and --gpus-per-node");

@@ -83,7 +83,8 @@ constexpr std::array schema = {
     SchemaKey{"resources", S::map, F::translated, "the job's shape"},
     SchemaKey{"resources.instance_count", S::count, F::translated, "--nodes"},
     SchemaKey{"resources.instance_type", S::text, F::translated,
-              "partition, constraint, GPUs and InfiniBand, by the administrator's table; without a table ignored"},
+              "partition, constraint, GPUs and InfiniBand, by the administrator's table; without one a size of Azure's "
+              "asks for its GPUs"},
     SchemaKey{"resources.max_instance_count", S::count, F::ignored,
               "the job has instance_count nodes from start to end"},
     SchemaKey{"resources.shm_size", S::text, F::ignored, "tasks see the node's own /dev/shm"},

@@ -250,6 +250,18 @@ def test_a_job_from_standard_input(aml_run):
     assert "command='echo hi'" in aml_run.good("--dry-run", "-", stdin=b"command: echo hi\n").text
 
 
+@pytest.mark.parametrize("size, gpus", [("Standard_ND96asr_v4", "8"), ("standard_nd96isr_h100_v5", "8"), ("Standard_D4s_v3", None)])
+def test_a_size_of_azures_asks_for_its_gpus(aml_run, tmp_path, size, gpus):
+    path = write(tmp_path, {"command": "x", "resources": {"instance_type": size}})
+    asked = re.findall(r"^#SBATCH --gpus-per-node=(.*)$", aml_run.good("--dry-run", path).text, re.M)
+    assert asked == ([gpus] if gpus else [])
+    if gpus:  # the user and the administrator win
+        assert "--gpus-per-node=2\n" in aml_run.good("--dry-run", path, "--gpus-per-node=2").text
+        (tmp_path / "table.yml").write_text(f"instance_types: {{{size}: {{partition: gpu}}}}\n")
+        text = aml_run.good("--dry-run", path, "--instance-types", str(tmp_path / "table.yml")).text
+        assert "--partition=gpu" in text and "gpus-per-node" not in text
+
+
 def test_merge_keys(aml_run, tmp_path):
     (tmp_path / "job.yml").write_text("command: x\nenvironment_variables:\n  <<: [{A: 1, B: 2}, {A: 3, C: 4}]\n  B: 5\n")
     text = aml_run.good("--dry-run", str(tmp_path / "job.yml")).text

@@ -31,8 +31,7 @@ std::string detail_of(const RunJob& job, const RunJobState& state) {
   if (!work.ended() && work.state == "PENDING" && !work.reason.empty() && work.reason != "None") {
     out += concat({" (", work.reason, ")"});
   }
-  if (work.ended() && !work.good() && work.exit_status != 0)
-    out += concat({", exit status ", std::to_string(work.exit_status)});
+  if (work.state == "FAILED") out += concat({", exit status ", std::to_string(work.exit_status)});
   if (job.trials > 0) {
     const auto done = std::ranges::count_if(state.trials, [](const WorkState& trial) { return trial.ended(); });
     out += concat({", ", std::to_string(done), " of ", std::to_string(job.trials), " trials"});

@@ -51,11 +51,14 @@ Range metric_range(const SweepResults& results) {
 /// A parameter's axis: numbers, or names in the order in which they first come.
 struct Axis {
   bool is_number = true;
+  bool is_logarithmic = false;  ///< positive numbers over more than a factor of 50
   Range range;
   std::vector<std::string> names;
 
   [[nodiscard]] double share(const std::string& value) const {
-    if (is_number) return range.share(std::strtod(value.c_str(), nullptr));
+    const double number = std::strtod(value.c_str(), nullptr);
+    if (is_logarithmic) return Range{std::log(range.low), std::log(range.high)}.share(std::log(number));
+    if (is_number) return range.share(number);
     const auto at = std::ranges::find(names, value) - names.begin();
     return names.size() > 1 ? static_cast<double>(at) / static_cast<double>(names.size() - 1) : 0.5;
   }
@@ -74,6 +77,7 @@ Axis axis_of(const SweepResults& results, std::size_t column) {
     first = false;
     if (std::ranges::find(axis.names, value) == axis.names.end()) axis.names.push_back(value);
   }
+  axis.is_logarithmic = axis.is_number && axis.range.low > 0 && axis.range.high > 50 * axis.range.low;
   return axis;
 }
 
@@ -92,7 +96,7 @@ std::string tooltip(const SweepResults& results, std::size_t i) {
 }
 
 void draw_metrics(tools::Svg& svg, const SweepResults& results, const Range& range) {
-  constexpr int top = 84;
+  constexpr int top = 104;
   constexpr int bottom = 310;
   const auto y_of = [&](double value) { return bottom - range.share(value) * (bottom - top); };
   const double step = static_cast<double>(right - left) / static_cast<double>(results.trials.size() + 1);
@@ -167,6 +171,10 @@ void draw_axes(tools::Svg& svg, const SweepResults& results, const Range& range)
     svg.text(static_cast<int>(x), top - 24, k == count ? results.record.metric : results.record.names[k],
              {.size = 12, .bold = true, .anchor = anchor});
     const bool names = k < count && !axes[k].is_number;
+    for (std::size_t name = 1; names && axes[k].names.size() <= 6 && name + 1 < axes[k].names.size(); ++name) {
+      svg.text(static_cast<int>(x) + 6, static_cast<int>(y_of(axes[k].share(axes[k].names[name]))) - 4,
+               axes[k].names[name].substr(0, 18), {.size = 11, .colour = tools::pale_ink});
+    }
     const std::string low = k == count ? number_label(range.low)
                             : names    ? axes[k].names.front()
                                        : number_label(axes[k].range.low);
@@ -186,7 +194,10 @@ std::string sweep_to_svg(const Run& run, const SweepResults& results) {
   const Range range = metric_range(results);
   tools::Svg svg;
   svg.text(24, 32, run.name, {.size = 17, .bold = true});
-  svg.text(24, 52, summary_of(results), {.size = 12, .colour = tools::pale_ink});
+  const std::string summary = summary_of(results);
+  const auto cut = summary.find("; ");
+  svg.text(24, 50, summary.substr(0, cut), {.size = 12, .colour = tools::pale_ink});
+  if (cut != std::string::npos) svg.text(24, 66, summary.substr(cut + 2), {.size = 12, .colour = tools::pale_ink});
   draw_metrics(svg, results, range);
   draw_axes(svg, results, range);
   return svg.finish(width, height, concat({"The trials of ", run.name}), tools::Scheme::light_and_dark);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -25,9 +27,17 @@ std::string metric_text(const TrialResult& trial) {
   return out.data();
 }
 
-/// A value in a cell: its control characters and its length tamed.
+/// A value in a cell: a long number is rounded, and its control characters and its length tamed.
 std::string cell(std::string_view text) {
   std::string out;
+  const std::string copy(text);
+  char* end = nullptr;
+  const double number = std::strtod(copy.c_str(), &end);
+  if (copy.size() > 10 && *end == '\0' && std::isfinite(number)) {
+    std::array<char, 32> short_form{};
+    std::snprintf(short_form.data(), short_form.size(), "%.6g", number);
+    return short_form.data();
+  }
   for (const char c : text) out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
   if (out.size() <= widest_value) return out;
   std::size_t cut = widest_value - 3;
