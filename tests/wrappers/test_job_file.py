@@ -191,6 +191,9 @@ def test_distributions(aml_run, job, distribution, count, expected):
     # With one process on each node RANK is that of the node, and some commands use it so.
     ("torchrun --nnodes $WORLD_SIZE --node_rank ${RANK} train.py", False),
     ("python my_torchrun_script.py", False),
+    ("'python train.py # not torchrun'", False), ("python train.py torchrun", False), ("echo torchrun; python x.py", False),
+    ("python train.py --help-of 'torchrun x'", False), ("A=1 nice -n 5 torchrun x.py", True), ("bash -lc 'torchrun x.py'", True),
+    ("if true; then torchrun x.py; fi", True), ('"echo \'a # b\' && torchrun x.py"', True), ("'cat <(true) | (torchrun x.py)'", True),
     ("python train.py --launcher torchrun.py", False),
 ])
 def test_a_launcher_in_the_command_is_started_once_on_each_node(aml_run, job, command, per_node):

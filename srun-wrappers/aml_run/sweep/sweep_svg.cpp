@@ -51,7 +51,7 @@ Range metric_range(const SweepResults& results) {
 /// A parameter's axis: numbers, or names in the order in which they first come.
 struct Axis {
   bool is_number = true;
-  bool is_logarithmic = false;  ///< positive numbers over more than a factor of 50
+  bool is_logarithmic = false;  ///< positive numbers, most of them near the least
   Range range;
   std::vector<std::string> names;
 
@@ -77,7 +77,10 @@ Axis axis_of(const SweepResults& results, std::size_t column) {
     first = false;
     if (std::ranges::find(axis.names, value) == axis.names.end()) axis.names.push_back(value);
   }
-  axis.is_logarithmic = axis.is_number && axis.range.low > 0 && axis.range.high > 50 * axis.range.low;
+  std::vector<double> numbers;
+  for (const Trial& trial : results.record.trials) numbers.push_back(std::strtod(trial[column].c_str(), nullptr));
+  std::ranges::sort(numbers);
+  axis.is_logarithmic = axis.is_number && axis.range.low > 0 && axis.range.share(numbers[numbers.size() / 2]) < 0.2;
   return axis;
 }
 
