@@ -116,6 +116,7 @@ void Tracer::initialized(Ticket ticket, int status) noexcept try {
   if (!on() || ticket == 0) return;
   int rank = -1;
   int size = -1;
+  int keyval = 0;
   const auto step_size = number_in("SLURM_STEP_NUM_TASKS");
   const bool known = status == 0 && find_real_as<int(MPI_Comm, int*)>("PMPI_Comm_rank")(abi_.world, &rank) == 0 &&
                      find_real_as<int(MPI_Comm, int*)>("PMPI_Comm_size")(abi_.world, &size) == 0;
@@ -123,10 +124,11 @@ void Tracer::initialized(Ticket ticket, int status) noexcept try {
       "PMPI_Comm_create_keyval");
   if (!known || step_size != static_cast<std::uint32_t>(size) ||
       number_in("SLURM_PROCID") != static_cast<std::uint32_t>(rank) ||
-      make_keyval(copy_nothing, delete_communicator, &keyval_, nullptr) != 0) {
+      make_keyval(copy_nothing, delete_communicator, &keyval, nullptr) != 0) {
     recorder_.close(FlightRecorder::Ending::well);  // a world of its own: nobody of the step waits for it
     return;
   }
+  keyval_ = keyval;
   find_real_as<int(MPI_Comm, MPI_Group*)>("PMPI_Comm_group")(abi_.world, &world_group_);
   recorder_.complete(ticket);
   recorder_.tick();  // long enough after the first reading for a good rate
@@ -138,7 +140,7 @@ void Tracer::initialized(Ticket ticket, int status) noexcept try {
   world->sequence = 1;  // MPI_Init
   world->world_ranks.resize(static_cast<std::size_t>(size));
   for (std::uint32_t i = 0; i < world->world_ranks.size(); ++i) world->world_ranks[i] = i;
-  find_real_as<int(MPI_Comm, int, void*)>("PMPI_Comm_set_attr")(abi_.world, keyval_, world);
+  find_real_as<int(MPI_Comm, int, void*)>("PMPI_Comm_set_attr")(abi_.world, keyval, world);
 } catch (...) {
   recorder_.close(FlightRecorder::Ending::well);
 }
@@ -196,7 +198,7 @@ Communicator* Tracer::add_known(MPI_Comm comm, std::uint64_t id, std::string_vie
     made->slot = recorder_.add_communicator(
         {id, made->rank, static_cast<std::uint32_t>(made->world_ranks.size()), shown, 0, made->world_ranks});
   }
-  find_real_as<int(MPI_Comm, int, void*)>("PMPI_Comm_set_attr")(comm, keyval_, made);
+  find_real_as<int(MPI_Comm, int, void*)>("PMPI_Comm_set_attr")(comm, *keyval_, made);
   return made;
 } catch (...) {
   return nullptr;
@@ -211,11 +213,11 @@ Communicator* Tracer::find(MPI_Comm comm) noexcept {
   static thread_local Last last;
   const std::uint64_t deletions = deletions_.load(std::memory_order_acquire);
   if (last.found != nullptr && last.comm == comm && last.deletions == deletions) return last.found;
-  if (keyval_ < 0 || comm == abi_.no_comm) return nullptr;
+  if (!keyval_ || comm == abi_.no_comm) return nullptr;
   static auto* const get = find_real_as<int(MPI_Comm, int, void*, int*)>("PMPI_Comm_get_attr");
   void* attribute = nullptr;
   int has = 0;
-  if (get(comm, keyval_, static_cast<void*>(&attribute), &has) != 0) return nullptr;
+  if (get(comm, *keyval_, static_cast<void*>(&attribute), &has) != 0) return nullptr;
   auto* found = static_cast<Communicator*>(attribute);
   if (has == 0) {
     const std::lock_guard lock(mutex_);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -76,7 +77,7 @@ class Tracer {
   void* libmpi_ = nullptr;
   Abi abi_;
   FlightRecorder recorder_;
-  int keyval_ = -1;
+  std::optional<int> keyval_;  ///< any number: MPICH's are negative
   MPI_Group world_group_{};
   std::atomic<std::uint64_t> deletions_{0};  ///< of communicators, so that no thread keeps one that is gone
   std::mutex mutex_;                         ///< around all below, and around FlightRecorder::add_communicator()
