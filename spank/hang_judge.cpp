@@ -96,8 +96,9 @@ std::optional<HangJudge::Hang> HangJudge::look(Clock::time_point now) {
     verdict_ = found;
     since_ = now;
     asked_at_.reset();
-    const bool nobody_waits = std::ranges::none_of(
-        recordings, [&](const Recording& each) { return longest_wait_ms(each, calendar_ns()) * 2 >= seconds_ * 1000; });
+    const bool nobody_waits = std::ranges::none_of(recordings, [&](const Recording& each) {
+      return longest_wait_ms(each, calendar_ns()) * 2 >= std::int64_t{seconds_} * 1000;
+    });
     if (!found && nobody_waits && !told_.empty()) {
       last_look_.reset();
       told_.clear();

@@ -24,12 +24,12 @@ class HangJudge {
   /// `tasks`: of the step.
   HangJudge(std::uint32_t seconds, std::uint32_t tasks) : seconds_(seconds), tasks_(tasks) {}
 
-  /// What a node's longest wait calls for: nothing, states, or stacks.
+  /// What a node's longest wait, in milliseconds, calls for: nothing, states, or stacks.
   struct Wish {
     bool states = false;
     std::string stacks = {};  ///< ranks whose stacks are wanted, "2,0"; empty: none
   };
-  [[nodiscard]] Wish take_wait(std::string_view milliseconds, Clock::time_point now);
+  [[nodiscard]] Wish take_wait(std::string_view text, Clock::time_point now);
   void take_state(std::string_view text, Clock::time_point now);
   void take_stack(std::string_view text);
 

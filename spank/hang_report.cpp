@@ -28,7 +28,7 @@ void leave(int /*status*/, void* wanted) {
 }  // namespace
 
 std::string write_hang_report(const std::string& step, const std::string& report) {
-  const std::string name = text::concat({"aml-dist-hang-", step, ".txt"});
+  std::string name = text::concat({"aml-dist-hang-", step, ".txt"});
   if (write_file(name, report)) return name;
   std::string other = "/tmp/" + name;
   return write_file(other, report) ? other : std::string();
@@ -40,7 +40,9 @@ void end_srun_with(int status) noexcept {
   static const char anchor = 0;
   if (::dladdr(&anchor, &own) == 0 || ::dlopen(own.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) == nullptr)
     return;
-  static_cast<void>(::on_exit(leave, reinterpret_cast<void*>(static_cast<std::intptr_t>(status))));
+  // The status travels as a pointer's value.
+  static_cast<void>(::on_exit(
+      leave, reinterpret_cast<void*>(static_cast<std::intptr_t>(status))));  // NOLINT(performance-no-int-to-ptr)
 }
 
 }  // namespace amldist::spank

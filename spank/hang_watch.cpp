@@ -144,7 +144,7 @@ class WatchThread {
   [[nodiscard]] std::string answer() const {
     pollfd ready = {socket_.get(), POLLIN, 0};
     constexpr int patience_ms = 1000;
-    std::array<char, longest_datagram> buffer;
+    std::array<char, longest_datagram> buffer{};
     if (::poll(&ready, 1, patience_ms) <= 0) return {};
     const ssize_t got = ::recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     return {buffer.data(), got > 0 ? static_cast<std::size_t>(got) : 0};

@@ -40,12 +40,13 @@ std::optional<std::uint32_t> number_in(std::string_view name) {
   return number ? std::optional(static_cast<std::uint32_t>(*number)) : std::nullopt;
 }
 
-extern "C" int copy_nothing(MPI_Comm, int, void*, void*, void*, int* flag) {
+extern "C" int copy_nothing(MPI_Comm /*comm*/, int /*keyval*/, void* /*extra*/, void* /*in*/, void* /*out*/,
+                            int* flag) {
   *flag = 0;
   return 0;
 }
 
-extern "C" int delete_communicator(MPI_Comm, int, void* attribute, void*) {
+extern "C" int delete_communicator(MPI_Comm /*comm*/, int /*keyval*/, void* attribute, void* /*extra*/) {
   tracer().forget(static_cast<Communicator*>(attribute));
   return 0;
 }
@@ -62,6 +63,7 @@ std::string name_of_members(std::span<const std::uint32_t> ranks) {
 }  // namespace
 
 Tracer& tracer() noexcept {
+  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory for one object the program cannot start either
   static auto* const one = new Tracer;  // never destroyed: threads may be in MPI while the process ends
   return *one;
 }
@@ -257,7 +259,7 @@ ReduceOp Tracer::op_of(MPI_Op op) const noexcept {
   return found != abi_.ops.end() ? found->op : unknown_op;
 }
 
-std::uint64_t Tracer::bytes_of(std::int64_t count, MPI_Datatype type) noexcept {
+std::uint64_t Tracer::bytes_of(std::int64_t count, MPI_Datatype type) const noexcept {
   if (count <= 0) return 0;
   const DataType known = type_of(type);
   if (known != unknown_type) return static_cast<std::uint64_t>(count) * collective::size_of(known);
@@ -295,7 +297,7 @@ void Tracer::drop(MPI_Request request) noexcept {
   requests_.erase(key_of(request));
 }
 
-void Traced::begin(Blocking, const OfAll& call, const Data& data) noexcept {
+void Traced::begin(Blocking /*how*/, const OfAll& call, const Data& data) noexcept {
   Tracer& trace = tracer();
   Communicator* const communicator = trace.find(call.comm);
   if (communicator == nullptr) return;
@@ -305,7 +307,7 @@ void Traced::begin(Blocking, const OfAll& call, const Data& data) noexcept {
                                     sequence_, trace.bytes_of(data.count, data.type), call.root});
 }
 
-void Traced::begin(Posted, const OfAll& call, const Data& data) noexcept {
+void Traced::begin(Posted /*how*/, const OfAll& call, const Data& data) noexcept {
   Tracer& trace = tracer();
   Communicator* const communicator = trace.find(call.comm);
   if (communicator == nullptr) return;
@@ -337,29 +339,29 @@ std::optional<collective::RecordedCall> message(const OfTwo& call, const Data& d
 }
 }  // namespace
 
-void Traced::begin(Blocking, const OfTwo& call, const Data& data) noexcept {
+void Traced::begin(Blocking /*how*/, const OfTwo& call, const Data& data) noexcept {
   if (const auto record = message(call, data)) ticket_ = tracer().recorder().begin(*record);
 }
 
-void Traced::begin(Posted, const OfTwo& call, const Data& data) noexcept {
+void Traced::begin(Posted /*how*/, const OfTwo& call, const Data& data) noexcept {
   if (const auto record = message(call, data)) ticket_ = tracer().recorder().enqueue(*record);
 }
 
-int Traced::ended(int status) noexcept {
+int Traced::ended(int status) const noexcept {
   if (ticket_ == 0) return status;
   if (status == 0) tracer().recorder().complete(ticket_);
   else tracer().recorder().fail(ticket_, -1);
   return status;
 }
 
-int Traced::posted(int status, const MPI_Request* request) noexcept {
+int Traced::posted(int status, const MPI_Request* request) const noexcept {
   if (ticket_ == 0) return status;
   if (status != 0) tracer().recorder().fail(ticket_, -1);
   else tracer().remember(*request, ticket_);
   return status;
 }
 
-int Traced::made(int status, const MPI_Comm* made) noexcept {
+int Traced::made(int status, const MPI_Comm* made) const noexcept {
   static_cast<void>(ended(status));
   if (status == 0 && ticket_ != 0) tracer().add(*made, parent_, sequence_);
   return status;

@@ -63,7 +63,7 @@ class Tracer {
 
   [[nodiscard]] DataType type_of(MPI_Datatype type) const noexcept;
   [[nodiscard]] ReduceOp op_of(MPI_Op op) const noexcept;
-  [[nodiscard]] std::uint64_t bytes_of(std::int64_t count, MPI_Datatype type) noexcept;
+  [[nodiscard]] std::uint64_t bytes_of(std::int64_t count, MPI_Datatype type) const noexcept;
 
   void remember(MPI_Request request, FlightRecorder::Ticket ticket) noexcept;
   [[nodiscard]] FlightRecorder::Ticket ticket_of(MPI_Request request) noexcept;
@@ -100,7 +100,7 @@ template <typename Function>
 template <auto wrapper, typename... Arguments>
 int call_real(const char* name, Arguments... arguments) noexcept {
   using Function = std::remove_pointer_t<decltype(wrapper)>;
-  static Function* const real = find_real_as<Function>(name);
+  static auto* const real = find_real_as<Function>(name);
   return real(arguments...);
 }
 
@@ -139,9 +139,9 @@ class Traced {
   Traced(const Traced&) = delete;
   Traced& operator=(const Traced&) = delete;
 
-  int ended(int status) noexcept;
-  int posted(int status, const MPI_Request* request) noexcept;
-  int made(int status, const MPI_Comm* made) noexcept;
+  int ended(int status) const noexcept;
+  int posted(int status, const MPI_Request* request) const noexcept;
+  int made(int status, const MPI_Comm* made) const noexcept;
 
  private:
   void begin(Blocking how, const OfAll& call, const Data& data) noexcept;

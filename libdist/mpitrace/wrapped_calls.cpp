@@ -1,5 +1,5 @@
 // MPI's calls as the program sees them. Most are written by generate.py; here are those that are like no other.
-#include <array>
+#include <optional>
 #include <vector>
 
 #include "mpitrace/tracer.hpp"
@@ -64,18 +64,17 @@ struct Exchange {
            const Data& received) noexcept
       : sending(Blocking{}, OfTwo{comm, Operation::send, dest, send_tag}, sent) {
     --depth();  // both are recorded
-    new (receiving) Traced(Blocking{}, OfTwo{comm, Operation::recv, source, receive_tag}, received);
+    receiving.emplace(Blocking{}, OfTwo{comm, Operation::recv, source, receive_tag}, received);
     ++depth();
   }
-  ~Exchange() { half()->~Traced(); }
+  ~Exchange() = default;
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  Traced* half() noexcept { return std::launder(reinterpret_cast<Traced*>(receiving)); }
-  int ended(int status) noexcept { return half()->ended(sending.ended(status)); }
+  [[nodiscard]] int ended(int status) const noexcept { return receiving->ended(sending.ended(status)); }
 
   Traced sending;
-  alignas(Traced) std::byte receiving[sizeof(Traced)];
+  std::optional<Traced> receiving;
 };
 
 }  // namespace

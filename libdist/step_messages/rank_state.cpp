@@ -92,6 +92,7 @@ std::vector<const CommunicatorRecord*> by_importance(const Recording& recording)
     return std::pair(a.pending, a.last) > std::pair(b.pending, b.last);
   });
   std::vector<const CommunicatorRecord*> sorted;
+  sorted.reserve(all.size());
   for (const Ranked& each : all) sorted.push_back(each.communicator);
   return sorted;
 }
