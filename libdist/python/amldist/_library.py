@@ -110,6 +110,8 @@ _OTHERS: dict[str, list[Any]] = {
     "agree": [c_void_p, c_void_p],
     "wait": [c_void_p],
     "test": [c_void_p, c_void_p],
+    "isend_tagged": [c_void_p, _BUFFER, _COUNT, _NUMBER, _NUMBER, _NUMBER, c_void_p],
+    "irecv_tagged": [c_void_p, _BUFFER, _COUNT, _NUMBER, _NUMBER, _NUMBER, c_void_p, c_void_p],
     "wait_for": [c_void_p, c_int, c_void_p],
     "set_interrupt": [InterruptFunction, c_void_p],
     "get_error": [c_void_p],
@@ -160,17 +162,7 @@ def _load() -> tuple[ctypes.CDLL, str]:
     )
 
 
-#: What the library may lack: messages with tags.
-_TAGGED = {
-    "isend_tagged": [c_void_p, _BUFFER, _COUNT, _NUMBER, _NUMBER, _NUMBER, c_void_p],
-    "irecv_tagged": [c_void_p, _BUFFER, _COUNT, _NUMBER, _NUMBER, _NUMBER, c_void_p, c_void_p],
-}
-
-
 def _declare(library: ctypes.CDLL) -> None:
-    for name, arguments in _TAGGED.items():
-        if hasattr(library, "amldist_" + name):
-            getattr(library, "amldist_" + name).argtypes = arguments
     for name, arguments in _COLLECTIVES.items():
         getattr(library, "amldist_" + name).argtypes = [c_void_p, *arguments]
         getattr(library, "amldist_i" + name).argtypes = [c_void_p, *arguments, c_void_p]

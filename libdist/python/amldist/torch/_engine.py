@@ -28,7 +28,7 @@ for _name, _number in (("uint32", 3), ("uint64", 5), ("uint16", 11)):
     if hasattr(torch, _name):
         _TYPES[getattr(torch, _name)] = _number
 _UINT8 = 1
-_OPERATORS = {
+_OPERATORS: Dict[Any, int] = {
     _Op.SUM: 0, _Op.PRODUCT: 1, _Op.MAX: 2, _Op.MIN: 3, _Op.AVG: 4, _Op.BAND: 5, _Op.BOR: 6, _Op.BXOR: 7,
 }  # fmt: skip
 _EXIT_S = 10.0
@@ -425,10 +425,7 @@ class Engine:
         count, kind = self._moved(given)
         with self._lock:
             self._use_deadline(None)
-            if _TAGS:
-                request = self._begin("send_tagged", (given.data_ptr(), count, kind, peer, tag), given)
-            else:
-                request = self._begin("send", (given.data_ptr(), count, kind, peer), given)
+            request = self._begin("send_tagged", (given.data_ptr(), count, kind, peer, tag), given)
             return self._work([request], tensors, None)
 
     def recv(self, tensors: List[Tensor], peer: int, tag: int) -> Any:
@@ -439,16 +436,11 @@ class Engine:
         source = ctypes.c_int(peer)
         with self._lock:
             self._use_deadline(None)
-            if _TAGS:
-                arguments = (host.data_ptr(), count, kind, peer, tag, ctypes.byref(source))
-                request = self._begin("recv_tagged", arguments, (host, source))
-            else:
-                request = self._begin("recv", (host.data_ptr(), count, kind, peer), host)
+            arguments = (host.data_ptr(), count, kind, peer, tag, ctypes.byref(source))
+            request = self._begin("recv_tagged", arguments, (host, source))
             return self._work([request], tensors, device.finish(None), source)
 
     def recv_anysource(self, tensors: List[Tensor], tag: int) -> Any:
-        if not _TAGS:
-            raise BackendError("amldist: recv: a message from any rank cannot be received: name the source (src=...)")
         return self.recv(tensors, _ANY_SOURCE, tag)
 
     def barrier(self, opts: Any) -> Any:
@@ -525,7 +517,5 @@ _NAMES = (
 ).split()
 _BLOCKING = {name: getattr(lib, "amldist_" + name) for name in _NAMES}
 _STARTING = {name: getattr(lib, "amldist_i" + name) for name in _NAMES}
-_TAGS = hasattr(lib, "amldist_isend_tagged")
-if _TAGS:
-    _STARTING.update({name: getattr(lib, "amldist_i" + name) for name in ("send_tagged", "recv_tagged")})
+_STARTING.update({name: getattr(lib, "amldist_i" + name) for name in ("send_tagged", "recv_tagged")})
 _ANY_SOURCE = -1
