@@ -105,3 +105,23 @@ def test_a_program_of_mpi(cluster, program, options, carrier):
         pytest.skip("built without Open MPI")
     done = cluster.run(f"{program.format('srun ' + options).replace('/program', '/against_mpi')} 11 200 '{carrier}'")
     assert done.status == 0, str(done)
+
+
+# mpirun's daemons on other nodes are a step of Slurm of their own, which has no secret of its own kind's.
+@pytest.mark.parametrize("flags, comes", [("", False), ("-x AMLDIST_STEP_SECRET", True)])
+def test_mpirun_inside_a_step(cluster, program, flags, comes):
+    if shutil.which("mpirun") is None:
+        pytest.skip("no mpirun")
+    ranks = program.format("").replace(" timeout 60 ", " AMLDIST_TEST_INIT_MS=5000 ")
+    line = f"mpirun --allow-run-as-root --oversubscribe {flags} -n 2 --map-by node {ranks} place"
+    inner = f'[ "$SLURM_PROCID" != 0 ] || exec timeout 40 {line}'
+    done = cluster.run("timeout 80 salloc -N2 srun --overlap -N2 --ntasks-per-node=1 --aml-dist=mpi,launch=per-node "
+                       f"bash -c '{inner}'")
+    if comes:
+        assert done.status == 0, str(done)
+        assert len(re.findall(r"^rank [01] of 2, .*; authenticated", done.out, re.MULTILINE)) == 2, str(done)
+    else:
+        said = done.out + done.err
+        for has in ("", "no "):
+            hint = f"this process has {has}AMLDIST_STEP_SECRET, which mpirun passes to other nodes with -x AMLDIST_STEP_SECRET only"
+            assert hint in said, str(done)
