@@ -52,7 +52,7 @@ std::optional<AgreementMessage> read_agreement_message(Frame& frame) {
   if (kind < 1 || kind > static_cast<std::uint64_t>(AgreementMessage::Kind::out)) return std::nullopt;
   if (!read(frame, message.excluded)) return std::nullopt;
   if (frame.number() != 0) {
-    auto& proposal = message.proposal.emplace();
+    auto& proposal = message.proposal.emplace(AgreementMessage::Proposal{});
     proposal.coordinator = static_cast<std::uint32_t>(frame.number());
     proposal.value.flags = frame.number();
     proposal.value.purposes = frame.number();
