@@ -33,6 +33,13 @@ constexpr std::chrono::milliseconds shortest_question{1000};
 constexpr int most_waits_for_record = 4;                     // a script that was killed writes no end
 constexpr std::chrono::milliseconds longest_question{5000};  // many followers must not be a load for slurmctld
 
+/// Whether a job that waits for this reason can never start as it is.
+bool is_hopeless(std::string_view reason) {
+  constexpr std::array<std::string_view, 6> reasons = {"PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit",
+                                                       "BadConstraints",  "InvalidAccount",     "InvalidQOS"};
+  return std::ranges::find(reasons, reason) != reasons.end();
+}
+
 /// Interrupts as something to poll, for as long as this lives.
 class Interrupts {
  public:
@@ -114,8 +121,10 @@ class Follower {
   void tell_state() {
     if (state_.state == "PENDING") {
       const bool no_reason = state_.reason.empty() || state_.reason == "None";
-      say(concat({"job ", id_, " waits", no_reason ? "" : ": ", no_reason ? "" : state_.reason}),
-          commands::Tone::faint);
+      const bool never = is_hopeless(state_.reason);
+      say(concat({"job ", id_, " waits", no_reason ? "" : ": ", no_reason ? "" : state_.reason,
+                  never ? ", which no waiting changes: cancel it and ask for less, or for another partition" : ""}),
+          never ? commands::Tone::bad : commands::Tone::faint);
     } else if (state_.state == "RUNNING") {
       say(concat({"job ", id_, " runs on ", state_.nodes}), commands::Tone::faint);
       pause_ = shortest_question;

@@ -152,7 +152,7 @@ class Translator {
     if (code == nullptr) return {};
     if (is_remote(code->text)) {
       return wrong(code,
-                   concat({"code is ", quote(code->text),
+                   concat({"code is ", shell::quote_path(code->text),
                            ", which is out of reach: copy it to a folder that the nodes "
                            "share, and add --set code=FOLDER"}),
                    Errc::not_found);
@@ -161,7 +161,7 @@ class Translator {
     struct stat info {};
     if (::stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
       return wrong(code,
-                   concat({"code is ", quote(folder), ", which ",
+                   concat({"code is ", shell::quote_path(folder), ", which ",
                            ::stat(folder.c_str(), &info) == 0 ? "is not a folder" : "does not exist"}),
                    Errc::not_found);
     }

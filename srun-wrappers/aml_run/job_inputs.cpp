@@ -24,7 +24,7 @@ std::string literal_text(const YamlValue& value) {
 }
 
 Error out_of_reach(const YamlEntry& entry, std::string_view path) {
-  return {Errc::not_found, concat({"inputs.", entry.key, " is ", quote(path),
+  return {Errc::not_found, concat({"inputs.", entry.key, " is ", shell::quote_path(path),
                                    ", which the nodes cannot read: copy it to a "
                                    "folder that they share, and add --set inputs.",
                                    entry.key, ".path=FOLDER"})};
@@ -100,13 +100,14 @@ Result<Replacement> Bindings::read_path(const YamlEntry& entry, const YamlValue&
   if (comes) return Replacement{Form::path, whole};
   struct stat info {};
   if (::stat(whole.c_str(), &info) != 0) {
-    return Error{Errc::not_found, concat({"inputs.", entry.key, " is ", quote(whole), ", which does not exist"})};
+    return Error{Errc::not_found,
+                 concat({"inputs.", entry.key, " is ", shell::quote_path(whole), ", which does not exist"})};
   }
   const YamlValue* const type = entry.value.find("type");
   const std::string kind = type != nullptr ? text::to_lower(type->text) : std::string();
   if ((kind == "uri_file" && S_ISDIR(info.st_mode)) || (kind == "uri_folder" && !S_ISDIR(info.st_mode))) {
-    return Error{Errc::mismatch, concat({"inputs.", entry.key, " is a ", kind, ", but ", quote(whole), " is a ",
-                                         S_ISDIR(info.st_mode) ? "folder" : "file"})};
+    return Error{Errc::mismatch, concat({"inputs.", entry.key, " is a ", kind, ", but ", shell::quote_path(whole),
+                                         " is a ", S_ISDIR(info.st_mode) ? "folder" : "file"})};
   }
   return Replacement{Form::path, whole};
 }

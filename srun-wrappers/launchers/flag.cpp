@@ -162,10 +162,9 @@ Result<Reading> read_flags(const Dialect& dialect, std::span<const Flag> table, 
 Result<std::uint32_t> number_of(const GivenFlag& given, std::uint32_t low, std::uint32_t high) {
   const auto number = text::to_number(given.value(), high);
   if (number && *number >= low) return static_cast<std::uint32_t>(*number);
-  return Error{Errc::invalid_argument, concat({given.name, " ", quote(given.value()),
-                                               " is not possible: give a whole number "
-                                               "from ",
-                                               std::to_string(low), " to ", std::to_string(high)})};
+  return Error{Errc::invalid_argument,
+               concat({given.name, " ", quote(given.value()), " is not possible: give a whole number from ",
+                       std::to_string(low), " to ", std::to_string(high)})};
 }
 
 }  // namespace amldist::launchers

@@ -114,6 +114,8 @@ std::string quote(std::string_view text) {
   return needs_escapes(text) ? with_escapes(text) : in_single_quotes(text);
 }
 
+std::string quote_path(std::string_view path) { return text::concat({"'", path, "'"}); }
+
 std::string join(std::span<const std::string> words) {
   std::string out;
   for (const std::string& word : words) {

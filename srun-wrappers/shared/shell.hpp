@@ -15,6 +15,9 @@ namespace amldist::shell {
 /// doubt).
 [[nodiscard]] std::string quote(std::string_view text);
 
+/// A path for a message: whole, in quotes. Who says it makes control characters visible.
+[[nodiscard]] std::string quote_path(std::string_view path);
+
 /// Words of one command, quoted, with blanks between.
 [[nodiscard]] std::string join(std::span<const std::string> words);
 

@@ -447,6 +447,18 @@ def test_wrong_command_lines(aml_run, arguments, said):
     assert said in aml_run.refusal(USAGE, *arguments)
 
 
+def test_wrap_is_refused_and_test_only_asks_sbatch(aml_run, slurm, job):
+    assert "put the command behind --" in aml_run.refusal(USAGE, "--wrap=hostname", job("command: x\n"))
+    slurm.program("sbatch", 'echo "$@" > words; cat > script; echo "sbatch: Job 1 to start at once" >&2')
+    done = aml_run.good("--test-only", job("command: x\n"), env=slurm.env)
+    assert slurm.written("words") == "--test-only\n" and "to start at once" in done.said
+
+
+def test_paths_in_errors_are_whole(aml_run, job):
+    path = "/" + "/".join(f"folder{i}" for i in range(12))
+    assert f"'{path}'" in aml_run.refusal(NOT_FOUND, "--dry-run", job(f"command: x\ncode: {path}\n"))
+
+
 def test_options_of_sbatch_in_all_their_spellings(aml_run):
     told = directives(aml_run.good("--dry-run", "-N", "2", "-n4", "-Hp", "gpu", "--mem", "4G", "--exclusive", "--nice=5",
                                    "--container-image=x#y", "-vv", "--tasks-per-node=2", "-C", "a|b", "--", "x").text)

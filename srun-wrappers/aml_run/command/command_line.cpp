@@ -14,10 +14,11 @@ namespace {
 using text::concat;
 using text::quote;
 
-constexpr std::array<std::string_view, 24> own_names = {
+constexpr std::array<std::string_view, 25> own_names = {
     "kind",     "aml-dist",       "set",  "setup",   "mpi",       "wait",      "json",   "dry-run",
     "new-job",  "instance-types", "help", "version", "list-keys", "no-expand", "launch", "literal",
-    "snapshot", "list",           "show", "resume",  "cancel",    "stream",    "svg",    "metric-pattern"};
+    "snapshot", "list",           "show", "resume",  "cancel",    "stream",    "svg",    "metric-pattern",
+    "test-only"};
 
 Error wrong(std::string sentence) { return {Errc::invalid_argument, concat({sentence, " (see aml-run --help)"})}; }
 
@@ -119,6 +120,7 @@ Result<void> check_together(const CommandLine& line) {
     return wrong(concat({quote(line.job_file), " is not a .yml file: put -- in front of a command"}));
   }
   if (line.job_file.empty() && !line.set.empty()) return wrong("--set changes a job file, and there is none");
+  if (line.slurm.has("wrap")) return wrong("--wrap makes a script of its own: put the command behind -- instead");
   if (line.wait && line.slurm.has("array")) return wrong("--wait follows one job, and --array makes many");
   return {};
 }
@@ -170,6 +172,7 @@ aml-run [OPTION]... -- COMMAND [ARGUMENT]...
   --resume ID              run again what did not end well
   --svg FILE               a run as a picture
   --metric-pattern REGEX   where in its log a sweep's trial says its metric
+  --test-only              ask sbatch whether and when the job would start
   --json                   what was done, for programs
   --new-job                a job, even inside an allocation (there a step is started)
   --list-keys              every key of a job file and what becomes of it

@@ -104,6 +104,14 @@ int submit_job(const CommandLine& line, const Plan& plan, const std::string& scr
   return commands::exit_done;
 }
 
+/// What sbatch says about a job that it does not submit.
+int test_job(const std::string& script) {
+  const auto done = commands::run_program({"sbatch", "--test-only"}, script);
+  if (!done) return commands::fail_without_slurm(concat({done.error().message, ": run this on a node that has Slurm"}));
+  std::fwrite(done->err.data(), 1, done->err.size(), stderr);
+  return done->status == 0 ? commands::exit_done : commands::exit_refused;
+}
+
 Result<Plan> plan_file(const CommandLine& line, const YamlValue& tree) {
   const auto table = read_table(line);
   if (!table) return table.error();
@@ -151,7 +159,7 @@ int answer(std::vector<std::string> words) {
   const auto script = write_batch_script(*plan);
   if (!script) return fail(script.error());
   if (line->dry_run) return print(line->json ? to_json(*plan, *script, "", nullptr, nullptr) : *script);
-  return submit_job(*line, *plan, *script);
+  return line->test_only ? test_job(*script) : submit_job(*line, *plan, *script);
 }
 
 }  // namespace

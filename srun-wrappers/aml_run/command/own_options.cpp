@@ -17,12 +17,13 @@ struct Switch {
   bool CommandLine::*field;
   bool value = true;
 };
-constexpr std::array<Switch, 13> switches = {{{"--dry-run", &CommandLine::dry_run},
+constexpr std::array<Switch, 14> switches = {{{"--dry-run", &CommandLine::dry_run},
                                               {"-W", &CommandLine::wait},
                                               {"--wait", &CommandLine::wait},
                                               {"--json", &CommandLine::json},
                                               {"--literal", &CommandLine::literal},
                                               {"--snapshot", &CommandLine::snapshot},
+                                              {"--test-only", &CommandLine::test_only},
                                               {"--list", &CommandLine::list},
                                               {"--new-job", &CommandLine::new_job},
                                               {"--no-expand", &CommandLine::expand, false},

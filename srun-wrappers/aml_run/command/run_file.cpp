@@ -279,6 +279,8 @@ int answer_run_file(const CommandLine& line, const YamlValue& tree, FileKind kin
   if (!table) return fail(table.error());
   auto draft = kind == FileKind::sweep ? draft_sweep(line, tree, *table) : draft_pipeline(line, tree, *table);
   if (!draft) return fail(draft.error());
+  if (line.test_only)
+    return fail({Errc::invalid_argument, "--test-only is for one job: a run has jobs that wait for others"});
   say_about(line, *draft);
   return line.dry_run ? print_draft(line, *draft) : submit_draft(line, std::move(*draft));
 }

@@ -11,6 +11,7 @@
 #include "aml_run/job_inputs.hpp"
 #include "core/text.hpp"
 #include "shared/programs.hpp"
+#include "shared/shell.hpp"
 
 namespace amldist::run {
 namespace {
@@ -210,7 +211,7 @@ Result<Component> load_component(std::string_view file, const std::string& folde
   if (is_remote(reference.text) && !reference.text.starts_with("file:")) {
     return error_at(
         file, reference.location,
-        concat({key, " is ", quote(reference.text),
+        concat({key, " is ", shell::quote_path(reference.text),
                 ", which is registered with Azure ML: give its file, such as --set ", key, "=component.yml"}),
         Errc::not_found);
   }
