@@ -15,7 +15,7 @@ namespace {
 
 using text::concat;
 using text::quote;
-using K = TerminationPolicy::Kind;
+using PolicyKind = TerminationPolicy::Kind;
 
 std::string number_text(double number) {
   std::array<char, 32> out{};
@@ -82,16 +82,16 @@ std::string truncation(const TerminationPolicy& policy, bool maximize, double ow
                  " % of ", std::to_string(all), " trials"});
 }
 
-class Reader {
+class PolicyReader {
  public:
-  Reader(std::string_view file, const YamlValue& value) : file_(file), value_(value) {}
+  PolicyReader(std::string_view file, const YamlValue& value) : file_(file), value_(value) {}
 
   Result<TerminationPolicy> read() {
     const YamlValue* const type = value_.find("type");
     const std::string name = type != nullptr ? text::to_lower(type->text) : std::string();
-    if (name == "bandit") policy_.kind = K::bandit;
-    else if (name == "median_stopping") policy_.kind = K::median_stopping;
-    else if (name == "truncation_selection") policy_.kind = K::truncation_selection;
+    if (name == "bandit") policy_.kind = PolicyKind::bandit;
+    else if (name == "median_stopping") policy_.kind = PolicyKind::median_stopping;
+    else if (name == "truncation_selection") policy_.kind = PolicyKind::truncation_selection;
     else
       return error_at(
           file_, type != nullptr ? type->location : value_.location,
@@ -106,8 +106,8 @@ class Reader {
  private:
   Result<void> read_key(const YamlEntry& entry) {
     const std::string& text = entry.value.text;
-    const bool bandit = policy_.kind == K::bandit;
-    const bool truncates = policy_.kind == K::truncation_selection;
+    const bool bandit = policy_.kind == PolicyKind::bandit;
+    const bool truncates = policy_.kind == PolicyKind::truncation_selection;
     if (entry.key == "type") return {};
     if (entry.key == "evaluation_interval" || entry.key == "delay_evaluation") {
       const auto number = text::to_number(text, 1'000'000);
@@ -135,11 +135,11 @@ class Reader {
   }
 
   [[nodiscard]] Result<void> check() const {
-    if (policy_.kind == K::bandit && (policy_.slack_factor > 0) == (policy_.slack_amount > 0)) {
+    if (policy_.kind == PolicyKind::bandit && (policy_.slack_factor > 0) == (policy_.slack_amount > 0)) {
       return error_at(file_, value_.location,
                       "early_termination of type bandit has one of slack_factor and slack_amount, above 0");
     }
-    if (policy_.kind == K::truncation_selection && (policy_.percentage <= 0 || policy_.percentage > 99)) {
+    if (policy_.kind == PolicyKind::truncation_selection && (policy_.percentage <= 0 || policy_.percentage > 99)) {
       return error_at(file_, value_.location, "early_termination.truncation_percentage is a number, 1 to 99");
     }
     return {};
@@ -158,7 +158,7 @@ class Reader {
 }  // namespace
 
 Result<TerminationPolicy> read_termination(std::string_view file, const YamlValue& value) {
-  return Reader(file, value).read();
+  return PolicyReader(file, value).read();
 }
 
 double best_of(const std::vector<double>& values, std::size_t count, bool maximize) {
@@ -169,17 +169,17 @@ double best_of(const std::vector<double>& values, std::size_t count, bool maximi
 std::string why_terminated(const TerminationPolicy& policy, bool maximize, const Series& own,
                            const std::vector<Series>& others) {
   const std::size_t count = own.values.size() - own.values.size() % policy.interval;
-  if (policy.kind == K::none || count == 0 || count < policy.delay) return {};
+  if (policy.kind == PolicyKind::none || count == 0 || count < policy.delay) return {};
   const double value = best_of(own.values, count, maximize);
   const auto comparable = reached(others, count);
   switch (policy.kind) {
-    case K::bandit:
+    case PolicyKind::bandit:
       return bandit(policy, maximize, value, comparable, count);
-    case K::median_stopping:
+    case PolicyKind::median_stopping:
       return median_stopping(maximize, value, comparable, count);
-    case K::truncation_selection:
+    case PolicyKind::truncation_selection:
       return truncation(policy, maximize, value, comparable, count);
-    case K::none:
+    case PolicyKind::none:
       break;
   }
   return {};

@@ -17,27 +17,28 @@ namespace {
 
 using text::concat;
 using text::quote;
-using K = Parameter::Kind;
+using SpreadKind = Parameter::Kind;
 using YamlKind = YamlValue::Kind;
 
 struct Distribution {
   std::string_view type;
-  K kind;
+  SpreadKind kind;
   std::string_view first;   ///< key of Parameter::low
   std::string_view second;  ///< key of Parameter::high
   bool has_quantum;
 };
 
-constexpr std::array<Distribution, 10> distributions = {{{"choice", K::choice, "", "", false},
-                                                         {"randint", K::randint, "", "upper", false},
-                                                         {"uniform", K::uniform, "min_value", "max_value", false},
-                                                         {"quniform", K::uniform, "min_value", "max_value", true},
-                                                         {"loguniform", K::loguniform, "min_value", "max_value", false},
-                                                         {"qloguniform", K::loguniform, "min_value", "max_value", true},
-                                                         {"normal", K::normal, "mu", "sigma", false},
-                                                         {"qnormal", K::normal, "mu", "sigma", true},
-                                                         {"lognormal", K::lognormal, "mu", "sigma", false},
-                                                         {"qlognormal", K::lognormal, "mu", "sigma", true}}};
+constexpr std::array<Distribution, 10> distributions = {
+    {{"choice", SpreadKind::choice, "", "", false},
+     {"randint", SpreadKind::randint, "", "upper", false},
+     {"uniform", SpreadKind::uniform, "min_value", "max_value", false},
+     {"quniform", SpreadKind::uniform, "min_value", "max_value", true},
+     {"loguniform", SpreadKind::loguniform, "min_value", "max_value", false},
+     {"qloguniform", SpreadKind::loguniform, "min_value", "max_value", true},
+     {"normal", SpreadKind::normal, "mu", "sigma", false},
+     {"qnormal", SpreadKind::normal, "mu", "sigma", true},
+     {"lognormal", SpreadKind::lognormal, "mu", "sigma", false},
+     {"qlognormal", SpreadKind::lognormal, "mu", "sigma", true}}};
 
 std::optional<double> number_of(const YamlValue* value) {
   if (value == nullptr || value->kind != YamlKind::scalar) return std::nullopt;
@@ -98,9 +99,9 @@ bool holds_distribution(const YamlValue& value) {
          std::ranges::any_of(value.entries, [](const YamlEntry& entry) { return holds_distribution(entry.value); });
 }
 
-class Reader {
+class ParameterReader {
  public:
-  Reader(std::string_view file, const YamlEntry& entry) : file_(file), entry_(entry) {}
+  ParameterReader(std::string_view file, const YamlEntry& entry) : file_(file), entry_(entry) {}
 
   Result<Parameter> read() {
     if (!shell::is_name(entry_.key)) return wrong(entry_.location, "is not a valid name: use letters, digits and _");
@@ -111,7 +112,7 @@ class Reader {
     Parameter out;
     out.name = entry_.key;
     out.kind = found->kind;
-    auto done = found->kind == K::choice ? read_choice(out) : read_numbers(*found, out);
+    auto done = found->kind == SpreadKind::choice ? read_choice(out) : read_numbers(*found, out);
     if (!done) return done.error();
     return out;
   }
@@ -167,15 +168,15 @@ class Reader {
   }
 
   [[nodiscard]] Result<void> check_order(const Parameter& out) const {
-    const bool spread = out.kind == K::uniform || out.kind == K::loguniform;
+    const bool spread = out.kind == SpreadKind::uniform || out.kind == SpreadKind::loguniform;
     if (spread && out.low >= out.high) return wrong(entry_.location, "has a min_value that is not below max_value");
-    if (out.kind == K::loguniform && out.high > 700) {
+    if (out.kind == SpreadKind::loguniform && out.high > 700) {
       return wrong(entry_.location,
                    "has limits that are too great: those of loguniform are logarithms, as on Azure ML");
     }
-    if ((out.kind == K::normal || out.kind == K::lognormal) && out.high <= 0)
+    if ((out.kind == SpreadKind::normal || out.kind == SpreadKind::lognormal) && out.high <= 0)
       return wrong(entry_.location, "has a sigma that is not above 0");
-    if (out.kind == K::randint && (out.high < 1 || out.high != std::floor(out.high))) {
+    if (out.kind == SpreadKind::randint && (out.high < 1 || out.high != std::floor(out.high))) {
       return wrong(entry_.location, "has an upper that is no whole number, 1 or more");
     }
     return {};
@@ -228,7 +229,7 @@ Result<std::vector<Parameter>> read_search_space(std::string_view file, const Ya
   }
   std::vector<Parameter> out;
   for (const YamlEntry& entry : space.entries) {
-    auto parameter = Reader(file, entry).read();
+    auto parameter = ParameterReader(file, entry).read();
     if (!parameter) return parameter.error();
     out.push_back(std::move(*parameter));
   }

@@ -53,16 +53,16 @@ std::string text_of(const YamlValue* value) {
   return value != nullptr && value->kind == YamlKind::scalar ? value->text : std::string();
 }
 
-class Reader {
+class SweepReader {
  public:
-  Reader(const std::string& file, const std::string& folder, const YamlValue& root)
+  SweepReader(const std::string& file, const std::string& folder, const YamlValue& root)
       : file_(file), folder_(folder), root_(root) {}
 
   Result<Sweep> read() {
     if (auto done = check_keys(root_, sweep_keys, "a sweep"); !done) return done.error();
-    using Step = Result<void> (Reader::*)();
-    for (const Step step : {&Reader::space, &Reader::objective, &Reader::limits, &Reader::sampling,
-                            &Reader::termination, &Reader::trial}) {
+    using Step = Result<void> (SweepReader::*)();
+    for (const Step step : {&SweepReader::space, &SweepReader::objective, &SweepReader::limits, &SweepReader::sampling,
+                            &SweepReader::termination, &SweepReader::trial}) {
       if (auto done = (this->*step)(); !done) return done.error();
     }
     return std::move(sweep_);
@@ -249,7 +249,7 @@ class Reader {
 }  // namespace
 
 Result<Sweep> read_sweep(const std::string& file, const std::string& folder, const YamlValue& root) {
-  return Reader(file, folder, root).read();
+  return SweepReader(file, folder, root).read();
 }
 
 }  // namespace amldist::run
