@@ -57,7 +57,7 @@ bool Request::on_complete(Completion completion) {
   {
     const std::lock_guard lock(mutex_);
     if (std::exchange(has_completion_, true)) return false;
-    if (!is_done()) completion_ = std::move(completion);
+    if (!is_done()) completion_ = std::exchange(completion, nullptr);
   }
   if (completion) completion(result_);
   else static_cast<void>(test());
