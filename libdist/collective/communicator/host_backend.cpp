@@ -213,7 +213,7 @@ void HostBackend::match_tags(ControlChannel& channel) {
 }
 
 /// Without shared memory somewhere every rank counts as a node of its own.
-void HostBackend::separate_all(std::string why) {
+void HostBackend::separate_all(const std::string& why) {
   no_shared_memory_ = concat({why, ", ", collectives_->name(), " is used"});
   machines_ = topology_.nodes.size();
   memory_ = SharedMemory();

@@ -77,7 +77,7 @@ class HostBackend {
   [[nodiscard]] std::string memory_offer(std::string& problem);
   [[nodiscard]] std::string open_memory(const Pieces& offers);
   void match_tags(ControlChannel& channel);
-  void separate_all(std::string why);
+  void separate_all(const std::string& why);
   void divide(const Reduction& what) const;
   [[nodiscard]] std::uint32_t chained_signature(const Call& call) noexcept;
 

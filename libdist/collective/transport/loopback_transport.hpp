@@ -27,7 +27,7 @@ class LoopbackTransport final : public Transport {
  private:
   struct Half {
     Message message;
-    std::size_t* left;
+    std::size_t* left = nullptr;
   };
 
   std::unique_ptr<Transport> others_;
