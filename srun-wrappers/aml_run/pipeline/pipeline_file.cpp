@@ -115,6 +115,7 @@ class Reader {
       const auto* const row = std::ranges::find(pipeline_keys, entry.key, &RowOfKeys::key);
       if (row == pipeline_keys.end()) {
         std::vector<std::string_view> names;
+        names.reserve(pipeline_keys.size());
         for (const RowOfKeys& each : pipeline_keys) names.push_back(each.key);
         const auto near = text::nearest(entry.key, names);
         return wrong(entry.location, concat({"unknown key ", quote(entry.key), " in a pipeline",
@@ -331,6 +332,7 @@ class Reader {
     });
     if (node == nodes.end()) {
       std::vector<std::string_view> names;
+      names.reserve(nodes.size());
       for (const Node& each : nodes) names.emplace_back(std::string_view(each.name).substr(scope.prefix.size()));
       return no(concat({"names no job of the pipeline", near_to(job, names)}));
     }
@@ -488,6 +490,7 @@ class Reader {
                          std::vector<PipelineJob>& jobs) const {
     resolve_groups(jobs);
     std::vector<NamedJob> names;
+    names.reserve(jobs.size());
     for (const PipelineJob& job : jobs) names.push_back({job.name, job.needs});
     const auto order = order_jobs(names);
     if (!order) return error_at(file, location, order.error().message);

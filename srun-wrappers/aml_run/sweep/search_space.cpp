@@ -57,7 +57,7 @@ std::string text_of(double number, bool rounded) {
                    : rounded
                        ? std::to_chars(out.data(), out.data() + out.size(), number, std::chars_format::general, 12)
                        : std::to_chars(out.data(), out.data() + out.size(), number);
-  return std::string(out.data(), end.ptr);
+  return {out.data(), end.ptr};
 }
 
 /// A choice that is a list or a map is written as JSON.
@@ -124,6 +124,7 @@ class ParameterReader {
 
   [[nodiscard]] Error unknown(const YamlValue& type) const {
     std::vector<std::string_view> names;
+    names.reserve(distributions.size());
     for (const Distribution& each : distributions) names.push_back(each.type);
     const auto near = text::nearest(type.text, names);
     return wrong(type.location, concat({"cannot be ", quote(type.text),
