@@ -159,7 +159,9 @@ Result<void> handle_loopback_name(StepPlan& plan, std::uint32_t node, const Envi
 /// partition, and with it whether the step concerns us.
 Result<void> remove_variables_of_srun(const Handle& handle) {
   EnvironmentPatch patch;
-  if (handle.variable(report_variable)) patch.unset(report_variable);
+  for (const char* const name : {report_variable, launch_record_variable}) {
+    if (handle.variable(name)) patch.unset(name);
+  }
   give_secret({}, handle.environment(), patch);
   if (auto whole = handle.environment_was_read(); !whole) return whole;
   return handle.apply(patch);
