@@ -57,8 +57,8 @@ HangJudge::Wish HangJudge::take_wait(std::string_view text, Clock::time_point no
 }
 
 void HangJudge::take_state(std::string_view text, Clock::time_point now) {
-  auto state = parse_rank_state(text, calendar_ns());
-  if (!state || state->rank >= tasks_ || state->size != tasks_ || told_.size() >= most_told) return;
+  auto state = parse_rank_state(text, tasks_, calendar_ns());
+  if (!state || told_.size() >= most_told) return;
   const std::pair key(state->rank, state->source);
   told_.insert_or_assign(key, Told{std::move(*state), now});
 }

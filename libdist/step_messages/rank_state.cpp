@@ -21,6 +21,9 @@ using text::concat;
 
 constexpr std::int64_t ns_per_ms = 1'000'000;
 constexpr std::array<std::string_view, 3> writers = {"runs", "stopped", "gone"};
+constexpr std::array<std::string_view, 4> sources = {"amldist", "mpi", "nccl", "torch"};
+/// Members of all communicators of a state, as of a recorder's file.
+constexpr std::size_t most_members = 1U << 20;
 
 std::int64_t begin_of(const CallRecord& call) { return call.started_ns != 0 ? call.started_ns : call.enqueued_ns; }
 
@@ -162,7 +165,7 @@ bool is_printable(std::string_view text) {
 
 std::string cleared(std::string_view word) { return word == "-" ? std::string() : std::string(word); }
 
-bool parse_rank(Fields fields, Recording& out) {
+bool parse_rank(Fields fields, std::uint32_t tasks, Recording& out) {
   out.rank = static_cast<std::uint32_t>(fields.number(most_tasks));
   out.size = static_cast<std::uint32_t>(fields.number(most_tasks));
   out.local_rank = static_cast<std::uint32_t>(fields.number(most_tasks));
@@ -170,10 +173,21 @@ bool parse_rank(Fields fields, Recording& out) {
   out.source = cleared(fields.word());
   out.host = cleared(fields.word());
   out.writer = writer != writers.end() ? Writer{static_cast<int>(writer - writers.begin())} : Writer::gone;
-  return fields.fine() && writer != writers.end() && out.rank < out.size;
+  const bool known = writer != writers.end() && std::ranges::find(sources, out.source) != sources.end();
+  return fields.fine() && known && out.size == tasks && out.rank < tasks;
 }
 
-bool parse_comm(Fields fields, Recording& out) {
+/// The ranks of the world of a row, if all of them are in the step. Its size has been checked.
+bool add_row(CommunicatorRecord& communicator, std::uint64_t first, std::int64_t stride, std::uint32_t tasks) {
+  const auto last = static_cast<std::int64_t>(first) + (std::int64_t{communicator.size} - 1) * stride;
+  if (first >= tasks || last < 0 || last >= std::int64_t{tasks}) return false;
+  communicator.world_ranks.reserve(communicator.size);
+  for (std::uint32_t i = 0; i < communicator.size; ++i)
+    communicator.world_ranks.push_back(static_cast<std::uint32_t>(static_cast<std::int64_t>(first) + i * stride));
+  return true;
+}
+
+bool parse_comm(Fields fields, std::size_t& members, Recording& out) {
   CommunicatorRecord comm;
   const auto id = from_hexadecimal(fields.word());
   comm.slot = static_cast<std::uint32_t>(out.communicators.size());
@@ -187,10 +201,11 @@ bool parse_comm(Fields fields, Recording& out) {
   comm.id = *id;
   const auto start = text::to_number(first, most_tasks);
   if (!start && first != "-") return false;
-  for (std::uint32_t i = 0; start && comm.size <= out.size && i < comm.size; ++i) {
-    const std::int64_t rank = static_cast<std::int64_t>(*start) + std::int64_t{i} * stride;
-    if (rank < 0 || rank >= out.size) return false;
-    comm.world_ranks.push_back(static_cast<std::uint32_t>(rank));
+  // One that is larger than the step has processes of other steps: who they are is not known here.
+  const bool affordable = comm.size <= out.size && comm.size <= most_members - members;
+  if (start && affordable) {
+    if (!add_row(comm, *start, stride, out.size)) return false;
+    members += comm.size;
   }
   out.communicators.push_back(std::move(comm));
   return true;
@@ -237,17 +252,18 @@ std::string to_rank_state(const Recording& recording, std::int64_t now_ns) {
   return state;
 }
 
-std::optional<Recording> parse_rank_state(std::string_view text, std::int64_t now_ns) {
+std::optional<Recording> parse_rank_state(std::string_view text, std::uint32_t tasks, std::int64_t now_ns) {
   if (text.size() > longest_rank_state || !text.ends_with('\n')) return std::nullopt;
   Recording recording;
   bool first = true;
+  std::size_t members = 0;
   for (const std::string_view line : text::split(text.substr(0, text.size() - 1), '\n')) {
     const auto blank = line.find(' ');
     if (blank == std::string_view::npos || !is_printable(line)) return std::nullopt;
     const std::string_view kind = line.substr(0, blank);
     const Fields fields(line.substr(blank + 1));
-    const bool fine = first            ? kind == "rank" && parse_rank(fields, recording)
-                      : kind == "comm" ? parse_comm(fields, recording)
+    const bool fine = first            ? kind == "rank" && parse_rank(fields, tasks, recording)
+                      : kind == "comm" ? parse_comm(fields, members, recording)
                                        : kind == "call" && parse_call(fields, recording, now_ns);
     if (!fine) return std::nullopt;
     first = false;

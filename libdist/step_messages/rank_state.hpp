@@ -3,9 +3,9 @@
 //
 //   rank 2 4 0 runs mpi node2                       rank, ranks of the step, local rank, process, source, host
 //   comm 9ae16a3b2f90404f 2 4 41 0 1 world          id, rank in it, members, calls entered, world ranks first and
-//   stride, name call 0 1 42 4096 7 0 -1 0 2 61200               comm (by its line), operation, sequence, bytes, type,
-//   reduction, peer,
-//                                                   tag, state, age in milliseconds
+//                                                   stride, name
+//   call 0 1 42 4096 7 0 -1 0 2 61200               comm (by its line), operation, sequence, bytes, type, reduction,
+//                                                   peer, tag, state, age in milliseconds
 //
 // Ages and not times: the clocks of two nodes differ.
 #pragma once
@@ -26,8 +26,10 @@ inline constexpr std::size_t longest_rank_state = 1000;
 /// fit. `now_ns` since 1970.
 [[nodiscard]] std::string to_rank_state(const collective::Recording& recording, std::int64_t now_ns);
 
-/// nullopt for a text that to_rank_state() cannot have written.
-[[nodiscard]] std::optional<collective::Recording> parse_rank_state(std::string_view text, std::int64_t now_ns);
+/// nullopt for a text that to_rank_state() cannot have written on a node of a step with this many tasks. Memory is
+/// bounded by that number, not by what the text claims.
+[[nodiscard]] std::optional<collective::Recording> parse_rank_state(std::string_view text, std::uint32_t tasks,
+                                                                    std::int64_t now_ns);
 
 /// How long the longest wait of a rank is, in milliseconds; 0: it waits in no call.
 [[nodiscard]] std::int64_t longest_wait_ms(const collective::Recording& recording, std::int64_t now_ns);

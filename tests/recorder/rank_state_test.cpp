@@ -50,7 +50,7 @@ TEST(RankState, IsReadBackAsWritten) {
   const std::int64_t now = calendar_ns();
   Recording told = traced_rank(2, 30);
   told.communicators.push_back({1, 78, 1, 2, 9, 8, false, "ranks 0,2", {0, 2}});
-  const auto heard = parse_rank_state(to_rank_state(told, now), now);
+  const auto heard = parse_rank_state(to_rank_state(told, now), 4, now);
   ASSERT_TRUE(heard);
   EXPECT_EQ(heard->rank, 2U);
   EXPECT_EQ(heard->host, "node1");
@@ -72,7 +72,7 @@ TEST(RankState, FitsADatagramWhateverTheRankHas) {
   }
   const std::string text = to_rank_state(told, calendar_ns());
   EXPECT_LE(text.size(), longest_rank_state);
-  const auto heard = parse_rank_state(text, calendar_ns());
+  const auto heard = parse_rank_state(text, 4, calendar_ns());
   ASSERT_TRUE(heard);
   EXPECT_EQ(heard->communicators[0].id, 77U) << "the one that it waits in comes first";
 }
@@ -80,11 +80,11 @@ TEST(RankState, FitsADatagramWhateverTheRankHas) {
 TEST(RankState, RefusesWhatNoNodeWrites) {
   const std::int64_t now = calendar_ns();
   const std::string good = to_rank_state(traced_rank(1, 5), now);
-  ASSERT_TRUE(parse_rank_state(good, now));
+  ASSERT_TRUE(parse_rank_state(good, 4, now));
   for (std::size_t length = 0; length < good.size(); ++length) {
     const std::string cut = good.substr(0, length);
     if (cut.ends_with('\n')) continue;
-    EXPECT_FALSE(parse_rank_state(cut, now)) << cut;
+    EXPECT_FALSE(parse_rank_state(cut, 4, now)) << cut;
   }
   for (const char* const bad :
        {"\n", "rank 4 4 0 runs mpi node1\n", "rank 0 4 0 flies mpi node1\n", "rank 0 4 0 runs mpi\n",
@@ -93,8 +93,34 @@ TEST(RankState, RefusesWhatNoNodeWrites) {
         "rank 0 4 0 runs mpi node1\ncomm 000000000000004d 0 4 1 3 1 world\n",
         "rank 0 4 0 runs mpi node1\ncomm 000000000000004d 4 4 1 0 1 world\n", "rank 0 4 0 runs mpi node\033[31m\n",
         "rank 0 4 0 runs mpi node1\nrank 1 4 0 runs mpi node1\n"}) {
-    EXPECT_FALSE(parse_rank_state(bad, now)) << bad;
+    EXPECT_FALSE(parse_rank_state(bad, 4, now)) << bad;
   }
+}
+
+TEST(RankState, IsNoLargerThanItsStep) {
+  const std::int64_t now = calendar_ns();
+  const std::string rank = "rank 0 4 0 runs mpi node1\n";
+  EXPECT_FALSE(parse_rank_state(rank, 8, now)) << "a rank of another step";
+  EXPECT_FALSE(parse_rank_state("rank 0 67108864 0 runs mpi node1\n", 4, now)) << "a step of 2^26 tasks";
+  EXPECT_FALSE(parse_rank_state(rank + "comm 000000000000004d 0 2147483648 1 0 1 world\n", 4, now)) << "2^31 members";
+  EXPECT_FALSE(parse_rank_state(rank + "comm 000000000000004d 0 4 1 1 1 world\n", 4, now)) << "the last is rank 4";
+  EXPECT_FALSE(parse_rank_state(rank + "comm 000000000000004d 0 4 1 2 -1 world\n", 4, now)) << "the last is rank -1";
+  EXPECT_FALSE(parse_rank_state("rank 0 4 0 runs other node1\n", 4, now)) << "nobody else records";
+  const auto merged = parse_rank_state(rank + "comm 000000000000004d 0 67108864 1 0 1 spawned\n", 4, now);
+  ASSERT_TRUE(merged) << "a program may have spawned others";
+  EXPECT_TRUE(merged->communicators[0].world_ranks.empty());
+  EXPECT_EQ(merged->communicators[0].world_ranks.capacity(), 0U) << "nothing was allocated for them";
+}
+
+TEST(RankState, ListsTheMembersOfAFewLargeCommunicatorsOnly) {
+  constexpr std::uint32_t tasks = 1U << 19;
+  std::string text = "rank 0 524288 0 runs mpi node1\n";
+  for (int i = 0; i < 8; ++i) text += "comm 000000000000004d 0 524288 1 0 1 world\n";
+  const auto heard = parse_rank_state(text, tasks, calendar_ns());
+  ASSERT_TRUE(heard);
+  std::size_t members = 0;
+  for (const auto& each : heard->communicators) members += each.world_ranks.size();
+  EXPECT_EQ(members, std::size_t{2} * tasks);
 }
 
 /// Lets the judge look once a second at the same states.
