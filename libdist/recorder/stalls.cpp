@@ -327,7 +327,14 @@ std::string compress_ranks(std::span<const std::uint32_t> ranks) {
   return out;
 }
 
-std::string sentence(const Straggler& straggler) {
+std::string describe_difference(const CallRecord& call, const CallRecord& others) {
+  const bool by_root = call.operation == others.operation && has_root(call.operation) && call.peer != others.peer;
+  if (!by_root || call.peer < 0 || others.peer < 0) return concat({describe_call(call), " instead"});
+  return concat({describe_call(call), " with root ", std::to_string(call.peer), " instead of root ",
+                 std::to_string(others.peer)});
+}
+
+std::string sentence(const Straggler& straggler, const CallRecord* call) {
   using Why = Straggler::Why;
   const std::string who =
       concat({"rank ", std::to_string(straggler.rank), straggler.host.empty() ? "" : concat({" on ", straggler.host})});
@@ -343,6 +350,8 @@ std::string sentence(const Straggler& straggler) {
     case Why::slow:
       return concat({who, " is still in it"});
     case Why::differs:
+      if (call != nullptr && straggler.last)
+        return concat({who, " called ", describe_difference(*straggler.last, *call)});
       return concat({who, " called ", last, " instead"});
     case Why::no_recorder:
       break;
@@ -357,7 +366,7 @@ std::string sentence(const Stall& stall) {
   std::size_t unnamed = 0;
   for (const Straggler& straggler : stall.stragglers) {
     if (straggler.why == Straggler::Why::no_recorder) unrecorded.push_back(straggler.rank);
-    else if (clauses.size() < most_named) clauses.push_back(sentence(straggler));
+    else if (clauses.size() < most_named) clauses.push_back(sentence(straggler, &stall.call));
     else ++unnamed;
   }
   if (unnamed > 0) clauses.push_back(concat({"and ", text::count(unnamed, "more rank")}));

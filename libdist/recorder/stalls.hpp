@@ -55,11 +55,16 @@ struct Stall {
 /// float32)); ranks 0-1,3 wait".
 [[nodiscard]] std::string sentence(const Stall& stall);
 
-/// "rank 2 on node3 has not called it (its last was allreduce #41 (1048576 float32, 4 MiB))".
-[[nodiscard]] std::string sentence(const Straggler& straggler);
+/// "rank 2 on node3 has not called it (its last was allreduce #41 (1048576 float32, 4 MiB))". `call`: the one that
+/// the others are in; nullptr: not known.
+[[nodiscard]] std::string sentence(const Straggler& straggler, const CallRecord* call = nullptr);
 
 /// "allreduce #42 (1048576 float32, 4 MiB)", "recv #3 (25 float32, 100 bytes) from rank 1": as live errors say it.
 [[nodiscard]] std::string describe_call(const CallRecord& call);
+
+/// What a rank called that differs from the others' call: "alltoall #3 (1 KiB) instead", and of calls that differ in
+/// their root "broadcast #9 (4 KiB) with root 1 instead of root 0". Roots are ranks of the communicator.
+[[nodiscard]] std::string describe_difference(const CallRecord& call, const CallRecord& others);
 
 /// "0-2,5" of ascending numbers.
 [[nodiscard]] std::string compress_ranks(std::span<const std::uint32_t> ranks);

@@ -139,7 +139,8 @@ std::string clause(const Stall& stall, const Straggler& straggler, std::uint64_t
     case Why::slow:
       return concat({who(straggler), " is still in it", for_seconds(seconds)});
     case Why::differs:
-      return concat({who(straggler), " called ", last, " instead"});
+      return concat({who(straggler), " called ",
+                     straggler.last ? describe_difference(*straggler.last, stall.call) : "something else"});
     case Why::no_recorder:
       break;
   }

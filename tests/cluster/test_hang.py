@@ -32,7 +32,7 @@ SENTENCES = {
     "finalize": rf"barrier #\d+: {re.escape(OWN)} called finalize #\d+ instead; 3 ranks wait",
     "communicator": rf"barrier #\d+: {re.escape(OWN)} has not called it for \d+ s; 3 ranks wait",
     "operation": rf"barrier #\d+: {re.escape(OWN)} called alltoall #\d+ .* instead; 3 ranks wait",
-    "root": rf"broadcast #\d+ .*: {re.escape(OWN)} called broadcast #\d+ .* instead; \d ranks? waits?",
+    "root": rf"broadcast #\d+ .*: {re.escape(OWN)} called broadcast #\d+ .* with root \d instead of root \d; \d ranks? waits?",
     "circle": r"deadlock of 4 ranks for \d+ s: rank \d waits in send .* for rank \d, .*",
     "message": rf"(barrier #\d+|recv .* from rank 2): {re.escape(OWN)} has not (called|met) it for \d+ s; 3 ranks wait",
 }

@@ -54,6 +54,20 @@ TEST(Verdict, NamesTheOneThatHasNotCome) {
             "3 ranks wait");
 }
 
+TEST(Verdict, NamesBothRootsWhereTheyDiffer) {
+  std::vector<Recording> step;
+  for (std::uint32_t rank = 0; rank < 4; ++rank)
+    step.push_back(calling(traced_rank(rank), Operation::broadcast, 0, rank == 2 ? 3 : 0));
+  const auto verdict = judge(step);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::wrong_call);
+  EXPECT_EQ(sentence(*verdict, 60),
+            "broadcast #1 (1024 float32, 4 KiB): rank 2 (local 0) on node1 called broadcast #1 (1024 float32, 4 KiB) "
+            "with root 3 instead of root 0; 3 ranks wait");
+  EXPECT_NE(sentence(verdict->stall).find("with root 3 instead of root 0; ranks 0,1,3 wait"), std::string::npos)
+      << sentence(verdict->stall);
+}
+
 TEST(Verdict, FollowsWaitsToTheirEnd) {
   // 0 and 1 wait for 2 and 3 in the world; 3 waits for a message of 2, who computes.
   const std::vector<Recording> step = {calling(traced_rank(0), Operation::barrier),
