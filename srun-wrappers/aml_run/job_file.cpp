@@ -69,6 +69,7 @@ class Translator {
                             &Translator::environment, &Translator::distribution, &Translator::limits}) {
       if (auto done = (this->*step)(); !done) return done.error();
     }
+    tracking();
     for (Ignored& each : bindings_.ignored()) plan_.ignored.push_back(std::move(each));
     std::ranges::stable_sort(plan_.ignored, {}, [](const Ignored& each) { return each.location.line; });
     plan_.outputs = bindings_.outputs();
@@ -205,6 +206,20 @@ class Translator {
       plan_.environment.push_back({entry.key, std::move(*value)});
     }
     return {};
+  }
+
+  [[nodiscard]] bool sets(std::string_view variable) const {
+    return std::ranges::find(plan_.environment, variable, &Variable::name) != plan_.environment.end();
+  }
+
+  /// Azure ML names its own store and the experiment. A store that the user's environment names stays. No run is named:
+  /// a store of files has none before the program makes it.
+  void tracking() {
+    if (!sets("MLFLOW_TRACKING_URI")) plan_.value_lines.emplace_back(default_tracking_line);
+    const auto experiment = text_of("experiment_name");
+    if (experiment.empty() || sets("MLFLOW_EXPERIMENT_NAME")) return;
+    if (shell::keeps_dollar(experiment)) plan_.value_lines.emplace_back("# shellcheck disable=SC2016");
+    plan_.value_lines.push_back(concat({"export MLFLOW_EXPERIMENT_NAME=", shell::quote(experiment)}));
   }
 
   Result<void> distribution() {

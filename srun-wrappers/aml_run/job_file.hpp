@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,10 @@
 #include "core/result.hpp"
 
 namespace amldist::run {
+
+/// Where MLflow keeps its runs if nobody says: a store of files in the folder in which the job works.
+inline constexpr std::string_view default_tracking_line =
+    "export MLFLOW_TRACKING_URI=\"${MLFLOW_TRACKING_URI:-$PWD/mlruns}\"";
 
 /// What the command line adds to a job file.
 struct JobFileOptions {

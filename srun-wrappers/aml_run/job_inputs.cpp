@@ -25,9 +25,8 @@ std::string literal_text(const YamlValue& value) {
 
 Error out_of_reach(const YamlEntry& entry, std::string_view path) {
   return {Errc::not_found, concat({"inputs.", entry.key, " is ", shell::quote_path(path),
-                                   ", which the nodes cannot read: copy it to a "
-                                   "folder that they share, and add --set inputs.",
-                                   entry.key, ".path=FOLDER"})};
+                                   ", which the nodes cannot read: copy it to a folder that they share, and add ",
+                                   "--set inputs.", entry.key, ".path=FOLDER"})};
 }
 
 }  // namespace
@@ -119,8 +118,7 @@ Result<void> Bindings::read_output(const YamlEntry& entry) {
   if (entry.value.kind == YamlKind::scalar) {
     return error_at(file_, entry.value.location,
                     concat({"outputs.", entry.key, " is ", quote(entry.value.text),
-                            ": leave it empty, or give type, path "
-                            "and mode below it"}));
+                            ": leave it empty, or give type, path and mode below it"}));
   }
   if (path != nullptr && is_remote(path->text)) {
     ignored_.push_back({concat({"outputs.", entry.key, ".path"}), path->location,

@@ -146,11 +146,11 @@ class Builder : public YAML::EventHandler {
       parent.value.entries.push_back(std::move(*parent.key));
       parent.key.reset();
     } else {
-      take_key(parent, std::move(value), mark);
+      take_key(parent, value, mark);
     }
   }
 
-  void take_key(Open& parent, YamlValue value, const YAML::Mark& mark) {
+  void take_key(Open& parent, const YamlValue& value, const YAML::Mark& mark) {
     if (value.kind != YamlKind::scalar) refuse(mark, "a key must be a plain word");
     if (const auto* const first = entry_of(parent.value, value.text)) {
       refuse(mark, concat({"key ", text::quote(value.text), " is given a second time, after line ",
@@ -217,8 +217,9 @@ bool closes_quote(std::string_view text, const SourceLocation& location) {
   if (at >= text.size() || (text[at] != '"' && text[at] != '\'')) return true;  // behind | or >
   const char quote = text[at];
   for (++at; at < text.size(); ++at) {
-    if (quote == '"' && text[at] == '\\') ++at;
-    else if (text[at] == quote && quote == '\'' && at + 1 < text.size() && text[at + 1] == quote) ++at;
+    const bool escapes = quote == '"' && text[at] == '\\';
+    const bool doubled = quote == '\'' && text.substr(at, 2) == "''";
+    if (escapes || doubled) ++at;
     else if (text[at] == quote) return true;
   }
   return false;

@@ -1,12 +1,15 @@
 // aml-deepspeed: the command line of deepspeed's launcher as one srun line, one task for each process.
 #include <algorithm>
+#include <filesystem>
 #include <optional>
+#include <set>
 
 #include "core/spec.hpp"
 #include "launchers/hosts.hpp"
 #include "launchers/launcher.hpp"
 #include "os/environment.hpp"
 #include "shared/programs.hpp"
+#include "shared/shell.hpp"
 
 namespace {
 
@@ -14,6 +17,8 @@ using namespace amldist;
 using namespace amldist::launchers;
 using text::concat;
 using text::quote;
+
+constexpr std::size_t longest_environment_file = std::size_t{64} * 1024;
 
 constexpr const char* help =
     R"(Examples:
@@ -132,65 +137,116 @@ std::vector<Row<State>> start_rows() {
 
 std::vector<Row<State>> rows() { return join_rows({shape_rows(), start_rows(), own_rows<State>()}); }
 
-/// "NAME@NAME:0,2": hosts, with the number of slots where some are named.
-Result<std::vector<Host>> parse_selection(std::string_view text) {
-  std::vector<Host> out;
+using Slots = std::set<std::uint32_t>;
+
+/// A node of --include or --exclude, and which of its slots; none: all.
+struct Chosen {
+  std::string name;
+  Slots slots;
+};
+
+/// "NAME@NAME:0,2". A node that is named again adds to its slots.
+Result<std::vector<Chosen>> parse_selection(std::string_view text) {
+  std::vector<Chosen> out;
   for (const std::string_view node : text::split(text, '@')) {
     const auto colon = node.find(':');
     const std::string_view name = node.substr(0, colon);
     if (!is_host(name)) {
       return Error{Errc::invalid_argument, concat({quote(node), " is not a node: write NAME or NAME:SLOT,SLOT"})};
     }
-    Host host{std::string(name), std::nullopt};
-    if (colon != std::string_view::npos) {
-      const auto slots = text::split(node.substr(colon + 1), ',');
-      const bool numbers =
-          std::ranges::all_of(slots, [](std::string_view slot) { return text::to_number(slot, 1023).has_value(); });
-      if (!numbers)
-        return Error{Errc::invalid_argument, concat({quote(node), ": slots are numbers, such as NAME:0,2"})};
-      host.slots = static_cast<std::uint32_t>(slots.size());
+    const auto same = std::ranges::find(out, name, &Chosen::name);
+    Chosen& chosen = same != out.end() ? *same : out.emplace_back(Chosen{std::string(name), {}});
+    if (colon == std::string_view::npos) continue;
+    for (const std::string_view slot : text::split(node.substr(colon + 1), ',')) {
+      const auto number = text::to_number(slot, 1023);
+      if (!number) return Error{Errc::invalid_argument, concat({quote(node), ": slots are numbers, such as NAME:0,2"})};
+      chosen.slots.insert(static_cast<std::uint32_t>(*number));
     }
-    out.push_back(std::move(host));
   }
   return out;
 }
 
-Done include_hosts(State& state, std::vector<Host>& hosts) {
-  auto chosen = parse_selection(state.include);
-  if (!chosen) return chosen.error();
-  for (Host& host : *chosen) {
-    const auto known = std::ranges::find(hosts, host.name, &Host::name);
-    if (!hosts.empty() && known == hosts.end()) {
-      return Error{Errc::not_found, concat({"--include: ", quote(host.name), " is not in ", state.hostfile})};
+/// Each node must be in the hostfile, and have the slots that are named.
+Done check_selection(std::string_view flag, const State& state, const std::vector<Chosen>& chosen,
+                     const std::vector<Host>& hosts) {
+  for (const Chosen& each : chosen) {
+    const auto known = std::ranges::find(hosts, each.name, &Host::name);
+    if (known == hosts.end())
+      return Error{Errc::not_found, concat({flag, ": ", quote(each.name), " is not in ", state.hostfile})};
+    if (!each.slots.empty() && *each.slots.rbegin() >= known->slots.value_or(0)) {
+      return Error{Errc::not_found,
+                   concat({flag, ": ", quote(each.name), " has no slot ", std::to_string(*each.slots.rbegin()), ": ",
+                           state.hostfile, " gives it ", text::count(known->slots.value_or(0), "slot")})};
     }
-    if (!host.slots && known != hosts.end()) host.slots = known->slots;
   }
-  hosts = std::move(*chosen);
+  return {};
+}
+
+Done include_hosts(State& state, std::vector<Host>& hosts) {
+  const auto chosen = parse_selection(state.include);
+  if (!chosen) return chosen.error();
+  const auto count = [](const Chosen& each) { return static_cast<std::uint32_t>(each.slots.size()); };
+  if (hosts.empty()) {
+    for (const Chosen& each : *chosen) {
+      hosts.push_back({each.name, each.slots.empty() ? std::nullopt : std::optional(count(each))});
+    }
+    return {};
+  }
+  if (auto checked = check_selection("--include", state, *chosen, hosts); !checked) return checked;
+  // Ranks go by the hostfile, whatever the order of --include is.
+  std::vector<Host> kept;
+  for (const Host& host : hosts) {
+    const auto each = std::ranges::find(*chosen, host.name, &Chosen::name);
+    if (each == chosen->end()) continue;
+    kept.push_back({host.name, each->slots.empty() ? host.slots : std::optional(count(*each))});
+  }
+  hosts = std::move(kept);
+  return {};
+}
+
+/// Without a hostfile Slurm chooses among the other nodes.
+Done exclude_from_cluster(State& state, const std::vector<Chosen>& excluded) {
+  std::string whole;
+  for (const Chosen& each : excluded) {
+    if (!each.slots.empty()) {
+      return Error{Errc::invalid_argument, "--exclude of slots needs a --hostfile that says how many there are"};
+    }
+    whole += concat({whole.empty() ? "" : ",", each.name});
+  }
+  state.line.srun.set("exclude", whole);
   return {};
 }
 
 Done exclude_hosts(State& state, std::vector<Host>& hosts) {
   const auto excluded = parse_selection(state.exclude);
   if (!excluded) return excluded.error();
-  std::string whole;
-  for (const Host& host : *excluded) {
-    const auto known = std::ranges::find(hosts, host.name, &Host::name);
-    if (hosts.empty() && host.slots) {
-      return Error{Errc::invalid_argument, "--exclude of slots needs a --hostfile that says how many there are"};
+  if (hosts.empty()) return exclude_from_cluster(state, *excluded);
+  if (auto checked = check_selection("--exclude", state, *excluded, hosts); !checked) return checked;
+  for (const Chosen& each : *excluded) {
+    const auto known = std::ranges::find(hosts, each.name, &Host::name);
+    const std::uint32_t left = each.slots.empty() ? 0 : *known->slots - static_cast<std::uint32_t>(each.slots.size());
+    if (left == 0) hosts.erase(known);
+    else known->slots = left;
+  }
+  if (hosts.empty()) return Error{Errc::mismatch, "--exclude leaves no node"};
+  return {};
+}
+
+/// deepspeed takes a node once, and its slots are said.
+Result<std::vector<Host>> hosts_of_file(const std::string& file) {
+  auto hosts = read_hostfile(file);
+  if (!hosts) return hosts;
+  for (const Host& host : *hosts) {
+    if (!host.slots) {
+      return Error{Errc::invalid_argument, concat({file, " does not say how many slots ", quote(host.name),
+                                                   " has: write ", host.name, " slots=N"})};
     }
-    if (hosts.empty()) {
-      whole += concat({whole.empty() ? "" : ",", host.name});
-    } else if (known == hosts.end()) {
-      return Error{Errc::not_found, concat({"--exclude: ", quote(host.name), " is not in ", state.hostfile})};
-    } else if (!host.slots || *host.slots >= known->slots.value_or(1)) {
-      hosts.erase(known);
-    } else {
-      known->slots = known->slots.value_or(1) - *host.slots;
+    if (host.lines > 1) {
+      return Error{Errc::invalid_argument, concat({file, " names ", quote(host.name),
+                                                   " more than once, which deepspeed does not take: keep one"})};
     }
   }
-  if (!whole.empty()) state.line.srun.set("exclude", whole);
-  else if (hosts.empty()) return Error{Errc::mismatch, "--exclude leaves no node"};
-  return {};
+  return hosts;
 }
 
 /// The nodes that the flags name; empty: Slurm chooses.
@@ -200,7 +256,13 @@ Result<std::vector<Host>> chosen_hosts(State& state) {
     return Error{Errc::invalid_argument, "--include and --exclude cannot be combined: give one"};
   }
   if (!state.hostfile.empty()) {
-    auto read = read_hostfile(state.hostfile);
+    const bool selects = !state.include.empty() || !state.exclude.empty();
+    if (selects && (state.nodes || state.gpus)) {
+      return Error{Errc::invalid_argument,
+                   "--include and --exclude say which nodes and slots of the hostfile are used: leave --num_nodes and "
+                   "--num_gpus out"};
+    }
+    auto read = hosts_of_file(state.hostfile);
     if (!read) return read.error();
     hosts = std::move(*read);
   }
@@ -212,7 +274,10 @@ Result<std::vector<Host>> chosen_hosts(State& state) {
   }
   if (state.nodes && hosts.size() > *state.nodes) hosts.resize(*state.nodes);
   if (state.gpus) {
-    for (Host& host : hosts) host.slots = std::min(host.slots.value_or(*state.gpus), *state.gpus);
+    // As deepspeed does: it takes this number for each node, whatever the hostfile says.
+    const bool from_file = !state.hostfile.empty();
+    for (Host& host : hosts)
+      host.slots = from_file ? *state.gpus : std::min(host.slots.value_or(*state.gpus), *state.gpus);
   }
   return hosts;
 }
@@ -260,6 +325,38 @@ Done set_shape(State& state) {
   return {};
 }
 
+/// One file of NAME=VALUE lines, as deepspeed reads it.
+Done read_environment(const std::string& file, StepLine& line) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(file, ignored)) return {};
+  const auto content = commands::read_file(file, longest_environment_file);
+  if (!content) return content.error();
+  std::size_t number = 0;
+  for (const std::string_view each : text::split(*content, '\n')) {
+    ++number;
+    if (text::trim(each).empty()) continue;
+    const auto equals = each.find('=');
+    const std::string_view name = text::trim(each.substr(0, equals));
+    if (equals == std::string_view::npos || !shell::is_name(name)) {
+      return Error{Errc::invalid_argument, concat({file, ":", std::to_string(number), ": ", quote(each),
+                                                   " is not a variable: write NAME=VALUE"})};
+    }
+    line.set_variable(std::string(name), std::string(text::trim(each.substr(equals + 1))));
+  }
+  return {};
+}
+
+/// ~/.deepspeed_env and then that of the folder, which deepspeed reads when it starts processes on several nodes.
+Done add_environment_files(StepLine& line) {
+  if (line.srun.value_of("nodes") == "1") return {};
+  const std::string name = own_variable("DS_ENV_FILE").value_or(".deepspeed_env");
+  for (const std::string& folder : {own_variable("HOME").value_or(""), std::string(".")}) {
+    if (folder.empty()) continue;
+    if (auto read = read_environment((std::filesystem::path(folder) / name).string(), line); !read) return read;
+  }
+  return {};
+}
+
 Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::string> program,
                const std::vector<std::string>& words) {
   StepLine& line = state.line;
@@ -272,6 +369,7 @@ Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::strin
     return {};
   }
   if (auto shaped = set_shape(state); !shaped) return shaped.error();
+  if (auto added = add_environment_files(line); !added) return added.error();
   line.option = "pytorch";
   if (state.port) line.add_key(concat({"master_port=", std::to_string(*state.port)}));
   if (!state.venv_script.empty()) {

@@ -82,16 +82,19 @@ Done set_output(State& state, const GivenFlag& given) {
   return {};
 }
 
-/// Horovod's settings: flag, variable, and the value of a flag that has none.
+enum class SettingType { text, integer, real, level };
+
+/// Horovod's settings: flag, variable, the value of a flag that has none, and what another takes.
 struct Setting {
   std::string_view flag;
   std::string_view variable;
   std::string_view value = {};
+  SettingType type = SettingType::text;
 };
 
 constexpr std::array settings = {
-    Setting{"--cycle-time-ms", "HOROVOD_CYCLE_TIME"},
-    Setting{"--cache-capacity", "HOROVOD_CACHE_CAPACITY"},
+    Setting{"--cycle-time-ms", "HOROVOD_CYCLE_TIME", {}, SettingType::real},
+    Setting{"--cache-capacity", "HOROVOD_CACHE_CAPACITY", {}, SettingType::integer},
     Setting{"--hierarchical-allreduce", "HOROVOD_HIERARCHICAL_ALLREDUCE", "1"},
     Setting{"--no-hierarchical-allreduce", "HOROVOD_HIERARCHICAL_ALLREDUCE", "0"},
     Setting{"--hierarchical-allgather", "HOROVOD_HIERARCHICAL_ALLGATHER", "1"},
@@ -101,35 +104,91 @@ constexpr std::array settings = {
     Setting{"--autotune", "HOROVOD_AUTOTUNE", "1"},
     Setting{"--no-autotune", "HOROVOD_AUTOTUNE", "0"},
     Setting{"--autotune-log-file", "HOROVOD_AUTOTUNE_LOG"},
-    Setting{"--autotune-warmup-samples", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES"},
-    Setting{"--autotune-steps-per-sample", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE"},
-    Setting{"--autotune-bayes-opt-max-samples", "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES"},
-    Setting{"--autotune-gaussian-process-noise", "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE"},
+    Setting{"--autotune-warmup-samples", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", {}, SettingType::integer},
+    Setting{"--autotune-steps-per-sample", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", {}, SettingType::integer},
+    Setting{"--autotune-bayes-opt-max-samples", "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", {}, SettingType::integer},
+    Setting{"--autotune-gaussian-process-noise", "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", {}, SettingType::real},
     Setting{"--timeline-filename", "HOROVOD_TIMELINE"},
     Setting{"--timeline-mark-cycles", "HOROVOD_TIMELINE_MARK_CYCLES", "1"},
     Setting{"--no-timeline-mark-cycles", "HOROVOD_TIMELINE_MARK_CYCLES", "0"},
     Setting{"--no-stall-check", "HOROVOD_STALL_CHECK_DISABLE", "1"},
     Setting{"--stall-check", "HOROVOD_STALL_CHECK_DISABLE", "0"},
-    Setting{"--stall-check-warning-time-seconds", "HOROVOD_STALL_CHECK_TIME_SECONDS"},
-    Setting{"--stall-check-shutdown-time-seconds", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"},
+    Setting{"--stall-check-warning-time-seconds", "HOROVOD_STALL_CHECK_TIME_SECONDS", {}, SettingType::integer},
+    Setting{"--stall-check-shutdown-time-seconds", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", {}, SettingType::integer},
     Setting{"--mpi-threads-disable", "HOROVOD_MPI_THREADS_DISABLE", "1"},
     Setting{"--no-mpi-threads-disable", "HOROVOD_MPI_THREADS_DISABLE", "0"},
-    Setting{"--num-nccl-streams", "HOROVOD_NUM_NCCL_STREAMS"},
-    Setting{"--thread-affinity", "HOROVOD_THREAD_AFFINITY"},
-    Setting{"--gloo-timeout-seconds", "HOROVOD_GLOO_TIMEOUT_SECONDS"},
-    Setting{"--log-level", "HOROVOD_LOG_LEVEL"},
+    Setting{"--num-nccl-streams", "HOROVOD_NUM_NCCL_STREAMS", {}, SettingType::integer},
+    Setting{"--thread-affinity", "HOROVOD_THREAD_AFFINITY", {}, SettingType::integer},
+    Setting{"--gloo-timeout-seconds", "HOROVOD_GLOO_TIMEOUT_SECONDS", {}, SettingType::integer},
+    Setting{"--log-level", "HOROVOD_LOG_LEVEL", {}, SettingType::level},
     Setting{"--log-with-timestamp", "HOROVOD_LOG_HIDE_TIME", "0"},
     Setting{"--log-without-timestamp", "HOROVOD_LOG_HIDE_TIME", "1"},
     Setting{"--log-hide-timestamp", "HOROVOD_LOG_HIDE_TIME", "1"},
     Setting{"--no-log-hide-timestamp", "HOROVOD_LOG_HIDE_TIME", "0"},
 };
 
+constexpr std::array<std::string_view, 6> levels = {"TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL"};
+
+/// Digits as Python writes them, with single underscores between. Returns how many characters they are; 0: none.
+std::size_t digits_of(std::string_view text) {
+  std::size_t at = 0;
+  const auto is_digit = [&](std::size_t i) { return i < text.size() && text[i] >= '0' && text[i] <= '9'; };
+  while (is_digit(at) || (at > 0 && at < text.size() && text[at] == '_' && is_digit(at + 1))) ++at;
+  return at;
+}
+
+std::string_view without_sign(std::string_view text) {
+  if (text.starts_with('+') || text.starts_with('-')) text.remove_prefix(1);
+  return text;
+}
+
+/// What Python's int() takes.
+bool is_python_integer(std::string_view text) {
+  text = without_sign(text::trim(text));
+  return !text.empty() && digits_of(text) == text.size();
+}
+
+/// What float() takes besides: a point, an exponent, inf and nan.
+bool is_python_number(std::string_view text) {
+  text = without_sign(text::trim(text));
+  const std::string lower = text::to_lower(text);
+  if (lower == "inf" || lower == "infinity" || lower == "nan") return true;
+  const std::size_t whole = digits_of(text);
+  text.remove_prefix(whole);
+  std::size_t fraction = 0;
+  if (text.starts_with('.')) {
+    fraction = digits_of(text.substr(1));
+    text.remove_prefix(1 + fraction);
+  }
+  if (whole + fraction == 0) return false;
+  if (!text.starts_with('e') && !text.starts_with('E')) return text.empty();
+  return is_python_integer(text.substr(1)) && text.size() > 1 && text[1] != ' ';
+}
+
+Done check_value(SettingType type, const GivenFlag& given) {
+  const auto wrong = [&](std::string_view kind) {
+    return Error{Errc::invalid_argument,
+                 concat({given.name, " needs ", kind, ", and ", quote(given.value()), " is none"})};
+  };
+  if (type == SettingType::integer && !is_python_integer(given.value())) return wrong("a whole number");
+  if (type == SettingType::real && !is_python_number(given.value())) return wrong("a number");
+  if (type == SettingType::level && std::ranges::find(levels, given.value()) == levels.end())
+    return wrong(concat({"one of ", text::join(levels)}));
+  return {};
+}
+
 Done set_horovod(State& state, const GivenFlag& given) {
   const auto* const setting = std::ranges::find(settings, given.name, &Setting::flag);
   const bool has_value = !given.values.empty();
+  if (has_value) {
+    if (auto checked = check_value(setting->type, given); !checked) return checked;
+  }
   state.line.set_variable(std::string(setting->variable), has_value ? given.value() : std::string(setting->value));
   return {};
 }
+
+/// Of a flag without effect, whose value horovodrun would look at all the same.
+Done take_integer(State& /*state*/, const GivenFlag& given) { return check_value(SettingType::integer, given); }
 
 /// Megabytes on the command line, bytes in the variable.
 Done set_fusion(State& state, const GivenFlag& given) {
@@ -182,12 +241,13 @@ std::vector<Row<State>> rows() {
       {{"--binding-args", 1, F::translated, "flags of mpirun: as aml-mpirun translates them"}, add_mpi_args},
       {{"--tcp", 0, F::translated, "OMPI_MCA_pml=ob1, OMPI_MCA_btl=^openib, NCCL_IB_DISABLE=1"}, set_tcp},
       {{"-cb --check-build", 0, F::handed_on, "the real horovodrun is started instead"}, mark<&State::check_build>},
-      ignored("--start-timeout", 1,
-              "Slurm starts all processes of a step or none; --slurm=--immediate=60 gives up when the "
-              "nodes are not free within 60 s"),
+      {{"--start-timeout", 1, F::ignored,
+        "Slurm starts all processes of a step or none; --slurm=--immediate=60 gives up when the "
+        "nodes are not free within 60 s"},
+       take_integer},
       ignored("--disable-cache", 0, "nothing is checked over ssh, so nothing is cached"),
       ignored("--verbose", 0, "--slurm=--verbose shows srun's own steps"),
-      ignored("-p --ssh-port", 1, no_ssh),
+      {{"-p --ssh-port", 1, F::ignored, no_ssh}, take_integer},
       ignored("-i --ssh-identity-file", 1, no_ssh),
       ignored("-prefix-timestamp --prefix-output-with-timestamp", 0, "srun does not write the time"),
       ignored("--mpi", 0, "it is what is done here"),

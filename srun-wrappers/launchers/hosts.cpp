@@ -22,9 +22,10 @@ void add_host(std::vector<Host>& hosts, std::string_view name, std::optional<std
   const auto same = std::ranges::find(hosts, name, &Host::name);
   if (same == hosts.end()) {
     hosts.push_back({std::string(name), slots});
-  } else if (slots) {
-    same->slots = same->slots.value_or(0) + *slots;
+    return;
   }
+  ++same->lines;
+  if (slots) same->slots = same->slots.value_or(0) + *slots;
 }
 
 Result<std::uint32_t> slots_of(std::string_view where, std::string_view digits) {

@@ -15,6 +15,7 @@ namespace amldist::launchers {
 struct Host {
   std::string name;
   std::optional<std::uint32_t> slots;  ///< nullopt: not said
+  std::uint32_t lines = 1;             ///< how often it is named
 };
 
 /// "a:4,b:2,c". A host without a number has `otherwise` slots; one that is named again has more.

@@ -217,6 +217,82 @@ def test_deepspeed_reads_a_hostfile(tmp_path):
     assert words[1:4] == ["--nodes=1", "--ntasks-per-node=3", "--nodelist=w0"]
 
 
+@pytest.mark.parametrize("flags, layout", [
+    ("", ["w9", "w9", "w9", "w9", "w1", "w1", "w2", "w2", "w2"]),
+    ("-i w2@w9", ["w9", "w9", "w9", "w9", "w2", "w2", "w2"]),        # the hostfile's order, whatever that of the flag is
+    ("-i w9:3,0,3@w1:1", ["w9", "w9", "w1"]),                        # a slot that is named twice is one slot
+    ("-i w9:0@w9:0,2@w1", ["w9", "w9", "w1", "w1"]),                 # a node that is named again has more of its slots
+    ("-e w9:1,1,2", ["w9", "w9", "w1", "w1", "w2", "w2", "w2"]),
+    ("-e w1@w9:0@w9:1", ["w9", "w9", "w2", "w2", "w2"]),
+    ("-e w2:0,1,2@w9", ["w1", "w1"]),
+    ("--num_nodes 2", ["w9", "w9", "w9", "w9", "w1", "w1"]),
+    ("--num_nodes 9 --num_gpus 2", ["w9", "w9", "w1", "w1", "w2", "w2"]),
+])
+def test_deepspeed_deals_ranks_to_the_hostfile(tmp_path, flags, layout):
+    (tmp_path / "hosts").write_text("w9 slots=4\nw1 slots=2\nw2 slots=3\n")
+    words, _ = words_of("deepspeed", f"-H {tmp_path}/hosts {flags} --no_local_rank t.py")
+    told = dict(word[2:].partition("=")[::2] for word in words if word.startswith("--"))
+    names = told["nodelist"].split(",")
+    if "ntasks-per-node" in told:
+        names = [name for name in names for _ in range(int(told["ntasks-per-node"]))]
+    assert names == layout
+
+
+@pytest.mark.parametrize("content, flags, status, said", [
+    ("a slots=2\n", "-i a:0,2", NOT_FOUND, "--include: 'a' has no slot 2: "),
+    ("a slots=2\n", "-e a:7", NOT_FOUND, "--exclude: 'a' has no slot 7: "),
+    ("a slots=2\n", "-i b", NOT_FOUND, "--include: 'b' is not in "),
+    ("a slots=2\n", "-e a", USAGE, "--exclude leaves no node"),
+    ("a slots=2\n", "-e a:0,1", USAGE, "--exclude leaves no node"),
+    ("a slots=2\n", "-i a --num_gpus 1", USAGE, "leave --num_nodes and --num_gpus out"),
+    ("a slots=2\nb slots=1\na slots=2\n", "", USAGE, "names 'a' more than once"),
+    ("a slots=2\nb\n", "", USAGE, "does not say how many slots 'b' has: write b slots=N"),
+])
+def test_deepspeed_refuses_what_the_real_one_refuses(tmp_path, content, flags, status, said):
+    (tmp_path / "hosts").write_text(content)
+    sentence = Command("aml-deepspeed").refusal(status, "-H", f"{tmp_path}/hosts", *flags.split(), "t.py")
+    assert said in sentence, sentence
+
+
+def test_deepspeed_reads_its_environment_files(tmp_path):
+    home, here = tmp_path / "home", tmp_path / "here"
+    for folder in (home, here):
+        folder.mkdir()
+    (home / ".deepspeed_env").write_text("NCCL_DEBUG=INFO\nBOTH=home\n")
+    (here / ".deepspeed_env").write_text("BOTH=here = $X\n\n")
+
+    def environment(*flags, **env):
+        done = Command("aml-deepspeed").good("--num_gpus", "2", *flags, "--dry-run", "--json", "t.py", cwd=here,
+                                             env={"HOME": str(home), **env})
+        return json.loads(done.out)["environment"]
+
+    assert environment("--num_nodes", "2") == {"NCCL_DEBUG": "INFO", "BOTH": "here = $X"}
+    assert environment("--num_nodes", "1") == {}  # as deepspeed, which reads them for several nodes
+    (here / "other").write_text("A=1\n")
+    assert environment("--num_nodes", "2", DS_ENV_FILE="other") == {"A": "1"}
+    (here / "bad").write_text("A=1\nno variable\n")
+    sentence = Command("aml-deepspeed").refusal(USAGE, "--num_gpus", "2", "--num_nodes", "2", "--dry-run", "t.py", cwd=here,
+                                                env={"DS_ENV_FILE": "bad"})
+    assert ":2: 'no variable' is not a variable: write NAME=VALUE" in sentence
+
+
+@pytest.mark.parametrize("flag, good, bad", [
+    ("--cycle-time-ms", ["1", ".5", "1.", "2e-3", "1_0.5", "inf", " 3 "], ["x", "1e", ".", "1__0", "0x1", "e5", "1.5.2"]),
+    ("--cache-capacity", ["0", "1_000", "+5", " 7"], ["1.5", "", "_1", "1_", "a", "+"]),
+    ("--num-nccl-streams", ["2"], ["two"]),
+    ("--start-timeout", ["30"], ["soon"]),
+    ("--ssh-port", ["22"], ["ssh"]),
+    ("--log-level", ["TRACE", "FATAL"], ["debug", "none"]),
+])
+def test_values_of_horovodrun_have_their_types(flag, good, bad):
+    """As int() and float() of Python read them, which is what horovodrun gives them to."""
+    for value in good:
+        Command("aml-horovodrun").good("-np", "2", f"{flag}={value}", "--dry-run", "t")
+    for value in bad:
+        sentence = Command("aml-horovodrun").refusal(USAGE, "-np", "2", f"{flag}={value}", "--dry-run", "t")
+        assert flag in sentence and "needs" in sentence, sentence
+
+
 def test_deepspeed_takes_the_gpus_of_the_allocation():
     env = {"SLURM_JOB_ID": "1", "SLURM_GPUS_ON_NODE": "8"}
     assert "--ntasks-per-node=8" in words_of("deepspeed", "t.py", env=env)[0]

@@ -23,7 +23,7 @@ std::string number_text(double number) {
   return out.data();
 }
 
-bool is_worse(double value, double other, bool maximize) { return maximize ? value < other : value > other; }
+bool is_worse(double left, double right, bool maximize) { return maximize ? left < right : left > right; }
 
 /// The trials that have this many reports.
 std::vector<const Series*> reached(const std::vector<Series>& others, std::size_t count) {

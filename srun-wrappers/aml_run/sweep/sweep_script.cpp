@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "aml_run/job_file.hpp"
 #include "core/text.hpp"
 #include "shared/programs.hpp"
 #include "shared/shell.hpp"
@@ -74,6 +75,7 @@ void place_in_sweep(const std::string& run_folder, const std::string& sweep_fold
   plan.value_lines.emplace_back(
       "# Where the trial says its metric: lines such as {\"loss\": 0.5} in the file, or MLflow.\nexport "
       "AML_METRICS_FILE=\"$AML_TRIAL_FOLDER/metrics.jsonl\"");
+  std::erase(plan.value_lines, default_tracking_line);  // a trial has its own, in which its metric is looked for
   const bool own_store =
       std::ranges::any_of(plan.environment, [](const Variable& each) { return each.name == "MLFLOW_TRACKING_URI"; });
   if (!own_store) plan.value_lines.emplace_back("export MLFLOW_TRACKING_URI=\"$AML_TRIAL_FOLDER/mlruns\"");

@@ -19,6 +19,8 @@ cd -- /home/you/aml-run/mpi 2>/dev/null || {
 }
 mkdir -p outputs logs 2>/dev/null || echo "aml-dist: outputs/ and logs/ cannot be made in $PWD" >&2
 
+export MLFLOW_TRACKING_URI="${MLFLOW_TRACKING_URI:-$PWD/mlruns}"
+
 export OMP_NUM_THREADS=1
 
 # Each task gives this to bash, so that $RANK and its like are its own.

@@ -23,6 +23,8 @@ AML_OUTPUT_report="$PWD/outputs/$SLURM_JOB_ID/report"
 export AML_OUTPUT_report
 mkdir -p -- "$AML_OUTPUT_report" || exit
 
+export MLFLOW_TRACKING_URI="${MLFLOW_TRACKING_URI:-$PWD/mlruns}"
+
 export PET_REDIRECTS=1
 export PET_TEE=1
 

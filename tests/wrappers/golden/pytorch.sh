@@ -27,6 +27,9 @@ AML_OUTPUT_report="$PWD/outputs/$SLURM_JOB_ID/report"
 export AML_OUTPUT_report
 mkdir -p -- "$AML_OUTPUT_report" || exit
 
+export MLFLOW_TRACKING_URI="${MLFLOW_TRACKING_URI:-$PWD/mlruns}"
+export MLFLOW_EXPERIMENT_NAME=spirals
+
 # Each task gives this to bash, so that $RANK and its like are its own.
 # The values of ${{...}} are put in here, as text.
 # shellcheck disable=SC2016

@@ -21,6 +21,9 @@ cd -- /home/you/aml-run/tensorflow 2>/dev/null || {
 }
 mkdir -p outputs logs 2>/dev/null || echo "aml-dist: outputs/ and logs/ cannot be made in $PWD" >&2
 
+export MLFLOW_TRACKING_URI="${MLFLOW_TRACKING_URI:-$PWD/mlruns}"
+export MLFLOW_EXPERIMENT_NAME=line
+
 # Each task gives this to bash, so that $RANK and its like are its own.
 command='python3 train.py --steps 50'
 command='cd -- /home/you/aml-run/tensorflow || exit 4; '$command
