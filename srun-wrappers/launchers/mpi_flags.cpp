@@ -54,7 +54,7 @@ Done add_hosts(MpiState& state, const GivenFlag& given) {
 Done add_hostfile(MpiState& state, const GivenFlag& given) {
   auto hosts = read_hostfile(given.value());
   if (!hosts) return hosts.error();
-  state.hosts.insert(state.hosts.end(), hosts->begin(), hosts->end());
+  state.pool.insert(state.pool.end(), hosts->begin(), hosts->end());
   return {};
 }
 
@@ -468,7 +468,27 @@ std::vector<Row<MpiState>> mpi_rows() {
                     machine_rows(), own_rows<MpiState>()});
 }
 
+/// With a hostfile -host says which of its hosts are used, in the order of -host: the slots are those of the hostfile,
+/// whatever number is behind a colon (PRRTE's prte_util_filter_dash_host_nodes).
+Result<void> choose_hosts(MpiState& state) {
+  if (state.pool.empty()) return {};
+  if (state.hosts.empty()) {
+    state.hosts = state.pool;
+    return {};
+  }
+  for (Host& host : state.hosts) {
+    const auto known = std::ranges::find(state.pool, host.name, &Host::name);
+    if (known == state.pool.end()) {
+      return Error{Errc::invalid_argument, concat({"-host names ", text::quote(host.name),
+                                                   ", which the hostfile does not have: add it there"})};
+    }
+    host = *known;
+  }
+  return {};
+}
+
 Result<void> set_mpi_shape(MpiState& state) {
+  if (auto chosen = choose_hosts(state); !chosen) return chosen;
   commands::SlurmOptions& srun = state.line.srun;
   if (!state.hosts.empty()) {
     if (state.per_node) {

@@ -15,13 +15,17 @@ namespace amldist::launchers {
 struct MpiState : Base {
   std::optional<std::uint32_t> processes;
   std::optional<std::uint32_t> per_node;
-  std::vector<Host> hosts;
-  std::string folder;  ///< -wdir
+  std::vector<Host> hosts;  ///< of -host
+  std::vector<Host> pool;   ///< of a hostfile
+  std::string folder;       ///< -wdir
   Distribution distribution = Distribution::by_slot;
   bool distribution_chosen = false;
 };
 
 [[nodiscard]] std::vector<Row<MpiState>> mpi_rows();
+
+/// Makes `hosts` those that -host and the hostfile mean together. Errors: a host that the hostfile does not have.
+[[nodiscard]] Result<void> choose_hosts(MpiState& state);
 
 /// Sets the step's shape from what the flags said. Errors: contradictions; how many processes is not known.
 [[nodiscard]] Result<void> set_mpi_shape(MpiState& state);

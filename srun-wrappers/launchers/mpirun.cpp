@@ -67,6 +67,7 @@ std::string dispatch(const std::vector<Part>& parts) {
 
 /// What the flags of one program say that the step as a whole needs.
 Result<void> merge_part(MpiState& whole, MpiState& part, std::vector<std::string>& ranks) {
+  if (auto chosen = choose_hosts(part); !chosen) return chosen;
   if (!part.processes && part.hosts.empty()) {
     return Error{Errc::invalid_argument, "with several programs each needs its number of processes: give -n N"};
   }

@@ -293,6 +293,30 @@ def test_values_of_horovodrun_have_their_types(flag, good, bad):
         assert flag in sentence and "needs" in sentence, sentence
 
 
+@pytest.mark.parametrize("line, layout", [
+    ("--hostfile {hosts} ./a", ["n1"] * 4 + ["n2"] * 2 + ["n3"] * 3),
+    ("--hostfile {hosts} -host n3,n1 ./a", ["n3"] * 3 + ["n1"] * 4),         # -host's order, the hostfile's slots
+    ("-host n2:1 --hostfile {hosts} ./a", ["n2"] * 2),
+    ("--hostfile {hosts} -host n2 -n 1 ./a", ["n2"]),
+    ("--hostfile {hosts} -host n3 -n 1 ./a : --hostfile {hosts} -host n1 -n 2 ./b", ["n3", "n1", "n1"]),
+])
+def test_mpirun_filters_a_hostfile(tmp_path, line, layout):
+    """The rule of PRRTE, which Open MPI 5 starts processes with."""
+    (tmp_path / "hosts").write_text("n1 slots=4\nn2 slots=2\nn3 slots=3\n")
+    words, _ = words_of("mpirun", line.format(hosts=tmp_path / "hosts"))
+    told = dict(word[2:].partition("=")[::2] for word in words if word.startswith("--"))
+    names = told["nodelist"].split(",")
+    if "ntasks-per-node" in told:
+        names = [name for name in names for _ in range(int(told["ntasks-per-node"]))]
+    assert names == layout
+
+
+def test_mpirun_refuses_a_host_that_the_hostfile_does_not_have(tmp_path):
+    (tmp_path / "hosts").write_text("n1 slots=4\n")
+    sentence = Command("aml-mpirun").refusal(USAGE, "--hostfile", f"{tmp_path}/hosts", "-host", "n1,n9", "./a")
+    assert "-host names 'n9', which the hostfile does not have" in sentence
+
+
 def test_deepspeed_takes_the_gpus_of_the_allocation():
     env = {"SLURM_JOB_ID": "1", "SLURM_GPUS_ON_NODE": "8"}
     assert "--ntasks-per-node=8" in words_of("deepspeed", "t.py", env=env)[0]
