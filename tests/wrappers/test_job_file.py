@@ -403,24 +403,6 @@ def test_files_that_are_not_there_or_no_files(aml_run, tmp_path):
     assert "not a regular file" in aml_run.refusal(NOT_FOUND, "--dry-run", f"{tmp_path}/fifo.yml")
 
 
-def test_mlflow_finds_a_store(aml_run, job, slurm):
-    """The lines are run, as what counts is what the program sees."""
-    def seen(text, **environment):
-        path = job("command: x\n" + text)
-        lines = script(aml_run, path).splitlines()
-        slurm.program("srun", 'echo "$MLFLOW_TRACKING_URI|$MLFLOW_EXPERIMENT_NAME"')
-        done = subprocess.run(["bash", "-c", "\n".join(lines)], capture_output=True, text=True, check=True, cwd=slurm.folder,
-                              env={**slurm.env, **environment})
-        return done.stdout.strip()
-
-    here = f"{slurm.folder}/mlruns"
-    assert seen("") == f"{here}|"
-    assert seen("experiment_name: two words $HOME\n") == f"{here}|two words $HOME"
-    assert seen("", MLFLOW_TRACKING_URI="http://own:5000") == "http://own:5000|"
-    assert seen("environment_variables: {MLFLOW_TRACKING_URI: file:///x}\n", MLFLOW_TRACKING_URI="y") == "file:///x|"
-    assert seen("experiment_name: a\nenvironment_variables: {MLFLOW_EXPERIMENT_NAME: b}\n") == f"{here}|b"
-
-
 @pytest.mark.parametrize("text, said", [
     ("instance_type: {}\n", "1:1: unknown key 'instance_type': did you mean 'instance_types'?"),
     ("instance_types: {A: {partitoin: x}}\n", "1:22: unknown key 'partitoin': did you mean 'partition'?"),
@@ -512,8 +494,6 @@ def test_no_slurm(aml_run, job):
 @pytest.mark.parametrize("message, status, said", [
     ("sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified", REFUSED,
      "Slurm does not take the job: Batch job submission failed: Invalid account"),
-    ("sbatch: error: Batch job submission failed: Node count specification invalid", REFUSED,
-     "Slurm does not take the job: Batch job submission failed: Node count specification invalid"),
     ("sbatch: error: Unable to contact slurm controller (connect failure)", NO_SLURM, "Slurm does not answer: "),
     ("aml-dist: unknown key 'x'\nsbatch: error: other", REFUSED, "Slurm does not take the job: unknown key 'x'"),
     ("", REFUSED, "it gave no reason"),
