@@ -404,7 +404,7 @@ def test_a_thousand_groups_leave_nothing_behind():
         for _ in range(20): one()
         def settled():
             for _ in range(100):
-                if not amldist.torch._engine._finalizers: break
+                if not amldist.torch._base._finalizers: break
                 time.sleep(0.05)
             time.sleep(1.5)
             return count()

@@ -12,7 +12,8 @@ import torch
 import torch.distributed as dist
 from amldist._library import lib
 from amldist.torch import _group
-from amldist.torch._engine import _OPERATORS, _TYPES, Engine
+from amldist.torch._base import OPERATORS, TYPES
+from amldist.torch._engine import Engine
 
 #: "0": every call takes the way through Python.
 VARIABLE = "AMLDIST_TORCH_COMPILED"
@@ -35,12 +36,12 @@ def _is_watched() -> bool:
 
 
 def _facts() -> Dict[str, Any]:
-    types: Dict[torch.dtype, Tuple[int, int]] = {kind: (number, kind.itemsize) for kind, number in _TYPES.items()}
+    types: Dict[torch.dtype, Tuple[int, int]] = {kind: (number, kind.itemsize) for kind, number in TYPES.items()}
     return {
         "tensor": torch.Tensor, "parameter": torch.nn.Parameter, "strided": torch.strided,
         "unset": timedelta(milliseconds=-1), "is_contiguous": torch.Tensor.is_contiguous, "numel": torch.Tensor.numel,
         "data_ptr": torch.Tensor.data_ptr, "fail": _fail, "is_watched": _is_watched, "bound": python_types.MethodType,
-        "types": types, "operators": {int(kind): number for kind, number in _OPERATORS.items()},
+        "types": types, "operators": {int(kind): number for kind, number in OPERATORS.items()},
     }  # fmt: skip
 
 

@@ -1,0 +1,125 @@
+"""Collectives that reduce, of dense and of sparse tensors."""
+
+from __future__ import annotations
+
+from typing import Any, List
+
+import torch
+from amldist.torch._base import Tensor
+from amldist.torch._movement import Movement
+from amldist.torch._tensors import OnHost, check, lists, refuse, shown, spread
+from amldist.torch._work import DoneWork
+
+
+class Reductions(Movement):
+    """Sums and their like. Sparse tensors are gathered and added up, hence the base."""
+
+    def allreduce(self, tensors: List[Tensor], opts: Any) -> Any:
+        tensor = tensors[0]
+        if tensor.layout is not torch.strided:
+            return self._sparse(tensors, opts)
+        if len(tensors) > 1:
+            return self.allreduce_coalesced(tensors, opts)
+        if tensor.device.type != "cpu" or not tensor.is_contiguous():
+            self._in_place(tensors, "all_reduce")
+        operator, factor = self._operator(opts.reduceOp, "all_reduce")
+        kind = self._type(tensor, "all_reduce")
+        device = OnHost()
+        host = device.both(tensor)
+        if factor is not None:
+            host.mul_(factor)
+        address = host.data_ptr()
+        return self._call(
+            "allreduce", (address, address, host.numel(), kind, operator), opts, tensors, host, device.finish(None)
+        )
+
+    def allreduce_coalesced(self, tensors: List[Tensor], opts: Any) -> Any:
+        for tensor in tensors:
+            check(tensor, "all_reduce_coalesced")
+        if len({tensor.dtype for tensor in tensors}) != 1:
+            raise refuse("all_reduce_coalesced", "the tensors have different types: reduce those of each type together")
+        flat = torch.cat([tensor.detach().reshape(-1).cpu() for tensor in tensors])
+        operator, factor = self._operator(opts.reduceOp, "all_reduce_coalesced")
+        if factor is not None:
+            flat.mul_(factor)
+        address, kind = flat.data_ptr(), self._type(flat, "all_reduce_coalesced")
+        return self._call(
+            "allreduce", (address, address, flat.numel(), kind, operator), opts, tensors, flat, spread(flat, tensors)
+        )
+
+    def _sparse(self, tensors: List[Tensor], opts: Any) -> Any:
+        """The sum of sparse tensors: everybody gets all indices and values, and adds them up."""
+        tensor = tensors[0]
+        operator, _factor = self._operator(opts.reduceOp, "all_reduce")
+        if tensor.layout is not torch.sparse_coo or operator != 0 or len(tensors) != 1:
+            raise refuse("all_reduce", f"of sparse tensors only one of layout sparse_coo is taken, with SUM ({tensor.layout})")
+        given = tensor.coalesce().cpu()
+        counts = torch.empty(self.size, dtype=torch.int64)
+        self.allgather_single(counts, torch.tensor([given._nnz()]), opts).wait()
+        parts = []
+        for part in (given.indices().t().contiguous(), given.values().contiguous()):
+            everything = torch.empty((int(counts.sum()), *part.shape[1:]), dtype=part.dtype)
+            self._gather_uneven(list(torch.split(everything, counts.tolist())), everything, part, opts, None).wait()
+            parts.append(everything)
+        total = torch.sparse_coo_tensor(parts[0].t(), parts[1], tensor.shape).coalesce()
+        tensor.copy_(total)
+        return DoneWork(tensors)
+
+    def allreduce_sparse(self, tensors: List[Tensor], opts: Any) -> Any:
+        return self._sparse(tensors, opts)
+
+    def reduce(self, tensors: List[Tensor], opts: Any) -> Any:
+        tensor = self._in_place(tensors, "reduce")
+        operator, factor = self._operator(opts.reduceOp, "reduce")
+        kind = self._type(tensor, "reduce")
+        device = OnHost()
+        host = device.both(tensor) if self.rank == opts.rootRank else device.read(tensor)
+        if factor is not None:
+            host = host.mul_(factor) if self.rank == opts.rootRank else host * factor
+        address = host.data_ptr()
+        arguments = (address, address if self.rank == opts.rootRank else None, host.numel(), kind, operator, opts.rootRank)
+        return self._call("reduce", arguments, opts, tensors, host, device.finish(None))
+
+    def reduce_scatter_single(self, output: Tensor, source: Tensor, opts: Any) -> Any:
+        name = "reduce_scatter_tensor"
+        if source.dtype != output.dtype:
+            raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: the types must be equal")
+        if source.numel() != output.numel() * self.size:
+            raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: it must have {self.size} times as many elements")
+        device = OnHost()
+        self._in_place([source], name)
+        result, given = device.write(self._in_place([output], name)), device.read(source)
+        operator, factor = self._operator(opts.reduceOp, name)
+        if factor is not None:
+            given = given * factor
+        arguments = (given.data_ptr(), result.data_ptr(), result.numel(), self._type(result, name), operator)
+        return self._call("reduce_scatter", arguments, opts, [output], (given, result), device.finish(None))
+
+    def reduce_scatter(self, outputs: List[Tensor], inputs: List[List[Tensor]], opts: Any) -> Any:
+        if len(outputs) != 1 or len(inputs) != 1 or len(inputs[0]) != self.size:
+            raise refuse("reduce_scatter", f"one output and {self.size} inputs are taken, one for each rank")
+        output, parts = outputs[0], inputs[0]
+        if parts[self.rank].numel() != output.numel() or any(part.dtype != output.dtype for part in parts):
+            raise refuse("reduce_scatter", f"the output is {shown(output)}, the input for this rank {shown(parts[self.rank])}")
+        for tensor in (output, *parts):
+            check(tensor, "reduce_scatter")
+        flat = torch.cat([part.reshape(-1).cpu() for part in parts])
+        if all(part.numel() == output.numel() for part in parts):
+            result = torch.empty(output.numel(), dtype=output.dtype)
+            operator, factor = self._operator(opts.reduceOp, "reduce_scatter")
+            if factor is not None:
+                flat.mul_(factor)
+            arguments = (flat.data_ptr(), result.data_ptr(), result.numel(), self._type(result, "reduce_scatter"), operator)
+            return self._call("reduce_scatter", arguments, opts, outputs, (flat, result), spread(result, outputs))
+        return self._reduce_scatter_uneven(flat, [part.numel() for part in parts], outputs, opts)
+
+    def _reduce_scatter_uneven(self, flat: Tensor, counts: List[int], outputs: List[Tensor], opts: Any) -> Any:
+        operator, factor = self._operator(opts.reduceOp, "reduce_scatter")
+        if factor is not None:
+            flat.mul_(factor)
+        result = torch.empty(counts[self.rank], dtype=flat.dtype)
+        arguments = (flat.data_ptr(), result.data_ptr(), *lists(counts), self._type(flat, "reduce_scatter"), operator)
+        return self._call("reduce_scatterv", arguments, opts, outputs, (flat, result), spread(result, outputs))
+
+    def reduce_scatter_single_coalesced(self, outputs: List[Tensor], inputs: List[Tensor], opts: Any) -> Any:
+        return self._several([(self.reduce_scatter_single, (output, source)) for output, source in zip(outputs, inputs)], opts, outputs)
