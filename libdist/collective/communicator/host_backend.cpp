@@ -145,7 +145,7 @@ std::string HostBackend::memory_offer(std::string& problem) {
 std::string HostBackend::open_memory(const Pieces& offers) {
   const auto& ranks = topology_.own_ranks();
   const auto fail = [&](std::size_t index, const Error& why) {
-    const auto [low, high] = std::minmax(static_cast<int>(watch_.rank()), ranks[index]);
+    const auto [low, high] = std::minmax({static_cast<int>(watch_.rank()), ranks[index]});  // by value
     return concat({"shared memory between rank ", std::to_string(low), " and rank ", std::to_string(high),
                    " is not available (", why.message, ")"});
   };
