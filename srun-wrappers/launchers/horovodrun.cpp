@@ -219,6 +219,7 @@ Row<State> refused(std::string_view names, std::size_t values, std::string_view 
 
 std::vector<Row<State>> setting_rows() {
   std::vector<Row<State>> out;
+  out.reserve(settings.size());
   for (const Setting& setting : settings) {
     out.push_back({{setting.flag, setting.value.empty() ? 1U : 0U, F::translated, setting.variable}, set_horovod});
   }

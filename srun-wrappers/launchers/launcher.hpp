@@ -81,6 +81,7 @@ std::vector<Row<S>> join_rows(std::initializer_list<std::vector<Row<S>>> parts) 
 template <typename S>
 std::vector<Flag> flags_of(const std::vector<Row<S>>& rows) {
   std::vector<Flag> flags;
+  flags.reserve(rows.size());
   for (const Row<S>& row : rows) flags.push_back(row.flag);
   return flags;
 }
@@ -105,7 +106,7 @@ Result<std::vector<std::string>> read_into(S& state, const Dialect& dialect, con
 template <typename S>
 struct Tool {
   Dialect dialect;
-  const char* help;
+  const char* help = nullptr;
   std::vector<Row<S>> rows;
   /// Before the flags are read: defaults from the environment. May be null.
   Result<void> (*prepare)(S& state);
