@@ -7,10 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 MAGIC = int.from_bytes(b"AMLDFR01", "little")
-HEADER = struct.Struct("<QIIIIIIIIiIQQQQQQ128s256sI512s")
-COMMUNICATOR = struct.Struct("<QIIQQII24s")
+HEADER = struct.Struct("<QIIIIIIIIiIQQQQQQ128s256sI512s16sI")
+COMMUNICATOR = struct.Struct("<QIIQQIIIIiI72s")
 ENTRY = struct.Struct("<QQQQQQIihBBBBH")
-SLOTS, CAPACITY = 64, 64
+SLOTS, POOL, CAPACITY = 256, 8192, 64
+SLOTS_AT = 4096
+MEMBERS_AT = SLOTS_AT + SLOTS * 128
+ENTRIES_AT = MEMBERS_AT + POOL * 4
+ROW = 1  # members are first, first + stride, ...
 OPERATIONS = {"allreduce": 1, "reduce": 2, "broadcast": 3, "allgather": 4, "send": 11, "recv": 12, "barrier": 13}
 STATES = {"enqueued": 1, "started": 2, "completed": 3, "failed": 4}
 FLOAT32 = 7
@@ -46,16 +50,17 @@ class Recorder:
         entered = max((call.sequence for call in self.collectives()), default=0)
         completed = max((call.sequence for call in self.collectives() if call.state == "completed"), default=0)
         base = 1000  # ticks of one nanosecond each, from an odd origin
-        header = HEADER.pack(MAGIC, 1, 4096, 8192, 64, CAPACITY, self.rank, self.size, 0, 4711, self.ending, 0, base,
+        header = HEADER.pack(MAGIC, 2, SLOTS_AT, ENTRIES_AT, 64, CAPACITY, self.rank, self.size, 0, 4711, self.ending, 0, base,
                              self.created, base + self.latest, self.created + self.latest, len(self.calls),
-                             self.job.encode(), self.host.encode(), len(self.note), self.note.encode())
-        world = COMMUNICATOR.pack(1, self.rank, self.size, entered, completed, 0, 0, b"")
+                             self.job.encode(), self.host.encode(), len(self.note), self.note.encode(),
+                             b"amldist", MEMBERS_AT)
+        world = COMMUNICATOR.pack(1, self.rank, self.size, entered, completed, 0, 0, ROW, 0, 1, 0, b"")
         ring = b"".join(
             ENTRY.pack(ticket, call.sequence, call.bytes, base + call.start, base + call.start,
                        base + call.end if call.end else 0, 0, call.peer, -7 if call.state == "failed" else 0,
                        STATES[call.state], OPERATIONS[call.operation], FLOAT32, 0, 0)
             for ticket, call in enumerate(self.calls, 1))
-        return (header.ljust(4096, b"\0") + world.ljust(SLOTS * 64, b"\0")) + ring.ljust(CAPACITY * 64, b"\0")
+        return (header.ljust(SLOTS_AT, b"\0") + world.ljust(ENTRIES_AT - SLOTS_AT, b"\0")) + ring.ljust(CAPACITY * 64, b"\0")
 
     def write(self, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
