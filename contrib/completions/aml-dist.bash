@@ -75,8 +75,9 @@ _aml_dist() {
     if [[ ${COMP_WORDS[1]} == trace ]]; then
         case $previous in
         --last) ;;
+        --format) mapfile -t COMPREPLY < <(compgen -W 'text json openmetrics' -- "$current") ;;
         --svg) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
-        *) mapfile -t COMPREPLY < <(compgen -W '--last --svg --json --help' -- "$current"; compgen -d -- "$current") ;;
+        *) mapfile -t COMPREPLY < <(compgen -W '--last --svg --json --format --help' -- "$current"; compgen -d -- "$current") ;;
         esac
         return
     fi

@@ -65,6 +65,7 @@ complete -c aml-dist -n $trace -a '(__fish_complete_directories)' -d 'Folder wit
 complete -c aml-dist -n $trace -l last -x -d 'Calls of each rank in JSON and picture'
 complete -c aml-dist -n $trace -l svg -r -F -d 'Draw the timeline too'
 complete -c aml-dist -n $trace -l json -d 'An object for programs'
+complete -c aml-dist -n $trace -l format -x -a 'text json openmetrics' -d 'How the result is printed'
 
 set -l check '__fish_seen_subcommand_from check'
 complete -c aml-dist -n $check -l policy -x -a 'require prefer off' -d 'How strict'

@@ -5,6 +5,7 @@
 
 #include "aml_dist/common/files.hpp"
 #include "aml_dist/timeline_svg.hpp"
+#include "aml_dist/trace_metrics.hpp"
 #include "aml_dist/trace_output.hpp"
 #include "aml_dist/trace_step.hpp"
 #include "shared/exit_status.hpp"
@@ -32,7 +33,13 @@ int list_steps(bool json) {
 }  // namespace
 
 int trace(const TraceOptions& options) {
-  if (options.step.empty()) return list_steps(options.json);
+  const bool json = options.json || options.format == "json";
+  const bool metrics = !json && options.format == "openmetrics";
+  if (options.step.empty() && metrics) {
+    return fail(
+        Error{Errc::invalid_argument, "--format openmetrics needs a step (JOBID.STEP): aml-dist trace lists them"});
+  }
+  if (options.step.empty()) return list_steps(json);
   const auto folder = find_step_folder(options.step);
   if (!folder) return fail(folder.error());
   const auto step = read_traced_step(*folder);
@@ -42,7 +49,8 @@ int trace(const TraceOptions& options) {
     const auto written = write_file(options.svg, draw_timeline(*step, options.last));
     if (!written) return fail(written.error());
   }
-  std::fputs(options.json ? to_json(*step, options.last).c_str() : to_table(*step).c_str(), stdout);
+  const std::string text = json ? to_json(*step, options.last) : metrics ? to_metrics(*step) : to_table(*step);
+  std::fputs(text.c_str(), stdout);
   return commands::exit_done;
 }
 

@@ -31,8 +31,11 @@ Command add_trace(CLI::App& app) {
       ->check(CLI::Range(1U, 65536U))
       ->capture_default_str();
   command->add_option("--svg", options.svg, "Draw the timeline into this file too")->type_name("FILE");
-  command->add_flag("--json", options.json,
-                    "An object with stalls, recorders and their calls; without a step, with steps");
+  CLI::Option* const json = command->add_flag(
+      "--json", options.json, "An object with stalls, recorders and their calls; without a step, with steps");
+  command->add_option("--format", options.format, "text, json, or openmetrics for Prometheus: who is waited for")
+      ->check(CLI::IsMember({"text", "json", "openmetrics"}))
+      ->excludes(json);
   return {command, [shared] { return trace(*shared); }};
 }
 

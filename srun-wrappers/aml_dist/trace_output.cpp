@@ -33,12 +33,6 @@ std::string_view word_of(State state) {
   return words.at(static_cast<std::size_t>(state));
 }
 
-std::string_view word_of(Straggler::Why why) {
-  constexpr std::array<std::string_view, 6> words = {"never-called", "stopped", "dead",
-                                                     "slow",         "differs", "no-recorder"};
-  return words.at(static_cast<std::size_t>(why));
-}
-
 /// The call that says most about a rank: the oldest that has not ended, else the newest.
 const CallRecord* telling_call(const Recording& recording) {
   const auto pending = std::ranges::find_if(recording.calls, &CallRecord::pending);
@@ -123,7 +117,7 @@ ordered_json object_of(const Stall& stall) {
   for (const Straggler& straggler : stall.stragglers) {
     stragglers.push_back({{"rank", straggler.rank},
                           {"host", straggler.host},
-                          {"why", word_of(straggler.why)},
+                          {"why", tools::word_of(straggler.why)},
                           {"last", straggler.last ? object_of(*straggler.last) : ordered_json()}});
   }
   return {{"sentence", collective::sentence(stall)},
@@ -138,6 +132,12 @@ ordered_json object_of(const Stall& stall) {
 }
 
 }  // namespace
+
+std::string_view word_of(Straggler::Why why) {
+  constexpr std::array<std::string_view, 6> words = {"never-called", "stopped", "dead",
+                                                     "slow",         "differs", "no-recorder"};
+  return words.at(static_cast<std::size_t>(why));
+}
 
 std::string describe_duration(std::int64_t nanoseconds) {
   const auto seconds = static_cast<double>(std::max<std::int64_t>(nanoseconds, 0)) * 1e-9;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "aml_dist/trace_step.hpp"
 
@@ -12,6 +13,9 @@ namespace amldist::tools {
 
 /// One object: job, size, stalls, recorders (each with its newest `last` calls), problems.
 [[nodiscard]] std::string to_json(const TracedStep& step, std::size_t last);
+
+/// "never-called", "stopped", "dead", "slow", "differs", "no-recorder".
+[[nodiscard]] std::string_view word_of(collective::Straggler::Why why);
 
 /// "0.8 ms", "12.3 s", "2 h 5 min".
 [[nodiscard]] std::string describe_duration(std::int64_t nanoseconds);

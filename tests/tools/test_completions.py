@@ -39,6 +39,7 @@ LINES = [
     ("aml-dist check --pol", "--policy"),
     ("aml-dist bench --op allr", "allreduce"),
     ("aml-dist trace --la", "--last"),
+    ("aml-dist trace --format open", "openmetrics"),
 ]
 
 

@@ -64,6 +64,36 @@ def test_json_has_stalls_and_recorders(tool, tmp_path):
     assert abs(first["calls"][0]["ended_ns"] - (created + 4_400_000)) < 1000
 
 
+def test_metrics_say_who_is_waited_for(tool, tmp_path):
+    done = tool.run("trace", str(step_without(tmp_path / "42.0")), "--format", "openmetrics")
+    assert (done.returncode, done.stderr) == (FINE, "")
+    lines = done.stdout.splitlines()
+    straggler = '{step="42.0",rank="2",host="node2",why="dead",communicator="",operation="allreduce"}'
+    assert 'aml_dist_trace_stalled_calls{step="42.0"} 1' in lines
+    assert f"aml_dist_trace_waiting_ranks{straggler} 3" in lines
+    (waited,) = [float(line.split()[-1]) for line in lines if line.startswith(f"aml_dist_trace_awaited_seconds{straggler} ")]
+    assert 9.9 < waited < 10.1
+    runs = [line for line in lines if line.startswith("aml_dist_trace_process_runs{")]
+    assert len(runs) == 4 and all(line.endswith(" 0") for line in runs) and 'rank="3",host="node2"' in runs[3]
+    assert lines[-1] == "# EOF"
+
+
+def test_metrics_of_a_working_step_name_nobody(tool, tmp_path):
+    for rank in range(3):
+        working(rank, 3, 5).write(tmp_path)
+    done = tool.run("trace", str(tmp_path), "--format", "openmetrics")
+    assert 'aml_dist_trace_stalled_calls{step="42.0"} 0' in done.stdout and "awaited" not in done.stdout, done
+
+
+def test_formats(tool, tmp_path):
+    folder = str(step_without(tmp_path / "42.0"))
+    assert tool.run("trace", folder, "--format", "json").stdout == tool.run("trace", folder, "--json").stdout
+    for wrong in (["--format", "xml"], ["--format", "text", "--json"]):
+        assert tool.run("trace", folder, *wrong).returncode == USAGE
+    done = tool.run("trace", "--format", "openmetrics")
+    assert done.returncode == USAGE and "needs a step" in done.stderr
+
+
 def test_a_living_writer_is_told_from_a_dead_one(tool, tmp_path):
     folder = step_without(tmp_path / "42.0", size=2, missing=1)
     with open(folder / "1.trace", "r+b") as held:

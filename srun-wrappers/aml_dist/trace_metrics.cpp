@@ -1,0 +1,69 @@
+#include "aml_dist/trace_metrics.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+
+#include "aml_dist/trace_output.hpp"
+#include "shared/metrics.hpp"
+
+namespace amldist::tools {
+namespace {
+
+using collective::Recording;
+using collective::Stall;
+using collective::Straggler;
+using collective::Writer;
+using commands::Gauge;
+
+constexpr double seconds_per_ns = 1e-9;
+
+/// All gauges of a step.
+class TraceMetrics {
+ public:
+  explicit TraceMetrics(const TracedStep& step) : step_(step) {
+    for (const Recording& each : step.recordings) {
+      runs_.add(
+          {{"step", step.job()}, {"rank", std::to_string(each.rank)}, {"host", each.host}, {"source", each.source}},
+          each.writer == Writer::runs ? 1 : 0);
+    }
+    for (const Stall& each : step.stalls) add(each);
+    stalled_.add({{"step", step.job()}}, static_cast<double>(step.stalls.size()));
+  }
+
+  [[nodiscard]] std::string text() const { return commands::to_openmetrics({stalled_, awaited_, ranks_, runs_}); }
+
+ private:
+  [[nodiscard]] Gauge::Labels labels_of(const Stall& stall, const Straggler& straggler) const {
+    return {{"step", step_.job()},
+            {"rank", std::to_string(straggler.rank)},
+            {"host", straggler.host},
+            {"why", std::string(word_of(straggler.why))},
+            {"communicator", stall.communicator_name},
+            {"operation", std::string(collective::name_of(stall.call.operation))}};
+  }
+
+  void add(const Stall& stall) {
+    const std::int64_t waited = stall.since_ns > 0 ? std::max<std::int64_t>(0, step_.now_ns - stall.since_ns) : 0;
+    for (const Straggler& each : stall.stragglers) {
+      const Gauge::Labels labels = labels_of(stall, each);
+      // Two messages that one rank has not met would be one sample twice, which the format forbids.
+      const auto same = [&](const auto& sample) { return sample.first == labels; };
+      if (std::ranges::any_of(awaited_.samples, same)) continue;
+      awaited_.add(labels, static_cast<double>(waited) * seconds_per_ns);
+      ranks_.add(labels, static_cast<double>(stall.waiting.size()));
+    }
+  }
+
+  const TracedStep& step_;
+  Gauge stalled_{"aml_dist_trace_stalled_calls", "Calls of a step that cannot end; 0: nobody waits for anybody."};
+  Gauge awaited_{"aml_dist_trace_awaited_seconds", "For how long others have waited for this rank."};
+  Gauge ranks_{"aml_dist_trace_waiting_ranks", "Ranks that wait for this rank."};
+  Gauge runs_{"aml_dist_trace_process_runs", "1: the process of a rank runs; 0: it is stopped or gone."};
+};
+
+}  // namespace
+
+std::string to_metrics(const TracedStep& step) { return TraceMetrics(step).text(); }
+
+}  // namespace amldist::tools
