@@ -2,17 +2,13 @@
 // agree.
 #pragma once
 
-#include <ctime>
-
 #include <cstdint>
+
+#include "os/tick_clock.hpp"
 
 namespace amldist {
 
 /// Nanoseconds since 1970, UTC. Jumps when somebody sets the clock.
-[[nodiscard]] inline std::int64_t calendar_ns() noexcept {
-  timespec now = {};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
-}
+[[nodiscard]] inline std::int64_t calendar_ns() noexcept { return static_cast<std::int64_t>(TickClock::realtime_ns()); }
 
 }  // namespace amldist

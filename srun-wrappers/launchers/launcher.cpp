@@ -13,13 +13,9 @@
 namespace amldist::launchers {
 namespace {
 
+using commands::print;
 using nlohmann::ordered_json;
 using text::concat;
-
-int print(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  return std::fflush(stdout) == 0 ? commands::exit_done : commands::exit_failed;
-}
 
 std::string table_text(std::span<const Flag> table) {
   std::size_t width = 0;

@@ -50,6 +50,11 @@ bool wants_colour(int descriptor) {
   return ::isatty(descriptor) == 1 && !dumb && !refused;
 }
 
+int print(std::string_view text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  return std::fflush(stdout) == 0 && written ? exit_done : exit_failed;
+}
+
 void say(std::string_view sentence, Tone tone) {
   const std::string_view escape = wants_colour(STDERR_FILENO) ? escape_of(tone) : std::string_view();
   const std::string line =

@@ -13,6 +13,9 @@ enum class Tone { plain, good, bad, faint };
 /// One line: the prefix, the sentence, a newline. Control characters in the sentence are written as \xNN.
 void say(std::string_view sentence, Tone tone = Tone::plain);
 
+/// Writes the text to standard output as it is; exit_failed where that cannot be done (a full disk, a closed pipe).
+int print(std::string_view text);
+
 /// Says the error and returns its exit status.
 int fail(const Error& error);
 

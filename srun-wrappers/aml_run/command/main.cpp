@@ -35,13 +35,9 @@ namespace {
 using namespace amldist;
 using namespace amldist::run;
 using commands::fail;
+using commands::print;
 using commands::say;
 using text::concat;
-
-int print(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  return std::fflush(stdout) == 0 ? commands::exit_done : commands::exit_failed;
-}
 
 /// Becomes bash with the script, so that standard input stays the program's.
 int start_step(const std::string& script) {

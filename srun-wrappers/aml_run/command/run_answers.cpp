@@ -22,13 +22,9 @@ namespace amldist::run {
 namespace {
 
 using commands::fail;
+using commands::print;
 using commands::say;
 using text::concat;
-
-int print(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  return std::fflush(stdout) == 0 ? commands::exit_done : commands::exit_failed;
-}
 
 bool is_number(std::string_view text) { return text::to_number(text, UINT32_MAX).has_value(); }
 
