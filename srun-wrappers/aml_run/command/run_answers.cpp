@@ -157,8 +157,8 @@ int resume(const CommandLine& line, Run run) {
       if (!work.good() && work.state != "TERMINATED") share.trials.push_back(trial);
     }
     const bool again = std::ranges::any_of(job.needs, [&](const std::string& need) { return wanted.contains(need); });
-    if (job.trials > 0 && !share.trials.empty()) wanted.emplace(job.name, share);
-    else if (job.trials == 0 && (again || !state->jobs[i].whole.good())) wanted.emplace(job.name, share);
+    const bool unfinished = share.whole ? again || !state->jobs[i].whole.good() : !share.trials.empty();
+    if (unfinished) wanted.emplace(job.name, share);
   }
   if (wanted.empty()) {
     say(concat({"every job of ", run.name, " has ended well: there is nothing to run again"}));
@@ -170,6 +170,7 @@ int resume(const CommandLine& line, Run run) {
     return refusal->status;
   }
   std::vector<std::string_view> names;
+  names.reserve(wanted.size());
   for (const auto& [name, share] : wanted) names.emplace_back(name);
   say(concat({"submitted again of ", run.name, ": ", text::join(names)}));
   return line.wait ? wait_for_run(line, run) : show_run(line, run, line.json);
