@@ -8,6 +8,19 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 
+LONGEST_REASON = 200  # characters
+
+
+def reason_of(case: ElementTree.Element) -> str:
+    """The first line of what a failed case says about itself; empty where it says nothing."""
+    for kind in ("failure", "error"):
+        told = case.find(kind)
+        if told is not None:
+            lines = (told.get("message") or told.text or "").strip().splitlines()
+            return lines[0][:LONGEST_REASON] if lines else ""
+    return ""
+
+
 class Suite:
     def __init__(self, name: str, path: pathlib.Path) -> None:
         self.name = name
@@ -26,7 +39,7 @@ class Suite:
         label = case.get("name", "?")
         skipped = case.find("skipped")
         if case.find("failure") is not None or case.find("error") is not None or case.get("status") == "fail":
-            self.failed.append(label)
+            self.failed.append(": ".join(filter(None, (label, reason_of(case)))))
         elif skipped is not None or case.get("status") in ("notrun", "disabled"):
             reason = skipped.get("message", "") if skipped is not None else "not run"
             if reason.startswith("SKIP_"):  # CTest tells how it knew; the test itself has said why

@@ -56,11 +56,18 @@ Result<std::vector<Triple>> parse_vector(std::string_view text) {
   return triples;
 }
 
+Error too_many_blocks(std::string_view what) {
+  return {Errc::limit, concat({what, " expands to more than 2^20 blocks"})};
+}
+
 /// Deals `round` tasks at a time to each node that still has room: 1 is cyclic, a larger number is plane.
+/// Errors: limit, before it deals anything.
 template <typename Append>
-void deal_in_rounds(std::span<const TasksRun> tasks_per_node, std::uint32_t round, Append append) {
+Result<void> deal_in_rounds(std::span<const TasksRun> tasks_per_node, std::uint32_t round, Append append) {
   std::uint32_t most = 0;
   for (const TasksRun& run : tasks_per_node) most = std::max(most, run.tasks);
+  const std::uint64_t rounds = (std::uint64_t{most} + round - 1) / round;
+  if (rounds * tasks_per_node.size() > TaskMap::most_blocks) return too_many_blocks("task map: the distribution");
   for (std::uint32_t dealt = 0; dealt < most; dealt += std::min(round, most - dealt)) {
     std::uint32_t node = 0;
     for (const TasksRun& run : tasks_per_node) {
@@ -68,6 +75,7 @@ void deal_in_rounds(std::span<const TasksRun> tasks_per_node, std::uint32_t roun
       node += run.nodes;
     }
   }
+  return {};
 }
 
 }  // namespace
@@ -138,19 +146,13 @@ Result<TaskMap> TaskMap::from_tasks_per_node(std::span<const TasksRun> tasks_per
   const auto append = [&map](std::uint32_t node, std::uint32_t count, std::uint32_t tasks) {
     map.append(node, count, tasks);
   };
-  switch (distribution.kind) {
-    case Distribution::Kind::block:
-      deal_in_rounds(tasks_per_node, std::numeric_limits<std::uint32_t>::max(), append);
-      break;
-    case Distribution::Kind::cyclic:
-      deal_in_rounds(tasks_per_node, 1, append);
-      break;
-    case Distribution::Kind::plane:
-      deal_in_rounds(tasks_per_node, std::max(1U, distribution.plane_size), append);
-      break;
-    case Distribution::Kind::arbitrary:
-      return Error{Errc::unavailable, "the task map of an arbitrary distribution cannot be derived from task counts"};
+  std::uint32_t round = std::numeric_limits<std::uint32_t>::max();  // block: all of a node's tasks at once
+  if (distribution.kind == Distribution::Kind::arbitrary) {
+    return Error{Errc::unavailable, "the task map of an arbitrary distribution cannot be derived from task counts"};
   }
+  if (distribution.kind == Distribution::Kind::cyclic) round = 1;
+  if (distribution.kind == Distribution::Kind::plane) round = std::max(1U, distribution.plane_size);
+  if (auto dealt = deal_in_rounds(tasks_per_node, round, append); !dealt) return dealt.error();
   return std::move(map).finish(nodes);
 }
 
@@ -180,6 +182,7 @@ Result<TaskMap> TaskMap::parse(std::string_view vector, std::uint32_t size, std:
   const auto triples = parse_vector(vector);
   if (!triples) return triples.error();
   TaskMap map;
+  std::uint32_t appended = 0;  // blocks before equal neighbours are merged: what reading costs
   while (map.size_ < size) {
     for (const Triple& triple : *triples) {
       const std::uint64_t tasks = static_cast<std::uint64_t>(triple.nodes) * triple.tasks;
@@ -188,8 +191,8 @@ Result<TaskMap> TaskMap::parse(std::string_view vector, std::uint32_t size, std:
                                              text::count(size, "task"), " on ", text::count(nodes, "node")})};
       }
       map.append(triple.first_node, triple.nodes, triple.tasks);
-      if (map.blocks_.size() > most_blocks) {
-        return Error{Errc::limit, concat({"process mapping: ", quote(vector), " expands to more than 2^20 blocks"})};
+      if (++appended > most_blocks) {
+        return too_many_blocks(concat({"process mapping: ", quote(vector)}));
       }
       if (map.size_ == size) break;
     }

@@ -56,14 +56,15 @@ class TaskMap {
     friend bool operator==(const Block&, const Block&) = default;
   };
 
-  /// From the number of tasks of each node and the distribution. Errors: unavailable for `arbitrary`.
+  /// From the number of tasks of each node and the distribution. Errors: unavailable for `arbitrary`,
+  /// limit if dealing takes more than most_blocks blocks.
   [[nodiscard]] static Result<TaskMap> from_tasks_per_node(std::span<const TasksRun> tasks_per_node,
                                                            Distribution distribution);
   /// From the node of each rank. Errors: mismatch if a node below `nodes` has no rank, or an index is not below it.
   [[nodiscard]] static Result<TaskMap> from_nodes_of_ranks(std::span<const std::uint32_t> node_of_rank,
                                                            std::uint32_t nodes);
-  /// Most blocks that a text may expand to: 2^20 (16 MB). Without it, a few bytes that repeat could fill a node's
-  /// memory.
+  /// Most blocks that a text may expand to, before equal neighbours are merged: 2^20 (16 MB, some milliseconds).
+  /// Without it, a few bytes that repeat could fill a node's memory or keep its processor.
   static constexpr std::size_t most_blocks = 1UL << 20;
 
   /// From PMI's text, which repeats until `size` ranks are placed. Errors: invalid_argument, mismatch, limit.

@@ -188,5 +188,20 @@ TEST(TaskMap, AShortTextCannotStandForMillionsOfBlocks) {
   EXPECT_TRUE(TaskMap::parse("(vector,(0,2,1))", 1U << 20, 2)) << "the longest honest one: half a million tasks a node";
 }
 
+TEST(TaskMap, AShortTextThatMergesToOneBlockCannotKeepTheProcessorEither) {
+  const auto map = TaskMap::parse("(vector,(0,1,1))", most_tasks, 1);
+  ASSERT_FALSE(map);
+  EXPECT_EQ(map.error().code, Errc::limit);
+}
+
+TEST(TaskMap, CountsThatAreDealtInMillionsOfRoundsAreRefused) {
+  const std::vector<TasksRun> counts{{1, most_tasks / 2}, {1, most_tasks / 2 - 1}};
+  const auto map = TaskMap::from_tasks_per_node(counts, {Distribution::Kind::cyclic, 0});
+  ASSERT_FALSE(map);
+  EXPECT_EQ(map.error().code, Errc::limit);
+  testing::expect_sentence(map.error().message);
+  EXPECT_TRUE(TaskMap::from_tasks_per_node(counts, {Distribution::Kind::block, 0}));
+}
+
 }  // namespace
 }  // namespace amldist
