@@ -27,7 +27,7 @@ class Hostlist {
   /// Most hosts in one list: 2^20. No cluster is larger; a longer list is an attack.
   static constexpr std::uint64_t most_hosts = 1ULL << 20;
   /// Longest text that is read, in bytes: the kernel's limit for one environment string.
-  static constexpr std::size_t longest_text = 128 * 1024;
+  static constexpr std::size_t longest_text = std::size_t{128} * 1024;
   /// Longest host name, in bytes (the DNS limit). Without it, a text within the limit above could expand to 2^20 names
   /// of 100 kB, or to brackets nested 40,000 deep.
   static constexpr std::size_t longest_name = 253;

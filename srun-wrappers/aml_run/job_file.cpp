@@ -12,6 +12,7 @@
 
 #include "aml_run/job_inputs.hpp"
 #include "aml_run/launch_style.hpp"
+#include "aml_run/yaml_reading.hpp"
 #include "core/text.hpp"
 #include "fabric/sku_table.hpp"
 #include "shared/programs.hpp"
@@ -359,7 +360,9 @@ Result<std::string> read_standard_input() {
 Result<YamlValue> read_job_file(const std::string& file) {
   const auto content = file == "-" ? read_standard_input() : commands::read_file(file, longest_yaml);
   if (!content) return content.error();
-  return parse_yaml(file == "-" ? "standard input" : file, *content);
+  auto root = parse_yaml(file == "-" ? "standard input" : file, *content);
+  if (root) read_numbers(*root);
+  return root;
 }
 
 }  // namespace amldist::run

@@ -16,10 +16,11 @@ using text::quote;
 using Form = Replacement::Form;
 using YamlKind = YamlValue::Kind;
 
-/// As the SDK writes a literal into the command: true and false are Python's words.
+/// As the SDK writes a literal into the command: true and false are Python's words. What stands in a file is read so
+/// already (yaml_reading.hpp).
 std::string literal_text(const YamlValue& value) {
-  if (value.plain && (value.text == "true" || value.text == "True" || value.text == "TRUE")) return "True";
-  if (value.plain && (value.text == "false" || value.text == "False" || value.text == "FALSE")) return "False";
+  if (value.plain && (value.text == "true" || value.text == "TRUE")) return "True";
+  if (value.plain && (value.text == "false" || value.text == "FALSE")) return "False";
   return value.text;
 }
 

@@ -253,7 +253,8 @@ struct Checker {
     return check_map(entry.value, path, told);
   }
 
-  Result<void> check_allowed(const SchemaKey& key, const YamlEntry& entry, const std::vector<std::string_view>& path) {
+  [[nodiscard]] Result<void> check_allowed(const SchemaKey& key, const YamlEntry& entry,
+                                           const std::vector<std::string_view>& path) const {
     if (key.allowed.empty() || entry.value.kind != YamlKind::scalar) return {};
     const auto allowed = text::split(key.allowed, ' ');
     const std::string value = text::to_lower(entry.value.text);

@@ -12,8 +12,6 @@
 namespace amldist::run {
 namespace {
 
-using text::concat;
-
 constexpr std::uint64_t most_checked_tasks = 1U << 20U;  // beyond it is Slurm's to say
 
 std::optional<std::uint32_t> number_of(const commands::SlurmOptions& job, std::string_view name) {

@@ -46,6 +46,14 @@ class Builder : public YAML::EventHandler {
 
   void OnDocumentStart(const YAML::Mark& /*mark*/) override {}
   void OnDocumentEnd() override {}
+  /// yaml-cpp takes nearly every character into a name, and with it what others read as the value.
+  void OnAnchor(const YAML::Mark& mark, const std::string& name) override {
+    const bool plain = std::ranges::all_of(name, [](char c) {
+      return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-';
+    });
+    if (!plain)
+      refuse(mark, concat({"the anchor ", text::quote(name), " has other characters than letters, digits, _ and -"}));
+  }
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     YamlValue value;
     value.location = location_of(mark);
@@ -57,8 +65,10 @@ class Builder : public YAML::EventHandler {
     if (text.find('\0') != std::string::npos) refuse(mark, "a NUL character (\\0) cannot stand in a job file");
     YamlValue value;
     value.location = location_of(mark);
-    value.plain = tag != "!";  // yaml-cpp's word for a scalar in quotes, or behind | and >
-    if (!value.plain) last_quoted = value.location;
+    const bool is_text = tag == "tag:yaml.org,2002:str";  // !!str
+    if (!is_text && tag != "!" && tag != "?" && !tag.empty()) refuse_tag(mark, tag);
+    value.plain = tag != "!" && !is_text;  // "!": yaml-cpp's word for a scalar in quotes, or behind | and >
+    if (tag == "!") last_quoted = value.location;
     value.kind = value.plain && is_null_word(text) ? YamlKind::null : YamlKind::scalar;
     value.text = text;
     remember(anchor, value);
@@ -70,13 +80,15 @@ class Builder : public YAML::EventHandler {
     count(mark, size_of(found->second) - 1);
     add(YamlValue(found->second));
   }
-  void OnSequenceStart(const YAML::Mark& mark, const std::string& /*tag*/, YAML::anchor_t anchor,
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value /*style*/) override {
+    if (tag != "?" && !tag.empty() && tag != "tag:yaml.org,2002:seq") refuse_tag(mark, tag);
     open(mark, YamlKind::list, anchor);
   }
   void OnSequenceEnd() override { close(); }
-  void OnMapStart(const YAML::Mark& mark, const std::string& /*tag*/, YAML::anchor_t anchor,
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value /*style*/) override {
+    if (tag != "?" && !tag.empty() && tag != "tag:yaml.org,2002:map") refuse_tag(mark, tag);
     open(mark, YamlKind::map, anchor);
   }
   void OnMapEnd() override { close(); }
@@ -94,6 +106,13 @@ class Builder : public YAML::EventHandler {
 
   [[noreturn]] void refuse(const YAML::Mark& mark, std::string_view sentence, Errc code = Errc::invalid_argument) {
     throw ParseRefusal{error_at(file_, location_of(mark), sentence, code)};
+  }
+
+  [[noreturn]] void refuse_tag(const YAML::Mark& mark, std::string_view tag) {
+    constexpr std::string_view standard = "tag:yaml.org,2002:";
+    const bool short_form = tag.starts_with(standard);
+    refuse(mark, concat({"the tag ", short_form ? "!!" : "", short_form ? tag.substr(standard.size()) : tag,
+                         " has no use in a job file: leave it out"}));
   }
 
   void count(const YAML::Mark& mark, std::size_t more) {

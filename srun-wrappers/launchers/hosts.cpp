@@ -133,6 +133,7 @@ Result<std::vector<std::string>> deal_ranks(const std::vector<Host>& hosts, std:
 Result<void> place(const std::vector<Host>& hosts, std::optional<std::uint32_t> processes, Distribution distribution,
                    commands::SlurmOptions& srun) {
   std::vector<std::string> names;
+  names.reserve(hosts.size());
   for (const Host& host : hosts) names.push_back(host.name);
   const bool unknown = std::ranges::any_of(hosts, [](const Host& host) { return !host.slots; });
   if (unknown) {

@@ -145,12 +145,12 @@ def test_every_key_is_translated_or_named_with_the_reason(aml_run, job):
     assert options["nodes"] == "2" and options["ntasks-per-node"] == "4" and options["time"] == "01:01:01"
     assert options["chdir"] == f"{folder}/src"
     assert "# What this is for." in text
-    assert "export NCCL_DEBUG=WARN\nexport SPACED='a b'\nexport LR=0.10\n" in text
+    assert "export NCCL_DEBUG=WARN\nexport SPACED='a b'\nexport LR=0.1\n" in text
     assert 'AML_OUTPUT_model="$PWD/outputs/$SLURM_JOB_ID/model"' in text and f"AML_OUTPUT_fixed={folder}/out\n" in text
     assert 'AML_OUTPUT_cloud="$PWD/outputs/$SLURM_JOB_ID/cloud"' in text
-    # True as the SDK writes a boolean; numbers as they are written.
+    # As the SDK writes them: True for true, 0.1 for 0.10.
     assert "'python train.py --lr ${{inputs.lr}} --flag ${{ inputs.flag }} --data ${{inputs.data}} --out ${{outputs.model}}'" in text
-    for value in ("inputs.lr=0.10", "inputs.flag=True", f"inputs.data={folder}/src", '"outputs.model=$AML_OUTPUT_model"'):
+    for value in ("inputs.lr=0.1", "inputs.flag=True", f"inputs.data={folder}/src", '"outputs.model=$AML_OUTPUT_model"'):
         assert f" {value}" in text
     assert srun_line(text) == 'srun --kill-on-bad-exit=1 --aml-dist=pytorch bash -c "$command"'
 

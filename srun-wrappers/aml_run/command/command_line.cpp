@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 25> own_names = {
     "snapshot", "list",           "show", "resume",  "cancel",    "stream",    "svg",    "metric-pattern",
     "test-only"};
 
-Error wrong(std::string sentence) { return {Errc::invalid_argument, concat({sentence, " (see aml-run --help)"})}; }
+Error wrong(std::string_view sentence) { return {Errc::invalid_argument, concat({sentence, " (see aml-run --help)"})}; }
 
 Error unknown_option(std::string_view word) {
   std::vector<std::string_view> names(own_names.begin(), own_names.end());

@@ -9,6 +9,7 @@
 #include "aml_run/components/declared_input.hpp"
 #include "aml_run/components/optional_text.hpp"
 #include "aml_run/job_inputs.hpp"
+#include "aml_run/yaml_reading.hpp"
 #include "core/text.hpp"
 #include "shared/programs.hpp"
 #include "shared/shell.hpp"
@@ -222,6 +223,7 @@ Result<Component> load_component(std::string_view file, const std::string& folde
   }
   auto root = parse_yaml(path, *content);
   if (!root) return root.error();
+  read_numbers(*root);
   name_source(*root, path);
   return Component{std::move(*root), std::filesystem::path(path).parent_path().string()};
 }

@@ -26,7 +26,7 @@ struct PipelineJob {
 struct Pipeline {
   std::string display_name;
   std::string description;
-  bool continue_on_failure = false;
+  bool continue_on_failure = true;      ///< settings.continue_on_step_failure, and its default on Azure ML
   std::vector<PipelineJob> jobs;        ///< each behind those that it needs
   std::vector<std::string> made_later;  ///< paths of all outputs
   std::vector<Ignored> ignored;

@@ -49,7 +49,7 @@ class Screen {
     std::fflush(stderr);
   }
   void keep() { height_ = 0; }
-  [[nodiscard]] bool colour() const { return commands::wants_colour(STDERR_FILENO); }
+  [[nodiscard]] static bool colour() { return commands::wants_colour(STDERR_FILENO); }
 
  private:
   bool terminal_ = ::isatty(STDERR_FILENO) == 1;
@@ -81,7 +81,7 @@ Result<FollowedRun> follow_run(const Run& run,
     if (state) {
       silent = 0;
       out.state = std::move(*state);
-      screen.show(draw(out.state, screen.colour()));
+      screen.show(draw(out.state, Screen::colour()));
       if (out.state.ended()) return out;
     }
     const auto signal = wait_for_signal(pause);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <ranges>
 
 #include "aml_run/slurm_job.hpp"
 #include "core/job_record.hpp"
@@ -98,8 +97,8 @@ WorkState find_work(const Queue& queue, const std::string& id) {
 
 /// The last submission that has this trial; those that Slurm forgot may all have had it.
 WorkState find_trial(const Queue& queue, const RunJob& job, std::uint32_t number) {
-  for (const std::string& id : std::ranges::reverse_view(job.ids)) {
-    const auto found = queue.find(concat({id, "_", std::to_string(number)}));
+  for (auto id = job.ids.rbegin(); id != job.ids.rend(); ++id) {
+    const auto found = queue.find(concat({*id, "_", std::to_string(number)}));
     if (found != queue.end()) return found->second;
   }
   WorkState work;

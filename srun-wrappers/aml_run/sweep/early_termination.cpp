@@ -52,18 +52,23 @@ std::string bandit(const TerminationPolicy& policy, bool maximize, double own, c
                  number_text(best)});
 }
 
-std::string median_stopping(bool maximize, double own, const std::vector<const Series*>& others, std::size_t count) {
-  if (others.empty()) return {};
-  std::vector<double> averages;
-  for (const Series* other : others) {
-    const auto end = other->values.begin() + static_cast<std::ptrdiff_t>(count);
-    averages.push_back(std::accumulate(other->values.begin(), end, 0.0) / static_cast<double>(count));
-  }
+double average_of(const Series& series, std::size_t count) {
+  const auto end = series.values.begin() + static_cast<std::ptrdiff_t>(count);
+  return std::accumulate(series.values.begin(), end, 0.0) / static_cast<double>(count);
+}
+
+/// Azure ML takes the median over all trials, this one too.
+std::string median_stopping(bool maximize, const Series& own, const std::vector<const Series*>& others,
+                            std::size_t count) {
+  const double best = best_of(own.values, count, maximize);
+  std::vector<double> averages = {average_of(own, count)};
+  averages.reserve(others.size() + 1);
+  for (const Series* other : others) averages.push_back(average_of(*other, count));
   std::ranges::sort(averages);
   const std::size_t middle = averages.size() / 2;
   const double median = averages.size() % 2 == 1 ? averages[middle] : (averages[middle - 1] + averages[middle]) / 2;
-  if (!is_worse(own, median, maximize)) return {};
-  return concat({"median_stopping: ", number_text(own), " is worse than the median of the trials' averages, ",
+  if (!is_worse(best, median, maximize)) return {};
+  return concat({"median_stopping: ", number_text(best), " is worse than the median of the trials' averages, ",
                  number_text(median)});
 }
 
@@ -111,9 +116,10 @@ class PolicyReader {
     if (entry.key == "type") return {};
     if (entry.key == "evaluation_interval" || entry.key == "delay_evaluation") {
       const auto number = text::to_number(text, 1'000'000);
-      const bool is_interval = entry.key == "evaluation_interval";
-      if (!number || (is_interval && *number == 0)) return wrong(entry, "give a whole number");
-      (is_interval ? policy_.interval : policy_.delay) = static_cast<std::size_t>(*number);
+      if (!number) return wrong(entry, "give a whole number, 0 or more");
+      // 0 is Azure ML's default: every report, as 1 is.
+      if (entry.key == "evaluation_interval") policy_.interval = std::max<std::size_t>(1, *number);
+      else policy_.delay = static_cast<std::size_t>(*number);
       return {};
     }
     if (bandit && (entry.key == "slack_factor" || entry.key == "slack_amount")) {
@@ -176,7 +182,7 @@ std::string why_terminated(const TerminationPolicy& policy, bool maximize, const
     case PolicyKind::bandit:
       return bandit(policy, maximize, value, comparable, count);
     case PolicyKind::median_stopping:
-      return median_stopping(maximize, value, comparable, count);
+      return median_stopping(maximize, own, comparable, count);
     case PolicyKind::truncation_selection:
       return truncation(policy, maximize, value, comparable, count);
     case PolicyKind::none:

@@ -78,16 +78,13 @@ nlohmann::ordered_json to_json(const YamlValue& value) {
     case YamlKind::scalar:
       break;
   }
+  if (value.plain && (value.text == "True" || value.text == "False")) return value.text == "True";
   auto number = value.plain ? nlohmann::ordered_json::parse(value.text, nullptr, false) : nlohmann::ordered_json();
-  return number.is_number() || number.is_boolean() ? number : nlohmann::ordered_json(value.text);
+  return number.is_number() ? number : nlohmann::ordered_json(value.text);
 }
 
 std::string choice_text(const YamlValue& value) {
-  if (value.kind == YamlKind::scalar) {
-    if (value.plain && text::to_lower(value.text) == "true") return "True";
-    if (value.plain && text::to_lower(value.text) == "false") return "False";
-    return value.text;
-  }
+  if (value.kind == YamlKind::scalar) return value.text;
   return value.is_null() ? "" : to_json(value).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 

@@ -115,8 +115,7 @@ Result<void> publish(const std::string& from, const std::string& to) {
   std::error_code wrong;
   fs::create_directories(fs::path(to).parent_path(), wrong);
   const auto status = fs::symlink_status(to, wrong);
-  if (fs::is_symlink(status)) fs::remove(to, wrong);
-  else if (fs::is_directory(status)) fs::remove(to, wrong);  // only an empty one
+  if (fs::is_symlink(status) || fs::is_directory(status)) fs::remove(to, wrong);  // of folders only an empty one
   fs::create_symlink(from, to, wrong);
   if (wrong)
     return Error{Errc::unavailable,
