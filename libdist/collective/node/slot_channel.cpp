@@ -1,6 +1,7 @@
 #include "collective/node/slot_channel.hpp"
 
 #include <sched.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <thread>
@@ -10,9 +11,18 @@ namespace {
 
 constexpr std::size_t page_bytes = 4096;
 
+/// The ranks' lines, and behind them their places.
 std::size_t lines_bytes(std::uint32_t ranks) noexcept {
-  const std::size_t bytes = static_cast<std::size_t>(ranks) * SlotChannel::slots * 64;
+  const std::size_t bytes = static_cast<std::size_t>(ranks) * (SlotChannel::slots + 1) * 64;
   return (bytes + page_bytes - 1) / page_bytes * page_bytes;
+}
+
+/// Sleeps no longer than asked: Linux adds 50 us by default.
+void nap(std::chrono::nanoseconds length) noexcept {
+  const int slack = ::prctl(PR_GET_TIMERSLACK);
+  static_cast<void>(::prctl(PR_SET_TIMERSLACK, 1));
+  std::this_thread::sleep_for(length);
+  if (slack > 0) static_cast<void>(::prctl(PR_SET_TIMERSLACK, slack));
 }
 
 }  // namespace
@@ -27,7 +37,8 @@ SlotChannel::SlotChannel(std::byte* memory, NodeGroup place, std::size_t slot_by
       stages_(memory + lines_bytes(place_.size)),
       slot_bytes_(slot_bytes),
       oversubscribed_(oversubscribed),
-      seen_(place_.size, 0) {}
+      seen_(place_.size, 0),
+      places_(reinterpret_cast<Place*>(lines_ + static_cast<std::size_t>(place_.size) * slots)) {}
 
 bool SlotChannel::has_come(std::uint32_t peer, std::uint32_t round, bool& differs) noexcept {
   const std::uint64_t word = line(peer, round).word.load(std::memory_order_acquire);
@@ -55,44 +66,60 @@ Result<void> SlotChannel::wait_until(std::uint32_t peer, std::uint32_t round) {
     }
     relax_briefly();
   }
-  if (oversubscribed_ || !spin_long(peer, round, differs)) return wait_slowly(peer, round);
+  if (oversubscribed_ || !spin_apart(peer, round, differs)) return wait_slowly(peer, round);
   if (differs) return watchdog_->differs(place_.communicator_ranks[peer]);
   return {};
 }
 
-/// Ranks that start on one processor and keep handing it to each other would stay there, at 3 us instead of 0.1 us for
-/// the smallest call, although another processor is idle: Linux does not migrate a process that ran within the last
-/// half millisecond, and balances only every few milliseconds. So from time to time a rank keeps the processor for that
-/// long.
-bool SlotChannel::spin_long(std::uint32_t peer, std::uint32_t round, bool& differs) noexcept {
-  constexpr auto long_enough = std::chrono::milliseconds(5);
-  constexpr auto pause = std::chrono::milliseconds(20);
-  constexpr auto at_once = std::chrono::microseconds(100);
-  constexpr int polls_between_clock_reads = 256;
-  const auto start = Clock::now();
-  if (start < next_long_spin_) return false;
-  bool came = false;
-  do {
-    for (int poll = 0; poll < polls_between_clock_reads && !came; ++poll) {
-      came = has_come(peer, round, differs);
-      if (!came) relax();
-    }
-  } while (!came && Clock::now() - start < long_enough);
-  // A peer that arrives soon while this rank keeps its processor must have another one.
-  const auto end = Clock::now();
-  next_long_spin_ = end - start < at_once ? end : end + pause;
-  return came;
+/// Spinning is useless where the peer waits for this rank's processor, or other programs want it.
+bool SlotChannel::spin_apart(std::uint32_t peer, std::uint32_t round, bool& differs) noexcept {
+  constexpr int polls = 2048;  // 50 us
+  if (!is_apart(peer)) {
+    part();
+    return false;
+  }
+  if (crowded_until_ != Clock::time_point() && Clock::now() < crowded_until_) return false;
+  for (int poll = 0; poll < polls; ++poll) {
+    if (has_come(peer, round, differs)) return true;
+    relax();
+  }
+  return false;
+}
+
+bool SlotChannel::is_apart(std::uint32_t peer) noexcept {
+  const int processor = ::sched_getcpu();
+  if (own_processor_ != processor) {
+    own_processor_ = processor;
+    places_[place_.rank].processor.store(processor + 1, std::memory_order_relaxed);
+  }
+  return places_[peer].processor.load(std::memory_order_relaxed) != processor + 1;
+}
+
+/// Ranks that share a processor and keep handing it to each other would stay there, at 2 us instead of 0.1 us for the
+/// smallest call, although another processor is idle: Linux does not migrate a process that ran within the last half
+/// millisecond, and balances only every few milliseconds. But it wakes a sleeper on an idle processor, if there is one.
+void SlotChannel::part() noexcept {
+  constexpr auto between_attempts = std::chrono::milliseconds(1);
+  const auto now = Clock::now();
+  if (now < next_parting_) return;
+  next_parting_ = now + between_attempts;
+  nap(std::chrono::microseconds(1));
 }
 
 /// Yields the processor; after about a millisecond sleeps in growing naps. No process needs to be woken, so publishing
-/// stays cheap.
+/// stays cheap. A yield to another program takes a slice of its time, some milliseconds; ranks yield back at once. So
+/// where a yield took long, naps take its place for a while: Linux prefers who has slept to who computes.
 Result<void> SlotChannel::wait_slowly(std::uint32_t peer, std::uint32_t round) {
   // Where many wait for a processor, each yield takes a turn of all of them: 64 took seconds in which no verdict was
   // heard.
   constexpr int yields_between_checks = 4;
   constexpr int checks_before_naps = 1024;
   constexpr auto longest_nap = std::chrono::microseconds(500);
-  auto nap = std::chrono::microseconds(20);
+  constexpr auto longest_own_yield = std::chrono::microseconds(300);
+  constexpr auto crowded_for = std::chrono::milliseconds(100);
+  auto length = std::chrono::microseconds(20);
+  auto before = Clock::now();
+  bool crowded = before < crowded_until_;
   for (int poll = 0;; ++poll) {
     for (int i = 0; i < yields_between_checks; ++i) {
       bool differs = false;
@@ -100,15 +127,25 @@ Result<void> SlotChannel::wait_slowly(std::uint32_t peer, std::uint32_t round) {
         if (differs) return watchdog_->differs(place_.communicator_ranks[peer]);
         return {};
       }
-      if (poll < checks_before_naps) {
-        static_cast<void>(::sched_yield());
-      } else {
-        std::this_thread::sleep_for(nap);
-        nap = std::min(nap * 2, longest_nap);
+      if (poll >= checks_before_naps) {
+        std::this_thread::sleep_for(length);
+        length = std::min(length * 2, longest_nap);
         break;
       }
+      if (crowded) {
+        nap(std::chrono::microseconds(5));
+        continue;
+      }
+      static_cast<void>(::sched_yield());
+      const auto now = Clock::now();
+      if (!oversubscribed_ && now - before > longest_own_yield) {
+        crowded_until_ = now + crowded_for;
+        crowded = true;
+      }
+      before = now;
     }
     if (auto going_on = watchdog_->keep_waiting(place_.communicator_ranks[peer]); !going_on) return going_on;
+    before = Clock::now();
   }
 }
 

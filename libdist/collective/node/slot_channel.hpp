@@ -131,6 +131,10 @@ class SlotChannel {
   };
   static_assert(sizeof(Line) == 64 && std::atomic<std::uint64_t>::is_always_lock_free);
 
+  struct alignas(64) Place {
+    std::atomic<int> processor;  ///< where the rank last waited for long, plus 1; 0: it never did
+  };
+
   [[nodiscard]] Line& line(std::uint32_t peer, std::uint32_t round) noexcept {
     return lines_[static_cast<std::size_t>(peer) * slots + round % slots];
   }
@@ -143,8 +147,12 @@ class SlotChannel {
   }
   [[nodiscard]] Result<void> wait_until(std::uint32_t peer, std::uint32_t round);
   [[nodiscard]] Result<void> wait_slowly(std::uint32_t peer, std::uint32_t round);
-  /// Whether the line arrived while this rank kept its processor.
-  [[nodiscard]] bool spin_long(std::uint32_t peer, std::uint32_t round, bool& differs) noexcept;
+  /// Polls for a while if the peer is on another processor; whether its line arrived.
+  [[nodiscard, gnu::noinline]] bool spin_apart(std::uint32_t peer, std::uint32_t round, bool& differs) noexcept;
+  /// Whether the peer last waited on another processor than this rank's, as far as is known.
+  [[nodiscard]] bool is_apart(std::uint32_t peer) noexcept;
+  /// Lets Linux move this rank to an idle processor.
+  void part() noexcept;
   /// Whether the peer has published `round`; sets `differs` if its call is another one.
   [[nodiscard]] bool has_come(std::uint32_t peer, std::uint32_t round, bool& differs) noexcept;
 
@@ -157,8 +165,12 @@ class SlotChannel {
   std::uint32_t first_of_call_ = 1;
   std::uint32_t signature_ = 0;
   Watchdog* watchdog_ = nullptr;
-  Clock::time_point next_long_spin_;  ///< initially in the past
-  std::vector<std::uint32_t> seen_;   // by peer: the last round known to be published
+  std::vector<std::uint32_t> seen_;  // by peer: the last round known to be published
+  // Of waits that are not short:
+  Place* places_;
+  int own_processor_ = -1;           ///< as published
+  Clock::time_point next_parting_;   ///< initially in the past
+  Clock::time_point crowded_until_;  ///< until then, other programs are taken to want this rank's processor
 };
 
 }  // namespace amldist::collective
