@@ -135,11 +135,29 @@ static void expect(const void* got, const void* want, size_t bytes, const char* 
   exit(1);
 }
 
+enum {
+  PERIOD = 33,
+  BITS_PERIOD = 1024
+}; /* after so many elements given() repeats, and after so many bytes bits_of() */
+static size_t at_most(size_t count, size_t most) { return count < most ? count : most; }
+
+/* Continues what is written, whole periods, up to `bytes`. */
+static void repeat(void* data, size_t written, size_t bytes) {
+  for (size_t more; written < bytes; written += more) {
+    more = at_most(written, bytes - written);
+    memcpy((char*)data + written, data, more);
+  }
+}
+
 static void fill(void* data, size_t from, size_t count, int r, amldist_type type, amldist_op op) {
-  for (size_t i = 0; i < count; ++i) put(data, i, type, given(r, from + i, op));
+  const size_t first = at_most(count, PERIOD), unit = element_bytes[type];
+  for (size_t i = 0; i < first; ++i) put(data, i, type, given(r, from + i, op));
+  repeat(data, first * unit, count * unit);
 }
 static void fill_combined(void* data, size_t from, size_t count, amldist_type type, amldist_op op) {
-  for (size_t i = 0; i < count; ++i) put(data, i, type, as_stored(combined(from + i, op, type), type));
+  const size_t first = at_most(count, PERIOD), unit = element_bytes[type];
+  for (size_t i = 0; i < first; ++i) put(data, i, type, as_stored(combined(from + i, op, type), type));
+  repeat(data, first * unit, count * unit);
 }
 
 /* ---- reductions ---- */
@@ -234,19 +252,29 @@ static unsigned char combined_bits(size_t byte, amldist_op op, unsigned char mas
   }
   return result;
 }
+static void fill_bits(unsigned char* data, size_t bytes, unsigned char mask) {
+  const size_t first = at_most(bytes, BITS_PERIOD);
+  for (size_t i = 0; i < first; ++i) data[i] = bits_of(rank, i, mask);
+  repeat(data, first, bytes);
+}
+static void fill_combined_bits(unsigned char* data, size_t from, size_t bytes, amldist_op op, unsigned char mask) {
+  const size_t first = at_most(bytes, BITS_PERIOD);
+  for (size_t i = 0; i < first; ++i) data[i] = combined_bits(from + i, op, mask);
+  repeat(data, first, bytes);
+}
 /* Of integers the three bitwise operators, of bools all but the average. */
 static void check_bits(size_t count, amldist_type type, amldist_op op) {
   const unsigned char mask = type == AMLDIST_BOOL ? 1 : 0xff;
   const size_t bytes = count * element_bytes[type];
   buffer send = new_buffer(bytes * (size_t)size, 0), recv = new_buffer(bytes, 0), want = new_buffer(bytes, 0);
-  for (size_t i = 0; i < bytes * (size_t)size; ++i) send.data[i] = bits_of(rank, i, mask);
-  for (size_t i = 0; i < bytes; ++i) want.data[i] = combined_bits(i, op, mask);
+  fill_bits(send.data, bytes * (size_t)size, mask);
+  fill_combined_bits(want.data, 0, bytes, op, mask);
   OK(amldist_allreduce(world, send.data, recv.data, count, type, op));
   expect(recv.data, want.data, bytes, "allreduce of bits", count, type, op);
   memset(recv.data, GUARD, bytes);
   OK(amldist_reduce(world, send.data, recv.data, count, type, op, size - 1));
   if (rank == size - 1) expect(recv.data, want.data, bytes, "reduce of bits", count, type, op);
-  for (size_t i = 0; i < bytes; ++i) want.data[i] = combined_bits(bytes * (size_t)rank + i, op, mask);
+  fill_combined_bits(want.data, bytes * (size_t)rank, bytes, op, mask);
   OK(amldist_reduce_scatter(world, send.data, recv.data, count, type, op));
   expect(recv.data, want.data, bytes, "reduce_scatter of bits", count, type, op);
   free_buffer(send), free_buffer(recv), free_buffer(want);
