@@ -17,6 +17,7 @@
 #include "site/rdma_policy.hpp"
 #include "site/trace_policy.hpp"
 #include "spank/command_line.hpp"
+#include "spank/job_comment.hpp"
 #include "spank/output.hpp"
 #include "spank/plugstack.hpp"
 #include "spank/slurm_api.hpp"
@@ -136,7 +137,8 @@ Result<void> send_record(SrunSession& session, const Spec& spec, const Launch& l
   if (session.listener) {
     session.listener->watch(
         {launch.job_id, launch.step_id, launch.placement.map.size(), launch.components.empty() ? std::string() : text,
-         choose_trace(session.request.policy, spec, own_variable("SLURM_JOB_PARTITION").value_or(""))});
+         choose_trace(session.request.policy, spec, own_variable("SLURM_JOB_PARTITION").value_or("")),
+         session.request.policy.job_comment});
   }
   tell_policy(session.request.policy, spec, record->features);
   if (spec.verbose) tell_placement(spec, launch.placement, *record);
@@ -238,10 +240,19 @@ Result<void> prepare_launch(SrunSession& session, const Handle& handle) {
   const auto launch = fetch_launch(*job_id, *step_id);
   if (!launch) return launch.error();
   if (!*launch) {
-    if (session.listener) session.listener->watch({*job_id, *step_id});
+    if (session.listener) {
+      session.listener->watch({.job_id = *job_id, .step_id = *step_id, .comments = session.request.policy.job_comment});
+    }
     return {};
   }
   return send_record(session, *spec, **launch);
+}
+
+void note_refusal(const SrunSession& session, const Handle& handle, std::string_view reason) {
+  if (!session.request.policy.job_comment) return;
+  const auto job_id = handle.number(S_JOB_ID, "S_JOB_ID");
+  const auto step_id = handle.number(S_JOB_STEPID, "S_JOB_STEPID");
+  if (job_id && step_id) comment_on_job(*job_id, *step_id, concat({"refused: ", reason}));
 }
 
 bool leave_refusal_to_nodes(const SrunSession& session) noexcept {

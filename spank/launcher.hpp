@@ -2,6 +2,8 @@
 // stops in plugin.cpp.
 #pragma once
 
+#include <string_view>
+
 #include "core/result.hpp"
 #include "spank/handle.hpp"
 #include "spank/submitter_session.hpp"
@@ -29,6 +31,9 @@ void open_listener(SrunSession& session);
 
 /// srun, for a step that is refused: takes back what those above have done.
 void withdraw_launch(SrunSession& session) noexcept;
+
+/// srun, for a step that is refused: leaves the reason as the job's comment, where the site wants that.
+void note_refusal(const SrunSession& session, const Handle& handle, std::string_view reason);
 
 /// srun, for a step that is refused inside a job. Neither srun nor scancel can end a step that was never launched:
 /// Slurm would keep it, and its CPUs, to the end of the job, and the next srun in that job would wait for ever. So the

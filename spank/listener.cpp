@@ -25,6 +25,7 @@
 #include "spank/command_line.hpp"
 #include "spank/hang_judge.hpp"
 #include "spank/hang_report.hpp"
+#include "spank/job_comment.hpp"
 #include "spank/output.hpp"
 #include "spank/slurm_api.hpp"
 #include "step_messages/control_message.hpp"
@@ -118,12 +119,17 @@ class ListenerThread {
         text::concat({"hang: ", hang.sentence, file.empty() ? "" : text::concat({"; its stack is in ", file})});
     tell_user(line);
     if (!step_.trace.ends) return;
+    comment(line);
     decided_ = true;  // the deaths that follow are ours
     first_at_ = Clock::now();
     end_srun_with(exit_hang);
     if (!job_record_.empty()) static_cast<void>(append_line(job_record_, JobRecord::line_of({exit_hang, line})));
     static_cast<void>(signal_step(step_.job_id, step_.step_id, SIGTERM));
     kill_at_ = Clock::now() + kill_wait();
+  }
+
+  void comment(std::string_view line) const {
+    if (step_.comments) comment_on_job(step_.job_id, step_.step_id, line);
   }
 
   void kill() {
@@ -147,6 +153,7 @@ class ListenerThread {
     if (!failure_.stands() || at_limit_ || (slurmctld_answers_ && job_was_ended(step_.job_id))) return;
     const RestOfStep rest = rest_of_step(others_run);
     tell_user(failure_.sentence(rest));
+    comment(failure_.sentence(rest));
     if (job_record_.empty()) return;
     static_cast<void>(
         append_line(job_record_, JobRecord::line_of({failure_.shell_status(), failure_.description(rest)})));

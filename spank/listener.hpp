@@ -46,6 +46,7 @@ class Listener {
     std::uint32_t tasks = 0;  ///< 0: not known
     std::string record = {};  ///< the launch record, for nodes that ask; empty: none
     TraceChoice trace = {};   ///< whether the step is watched for hangs, and what follows
+    bool comments = false;    ///< the job's comment gets the line too (job_comment.hpp)
   };
   /// Starts the thread. Without one (no memory) the feature is absent. Once.
   void watch(Step step) noexcept;

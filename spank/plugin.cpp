@@ -253,7 +253,9 @@ int slurm_spank_init_post_opt(spank_t spank, int /*argc*/, char** /*argv*/) {
 
 int slurm_spank_local_user_init(spank_t spank, int /*argc*/, char** /*argv*/) {
   const int status = amldist::spank::guarded_in<SrunSession>(amldist::spank::refused, [spank](SrunSession& state) {
-    return amldist::spank::refuse_user(amldist::spank::prepare_launch(state, Handle(spank)));
+    const auto prepared = amldist::spank::prepare_launch(state, Handle(spank));
+    if (!prepared) amldist::spank::note_refusal(state, Handle(spank), prepared.error().message);
+    return amldist::spank::refuse_user(prepared);
   });
   const int settled = amldist::spank::settle_in_srun(status);
   const auto* const state = std::get_if<SrunSession>(&amldist::spank::session());

@@ -195,6 +195,16 @@ class Owned {
   Message* message_ = nullptr;
 };
 
+/// The description of a job names it by a number, or from 26.05 on by a step id.
+template <typename Description>
+void name_job(Description& description, std::uint32_t job_id) {
+  if constexpr (requires { description.job_id; }) {
+    description.job_id = job_id;
+  } else {
+    description.step_id.job_id = job_id;
+  }
+}
+
 /// Whether nothing but its tasks themselves ends the steps of a job in this state.
 bool leaves_its_steps_alone(std::uint32_t job_state) noexcept {
   switch (job_state & JOB_STATE_BASE) {
@@ -299,6 +309,30 @@ bool job_was_ended(std::uint32_t job_id) {
   const std::span found(jobs->job_array, jobs->record_count);
   return std::ranges::any_of(
       found, [job_id](const auto& job) { return job.job_id == job_id && !leaves_its_steps_alone(job.job_state); });
+}
+
+Result<std::string> comment_of_job(std::uint32_t job_id) {
+  auto* const load = find_function<decltype(::slurm_load_job)>("slurm_load_job");
+  if (load == nullptr) return lacks("slurm_load_job");
+  Owned<job_info_msg_t> jobs("slurm_free_job_info_msg");
+  if (load_job(load, jobs.out(), job_id) == SLURM_SUCCESS) {
+    for (const auto& job : std::span(jobs->job_array, jobs->record_count)) {
+      if (job.job_id == job_id) return std::string(job.comment != nullptr ? job.comment : "");
+    }
+  }
+  return Error{Errc::unavailable, concat({"slurmctld does not know job ", std::to_string(job_id)})};
+}
+
+Result<void> set_comment_of_job(std::uint32_t job_id, std::string comment) {
+  auto* const initialize = find_function<decltype(::slurm_init_job_desc_msg)>("slurm_init_job_desc_msg");
+  auto* const update = find_function<decltype(::slurm_update_job)>("slurm_update_job");
+  if (initialize == nullptr || update == nullptr) return lacks("slurm_update_job");
+  job_desc_msg_t change = {};
+  initialize(&change);
+  name_job(change, job_id);
+  change.comment = comment.data();
+  if (update(&change) == SLURM_SUCCESS) return {};
+  return Error{Errc::unavailable, concat({"slurmctld did not take the job's comment: ", slurm_reason()})};
 }
 
 StepLimit limit_of_step(std::uint32_t job_id, std::uint32_t step_id) {

@@ -60,6 +60,12 @@ struct HeterogeneousLayout {
 /// resources. False if slurmctld does not answer. One remote call.
 [[nodiscard]] bool job_was_ended(std::uint32_t job_id);
 
+/// A job's comment, empty without one. One remote call. Errors: unavailable.
+[[nodiscard]] Result<std::string> comment_of_job(std::uint32_t job_id);
+
+/// Replaces a job's comment, with the rights of the user whose process this is. One remote call. Errors: unavailable.
+[[nodiscard]] Result<void> set_comment_of_job(std::uint32_t job_id, std::string comment);
+
 /// A step's own time limit, from slurmctld.
 struct StepLimit {
   bool answered = true;  ///< false: slurmctld cannot be reached; libslurm tries for long (26.05: twenty seconds)

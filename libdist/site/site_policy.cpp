@@ -13,10 +13,10 @@ namespace {
 using text::concat;
 using text::quote;
 
-constexpr std::array<std::string_view, 19> argument_names = {
-    "port_range", "master_addr", "interface", "network",  "suffix",         "rdma",        "config",
-    "disabled",   "default.",    "rdma.",     "rdma_sku", "rdma_sku.",      "rdma_helper", "secret",
-    "unknown",    "trace",       "trace.",    "hang",     "trace_libraries"};
+constexpr std::array<std::string_view, 20> argument_names = {
+    "port_range", "master_addr", "interface", "network",  "suffix",          "rdma",        "config",
+    "disabled",   "default.",    "rdma.",     "rdma_sku", "rdma_sku.",       "rdma_helper", "secret",
+    "unknown",    "trace",       "trace.",    "hang",     "trace_libraries", "job_comment"};
 
 std::optional<RdmaPolicy> rdma_from_name(std::string_view name) {
   if (name == "require") return RdmaPolicy::require;
@@ -120,6 +120,9 @@ bool apply_value(SitePolicy& policy, std::string_view name, std::string_view val
   } else if (name == "secret") {
     if (value != "require" && value != "prefer") return false;
     policy.secret = value == "require" ? SecretPolicy::require : SecretPolicy::prefer;
+  } else if (name == "job_comment") {
+    if (value != "on" && value != "off") return false;
+    policy.job_comment = value == "on";
   } else if (name.starts_with("default.")) {
     const auto kind = kind_from_name(value);
     if (!kind || name == "default.") return false;

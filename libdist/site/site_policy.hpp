@@ -43,6 +43,7 @@ struct SitePolicy {
   std::string trace_libraries;                                            ///< trace_libraries=/folder/aml-dist
   bool unknown_fails = false;                                             ///< unknown=warn|fail, under rdma=require
   SecretPolicy secret = SecretPolicy::prefer;                             ///< secret=require|prefer
+  bool job_comment = false;                                               ///< job_comment=on|off
   std::map<std::string, Kind, std::less<>> default_kind;                  ///< default.PARTITION=KIND|none
   bool disabled = false;                                                  ///< disabled: the plugin does nothing
   std::string config_file;                                                ///< config=FILE, absolute

@@ -207,6 +207,37 @@ def test_the_tool_is_found_where_path_does_not_lead(machine, tmp_path):
     assert "/opt/aml-dist/bin/aml-dist" in (HEALTH / "aml-dist.nhc").read_text()
 
 
+def reserving(machine, env: dict[str, str], reserved: bool) -> dict[str, str]:
+    """Slurm's answer about the reservation is its exit status."""
+    write(machine.programs / "scontrol", f'[[ $1 != show ]] || exit {0 if reserved else 1}; echo "$@" >>{machine.programs.parent}/told')
+    return env | {"AML_DIST_DRAIN": "reserve"}
+
+
+def test_a_sick_node_can_be_reserved_instead(machine):
+    env = reserving(machine, machine(sick()), reserved=False)
+    assert run("aml-dist-health", env).returncode == 1
+    told = machine.told()
+    assert told.startswith("create reservation ReservationName=aml-dist-node7 Nodes=node7 Users=root ") and "ib.state" in told
+    assert run("aml-dist-health", reserving(machine, env, reserved=True)).returncode == 1 and machine.told() == told
+
+
+def test_the_reservation_ends_when_the_node_is_well(machine):
+    env = reserving(machine, machine(cases.base()), reserved=True)
+    assert run("aml-dist-health", env).returncode == 0 and machine.told() == "delete ReservationName=aml-dist-node7\n"
+    (machine.programs.parent / "told").unlink()
+    assert run("aml-dist-health", reserving(machine, env, reserved=False)).returncode == 0 and machine.told() == ""
+
+
+def test_the_epilog_fails_on_sick_nodes_only(machine):
+    env = machine(sick()) | {"AML_DIST_EPILOG_CONF": "/nonexistent"}
+    done = run("epilog", env)
+    assert done.returncode == 1 and "ib.state" in done.stderr
+    assert run("epilog", env | {"AML_DIST": "/nonexistent/aml-dist"}).returncode == 0
+    write(machine.programs / "aml-dist", "exec sleep 60")
+    assert run("epilog", env | {"AML_DIST_TIMEOUT": "1"}).returncode == 1
+    assert run("epilog", machine(cases.base()) | {"AML_DIST_EPILOG_CONF": "/nonexistent"}).returncode == 0
+
+
 def prolog_for(env: dict[str, str], sku: str) -> None:
     pathlib.Path(env["AML_DIST_PROLOG_CONF"]).write_text(f"skus[gpu]='{sku}'\n")
 

@@ -21,7 +21,7 @@ TEST(SitePolicy, ReadsEveryArgument) {
   const auto complaints = apply_arguments(
       policy, Arguments{"port_range=15000-15999", "master_addr=name", "interface=ib0", "network=10.1.0.0/16",
                         "suffix=.cluster.local", "rdma=prefer", "rdma.gpu=require", "default.gpu=pytorch",
-                        "default.cpu=none", "secret=require", "disabled"});
+                        "default.cpu=none", "secret=require", "job_comment=on", "disabled"});
   EXPECT_TRUE(complaints.empty()) << complaints.front();
   EXPECT_EQ(policy.ports.to_string(), "15000-15999");
   EXPECT_EQ(policy.master_addr, MasterAddress::Form::name);
@@ -33,6 +33,7 @@ TEST(SitePolicy, ReadsEveryArgument) {
   EXPECT_EQ(policy.default_kind.at("gpu"), Kind::pytorch);
   EXPECT_EQ(policy.default_kind.at("cpu"), Kind::none);
   EXPECT_EQ(policy.secret, SecretPolicy::require);
+  EXPECT_TRUE(policy.job_comment);
   EXPECT_TRUE(policy.disabled);
 }
 
@@ -47,6 +48,14 @@ TEST(SitePolicy, NamesAndSkipsWhatItDoesNotKnow) {
     testing::expect_sentence(complaints.front());
     EXPECT_EQ(policy.ports, SitePolicy::defaults().ports) << bad;
     EXPECT_FALSE(policy.disabled) << bad;
+  }
+}
+
+TEST(SitePolicy, WritesNoCommentUnlessTold) {
+  for (const char* const argument : {"job_comment=off", "job_comment=yes", "job_comment"}) {
+    SitePolicy policy = SitePolicy::defaults();
+    EXPECT_EQ(apply_arguments(policy, Arguments{argument}).empty(), std::string_view(argument) == "job_comment=off");
+    EXPECT_FALSE(policy.job_comment) << argument;
   }
 }
 
