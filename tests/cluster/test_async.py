@@ -19,7 +19,8 @@ def has_async(cluster):
 
 def run_async(cluster, workdir, option: str, command: str = str(PROBE), *more: str) -> str:
     """The output of an asynchronous step of four tasks on two nodes, when it has ended."""
-    started = f"srun --async --label -o {workdir}/step.out {option} {command}"
+    # Each node opens the file: without append the later one empties it.
+    started = f"srun --async --label --open-mode=append -o {workdir}/step.out {option} {command}"
     job = script(workdir, started, *more, "sleep 5")  # squeue knows no step of a step manager, and nothing else waits for one
     done = cluster.run(f"sbatch --wait -N2 -n4 --ntasks-per-node=2 -o {workdir}/job.out {job}", timeout=60)
     assert done.status == 0, str(done) + (workdir / "job.out").read_text()
@@ -61,12 +62,12 @@ def test_a_wrong_option_is_refused_before_the_step(cluster, workdir):
 
 def test_counts_that_do_not_fit_are_told_in_the_steps_output(cluster, workdir):
     text = run_async(cluster, workdir, "--aml-dist=pytorch,process_count=3", "true")
-    assert text.count("process_count") == 2, "a line from each node: " + text  # no srun tells it once
+    assert text.count("process_count=3 but the step has 4 tasks") == 2, "a line from each node: " + text  # no srun tells it once
 
 
 def test_parameter_servers_are_told_to_be_on_their_own(cluster, workdir):
     text = run_async(cluster, workdir, "--aml-dist=tensorflow,worker_count=2,parameter_server_count=2", "printenv TF_CONFIG")
     assert text.count("will not end by themselves") == 1, text
     configs = [json.loads(line[line.index("{"):]) for line in text.splitlines() if "{" in line]
-    assert sorted(each["task"]["type"] for each in configs) == ["ps", "ps", "worker", "worker"]
+    assert sorted(each["task"]["type"] for each in configs) == ["ps", "ps", "worker", "worker"], text
     assert len({json.dumps(each["cluster"], sort_keys=True) for each in configs}) == 1
