@@ -1,6 +1,7 @@
 // The C functions that make worlds: what the caller says of one, checked. No logic.
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -28,9 +29,12 @@ using amldist::collective::WorldConfig;
 using amldist::text::concat;
 using amldist::wireup::Key;
 
-static_assert(sizeof(amldist_config) == 56, "the layout of amldist_config is part of the ABI");
+static_assert(sizeof(amldist_config) == 64 && offsetof(amldist_config, label) == 56,
+              "the layout of amldist_config is part of the ABI");
 static_assert(sizeof(amldist_store) == 32, "the layout of amldist_store is part of the ABI");
 
+/// What programs of the first headers give.
+constexpr std::size_t config_without_label = offsetof(amldist_config, label);
 constexpr std::int32_t highest_port = 65535;
 constexpr std::size_t shortest_secret = 32;
 constexpr std::size_t longest_name = 128;
@@ -105,7 +109,7 @@ Result<void> take_place(const amldist_config& config, std::string_view function,
 
 Result<WorldConfig> to_config(const amldist_config* config, std::string_view function) {
   if (config == nullptr) return wrong(function, "the configuration is NULL");
-  if (config->struct_size < sizeof(amldist_config)) {
+  if (config->struct_size < config_without_label) {
     return wrong(function, "set struct_size to sizeof(amldist_config)");
   }
   const auto seat = to_seat(*config, function);
@@ -117,6 +121,8 @@ Result<WorldConfig> to_config(const amldist_config* config, std::string_view fun
   if (out.name.size() > longest_name) {
     return wrong(function, concat({"the name has more than ", std::to_string(longest_name), " characters"}));
   }
+  const bool has_label = config->struct_size >= sizeof(amldist_config) && config->label != nullptr;
+  if (has_label) out.label = config->label;
   if (config->secret == nullptr) return out;
   const auto key = to_key(config->secret, function);
   if (!key) return key.error();

@@ -2,6 +2,7 @@
 #include <amldist/amldist.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,6 +172,17 @@ static void run_nonsense(void) {
   CHECK(amldist_init_store(&world, &store, 2, 2, 1000) == AMLDIST_EINVAL, "a rank of 2 in 2");
 }
 
+/* A program of the first headers, whose amldist_config ended before the label: what lies behind it is not read. */
+static void run_older_caller(void) {
+  amldist_config config = {.struct_size = offsetof(amldist_config, label), .rank = 0, .size = 1};
+  config.label = (const char*)1;
+  amldist_comm* world = NULL;
+  CHECK(amldist_init_config(&world, &config, DEADLINE_MS) == AMLDIST_OK, "%s", amldist_last_error());
+  CHECK(amldist_finalize(world) == AMLDIST_OK, "%s", amldist_last_error());
+  config.struct_size -= 1;
+  refuse(config, "struct_size");
+}
+
 static int free_port(void) {
   const int one = socket(AF_INET, SOCK_STREAM, 0);
   struct sockaddr_in address = {.sin_family = AF_INET};
@@ -186,6 +198,7 @@ int main(void) {
   unsetenv("AMLDIST_STEP_SECRET");
   if (mkdtemp(folder) == NULL) return 1;
   run_nonsense();
+  run_older_caller();
   const int ports[2] = {free_port(), free_port()};
   pid_t ranks[RANKS];
   for (int i = 0; i < RANKS; ++i) {

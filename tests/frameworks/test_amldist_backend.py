@@ -127,6 +127,28 @@ def test_every_call_gives_what_gloo_gives(size):
     run(EVERY_CALL, size)
 
 
+def test_the_recorder_knows_the_names_of_groups(tmp_path):
+    outputs = run("""
+        import subprocess
+        start()
+        groups = [dist.group.WORLD, dist.new_group(group_desc="dp"), dist.new_group()]
+        for group in groups: dist.all_reduce(torch.ones(4), group=group)
+        dist.barrier()
+        if rank == 0:
+            for folder in sorted(os.listdir(os.environ["AMLDIST_TRACE_DIR"])):
+                shown = subprocess.run([os.environ["TOOL"], "trace", os.environ["AMLDIST_TRACE_DIR"] + "/" + folder, "--json"],
+                                       capture_output=True, text=True)
+                found = json.loads(shown.stdout)
+                print([one["name"] for each in found["recorders"] for one in each["communicators"]])
+        dist.barrier()
+        for group in reversed(groups): dist.destroy_process_group(group)
+        print("fine")
+    """, AMLDIST_TRACE_DIR=str(tmp_path), TOOL=str(ROOT / "build-development/bin/aml-dist"))
+    names = sorted(line for line in outputs[0].splitlines() if line.startswith("["))
+    assert len(names) == 3 and "['dp', 'dp']" in names and "['world', 'world']" in names, names
+    assert any(name.startswith("['torch ") for name in names), names
+
+
 def test_messages_with_tags_and_from_any_rank():
     run("""
         start()

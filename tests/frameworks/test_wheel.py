@@ -68,6 +68,13 @@ def in_two_processes(python: pathlib.Path, program: str, cwd: pathlib.Path) -> N
     assert all(output.endswith("fine\n") for output in outputs), outputs
 
 
+def test_types_are_declared_and_right(tmp_path):
+    need("mypy", "torch", "numpy")
+    said = run(VENV / "bin/python", "-m", "mypy", "--strict", "--config-file", ROOT / "libdist/python/pyproject.toml",
+               "--cache-dir", tmp_path, ROOT / "libdist/python/amldist")
+    assert said.startswith("Success: no issues found in "), said
+
+
 def test_one_file_for_every_python(wheel):
     assert wheel.name.startswith("amldist-") and "-py3-none-manylinux_2_" in wheel.name, wheel.name
     names = zipfile.ZipFile(wheel).namelist()

@@ -196,7 +196,8 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
   out->is_world_ = true;
   out->keeps_recorder_ = true;
   start_recorder(*process, environment, out->identity_, id, is_of_step);
-  out->recorder_.set_communicator(process->recorder.add_communicator(id, rank, out->identity_.size, "world"));
+  const std::string_view label = config.label.empty() ? "world" : std::string_view(config.label);
+  out->recorder_.set_communicator(process->recorder.add_communicator(id, rank, out->identity_.size, label));
   out->provenance_ += concat({"; ", process->trace});
   return out;
 }

@@ -21,6 +21,7 @@ struct WorldConfig {
   std::optional<wireup::Key> secret;   ///< nullopt: the environment's
   std::optional<KeyValueStore> store;  ///< how the ranks find rank 0, in place of an address
   std::string name;                    ///< tells worlds of one step apart
+  std::string label;                   ///< for people who read the flight recorder; empty: "world"
 
   /// Whether the world has its own place to meet, so that a process may be in it and in others at the same time.
   [[nodiscard]] bool has_own_place() const noexcept { return store || !address.empty() || port != 0; }

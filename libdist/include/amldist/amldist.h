@@ -206,6 +206,7 @@ typedef struct amldist_config {
   const char* secret;         /* instead of AMLDIST_STEP_SECRET: at least 32 characters, the same on all ranks */
   const amldist_store* store; /* by which the ranks find rank 0, instead of an address */
   const char* name;           /* tells the worlds of a step, or of a store, apart: at most 128 characters */
+  const char* label; /* for people: what aml-dist trace calls the world; longer ones are cut at 71 characters */
 } amldist_config;
 
 /* As amldist_init(), for a world that `config` describes. With an address, a port or a store, the process may be in

@@ -52,6 +52,7 @@ class ConfigStruct(ctypes.Structure):
         ("secret", c_char_p),
         ("store", ctypes.POINTER(StoreStruct)),
         ("name", c_char_p),
+        ("label", c_char_p),
     ]
 
 

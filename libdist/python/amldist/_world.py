@@ -99,6 +99,7 @@ def init(
     secret: Optional[str] = None,
     store: Optional[Store] = None,
     name: Optional[str] = None,
+    label: Optional[str] = None,
 ) -> Communicator:
     """Joins all processes of the step, and returns their communicator; collective.
 
@@ -108,14 +109,14 @@ def init(
 
     The other arguments describe a world instead: ``rank`` and ``size``, with ``address`` and ``port`` of rank 0 or a
     ``store`` by which the ranks find it, and a ``name`` that tells worlds apart. Then the process may be in several.
-    ``secret`` (at least 32 characters, the same on all ranks) keeps strangers out where the plugin does not.
+    ``label`` is what ``aml-dist trace`` calls the world. ``secret`` (at least 32 characters, the same on all ranks) keeps strangers out where the plugin does not.
 
     Errors: TimeoutError names the ranks that are missing; MismatchError, when two sources disagree about this process;
     Error, when rank 0 cannot be found or strangers cannot be kept out; ValueError for what cannot be right. What the
     store raises is raised.
     """
     limit = milliseconds(timeout)
-    if all(given is None for given in (rank, size, address, port, secret, store, name)):
+    if all(given is None for given in (rank, size, address, port, secret, store, name, label)):
         return Communicator(_join(lambda world: lib.amldist_init(world, limit)))
     if (rank is None) != (size is None):
         raise ValueError("init: rank and size belong together: give both or neither")
@@ -129,6 +130,7 @@ def init(
         _encoded(secret),
         ctypes.pointer(bridge.struct) if bridge else None,
         _encoded(name),
+        _encoded(label),
     )
     try:
         handle = _join(lambda world: lib.amldist_init_config(world, ctypes.byref(config), limit))

@@ -63,11 +63,16 @@ class _TorchStore:
 class Group:
     """One process group: its world in libdist, and what all of its calls share."""
 
-    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, name: str) -> None:
+    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, name: str, label: str = "") -> None:
         self._timeout = timeout
         try:
             self.comm = init(
-                timeout.total_seconds(), rank=rank, size=size, store=_TorchStore(store), name=name[-120:] or None
+                timeout.total_seconds(),
+                rank=rank,
+                size=size,
+                store=_TorchStore(store),
+                name=name[-120:] or None,
+                label=label or None,
             )
         except _errors.Error as error:
             raise backend_error(error) from error

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, Optional, Set
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import torch
 import torch.distributed as dist
@@ -269,28 +269,36 @@ for _names, _call in _CALLS.items():
             setattr(AmldistGroup, _name, _direct(_name, _call, _DIRECT[_name]))
 
 
-def _is_whole_group() -> bool:
-    """Whether all devices of the group that is being made are ours. PyTorch hands a back end only its own part, so this
-    looks at what its caller knows; without that, ours is a part."""
+def _known_to_torch() -> Tuple[bool, str]:
+    """Whether all devices of the group that is being made are ours, and the user's description of it. PyTorch hands a
+    back end neither, so this looks at what its caller knows; without that, ours is a part."""
     frame = sys._getframe(1)
     for _level in range(4):
         config = frame.f_locals.get("backend_config")
         if config is not None and hasattr(config, "get_device_backend_map"):
             devices: Dict[str, str] = config.get_device_backend_map()
-            return set(devices.values()) == {NAME}
+            described = frame.f_locals.get("group_desc")
+            return set(devices.values()) == {NAME}, described if isinstance(described, str) else ""
         if frame.f_back is None:
             break
         frame = frame.f_back
-    return False
+    return False, ""
+
+
+def _label(described: str, name: str) -> str:
+    """What `aml-dist trace` calls a group."""
+    return {"default_pg": "", "undefined": f"torch {name}", "": f"torch {name}" if name else ""}.get(described, described)
 
 
 def create(opts: Any, options: Any = None) -> Any:
     """Makes the back end of a process group; PyTorch calls it in every member."""
     if opts.timeout.total_seconds() <= 0:
         raise ValueError(f"amldist: the group's timeout is {opts.timeout}: it must be more than 0")
-    engine = Engine(opts.store, opts.group_rank, opts.group_size, opts.timeout, str(opts.group_id or ""))
+    name = str(opts.group_id or "")
+    is_whole, described = _known_to_torch()
+    engine = Engine(opts.store, opts.group_rank, opts.group_size, opts.timeout, name, _label(described, name))
     backend = AmldistBackend(engine, options if isinstance(options, Backend.Options) else None)
-    if not _is_whole_group():
+    if not is_whole:
         if PARTS:
             return backend
         backend.shutdown()
