@@ -5,6 +5,7 @@
 
 #include "core/text.hpp"
 #include "os/calendar_time.hpp"
+#include "recorder/process_stack.hpp"
 #include "step_messages/rank_state.hpp"
 
 namespace amldist::spank {
@@ -65,7 +66,7 @@ void HangJudge::take_state(std::string_view text, Clock::time_point now) {
 
 void HangJudge::take_stack(std::string_view text) {
   const auto rank = text::to_number(text.substr(0, text.find(';')), tasks_);
-  if (!rank || text.find(';') == std::string_view::npos || text.size() > 2 * longest_rank_state) return;
+  if (!rank || text.find(';') == std::string_view::npos || text.size() > 2 * collective::longest_stack) return;
   std::string stack(text.substr(text.find(';') + 1));
   std::ranges::replace_if(
       stack, [](char c) { return (c < ' ' && c != '\n') || c >= 0x7f; }, '?');
@@ -118,7 +119,15 @@ std::optional<HangJudge::Hang> HangJudge::look(Clock::time_point now) {
   const auto wanted = static_cast<std::size_t>(std::ranges::count(asked_, ',')) + 1;
   if (stacks_.size() < wanted && now - *asked_at_ < patience_for_stacks) return std::nullopt;
   over_ = true;
-  return Hang{collective::sentence(*found, static_cast<std::uint64_t>(waited / 1000)), report()};
+  return Hang{collective::sentence(*found, static_cast<std::uint64_t>(waited / 1000)), place(), report()};
+}
+
+std::string HangJudge::place() const {
+  const auto& culprits = verdict_->stall.stragglers;
+  if (culprits.size() != 1 || verdict_->kind == collective::Verdict::Kind::deadlock) return {};
+  const auto stack = stacks_.find(culprits.front().rank);
+  constexpr std::size_t most = 120;
+  return stack != stacks_.end() ? collective::innermost_call(stack->second).substr(0, most) : std::string();
 }
 
 std::string HangJudge::report() const {

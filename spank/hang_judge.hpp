@@ -39,6 +39,7 @@ class HangJudge {
   /// What was found, once: after the stacks have come, or have not.
   struct Hang {
     std::string sentence;  ///< "allreduce #41: rank 2 (local 0) on node2 has not called it for 60 s; 7 ranks wait"
+    std::string place;     ///< "train_step at train.py:33": the rank that is waited for; empty: not known, or several
     std::string report;    ///< the whole: states of all ranks, all stalls, stacks
   };
   [[nodiscard]] std::optional<Hang> look(Clock::time_point now);
@@ -46,6 +47,7 @@ class HangJudge {
  private:
   [[nodiscard]] std::vector<collective::Recording> fresh(Clock::time_point now) const;
   [[nodiscard]] std::string report() const;
+  [[nodiscard]] std::string place() const;
 
   struct Told {
     collective::Recording state;

@@ -1,6 +1,5 @@
 #include "spank/hang_watch.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -14,13 +13,13 @@
 #include <csignal>
 #include <ctime>
 #include <exception>
-#include <memory>
 #include <optional>
 
 #include "core/text.hpp"
 #include "os/calendar_time.hpp"
 #include "os/clock.hpp"
 #include "os/whole_file.hpp"
+#include "recorder/process_stack.hpp"
 #include "recorder/record_reader.hpp"
 #include "step_messages/control_message.hpp"
 #include "step_messages/datagram.hpp"
@@ -36,6 +35,7 @@ using text::concat;
 
 constexpr std::array<std::string_view, 4> sources = {"", ".mpi", ".nccl", ".torch"};
 constexpr milliseconds reading_timeout{5000};
+constexpr milliseconds stack_patience{1500};
 
 /// The second field behind the name in /proc/PID/stat: R, S, D, T, t, ...
 char state_in(const std::string& stat_file) {
@@ -76,39 +76,11 @@ std::string state_of(const WatchedNode& node, std::uint32_t rank, std::string_vi
   return recording ? to_rank_state(*recording, calendar_ns()) : std::string();
 }
 
-std::string first_line(const std::string& path) {
-  std::string line = read_file_start(path, 128);
-  line.resize(std::min(line.find('\n'), line.size()));
-  std::ranges::replace_if(
-      line, [](char c) { return c < ' ' || c >= 0x7f; }, '?');
-  return line;
-}
-
-/// Where the threads of a process are, from what its user may read in /proc.
-std::string threads_of(std::int32_t pid) {
-  const std::string folder = concat({"/proc/", std::to_string(pid), "/task"});
-  struct Close {
-    void operator()(DIR* open) const noexcept { ::closedir(open); }
-  };
-  const std::unique_ptr<DIR, Close> open(::opendir(folder.c_str()));
-  std::string text = concat({"process ", std::to_string(pid), "\n"});
-  while (const dirent* const entry = open != nullptr ? ::readdir(open.get()) : nullptr) {
-    if (!text::to_number(entry->d_name, 1U << 30)) continue;
-    const std::string thread = concat({folder, "/", entry->d_name});
-    const char state = state_in(thread + "/stat");
-    const std::string where = first_line(thread + "/wchan");
-    const std::string line = concat({"  thread ", entry->d_name, " (", first_line(thread + "/comm"), "): state ",
-                                     std::string(1, state), where.empty() || where == "0" ? "" : " in " + where, "\n"});
-    if (text.size() + line.size() > longest_rank_state) break;
-    text += line;
-  }
-  return text;
-}
-
-std::string stack_of(const WatchedNode& node, std::uint32_t rank) {
-  for (const std::string_view source : sources) {
-    const auto recording = recording_of(node, rank, source);
-    if (recording && recording->writer != Writer::gone) return threads_of(recording->pid);
+/// Recorders of PyTorch come first: behind them is a thread that can tell Python's stacks.
+std::string stack_of_rank(const WatchedNode& node, std::uint32_t rank) {
+  for (auto source = sources.rbegin(); source != sources.rend(); ++source) {
+    const auto recording = recording_of(node, rank, *source);
+    if (recording && recording->writer != Writer::gone) return collective::stack_of(*recording, stack_patience);
   }
   return {};
 }
@@ -179,7 +151,7 @@ class WatchThread {
     for (const std::string_view word : text::split(ranks, ',')) {
       const auto rank = text::to_number(word, node_.ranks.empty() ? 0 : node_.ranks.back());
       if (!rank || std::ranges::find(node_.ranks, *rank) == node_.ranks.end()) continue;
-      const auto stack = ask([&] { return stack_of(node_, static_cast<std::uint32_t>(*rank)); });
+      const auto stack = ask([&] { return stack_of_rank(node_, static_cast<std::uint32_t>(*rank)); });
       if (!stack || stack->empty()) continue;
       send_to(node_.srun, socket_.get(), to_datagram(Subject::stack, concat({word, ";", *stack}), token()));
     }

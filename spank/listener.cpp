@@ -39,7 +39,7 @@ namespace {
 /// From the first report to the line: time for the reports of tasks that died with it, and for the job's state.
 constexpr auto settling = std::chrono::seconds(1);
 /// States and stacks of ranks are longer than other messages.
-constexpr std::size_t longest_text_message = 2048;
+constexpr std::size_t longest_text_message = 4096;
 /// Time limits are whole minutes: a shorter step needs no request to slurmctld.
 constexpr auto before_any_limit = std::chrono::seconds(50);
 
@@ -116,7 +116,8 @@ class ListenerThread {
     const std::string step = text::concat({std::to_string(step_.job_id), ".", std::to_string(step_.step_id)});
     const std::string file = write_hang_report(step, hang.report);
     const std::string line =
-        text::concat({"hang: ", hang.sentence, file.empty() ? "" : text::concat({"; its stack is in ", file})});
+        text::concat({"hang: ", hang.sentence, hang.place.empty() ? "" : text::concat({"; it is in ", hang.place}),
+                      file.empty() ? "" : text::concat({"; its stack is in ", file})});
     tell_user(line);
     if (!step_.trace.ends) return;
     comment(line);

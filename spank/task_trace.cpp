@@ -99,8 +99,10 @@ std::optional<std::string> trace_note(const NodePlan& plan) {
   if (!plan.trace.on) return std::nullopt;
   const std::string& step = plan.step.step_name;
   if (!uses_mpi(plan.step.spec)) {
-    return concat({"trace: calls of NCCL (2.23 and later) and libamldist are recorded; 'aml-dist trace ", step,
-                   "' on a node says who waits for whom there"});
+    return concat(
+        {"trace: calls of NCCL (2.23 and later), of libamldist, and of PyTorch's process groups where the package "
+         "amldist is installed are recorded; 'aml-dist trace ",
+         step, "' on a node says who waits for whom there"});
   }
   if (plan.trace_libraries.empty()) {
     return "trace: MPI calls are not recorded, because lib/aml-dist is not installed beside the plugin: name it with "

@@ -17,7 +17,7 @@ struct UserRights {
 };
 
 /// Longest answer, in bytes.
-inline constexpr std::size_t longest_answer_as_user = 1024;
+inline constexpr std::size_t longest_answer_as_user = 3600;
 
 /// Calls `answer` in a forked copy of this process and returns what it returns. A copy of root's becomes the user
 /// first, for good: his user and group, no other group, no capability. It holds no descriptor of this process, blocks

@@ -97,7 +97,7 @@ void remove_if_dead(int root, const std::string& step) {
   const auto names = names_in(folder.get());
   if (std::ranges::any_of(names, [&](const std::string& name) { return is_written(descriptor, name); })) return;
   for (const std::string& name : names) {
-    if (name.ends_with(".trace")) ::unlinkat(descriptor, name.c_str(), 0);
+    if (name.ends_with(".trace") || name.ends_with(".stack")) ::unlinkat(descriptor, name.c_str(), 0);
   }
   ::unlinkat(root, step.c_str(), AT_REMOVEDIR);
 }

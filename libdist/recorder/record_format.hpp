@@ -68,6 +68,8 @@ struct RecorderHeader {
   std::array<char, 512> note;   ///< what the watchdog found, one sentence
   std::array<char, 16> source;  ///< "amldist", "mpi", "nccl", "torch"
   std::uint32_t members_offset;
+  std::atomic<std::uint32_t> stacks_wanted;  ///< whoever wants the stacks of this process adds 1
+  std::atomic<std::uint32_t> stacks_given;   ///< the number that RANK.SOURCE.stack beside this file answers
 };
 
 /// How the members of a communicator are given as ranks of the world.

@@ -1,0 +1,114 @@
+"""PyTorch over Gloo that knows nothing of aml-dist, under `trace` and `hang=` on the real cluster.
+
+AMLDIST_HANG_TRIALS=30 tries each kind of failure so often, AMLDIST_HANG_HEALTHY=100 so many healthy runs of each way.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import random
+import re
+import shutil
+import time
+
+import pytest
+from conftest import ROOT, VENV, need
+
+HERE = pathlib.Path(__file__).resolve().parent
+TRIALS = int(os.environ.get("AMLDIST_HANG_TRIALS", "1"))
+HEALTHY = int(os.environ.get("AMLDIST_HANG_HEALTHY", "1"))
+SEED = int(os.environ.get("AMLDIST_HANG_SEED", time.strftime("%Y%m%d")))
+STEP = "srun -w node[1-2] -N2 -n4 --ntasks-per-node=2"
+OWN = "rank 2 (local 0) on node2"
+PLACE = r"; it is in \w+ at torch_faults\.py:\d+"
+# What the others are in when rank 2 does not come.
+CALLS = {"ddp": r"allreduce #\d+ \(.*\)", "fsdp": r"allgather #\d+ \(.*\)( of group '\S+')?",
+         "pipeline": r"(recv|send) \(.*\) (from|to) rank 2|allreduce #\d+ \(.*\) of group 'stage 1'|barrier #\d+"}
+FAULTS = {
+    "late": rf"{re.escape(OWN)} has not (called|met) it for \d+ s; \d ranks? waits?{PLACE}",
+    "stopped": rf"{re.escape(OWN)} is stopped( after| in)? .*for \d+ s; \d ranks? waits?({PLACE})?",
+    "operation": rf"{re.escape(OWN)} (called allgather #\d+ .* instead|has not (called|met) it for \d+ s); \d ranks? waits?{PLACE}",
+}
+
+
+@pytest.fixture(scope="module")
+def program(cluster):
+    """The command. The package is installed as pip would do it."""
+    need("torch")
+    folder = pathlib.Path(f"/var/tmp/aml-dist-torch-trace-{os.getpid()}")
+    site = folder / "site"
+    shutil.copytree(ROOT / "libdist/python/amldist_trace", site / "amldist_trace", ignore=shutil.ignore_patterns("__pycache__"))
+    information = site / "amldist-0.1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: amldist\nVersion: 0.1.0\n")
+    (information / "entry_points.txt").write_text("[torch.backends]\namldist_trace = amldist_trace:load\n")
+    shutil.copy(HERE / "torch_faults.py", folder)
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    yield f"env PYTHONPATH={site} OMP_NUM_THREADS=1 {VENV}/bin/python {folder}/torch_faults.py"
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def workdir():
+    folder = pathlib.Path(f"/var/tmp/aml-dist-torch-trace-work-{os.getpid()}")
+    folder.mkdir()
+    yield folder
+    shutil.rmtree(folder)
+
+
+def hang_lines(done) -> list[str]:
+    return [line for line in done.err.splitlines() if line.startswith("aml-dist: hang: ")]
+
+
+@pytest.mark.parametrize("trial", range(TRIALS))
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("way", CALLS)
+def test_the_right_rank_is_named_with_its_place(cluster, program, workdir, way, fault, trial):
+    seed = random.Random(f"{SEED} {way} {fault} {trial}").randrange(1 << 30)
+    done = cluster.run(f"cd {workdir} && timeout 120 {STEP} --aml-dist=pytorch,hang=2 {program} {way} {fault} {seed} 5")
+    lines = hang_lines(done)
+    assert len(lines) == 1, f"seed {seed}: {done}"
+    said = re.fullmatch(r"aml-dist: hang: (.*?): (rank .*); its stack is in (aml-dist-hang-\d+\.\d+\.txt)", lines[0])
+    assert said and re.fullmatch(FAULTS[fault], said[2]), f"seed {seed}: {lines[0]}"
+    assert re.fullmatch(CALLS[way], said[1]), f"seed {seed}: {lines[0]}"
+    assert done.status == 75, f"seed {seed}: {done}"
+    report = (workdir / said[3]).read_text()
+    assert "rank 2 (local 0) on node2, torch: " in report, report
+    if fault == "late":
+        assert re.search(r"^rank 2:\nPython stacks of process \d+\n  thread MainThread\n    do_wrong at ", report, re.MULTILINE), report
+    assert report.count("Python stacks of process") >= (1 if fault == "stopped" else 2), "and that of one who waits: " + report
+
+
+@pytest.mark.parametrize("trial", range(HEALTHY))
+@pytest.mark.parametrize("way", CALLS)
+def test_nobody_is_named_in_a_healthy_run(cluster, program, workdir, way, trial):
+    seed = random.Random(f"{SEED} {way} healthy {trial}").randrange(1 << 30)
+    done = cluster.run(f"cd {workdir} && timeout 120 {STEP} --aml-dist=pytorch,hang=2 {program} {way} none {seed} 20")
+    assert done.status == 0 and done.out.count("done") == 4 and not hang_lines(done), f"seed {seed}: {done}"
+    assert not list(workdir.iterdir())
+    left = cluster.run("ls /dev/shm/aml-dist-0/*/*.torch.trace", on="node1")
+    assert left.status != 0, "a step that ended well leaves nothing: " + left.out
+
+
+@pytest.mark.parametrize("fault, said", {"exit": "dead", "killed": "signal 9", "exception": "status 1"}.items())
+def test_a_rank_that_ends_is_named(cluster, program, workdir, fault, said):
+    done = cluster.run(f"cd {workdir} && timeout 120 {STEP} --aml-dist=pytorch,hang=2 {program} ddp {fault} 1 5")
+    named = [line for line in done.own_lines() if OWN in line and ("first failure" in line or "hang: " in line)]
+    assert named and said in named[0], done
+
+
+def test_without_trace_the_entry_point_does_nothing(cluster, program):
+    tell = "import sys, torch; print(sorted(each for each in sys.modules if each.startswith('amldist')))"
+    python = program.rpartition(" ")[0]
+    done = cluster.run(f'srun -N1 -n1 --aml-dist=pytorch {python} -c "{tell}"')
+    assert done.status == 0 and done.out.strip() == "['amldist_trace']" and done.err == "", done
+
+
+def test_an_entry_point_that_fails_does_not_break_the_import(cluster, program):
+    python = program.rpartition(" ")[0]
+    program = "import torch, torch.distributed as d; d.init_process_group('gloo'); d.barrier(); print('fine')"
+    done = cluster.run(f'AMLDIST_TRACE_DIR=/proc/none srun -N1 -n2 --aml-dist=pytorch,trace {python} -c "{program}"')
+    assert done.status == 0 and done.out.count("fine") == 2, done
+    assert "calls are not traced: " in done.err, done
