@@ -77,7 +77,8 @@ _aml_dist() {
         --last) ;;
         --format) mapfile -t COMPREPLY < <(compgen -W 'text json openmetrics' -- "$current") ;;
         --svg) mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
-        *) mapfile -t COMPREPLY < <(compgen -W '--last --svg --json --format --help' -- "$current"; compgen -d -- "$current") ;;
+        --export-fr) mapfile -t COMPREPLY < <(compgen -d -- "$current") ;;
+        *) mapfile -t COMPREPLY < <(compgen -W '--last --svg --json --format --stacks --export-fr --help' -- "$current"; compgen -f -- "$current") ;;
         esac
         return
     fi

@@ -64,6 +64,8 @@ complete -c aml-dist -n __fish_use_subcommand -a trace -d 'Say which rank of a s
 complete -c aml-dist -n $trace -a '(__fish_complete_directories)' -d 'Folder with recorders'
 complete -c aml-dist -n $trace -l last -x -d 'Calls of each rank in JSON and picture'
 complete -c aml-dist -n $trace -l svg -r -F -d 'Draw the timeline too'
+complete -c aml-dist -n $trace -l stacks -d 'Then say where each process of this node is'
+complete -c aml-dist -n $trace -l export-fr -r -a '(__fish_complete_directories)' -d 'Write dumps for torchfrtrace'
 complete -c aml-dist -n $trace -l json -d 'An object for programs'
 complete -c aml-dist -n $trace -l format -x -a 'text json openmetrics' -d 'How the result is printed'
 

@@ -82,7 +82,7 @@ OPENINGS = [
     ("File_open", "MPI_Comm comm, const char* filename, int amode, MPI_Info info, MPI_File* fh"),
 ]
 BY_HAND = ["Init", "Init_thread", "Finalize", "Sendrecv", "Sendrecv_replace", "Wait", "Waitall", "Waitany", "Waitsome", "Test",
-           "Testall", "Testany", "Testsome", "Request_free", "Mrecv", "Sendrecv_c", "Sendrecv_replace_c", "Mrecv_c"]
+           "Testall", "Testany", "Testsome", "Request_free", "Mrecv", "Sendrecv_c", "Sendrecv_replace_c", "Mrecv_c", "Start", "Startall"]
 
 names: list[str] = []
 text: list[str] = []
@@ -124,6 +124,10 @@ for name in SENDS:
 received = "OfTwo{comm, Operation::recv, source, tag}, Data{count, datatype, no_op()}"
 variants("Recv", RECEIPT + ", MPI_Status* status", "Blocking{}, " + received, "call.ended(CALL)")
 variants("Irecv", RECEIPT + ", MPI_Request* request", "Posted{}, " + received, "call.posted(CALL, request)")
+for name in SENDS:
+    made = "Persistent{}, OfTwo{comm, Operation::send, dest, tag}, Data{count, datatype, no_op()}"
+    variants(f"{name}_init", MESSAGE + ", MPI_Request* request", made, "call.prepared(CALL, request)")
+variants("Recv_init", RECEIPT + ", MPI_Request* request", "Persistent{}, " + received, "call.prepared(CALL, request)")
 probed = "Blocking{}, OfTwo{comm, other::probe, source, tag}, Data{0, no_type(), no_op()}"
 wrap("Probe", "int source, int tag, MPI_Comm comm, MPI_Status* status", probed, "call.ended(CALL)")
 wrap("Mprobe", "int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status", probed, "call.ended(CALL)")

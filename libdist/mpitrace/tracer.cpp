@@ -297,6 +297,29 @@ void Tracer::drop(MPI_Request request) noexcept {
   requests_.erase(key_of(request));
 }
 
+void Tracer::prepare(MPI_Request request, const collective::RecordedCall& call) noexcept try {
+  const std::lock_guard lock(requests_mutex_);
+  persistent_.insert_or_assign(key_of(request), call);
+} catch (...) {  // out of memory: it is not recorded
+}
+
+Ticket Tracer::started(MPI_Request request) noexcept {
+  std::optional<collective::RecordedCall> call;
+  {
+    const std::lock_guard lock(requests_mutex_);
+    const auto found = persistent_.find(key_of(request));
+    if (found != persistent_.end()) call = found->second;
+  }
+  const Ticket ticket = call ? recorder_.enqueue(*call) : 0;
+  remember(request, ticket);
+  return ticket;
+}
+
+void Tracer::free(MPI_Request request) noexcept {
+  const std::lock_guard lock(requests_mutex_);
+  persistent_.erase(key_of(request));
+}
+
 void Traced::begin(Blocking /*how*/, const OfAll& call, const Data& data) noexcept {
   Tracer& trace = tracer();
   Communicator* const communicator = trace.find(call.comm);
@@ -345,6 +368,15 @@ void Traced::begin(Blocking /*how*/, const OfTwo& call, const Data& data) noexce
 
 void Traced::begin(Posted /*how*/, const OfTwo& call, const Data& data) noexcept {
   if (const auto record = message(call, data)) ticket_ = tracer().recorder().enqueue(*record);
+}
+
+void Traced::begin(Persistent /*how*/, const OfTwo& call, const Data& data) noexcept {
+  prepared_ = message(call, data);
+}
+
+int Traced::prepared(int status, const MPI_Request* request) const noexcept {
+  if (status == 0 && prepared_) tracer().prepare(*request, *prepared_);
+  return status;
 }
 
 int Traced::ended(int status) const noexcept {

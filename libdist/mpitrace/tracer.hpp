@@ -69,6 +69,11 @@ class Tracer {
   [[nodiscard]] FlightRecorder::Ticket ticket_of(MPI_Request request) noexcept;
   void drop(MPI_Request request) noexcept;
 
+  /// What a persistent request does each time that it is started, until MPI_Request_free.
+  void prepare(MPI_Request request, const collective::RecordedCall& call) noexcept;
+  [[nodiscard]] FlightRecorder::Ticket started(MPI_Request request) noexcept;
+  void free(MPI_Request request) noexcept;
+
  private:
   Communicator* add_known(MPI_Comm comm, std::uint64_t id, std::string_view name) noexcept;
   [[nodiscard]] std::vector<std::uint32_t> world_ranks_of(MPI_Comm comm) const;
@@ -84,6 +89,7 @@ class Tracer {
   std::map<std::uint64_t, std::uint64_t> same_members_;  ///< how many communicators of the same members were found late
   std::mutex requests_mutex_;
   std::unordered_map<std::uintptr_t, FlightRecorder::Ticket> requests_;
+  std::unordered_map<std::uintptr_t, collective::RecordedCall> persistent_;
 };
 
 /// The one of this process.
@@ -109,6 +115,8 @@ int call_real(const char* name, Arguments... arguments) noexcept {
 
 struct Blocking {};
 struct Posted {};
+/// A message that MPI_Start will send or receive, perhaps many times.
+struct Persistent {};
 struct OfAll {
   MPI_Comm comm;
   Operation operation;
@@ -141,6 +149,7 @@ class Traced {
 
   int ended(int status) const noexcept;
   int posted(int status, const MPI_Request* request) const noexcept;
+  int prepared(int status, const MPI_Request* request) const noexcept;
   int made(int status, const MPI_Comm* made) const noexcept;
 
  private:
@@ -148,8 +157,10 @@ class Traced {
   void begin(Posted how, const OfAll& call, const Data& data) noexcept;
   void begin(Blocking how, const OfTwo& call, const Data& data) noexcept;
   void begin(Posted how, const OfTwo& call, const Data& data) noexcept;
+  void begin(Persistent how, const OfTwo& call, const Data& data) noexcept;
 
   FlightRecorder::Ticket ticket_ = 0;
+  std::optional<collective::RecordedCall> prepared_;
   const Communicator* parent_ = nullptr;
   std::uint64_t sequence_ = 0;
 };

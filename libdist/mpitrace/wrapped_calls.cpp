@@ -58,6 +58,29 @@ class Completing {
   std::vector<Pending> pending_;
 };
 
+/// Persistent requests that the program starts.
+class Starting {
+ public:
+  Starting(int count, const MPI_Request* requests) noexcept {
+    if (depth()++ != 0 || !tracer().on() || count <= 0) return;
+    for (int i = 0; i < count; ++i) {
+      if (const Ticket ticket = tracer().started(requests[i]); ticket != 0) first_ = first_ == 0 ? ticket : first_;
+    }
+  }
+  ~Starting() { --depth(); }
+  Starting(const Starting&) = delete;
+  Starting& operator=(const Starting&) = delete;
+
+  /// MPI's errors end a program unless it asks for another thing; then only the first is known to have failed.
+  [[nodiscard]] int ended(int status) const noexcept {
+    if (status != 0) tracer().recorder().fail(first_, -1);
+    return status;
+  }
+
+ private:
+  Ticket first_ = 0;
+};
+
 /// A call that sends to one rank and receives from another.
 struct Exchange {
   Exchange(MPI_Comm comm, int dest, int send_tag, const Data& sent, int source, int receive_tag,
@@ -211,8 +234,19 @@ int MPI_Testsome(int count, MPI_Request* requests, int* outcount, int* indices, 
   return result;
 }
 
+int MPI_Start(MPI_Request* request) {
+  const Starting call(1, request);
+  return call.ended(call_real<&MPI_Start>("PMPI_Start", request));
+}
+
+int MPI_Startall(int count, MPI_Request* requests) {
+  const Starting call(count, requests);
+  return call.ended(call_real<&MPI_Startall>("PMPI_Startall", count, requests));
+}
+
 int MPI_Request_free(MPI_Request* request) {
   Completing call(1, request, false);
+  if (depth() == 1 && tracer().on()) tracer().free(*request);
   const int result = call_real<&MPI_Request_free>("PMPI_Request_free", request);
   if (result == 0) call.complete_all();  // nobody will ever wait for it
   return result;

@@ -1,13 +1,18 @@
 #include "aml_dist/trace.hpp"
 
+#include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "aml_dist/common/files.hpp"
 #include "aml_dist/timeline_svg.hpp"
+#include "aml_dist/torch_dump.hpp"
 #include "aml_dist/trace_metrics.hpp"
 #include "aml_dist/trace_output.hpp"
 #include "aml_dist/trace_step.hpp"
+#include "core/text.hpp"
+#include "recorder/process_stack.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/terminal.hpp"
 
@@ -30,27 +35,51 @@ int list_steps(bool json) {
   return commands::exit_done;
 }
 
+/// A regular file is a dump of PyTorch's: recorders of ours are named by their folder.
+Result<TracedStep> read_named(const std::vector<std::string>& names) {
+  std::error_code problem;
+  if (names.size() > 1 || std::filesystem::is_regular_file(names.front(), problem)) return read_torch_dumps(names);
+  const auto folder = find_step_folder(names.front());
+  return folder ? read_traced_step(*folder) : Result<TracedStep>(folder.error());
+}
+
+/// One stack for each process; it may have several recorders, of which that of PyTorch comes last and tells most.
+void print_stacks(const TracedStep& step) {
+  constexpr std::chrono::milliseconds patience{2000};
+  const auto& all = step.recordings;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (i + 1 < all.size() && all[i + 1].rank == all[i].rank) continue;
+    collective::Recording recording = all[i];
+    recording.path = text::concat({step.folder, "/", recording.path});
+    const std::string stack = collective::stack_of(recording, patience);
+    if (!stack.empty()) std::printf("\nrank %u on %s:\n%s", recording.rank, recording.host.c_str(), stack.c_str());
+  }
+}
+
 }  // namespace
 
 int trace(const TraceOptions& options) {
   const bool json = options.json || options.format == "json";
   const bool metrics = !json && options.format == "openmetrics";
-  if (options.step.empty() && metrics) {
+  if (options.steps.empty() && metrics) {
     return fail(
         Error{Errc::invalid_argument, "--format openmetrics needs a step (JOBID.STEP): aml-dist trace lists them"});
   }
-  if (options.step.empty()) return list_steps(json);
-  const auto folder = find_step_folder(options.step);
-  if (!folder) return fail(folder.error());
-  const auto step = read_traced_step(*folder);
+  if (options.steps.empty()) return list_steps(json);
+  const auto step = read_named(options.steps);
   if (!step) return fail(step.error());
   for (const std::string& problem : step->problems) std::fprintf(stderr, "aml-dist: %s\n", problem.c_str());
   if (!options.svg.empty()) {
     const auto written = write_file(options.svg, draw_timeline(*step, options.last));
     if (!written) return fail(written.error());
   }
+  if (!options.export_folder.empty()) {
+    const auto written = write_torch_dumps(*step, options.export_folder);
+    if (!written) return fail(written.error());
+  }
   const std::string text = json ? to_json(*step, options.last) : metrics ? to_metrics(*step) : to_table(*step);
   std::fputs(text.c_str(), stdout);
+  if (options.stacks) print_stacks(*step);
   return commands::exit_done;
 }
 

@@ -3,14 +3,19 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 namespace amldist::tools {
 
 struct TraceOptions {
-  std::string step;  ///< a folder, "JOBID.STEP" or "JOBID"; empty: list the steps that there are
+  /// A folder, "JOBID.STEP" or "JOBID"; or files that PyTorch's own flight recorder dumped; empty: list the steps that
+  /// there are.
+  std::vector<std::string> steps = {};
+  std::string export_folder;  ///< --export-fr DIR: as dumps of PyTorch's flight recorder
   bool json = false;
   std::string format = "text";  ///< or "json", "openmetrics"; json is the same as the second
   std::string svg;              ///< --svg FILE: the timeline as a picture, beside what is printed
+  bool stacks = false;          ///< after the table, where each process of this node is
   std::size_t last = 40;        ///< calls of each rank in JSON and picture
 };
 

@@ -54,7 +54,24 @@ int main(int argc, char** argv) {
     if (strcmp(kind, "message") == 0 && round == wrong_round && rank == 3) {
       MPI_Recv(message, 1, MPI_CHAR, culprit, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE); /* it never sends this */
     }
-    if (strcmp(kind, "message") == 0 && wrong) pause();
+    if (strcmp(kind, "persistent") == 0 && round == wrong_round && rank == 3) {
+      MPI_Request again;
+      MPI_Recv_init(message, 1, MPI_CHAR, culprit, 11, MPI_COMM_WORLD, &again);
+      for (int i = 0; i < 3; ++i) { /* the third never comes */
+        MPI_Start(&again);
+        MPI_Wait(&again, MPI_STATUS_IGNORE);
+      }
+    }
+    if (strcmp(kind, "persistent") == 0 && wrong) {
+      MPI_Request twice;
+      MPI_Send_init(message, 1, MPI_CHAR, 3, 11, MPI_COMM_WORLD, &twice);
+      for (int i = 0; i < 2; ++i) {
+        MPI_Startall(1, &twice);
+        MPI_Wait(&twice, MPI_STATUS_IGNORE);
+      }
+      MPI_Request_free(&twice);
+    }
+    if ((strcmp(kind, "message") == 0 || strcmp(kind, "persistent") == 0) && wrong) pause();
     if (strcmp(kind, "late") == 0 && wrong) sleep(1000);
     if (strcmp(kind, "stopped") == 0 && wrong) raise(SIGSTOP);
     if (strcmp(kind, "killed") == 0 && wrong) raise(SIGKILL);

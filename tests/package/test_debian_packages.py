@@ -54,6 +54,7 @@ def test_one_package_for_each_purpose(packages, plugin):
                 "/etc/slurm/plugstack.conf.d/aml-dist.conf", "/usr/share/man/man8/spank_aml_dist.8.gz"]),
     ("libamldist0", ["/usr/lib/libamldist.so.0"]),
     ("python3-amldist", ["/usr/lib/python3/dist-packages/amldist/__init__.py", "/usr/lib/python3/dist-packages/amldist/torch/_group.py",
+                         "/usr/lib/python3/dist-packages/amldist_trace/__init__.py",
                          "/usr/lib/python3/dist-packages/amldist-0.1.0.dist-info/entry_points.txt"]),
     ("libamldist-mpi", ["/usr/lib/aml-dist/libamldist_mpi.so"]),
     ("libamldist-dev", ["/usr/include/amldist/amldist.h", "/usr/lib/libamldist.so", "/usr/lib/pkgconfig/amldist.pc",

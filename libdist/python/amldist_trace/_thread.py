@@ -14,6 +14,7 @@ from amldist_trace._recorder import Recorder
 
 _PAUSE = 0.1  # seconds
 _TICK = 1.0
+_HERE = os.path.dirname(__file__)  # our wrappers are no news
 
 
 def _function(frame: FrameType) -> str:
@@ -24,6 +25,8 @@ def _stack_of(frame: Optional[FrameType]) -> list[str]:
     """Innermost call first. Reads no source file: that may be where the program hangs."""
     lines = []
     for each, line in traceback.walk_stack(frame):
+        if os.path.dirname(each.f_code.co_filename) == _HERE:
+            continue
         lines.append(f"    {_function(each)} at {each.f_code.co_filename}:{line}")
     return lines
 
