@@ -248,9 +248,14 @@ void Tracer::forget(Communicator* communicator) noexcept {
 }
 
 DataType Tracer::type_of(MPI_Datatype type) const noexcept {
+  // Most programs use one type; that of a name in MPI never goes away.
+  const Abi::Type* const recent = recent_type_.load(std::memory_order_relaxed);
+  if (recent != nullptr && recent->handle == type) return recent->type;
   const auto known = std::span(abi_.types).first(abi_.type_count);
   const auto found = std::ranges::find(known, type, &Abi::Type::handle);
-  return found != known.end() ? found->type : unknown_type;
+  if (found == known.end()) return unknown_type;
+  recent_type_.store(&*found, std::memory_order_relaxed);
+  return found->type;
 }
 
 ReduceOp Tracer::op_of(MPI_Op op) const noexcept {

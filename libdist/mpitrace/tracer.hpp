@@ -81,6 +81,7 @@ class Tracer {
 
   void* libmpi_ = nullptr;
   Abi abi_;
+  mutable std::atomic<const Abi::Type*> recent_type_{nullptr};
   FlightRecorder recorder_;
   std::optional<int> keyval_;  ///< any number: MPICH's are negative
   MPI_Group world_group_{};
@@ -141,9 +142,9 @@ class Traced {
  public:
   template <typename How, typename Members>
   Traced(How how, const Members& members, const Data& data) noexcept {
-    if (depth()++ == 0 && tracer().on()) begin(how, members, data);
+    if (depth_++ == 0 && tracer().on()) begin(how, members, data);
   }
-  ~Traced() { --depth(); }
+  ~Traced() { --depth_; }
   Traced(const Traced&) = delete;
   Traced& operator=(const Traced&) = delete;
 
@@ -159,6 +160,7 @@ class Traced {
   void begin(Posted how, const OfTwo& call, const Data& data) noexcept;
   void begin(Persistent how, const OfTwo& call, const Data& data) noexcept;
 
+  int& depth_ = depth();  // a thread's variable is found once
   FlightRecorder::Ticket ticket_ = 0;
   std::optional<collective::RecordedCall> prepared_;
   const Communicator* parent_ = nullptr;
