@@ -14,6 +14,7 @@
 #include <ctime>
 #include <exception>
 #include <optional>
+#include <ranges>
 
 #include "core/text.hpp"
 #include "os/calendar_time.hpp"
@@ -78,8 +79,8 @@ std::string state_of(const WatchedNode& node, std::uint32_t rank, std::string_vi
 
 /// Recorders of PyTorch come first: behind them is a thread that can tell Python's stacks.
 std::string stack_of_rank(const WatchedNode& node, std::uint32_t rank) {
-  for (auto source = sources.rbegin(); source != sources.rend(); ++source) {
-    const auto recording = recording_of(node, rank, *source);
+  for (const std::string_view source : std::ranges::reverse_view(sources)) {
+    const auto recording = recording_of(node, rank, source);
     if (recording && recording->writer != Writer::gone) return collective::stack_of(*recording, stack_patience);
   }
   return {};

@@ -2,7 +2,7 @@
 
 #include <bit>
 #include <cstring>
-#include <optional>
+#include <ranges>
 #include <unordered_map>
 
 #include "core/hex.hpp"
@@ -73,7 +73,6 @@ class PickleReader {
 
  private:
   using Value = PickledValue;
-  using Slot = Value*;
 
   static Error fault(std::string_view why, std::size_t at) {
     return {Errc::invalid_argument, concat({why, " (byte ", std::to_string(at), ")"})};
@@ -107,25 +106,25 @@ class PickleReader {
     stack_.push_back(&pickle_.values_.back());
   }
 
-  Slot pop() {
+  Value* pop() {
     const std::size_t floor = marks_.empty() ? 0 : marks_.back();
     if (stack_.size() <= floor) {
       fine_ = false;
       return nullptr;
     }
-    const Slot value = stack_.back();
+    Value* const value = stack_.back();
     stack_.pop_back();
     return value;
   }
 
   /// What was pushed since the last mark.
-  std::vector<Slot> pop_to_mark() {
+  std::vector<Value*> pop_to_mark() {
     if (marks_.empty()) {
       fine_ = false;
       return {};
     }
     const auto from = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
-    std::vector<Slot> values(from, stack_.end());
+    std::vector<Value*> values(from, stack_.end());
     stack_.erase(from, stack_.end());
     marks_.pop_back();
     return values;
@@ -133,23 +132,20 @@ class PickleReader {
 
   void push_tuple(std::size_t length) {
     Value::List list(length);
-    for (auto each = list.rbegin(); each != list.rend(); ++each) *each = pop();
+    for (auto& each : std::ranges::reverse_view(list)) each = pop();
     if (fine_) push(std::move(list));
   }
 
   /// Values behind a list or a dictionary that is on the stack below them.
-  void add(const std::vector<Slot>& values, bool to_dictionary) {
-    const Slot container = fine_ && !stack_.empty() ? stack_.back() : nullptr;
-    if (container == nullptr) {
-      fine_ = false;
-    } else if (auto* const list = std::get_if<Value::List>(&container->content); list != nullptr && !to_dictionary) {
-      list->insert(list->end(), values.begin(), values.end());
-    } else if (auto* const dictionary = std::get_if<Value::Dictionary>(&container->content);
-               dictionary != nullptr && to_dictionary && values.size() % 2 == 0) {
-      for (std::size_t i = 0; i < values.size(); i += 2) dictionary->emplace_back(values[i], values[i + 1]);
-    } else {
-      fine_ = false;
-    }
+  void add(const std::vector<Value*>& values, bool to_dictionary) {
+    Value* const container = fine_ && !stack_.empty() ? stack_.back() : nullptr;
+    auto* const list = container != nullptr ? std::get_if<Value::List>(&container->content) : nullptr;
+    auto* const dictionary = container != nullptr ? std::get_if<Value::Dictionary>(&container->content) : nullptr;
+    fine_ = to_dictionary ? dictionary != nullptr && values.size() % 2 == 0 : list != nullptr;
+    if (!fine_) return;
+    if (!to_dictionary) list->insert(list->end(), values.begin(), values.end());
+    for (std::size_t i = 0; to_dictionary && i < values.size(); i += 2)
+      dictionary->emplace_back(values[i], values[i + 1]);
   }
 
   void remember(std::uint64_t number) {
@@ -261,8 +257,8 @@ class PickleReader {
   }
 
   void add_last(bool to_dictionary) {
-    const Slot value = pop();
-    const Slot key = to_dictionary ? pop() : nullptr;
+    Value* const value = pop();
+    Value* const key = to_dictionary ? pop() : nullptr;
     if (fine_) add(to_dictionary ? std::vector{key, value} : std::vector{value}, to_dictionary);
   }
 
@@ -309,9 +305,9 @@ class PickleReader {
   char last_ = '\0';
   bool fine_ = true;
   bool stopped_ = false;
-  std::vector<Slot> stack_;
+  std::vector<Value*> stack_;
   std::vector<std::size_t> marks_;
-  std::unordered_map<std::uint64_t, Slot> memory_;
+  std::unordered_map<std::uint64_t, Value*> memory_;
 };
 
 Result<Pickle> Pickle::read(std::string bytes) { return PickleReader(std::move(bytes)).run(); }
