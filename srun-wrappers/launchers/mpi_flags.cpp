@@ -163,7 +163,9 @@ Done set_variable(MpiState& state, const GivenFlag& given) {
   const std::string& word = given.value();
   const auto equals = word.find('=');
   if (equals == 0) return impossible(given, "write NAME or NAME=VALUE");
-  if (equals != std::string::npos) state.line.set_variable(word.substr(0, equals), word.substr(equals + 1));
+  if (equals == std::string::npos) return {};
+  state.line.set_variable(word.substr(0, equals), word.substr(equals + 1));
+  state.exported.push_back(word.substr(0, equals));
   return {};
 }
 
@@ -321,7 +323,9 @@ std::vector<Row<MpiState>> host_rows() {
 
 std::vector<Row<MpiState>> environment_rows() {
   return {
-      {{"--x -x", 1, F::translated, "NAME=VALUE is set for srun; a bare NAME reaches the tasks anyway"}, set_variable},
+      {{"--x -x", 1, F::translated,
+        "NAME=VALUE is set for srun, behind a : for that program alone; a bare NAME reaches the tasks anyway"},
+       set_variable},
       {{"--set-env", 1, F::translated, "as -x"}, set_variable},
       ignored("--unset-env", 1, "srun passes on what it finds: unset it in your shell first"),
       refused("--append-env", 2, "set the whole value with -x NAME=VALUE"),

@@ -15,9 +15,10 @@ namespace amldist::launchers {
 struct MpiState : Base {
   std::optional<std::uint32_t> processes;
   std::optional<std::uint32_t> per_node;
-  std::vector<Host> hosts;  ///< of -host
-  std::vector<Host> pool;   ///< of a hostfile
-  std::string folder;       ///< -wdir
+  std::vector<Host> hosts;            ///< of -host
+  std::vector<Host> pool;             ///< of a hostfile
+  std::string folder;                 ///< -wdir
+  std::vector<std::string> exported;  ///< names that -x sets, among line.environment
   Distribution distribution = Distribution::by_slot;
   bool distribution_chosen = false;
 };

@@ -51,18 +51,37 @@ std::vector<std::vector<std::string>> split_parts(const std::vector<std::string>
   return parts;
 }
 
-/// The line by which each task becomes its program: SLURM_PROCID counts through the parts.
-std::string dispatch(const std::vector<Part>& parts) {
-  std::string out;
+/// The words by which each task becomes its program: SLURM_PROCID counts through the parts. Each part's words stay
+/// words of their own, as Linux limits the length of one.
+std::vector<std::string> dispatch(const std::vector<Part>& parts) {
+  std::string script;
+  std::vector<std::string> words;
   std::uint32_t end = 0;
   for (const Part& part : parts) {
     end += part.processes;
     const std::string folder = part.folder.empty() ? "" : concat({"cd -- ", shell::quote(part.folder), " && "});
-    const std::string program = concat({folder, "exec ", shell::join(part.words)});
-    if (&part == &parts.back()) out += program;
-    else out += concat({"if [ \"$SLURM_PROCID\" -lt ", std::to_string(end), " ]; then ", program, "; fi; "});
+    const std::string program = concat(
+        {folder, "exec \"${@:", std::to_string(words.size() + 1), ":", std::to_string(part.words.size()), "}\""});
+    if (&part == &parts.back()) script += program;
+    else script += concat({"if [ \"$SLURM_PROCID\" -lt ", std::to_string(end), " ]; then ", program, "; fi; "});
+    words.insert(words.end(), part.words.begin(), part.words.end());
   }
+  std::vector<std::string> out = {"bash", "-c", std::move(script), "aml-mpirun"};
+  out.insert(out.end(), words.begin(), words.end());
   return out;
+}
+
+/// As mpirun 5.0.11 does it: what -x sets for the first program is for all, for a later one it is that program's alone.
+/// Parameters (--mca) are for all, wherever they stand. Returns the words in front of a later program.
+std::vector<std::string> take_variables(MpiState& whole, const MpiState& part, bool is_first) {
+  std::vector<std::string> own;
+  for (const auto& [name, value] : part.line.environment) {
+    const bool is_own = !is_first && std::ranges::find(part.exported, name) != part.exported.end();
+    if (is_own) own.push_back(concat({name, "=", value}));
+    else whole.line.set_variable(name, value);
+  }
+  if (!own.empty()) own.insert(own.begin(), "env");
+  return own;
 }
 
 /// What the flags of one program say that the step as a whole needs.
@@ -78,7 +97,6 @@ Result<void> merge_part(MpiState& whole, MpiState& part, std::vector<std::string
     ranks.insert(ranks.end(), dealt->begin(), dealt->end());
   }
   whole.line.srun.merge(part.line.srun);
-  for (auto& [name, value] : part.line.environment) whole.line.set_variable(name, value);
   whole.line.notes.insert(whole.line.notes.end(), part.line.notes.begin(), part.line.notes.end());
   whole.line.folders.insert(whole.line.folders.end(), part.line.folders.begin(), part.line.folders.end());
   whole.slurm.insert(whole.slurm.end(), part.slurm.begin(), part.slurm.end());
@@ -105,21 +123,24 @@ Result<void> translate_parts(MpiState& state, const Tool<MpiState>& tool, const 
   std::vector<Part> parts;
   std::vector<std::string> ranks;
   MpiState whole;
+  MpiState part = std::move(state);  // the first one's flags are read
   std::uint32_t total = 0;
   for (auto& words : split_parts(program)) {
-    MpiState part = parts.empty() ? std::move(state) : MpiState();  // the first one's flags are read
     if (!parts.empty()) {
+      part = MpiState();
       auto own = read_into(part, tool.dialect, tool.rows, words);
       if (!own) return own.error();
       words = std::move(*own);
     }
     if (words.empty()) return Error{Errc::invalid_argument, "a program is missing beside a ':'"};
     if (auto merged = merge_part(whole, part, ranks); !merged) return merged.error();
+    const auto variables = take_variables(whole, part, parts.empty());
+    words.insert(words.begin(), variables.begin(), variables.end());
     parts.push_back({*part.processes, part.folder, std::move(words)});
     total += *part.processes;
   }
   if (auto set = set_hosts(whole, ranks, total); !set) return set.error();
-  whole.line.words = {"bash", "-c", dispatch(parts)};
+  whole.line.words = dispatch(parts);
   state = std::move(whole);
   return {};
 }

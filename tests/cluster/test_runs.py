@@ -78,9 +78,10 @@ def test_a_pipeline_of_twelve_jobs_fails_in_the_middle_and_is_resumed(cluster, w
     assert "nothing to run again" in aml_run(cluster, workdir, "--resume", run["run"]).err
 
 
-def test_a_failure_ends_the_others_unless_the_pipeline_goes_on(cluster, workdir):
+def test_a_failure_ends_the_others_if_the_pipeline_is_not_to_go_on(cluster, workdir):
     slow = {"type": "command", "command": "sleep 100"}
-    file = write(workdir, {"type": "pipeline", "jobs": {"slow": slow, "bad": {"type": "command", "command": "sleep 1; exit 3"}}})
+    file = write(workdir, {"type": "pipeline", "settings": {"continue_on_step_failure": False},
+                            "jobs": {"slow": slow, "bad": {"type": "command", "command": "sleep 1; exit 3"}}})
     began = time.monotonic()
     done = aml_run(cluster, workdir, file, "--wait", "--json")
     states = {job["name"]: job["state"] for job in told(done)["jobs"]}

@@ -7,6 +7,7 @@ import json
 import pathlib
 import re
 import shlex
+import subprocess
 
 import pytest
 from conftest import NO_SLURM, NOT_FOUND, ROOT, USAGE, Command
@@ -157,13 +158,35 @@ M = "--mpi=pmix --kill-on-bad-exit=1"
      f"srun --output=out/rank.%t.stdout --error=out/rank.%t.stderr --ntasks=2 {M} --aml-dist=mpi ./a"),
     ("-n 1 ./a 'x y' : -n 2 ./b",
      f"srun --ntasks=3 {M} --aml-dist=mpi bash -c "
-     + shlex.quote("""if [ "$SLURM_PROCID" -lt 1 ]; then exec ./a 'x y'; fi; exec ./b""")),
+     + shlex.quote("""if [ "$SLURM_PROCID" -lt 1 ]; then exec "${@:1:2}"; fi; exec "${@:3:1}\"""") + " aml-mpirun ./a 'x y' ./b"),
     ("-host a:1 ./a : -host b:1 -n 1 -wdir '/w d' ./b",
      f"srun --ntasks=2 --distribution=arbitrary --nodelist=a,b {M} --aml-dist=mpi bash -c "
-     + shlex.quote("""if [ "$SLURM_PROCID" -lt 1 ]; then exec ./a; fi; cd -- '/w d' && exec ./b""")),
+     + shlex.quote("""if [ "$SLURM_PROCID" -lt 1 ]; then exec "${@:1:1}"; fi; cd -- '/w d' && exec "${@:2:1}\"""")
+     + " aml-mpirun ./a ./b"),
 ])
 def test_mpirun(line, expected):
     assert words_of("mpirun", line)[0] == shlex.split(expected)
+
+
+def run_as_tasks(words: list[str], tasks: int, **variables: str) -> list[str]:
+    """What each task of a step would print: the words behind srun's options, started as rank 0, 1, ..."""
+    at = words.index("bash")
+    assigned = dict(word.split("=", 1) for word in words[:words.index("srun")])
+    return [subprocess.run(words[at:], env={"PATH": "/usr/bin:/bin", "SLURM_PROCID": str(rank), **assigned, **variables}, check=True,
+                           capture_output=True, text=True, timeout=20).stdout for rank in range(tasks)]
+
+
+def test_a_variable_of_one_of_several_programs():
+    """As mpirun 5.0.11 was seen to do it: of the first program for all, of a later one for itself, parameters for all."""
+    show = "sh -c 'echo $0 A=$A B=$B C=$C M=$OMPI_MCA_m'"
+    words, _ = words_of("mpirun", f"-n 1 -x A=1 -x B=1 {show} one : -n 1 -x B='2 x' --mca m 7 {show} two : -n 1 -x C=3 {show} three")
+    assert run_as_tasks(words, 3) == ["one A=1 B=1 C= M=7\n", "two A=1 B=2 x C= M=7\n", "three A=1 B=1 C=3 M=7\n"]
+
+
+def test_two_programs_with_arguments_of_100_kilobytes():
+    long = "y" * 100_000
+    words, _ = words_of("mpirun", f"-n 1 printf %s {long} : -n 1 printf %sb {long}")
+    assert run_as_tasks(words, 2) == [long, long + "b"]
 
 
 def test_mpirun_in_an_allocation_needs_no_number():
