@@ -33,13 +33,6 @@ constexpr std::chrono::milliseconds shortest_question{1000};
 constexpr int most_waits_for_record = 4;                     // a script that was killed writes no end
 constexpr std::chrono::milliseconds longest_question{5000};  // many followers must not be a load for slurmctld
 
-/// Whether a job that waits for this reason can never start as it is.
-bool is_hopeless(std::string_view reason) {
-  constexpr std::array<std::string_view, 6> reasons = {"PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit",
-                                                       "BadConstraints",  "InvalidAccount",     "InvalidQOS"};
-  return std::ranges::find(reasons, reason) != reasons.end();
-}
-
 /// Interrupts as something to poll, for as long as this lives.
 class Interrupts {
  public:

@@ -57,6 +57,7 @@ class Translator {
         table_(table),
         bindings_(file, folder_, working_folder()) {
     bindings_.expect_later(options.made_later);
+    bindings_.look_for_keys_in(options.root);
     for (const auto& [expression, replacement] : options.further) bindings_.add(expression, replacement);
   }
 

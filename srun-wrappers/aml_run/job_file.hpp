@@ -24,6 +24,7 @@ struct JobFileOptions {
   bool literal = false;                      ///< --literal: values become one word each
   std::vector<std::string> made_later = {};  ///< paths that other jobs make, with all that lies below them
   std::vector<std::pair<std::string, Replacement>> further = {};  ///< values of other expressions: search_space.x
+  const YamlValue* root = nullptr;  ///< the file that the job is a part of, for the keys that messages name
 };
 
 /// Translates a job that is read already; `file` is named in messages, and relative paths are meant from `folder`.

@@ -24,10 +24,14 @@ std::string literal_text(const YamlValue& value) {
   return value.text;
 }
 
-Error out_of_reach(const YamlEntry& entry, std::string_view path) {
-  return {Errc::not_found, concat({"inputs.", entry.key, " is ", shell::quote_path(path),
-                                   ", which the nodes cannot read: copy it to a folder that they share, and add ",
-                                   "--set inputs.", entry.key, ".path=FOLDER"})};
+/// `root`: the file, in which the value may stand under another key than the job's own input.
+Error out_of_reach(const YamlEntry& entry, const YamlValue& path, const YamlValue* root) {
+  std::string key = root != nullptr && path.location.line != 0 ? key_at(*root, path.location) : std::string();
+  if (key.empty()) key = concat({"inputs.", entry.key, ".path"});
+  else if (!key.ends_with(".path")) key += ".path";
+  return {Errc::not_found, concat({"inputs.", entry.key, " is ", shell::quote_path(path.text),
+                                   ", which the nodes cannot read: copy it to a folder that they share, and add --set ",
+                                   key, "=FOLDER"})};
 }
 
 }  // namespace
@@ -74,7 +78,7 @@ Bindings::Input Bindings::read_input(const YamlEntry& entry) const {
   if (value.is_null())
     return {entry.location, Error{Errc::invalid_argument, concat({"inputs.", entry.key, " is empty"})}};
   if (value.kind == YamlKind::scalar) {
-    if (value.text.starts_with("azureml:")) return {entry.location, out_of_reach(entry, value.text)};
+    if (value.text.starts_with("azureml:")) return {entry.location, out_of_reach(entry, value, root_)};
     return {entry.location, Replacement{Form::text, literal_text(value)}};
   }
   if (const YamlValue* const literal = value.find("value")) {
@@ -92,7 +96,7 @@ Result<Replacement> Bindings::read_path(const YamlEntry& entry, const YamlValue&
   if (is_remote(path.text)) {
     const bool direct = mode != nullptr && text::to_lower(mode->text) == "direct";
     if (direct) return Replacement{Form::path, path.text};
-    return out_of_reach(entry, path.text);
+    return out_of_reach(entry, path, root_);
   }
   const std::string whole = local_path(folder_, path.text);
   const bool comes = std::ranges::any_of(

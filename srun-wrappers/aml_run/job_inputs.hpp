@@ -37,6 +37,8 @@ class Bindings {
   [[nodiscard]] Result<FilledText> in_text(std::string_view text, const SourceLocation& location);
   /// Inputs at or below these paths need not be there yet: other jobs make them.
   void expect_later(const std::vector<std::string>& paths) { made_later_ = paths; }
+  /// The whole file, in which a message finds the key of a value.
+  void look_for_keys_in(const YamlValue* root) { root_ = root; }
   void set_run_folder(const std::string& folder) { run_folder_ = folder; }
   /// Further values, which the job learns when it runs: search_space.x.
   void add(std::string expression, Replacement replacement) {
@@ -72,6 +74,7 @@ class Bindings {
   std::string folder_;
   std::string run_folder_;
   std::vector<std::string> made_later_;
+  const YamlValue* root_ = nullptr;
   std::map<std::string, Input, std::less<>> inputs_;
   std::set<std::string, std::less<>> used_;
   std::vector<OutputFolder> outputs_;

@@ -117,6 +117,20 @@ Result<JobState> ask(const std::string& id) {
   return ask_accounting(id);
 }
 
+bool is_hopeless(std::string_view reason) {
+  constexpr std::array<std::string_view, 6> reasons = {"PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit",
+                                                       "BadConstraints",  "InvalidAccount",     "InvalidQOS"};
+  return std::ranges::find(reasons, reason) != reasons.end();
+}
+
+std::string why_never(const std::string& id, const JobState& state) {
+  if (state.state != "PENDING" || !is_hopeless(state.reason)) return {};
+  return concat({"job ", id, " can never start as it is (", state.reason,
+                 "): it asks for more nodes, processors, memory or time than its partition has; see scontrol show "
+                 "partition, and end it with scancel ",
+                 id});
+}
+
 Result<void> cancel(const std::string& id) {
   const auto done = commands::run_program({"scancel", id});
   if (!done) return done.error();

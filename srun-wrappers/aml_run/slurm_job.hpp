@@ -47,6 +47,12 @@ struct JobState {
 /// unavailable (no answer).
 [[nodiscard]] Result<JobState> ask(const std::string& id);
 
+/// Whether a job that waits for this reason can never start as it is.
+[[nodiscard]] bool is_hopeless(std::string_view reason);
+
+/// What is to be said of a job that was just submitted and can never start; empty: it can.
+[[nodiscard]] std::string why_never(const std::string& id, const JobState& state);
+
 /// Reads what `scontrol show job` prints.
 [[nodiscard]] std::optional<JobState> read_scontrol(std::string_view text);
 

@@ -327,6 +327,15 @@ void name_values(YamlValue& value, const std::shared_ptr<const std::string>& fil
 
 }  // namespace
 
+std::string key_at(const YamlValue& root, const SourceLocation& location) {
+  for (const YamlEntry& entry : root.entries) {
+    const SourceLocation& here = entry.value.location;
+    if (here.line == location.line && here.column == location.column && here.file == location.file) return entry.key;
+    if (const std::string below = key_at(entry.value, location); !below.empty()) return concat({entry.key, ".", below});
+  }
+  return {};
+}
+
 void name_source(YamlValue& root, const std::string& file) {
   name_values(root, std::make_shared<const std::string>(file));
 }

@@ -65,6 +65,9 @@ inline constexpr std::size_t most_yaml_values = 20000;                ///< with 
 /// Parses `text`, which is `file` in messages. The document must be one map.
 [[nodiscard]] Result<YamlValue> parse_yaml(std::string_view file, std::string_view text);
 
+/// The key under which a value stands, as --set names it ("jobs.train.inputs.data"); empty: no value begins there.
+[[nodiscard]] std::string key_at(const YamlValue& root, const SourceLocation& location);
+
 /// Says of a whole tree that it comes from `file`, for messages.
 void name_source(YamlValue& root, const std::string& file);
 

@@ -44,6 +44,20 @@ def chain(**more) -> dict:
                                          "a": {**COMMAND, "inputs": {"i": "${{parent.inputs.p}}"}}}, "inputs": {"p": "v"}, **more}
 
 
+CLOUD = {"type": "uri_file", "path": "azureml:data@latest"}
+
+
+@pytest.mark.parametrize("change, key", [
+    ({"inputs": {"p": CLOUD}}, "inputs.p.path"),
+    ({"inputs": {"p": "azureml:data@latest"}}, "inputs.p.path"),
+    ({"jobs": {"a": {**COMMAND, "inputs": {"i": CLOUD}}}}, "jobs.a.inputs.i.path"),
+])
+def test_an_input_out_of_reach_names_the_key_that_mends_it(aml_run, tmp_path, change, key):
+    file = write(tmp_path, chain(**change))
+    assert f"add --set {key}=FOLDER" in aml_run.refusal(NOT_FOUND, "--dry-run", file, cwd=tmp_path)
+    aml_run.good("--dry-run", file, "--set", f"{key}={tmp_path}", "--set", f"{key.removesuffix('.path')}.type=uri_folder", cwd=tmp_path)
+
+
 def test_jobs_come_behind_those_that_they_need(aml_run, tmp_path):
     told = plan(aml_run, tmp_path, chain(display_name="My run!"))
     assert [(job["name"], job["needs"]) for job in told["jobs"]] == [("a", []), ("b", ["a"])]

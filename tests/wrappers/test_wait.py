@@ -128,3 +128,12 @@ def test_only_who_waits_has_a_record(aml_run, tmp_path):
 def test_a_script_with_set_e_records_its_end(aml_run, cluster):
     done, answer = wait(aml_run, cluster(None, "exit 5"), "--setup", "set -euo pipefail")
     assert done.status == 5 and answer["state"] == "FAILED", str(done)
+
+
+@pytest.mark.parametrize("reason, hopeless", [("PartitionConfig", True), ("PartitionTimeLimit", True), ("Priority", False), ("Resources", False)])
+def test_a_job_that_can_never_start_is_told_at_once(aml_run, slurm, reason, hopeless):
+    slurm.program("sbatch", "cat >script; echo 17")
+    slurm.program("scontrol", f"printf 'JobId=17\\n   JobState=PENDING Reason={reason}\\n'")
+    done = aml_run.good("--", "x", cwd=slurm.folder, env=slurm.env)
+    assert (f"job 17 can never start as it is ({reason})" in done.said) == hopeless, str(done)
+    assert not hopeless or "end it with scancel 17" in done.said

@@ -95,6 +95,9 @@ int submit_job(const CommandLine& line, const Plan& plan, const std::string& scr
   const auto state = ask(submitted.id);
   const std::string where = state && !state->output.empty() ? concat({"; output: ", state->output}) : "";
   say(concat({"submitted job ", submitted.id, " (", plan.job.value_of("job-name"), ")", where}));
+  if (state && !line.wait) {
+    if (const auto never = why_never(submitted.id, *state); !never.empty()) say(never, commands::Tone::bad);
+  }
   if (line.wait) return follow_job(line, plan, script, submitted.id);
   if (line.json) return print(to_json(plan, script, submitted.id, state ? &*state : nullptr, nullptr));
   return commands::exit_done;

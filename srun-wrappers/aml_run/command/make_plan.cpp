@@ -47,7 +47,7 @@ Result<SiteTable> read_table(const CommandLine& line) {
 }
 
 Result<Plan> plan_tree(const CommandLine& line, const SiteTable& table, const PlannedTree& tree) {
-  const JobFileOptions options{line.kind, line.slurm, line.literal, tree.made_later, tree.further};
+  const JobFileOptions options{line.kind, line.slurm, line.literal, tree.made_later, tree.further, tree.root};
   auto plan = run::plan_job(tree.file, tree.folder, tree.job, options, table);
   if (!plan) return plan;
   // A total on the command line is meant instead of the file's count per node.

@@ -26,6 +26,7 @@ struct PlannedTree {
   YamlValue job;
   std::vector<std::string> made_later = {};
   std::vector<std::pair<std::string, Replacement>> further = {};
+  const YamlValue* root = nullptr;  ///< the file that the job is a part of
 };
 [[nodiscard]] Result<Plan> plan_tree(const CommandLine& line, const SiteTable& table, const PlannedTree& tree);
 

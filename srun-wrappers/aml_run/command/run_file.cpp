@@ -37,6 +37,7 @@ bool is_for_component(std::string_view path) { return path.starts_with("inputs."
 /// A run on its way: its jobs, and what is said about the file.
 struct Draft {
   Run run;
+  const YamlValue* tree = nullptr;  ///< the file
   std::vector<Ignored> ignored;
   std::vector<std::string> warnings;
   std::vector<std::pair<std::string, std::string>> snapshots;  ///< from, to
@@ -59,8 +60,8 @@ void give_folder(const Run& run, const std::string& name, Plan& plan) {
 
 Result<void> add_command(const CommandLine& line, const SiteTable& table, const PipelineJob& job,
                          const Pipeline& pipeline, Draft& draft) {
-  auto plan =
-      finish_plan(line, plan_tree(line, table, {line.job_file, job.folder, job.job, pipeline.made_later}), false);
+  auto plan = finish_plan(
+      line, plan_tree(line, table, {line.job_file, job.folder, job.job, pipeline.made_later, {}, draft.tree}), false);
   if (!plan) return Error{plan.error().code, plan.error().message};
   plan->job.set("job-name", concat({draft.run.name, ".", job.name}));
   if (!line.slurm.has("output")) plan->job.erase("output");
@@ -95,7 +96,9 @@ Result<void> add_sweep(const CommandLine& line, const SiteTable& table, const Pi
   array.concurrent = sweep->concurrent;
   const std::string folder = sweep_folder_of(draft.run, array);
   auto plan = finish_plan(
-      line, plan_tree(line, table, {line.job_file, job.folder, sweep->job, made_later, parameter_expressions(*sweep)}),
+      line,
+      plan_tree(line, table,
+                {line.job_file, job.folder, sweep->job, made_later, parameter_expressions(*sweep), draft.tree}),
       false);
   if (!plan) return plan.error();
   plan->job.set("job-name", alone ? draft.run.name : concat({draft.run.name, ".", job.name}));
@@ -132,6 +135,7 @@ Result<void> add_sweep(const CommandLine& line, const SiteTable& table, const Pi
 
 Draft begin_draft(const CommandLine& line, const YamlValue& tree, std::string_view kind) {
   Draft draft;
+  draft.tree = &tree;
   std::string wanted = text_of(tree.find("display_name"));
   if (wanted.empty()) wanted = text_of(tree.find("name"));
   if (wanted.empty()) wanted = line.job_file == "-" ? "job" : std::filesystem::path(line.job_file).stem().string();

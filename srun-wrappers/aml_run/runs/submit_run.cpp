@@ -93,6 +93,10 @@ std::optional<Refusal> submit_run(Run& run, const std::map<std::string, Share>& 
     const auto& submitted = std::get<Submitted>(answer);
     std::fwrite(submitted.messages.data(), 1, submitted.messages.size(), stderr);
     job.ids.push_back(submitted.id);
+    if (const auto state = ask(submitted.id)) {
+      if (const auto never = why_never(submitted.id, *state); !never.empty())
+        commands::say(concat({job.name, ": ", never}), commands::Tone::bad);
+    }
     if (auto saved = save_run(run); !saved) return Refusal{commands::exit_failed, saved.error().message};
     // A first job may have failed before the last one was submitted.
     if (const auto why = why_stopped(run); !why.empty()) {
