@@ -8,6 +8,8 @@
 #include <memory>
 #include <random>
 
+#include "table_fixture.hpp"
+
 namespace amldist::collective {
 namespace {
 
@@ -22,21 +24,23 @@ class Network;
 /// One rank with its program, which makes one call after the other.
 class Rank final : public FailureDetectorHost {
  public:
-  Rank(Network& network, std::uint32_t own, std::vector<std::uint32_t> members)
-      : network_(network), own_(own), ends_(members.size()), agreement(*this, 99, std::move(members), own) {}
+  Rank(Network& network, std::uint32_t own);
 
   [[nodiscard]] std::uint32_t rank() const noexcept override { return first_world_rank + own_; }
-  [[nodiscard]] std::uint32_t size() const noexcept override { return 100; }
-  /// An agreement needs no tree.
-  [[nodiscard]] const RankTable& table() const noexcept override { return table_; }
+  [[nodiscard]] std::uint32_t size() const noexcept override { return first_world_rank + 100; }
+  [[nodiscard]] const RankTable& table() const noexcept override;
   [[nodiscard]] const std::string& host_of(std::uint32_t /*world_rank*/) const override { return host_; }
   [[nodiscard]] std::optional<Liveness> end_of(std::uint32_t world_rank) const noexcept override {
     return ends_[world_rank - first_world_rank];
   }
+  [[nodiscard]] std::span<const std::uint32_t> ended() const noexcept override { return ended_; }
   void send_to(std::uint32_t world_rank, const std::string& frame) override;
   void say(const std::string& /*sentence*/) override {}
 
-  void hear_of_end(std::uint32_t rank) { ends_[rank] = Liveness::dead; }
+  void hear_of_end(std::uint32_t rank) {
+    ends_[rank] = Liveness::dead;
+    ended_.push_back(first_world_rank + rank);
+  }
 
   bool is_dead = false;
   bool is_stopped = false;
@@ -45,13 +49,14 @@ class Rank final : public FailureDetectorHost {
   std::uint64_t round = 0;
   Clock::time_point calls_at;
   std::map<std::uint64_t, Decision> returned;
+  std::uint64_t sent = 0;
 
  private:
   Network& network_;
-  const RankTable table_;
   const std::uint32_t own_;
   std::string host_ = "node";
   std::vector<std::optional<Liveness>> ends_;
+  std::vector<std::uint32_t> ended_;
 
  public:
   Agreement agreement;
@@ -59,11 +64,15 @@ class Rank final : public FailureDetectorHost {
 
 class Network {
  public:
-  Network(std::uint32_t size, std::uint64_t seed, std::uint64_t rounds = 2) : random_(seed), rounds_(rounds) {
-    std::vector<std::uint32_t> members;
+  /// `each`: ranks of a node; 0: one, two or three.
+  Network(std::uint32_t size, std::uint64_t seed, std::uint64_t rounds = 2, std::uint32_t each = 0)
+      : table(testing::table_of(first_world_rank + 100, each != 0 ? each : 1 + static_cast<std::uint32_t>(seed % 3))),
+        random_(seed),
+        rounds_(rounds) {
     for (std::uint32_t r = 0; r < size; ++r) members.push_back(first_world_rank + r);
+    tree = std::make_shared<const CommTree>(table, members);
     for (std::uint32_t r = 0; r < size; ++r) {
-      ranks.push_back(std::make_unique<Rank>(*this, r, members));
+      ranks.push_back(std::make_unique<Rank>(*this, r));
       ranks.back()->calls_at = now + milliseconds(below(60));
     }
   }
@@ -71,7 +80,7 @@ class Network {
   std::uint64_t below(std::uint64_t most) { return std::uniform_int_distribution<std::uint64_t>(0, most - 1)(random_); }
 
   void post(std::uint32_t from, std::uint32_t to, const std::string& frame) {
-    ++sent;
+    ++ranks[from]->sent;
     if (loss_percent > 0 && below(100) < loss_percent) return;
     const milliseconds takes(below(10) == 0 ? below(120) : below(20));
     mail_.push_back({now + takes, from, to, frame});
@@ -114,9 +123,11 @@ class Network {
     }
   }
 
+  const RankTable table;
+  std::vector<std::uint32_t> members;
+  std::shared_ptr<const CommTree> tree;
   std::vector<std::unique_ptr<Rank>> ranks;
   Clock::time_point now{std::chrono::hours(1)};
-  std::uint64_t sent = 0;
   std::uint64_t loss_percent = 0;
   milliseconds deadline{std::chrono::seconds(30)};
 
@@ -160,6 +171,14 @@ class Network {
   std::vector<Mail> mail_;
   std::vector<Mail> news_;
 };
+
+Rank::Rank(Network& network, std::uint32_t own)
+    : network_(network),
+      own_(own),
+      ends_(network.members.size()),
+      agreement(*this, 99, network.members, network.tree, own) {}
+
+const RankTable& Rank::table() const noexcept { return network_.table; }
 
 void Rank::send_to(std::uint32_t world_rank, const std::string& frame) {
   if (is_dead) return;
@@ -340,10 +359,80 @@ TEST(Agreement, LeavesOutWhoDoesNotComeBeforeTheDeadline) {
 TEST(Agreement, LeavesOutFromTheStartWhomTheVerdictFoundSilent) {
   Network network(3, 1, 1);
   network.ranks[1]->is_stopped = true;
-  for (const std::uint32_t rank : {0, 2}) network.ranks[rank]->agreement.exclude(1, Exclusion::silent);
+  for (const std::uint32_t rank : {0, 2}) network.ranks[rank]->agreement.exclude({{1, Exclusion::silent}});
   network.run_for(patience / 2);
   expect_end(network, 1);
   EXPECT_EQ(network.ranks[2]->returned.at(1).excluded, (Exclusions{{1, Exclusion::silent}}));
+}
+
+/// Sixty ranks on twenty nodes of three: a root, sixteen leaders below it, three below these, and their nodes.
+TEST(Agreement, HoldsInADeepTreeWhateverEnds) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    Network network(60, seed, 2, 3);
+    for (std::uint64_t i = network.below(20); i > 0; --i)
+      network.ranks[network.below(60)]->sends_left = static_cast<int>(network.below(40));
+    network.run_for(std::chrono::seconds(20));
+    expect_end(network, 2);
+    expect_uniform(network);
+    expect_only_dead_excluded(network);
+    if (HasFailure()) FAIL() << "seed " << seed;
+  }
+}
+
+TEST(Agreement, HoldsInADeepTreeWhenRanksAreStopped) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    Network network(60, seed, 2, 3);
+    network.run_for(milliseconds(network.below(200)));
+    std::vector<std::uint32_t> stopped;
+    for (std::uint64_t i = network.below(6); i > 0; --i) {
+      stopped.push_back(static_cast<std::uint32_t>(network.below(60)));
+      network.ranks[stopped.back()]->is_stopped = true;
+    }
+    network.run_for(patience * (1 + static_cast<int>(network.below(12))) / 2);
+    for (const std::uint32_t rank : stopped) network.ranks[rank]->is_stopped = false;
+    network.run_for(std::chrono::seconds(20));
+    EXPECT_TRUE(network.is_over());
+    expect_uniform(network);
+    if (HasFailure()) FAIL() << "seed " << seed;
+  }
+}
+
+/// Ten nodes of six. A rank has at most nine leaders below it, five ranks of its node, and one above.
+TEST(Agreement, CostsARankMessagesForItsNeighboursOnly) {
+  Network network(60, 1, 1, 6);
+  network.run_for(std::chrono::seconds(20));
+  expect_end(network, 1);
+  for (const auto& rank : network.ranks) EXPECT_LE(rank->sent, 2 * (9 + 5) + 2);
+  EXPECT_LE(network.ranks[59]->sent, 3U) << "of a rank that leads nobody";
+}
+
+/// The ranks of a node are found silent together, not one after the other as each takes the lead.
+TEST(Agreement, LeavesOutAStoppedNodeAtOnce) {
+  for (const std::uint32_t first : {0U, 6U, 12U}) {
+    Network network(18, first, 1, 6);
+    network.run_for(milliseconds(10));
+    for (std::uint32_t r = 0; r < 18; ++r) {
+      const bool is_there = (first_world_rank + r) / 6 == (first_world_rank + first) / 6;
+      network.ranks[r]->is_stopped = is_there;
+    }
+    network.run_for(patience * 2 + patience / 2);
+    expect_end(network, 1);
+    expect_uniform(network);
+  }
+}
+
+TEST(Agreement, LeavesOutAllWhoAreLateInADeepTree) {
+  Network network(60, 1, 1, 3);
+  network.deadline = milliseconds(2000);
+  Exclusions late;
+  for (const std::uint32_t rank : {0U, 1U, 5U, 6U, 7U, 59U}) {
+    network.ranks[rank]->never_calls = true;
+    late.emplace(rank, Exclusion::late);
+  }
+  network.run_for(std::chrono::seconds(20));
+  expect_end(network, 1);
+  expect_uniform(network);
+  EXPECT_EQ(network.ranks[2]->returned.at(1).excluded, late);
 }
 
 TEST(AgreementMessage, IsRefusedWhenItIsCutShort) {

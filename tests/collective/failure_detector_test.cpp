@@ -25,6 +25,8 @@ struct Rank final : FailureDetectorHost {
   [[nodiscard]] const RankTable& table() const noexcept override;
   [[nodiscard]] const std::string& host_of(std::uint32_t world_rank) const override;
   [[nodiscard]] std::optional<Liveness> end_of(std::uint32_t world_rank) const noexcept override;
+  /// For agreements only.
+  [[nodiscard]] std::span<const std::uint32_t> ended() const noexcept override { return {}; }
   void send_to(std::uint32_t world_rank, const std::string& frame) override;
   void say(const std::string& sentence) override { said.push_back(sentence); }
   [[nodiscard]] Clock::time_point now() const override;
@@ -232,6 +234,20 @@ TEST(FailureDetector, AnAbortReachesAllPastASilentLeader) {
   world.run(milliseconds(1000));
   EXPECT_LT(world.expect_verdict("enough"), 1000);
   EXPECT_EQ(world.lines_said(), 0U);
+}
+
+/// The job is suspended while the ranks find out who does not answer, and goes on: what was on its way comes before
+/// anybody looks at the clock. The stop puts the verdict off once, and accuses nobody.
+TEST(FailureDetector, AStopDuringTheDiagnosisIsNotCountedTwice) {
+  for (int before = 0; before < 620; before += 20) {
+    World world(3, 2);
+    world.ranks[5]->stopped = true;
+    world.report();
+    world.run(milliseconds(before));
+    world.clock += milliseconds(1900);
+    world.run(milliseconds(1000));
+    EXPECT_LT(world.expect_verdict("rank 5 (n2) is" + silent), 1900 + 1000) << before;
+  }
 }
 
 /// What a rank sends and how long the answers are do not grow with the world.

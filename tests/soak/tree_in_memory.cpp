@@ -1,5 +1,6 @@
 // The library's own tree for worlds of up to 10,240 nodes with 8 ranks each, in one process: what rank 0 keeps and
-// sends at the start, and what a gather costs a rank. Frames go through one queue; nothing is timed. Prints CSV.
+// sends at the start, and what a gather and an agreement cost a rank, with and without a loss. Frames go through one
+// queue; nothing is timed. Prints CSV.
 #include <algorithm>
 #include <cstdio>
 #include <deque>
@@ -9,6 +10,7 @@
 
 #include "collective/bootstrap/roster.hpp"
 #include "collective/bootstrap/tree_shape.hpp"
+#include "collective/control/agreement.hpp"
 #include "collective/control/tree_gather.hpp"
 
 namespace amldist::collective {
@@ -74,23 +76,124 @@ Cost gather(const RankTable& table) {
   return cost;
 }
 
+/// The ranks of one communicator that agree.
+class Agreeing {
+ public:
+  explicit Agreeing(const RankTable& table) : table_(table), members_(table.size()), hop_(table.size()) {
+    std::iota(members_.begin(), members_.end(), 0U);
+    cost_ = {std::vector<std::size_t>(table.size()), std::vector<std::size_t>(table.size()), 0, 0};
+    const auto tree = std::make_shared<const CommTree>(table, members_);
+    ranks_.reserve(table.size());
+    for (std::uint32_t rank = 0; rank < table.size(); ++rank)
+      ranks_.push_back(std::make_unique<Rank>(*this, tree, rank));
+  }
+
+  /// A rank ends before it has sent anything; the others hear of it when they have all come.
+  Cost run(std::optional<std::uint32_t> lost) {
+    constexpr std::chrono::seconds limit(1);
+    lost_ = lost;
+    for (auto& rank : ranks_) {
+      if (rank->own == lost_) continue;
+      rank->agreement.open(1, Clock::time_point(limit), {limit, limit});
+      rank->agreement.arrive(1, rank->own, 1);
+    }
+    drain();
+    for (auto& rank : ranks_) {
+      if (!lost_ || rank->own == lost_) continue;
+      rank->hears_of_it = true;
+      rank->agreement.poll(Clock::time_point(limit));
+    }
+    drain();
+    for (const auto& rank : ranks_) {
+      const Decision* const decision = rank->agreement.decision(1);
+      const bool is_right = decision != nullptr && decision->excluded.size() == (lost_ ? 1U : 0U);
+      cost_.done += rank->own == lost_ || is_right ? 1U : 0U;
+    }
+    return cost_;
+  }
+
+ private:
+  struct Rank final : FailureDetectorHost {
+    Rank(Agreeing& in, const std::shared_ptr<const CommTree>& tree, std::uint32_t number)
+        : all(in), own(number), agreement(*this, 1, in.members_, tree, number) {}
+    [[nodiscard]] std::uint32_t rank() const noexcept override { return own; }
+    [[nodiscard]] std::uint32_t size() const noexcept override { return all.table_.size(); }
+    [[nodiscard]] const RankTable& table() const noexcept override { return all.table_; }
+    [[nodiscard]] const std::string& host_of(std::uint32_t world_rank) const override {
+      return all.table_.host_of(world_rank);
+    }
+    [[nodiscard]] std::optional<Liveness> end_of(std::uint32_t world_rank) const noexcept override {
+      return hears_of_it && world_rank == all.lost_ ? std::optional(Liveness::dead) : std::nullopt;
+    }
+    [[nodiscard]] std::span<const std::uint32_t> ended() const noexcept override {
+      return hears_of_it ? std::span(&*all.lost_, 1) : std::span<const std::uint32_t>();
+    }
+    void send_to(std::uint32_t to, const std::string& frame) override {
+      ++all.cost_.sent[own];
+      all.cost_.bytes[own] += frame.size();
+      all.queue_.push_back({own, to, all.hop_[own] + 1, frame});
+    }
+    void say(const std::string& /*sentence*/) override {}
+
+    Agreeing& all;
+    const std::uint32_t own;
+    bool hears_of_it = false;
+    Agreement agreement;
+  };
+  struct Mail {
+    std::uint32_t from;
+    std::uint32_t to;
+    std::size_t hop;
+    std::string frame;
+  };
+
+  void drain() {
+    for (; !queue_.empty(); queue_.pop_front()) {
+      const Mail& mail = queue_.front();
+      if (mail.to == lost_) continue;
+      hop_[mail.to] = std::max(hop_[mail.to], mail.hop);
+      cost_.hops = std::max(cost_.hops, mail.hop);
+      Frame frame(mail.frame.substr(wireup::frame_head));
+      if (const auto message = read_agreement_message(frame)) ranks_[mail.to]->agreement.take(mail.from, *message);
+    }
+  }
+
+  const RankTable& table_;
+  std::vector<std::uint32_t> members_;
+  std::vector<std::size_t> hop_;
+  Cost cost_;
+  std::optional<std::uint32_t> lost_;
+  std::deque<Mail> queue_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+};
+
+std::size_t sum_of(const std::vector<std::size_t>& each_rank) {
+  return std::accumulate(each_rank.begin(), each_rank.end(), std::size_t{0});
+}
+
 int run() {
   std::puts(
       "nodes,ranks,levels,table_bytes,star_table_bytes,root_sends_bytes,most_sent,most_bytes,all_messages,hops,"
-      "complete");
+      "agree_most_sent,agree_messages,agree_hops,lost_most_sent,lost_most_bytes,lost_messages,lost_hops,complete");
   for (const std::uint32_t nodes : {16U, 64U, 256U, 1024U, 4096U, 10240U}) {
     const std::string bytes = joined_table(nodes);
     const auto table = RankTable::read(bytes, nodes * each, {});
     if (!table) return 1;
     const Cost cost = gather(*table);
-    const std::size_t messages = std::accumulate(cost.sent.begin(), cost.sent.end(), std::size_t{0});
+    const Cost agreed = Agreeing(*table).run({});
+    const Cost after_loss = Agreeing(*table).run(each);  // the first leader below the root
+    const bool is_complete =
+        cost.done == table->size() && agreed.done == table->size() && after_loss.done == table->size();
     constexpr double star_entry = 195;  // bytes that rank 0 sent for each pair of ranks before there was a tree
     const double ranks = nodes * each;
-    std::printf("%u,%u,%u,%zu,%.0f,%zu,%zu,%zu,%zu,%zu,%s\n", nodes, nodes * each, tree_depth(nodes - 1) + 1,
-                bytes.size(), star_entry * ranks * ranks, bytes.size() * std::min(nodes - 1, tree_arity),
-                *std::ranges::max_element(cost.sent), *std::ranges::max_element(cost.bytes), messages, cost.hops,
-                cost.done == table->size() ? "yes" : "no");
-    if (cost.done != table->size()) return 1;
+    std::printf("%u,%u,%u,%zu,%.0f,%zu,%zu,%zu,%zu,%zu,%zu,%zu,%zu,%zu,%zu,%zu,%zu,%s\n", nodes, nodes * each,
+                tree_depth(nodes - 1) + 1, bytes.size(), star_entry * ranks * ranks,
+                bytes.size() * std::min(nodes - 1, tree_arity), *std::ranges::max_element(cost.sent),
+                *std::ranges::max_element(cost.bytes), sum_of(cost.sent), cost.hops,
+                *std::ranges::max_element(agreed.sent), sum_of(agreed.sent), agreed.hops,
+                *std::ranges::max_element(after_loss.sent), *std::ranges::max_element(after_loss.bytes),
+                sum_of(after_loss.sent), after_loss.hops, is_complete ? "yes" : "no");
+    if (!is_complete) return 1;
   }
   return 0;
 }

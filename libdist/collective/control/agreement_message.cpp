@@ -1,5 +1,7 @@
 #include "collective/control/agreement_message.hpp"
 
+#include <algorithm>
+
 namespace amldist::collective {
 namespace {
 
@@ -29,7 +31,8 @@ std::string AgreementMessage::to_frame() const {
       .number(has_arrived ? 1 : 0)
       .number(is_lost ? 1 : 0)
       .number(flags)
-      .number(purposes);
+      .number(purposes)
+      .number(static_cast<std::uint64_t>(left.count()));
   write(writer, excluded);
   writer.number(proposal ? 1 : 0);
   if (proposal) {
@@ -49,6 +52,8 @@ std::optional<AgreementMessage> read_agreement_message(Frame& frame) {
   message.is_lost = frame.number() != 0;
   message.flags = frame.number();
   message.purposes = frame.number();
+  constexpr std::uint64_t most = std::chrono::milliseconds::max().count();
+  message.left = std::chrono::milliseconds(std::min(frame.number(), most));
   if (kind < 1 || kind > static_cast<std::uint64_t>(AgreementMessage::Kind::out)) return std::nullopt;
   if (!read(frame, message.excluded)) return std::nullopt;
   if (frame.number() != 0) {

@@ -1,6 +1,7 @@
 // What the ranks of a communicator send each other while they agree (agreement.hpp), as frames.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -33,17 +34,17 @@ struct Decision {
 /// One message. Each of them also says whom the sender has excluded.
 struct AgreementMessage {
   enum class Kind : std::uint8_t {
-    arrive = 1,  ///< to the coordinator: the program has made the call. With what was accepted before, if anything
+    arrive = 1,  ///< up: the programs of all ranks here and below have made the call. With what was accepted before
     ask,         ///< the sender waits for the receiver
     here,        ///< the answer: alive, and nothing more to say
-    propose,     ///< from the coordinator: accept this
-    accept,      ///< to the coordinator: done
-    decide,      ///< all have accepted: this is what was agreed on
+    propose,     ///< down: accept this
+    accept,      ///< up: all ranks here and below have
+    decide,      ///< down: all have accepted; this is what was agreed on
     out,         ///< the sender has no part in this communicator, or none any more
   };
-  /// A proposal is known by its coordinator: each proposes at most once in a round.
+  /// A proposal is known by the root that made it: each proposes at most once in a round.
   struct Proposal {
-    std::uint32_t coordinator = 0;
+    std::uint32_t coordinator = 0;  ///< the root's place in the tree
     Decision value;
   };
 
@@ -52,9 +53,11 @@ struct AgreementMessage {
   Kind kind = Kind::here;
   bool has_arrived = false;                ///< the sender's program has made the call
   bool is_lost = false;                    ///< the communicator has failed for the sender
-  std::uint64_t flags = ~std::uint64_t{};  ///< arrive: what the rank gives; ask: AND of what the sender has seen
+  std::uint64_t flags = ~std::uint64_t{};  ///< arrive: AND of what the ranks give; ask, here: of what was seen
   std::uint64_t purposes = 0;              ///< arrive
-  std::optional<Proposal> proposal;        ///< arrive, propose, accept, decide
+  /// ask: how long the sender waits until whoever has not come is late.
+  std::chrono::milliseconds left = std::chrono::milliseconds::max();
+  std::optional<Proposal> proposal;  ///< arrive, propose, accept, decide
   Exclusions excluded;
 
   [[nodiscard]] std::string to_frame() const;

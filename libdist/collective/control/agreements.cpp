@@ -22,7 +22,8 @@ void AgreementTicket::complete(AgreementOutcome outcome) {
 Agreements::OfCommunicator& Agreements::of(const std::shared_ptr<CommWatch>& watch) {
   const auto found = agreements_.find(watch->id());
   if (found != agreements_.end()) return found->second;
-  Agreement fresh(host_, watch->id(), watch->members(), watch->rank());
+  auto tree = std::make_shared<const CommTree>(host_.table(), watch->members());
+  Agreement fresh(host_, watch->id(), watch->members(), std::move(tree), watch->rank());
   return agreements_.emplace(watch->id(), OfCommunicator{watch, std::move(fresh), nullptr}).first->second;
 }
 
@@ -94,7 +95,9 @@ void Agreements::poll() {
   for (auto& [id, one] : agreements_) {
     if (!one.ticket) continue;
     if (one.watch->is_lost()) one.agreement.set_lost();
-    for (const std::uint32_t rank : one.watch->silent_ranks()) one.agreement.exclude(rank, Exclusion::silent);
+    Exclusions silent;
+    for (const std::uint32_t rank : one.watch->silent_ranks()) silent.emplace(rank, Exclusion::silent);
+    one.agreement.exclude(silent);
     one.agreement.poll(Clock::now());
     tell(one);
   }

@@ -7,7 +7,7 @@
 namespace amldist::collective {
 
 CommTree::CommTree(const RankTable& table, std::span<const std::uint32_t> members)
-    : table_(table), ranks_(members.begin(), members.end()) {
+    : table_(table), is_in_order_(std::ranges::is_sorted(members)), ranks_(members.begin(), members.end()) {
   const auto is_table_leader = [&](std::uint32_t rank) { return table.leader_of(table.vertex_of(rank)) == rank; };
   std::ranges::sort(ranks_, [&](std::uint32_t a, std::uint32_t b) {
     const auto vertex_a = table.vertex_of(a);
@@ -51,6 +51,11 @@ std::optional<std::uint32_t> CommTree::first_living(const IsOut& is_out) const {
 std::optional<std::uint32_t> CommTree::root(const IsOut& is_out) const {
   const auto position = first_living(is_out);
   return position ? leader_at(*position, is_out) : std::nullopt;
+}
+
+std::uint32_t CommTree::place_of(std::uint32_t rank) const {
+  const auto node = neighbours_of(rank);
+  return starts_[position_of(rank)] + static_cast<std::uint32_t>(std::ranges::find(node, rank) - node.begin());
 }
 
 std::optional<std::uint32_t> CommTree::parent_of(std::uint32_t rank, const IsOut& is_out) const {

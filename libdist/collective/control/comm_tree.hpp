@@ -26,12 +26,16 @@ class CommTree {
   /// The ranks directly below: those of its node, and the leaders of the nodes below.
   [[nodiscard]] std::vector<std::uint32_t> children_of(std::uint32_t rank, const IsOut& is_out) const;
   [[nodiscard]] std::optional<std::uint32_t> root(const IsOut& is_out) const;
+  /// Where a rank is in the order in which ranks are the root, as those before them are left out.
+  [[nodiscard]] std::uint32_t place_of(std::uint32_t rank) const;
   /// How many ranks there are below a rank, and itself, when nobody is left out.
   [[nodiscard]] std::size_t subtree_size(std::uint32_t rank) const;
   /// The communicator's ranks on the rank's node of the tree; the leader comes first.
   [[nodiscard]] std::span<const std::uint32_t> neighbours_of(std::uint32_t rank) const {
     return ranks_at(position_of(rank));
   }
+  /// Whether the members' world ranks ascend.
+  [[nodiscard]] bool is_in_order() const noexcept { return is_in_order_; }
   [[nodiscard]] bool is_leader(std::uint32_t rank) const { return neighbours_of(rank).front() == rank; }
 
  private:
@@ -44,6 +48,7 @@ class CommTree {
   void collect_children(std::uint32_t position, const IsOut& is_out, std::vector<std::uint32_t>& out) const;
 
   const RankTable& table_;
+  bool is_in_order_;
   std::vector<std::uint32_t> vertices_;  // in ascending order: the position of a node is its index here
   std::vector<std::uint32_t> starts_;    // by position, and the end: in ranks_
   std::vector<std::uint32_t> ranks_;     // by position

@@ -214,6 +214,7 @@ void ControlChannel::mark_gone(std::uint32_t world_rank, Liveness standing, std:
   if (world_rank == world_.rank) return;
   if (!gone_[world_rank].compare_exchange_strong(there, static_cast<std::uint8_t>(standing))) return;
   gone_count_.fetch_add(1, std::memory_order_acq_rel);
+  ended_.push_back(world_rank);
   if (standing == Liveness::left && ending_.load(std::memory_order_acquire)) return;
   news_.push_back({world_rank, standing, from});
   news_due_ = std::min(news_due_, std::max(Clock::now(), news_sent_ + between_news));

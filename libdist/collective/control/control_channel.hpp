@@ -118,6 +118,7 @@ class ControlChannel final : private FailureDetectorHost {
   void spread_news();
   void gather(const std::shared_ptr<CommWatch>& watch, const GatherKey& key, std::string piece, GatherScope scope);
   [[nodiscard]] std::optional<Liveness> end_of(std::uint32_t world_rank) const noexcept override;
+  [[nodiscard]] std::span<const std::uint32_t> ended() const noexcept override { return ended_; }
   void send_to(std::uint32_t world_rank, const std::string& frame) override;
   void say(const std::string& sentence) override;
   void post(std::function<void()> action);
@@ -135,6 +136,7 @@ class ControlChannel final : private FailureDetectorHost {
   const CommTree tree_;                                     // of all ranks
   TreeGather gather_;                                       // control thread only
   bool has_told_of_latecomer_ = false;                      // control thread only
+  std::vector<std::uint32_t> ended_;                        // control thread only
   std::vector<News> news_;                                  // control thread only
   Clock::time_point news_due_ = Clock::time_point::max();   // control thread only
   Clock::time_point news_sent_;                             // control thread only

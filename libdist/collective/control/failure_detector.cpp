@@ -69,6 +69,7 @@ void FailureDetector::leave_out(const CommTree& tree, Ranks& silent, std::uint32
 // ---- up the tree ----
 void FailureDetector::open(const std::shared_ptr<CommWatch>& watch, const DiagnosisTrigger& trigger,
                            milliseconds grace) {
+  allow_for_a_stop();
   if (watch->is_lost()) return;
   Case& current = case_of(watch);
   if (current.trigger) return;
@@ -90,6 +91,7 @@ void FailureDetector::rise(Case& current) {
 }
 
 void FailureDetector::on_report(std::uint32_t from, const std::shared_ptr<CommWatch>& watch, Frame& frame) {
+  allow_for_a_stop();
   if (!watch) return;  // it will be left out
   const milliseconds grace(std::min<std::uint64_t>(frame.number(), 10'000));
   const DiagnosisTrigger trigger = read_trigger(frame);
@@ -165,6 +167,7 @@ void FailureDetector::ask_one(Case& current, std::uint32_t rank, bool alone) {
 
 void FailureDetector::on_query(std::uint32_t from, std::uint64_t id, const std::shared_ptr<CommWatch>& watch,
                                Frame& frame) {
+  allow_for_a_stop();
   const std::uint64_t round = frame.number();
   const milliseconds budget(std::min<std::uint64_t>(frame.number(), 10'000));
   const milliseconds grace(std::min<std::uint64_t>(frame.number(), 10'000));
@@ -205,6 +208,7 @@ void FailureDetector::on_query(std::uint32_t from, std::uint64_t id, const std::
 }
 
 void FailureDetector::on_status(std::uint32_t from, std::uint64_t id, Frame& frame) {
+  allow_for_a_stop();
   Case* const current = find(id);
   if (current == nullptr || frame.number() != current->round) return;
   const auto asked = current->asked.find(from);
@@ -229,6 +233,7 @@ void FailureDetector::on_status(std::uint32_t from, std::uint64_t id, Frame& fra
 }
 
 void FailureDetector::on_heard(std::uint32_t from, std::uint64_t id, Frame& frame) {
+  allow_for_a_stop();
   const auto what = static_cast<FrameKind>(frame.number());
   for (Spreading& each : spreading_) {
     if (what == FrameKind::verdict && each.watch->id() == id) each.waits_for.erase(from);
@@ -327,6 +332,7 @@ bool FailureDetector::must_ask_for_pairs(Case& current) {
 }
 
 void FailureDetector::on_pair_counts(std::uint32_t from, std::uint64_t id, Frame& frame) {
+  allow_for_a_stop();
   Case* const current = find(id);
   if (current == nullptr) return;
   const auto& members = current->watch->members();
@@ -385,6 +391,7 @@ void FailureDetector::conclude(Case& current) {
 
 // ---- verdicts ----
 void FailureDetector::announce(const std::shared_ptr<CommWatch>& watch, const Error& verdict, bool print) {
+  allow_for_a_stop();
   if (watch->is_lost()) return;
   if (print) say_once(verdict.message);
   const Case* const current = find(watch->id());
@@ -427,6 +434,7 @@ void FailureDetector::tell(Spreading& spreading, std::uint32_t from) {
 }
 
 void FailureDetector::on_verdict(std::uint32_t from, const std::shared_ptr<CommWatch>& watch, Frame& frame) {
+  allow_for_a_stop();
   const auto code = static_cast<Errc>(frame.number());
   std::string sentence = frame.text();
   const auto left_out = read_ranks(frame, host_.size());
@@ -450,19 +458,15 @@ void FailureDetector::send_heard(std::uint32_t to, std::uint64_t id, FrameKind w
 }
 
 // ---- time ----
-/// After a stop of the whole job the others, too, have their time to answer once more.
+/// After a stop of the whole job the others, too, have their time to answer once more. Whatever comes from outside asks
+/// this first: a time that is taken after the stop must not be put off by it.
 void FailureDetector::allow_for_a_stop() {
-  const auto now = host_.now();
-  const auto missed_idle = observed_idle_.missed(now);
-  const auto missed_busy = observed_busy_.missed(now);
-  const auto missed = was_busy_ ? missed_busy : missed_idle;
+  const auto missed = observed_.missed(host_.now());
+  if (missed == Clock::duration::zero()) return;
   for (const auto& current : cases_) {
-    if (current->is_polled && missed != Clock::duration::zero()) {
-      for (Clock::time_point* each : {&current->told_at, &current->until, &current->asked_at, &current->gone_at})
-        *each += missed;
-      for (auto& [rank, asked] : current->asked) asked.since += missed;
-    }
-    current->is_polled = true;
+    for (Clock::time_point* each : {&current->told_at, &current->until, &current->asked_at, &current->gone_at})
+      *each += missed;
+    for (auto& [rank, asked] : current->asked) asked.since += missed;
   }
   for (Spreading& each : spreading_) {
     for (auto& [rank, since] : each.waits_for) since += missed;
@@ -495,13 +499,11 @@ void FailureDetector::poll() {
     if (!deaf.empty()) tell(each, nobody);
   }
   std::erase_if(spreading_, [](const Spreading& each) { return each.waits_for.empty(); });
-  was_busy_ = !cases_.empty() || !spreading_.empty();
 }
 
 Clock::time_point FailureDetector::next_poll() const {
-  constexpr milliseconds step(10);
   const bool is_busy = !cases_.empty() || !spreading_.empty();
-  return is_busy ? host_.now() + step : Clock::time_point::max();
+  return is_busy ? host_.now() + step_ : Clock::time_point::max();
 }
 
 // ---- words ----

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@ class FailureDetectorHost {
   [[nodiscard]] virtual const std::string& host_of(std::uint32_t world_rank) const = 0;
   /// How the process ended; nullopt: as far as is known, it runs.
   [[nodiscard]] virtual std::optional<Liveness> end_of(std::uint32_t world_rank) const noexcept = 0;
+  /// The ranks whose end_of() is known, in the order in which it became known.
+  [[nodiscard]] virtual std::span<const std::uint32_t> ended() const noexcept = 0;
   virtual void send_to(std::uint32_t world_rank, const std::string& frame) = 0;
   /// Prints a sentence.
   virtual void say(const std::string& sentence) = 0;
@@ -109,8 +112,6 @@ class FailureDetector {
 
     std::set<std::uint32_t> witnesses;  ///< ranks of the communicator whose pair counts are wanted
     std::map<std::uint32_t, PairCounts> pairs;
-    bool is_polled = false;  ///< it was open when poll() ran before
-
     std::size_t gone = 0;  ///< members that had ended at gone_at, when there were new ones last
     Clock::time_point gone_at;
   };
@@ -156,10 +157,9 @@ class FailureDetector {
   std::vector<Spreading> spreading_;
   Ranks silent_;  ///< in any verdict
   std::vector<std::string> said_;
-  bool was_busy_ = false;  ///< when poll() ran before
-  // poll() is called every second, and much more often while there is something to find out.
-  ObservedTime observed_idle_{std::chrono::milliseconds(1000), std::chrono::milliseconds(1500)};
-  ObservedTime observed_busy_{std::chrono::milliseconds(10), std::chrono::milliseconds(300)};
+  /// While there is something to find out, poll() is called that often.
+  static constexpr std::chrono::milliseconds step_{10};
+  ObservedTime observed_{step_, std::chrono::milliseconds(300)};
 };
 
 /// The verdict on a communicator as a frame. `left_out`: ranks of the world that are left out of its tree.
