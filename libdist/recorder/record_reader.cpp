@@ -164,19 +164,16 @@ std::vector<CallRecord> read_calls(int file, const RecorderHeader& header, std::
 }
 
 /// The members of a communicator as ranks of a world with `world` ranks; empty if the slot does not say, or lies.
-std::vector<std::uint32_t> members_of(const CommunicatorSlot& slot, std::uint32_t size, std::uint32_t world,
-                                      std::span<const std::uint32_t> pool) {
-  std::vector<std::uint32_t> ranks;
+MemberRanks members_of(const CommunicatorSlot& slot, std::uint32_t size, std::uint32_t world,
+                       std::span<const std::uint32_t> pool) {
   if (slot.members == Members::pool && slot.first <= pool.size() && size <= pool.size() - slot.first) {
     const auto part = pool.subspan(slot.first, size);
-    ranks.assign(part.begin(), part.end());
-  } else if (slot.members == Members::row && size <= world) {
-    for (std::uint32_t i = 0; i < size; ++i) {
-      ranks.push_back(slot.first + i * static_cast<std::uint32_t>(slot.stride));
-    }
+    const bool fits = std::ranges::all_of(part, [world](std::uint32_t rank) { return rank < world; });
+    return fits ? MemberRanks::of(part) : MemberRanks();
   }
-  if (std::ranges::any_of(ranks, [world](std::uint32_t rank) { return rank >= world; })) ranks.clear();
-  return ranks;
+  const std::int64_t last = std::int64_t{slot.first} + (std::int64_t{size} - 1) * slot.stride;
+  const bool is_row = slot.members == Members::row && slot.first < world && last >= 0 && last < std::int64_t{world};
+  return is_row ? MemberRanks::row(slot.first, slot.stride, size) : MemberRanks();
 }
 
 /// Over all communicators of a file: a forged one must not cost more memory than this.
@@ -198,8 +195,7 @@ std::vector<CommunicatorRecord> read_communicators(int file, std::uint32_t world
     if (affordable) members += size;
     communicators.push_back({i, slot.id, slot.rank, size, slot.entered.load(),
                              std::min(slot.completed.load(), slot.entered.load()), slot.closed.load() != 0,
-                             printable(slot.name),
-                             affordable ? members_of(slot, size, world, pool) : std::vector<std::uint32_t>()});
+                             printable(slot.name), affordable ? members_of(slot, size, world, pool) : MemberRanks()});
   }
   return communicators;
 }

@@ -10,6 +10,7 @@
 
 #include "collective/calls/data_type.hpp"
 #include "core/result.hpp"
+#include "recorder/member_ranks.hpp"
 #include "recorder/record_format.hpp"
 
 namespace amldist::collective {
@@ -46,7 +47,7 @@ struct CommunicatorRecord {
   bool closed = false;
   std::string name;
   /// Ranks of the world, in the communicator's order; empty: not known. Their number is `size`, or the file lies.
-  std::vector<std::uint32_t> world_ranks = {};
+  MemberRanks world_ranks = {};
 };
 
 /// What is known about the process that wrote a file.

@@ -22,8 +22,6 @@ using text::concat;
 constexpr std::int64_t ns_per_ms = 1'000'000;
 constexpr std::array<std::string_view, 3> writers = {"runs", "stopped", "gone"};
 constexpr std::array<std::string_view, 4> sources = {"amldist", "mpi", "nccl", "torch"};
-/// Members of all communicators of a state, as of a recorder's file.
-constexpr std::size_t most_members = 1U << 20;
 
 std::int64_t begin_of(const CallRecord& call) { return call.started_ns != 0 ? call.started_ns : call.enqueued_ns; }
 
@@ -49,13 +47,10 @@ std::string name_of(std::string_view text) {
 
 std::string comm_line(const CommunicatorRecord& communicator) {
   const auto& ranks = communicator.world_ranks;
-  const std::uint32_t stride = ranks.size() > 1 ? ranks[1] - ranks[0] : 1;
-  bool is_row = !ranks.empty();
-  for (std::size_t i = 0; i < ranks.size(); ++i)
-    is_row &= ranks[i] == ranks[0] + static_cast<std::uint32_t>(i) * stride;
+  const bool is_row = ranks.is_row();
   return concat({"comm ", to_hexadecimal(communicator.id), " ", std::to_string(communicator.rank), " ",
                  std::to_string(communicator.size), " ", std::to_string(communicator.entered), " ",
-                 is_row ? std::to_string(ranks[0]) : "-", " ", std::to_string(static_cast<std::int32_t>(stride)), " ",
+                 is_row ? std::to_string(ranks[0]) : "-", " ", std::to_string(ranks.stride()), " ",
                  name_of(communicator.name), "\n"});
 }
 
@@ -181,13 +176,12 @@ bool parse_rank(Fields fields, std::uint32_t tasks, Recording& out) {
 bool add_row(CommunicatorRecord& communicator, std::uint64_t first, std::int64_t stride, std::uint32_t tasks) {
   const auto last = static_cast<std::int64_t>(first) + (std::int64_t{communicator.size} - 1) * stride;
   if (first >= tasks || last < 0 || last >= std::int64_t{tasks}) return false;
-  communicator.world_ranks.reserve(communicator.size);
-  for (std::uint32_t i = 0; i < communicator.size; ++i)
-    communicator.world_ranks.push_back(static_cast<std::uint32_t>(static_cast<std::int64_t>(first) + i * stride));
+  communicator.world_ranks = collective::MemberRanks::row(static_cast<std::uint32_t>(first),
+                                                          static_cast<std::int32_t>(stride), communicator.size);
   return true;
 }
 
-bool parse_comm(Fields fields, std::size_t& members, Recording& out) {
+bool parse_comm(Fields fields, Recording& out) {
   CommunicatorRecord comm;
   const auto id = from_hexadecimal(fields.word());
   comm.slot = static_cast<std::uint32_t>(out.communicators.size());
@@ -202,11 +196,7 @@ bool parse_comm(Fields fields, std::size_t& members, Recording& out) {
   const auto start = text::to_number(first, most_tasks);
   if (!start && first != "-") return false;
   // One that is larger than the step has processes of other steps: who they are is not known here.
-  const bool affordable = comm.size <= out.size && comm.size <= most_members - members;
-  if (start && affordable) {
-    if (!add_row(comm, *start, stride, out.size)) return false;
-    members += comm.size;
-  }
+  if (start && comm.size <= out.size && !add_row(comm, *start, stride, out.size)) return false;
   out.communicators.push_back(std::move(comm));
   return true;
 }
@@ -256,14 +246,13 @@ std::optional<Recording> parse_rank_state(std::string_view text, std::uint32_t t
   if (text.size() > longest_rank_state || !text.ends_with('\n')) return std::nullopt;
   Recording recording;
   bool first = true;
-  std::size_t members = 0;
   for (const std::string_view line : text::split(text.substr(0, text.size() - 1), '\n')) {
     const auto blank = line.find(' ');
     if (blank == std::string_view::npos || !is_printable(line)) return std::nullopt;
     const std::string_view kind = line.substr(0, blank);
     const Fields fields(line.substr(blank + 1));
     const bool fine = first            ? kind == "rank" && parse_rank(fields, tasks, recording)
-                      : kind == "comm" ? parse_comm(fields, members, recording)
+                      : kind == "comm" ? parse_comm(fields, recording)
                                        : kind == "call" && parse_call(fields, recording, now_ns);
     if (!fine) return std::nullopt;
     first = false;

@@ -248,7 +248,7 @@ Recording recording_of(const Dump& dump, std::uint32_t size, const Groups& group
     communicator.size = static_cast<std::uint32_t>(members.size());
     const bool is_named = !group.second.empty() && group.second != "undefined";
     communicator.name = group.second == default_group ? "world" : printable(is_named ? group.second : group.first);
-    communicator.world_ranks = members;
+    communicator.world_ranks = collective::MemberRanks::of(members);
     slots[group] = communicator.slot;
     recording.communicators.push_back(std::move(communicator));
   }
@@ -366,7 +366,7 @@ void write_groups(PickleWriter& out, const std::vector<const Recording*>& record
       const std::string name = to_hexadecimal(each.id);
       out.text(name).begin_dictionary();
       out.text("name").text(name).text("desc").text(description_of(each, recording->size));
-      out.text("ranks").text(list_of(each.world_ranks)).end_dictionary();
+      out.text("ranks").text(list_of(each.world_ranks.to_list())).end_dictionary();
     }
   }
   out.end_dictionary().text("pg_status").begin_dictionary();

@@ -18,7 +18,7 @@ void check_members(const Recording& state) {
   for (const auto& each : state.communicators) {
     require(each.rank < each.size, "a rank is below its communicator's size");
     require(each.world_ranks.empty() || each.world_ranks.size() == each.size, "all members are known, or none");
-    for (const std::uint32_t rank : each.world_ranks) require(rank < tasks, "a member is a rank of the step");
+    for (const std::uint32_t rank : each.world_ranks.to_list()) require(rank < tasks, "a member is a rank of the step");
   }
   for (const auto& call : state.calls) {
     require(state.communicator(call.communicator) != nullptr, "a call is on a communicator of the text");

@@ -95,8 +95,8 @@ TEST(Recorder, KeepsTheMembersOfACommunicator) {
   const Recording recording = read(folder / "0.mpi.trace");
   EXPECT_EQ(recording.source, "mpi");
   ASSERT_EQ(recording.communicators.size(), 3U);
-  EXPECT_EQ(recording.communicators[0].world_ranks, row);
-  EXPECT_EQ(recording.communicators[1].world_ranks, any);
+  EXPECT_EQ(recording.communicators[0].world_ranks.to_list(), row);
+  EXPECT_EQ(recording.communicators[1].world_ranks.to_list(), any);
   EXPECT_TRUE(recording.communicators[2].world_ranks.empty());
 }
 

@@ -20,8 +20,8 @@ Recording traced_rank(std::uint32_t rank) {
   recording.host = "node" + std::to_string(rank / 2);
   recording.source = "mpi";
   recording.writer = Writer::runs;
-  recording.communicators.push_back({0, 1, rank, 4, 0, 0, false, "world", {0, 1, 2, 3}});
-  recording.communicators.push_back({1, 2, rank, 4, 0, 0, false, "dp", {0, 1, 2, 3}});
+  recording.communicators.push_back({0, 1, rank, 4, 0, 0, false, "world", MemberRanks::row(0, 1, 4)});
+  recording.communicators.push_back({1, 2, rank, 4, 0, 0, false, "dp", MemberRanks::row(0, 1, 4)});
   return recording;
 }
 
