@@ -116,6 +116,14 @@ std::optional<std::string> trace_note(const NodePlan& plan) {
                  "' on a node says who waits for whom there"});
 }
 
+std::optional<std::string> unwatched_note(const NodePlan& plan, bool has_srun) {
+  if (plan.trace.hang == 0 || (has_srun && plan.is_whole_step)) return std::nullopt;
+  const std::string_view why = plan.is_whole_step ? "there is no srun that could say so and end the step"
+                                                  : "each component of a heterogeneous step sees only its own ranks";
+  return concat({"hang=", std::to_string(plan.trace.hang), ": nobody watches this step for hangs, because ", why,
+                 "; its calls are recorded for 'aml-dist trace'"});
+}
+
 void watch_for_hangs(StepdSession& session, const Handle& handle) {
   const NodePlan* const plan = session.plan();
   if (plan == nullptr || plan->trace.hang == 0 || !session.srun || session.hang_watch || !plan->is_whole_step) return;

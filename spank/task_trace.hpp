@@ -20,6 +20,9 @@ void set_trace(const NodePlan& plan, const EnvironmentReader& environment, Envir
 /// The line that tells the user what is loaded into his tasks, or why nothing is; nullopt without trace.
 [[nodiscard]] std::optional<std::string> trace_note(const NodePlan& plan);
 
+/// Why nobody watches for hangs although hang= asks for it; nullopt where somebody does.
+[[nodiscard]] std::optional<std::string> unwatched_note(const NodePlan& plan, bool has_srun);
+
 struct StepdSession;
 
 /// slurmstepd, once its tasks are forked: starts the thread that watches this node's ranks, under hang=. Once.

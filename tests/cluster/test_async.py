@@ -71,3 +71,8 @@ def test_parameter_servers_are_told_to_be_on_their_own(cluster, workdir):
     configs = [json.loads(line[line.index("{"):]) for line in text.splitlines() if "{" in line]
     assert sorted(each["task"]["type"] for each in configs) == ["ps", "ps", "worker", "worker"], text
     assert len({json.dumps(each["cluster"], sort_keys=True) for each in configs}) == 1
+
+
+def test_nobody_watches_for_hangs_and_a_line_says_so(cluster, workdir):
+    out = run_async(cluster, workdir, "--aml-dist=pytorch,hang=60")
+    assert out.count("hang=60: nobody watches this step for hangs, because there is no srun") == 1, out

@@ -104,3 +104,11 @@ def test_different_options_on_components_are_refused(cluster):
     assert "different --aml-dist options" in done.own_lines()[0]
     same = cluster.run("srun -N1 -n1 --aml-dist=pytorch true : -N1 -n1 --aml-dist=pytorch true")
     assert same.status == 0, str(same)
+
+
+def test_nobody_watches_for_hangs_and_a_line_says_so(cluster):
+    done = cluster.run("srun -N1 -n1 --aml-dist=pytorch,hang=60 true : -N1 -n1 --aml-dist=pytorch,hang=60 true")
+    assert done.status == 0, done
+    assert [line for line in done.own_lines() if "nobody watches" in line] == [
+        "aml-dist: hang=60: nobody watches this step for hangs, because each component of a heterogeneous step sees only its own ranks; "
+        "its calls are recorded for 'aml-dist trace'"], done
