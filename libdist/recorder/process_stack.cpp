@@ -102,11 +102,22 @@ bool is_python(std::int32_t pid) {
   return path.substr(path.rfind('/') + 1).starts_with("python");
 }
 
+/// A process that has closed its standard streams would hand on others under their numbers.
+void fill_standard_streams() {
+  while (true) {
+    const int file = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (file >= 0 && file <= STDERR_FILENO) continue;
+    if (file >= 0) ::close(file);
+    return;
+  }
+}
+
 std::string told_by_py_spy(std::int32_t pid, milliseconds patience) {
   const std::string path = environment_of(pid, "PATH");
   for (const std::string_view folder : text::split(path, ':')) {
     const std::string program = concat({folder, "/py-spy"});
     if (!folder.starts_with('/') || ::access(program.c_str(), X_OK) != 0) continue;
+    fill_standard_streams();
     auto pipe = Pipe::make();
     const FileDescriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
     if (!pipe || !nothing) return {};

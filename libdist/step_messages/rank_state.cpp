@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "core/tasks_per_node.hpp"
@@ -231,10 +233,15 @@ std::string to_rank_state(const Recording& recording, std::int64_t now_ns) {
   std::size_t number = 0;
   for (const CommunicatorRecord* const each : by_importance(recording)) {
     std::string lines = comm_line(*each);
+    std::map<std::uint64_t, std::string> by_age;  // whoever reads them takes them to be in the order of the calls
+    std::size_t length = state.size() + lines.size();
     for (const CallRecord* const call : telling_calls(recording, each->slot)) {
-      const std::string line = call_line(*call, number, now_ns);
-      if (state.size() + lines.size() + line.size() <= longest_rank_state) lines += line;
+      std::string line = call_line(*call, number, now_ns);
+      if (length + line.size() > longest_rank_state) continue;
+      length += line.size();
+      by_age.emplace(call->ticket, std::move(line));
     }
+    for (const auto& [ticket, line] : by_age) lines += line;
     if (state.size() + lines.size() > longest_rank_state) break;
     state += lines;
     ++number;

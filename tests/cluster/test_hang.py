@@ -21,6 +21,8 @@ LIBRARIES = pathlib.Path(os.environ.get("AMLDIST_TRACE_LIBRARIES", BUILD / "lib/
 TRIALS = int(os.environ.get("AMLDIST_HANG_TRIALS", "1"))
 HEALTHY = int(os.environ.get("AMLDIST_HANG_HEALTHY", "1"))
 SEED = int(os.environ.get("AMLDIST_HANG_SEED", time.strftime("%Y%m%d")))
+FRAMEWORKS = os.environ.get("AMLDIST_FRAMEWORKS", "/var/tmp/aml-dist-frameworks")
+PY_SPY = shutil.which("py-spy", path=f"{os.environ['PATH']}:{FRAMEWORKS}/venv/bin")
 STEP = "srun --mpi=pmix -w node[1-2] -N2 -n4 --ntasks-per-node=2"
 OWN = "rank 2 (local 0) on node2"
 # What the line says of rank 2 for each kind of failure in mpi_faults.c.
@@ -154,10 +156,12 @@ def test_mpi4py_which_loads_mpi_for_itself_is_traced(cluster, pmix, program, wor
     if subprocess.run(["/usr/bin/python3", "-c", "import mpi4py"], capture_output=True, check=False).returncode != 0:
         pytest.skip("no mpi4py")
     (workdir / "late.py").write_text(MPI4PY)
-    done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=1 /usr/bin/python3 late.py {kind}")
+    path = f"PATH=$PATH:{pathlib.Path(PY_SPY).parent}" if PY_SPY else ""
+    done = cluster.run(f"cd {workdir} && {path} {STEP} --aml-dist=mpi,hang=1 /usr/bin/python3 late.py {kind}")
     lines = hang_lines(done)
     assert len(lines) == 1 and done.status == 75, done
-    assert re.fullmatch(rf"aml-dist: hang: barrier #\d+: {said}(; it is in load at late\.py:11)?; its stack is in \S+", lines[0]), lines
+    assert re.fullmatch(rf"aml-dist: hang: barrier #\d+: {said}(; it is in load at late\.py:\d+)?; its stack is in \S+", lines[0]), lines
+    assert kind != "late" or not PY_SPY or "; it is in load at late.py:" in lines[0], "py-spy told where"
     assert kind != "exception" or "ValueError: rank 2 has had enough" in done.err, done
 
 def test_without_trace_nothing_is_loaded_set_or_printed(cluster, pmix, program):

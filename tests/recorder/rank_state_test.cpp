@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "spank/hang_judge.hpp"
 
 namespace amldist {
@@ -97,6 +99,24 @@ TEST(RankState, RefusesWhatNoNodeWrites) {
         "rank 0 4 0 runs mpi node1\nrank 1 4 0 runs mpi node1\n"}) {
     EXPECT_FALSE(parse_rank_state(bad, 4, now)) << bad;
   }
+}
+
+TEST(RankState, HasTheCallsInTheirOrder) {
+  const std::int64_t now = calendar_ns();
+  Recording recording = traced_rank(2, 0, Writer::stopped);
+  for (std::uint64_t sequence = 1; sequence <= 20; ++sequence) {
+    CallRecord call;
+    call.ticket = call.sequence = sequence;
+    call.operation = Operation::barrier;
+    call.state = State::completed;
+    call.started_ns = now;
+    recording.calls.push_back(call);
+  }
+  recording.communicators[0].entered = 20;
+  const auto heard = parse_rank_state(to_rank_state(recording, now), 4, now);
+  ASSERT_TRUE(heard && !heard->calls.empty());
+  EXPECT_EQ(heard->calls.back().sequence, 20U) << "the newest is what a rank that does not come did last";
+  EXPECT_TRUE(std::ranges::is_sorted(heard->calls, {}, &CallRecord::sequence));
 }
 
 TEST(RankState, IsNoLargerThanItsStep) {
