@@ -71,6 +71,8 @@ def test_the_plugin_needs_its_own_slurm(rpms):
     year, month = SLURM.split(".")
     assert f"slurm >= {SLURM}" in needs and f"slurm < {year}.{int(month) + 1:02}" in needs, needs
     assert not any("libstdc++" in line for line in needs), "the C++ runtime is inside"
+    assert any(re.fullmatch(r"libslurm\.so\.[0-9]+\(\)\(64bit\)", line) for line in needs), needs
+    assert f"-1.slurm{SLURM}" in rpms["aml-dist-slurm"].name and "slurm" not in rpms["aml-dist-libs"].name
 
 
 def test_the_library_is_known_by_its_name(rpms):
