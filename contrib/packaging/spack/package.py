@@ -21,7 +21,7 @@ class AmlDist(CMakePackage):
     license("Apache-2.0")
 
     # The checksum of the archive that contrib/release has made: spack checksum, or --no-checksum for one of your own.
-    version("0.2.0")
+    version("0.1.0")
 
     variant("plugin", default=True, description="Build the SPANK plugin for the site's Slurm")
     variant("tools", default=True, description="Build the commands aml-dist, aml-run and the launchers")

@@ -1,0 +1,187 @@
+"""What a release is made with: one version everywhere, an archive and a list of parts that come out the same each time, recipes that
+ask for what exists, and a cluster-init project that installs what fits."""
+
+import ast
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RELEASE = ROOT / "contrib/release"
+CYCLECLOUD = ROOT / "contrib/cyclecloud/specs/default/cluster-init/scripts/10-aml-dist.sh"
+VERSION = re.search(r"project\(amldist VERSION ([0-9.]+) ", (ROOT / "CMakeLists.txt").read_text())[1]
+
+
+def run(*command, **options) -> subprocess.CompletedProcess:
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300, **options)
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory) -> pathlib.Path:
+    """The tree as a repository of one commit."""
+    folder = tmp_path_factory.mktemp("checkout")
+    names = run("git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard").stdout.splitlines()
+    if not names:
+        pytest.skip("no git checkout")
+    for name in names:
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    who = ["-c", "user.name=t", "-c", "user.email=t@example.invalid"]
+    for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "all"]):
+        assert run("git", "-C", folder, *words).returncode == 0
+    return folder
+
+
+def release(checkout, out, *words: str) -> subprocess.CompletedProcess:
+    return run(checkout / "contrib/release/release", *words, out)
+
+
+def test_every_file_names_the_same_version(checkout, tmp_path):
+    done = release(checkout, tmp_path, "--only", "version")
+    assert done.returncode == 0, done.stderr
+
+
+def test_set_version_reaches_every_file(checkout, tmp_path):
+    tree = tmp_path / "tree"
+    shutil.copytree(checkout, tree)
+    done = run(tree / "contrib/release/set-version", "7.8.9")
+    assert done.returncode == 0, done
+    assert "has no section [7.8.9]" in release(tree, tmp_path, "--only", "version").stderr
+    changelog = tree / "CHANGELOG.md"
+    changelog.write_text(changelog.read_text().replace("## [Unreleased]", "## [7.8.9]", 1))
+    done = release(tree, tmp_path, "--only", "version")
+    assert (done.returncode, done.stdout) == (0, "release: version   7.8.9\n"), done
+    assert run(tree / "contrib/devcluster/devcluster", "--version").stdout.strip().endswith("7.8.9")
+
+
+@pytest.mark.parametrize("wrong", ["", "1.2", "v1.2.3", "1.2.3-rc1"])
+def test_set_version_wants_three_numbers(checkout, wrong):
+    assert run(checkout / "contrib/release/set-version", wrong).returncode == 2
+
+
+def test_the_archive_is_the_commit_and_comes_out_the_same(checkout, tmp_path):
+    for name in ("one", "two"):
+        done = release(checkout, tmp_path / name, "--only", "tree", "--only", "archive", "--only", "sbom", "--only", "sign")
+        assert done.returncode == 0, done.stderr
+    for name in (f"aml-dist-{VERSION}.tar.gz", f"aml-dist-{VERSION}.spdx.json", "SHA256SUMS"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
+    listed = run("tar", "-tzf", tmp_path / f"one/aml-dist-{VERSION}.tar.gz").stdout.splitlines()
+    tracked = run("git", "-C", checkout, "ls-files").stdout.splitlines()
+    assert {name for name in listed if not name.endswith("/")} == {f"aml-dist-{VERSION}/{name}" for name in tracked}
+    done = run("sha256sum", "--check", "--quiet", "SHA256SUMS", cwd=tmp_path / "one")
+    assert done.returncode == 0, done
+
+
+def test_the_list_of_parts_names_what_is_built_with(checkout, tmp_path):
+    release(checkout, tmp_path, "--only", "archive", "--only", "sbom")
+    document = json.loads((tmp_path / f"aml-dist-{VERSION}.spdx.json").read_text())
+    names = {each["name"] for each in document["packages"]}
+    wanted = set(run(ROOT / "contrib/setup/install-packages", "--list", "build").stdout.split())
+    assert names == wanted | {"aml-dist"} and document["spdxVersion"] == "SPDX-2.3"
+    known = {each["SPDXID"] for each in document["packages"]} | {"SPDXRef-DOCUMENT"}
+    assert all({each["spdxElementId"], each["relatedSpdxElement"]} <= known for each in document["relationships"])
+
+
+def test_a_signature_is_made_and_verified(checkout, tmp_path):
+    if not shutil.which("gpg"):
+        pytest.skip("gpg is not installed")
+    home = tmp_path / "gpg"
+    home.mkdir(mode=0o700)
+    env = {**os.environ, "GNUPGHOME": str(home)}
+    made = run("gpg", "--batch", "--passphrase", "", "--quick-generate-key", "t@example.invalid", "ed25519", "sign", "never", env=env)
+    assert made.returncode == 0, made
+    done = run(checkout / "contrib/release/release", "--key", "t@example.invalid", "--only", "archive", "--only", "sign", tmp_path / "out", env=env)
+    assert done.returncode == 0 and "SHA256SUMS.asc" in done.stdout, done
+    sums = tmp_path / "out/SHA256SUMS"
+    sums.write_text(sums.read_text().replace("a", "b", 1))
+    assert run("gpg", "--batch", "--verify", f"{sums}.asc", sums, env=env).returncode != 0
+    run("gpgconf", "--kill", "all", env=env)
+
+
+def test_uncommitted_work_is_no_release(checkout, tmp_path):
+    (checkout / "stray").write_text("")
+    done = release(checkout, tmp_path, "--only", "tree")
+    (checkout / "stray").unlink()
+    assert done.returncode == 1 and "uncommitted" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["--only", "nothing"], ["--key"], ["--what"], ["a", "b"]])
+def test_wrong_usage(checkout, words):
+    assert run(checkout / "contrib/release/release", *words).returncode == 2
+
+
+# ---------------------------------------------------------------------------------------------------------- recipes
+
+RECIPES = ["contrib/packaging/spack/package.py", f"contrib/packaging/easybuild/aml-dist-{VERSION}.eb", "contrib/packaging/conda/recipe.yaml"]
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_asks_for_options_that_exist(recipe):
+    text = (ROOT / recipe).read_text()
+    options = set(re.findall(r"AMLDIST_[A-Z]+", text))
+    cmake = "".join(path.read_text() for path in [*(ROOT / "cmake").glob("*.cmake"), *ROOT.rglob("libdist/**/CMakeLists.txt")])
+    assert options and all(re.search(rf"option\({name}\b|\b{name}\b", cmake) for name in options), options
+    assert "AMLDIST_TESTS" in options
+    if not recipe.endswith(".yaml"):
+        ast.parse(text)
+
+
+def test_the_paths_that_easybuild_expects_are_those_of_the_installation():
+    text = (ROOT / RECIPES[1]).read_text()
+    for path in ("bin/aml-dist", "include/amldist/amldist.h", "lib/slurm/spank_aml_dist.so"):
+        assert f"'{path}'" in text
+
+
+# ------------------------------------------------------------------------------------------------------- CycleCloud
+
+@pytest.fixture
+def node(tmp_path):
+    """A node that CycleCloud starts: Slurm, a package manager that writes down what it is told, the project's files."""
+    files = tmp_path / "spec/files"
+    files.mkdir(parents=True)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+
+    def program(name: str, script: str) -> None:
+        (programs / name).write_text(f"#!/bin/bash\n{script}\n")
+        (programs / name).chmod(0o755)
+
+    for name in ("bash", "env", "dirname", "cat"):
+        (programs / name).symlink_to(shutil.which(name))
+    program("srun", "echo slurm 25.11.5")
+
+    def start(manager: str, *packages: str) -> tuple[subprocess.CompletedProcess, str]:
+        for name in packages:
+            (files / name).touch()
+        told = tmp_path / "told"
+        if manager == "apt-get":
+            program("dpkg", "true")
+        program(manager, f'echo "$@" >>{told}')
+        done = run("bash", CYCLECLOUD, env={"PATH": str(programs), "CYCLECLOUD_SPEC_PATH": str(tmp_path / "spec")})
+        return done, told.read_text() if told.exists() else ""
+
+    return start
+
+
+def test_cyclecloud_installs_what_fits_the_nodes_slurm(node):
+    done, told = node("apt-get", "aml-dist-slurm-smd24.11_1_amd64.deb", "aml-dist-slurm-smd25.11_1_amd64.deb", "aml-dist_1_amd64.deb", "libamldist0_1_amd64.deb")
+    assert done.returncode == 0, done
+    assert re.findall(r"files/(\S+?)_", told) == ["aml-dist-slurm-smd25.11", "aml-dist", "libamldist0"]
+
+
+def test_cyclecloud_with_rpms(node):
+    done, told = node("dnf", "aml-dist-slurm-0.2.0-1.slurm25.11.el9.x86_64.rpm", "aml-dist-slurm-0.2.0-1.slurm24.11.el9.x86_64.rpm",
+                      "aml-dist-0.2.0-1.el9.x86_64.rpm", "aml-dist-libs-0.2.0-1.el9.x86_64.rpm", "aml-dist-devel-0.2.0-1.el9.x86_64.rpm")
+    assert done.returncode == 0, done
+    assert "slurm25.11" in told and "slurm24.11" not in told and "devel" not in told and "aml-dist-libs" in told
+
+
+def test_cyclecloud_without_a_package_for_this_slurm(node):
+    done, told = node("apt-get", "aml-dist-slurm-smd24.11_1_amd64.deb")
+    assert done.returncode == 1 and "no package for Slurm 25.11" in done.stderr and told == ""
