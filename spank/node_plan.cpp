@@ -182,7 +182,19 @@ std::optional<FabricPlan> plan_verification(const SitePolicy& site, const Draft&
 }
 
 /// For a step that gets a kind.
+/// Until 23.02 Slurm writes the environment of an OCI container (--container) before any plugin of a task runs: the
+/// program would have the image's numbers, or none.
+Result<void> refuse_deaf_container(const Handle& handle) {
+  constexpr bool containers_get_the_tasks_environment = SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0);
+  if (containers_get_the_tasks_environment || !handle.variable("SLURM_CONTAINER")) return {};
+  return Error{
+      Errc::unavailable,
+      "--container: before 23.02 Slurm gives a container no variable of a plugin, so its tasks would not know their "
+      "ranks: use pyxis, or start the container inside the task"};
+}
+
 Result<NodePlan> plan_node(const StepdSession& session, const Spec& spec, const Handle& handle) {
+  if (auto heard = refuse_deaf_container(handle); !heard) return heard.error();
   const auto items = read_items(handle);
   if (!items) return items.error();
   std::vector<std::string> notes;
