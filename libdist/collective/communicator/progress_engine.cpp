@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "os/time_slice.hpp"
+
 namespace amldist::collective {
 namespace {
 
@@ -123,6 +125,7 @@ bool ProgressEngine::is_thread_needed() const {
 }
 
 void ProgressEngine::run_thread() {
+  ask_for_short_slices();  // it mostly waits for other ranks, on a processor on which the program computes
   Lock lock(mutex_);
   for (int idle = 0;;) {
     thread_needed_.wait(lock, [this] { return is_stopping_ || is_thread_needed(); });

@@ -117,7 +117,9 @@ Result<void> SlotChannel::wait_slowly(std::uint32_t peer, std::uint32_t round) {
   constexpr auto longest_nap = std::chrono::microseconds(500);
   constexpr auto longest_own_yield = std::chrono::microseconds(300);
   constexpr auto crowded_for = std::chrono::milliseconds(100);
+  constexpr auto longest_crowded_nap = std::chrono::microseconds(160);
   auto length = std::chrono::microseconds(20);
+  auto crowded_nap = std::chrono::microseconds(10);
   auto before = Clock::now();
   bool crowded = before < crowded_until_;
   for (int poll = 0;; ++poll) {
@@ -133,12 +135,13 @@ Result<void> SlotChannel::wait_slowly(std::uint32_t peer, std::uint32_t round) {
         break;
       }
       if (crowded) {
-        nap(std::chrono::microseconds(5));
+        nap(crowded_nap);
+        crowded_nap = std::min(crowded_nap * 2, longest_crowded_nap);
         continue;
       }
       static_cast<void>(::sched_yield());
       const auto now = Clock::now();
-      if (!oversubscribed_ && now - before > longest_own_yield) {
+      if (now - before > longest_own_yield) {
         crowded_until_ = now + crowded_for;
         crowded = true;
       }
