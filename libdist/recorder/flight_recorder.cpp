@@ -274,7 +274,8 @@ void FlightRecorder::complete(Ticket ticket) noexcept {
   constexpr auto relaxed = std::memory_order_relaxed;
   entry->ended.store(clock_.now(), relaxed);
   entry->state.store(static_cast<std::uint8_t>(State::completed), std::memory_order_release);
-  if (!is_collective(Operation{entry->operation})) return;
+  // Another thread may be writing a later call into this entry: the ring has gone round.
+  if (!is_collective(Operation{std::atomic_ref(entry->operation).load(relaxed)})) return;
   const std::uint32_t slot = entry->communicator.load(relaxed);
   if (slot < communicator_slots) communicators_[slot].completed.store(entry->sequence.load(relaxed), relaxed);
 }
@@ -283,7 +284,7 @@ void FlightRecorder::fail(Ticket ticket, int status) noexcept {
   RecordedEntry* const entry = entry_of(ticket);
   if (entry == nullptr) return;
   entry->ended.store(clock_.now(), std::memory_order_relaxed);
-  entry->status = static_cast<std::int16_t>(status);
+  std::atomic_ref(entry->status).store(static_cast<std::int16_t>(status), std::memory_order_relaxed);
   entry->state.store(static_cast<std::uint8_t>(State::failed), std::memory_order_release);
 }
 

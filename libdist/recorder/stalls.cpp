@@ -150,8 +150,9 @@ void add_stragglers(const Group& group, std::uint64_t sequence, Stall& stall) {
   }
 }
 
-/// NCCL's host does not say when the device ends a call, so a rank's newest call stays open. Nobody is held up in it
-/// unless somebody has not come: then the first who has gone on to a call that the last one has not made.
+/// NCCL's host does not say when the device ends a call, and PyTorch's hooks see an end late, or never in a process
+/// that is stopped. So a rank's newest call stays open. Nobody is held up in it unless somebody has not come: then the
+/// first who has gone on to a call that the last one has not made.
 const Member* first_ahead(const Group& group) {
   const auto last = std::ranges::min_element(group, {}, &Member::entered);
   const auto ahead = std::ranges::find_if(
@@ -159,7 +160,10 @@ const Member* first_ahead(const Group& group) {
   return ahead != group.end() ? &*ahead : nullptr;
 }
 
-bool ends_are_unknown(const Group& group) { return group.front().recording->source == "nccl"; }
+bool ends_are_unknown(const Group& group) {
+  const std::string& source = group.front().recording->source;
+  return source == "nccl" || source == "torch";
+}
 
 std::optional<Stall> collective_stall(const Group& group) {
   const Member* first = nullptr;

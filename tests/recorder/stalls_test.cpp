@@ -56,6 +56,20 @@ Recording with(Recording recording, Writer writer) {
   return recording;
 }
 
+TEST(Stalls, OfPyTorchAreAboutTheCallThatOneHasNotMade) {
+  // The hooks of a stopped process have not seen the end of its call 5, which the others have left.
+  std::vector<Recording> step = {in_call(rank_with(0, 3, 5)), with(in_call(rank_with(1, 3, 4)), Writer::stopped),
+                                 in_call(rank_with(2, 3, 5))};
+  for (Recording& each : step) each.source = "torch";
+  const auto stalls = find_stalls(step);
+  ASSERT_EQ(stalls.size(), 1U);
+  EXPECT_EQ(stalls[0].call.sequence, 6U);
+  EXPECT_EQ(stalls[0].waiting, (std::vector<std::uint32_t>{0, 2}));
+  ASSERT_EQ(stalls[0].stragglers.size(), 1U);
+  EXPECT_EQ(stalls[0].stragglers[0].rank, 1U);
+  EXPECT_EQ(stalls[0].stragglers[0].why, Straggler::Why::stopped);
+}
+
 TEST(Stalls, NamesTheRankThatNeverCalled) {
   const std::vector<Recording> step = {in_call(rank_with(0, 3, 4)), rank_with(1, 3, 4), in_call(rank_with(2, 3, 4))};
   const auto stalls = find_stalls(step);
