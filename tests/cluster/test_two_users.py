@@ -5,7 +5,8 @@ import re
 import pytest
 from cluster import PROBE, Cluster, read_reports
 from oracle import check_pytorch
-from test_faults import SERVERS, Background
+from test_collective import program  # noqa: F401  a fixture
+from test_faults import SERVERS, Background, wait_until
 from test_first_failure import by_rank
 
 HOLD = ("/usr/bin/python3 -c \"import socket,time; s=socket.socket({family}, {kind}); s.bind({address}); "
@@ -141,3 +142,29 @@ def test_nothing_of_ours_lies_in_a_shared_folder(cluster):
                        "ls -A /tmp /dev/shm /var/lock; grep -ac amldist /proc/net/unix; true'", user="alice")
     seen = done.out.replace("aml-dist-tests-dev.lock", "")  # of the test suite itself
     assert "aml" not in seen and set(re.findall(r"^\d+$", done.out, re.M)) == {"0"}, str(done)
+
+
+WITH_HER_ENVIRONMENT = ("import os,sys; variables = dict(pair.split('=', 1) for pair in open(sys.argv[1]).read().split('\\0') if pair); "
+                        "more = {'AMLDIST_TEST_INIT_MS': '4000'} | ({'AMLDIST_BOOTSTRAP': 'pmix'} if sys.argv[3:] else {}); "
+                        "os.execve(sys.argv[2], [sys.argv[2], 'place'], variables | more)")
+
+
+@pytest.mark.usefixtures("pmix")
+def test_a_ranks_environment_does_not_let_a_stranger_into_a_world_over_pmix(cluster, workdir, program):
+    """bob has all variables of alice's rank 1, on its node, and comes while rank 0 waits for it."""
+    folder = re.search(r"LD_LIBRARY_PATH=(\S+)", program)[1]
+    task = workdir / "task"
+    task.write_text(f"#!/bin/bash\nif [ $SLURM_PROCID = 1 ]; then env -0 > {workdir}/alice/environment; echo waits\n"
+                    f"until [ -e {workdir}/alice/go ]; do sleep 0.1; done; fi\nexec {folder}/program place\n")
+    task.chmod(0o755)
+    victim = start(cluster, workdir, "alice", f"env LD_LIBRARY_PATH={folder} AMLDIST_TEST_INIT_MS=40000 srun --overcommit "
+                                              f"--mpi=pmix -w node[1-2] -N2 -n2 {task}")
+    victim.says("waits")
+    for bootstrap in ("", "pmix"):
+        stranger = cluster.run(f'/usr/bin/python3 -c "{WITH_HER_ENVIRONMENT}" {workdir}/alice/environment {folder}/program '
+                               f"{bootstrap}", user="bob", on="node2", timeout=15)
+        assert stranger.status != 0, str(stranger)  # over PMIx alone, libpmix keeps it waiting
+        assert not re.search(r"^rank \d+ of ", stranger.out, re.MULTILINE), str(stranger)
+    (workdir / "alice/go").touch()
+    # libpmix's server may take alice's own rank 1 no more: then rank 0 says who is missing. Nobody computes with bob.
+    wait_until(lambda: re.search(r"^rank 0 of 2, .*; unproven|rank 1 is missing in amldist_init", victim.text(), re.MULTILINE), 60)
