@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "aml_run/container.hpp"
+#include "aml_run/download.hpp"
 #include "core/environment.hpp"
 #include "core/job_record.hpp"
 #include "core/spec.hpp"
@@ -183,9 +185,13 @@ std::string shell_step(const Plan& plan, const std::vector<std::string>& options
   std::string out = "# Each task gives this to bash, so that $RANK and its like are its own.\n";
   if (!plan.shell_line.values.empty()) out += "# The values of ${{...}} are put in here, as text.\n";
   if (keeps_dollar(plan.shell_line)) out += "# shellcheck disable=SC2016\n";
-  out += concat({"command=", filled(plan.shell_line), "\n", enter_folder(plan), "\n", srun_of(plan), " "});
+  out += concat({"command=", filled(plan.shell_line), "\n", enter_folder(plan)});
+  // An image has a PATH of its own.
+  if (!plan.software_lines.empty() && !plan.image.empty())
+    out += "command=\"PATH=$(printf %q \"$conda_folder\")/bin:\\$PATH; $command\"\n";
+  out += concat({"\n", srun_of(plan), " "});
   for (const std::string& option : options) out += shell::quote(option) + " ";
-  return out + "bash -c \"$command\"\n";
+  return concat({out, container_words(plan), "bash -c \"$command\"\n"});
 }
 
 /// Which words belong on the line of srun's options, and which are the program's.
@@ -224,7 +230,8 @@ std::string verification(const Plan& plan) {
 
 std::string body(const Plan& plan, const std::vector<std::string>& options) {
   return concat({lines(plan.first_lines), begin_record(plan), working_folder(plan), output_folders(plan),
-                 lines(plan.value_lines), exports(plan), setup(plan), lines(plan.task_lines), verification(plan),
+                 lines(plan.value_lines), exports(plan), lines(download_lines(plan.downloads)),
+                 lines(plan.software_lines), setup(plan), lines(plan.task_lines), verification(plan),
                  recorded(plan, plan.shell_line.text.empty() ? words_step(plan, options) : shell_step(plan, options))});
 }
 

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "aml_run/conda.hpp"
 #include "aml_run/job_inputs.hpp"
 #include "aml_run/launch_style.hpp"
 #include "aml_run/yaml_reading.hpp"
@@ -58,6 +59,7 @@ class Translator {
         bindings_(file, folder_, working_folder()) {
     bindings_.expect_later(options.made_later);
     bindings_.look_for_keys_in(options.root);
+    bindings_.fetch_to(table.downloads);
     for (const auto& [expression, replacement] : options.further) bindings_.add(expression, replacement);
   }
 
@@ -67,10 +69,12 @@ class Translator {
     if (!ignored) return ignored.error();
     plan_.ignored = std::move(*ignored);
     using Step = Result<void> (Translator::*)();
-    for (const Step step : {&Translator::about, &Translator::hardware, &Translator::code, &Translator::bindings,
-                            &Translator::environment, &Translator::distribution, &Translator::limits}) {
+    for (const Step step :
+         {&Translator::about, &Translator::hardware, &Translator::code, &Translator::bindings, &Translator::variables,
+          &Translator::software, &Translator::distribution, &Translator::limits}) {
       if (auto done = (this->*step)(); !done) return done.error();
     }
+    if (auto done = mounts(); !done) return done.error();
     tracking();
     for (Ignored& each : bindings_.ignored()) plan_.ignored.push_back(std::move(each));
     std::ranges::stable_sort(plan_.ignored, {}, [](const Ignored& each) { return each.location.line; });
@@ -193,7 +197,58 @@ class Translator {
     return {};
   }
 
-  Result<void> environment() {
+  /// The environment's image and conda file, as far as the administrator's table says how.
+  Result<void> software() {
+    const YamlValue* const environment = job_.find("environment");
+    if (environment == nullptr) return {};
+    if (environment->kind != YamlKind::map) {
+      ignore("environment", *environment,
+             "an environment that is registered with Azure ML is not here: give environment.image, or prepare the "
+             "software with --setup");
+      return {};
+    }
+    const YamlValue* const image = environment->find("image");
+    if (image != nullptr && table_.images.by == ImagePolicy::By::nothing) {
+      ignore("environment.image", *image,
+             "no table of the administrator's says how images are run: prepare the software with --setup, or choose a "
+             "container with your site's option");
+    } else if (image != nullptr) {
+      plan_.image = image->text;
+      plan_.image_policy = table_.images;
+    }
+    const YamlValue* const conda = environment->find("conda_file");
+    if (conda == nullptr) return {};
+    if (table_.conda.program.empty()) {
+      ignore("environment.conda_file", *conda,
+             "no table of the administrator's says how environments are made: prepare the software with --setup");
+      return {};
+    }
+    const auto text = conda_text(file_, folder_, *conda);
+    if (!text) return text.error();
+    plan_.software_lines = conda_lines(table_.conda, *text);
+    return {};
+  }
+
+  /// What the container must see besides the working folder.
+  Result<void> mounts() {
+    plan_.downloads = bindings_.downloads();
+    if (plan_.image.empty()) return {};
+    plan_.mounts = bindings_.used_paths();
+    for (const OutputFolder& output : bindings_.outputs()) {
+      if (!output.path.empty())
+        plan_.mounts.push_back(output.is_file ? std::filesystem::path(output.path).parent_path().string()
+                                              : output.path);
+    }
+    if (!plan_.software_lines.empty()) plan_.mounts.push_back(table_.conda.folder);
+    for (const std::string& path : plan_.mounts) {
+      if (path.find_first_of(":,") == std::string::npos) continue;
+      return wrong(job_.find("environment"), concat({"a container cannot be given ", shell::quote_path(path),
+                                                     ", since : and , end a path there: use another path"}));
+    }
+    return {};
+  }
+
+  Result<void> variables() {
     const YamlValue* const variables = job_.find("environment_variables");
     if (variables == nullptr) return {};
     for (const YamlEntry& entry : variables->entries) {

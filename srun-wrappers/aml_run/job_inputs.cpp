@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "aml_run/download.hpp"
 #include "core/text.hpp"
 #include "shared/shell.hpp"
 
@@ -73,7 +74,7 @@ Error Bindings::wrong_name(const YamlEntry& entry) const {
   return error_at(file_, entry.location, concat({quote(entry.key), " is not a valid name: use letters, digits and _"}));
 }
 
-Bindings::Input Bindings::read_input(const YamlEntry& entry) const {
+Bindings::Input Bindings::read_input(const YamlEntry& entry) {
   const YamlValue& value = entry.value;
   if (value.is_null())
     return {entry.location, Error{Errc::invalid_argument, concat({"inputs.", entry.key, " is empty"})}};
@@ -91,11 +92,18 @@ Bindings::Input Bindings::read_input(const YamlEntry& entry) const {
   return {path->location, read_path(entry, *path)};
 }
 
-Result<Replacement> Bindings::read_path(const YamlEntry& entry, const YamlValue& path) const {
+Result<Replacement> Bindings::read_path(const YamlEntry& entry, const YamlValue& path) {
   const YamlValue* const mode = entry.value.find("mode");
   if (is_remote(path.text)) {
     const bool direct = mode != nullptr && text::to_lower(mode->text) == "direct";
     if (direct) return Replacement{Form::path, path.text};
+    const YamlValue* const declared = entry.value.find("type");
+    const bool is_file = declared != nullptr && text::to_lower(declared->text) == "uri_file";
+    const auto place = downloads_.empty() || !is_file ? std::nullopt : download_place(downloads_, path.text);
+    if (place) {
+      fetched_.insert_or_assign(entry.key, Download{path.text, *place});
+      return Replacement{Form::path, *place};
+    }
     return out_of_reach(entry, path, root_);
   }
   const std::string whole = local_path(folder_, path.text);
@@ -235,6 +243,23 @@ Result<FilledText> Bindings::in_text(std::string_view text, const SourceLocation
   const auto found = find_all(text, location);
   if (!found) return found.error();
   return finish(text, location, *found, false);
+}
+
+std::vector<Download> Bindings::downloads() const {
+  std::vector<Download> out;
+  for (const auto& [name, download] : fetched_) {
+    if (used_.contains(name)) out.push_back(download);
+  }
+  return out;
+}
+
+std::vector<std::string> Bindings::used_paths() const {
+  std::vector<std::string> out;
+  for (const auto& [name, input] : inputs_) {
+    const bool is_path = input.replacement && input.replacement->form == Form::path;
+    if (is_path && used_.contains(name) && !is_remote(input.replacement->text)) out.push_back(input.replacement->text);
+  }
+  return out;
 }
 
 std::vector<Ignored> Bindings::ignored() const {

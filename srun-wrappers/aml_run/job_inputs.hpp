@@ -47,6 +47,13 @@ class Bindings {
 
   [[nodiscard]] const std::vector<std::string>& warnings() const noexcept { return warnings_; }
 
+  /// Files behind https: are kept below this folder.
+  void fetch_to(const std::string& folder) { downloads_ = folder; }
+  /// What the command uses of them.
+  [[nodiscard]] std::vector<Download> downloads() const;
+  /// Local paths of inputs that the command uses.
+  [[nodiscard]] std::vector<std::string> used_paths() const;
+
   [[nodiscard]] const std::vector<OutputFolder>& outputs() const noexcept { return outputs_; }
   /// What has no effect: inputs that nothing uses, cloud paths of outputs.
   [[nodiscard]] std::vector<Ignored> ignored() const;
@@ -65,8 +72,8 @@ class Bindings {
   [[nodiscard]] Result<FilledText> finish(std::string_view text, const SourceLocation& location, const Found& found,
                                           bool literally) const;
   void warn(std::string_view text, const SourceLocation& location, const Found& found);
-  [[nodiscard]] Input read_input(const YamlEntry& entry) const;
-  [[nodiscard]] Result<Replacement> read_path(const YamlEntry& entry, const YamlValue& path) const;
+  [[nodiscard]] Input read_input(const YamlEntry& entry);
+  [[nodiscard]] Result<Replacement> read_path(const YamlEntry& entry, const YamlValue& path);
   [[nodiscard]] Result<void> read_output(const YamlEntry& entry);
   [[nodiscard]] Error wrong_name(const YamlEntry& entry) const;
 
@@ -75,6 +82,8 @@ class Bindings {
   std::string run_folder_;
   std::vector<std::string> made_later_;
   const YamlValue* root_ = nullptr;
+  std::string downloads_;
+  std::map<std::string, Download, std::less<>> fetched_;
   std::map<std::string, Input, std::less<>> inputs_;
   std::set<std::string, std::less<>> used_;
   std::vector<OutputFolder> outputs_;

@@ -35,8 +35,12 @@ constexpr std::array schema = {
     SchemaKey{"command", S::text, F::translated, "what each task gives to bash -c"},
     SchemaKey{"code", S::text, F::translated, "--chdir: the folder itself, with --snapshot a copy"},
     SchemaKey{
-        "environment", S::text_or_map, F::ignored,
-        "the software of the nodes is used: prepare it with --setup, or choose a container with your site's option"},
+        "environment", S::text_or_map, F::translated,
+        "its image and its conda file, if the administrator's table says how; else prepare the nodes' software with "
+        "--setup"},
+    SchemaKey{"environment.image", S::text, F::translated, "pyxis' --container-image, or apptainer exec"},
+    SchemaKey{"environment.conda_file", S::anything, F::translated,
+              "an environment that is made once and kept under the name of its content"},
     SchemaKey{"environment.*", S::anything, F::ignored, "part of environment"},
     SchemaKey{"environment_variables", S::map, F::translated, "export lines of the script"},
     SchemaKey{"environment_variables.*", S::text, F::translated, "export NAME=VALUE"},

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "aml_run/job_schema.hpp"
+#include "aml_run/provision_policy.hpp"
 #include "shared/slurm_options.hpp"
 
 namespace amldist::run {
@@ -36,6 +37,12 @@ struct OutputFolder {
   bool is_file = false;  ///< the path is a file's: its folder is made, and the file left to the program
 };
 
+/// An input behind https:, and where its file comes.
+struct Download {
+  std::string url;
+  std::string file;
+};
+
 struct Plan {
   std::string source;                ///< the job file, as the user named it; empty: a command line
   std::vector<std::string> heading;  ///< sentences for the top of the script
@@ -44,8 +51,13 @@ struct Plan {
   commands::SlurmOptions step;       ///< for the srun line
   std::vector<Variable> environment;
   std::vector<OutputFolder> outputs;
-  std::vector<std::string> setup;  ///< lines of bash in front of srun
-  FilledText shell_line;           ///< for bash -c in each task; empty: `words`
+  std::string image;  ///< in which the tasks run; empty: on the node itself
+  ImagePolicy image_policy;
+  std::vector<std::string> mounts;  ///< paths that the container sees in their places, besides the working folder
+  std::vector<Download> downloads;
+  std::vector<std::string> software_lines;  ///< of bash, in front of `setup`: what makes the conda environment
+  std::vector<std::string> setup;           ///< lines of bash in front of srun
+  FilledText shell_line;                    ///< for bash -c in each task; empty: `words`
   std::string work_folder;     ///< of the tasks, which must be there on each node; empty: where the job was submitted
   std::string snapshot;        ///< to be copied to work_folder before the job is submitted; empty: nothing is
   bool azure_folders = false;  ///< outputs/ and logs/ are made in the working folder

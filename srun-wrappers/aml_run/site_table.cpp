@@ -16,7 +16,7 @@ using text::concat;
 using text::quote;
 using YamlKind = YamlValue::Kind;
 
-constexpr std::array<std::string_view, 2> sections = {"instance_types", "computes"};
+constexpr std::array<std::string_view, 5> sections = {"instance_types", "computes", "images", "conda", "downloads"};
 constexpr std::array<std::string_view, 6> line_keys = {"partition", "constraint", "gpus_per_node",
                                                        "gpu_type",  "infiniband", "options"};
 constexpr std::array<std::string_view, 3> policies = {"require", "prefer", "off"};
@@ -99,6 +99,110 @@ Result<std::vector<Hardware>> read_section(std::string_view file, const YamlValu
   return out;
 }
 
+/// A section of this file with a few keys of its own.
+class PolicySection {
+ public:
+  PolicySection(std::string_view file, std::string_view name, const YamlValue& section)
+      : file_(file), name_(name), section_(section) {}
+
+  [[nodiscard]] Result<void> check(std::span<const std::string_view> keys) const {
+    if (section_.kind != YamlKind::map) return wrong(section_.location, "needs 'key: value' lines below it");
+    for (const YamlEntry& entry : section_.entries) {
+      if (std::ranges::find(keys, entry.key) == keys.end()) return unknown(file_, entry, keys);
+    }
+    return {};
+  }
+
+  /// A text that must be there.
+  Result<std::string> text(std::string_view key) const {
+    const YamlValue* const value = section_.find(key);
+    if (value == nullptr || value->kind != YamlKind::scalar) return wrong(section_.location, concat({"needs ", key}));
+    return value->text;
+  }
+
+  /// A folder: absolute, and without what pyxis and Apptainer read as the end of a name.
+  Result<std::string> folder(std::string_view key) const {
+    auto path = text(key);
+    if (path && !is_folder(*path))
+      return wrong(section_.find(key)->location, concat({key, " is an absolute path without : and ,"}));
+    return path;
+  }
+
+  Result<std::vector<std::string>> list(std::string_view key, bool folders) const {
+    std::vector<std::string> out;
+    const YamlValue* const value = section_.find(key);
+    if (value == nullptr) return out;
+    for (const YamlValue& item : value->items) {
+      if (item.kind != YamlKind::scalar || (folders && !is_folder(item.text)))
+        return wrong(item.location,
+                     concat({key, folders ? " are absolute paths without : and ," : " is a list of texts"}));
+      out.push_back(item.text);
+    }
+    if (value->kind != YamlKind::list) return wrong(value->location, concat({key, " is a list"}));
+    return out;
+  }
+
+ private:
+  static bool is_folder(std::string_view path) {
+    return path.starts_with('/') && path.find_first_of(":,") == std::string_view::npos;
+  }
+  [[nodiscard]] Error wrong(const SourceLocation& location, std::string_view what) const {
+    return error_at(file_, location, concat({name_, ": ", what}));
+  }
+
+  std::string_view file_;
+  std::string_view name_;
+  const YamlValue& section_;
+};
+
+Result<ImagePolicy> read_images(std::string_view file, const YamlValue& value) {
+  constexpr std::array<std::string_view, 3> keys = {"by", "mounts", "options"};
+  const PolicySection section(file, "images", value);
+  if (auto checked = section.check(keys); !checked) return checked.error();
+  const auto by = section.text("by");
+  if (!by) return by.error();
+  if (*by != "pyxis" && *by != "apptainer")
+    return error_at(file, value.find("by")->location, "images: by is pyxis or apptainer");
+  auto mounts = section.list("mounts", true);
+  if (!mounts) return mounts.error();
+  auto options = section.list("options", false);
+  if (!options) return options.error();
+  return ImagePolicy{*by == "pyxis" ? ImagePolicy::By::pyxis : ImagePolicy::By::apptainer, std::move(*mounts),
+                     std::move(*options)};
+}
+
+Result<CondaPolicy> read_conda(std::string_view file, const YamlValue& value) {
+  constexpr std::array<std::string_view, 2> keys = {"by", "folder"};
+  const PolicySection section(file, "conda", value);
+  if (auto checked = section.check(keys); !checked) return checked.error();
+  auto by = section.text("by");
+  if (!by) return by.error();
+  auto folder = section.folder("folder");
+  if (!folder) return folder.error();
+  return CondaPolicy{std::move(*by), std::move(*folder)};
+}
+
+Result<std::string> read_downloads(std::string_view file, const YamlValue& value) {
+  constexpr std::array<std::string_view, 1> keys = {"folder"};
+  const PolicySection section(file, "downloads", value);
+  if (auto checked = section.check(keys); !checked) return checked.error();
+  return section.folder("folder");
+}
+
+Result<void> read_policies(std::string_view file, const YamlValue& root, SiteTable& table) {
+  const auto take = [&](std::string_view name, auto read, auto& to) -> Result<void> {
+    const YamlValue* const section = root.find(name);
+    if (section == nullptr) return {};
+    auto policy = read(file, *section);
+    if (!policy) return policy.error();
+    to = std::move(*policy);
+    return {};
+  };
+  if (auto done = take("images", read_images, table.images); !done) return done;
+  if (auto done = take("conda", read_conda, table.conda); !done) return done;
+  return take("downloads", read_downloads, table.downloads);
+}
+
 const Hardware* find_line(const std::vector<Hardware>& lines, std::string_view name) {
   const auto found = std::ranges::find_if(
       lines, [&](const Hardware& line) { return text::to_lower(line.name) == text::to_lower(name); });
@@ -127,7 +231,9 @@ Result<SiteTable> read_site_table(const std::string& file, bool must_exist) {
   if (!types) return types.error();
   auto computes = read_section(file, root->find(sections[1]));
   if (!computes) return computes.error();
-  return SiteTable{file, std::move(*types), std::move(*computes)};
+  SiteTable table{file, std::move(*types), std::move(*computes), {}, {}, {}};
+  if (auto done = read_policies(file, *root, table); !done) return done.error();
+  return table;
 }
 
 Result<std::optional<Hardware>> find_instance_type(const SiteTable& table, std::string_view name) {

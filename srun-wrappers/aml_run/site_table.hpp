@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "aml_run/provision_policy.hpp"
 #include "core/result.hpp"
 #include "shared/slurm_options.hpp"
 
@@ -24,6 +25,9 @@ struct SiteTable {
   std::string file;  ///< empty: there is no table
   std::vector<Hardware> instance_types;
   std::vector<Hardware> computes;
+  ImagePolicy images;
+  CondaPolicy conda;
+  std::string downloads;  ///< a folder that the nodes share; empty: data behind https: is out of reach
 };
 
 /// Where the table is if nobody says: $AMLDIST_INSTANCE_TYPES, else /etc/aml-dist/instance-types.yml.

@@ -132,7 +132,7 @@ def test_every_key_is_translated_or_named_with_the_reason(aml_run, job):
     told = json.loads(aml_run.good("--dry-run", "--json", path).out)
     named = {each["key"] for each in told["ignored"]}
     assert all(each["why"] and each["line"] > 0 and each["column"] > 0 for each in told["ignored"])
-    assert named == {"$schema", "environment", "inputs.data.datastore", "inputs.text", "inputs.direct", "outputs.fixed.name",
+    assert named == {"$schema", "environment.image", "environment.conda_file", "inputs.data.datastore", "inputs.text", "inputs.direct", "outputs.fixed.name",
                      "outputs.fixed.version", "outputs.cloud.path", "compute", "resources.instance_type",
                      "resources.max_instance_count", "resources.shm_size", "resources.docker_args", "resources.locations",
                      "resources.properties", "queue_settings", "services", "identity", "properties", "parent_job_name", "id",

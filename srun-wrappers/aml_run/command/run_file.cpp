@@ -66,6 +66,7 @@ Result<void> add_command(const CommandLine& line, const SiteTable& table, const 
   plan->job.set("job-name", concat({draft.run.name, ".", job.name}));
   if (!line.slurm.has("output")) plan->job.erase("output");
   place_in_run(draft.run, job.name, *plan);
+  plan->mounts.push_back(draft.run.folder);
   if (line.snapshot) take_along(*plan, concat({draft.run.folder, "/", job.name, "/code"}), draft);
   give_folder(draft.run, job.name, *plan);
   for (Ignored& each : plan->ignored) {
@@ -113,6 +114,7 @@ Result<void> add_sweep(const CommandLine& line, const SiteTable& table, const Pi
     plan->job.erase("chdir");
   }
   place_in_sweep(draft.run.folder, folder, *sweep, *plan);
+  plan->mounts.push_back(draft.run.folder);
   auto script = write_batch_script(*plan);
   if (!script) return script.error();
   array.script = std::move(*script);

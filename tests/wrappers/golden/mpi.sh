@@ -10,8 +10,8 @@
 #
 # Without effect here:
 #   $schema: only editors read it.
-#   environment: the software of the nodes is used: prepare it with --setup, or choose a container with your
-#   site's option.
+#   environment.image: no table of the administrator's says how images are run: prepare the software with
+#   --setup, or choose a container with your site's option.
 
 cd -- /home/you/aml-run/mpi 2>/dev/null || {
     echo "aml-dist: the job's folder is not there on $HOSTNAME: "/home/you/aml-run/mpi >&2

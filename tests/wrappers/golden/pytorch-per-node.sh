@@ -9,8 +9,8 @@
 #
 # Without effect here:
 #   $schema: only editors read it.
-#   environment: the software of the nodes is used: prepare it with --setup, or choose a container with your
-#   site's option.
+#   environment: an environment that is registered with Azure ML is not here: give environment.image, or
+#   prepare the software with --setup.
 
 cd -- /home/you/pytorch 2>/dev/null || {
     echo "aml-dist: the job's folder is not there on $HOSTNAME: "/home/you/pytorch >&2

@@ -12,8 +12,8 @@
 #
 # Without effect here:
 #   $schema: only editors read it.
-#   environment: the software of the nodes is used: prepare it with --setup, or choose a container with your
-#   site's option.
+#   environment: an environment that is registered with Azure ML is not here: give environment.image, or
+#   prepare the software with --setup.
 #   compute: no table says what it is here: choose with --partition and --constraint.
 
 cd -- /home/you/pytorch 2>/dev/null || {

@@ -1,0 +1,57 @@
+#include "aml_run/container.hpp"
+
+#include "core/text.hpp"
+#include "shared/shell.hpp"
+
+namespace amldist::run {
+namespace {
+
+using text::concat;
+
+bool is_file(std::string_view image) {
+  return image.starts_with('/') || image.starts_with("./") || image.starts_with("../");
+}
+
+/// `"$PWD"` and the other folders that the job needs, each in its own place. Pyxis wants both names of a folder.
+std::string mounts(const Plan& plan, bool twice) {
+  std::string out = twice ? R"("$PWD:$PWD)" : R"("$PWD)";
+  std::string rest;
+  for (const std::string& folder : plan.image_policy.mounts)
+    rest += concat({",", folder, twice ? concat({":", folder}) : ""});
+  for (const std::string& folder : plan.mounts) rest += concat({",", folder, twice ? concat({":", folder}) : ""});
+  return concat({out, "\"", rest.empty() ? "" : shell::quote(rest)});
+}
+
+}  // namespace
+
+std::string pyxis_name(std::string_view image) {
+  if (is_file(image)) return std::string(image);
+  if (image.starts_with("docker://")) image.remove_prefix(9);
+  const auto slash = image.find('/');
+  const std::string_view first = image.substr(0, slash);
+  const bool is_registry =
+      slash != std::string_view::npos && (first.find_first_of(".:") != std::string_view::npos || first == "localhost");
+  return is_registry ? concat({first, "#", image.substr(slash + 1)}) : std::string(image);
+}
+
+std::string apptainer_name(std::string_view image) {
+  const bool whole = is_file(image) || image.find("://") != std::string_view::npos;
+  return whole ? std::string(image) : concat({"docker://", image});
+}
+
+std::string container_words(const Plan& plan) {
+  if (plan.image.empty()) return {};
+  const bool pyxis = plan.image_policy.by == ImagePolicy::By::pyxis;
+  std::string out;
+  if (pyxis) {
+    out = concat({shell::quote(concat({"--container-image=", pyxis_name(plan.image)})),
+                  " --container-mounts=", mounts(plan, true), " --container-workdir=\"$PWD\" "});
+    for (const std::string& option : plan.image_policy.options) out += shell::quote(option) + " ";
+    return out;
+  }
+  out = concat({"apptainer exec --pwd \"$PWD\" --bind ", mounts(plan, false), " "});
+  for (const std::string& option : plan.image_policy.options) out += shell::quote(option) + " ";
+  return concat({out, shell::quote(apptainer_name(plan.image)), " "});
+}
+
+}  // namespace amldist::run

@@ -1,0 +1,20 @@
+// A job's image, as pyxis or Apptainer runs it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "aml_run/plan.hpp"
+
+namespace amldist::run {
+
+/// An image's name as pyxis reads it: "nvcr.io/nvidia/pytorch:24.01" is "nvcr.io#nvidia/pytorch:24.01".
+[[nodiscard]] std::string pyxis_name(std::string_view image);
+
+/// As Apptainer reads it: docker:// in front, unless it is a file or has a scheme.
+[[nodiscard]] std::string apptainer_name(std::string_view image);
+
+/// What stands between srun's options and the program, as text of bash with a blank at its end; empty: no image.
+[[nodiscard]] std::string container_words(const Plan& plan);
+
+}  // namespace amldist::run

@@ -1,0 +1,147 @@
+"""Images, conda files and data behind https:, as the administrator's table says: the scripts, run with stand-ins for srun,
+apptainer, micromamba and curl, which no test machine has or may reach."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+from conftest import NOT_FOUND, USAGE
+
+IMAGE = "command: echo hello\nenvironment:\n  image: mcr.microsoft.com/azureml/base:1.2\n"
+
+
+@pytest.fixture
+def table(tmp_path):
+    def write(text: str) -> list[str]:
+        path = tmp_path / "table.yml"
+        path.write_text(text)
+        return ["--dry-run", "--instance-types", str(path)]
+
+    return write
+
+
+def run_script(slurm, script: str, folder, **variables: str) -> subprocess.CompletedProcess:
+    env = {**slurm.env, "SLURM_JOB_ID": "7", "HOME": str(folder), **variables}
+    return subprocess.run(["bash", "-c", script], cwd=folder, env=env, capture_output=True, text=True, timeout=30)
+
+
+def step_of(script: str) -> str:
+    return next(line for line in script.splitlines() if line.startswith("srun "))
+
+
+@pytest.mark.parametrize("image, name", [
+    ("mcr.microsoft.com/azureml/base:1.2", "mcr.microsoft.com#azureml/base:1.2"), ("ubuntu:22.04", "ubuntu:22.04"),
+    ("docker://nvcr.io/nvidia/pytorch:24.01-py3", "nvcr.io#nvidia/pytorch:24.01-py3"), ("library/ubuntu", "library/ubuntu"),
+    ("localhost:5000/a/b", "localhost:5000#a/b"), ("/images/a b.sqsh", "/images/a b.sqsh"),
+])
+def test_pyxis_is_given_the_image_in_its_own_words(aml_run, job, table, slurm, tmp_path, image, name):
+    slurm.program("srun", 'printf "%s\\n" "$@"')
+    script = aml_run.good(*table("images: {by: pyxis, mounts: [/data], options: [--no-container-mount-home]}\n"),
+                          job(f"command: echo hello\nenvironment: {{image: \"{image}\"}}\ncode: ./src\n")).text
+    done = run_script(slurm, script, tmp_path)
+    words = done.stdout.splitlines()
+    work = f"{tmp_path}/src"
+    assert f"--container-image={name}" in words and f"--container-workdir={work}" in words, done
+    assert f"--container-mounts={work}:{work},/data:/data" in words
+    assert words.index("--no-container-mount-home") < words.index("bash") and words[-3:] == ["bash", "-c", "echo hello"]
+
+
+def test_apptainer_starts_the_command(aml_run, job, table, slurm, tmp_path):
+    slurm.program("srun", 'while [[ $1 != apptainer ]]; do shift; done; exec "$@"')
+    slurm.program("apptainer", 'printf "%s\\n" "$@" >words; shift 7; exec "$@"')
+    (tmp_path / "d").mkdir()
+    script = aml_run.good(*table("images: {by: apptainer, mounts: [/data], options: [--nv]}\n"),
+                          job(IMAGE.replace("hello", "${{inputs.d}} ${{outputs.o}}") + f"inputs: {{d: {{type: uri_folder, path: d}}}}\n"
+                              f"outputs: {{o: {{path: {tmp_path}/o}}}}\n")).text
+    done = run_script(slurm, script, tmp_path)
+    assert done.stdout == f"{tmp_path}/d {tmp_path}/o\n", done
+    assert slurm.written("words").splitlines()[:7] == ["exec", "--pwd", str(tmp_path), "--bind", f"{tmp_path},/data,{tmp_path}/d,{tmp_path}/o", "--nv",
+                                                      "docker://mcr.microsoft.com/azureml/base:1.2"]
+
+
+def test_without_a_policy_the_image_is_told_to_have_no_effect(aml_run, job, table):
+    done = aml_run.good(*table("computes: {}\n"), job(IMAGE))
+    assert "container" not in step_of(done.text) and "environment.image" in done.text
+    named = aml_run.good(*table("images: {by: pyxis}\n"), job("command: a\nenvironment: azureml:curated@latest\n"))
+    assert "registered with Azure ML" in named.text.replace("\n# ", " ").replace("   ", " ")
+
+
+CONDA = "command: echo $TOOL_IS\nenvironment:\n  image: ubuntu\n  conda_file: conda.yml\n"
+
+
+def test_a_conda_environment_is_made_once_and_kept_by_its_content(aml_run, job, table, slurm, tmp_path):
+    slurm.program("srun", 'while [[ $1 != bash ]]; do shift; done; PATH=$PATH exec "$@"')
+    slurm.program("micromamba", '''echo "$@" >>made; while [[ $1 != -p ]]; do shift; done; mkdir -p "$2/bin"; printf '#!/bin/sh\\ncat "%s"\\n' "$4" >"$2/bin/show"; chmod +x "$2/bin/show"''')
+    (tmp_path / "conda.yml").write_text("dependencies: [python=3.11, 'it''s']\n")
+    words = table(f"conda: {{by: micromamba, folder: '{tmp_path}/all envs'}}\n")
+    script = aml_run.good(*words, job(CONDA.replace("echo $TOOL_IS", "show"))).text
+    for _ in range(2):
+        done = run_script(slurm, script, tmp_path)
+        assert done.returncode == 0 and done.stdout == "dependencies: [python=3.11, 'it''s']\n", done
+    assert len(slurm.written("made").splitlines()) == 1 and "env create -y -q -p " in slurm.written("made")
+    # Another content is another environment; an edit after the job was submitted changes nothing.
+    (tmp_path / "conda.yml").write_text("dependencies: [python=3.12]\n")
+    assert run_script(slurm, script, tmp_path).returncode == 0 and len(slurm.written("made").splitlines()) == 1
+    other = aml_run.good(*words, job(CONDA)).text
+    assert run_script(slurm, other, tmp_path).returncode == 0 and len(slurm.written("made").splitlines()) == 2
+    inline = aml_run.good(*words, job("command: show\nenvironment: {conda_file: {dependencies: [pip, {pip: [a]}]}}\n")).text
+    assert '"pip": [' in run_script(slurm, inline, tmp_path).stdout
+
+
+def test_an_environment_that_cannot_be_made_ends_the_job(aml_run, job, table, slurm, tmp_path):
+    slurm.program("srun", "echo started >started")
+    slurm.program("micromamba", "exit 3")
+    (tmp_path / "conda.yml").write_text("dependencies: []\n")
+    script = aml_run.good(*table(f"conda: {{by: micromamba, folder: {tmp_path}/e}}\n"), job(CONDA)).text
+    done = run_script(slurm, script, tmp_path)
+    assert done.returncode == 4 and "the environment of environment.conda_file cannot be made" in done.stderr
+    assert not slurm.written("started")
+    missing = aml_run.refusal(NOT_FOUND, *table(f"conda: {{by: micromamba, folder: {tmp_path}/e}}\n"), job(CONDA.replace("conda.yml", "no.yml")))
+    assert "environment.conda_file is " in missing
+
+
+HTTPS = "command: cat ${{inputs.x}}\ninputs:\n  x: {type: uri_file, path: 'https://example.org/a/b.csv%s'}\n"
+
+
+def test_a_file_behind_https_is_fetched_once(aml_run, job, table, slurm, tmp_path):
+    slurm.program("srun", 'while [[ $1 != bash ]]; do shift; done; exec "$@"')
+    slurm.program("curl", 'echo "${@: -1}" >>fetched; while [[ $1 != --output ]]; do shift; done; echo data >"$2"')
+    words = table(f"downloads: {{folder: {tmp_path}/data}}\n")
+    script = aml_run.good(*words, job(HTTPS % "")).text
+    for _ in range(2):
+        done = run_script(slurm, script, tmp_path)
+        assert done.stdout == "data\n", done
+    assert slurm.written("fetched") == "https://example.org/a/b.csv\n"
+    assert (tmp_path / f"data/{os.getuid()}/example.org/a/b.csv").read_text() == "data\n"
+    query = aml_run.good(*words, job(HTTPS % "?v=2")).text
+    assert run_script(slurm, query, tmp_path).returncode == 0 and slurm.written("fetched").endswith("b.csv?v=2\n")
+
+
+def test_what_cannot_be_fetched(aml_run, job, table, slurm, tmp_path):
+    slurm.program("srun", "echo started >started")
+    slurm.program("curl", "exit 22")
+    words = table(f"downloads: {{folder: {tmp_path}/data}}\n")
+    done = run_script(slurm, aml_run.good(*words, job(HTTPS % "")).text, tmp_path)
+    assert done.returncode == 4 and "https://example.org/a/b.csv cannot be fetched" in done.stderr and not slurm.written("started")
+    for path in ("https://example.org/", "https://example.org/a/../b", "wasbs://a@b/c.csv"):
+        assert "--set inputs.x.path=FOLDER" in aml_run.refusal(NOT_FOUND, *words, job(f"command: ${{{{inputs.x}}}}\ninputs: {{x: {{type: uri_file, path: '{path}'}}}}\n"))
+    assert "--set inputs.x.path=FOLDER" in aml_run.refusal(NOT_FOUND, "--dry-run", job(HTTPS % ""))
+
+
+@pytest.mark.parametrize("text, said", [
+    ("images: {by: docker}", "images: by is pyxis or apptainer"), ("images: {mounts: [/a]}", "images: needs by"),
+    ("images: {by: pyxis, mounts: [data]}", "mounts are absolute paths without : and ,"), ("images: {by: pyxis, mount: [/a]}", "did you mean 'mounts'?"),
+    ("images: pyxis", "images: needs 'key: value' lines"), ("conda: {by: conda}", "conda: needs folder"),
+    ("conda: {by: conda, folder: envs}", "folder is an absolute path"), ("downloads: {folder: 'a:b'}", "folder is an absolute path"),
+    ("image: {by: pyxis}", "did you mean 'images'?"),
+])
+def test_slips_in_the_table(aml_run, job, table, text, said):
+    assert said in aml_run.refusal(USAGE, *table(text), job(IMAGE))
+
+
+def test_a_path_that_no_container_can_be_given(aml_run, job, table, tmp_path):
+    (tmp_path / "a,b").mkdir()
+    text = IMAGE.replace("hello", "${{inputs.d}}") + "inputs: {d: {type: uri_folder, path: 'a,b'}}\n"
+    assert "since : and , end a path there" in aml_run.refusal(USAGE, *table("images: {by: pyxis}\n"), job(text))
