@@ -14,7 +14,6 @@
 #include <ctime>
 #include <exception>
 #include <optional>
-#include <ranges>
 
 #include "core/text.hpp"
 #include "os/calendar_time.hpp"
@@ -35,6 +34,7 @@ using std::chrono::milliseconds;
 using text::concat;
 
 constexpr std::array<std::string_view, 4> sources = {"", ".mpi", ".nccl", ".torch"};
+constexpr std::array<std::string_view, 4> sources_for_stacks = {".torch", ".nccl", ".mpi", ""};
 constexpr milliseconds reading_timeout{5000};
 constexpr milliseconds stack_patience{1500};
 
@@ -79,7 +79,7 @@ std::string state_of(const WatchedNode& node, std::uint32_t rank, std::string_vi
 
 /// Recorders of PyTorch come first: behind them is a thread that can tell Python's stacks.
 std::string stack_of_rank(const WatchedNode& node, std::uint32_t rank) {
-  for (const std::string_view source : std::ranges::reverse_view(sources)) {
+  for (const std::string_view source : sources_for_stacks) {
     const auto recording = recording_of(node, rank, source);
     if (recording && recording->writer != Writer::gone) return collective::stack_of(*recording, stack_patience);
   }

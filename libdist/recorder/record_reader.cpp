@@ -63,10 +63,9 @@ std::string printable(const std::array<char, N>& field) {
 /// Converts ticks to nanoseconds since 1970 with the header's two points. Forged points give wrong but bounded times.
 class Calendar {
  public:
-  explicit Calendar(const RecorderHeader& header) {
+  explicit Calendar(const RecorderHeader& header) : origin_(header.created) {
     const std::uint64_t latest = header.latest_realtime_ns.load();
     const std::uint64_t ticks = header.latest_ticks.load();
-    origin_ = header.created;
     origin_.realtime_ns = std::min(origin_.realtime_ns, latest_moment);
     if (ticks <= origin_.ticks || latest <= origin_.realtime_ns) return;
     ns_per_tick_ = static_cast<double>(latest - origin_.realtime_ns) / static_cast<double>(ticks - origin_.ticks);

@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <cstring>
-#include <ranges>
 #include <unordered_map>
 
 #include "core/hex.hpp"
@@ -132,7 +131,7 @@ class PickleReader {
 
   void push_tuple(std::size_t length) {
     Value::List list(length);
-    for (auto& each : std::ranges::reverse_view(list)) each = pop();
+    for (std::size_t i = length; i > 0; --i) list[i - 1] = pop();
     if (fine_) push(std::move(list));
   }
 
