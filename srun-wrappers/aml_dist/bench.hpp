@@ -19,8 +19,9 @@ struct BenchOptions {
   bool rewrite = false;
   bool own_memory = false;
   unsigned rounds = 5;
-  int ranks = 0;                   ///< start so many on this node; 0: this process is one of a step's, or alone
-  std::vector<std::string> peers;  ///< "openmpi", NAME=PATH of an mpicc, "gloo" or gloo=PATH of a python3
+  int ranks = 0;  ///< start so many on this node; 0: this process is one of a step's, or alone
+  std::vector<std::string>
+      peers;  ///< "openmpi", NAME=PATH of an mpicc, "gloo" or "torch", or these with =PATH of a python3
   bool scaling = false;
   std::string gradients = "100M";  ///< --scaling: bytes of gradients in a step
   double compute_ms = 200;         ///< --scaling: computing in a step of one rank

@@ -31,6 +31,7 @@ constexpr auto start_limit = std::chrono::seconds(60);
 constexpr auto answer_limit = std::chrono::seconds(120);
 constexpr std::string_view own_name = "amldist";
 constexpr std::string_view gloo_name = "gloo";
+constexpr std::string_view torch_name = "torch";  ///< libdist as PyTorch calls it
 
 Error system_error(std::string_view what) {
   return {Errc::unavailable, concat({"bench: ", what, ": ", std::strerror(errno)})};
@@ -313,14 +314,15 @@ Result<void> LocalRanks::start_mpi(const std::string& peer, int ranks) {
                mpi_environment(program->prefix));
 }
 
-/// Ranks of torch.distributed; each is a Python of its own.
-Result<void> LocalRanks::start_gloo(const std::string& peer, int ranks) {
+/// Ranks of torch.distributed, over Gloo or over libdist; each is a Python of its own.
+Result<void> LocalRanks::start_torch(const std::string& peer, int ranks) {
   const auto equals = peer.find('=');
   const std::string python = equals == std::string::npos ? "python3" : peer.substr(equals + 1);
-  if (auto there = run_to_end({python, "-c", "import torch.distributed"}, clean_environment(), Output::hidden);
-      !there) {
-    return Error{Errc::not_found, concat({"--peer ", peer, ": ", text::quote(python),
-                                          " has no torch; name a Python that has: --peer gloo=/path/to/python3"})};
+  const std::string_view wanted = name_ == gloo_name ? "torch" : "torch with the package amldist";
+  const std::string import = concat({"import torch.distributed", name_ == gloo_name ? "" : ", amldist.torch"});
+  if (auto there = run_to_end({python, "-c", import}, clean_environment(), Output::hidden); !there) {
+    return Error{Errc::not_found, concat({"--peer ", peer, ": ", text::quote(python), " has no ", wanted,
+                                          "; name a Python that has: --peer ", name_, "=/path/to/python3"})};
   }
   const std::string program = own_folder().parent_path() / "share/aml-dist/bench/peer_gloo.py";
   const int port = free_port();
@@ -332,10 +334,12 @@ Result<void> LocalRanks::start_gloo(const std::string& peer, int ranks) {
   return {};
 }
 
+bool LocalRanks::is_of_torch() const { return name_ == gloo_name || name_ == torch_name; }
+
 Result<std::unique_ptr<LocalRanks>> LocalRanks::start_peer(const std::string& peer, int ranks) {
   std::unique_ptr<LocalRanks> made(new LocalRanks(peer.substr(0, peer.find('='))));
   if (auto listening = made->listen(); !listening) return listening.error();
-  auto started = made->name_ == gloo_name ? made->start_gloo(peer, ranks) : made->start_mpi(peer, ranks);
+  auto started = made->is_of_torch() ? made->start_torch(peer, ranks) : made->start_mpi(peer, ranks);
   if (!started) return started.error();
   if (auto arrived = made->accept_ranks(ranks); !arrived) return arrived.error();
   return made;

@@ -18,7 +18,8 @@ class LocalRanks {
   /// Starts `ranks` processes of this program as the ranks of one step.
   [[nodiscard]] static Result<std::unique_ptr<LocalRanks>> start_own(int ranks);
   /// Starts the peer that --peer names: "openmpi", the program that was built with aml-dist; or NAME=MPICC, compiled by
-  /// that mpicc now and started by the mpirun (or mpiexec) beside it; "gloo" or gloo=PYTHON, a Python that has torch.
+  /// that mpicc now and started by the mpirun (or mpiexec) beside it; "gloo" or gloo=PYTHON, a Python that has torch;
+  /// "torch" or torch=PYTHON, one that has the package amldist as well.
   [[nodiscard]] static Result<std::unique_ptr<LocalRanks>> start_peer(const std::string& peer, int ranks);
 
   LocalRanks(const LocalRanks&) = delete;
@@ -31,7 +32,8 @@ class LocalRanks {
  private:
   explicit LocalRanks(std::string name) : name_(std::move(name)) {}
   [[nodiscard]] Result<void> listen();
-  [[nodiscard]] Result<void> start_gloo(const std::string& peer, int ranks);
+  [[nodiscard]] Result<void> start_torch(const std::string& peer, int ranks);
+  [[nodiscard]] bool is_of_torch() const;
   [[nodiscard]] Result<void> start_mpi(const std::string& peer, int ranks);
   [[nodiscard]] Result<void> accept_ranks(int ranks);
   [[nodiscard]] Result<void> start(const std::vector<std::string>& command,

@@ -1,6 +1,8 @@
-"""Gloo as torch.distributed calls it, as something to be measured: the same requests as serve.c, one process per rank.
+"""Gloo, or libdist, as torch.distributed calls it, as something to be measured: the same requests as serve.c, one process per rank.
 
     peer_gloo.py NAME SOCKET        (RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set; `aml-dist bench --peer gloo` does)
+
+NAME "torch" is libdist through PyTorch (the package amldist), every other name is Gloo.
 
 torch.distributed reduces in place only: out of place is a copy before it, as a program has to make. Its own cost of some
 microseconds a call is in the time, because users pay it.
@@ -131,7 +133,9 @@ def answer(line: str) -> tuple[int, float, int]:
 def main() -> int:
     name, path = sys.argv[1:]
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    if name == "torch":
+        import amldist.torch  # noqa: F401 - older releases of PyTorch do not find it by themselves
+    dist.init_process_group("amldist" if name == "torch" else "gloo")
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(path)
     with connection.makefile("rw") as stream:

@@ -127,6 +127,16 @@ def test_every_call_gives_what_gloo_gives(size):
     run(EVERY_CALL, size)
 
 
+def test_the_bench_measures_it_beside_gloo():
+    need("torch")
+    done = subprocess.run([ROOT / "build-development/bin/aml-dist", "bench", "--ranks", "2", "--peer", f"torch={PYTHON}", "--peer",
+                           f"gloo={PYTHON}", "--max", "64K", "--factor", "1024", "--json"],
+                          env=environment(PYTHONPATH=str(ROOT / "libdist/python")), capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert {row["peer"] for row in rows} == {"amldist", "torch", "gloo"} and all(row["wrong"] == 0 for row in rows), rows
+
+
 def test_the_recorder_knows_the_names_of_groups(tmp_path):
     outputs = run("""
         import subprocess

@@ -269,6 +269,7 @@ def test_scaling_has_a_row_for_each_part_of_the_step(tool):
     (FAILED, "cannot compile", ["--ranks", "2", "--peer", "mpich=/bin/false"]),
     (NOT_FOUND, "has no torch", ["--ranks", "2", "--peer", "gloo=/bin/false"]),
     (NOT_FOUND, "has no torch", ["--ranks", "2", "--peer", "gloo=/nonexistent/python3"]),
+    (NOT_FOUND, "has no torch with the package amldist", ["--ranks", "2", "--peer", "torch=/bin/false"]),
     (FAILED, "cannot be written", ["--max", "4", "--svg", "/nonexistent/x.svg"]),
     (FAILED, "cannot be written: Is a directory", ["--max", "4", "--svg", "/tmp"]),
     (FAILED, "cannot be written", ["--ranks", "2", "--max", "4", "--svg", "/nonexistent/x.svg"]),
