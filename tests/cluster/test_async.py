@@ -19,6 +19,7 @@ def has_async(cluster):
 
 def run_async(cluster, workdir, option: str, command: str = str(PROBE), *more: str) -> str:
     """The output of an asynchronous step of four tasks on two nodes, when it has ended."""
+    (workdir / "step.out").unlink(missing_ok=True)
     # Each node opens the file: without append the later one empties it.
     started = f"srun --async --label --open-mode=append -o {workdir}/step.out {option} {command}"
     job = script(workdir, started, *more, "sleep 5")  # squeue knows no step of a step manager, and nothing else waits for one
