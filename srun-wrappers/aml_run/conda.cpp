@@ -41,7 +41,7 @@ std::vector<std::string> conda_lines(const CondaPolicy& policy, std::string_view
   return {concat(
       {"# environment.conda_file: made once, and kept under the name of its content.\nconda_text=", shell::quote(text),
        "\nconda_root=", shell::quote(policy.folder), "/$UID\n",
-       "mkdir -p -- \"$conda_root\" && [[ -O $conda_root ]] || {\n"
+       "mkdir -p -- \"$conda_root\" && [[ -O $conda_root ]] || {\n",
        "    echo \"aml-dist: $conda_root must be a folder of yours, for environments\" >&2\n    exit 4\n}\n",
        "conda_folder=$conda_root/$(printf %s \"$conda_text\" | sha256sum | cut -c1-32)\n(\n",
        "    flock 9 || exit\n    [[ ! -e $conda_folder/.complete ]] || exit 0\n",

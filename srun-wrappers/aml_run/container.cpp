@@ -8,7 +8,7 @@ namespace {
 
 using text::concat;
 
-bool is_file(std::string_view image) {
+bool names_file(std::string_view image) {
   return image.starts_with('/') || image.starts_with("./") || image.starts_with("../");
 }
 
@@ -25,7 +25,7 @@ std::string mounts(const Plan& plan, bool twice) {
 }  // namespace
 
 std::string pyxis_name(std::string_view image) {
-  if (is_file(image)) return std::string(image);
+  if (names_file(image)) return std::string(image);
   if (image.starts_with("docker://")) image.remove_prefix(9);
   const auto slash = image.find('/');
   const std::string_view first = image.substr(0, slash);
@@ -35,7 +35,7 @@ std::string pyxis_name(std::string_view image) {
 }
 
 std::string apptainer_name(std::string_view image) {
-  const bool whole = is_file(image) || image.find("://") != std::string_view::npos;
+  const bool whole = names_file(image) || image.find("://") != std::string_view::npos;
   return whole ? std::string(image) : concat({"docker://", image});
 }
 

@@ -2,6 +2,9 @@
 // value, the rest is the command.
 #include "aml_run/expressions.hpp"
 
+#include <algorithm>
+#include <optional>
+
 #include "fuzz.hpp"
 
 namespace amldist::fuzz {
@@ -18,7 +21,10 @@ std::optional<std::string> word_of(std::string_view text) {
   std::string out;
   for (std::size_t at = 0; at < text.size(); ++at) {
     const char c = text[at];
-    if (c == '\'') {
+    if (c == '$' && text.substr(at + 1, 1) == "'") {  // with \' and \\ only: no other escape is needed for these values
+      for (at += 2; at < text.size() && text[at] != '\''; ++at) out += text[at] == '\\' ? text[++at] : text[at];
+      if (at >= text.size()) return std::nullopt;
+    } else if (c == '\'') {
       const auto end = text.find('\'', at + 1);
       if (end == std::string_view::npos) return std::nullopt;
       out += text.substr(at + 1, end - at - 1);
@@ -69,18 +75,20 @@ void try_input(std::string_view input) {
     if (piece.is_expression) values.insert_or_assign(std::string(piece.text), value);
   }
   const auto filled = run::fill_in(command, values, false);
-  require(filled.has_value() && *filled == plainly(command, value), "a value is put in as text, in one pass");
+  require(static_cast<bool>(filled) && *filled == plainly(command, value), "a value is put in as text, in one pass");
   const auto literal = run::fill_in(command, values, true);
   if (values.empty())
-    require(literal.has_value() && *literal == command, "a command without expressions stays as it is");
+    require(static_cast<bool>(literal) && *literal == command, "a command without expressions stays as it is");
+  // Others need more escapes than the reader above knows; test_quoting.py gives them to bash.
+  if (std::ranges::any_of(value, [](char c) { return c < ' ' || c > '~'; })) return;
   const Values one = {{"inputs.x", value}};
   const auto bare = run::fill_in("echo ${{inputs.x}} end", one, true);
-  require(bare.has_value() && bare->starts_with("echo ") && bare->ends_with(" end"), "a bare place is certain");
+  require(static_cast<bool>(bare) && bare->starts_with("echo ") && bare->ends_with(" end"), "a bare place is certain");
   require(word_of(std::string_view(*bare).substr(5, bare->size() - 9)) == value, "a literal value is one word: itself");
   for (const std::string_view quote : {"'", "\""}) {
     const std::string around = std::string("echo ").append(quote).append("${{inputs.x}}").append(quote);
     const auto quoted = run::fill_in(around, one, true);
-    require(quoted.has_value() && word_of(std::string_view(*quoted).substr(5)) == value, "so it is in quotes");
+    require(static_cast<bool>(quoted) && word_of(std::string_view(*quoted).substr(5)) == value, "so it is in quotes");
   }
   static_cast<void>(run::what_bash_does({run::Replacement::Form::text, value}, '\0', '\0'));
 }

@@ -28,7 +28,7 @@ void try_input(std::string_view input) {
   require(sweep->policy.interval > 0, "a trial is judged at every report, or at every Nth");
   const auto again = run::read_sweep("sweep.yml", "/nowhere", *tree);
   if (tree->find("sampling_algorithm") != nullptr && tree->find("sampling_algorithm")->find("seed") != nullptr) {
-    require(again.has_value() && again->trials == sweep->trials, "a seed gives the same trials");
+    require(static_cast<bool>(again) && again->trials == sweep->trials, "a seed gives the same trials");
   }
 }
 
