@@ -80,7 +80,7 @@ enum class Members : std::uint32_t {
 };
 
 /// One communicator as this process sees it. `size` 0: the slot is free.
-struct CommunicatorSlot {
+struct CommunicatorSlot {                // NOLINT(cppcoreguidelines-pro-type-member-init): zero wherever it is made
   std::uint64_t id;                      ///< the same on every member
   std::uint32_t rank;                    ///< of this process in it
   std::atomic<std::uint32_t> size;       ///< members
@@ -125,7 +125,7 @@ inline constexpr std::int32_t any_peer = -2;
 
 enum class State : std::uint8_t { empty = 0, enqueued = 1, started = 2, completed = 3, failed = 4 };
 
-struct RecordedEntry {
+struct RecordedEntry {  // NOLINT(cppcoreguidelines-pro-type-member-init): zero wherever it is made
   std::atomic<std::uint64_t>
       ticket;  ///< 0 while the slot is being written; a reader reads it before and after the fields
   std::atomic<std::uint64_t> sequence;  ///< of the call on its communicator, from 1; the same on every member
