@@ -126,9 +126,8 @@ bool is_hopeless(std::string_view reason) {
 std::string why_never(const std::string& id, const JobState& state) {
   if (state.state != "PENDING" || !is_hopeless(state.reason)) return {};
   return concat({"job ", id, " can never start as it is (", state.reason,
-                 "): it asks for more nodes, processors, memory or time than its partition has; see scontrol show "
-                 "partition, and end it with scancel ",
-                 id});
+                 "): it asks for more nodes, processors, memory or time than its partition has; see ",
+                 "scontrol show partition, and end it with scancel ", id});
 }
 
 Result<void> cancel(const std::string& id) {
