@@ -12,6 +12,7 @@
 
 #include "core/settings.hpp"
 #include "core/text.hpp"
+#include "fabric/pair_schedule.hpp"
 #include "fabric/report_json.hpp"
 #include "os/child_process.hpp"
 #include "os/clock.hpp"
@@ -31,8 +32,9 @@ constexpr std::size_t longest_output = 64 * 1024;  ///< of the helper
 constexpr seconds node_timeout{5};
 constexpr seconds verbs_timeout{15};    ///< told to the helper, which kills what hangs below it
 constexpr seconds helper_timeout{20};   ///< for the helper itself
+constexpr seconds pairs_timeout{32};    ///< more, where it writes to other nodes; it ends by itself after 30
 constexpr seconds voting_timeout{40};   ///< nodes verify at the same time, but not at the same speed
-constexpr seconds waiting_timeout{65};  ///< of a node's other tasks: all of the above
+constexpr seconds waiting_timeout{95};  ///< of a node's other tasks: all of the above
 
 bool is_program(const std::string& path) {
   struct stat status = {};
@@ -55,26 +57,38 @@ std::string find_helper(const std::string& configured) {
   return {};
 }
 
-/// What the installed tool finds as the user: device nodes, limits, verbs.
+/// The helper's command line.
+std::vector<std::string> helper_words(const FabricPlan& plan) {
+  std::vector<std::string> words = {plan.helper,
+                                    "check",
+                                    "--task-part",
+                                    "--policy",
+                                    concat({fabric::to_string(plan.policy)}),
+                                    "--health",
+                                    concat({fabric::to_string(plan.health)}),
+                                    "--timeout",
+                                    std::to_string(verbs_timeout.count())};
+  if (!plan.sku.empty()) words.insert(words.end(), {"--sku", plan.sku});
+  if (plan.peers.empty()) return words;
+  words.insert(words.end(),
+               {"--launch-pairs", concat({to_string(plan.pairs)}), "--launch-node", std::to_string(plan.node),
+                "--launch-nodes", std::to_string(plan.nodes), "--launch-names", plan.peers});
+  return words;
+}
+
+/// What the installed tool finds as the user: device nodes, limits, verbs, GPUs, and the way to other nodes.
 std::vector<Check> task_part(const FabricPlan& plan, const Handle& handle) {
   const std::string remedy = "install aml-dist's tools on the nodes, or name them with rdma_helper= in plugstack.conf";
   if (plan.helper.empty()) {
     return {{"ib.helper", Verdict::fail, "bin/aml-dist is not installed beside the plugin", remedy}};
   }
-  std::vector<std::string> arguments = {plan.helper,
-                                        "check",
-                                        "--task-part",
-                                        "--policy",
-                                        concat({fabric::to_string(plan.policy)}),
-                                        "--timeout",
-                                        std::to_string(verbs_timeout.count())};
-  if (!plan.sku.empty()) arguments.insert(arguments.end(), {"--sku", plan.sku});
   char** environment = nullptr;
   if (::spank_get_item(handle.raw(), S_JOB_ENV, &environment) != ESPANK_SUCCESS) environment = nullptr;
-  ChildProgram helper{.words = std::move(arguments), .environment = std::vector<std::string>()};
+  ChildProgram helper{.words = helper_words(plan), .environment = std::vector<std::string>()};
   for (char** each = environment; each != nullptr && *each != nullptr; ++each) helper.environment->emplace_back(*each);
-  const auto output = output_of(std::move(helper), Clock::now() + helper_timeout, longest_output);
-  if (!output) return {{"ib.helper", Verdict::fail, output.error().message, remedy}};
+  const auto patience = plan.peers.empty() ? helper_timeout : helper_timeout + pairs_timeout;
+  const auto output = output_of(std::move(helper), Clock::now() + patience, longest_output);
+  if (!output) return {{"ib.helper", Verdict::fail, concat({plan.helper, ": ", output.error().message}), remedy}};
   auto checks = fabric::checks_from_lines(*output);
   if (!checks || checks->empty()) {
     return {{"ib.helper", Verdict::fail, concat({plan.helper, " printed no result"}), remedy}};
@@ -89,15 +103,39 @@ std::vector<Check> failures_among(const std::vector<Check>& checks) {
   return out;
 }
 
-/// Everything that is wrong with this node. To have nothing to verify is wrong too, since both policies promise RDMA.
+/// The checks of this node that count for its step: of the fabric, of GPUs and host, and those between nodes.
 std::vector<Check> verify(const FabricPlan& plan, const Handle& handle) {
-  auto failures = failures_among(plan.node_part.checks);
-  if (failures.empty() && !plan.node_part.verified) {
-    failures.push_back(
-        {"ib.sysfs", Verdict::fail, "no InfiniBand or RoCE port", "choose nodes with RDMA, or rdma=off"});
+  std::vector<Check> checks;
+  if (plan.policy != RdmaPolicy::off) {
+    checks = plan.node_part.checks;
+    // To have nothing to verify is wrong too, since both policies promise RDMA.
+    if (failures_among(checks).empty() && !plan.node_part.verified) {
+      checks.push_back(
+          {"ib.sysfs", Verdict::fail, "no InfiniBand or RoCE port", "choose nodes with RDMA, or rdma=off"});
+    }
   }
-  if (failures.empty()) failures = failures_among(task_part(plan, handle));
-  return failures;
+  if (!failures_among(checks).empty()) return checks;
+  for (Check& each : task_part(plan, handle)) {
+    const bool counts = plan.unknown_fails && plan.policy == RdmaPolicy::require && each.verdict == Verdict::unknown;
+    if (counts) each.verdict = Verdict::fail;
+    checks.push_back(std::move(each));
+  }
+  return checks;
+}
+
+/// Of GPUs or the host.
+bool is_of_health(const Check& check) { return check.id.starts_with("gpu.") || check.id.starts_with("host."); }
+
+/// The key whose check it is, "rdma=require".
+std::string key_of(const FabricPlan& plan, const Check& check) {
+  const bool health = is_of_health(check) || plan.policy == RdmaPolicy::off;
+  return concat({health ? "health=" : "rdma=", fabric::to_string(health ? plan.health : plan.policy)});
+}
+
+/// Whether a failure ends the step.
+bool refuses(const FabricPlan& plan, const Check& failure) {
+  const bool health = is_of_health(failure) || plan.policy == RdmaPolicy::off;
+  return (health ? plan.health : plan.policy) == RdmaPolicy::require;
 }
 
 std::string sentence(const Check& check) {
@@ -117,7 +155,9 @@ MessageType vote(const FabricPlan& plan, const SrunLink& srun, const std::string
     const ssize_t got = ::recv(socket.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     const auto type = got > 0 ? parse_message_type({buffer.data(), static_cast<std::size_t>(got)}, srun.channel.token)
                               : std::optional<MessageType>();
-    if (type == MessageType::use_fabric || type == MessageType::use_sockets) return *type;
+    const bool decided =
+        type == MessageType::use_fabric || type == MessageType::use_sockets || type == MessageType::refuse_step;
+    if (decided) return *type;
     const timespec pause = {pause_ms / 1000, pause_ms % 1000 * 1'000'000L};
     static_cast<void>(::nanosleep(&pause, nullptr));  // "not yet" comes at once
   }
@@ -126,6 +166,7 @@ MessageType vote(const FabricPlan& plan, const SrunLink& srun, const std::string
 
 /// The verified ports, and what libdist is to verify between the nodes when its first communicator is made.
 std::vector<std::pair<std::string, std::string>> settings_for_tasks(const FabricPlan& plan) {
+  if (plan.policy == RdmaPolicy::off) return {};
   auto settings = fabric::fabric_settings(plan.node_part);
   if (plan.nodes > 1) {
     settings.emplace_back(variable::rdma, fabric::to_string(plan.policy));
@@ -137,34 +178,63 @@ std::vector<std::pair<std::string, std::string>> settings_for_tasks(const Fabric
 /// What all nodes agree on. A node that gets no answer from srun decides for itself, and tells the user.
 MessageType agree(const FabricPlan& plan, const std::optional<SrunLink>& srun, const std::vector<Check>& failures) {
   const bool good = failures.empty();
-  if (plan.nodes == 1 && (good || !srun)) return good ? MessageType::use_fabric : MessageType::use_sockets;
-  FabricVote own{plan.node, plan.nodes, plan.policy, good, plan.node_part.traits, plan.host};
-  if (!good) own.text = concat({plan.host, ": ", sentence(failures.front())});
+  const bool refused = !good && refuses(plan, failures.front());
+  const MessageType alone = refused ? MessageType::refuse_step
+                            : good  ? MessageType::use_fabric
+                                    : MessageType::use_sockets;
+  const bool asks_nobody = plan.nodes == 1 || (plan.policy == RdmaPolicy::off && plan.health != RdmaPolicy::require);
+  if (asks_nobody && (good || refused || !srun)) return alone;
+  const RdmaPolicy own_policy = plan.policy == RdmaPolicy::off ? RdmaPolicy::prefer : plan.policy;
+  FabricVote own{plan.node, plan.nodes, refused ? RdmaPolicy::require : own_policy, good, plan.node_part.traits,
+                 plan.host};
+  if (!good) {
+    own.torn = failures.front().id == "ib.pair";
+    own.text = own.torn ? sentence(failures.front()) : concat({plan.host, ": ", sentence(failures.front())});
+  }
   const MessageType answer = srun ? vote(plan, *srun, own.to_datagram(srun->channel.token)) : MessageType::not_yet;
   if (answer != MessageType::not_yet) return answer;
-  tell_step(concat({"rdma=", fabric::to_string(plan.policy), ": srun did not tell ", plan.host,
-                    " about the other nodes' fabric: ",
-                    plan.policy == RdmaPolicy::require ? "its tasks do not start" : "it uses sockets"}));
-  return MessageType::use_sockets;
+  const bool must = plan.policy == RdmaPolicy::require || plan.health == RdmaPolicy::require;
+  tell_step(
+      concat({plan.policy == RdmaPolicy::off ? "health=" : "rdma=",
+              fabric::to_string(plan.policy == RdmaPolicy::off ? plan.health : plan.policy), ": srun did not tell ",
+              plan.host, " about the other nodes: ", must ? "its tasks do not start" : "it uses sockets"}));
+  return must ? MessageType::refuse_step : MessageType::use_sockets;
+}
+
+/// What the user reads from this node. A failure between nodes is told by srun, once.
+void tell_findings(const FabricPlan& plan, const std::vector<Check>& checks, bool has_srun) {
+  for (const Check& each : checks) {
+    const std::string key = key_of(plan, each);
+    const bool between = each.id == "ib.pair" && has_srun;
+    if (each.verdict == Verdict::fail && refuses(plan, each) && !between) {
+      tell_step(concat({key, " failed on ", plan.host, ": ", sentence(each)}));
+    } else if (each.verdict == Verdict::warn && is_of_health(each) && plan.health != RdmaPolicy::off) {
+      tell_step(concat({key, " on ", plan.host, ": ", sentence(each)}));
+    } else if (each.verdict == Verdict::unknown && plan.node == 0 && plan.policy == RdmaPolicy::require &&
+               !is_of_health(each)) {
+      tell_step(concat({key, " on ", plan.host, ": unknown: ", sentence(each)}));  // nodes of one step are alike
+    }
+  }
 }
 
 /// The leader's work. Returns the decision of the whole step.
 FabricDecision lead(const FabricPlan& plan, const std::optional<SrunLink>& srun, const Handle& handle) {
-  const auto failures = verify(plan, handle);
-  const bool required = plan.policy == RdmaPolicy::require;
-  // Nodes of one step are alike: the first one says what it could not find out.
-  for (const Check& each : plan.node_part.checks) {
-    const bool said = required && plan.node == 0 && each.verdict == Verdict::unknown;
-    if (said) tell_step(concat({"rdma=require on ", plan.host, ": unknown: ", sentence(each)}));
-  }
-  if (required) {
-    for (const Check& each : failures) tell_step(concat({"rdma=require failed on ", plan.host, ": ", sentence(each)}));
-  } else if (!failures.empty() && !srun) {
+  const auto checks = verify(plan, handle);
+  auto failures = failures_among(checks);
+  // What ends the step comes before what moves it to sockets.
+  std::ranges::stable_partition(failures, [&plan](const Check& each) { return refuses(plan, each); });
+  tell_findings(plan, checks, srun.has_value());
+  if (!failures.empty() && !refuses(plan, failures.front()) && !srun) {
     tell_step(concat({"rdma=prefer: ", plan.host, " uses sockets instead of RDMA: ", sentence(failures.front())}));
   }
-  const MessageType answer = agree(plan, srun, failures);
-  if (answer == MessageType::use_fabric) return FabricDecision::use_fabric;
-  return required ? FabricDecision::refused : FabricDecision::use_sockets;
+  switch (agree(plan, srun, failures)) {
+    case MessageType::use_fabric:
+      return FabricDecision::use_fabric;
+    case MessageType::use_sockets:
+      return plan.policy == RdmaPolicy::require ? FabricDecision::refused : FabricDecision::use_sockets;
+    default:
+      return FabricDecision::refused;
+  }
 }
 
 /// The leader's decision; none_yet when the time is over.
@@ -179,14 +249,33 @@ FabricDecision wait_for_leader(const FabricPlan& plan) {
   return decision;
 }
 
+/// This node and those that it meets in the writes between nodes; empty where there are none.
+std::string names_of_peers(RdmaPairs pairs, const NodeAmong& own) {
+  const auto peers = fabric::peers_of(fabric::pair_rounds(pairs, own.node, own.nodes()));
+  if (peers.empty()) return {};
+  std::string out = concat({std::to_string(own.node), "=", own.name_of(own.node)});
+  for (const std::uint32_t peer : peers) out += concat({",", std::to_string(peer), "=", own.name_of(peer)});
+  return out;
+}
+
 }  // namespace
 
-FabricPlan plan_fabric(const SitePolicy& site, RdmaPolicy policy, const std::string& sku, const Handle& handle) {
+FabricPlan plan_fabric(const SitePolicy& site, const FabricWishes& wishes, const NodeAmong& own, const Handle& handle) {
   FabricPlan plan;
-  plan.policy = policy;
-  plan.sku = sku;
+  plan.policy = wishes.policy;
+  plan.health = wishes.health;
+  plan.pairs = wishes.pairs;
+  plan.unknown_fails = site.unknown_fails;
+  plan.sku = wishes.sku;
+  plan.node = own.node;
+  plan.nodes = own.nodes();
+  plan.host = own.name_of(own.node);
+  plan.peers = names_of_peers(wishes.pairs, own);
   plan.helper = find_helper(site.rdma_helper);
-  plan.node_part = fabric::verify_node_apart(policy, sku, site.unknown_fails, handle.environment(), node_timeout);
+  if (plan.policy != RdmaPolicy::off) {
+    plan.node_part =
+        fabric::verify_node_apart(plan.policy, plan.sku, site.unknown_fails, handle.environment(), node_timeout);
+  }
   plan.has_leader = SharedAtomic<bool>::make();
   plan.decision = SharedAtomic<FabricDecision>::make();
   return plan;

@@ -10,7 +10,7 @@
 
 #include "os/answer_as_user.hpp"
 #include "os/file_descriptor.hpp"
-#include "spank/srun_link.hpp"
+#include "step_messages/srun_link.hpp"
 
 namespace amldist::spank {
 

@@ -31,6 +31,7 @@
 #include "step_messages/control_message.hpp"
 #include "step_messages/datagram.hpp"
 #include "step_messages/fabric_vote.hpp"
+#include "step_messages/notice_board.hpp"
 #include "step_messages/server_release.hpp"
 
 namespace amldist::spank {
@@ -219,11 +220,26 @@ class ListenerThread {
       if (const auto line = fabric_.line()) tell_user(*line);
       return to_datagram(fabric_.answer(), token_);
     }
+    if (const auto answer = take_notice(datagram)) return *answer;
     if (hang_) {
       if (const auto taken = take_about_hang(datagram)) return *taken;
     }
     const auto type = parse_message_type(datagram, token_);
     return type ? answer(*type) : std::string();
+  }
+
+  /// The reply to a node that puts up or reads a notice; nullopt for another message. A node that waits for the notice
+  /// of a sick one is told that the step has been decided.
+  std::optional<std::string> take_notice(std::string_view datagram) {
+    if (const auto notice = Notice::parse(datagram, token_)) {
+      board_.take(*notice);
+      return to_datagram(fabric_.is_lost() ? fabric_.answer() : MessageType::heard, token_);
+    }
+    const auto wanted = NoticeKey::parse(datagram, token_);
+    if (!wanted) return std::nullopt;
+    if (fabric_.is_lost()) return to_datagram(fabric_.answer(), token_);
+    const Notice* const notice = board_.find(*wanted);
+    return notice != nullptr ? notice->to_datagram(token_) : to_datagram(MessageType::not_yet, token_);
   }
 
   /// The reply to a message of a node that watches for hangs; nullopt for another message.
@@ -289,6 +305,7 @@ class ListenerThread {
   bool decided_ = false;
   ServerRelease release_;
   FabricTally fabric_;
+  NoticeBoard board_;
   std::optional<HangJudge> hang_;             ///< only under hang=
   std::optional<Clock::time_point> kill_at_;  ///< the end of KillWait, after a hang
   std::string address_;                       ///< from rank 0's node

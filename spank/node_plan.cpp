@@ -171,14 +171,13 @@ Result<void> remove_variables_of_srun(const Handle& handle) {
 std::optional<FabricPlan> plan_verification(const SitePolicy& site, const Draft& draft, std::uint32_t node,
                                             const Handle& handle) {
   const std::string partition = handle.variable("SLURM_JOB_PARTITION").value_or("");
-  const RdmaChoice choice = choose_rdma(site, draft.step.spec, partition, draft.features);
-  if (choice.policy == RdmaPolicy::off) return std::nullopt;
-  const std::string sku = rdma_sku(site, partition, draft.features, node);
-  FabricPlan fabric = plan_fabric(site, choice.policy, sku, handle);
-  fabric.host = draft.step.placement.hosts.at(node);
-  fabric.node = node;
-  fabric.nodes = draft.step.placement.map.nodes();
-  return fabric;
+  const Spec& spec = draft.step.spec;
+  const RdmaPolicy rdma = choose_rdma(site, spec, partition, draft.features).policy;
+  const RdmaPolicy health = choose_health(site, spec, partition);
+  if (rdma == RdmaPolicy::off && health == RdmaPolicy::off) return std::nullopt;
+  const FabricWishes wishes{rdma, health, choose_pairs(site, spec, partition, rdma),
+                            rdma_sku(site, partition, draft.features, node)};
+  return plan_fabric(site, wishes, {node, draft.step.placement}, handle);
 }
 
 /// For a step that gets a kind.

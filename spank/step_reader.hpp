@@ -15,7 +15,7 @@
 #include "rendezvous/node_hosts.hpp"
 #include "site/site_policy.hpp"
 #include "spank/handle.hpp"
-#include "spank/srun_link.hpp"
+#include "step_messages/srun_link.hpp"
 
 namespace amldist::spank {
 

@@ -8,8 +8,8 @@
 #include "os/shared_atomic.hpp"
 #include "spank/hang_watch.hpp"
 #include "spank/node_plan.hpp"
-#include "spank/srun_link.hpp"
 #include "spank/step_request.hpp"
+#include "step_messages/srun_link.hpp"
 
 namespace amldist::spank {
 

@@ -1,7 +1,7 @@
 // The task monitor: a process between slurmstepd and a program that never returns by itself.
 #pragma once
 
-#include "spank/srun_link.hpp"
+#include "step_messages/srun_link.hpp"
 
 namespace amldist::spank {
 

@@ -24,6 +24,9 @@ constexpr std::array kind_names = {
     KindName{"none", Kind::none},
 };
 
+/// In the order of RdmaPairs.
+constexpr std::array<std::string_view, 4> pairs_names = {"off", "ring", "log", "all"};
+
 Error invalid(std::string message) { return {Errc::invalid_argument, std::move(message)}; }
 
 /// "; did you mean 'x'?" or the whole list.
@@ -109,13 +112,19 @@ Result<void> set_master_port(Spec& spec, std::string_view value) {
   return {};
 }
 
-Result<void> set_rdma(Spec& spec, std::string_view value) {
+template <std::optional<RdmaPolicy> Spec::*member>
+Result<void> set_policy(Spec& spec, std::string_view key, std::string_view value) {
   constexpr std::array<std::string_view, 3> allowed = {"require", "prefer", "off"};
   constexpr std::array policies = {RdmaPolicy::require, RdmaPolicy::prefer, RdmaPolicy::off};
   const auto* const found = std::ranges::find(allowed, value);
-  if (found == allowed.end()) return bad_value("rdma", value, allowed);
-  spec.rdma = policies[static_cast<std::size_t>(found - allowed.begin())];
+  if (found == allowed.end()) return bad_value(key, value, allowed);
+  spec.*member = policies[static_cast<std::size_t>(found - allowed.begin())];
   return {};
+}
+
+Result<void> set_rdma_pairs(Spec& spec, std::string_view value) {
+  spec.rdma_pairs = rdma_pairs_from_name(value);
+  return spec.rdma_pairs ? Result<void>() : bad_value("rdma_pairs", value, pairs_names);
 }
 
 Result<void> set_trace(Spec& spec, std::string_view value) {
@@ -191,7 +200,12 @@ constexpr std::array keys = {
     Key{"master_addr", "name|ip|HOST", "how MASTER_ADDR is written, or the host to use", any_kind,
         plain<set_master_addr>},
     Key{"master_port", "N", "MASTER_PORT, 1 to 65535", any_kind, plain<set_master_port>},
-    Key{"rdma", "require|prefer|off", "verify RDMA on every node before the tasks start", any_kind, plain<set_rdma>},
+    Key{"rdma", "require|prefer|off", "verify RDMA on every node before the tasks start", any_kind,
+        set_policy<&Spec::rdma>},
+    Key{"rdma_pairs", "off|ring|log|all", "which nodes write to each other before that", any_kind,
+        plain<set_rdma_pairs>},
+    Key{"health", "require|prefer|off", "verify GPUs and hosts before the tasks start", any_kind,
+        set_policy<&Spec::health>},
     Key{"trace",
         "on|off",
         "record calls for 'aml-dist trace'; alone it means on",
@@ -292,6 +306,14 @@ std::string_view to_string(Kind kind) noexcept {
 }
 
 std::string_view to_string(Launch launch) noexcept { return launch == Launch::per_node ? "per-node" : "per-process"; }
+
+std::string_view to_string(RdmaPairs pairs) noexcept { return pairs_names.at(static_cast<std::size_t>(pairs)); }
+
+std::optional<RdmaPairs> rdma_pairs_from_name(std::string_view name) noexcept {
+  const auto* const found = std::ranges::find(pairs_names, name);
+  if (found == pairs_names.end()) return std::nullopt;
+  return static_cast<RdmaPairs>(found - pairs_names.begin());
+}
 
 std::optional<Kind> kind_from_name(std::string_view name) noexcept {
   const auto* const found = std::ranges::find(kind_names, name, &KindName::name);

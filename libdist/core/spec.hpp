@@ -49,6 +49,10 @@ struct MasterAddress {
 /// How to treat RDMA before the job starts: fail without it, use sockets without it, or do not check.
 enum class RdmaPolicy { require, prefer, off };
 
+/// Which nodes write to each other over RDMA before a step's tasks start: none; each to the next; each to those 1, 2,
+/// 4, ... further, in pairs; every one to every other.
+enum class RdmaPairs { off, ring, log, all };
+
 /// What follows when a step stands still for hang= seconds: a line, or a line and the step's end.
 enum class HangAction { report, end };
 
@@ -76,6 +80,8 @@ struct Spec {
   MasterAddress master_addr;
   std::optional<std::uint16_t> master_port;
   std::optional<RdmaPolicy> rdma;
+  std::optional<RdmaPairs> rdma_pairs;
+  std::optional<RdmaPolicy> health;   ///< of GPUs and hosts
   std::optional<bool> trace;          ///< trace, trace=off; not given: the site decides
   std::optional<std::uint32_t> hang;  ///< seconds; implies trace
   std::optional<HangAction> hang_action;
@@ -104,6 +110,8 @@ inline constexpr std::size_t longest_option = 4096;
 /// "pytorch", "tensorflow", ...
 [[nodiscard]] std::string_view to_string(Kind kind) noexcept;
 [[nodiscard]] std::string_view to_string(Launch launch) noexcept;
+[[nodiscard]] std::string_view to_string(RdmaPairs pairs) noexcept;
+[[nodiscard]] std::optional<RdmaPairs> rdma_pairs_from_name(std::string_view name) noexcept;
 
 /// A kind by its name; `none` included.
 [[nodiscard]] std::optional<Kind> kind_from_name(std::string_view name) noexcept;

@@ -83,6 +83,8 @@ bool RdmaDevice::supports_dmabuf() const noexcept {
 
 VerbsOutcome RdmaLink::make(const RdmaDevice& device, RdmaLink& link) {
   const VerbsApi& api = device.api();
+  link.pair_.reset();  // before its completion queue
+  link.queue_.reset();
   link.device_ = &device;
   link.queue_ = {api.create_cq(device.context_.get(), 4, nullptr, nullptr, 0), api.destroy_cq};
   if (!link.queue_) return failed("ibv_create_cq", errno);

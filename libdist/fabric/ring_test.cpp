@@ -29,29 +29,34 @@ std::byte byte_at(std::size_t i, std::uint32_t seed) {
   return static_cast<std::byte>((i * 37 + (i >> 8) + seed * 101 + 1) & 0xff);
 }
 
-std::string to_text(const LinkAddress& address) {
+/// The numbers of the writer's and the reader's queue pair, then what both share, being on one device.
+std::string to_text(const LinkAddress& writer, const LinkAddress& reader) {
   std::string out;
   for (const std::uint64_t number :
-       {std::uint64_t{address.qp_number}, std::uint64_t{address.first_packet}, std::uint64_t{address.remote_key},
-        std::uint64_t{address.mtu}, address.buffer, std::uint64_t{address.lid}}) {
+       {std::uint64_t{writer.qp_number}, std::uint64_t{writer.first_packet}, std::uint64_t{reader.qp_number},
+        std::uint64_t{reader.first_packet}, std::uint64_t{reader.remote_key}, std::uint64_t{reader.mtu}, reader.buffer,
+        std::uint64_t{reader.lid}}) {
     out += concat({std::to_string(number), " "});
   }
   Gid gid;
-  gid.bytes = address.gid;
+  gid.bytes = reader.gid;
   return out + gid.to_string();
 }
 
-std::optional<LinkAddress> address_from(std::string_view text) {
+enum class End { writer, reader };
+
+std::optional<LinkAddress> address_from(std::string_view text, End end) {
   const auto words = text::split(text, ' ');
-  if (words.size() != 7) return std::nullopt;
+  if (words.size() != 9) return std::nullopt;
   constexpr std::uint64_t word32 = 0xffffffff;
-  const auto pair = text::to_number(words[0], word32);
-  const auto packet = text::to_number(words[1], word32);
-  const auto key = text::to_number(words[2], word32);
-  const auto mtu = text::to_number(words[3], 16);
-  const auto buffer = text::to_number(words[4], ~std::uint64_t{0});
-  const auto lid = text::to_number(words[5], 0xffff);
-  const auto gid = Gid::parse(words[6]);
+  const std::size_t first = end == End::writer ? 0 : 2;
+  const auto pair = text::to_number(words[first], word32);
+  const auto packet = text::to_number(words[first + 1], word32);
+  const auto key = text::to_number(words[4], word32);
+  const auto mtu = text::to_number(words[5], 16);
+  const auto buffer = text::to_number(words[6], ~std::uint64_t{0});
+  const auto lid = text::to_number(words[7], 0xffff);
+  const auto gid = Gid::parse(words[8]);
   if (!pair || !packet || !key || !mtu || !buffer || !lid || !gid) return std::nullopt;
   return LinkAddress{static_cast<std::uint32_t>(*pair),
                      static_cast<std::uint32_t>(*packet),
@@ -81,12 +86,19 @@ class VerbsRing final : public RingTest {
   void add(const LinkTarget& target) {
     auto ends = std::make_unique<Ends>();
     ends->name = PortName{target.device, target.port}.to_string();
-    VerbsOutcome failure = RdmaDevice::open(api_, target, buffer_bytes, ends->device);
-    if (!failure) failure = RdmaLink::make(ends->device, ends->writer);
-    if (!failure) failure = RdmaLink::make(ends->device, ends->reader);
-    if (failure) ends->problem = describe(*failure);
-    else fill(*ends);
+    if (auto failure = RdmaDevice::open(api_, target, buffer_bytes, ends->device)) ends->problem = describe(*failure);
+    else make_links(*ends);
     ends_.push_back(std::move(ends));
+  }
+
+  void restart(const RingPlan& plan) override {
+    plan_ = plan;
+    for (const auto& each : ends_) {
+      each->write_problem.clear();
+      each->read_problem.clear();
+      each->gbps = 0;
+      if (each->device.registered()) make_links(*each);
+    }
   }
 
   void add_broken(std::string name, std::string problem) {
@@ -99,22 +111,21 @@ class VerbsRing final : public RingTest {
   [[nodiscard]] std::string endpoints() const override {
     std::string out;
     for (const auto& each : ends_) {
-      out += each->problem.empty()
-                 ? concat({"ok\t", to_text(each->writer.address()), "\t", to_text(each->reader.address()), "\n"})
-                 : concat({"no\t", printable(each->problem, 150), "\t\n"});
+      out += each->problem.empty() ? concat({"ok\t", to_text(each->writer.address(), each->reader.address()), "\n"})
+                                   : concat({"no\t", printable(each->problem, 150), "\n"});
     }
     return out;
   }
 
-  void connect(std::string_view left, std::string_view right) override {
-    const auto from_left = text::split(left, '\n');
-    const auto from_right = text::split(right, '\n');
+  void connect(std::string_view from, std::string_view to) override {
+    const auto from_left = text::split(from, '\n');
+    const auto from_right = text::split(to, '\n');
     for (std::size_t i = 0; i < ends_.size(); ++i) {
       Ends& own = *ends_[i];
       if (!own.problem.empty()) continue;
-      own.read_problem = connect_end(own.reader, i < from_left.size() ? from_left[i] : "", 1);
-      own.write_problem = connect_end(own.writer, i < from_right.size() ? from_right[i] : "", 2);
-      const auto peer = peer_of(i < from_right.size() ? from_right[i] : "", 2);
+      own.read_problem = connect_end(own.reader, i < from_left.size() ? from_left[i] : "", End::writer);
+      own.write_problem = connect_end(own.writer, i < from_right.size() ? from_right[i] : "", End::reader);
+      const auto peer = peer_of(i < from_right.size() ? from_right[i] : "", End::reader);
       if (peer) right_buffers_[i] = peer->buffer;
     }
   }
@@ -130,12 +141,20 @@ class VerbsRing final : public RingTest {
     }
   }
 
-  void compare() override {
-    for (const auto& each : ends_) {
-      if (!each->problem.empty() || !each->read_problem.empty()) continue;
+  [[nodiscard]] std::string written() const override {
+    std::string out;
+    for (const auto& each : ends_) out += each->problem.empty() && each->write_problem.empty() ? '1' : '0';
+    return out;
+  }
+
+  void compare(std::string_view written) override {
+    for (std::size_t rail = 0; rail < ends_.size(); ++rail) {
+      const auto& each = ends_[rail];
+      const bool came = rail >= written.size() || written[rail] == '1';
+      if (!each->problem.empty() || !each->read_problem.empty() || !came) continue;
       const auto memory = each->device.memory().subspan(buffer_bytes / 2, test_bytes);
       for (std::size_t i = 0; i < memory.size(); ++i) {
-        if (memory[i] == byte_at(i, plan_.left())) continue;
+        if (memory[i] == byte_at(i, plan_.from)) continue;
         each->read_problem = concat({"byte ", std::to_string(i), " did not arrive"});
         break;
       }
@@ -146,31 +165,39 @@ class VerbsRing final : public RingTest {
     std::vector<PairResult> out;
     for (const auto& each : ends_) {
       const std::string& write = each->problem.empty() ? each->write_problem : each->problem;
-      out.push_back({plan_.node, plan_.right(), each->name, write, each->gbps});
+      out.push_back({plan_.node, plan_.to, each->name, write, each->gbps});
       if (each->problem.empty() && !each->read_problem.empty()) {
-        out.push_back({plan_.left(), plan_.node, each->name, each->read_problem, 0});
+        out.push_back({plan_.from, plan_.node, each->name, each->read_problem, 0});
       }
     }
     return out;
   }
 
  private:
+  void make_links(Ends& ends) const {
+    ends.problem.clear();
+    VerbsOutcome failure = RdmaLink::make(ends.device, ends.writer);
+    if (!failure) failure = RdmaLink::make(ends.device, ends.reader);
+    if (failure) ends.problem = describe(*failure);
+    else fill(ends);
+  }
+
   void fill(Ends& ends) const {
     const auto memory = ends.device.memory();
     for (std::size_t i = 0; i < measured_bytes; ++i) memory[i] = byte_at(i, plan_.node);
     std::ranges::fill(memory.subspan(buffer_bytes / 2), std::byte{0});
   }
 
-  static std::optional<LinkAddress> peer_of(std::string_view line, std::size_t field) {
+  static std::optional<LinkAddress> peer_of(std::string_view line, End end) {
     const auto fields = text::split(line, '\t');
-    if (fields.size() != 3 || fields[0] != "ok") return std::nullopt;
-    return address_from(fields[field]);
+    if (fields.size() != 2 || fields[0] != "ok") return std::nullopt;
+    return address_from(fields[1], end);
   }
 
-  static std::string connect_end(RdmaLink& link, std::string_view line, std::size_t field) {
+  static std::string connect_end(RdmaLink& link, std::string_view line, End end) {
     const auto fields = text::split(line, '\t');
-    if (fields.size() == 3 && fields[0] == "no") return concat({"the other node: ", printable(fields[1], 150)});
-    const auto peer = peer_of(line, field);
+    if (fields.size() == 2 && fields[0] == "no") return concat({"the other node: ", printable(fields[1], 150)});
+    const auto peer = peer_of(line, end);
     if (!peer) return "the other node does not have this device";
     const auto failure = link.connect(*peer);
     return failure ? describe(*failure) : std::string();

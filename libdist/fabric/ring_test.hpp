@@ -1,5 +1,5 @@
-// RDMA writes between the nodes of a step. On every judged device in turn, each node writes to the node `shift` places
-// ahead and receives from the node `shift` places behind.
+// RDMA writes between the nodes of a step, over every judged device in turn: a node writes to one other, and one other
+// writes to it.
 #pragma once
 
 #include <chrono>
@@ -16,14 +16,16 @@ namespace amldist::fabric {
 
 struct RingPlan {
   std::uint32_t node = 0;
-  std::uint32_t nodes = 1;
-  std::uint32_t shift = 1;  ///< 1..nodes-1
-  bool measure = false;     ///< write for a while and measure the bandwidth
+  std::uint32_t to = 0;    ///< the node that it writes to
+  std::uint32_t from = 0;  ///< the node that writes to it
+  bool measure = false;    ///< write for a while and measure the bandwidth
   std::chrono::milliseconds timeout{10'000};
-
-  [[nodiscard]] std::uint32_t right() const noexcept { return (node + shift) % nodes; }
-  [[nodiscard]] std::uint32_t left() const noexcept { return (node + nodes - shift % nodes) % nodes; }
 };
+
+/// Each node writes to the one `shift` places ahead, 1..nodes-1.
+[[nodiscard]] inline RingPlan ring_plan(std::uint32_t node, std::uint32_t nodes, std::uint32_t shift) {
+  return {node, (node + shift) % nodes, (node + nodes - shift % nodes) % nodes};
+}
 
 /// One node's part. Between the calls the nodes exchange the result of endpoints() and synchronize.
 class RingTest {
@@ -38,12 +40,17 @@ class RingTest {
 
   /// What the neighbours need to connect: one line per device.
   [[nodiscard]] virtual std::string endpoints() const = 0;
-  /// Connects both ends, from the endpoints() of the neighbours.
-  virtual void connect(std::string_view left, std::string_view right) = 0;
-  /// Writes to the right neighbour.
+  /// Connects both ends, from the endpoints() of `plan.from` and `plan.to`.
+  virtual void connect(std::string_view from, std::string_view to) = 0;
+  /// Writes to `plan.to`.
   virtual void write() = 0;
-  /// Compares what the left neighbour has written. Call it when that has finished.
-  virtual void compare() = 0;
+  /// Whether the writes went well, for `plan.to`: a digit for each device, 1 or 0.
+  [[nodiscard]] virtual std::string written() const = 0;
+  /// Compares what `plan.from` has written. Call it when that has finished, with its written(): what it could not write
+  /// is its own failure; empty: not known.
+  virtual void compare(std::string_view written) = 0;
+  /// Begins again with other neighbours, on the devices that are open.
+  virtual void restart(const RingPlan& plan) = 0;
   /// One result per device and direction.
   [[nodiscard]] virtual std::vector<PairResult> results() const = 0;
 

@@ -76,13 +76,13 @@ Result<Gathered> gather_summaries(const Exchange& exchange, const WorldPlace& pl
 Result<PairResults> run_ring(const Exchange& exchange, const WorldPlace& place, const OwnPart& own,
                              const RingPlan& plan, const Gathered& gathered) {
   const std::string present = place.leads ? "." : "";
-  if (own.ring) own.ring->connect(gathered.endpoints[plan.left()], gathered.endpoints[plan.right()]);
+  if (own.ring) own.ring->connect(gathered.endpoints[plan.from], gathered.endpoints[plan.to]);
   if (auto connected = texts_of_nodes(exchange, present, place.nodes); !connected) return connected.error();
   if (own.ring) own.ring->write();
   if (auto written = texts_of_nodes(exchange, present, place.nodes); !written) return written.error();
   std::string lines = place.leads ? "\n" : "";
   if (own.ring) {
-    own.ring->compare();
+    own.ring->compare("");
     for (const PairResult& each : own.ring->results()) lines += to_line(each);
   }
   const auto texts = texts_of_nodes(exchange, lines, place.nodes);
@@ -125,7 +125,8 @@ std::string failure_of(const Report& report, const std::vector<NodeSummary>& nod
 
 Result<WorldVerdict> verify_world(const WorldPlace& place, const Result<Question>& question, const Roots& roots,
                                   const Exchange& exchange, std::chrono::milliseconds timeout) {
-  const RingPlan plan{place.node, place.nodes, 1, false, timeout};
+  RingPlan plan = ring_plan(place.node, place.nodes, 1);
+  plan.timeout = timeout;
   OwnPart own;
   if (place.leads) own = read_own_part(place, question, roots, plan);
   auto gathered = gather_summaries(exchange, place, own);

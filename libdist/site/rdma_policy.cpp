@@ -74,6 +74,20 @@ RdmaChoice site_choice(const SitePolicy& policy, std::string_view partition, con
   return {policy.rdma, "rdma="};
 }
 
+RdmaPairs site_pairs(const SitePolicy& policy, std::string_view partition, RdmaPolicy rdma) {
+  const auto found = policy.rdma_pairs_of_partition.find(partition);
+  if (found != policy.rdma_pairs_of_partition.end()) return found->second;
+  return policy.rdma_pairs.value_or(rdma == RdmaPolicy::require ? RdmaPairs::ring : RdmaPairs::off);
+}
+
+RdmaPolicy site_health(const SitePolicy& policy, std::string_view partition) {
+  const auto found = policy.health_of_partition.find(partition);
+  return found != policy.health_of_partition.end() ? found->second : policy.health;
+}
+
+/// Of a policy below `require`.
+std::string_view word_of(RdmaPolicy policy) { return policy == RdmaPolicy::prefer ? "prefer" : "off"; }
+
 }  // namespace
 
 RdmaChoice choose_rdma(const SitePolicy& policy, const Spec& spec, std::string_view partition,
@@ -82,13 +96,31 @@ RdmaChoice choose_rdma(const SitePolicy& policy, const Spec& spec, std::string_v
   return site_choice(policy, partition, features);
 }
 
+RdmaPairs choose_pairs(const SitePolicy& policy, const Spec& spec, std::string_view partition, RdmaPolicy rdma) {
+  if (rdma == RdmaPolicy::off) return RdmaPairs::off;
+  return spec.rdma_pairs.value_or(site_pairs(policy, partition, rdma));
+}
+
+RdmaPolicy choose_health(const SitePolicy& policy, const Spec& spec, std::string_view partition) {
+  return spec.health.value_or(site_health(policy, partition));
+}
+
 std::optional<std::string> lowered_requirement(const SitePolicy& policy, const Spec& spec, std::string_view partition,
                                                const NodeFeatures& features) {
-  if (!spec.rdma || *spec.rdma == RdmaPolicy::require) return std::nullopt;
   const RdmaChoice site = site_choice(policy, partition, features);
-  if (site.policy != RdmaPolicy::require) return std::nullopt;
-  return concat({"rdma=", *spec.rdma == RdmaPolicy::prefer ? "prefer" : "off", " lowers the site's ", site.source,
-                 "require: drop the key to verify the fabric"});
+  const bool fabric = site.policy == RdmaPolicy::require;
+  if (fabric && spec.rdma && *spec.rdma != RdmaPolicy::require) {
+    return concat({"rdma=", word_of(*spec.rdma), " lowers the site's ", site.source,
+                   "require: drop the key to verify the fabric"});
+  }
+  if (fabric && spec.rdma_pairs == RdmaPairs::off && site_pairs(policy, partition, site.policy) != RdmaPairs::off) {
+    return concat({"rdma_pairs=off lowers the site's ", site.source,
+                   "require: drop the key to verify the fabric between the nodes"});
+  }
+  const bool health = site_health(policy, partition) == RdmaPolicy::require;
+  if (!health || !spec.health || *spec.health == RdmaPolicy::require) return std::nullopt;
+  return concat(
+      {"health=", word_of(*spec.health), " lowers the site's health=require: drop the key to verify GPUs and hosts"});
 }
 
 std::string rdma_sku(const SitePolicy& policy, std::string_view partition, const NodeFeatures& features,

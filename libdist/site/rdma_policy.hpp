@@ -36,6 +36,14 @@ struct RdmaChoice {
 [[nodiscard]] std::optional<std::string> lowered_requirement(const SitePolicy& policy, const Spec& spec,
                                                              std::string_view partition, const NodeFeatures& features);
 
+/// Which nodes of a step write to each other before its tasks start: the user's key, the partition's, the site's; where
+/// nobody says, `ring` under `require`, else none. Off where the fabric is not verified.
+[[nodiscard]] RdmaPairs choose_pairs(const SitePolicy& policy, const Spec& spec, std::string_view partition,
+                                     RdmaPolicy rdma);
+
+/// The policy for GPUs and hosts: the user's key, the partition's, the site's.
+[[nodiscard]] RdmaPolicy choose_health(const SitePolicy& policy, const Spec& spec, std::string_view partition);
+
 /// The SKU that the site configured for a step's node; empty: none configured.
 [[nodiscard]] std::string rdma_sku(const SitePolicy& policy, std::string_view partition, const NodeFeatures& features,
                                    std::uint32_t node);

@@ -13,10 +13,10 @@ namespace {
 using text::concat;
 using text::quote;
 
-constexpr std::array<std::string_view, 20> argument_names = {
-    "port_range", "master_addr", "interface", "network",  "suffix",          "rdma",        "config",
-    "disabled",   "default.",    "rdma.",     "rdma_sku", "rdma_sku.",       "rdma_helper", "secret",
-    "unknown",    "trace",       "trace.",    "hang",     "trace_libraries", "job_comment"};
+constexpr std::array<std::string_view, 24> argument_names = {
+    "port_range", "master_addr", "interface",       "network",    "suffix",      "rdma",   "config",  "disabled",
+    "default.",   "rdma.",       "rdma_sku",        "rdma_sku.",  "rdma_helper", "secret", "unknown", "trace",
+    "trace.",     "hang",        "trace_libraries", "rdma_pairs", "rdma_pairs.", "health", "health.", "job_comment"};
 
 std::optional<RdmaPolicy> rdma_from_name(std::string_view name) {
   if (name == "require") return RdmaPolicy::require;
@@ -71,6 +71,17 @@ bool apply_rdma_sku(SitePolicy& policy, std::string_view argument, std::string_v
   return true;
 }
 
+/// Sets NAME= or NAME.PARTITION=.
+template <typename Value, typename Whole, typename Map>
+bool set_scoped(std::string_view name, std::string_view argument, const std::optional<Value>& value, Whole& whole,
+                Map& of_partition) {
+  const auto partition = behind(concat({name, "."}), argument);
+  if (!value || (partition && partition->empty())) return false;
+  if (partition) of_partition[std::string(*partition)] = *value;
+  else whole = *value;
+  return true;
+}
+
 /// trace=, or trace.PARTITION=.
 bool apply_trace(SitePolicy& policy, std::string_view argument, std::string_view value) {
   if ((value != "on" && value != "off") || argument == "trace.") return false;
@@ -102,6 +113,11 @@ bool apply_value(SitePolicy& policy, std::string_view name, std::string_view val
     return apply_rdma(policy, name, value);
   } else if (name == "rdma_sku" || name.starts_with("rdma_sku.")) {
     return apply_rdma_sku(policy, name, value);
+  } else if (name == "rdma_pairs" || name.starts_with("rdma_pairs.")) {
+    return set_scoped("rdma_pairs", name, rdma_pairs_from_name(value), policy.rdma_pairs,
+                      policy.rdma_pairs_of_partition);
+  } else if (name == "health" || name.starts_with("health.")) {
+    return set_scoped("health", name, rdma_from_name(value), policy.health, policy.health_of_partition);
   } else if (name == "rdma_helper") {
     if (!value.starts_with('/')) return false;
     policy.rdma_helper = value;

@@ -37,6 +37,10 @@ struct SitePolicy {
   std::map<std::string, std::string, std::less<>> rdma_sku_of_partition;  ///< rdma_sku.PARTITION=NAME
   std::map<std::string, std::string, std::less<>> rdma_sku_of_feature;    ///< rdma_sku.feature.NAME=NAME
   std::string rdma_helper;                                                ///< rdma_helper=/path/of/aml-dist
+  std::optional<RdmaPairs> rdma_pairs;                                    ///< rdma_pairs=off|ring|log|all
+  std::map<std::string, RdmaPairs, std::less<>> rdma_pairs_of_partition;  ///< rdma_pairs.PARTITION=
+  RdmaPolicy health = RdmaPolicy::off;                                    ///< health=: GPUs and hosts
+  std::map<std::string, RdmaPolicy, std::less<>> health_of_partition;     ///< health.PARTITION=
   bool trace = false;                                                     ///< trace=on|off
   std::map<std::string, bool, std::less<>> trace_of_partition;            ///< trace.PARTITION=on|off
   std::uint32_t hang = 0;                                                 ///< hang=SECONDS: report only; 0: not

@@ -12,7 +12,7 @@ struct Spelling {
   MessageType word;
   std::string_view text;
 };
-constexpr std::array<Spelling, 10> spellings = {{{MessageType::may_i_end, "may-i-end"},
+constexpr std::array<Spelling, 11> spellings = {{{MessageType::may_i_end, "may-i-end"},
                                                  {MessageType::not_yet, "not-yet"},
                                                  {MessageType::end, "end"},
                                                  {MessageType::heard, "heard"},
@@ -21,6 +21,7 @@ constexpr std::array<Spelling, 10> spellings = {{{MessageType::may_i_end, "may-i
                                                  {MessageType::no_address, "no-address"},
                                                  {MessageType::use_fabric, "use-fabric"},
                                                  {MessageType::use_sockets, "use-sockets"},
+                                                 {MessageType::refuse_step, "refuse-step"},
                                                  {MessageType::wants_states, "wants-states"}}};
 
 constexpr std::string_view name_of(Subject subject) noexcept {

@@ -39,6 +39,7 @@ enum class MessageType {
   no_address,
   use_fabric,
   use_sockets,
+  refuse_step,
   wants_states
 };
 

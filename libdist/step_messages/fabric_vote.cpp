@@ -22,12 +22,17 @@ std::string without_separators(std::string_view text) {
   return out;
 }
 
+std::string_view state_of(const FabricVote& vote) {
+  if (vote.good) return "good";
+  return vote.torn ? "torn" : "sick";
+}
+
 std::string_view word_of(RdmaPolicy policy) { return policy == RdmaPolicy::require ? "require" : "prefer"; }
 
 }  // namespace
 
 std::string FabricVote::to_datagram(std::uint64_t token) const {
-  return seal(token, {"fabric", std::to_string(node), std::to_string(nodes), word_of(policy), good ? "good" : "sick",
+  return seal(token, {"fabric", std::to_string(node), std::to_string(nodes), word_of(policy), state_of(*this),
                       without_separators(traits.substr(0, 64)), without_separators(text)});
 }
 
@@ -38,14 +43,15 @@ std::optional<FabricVote> FabricVote::parse(std::string_view datagram, std::uint
   const auto nodes = text::to_number(each[2], most_tasks);
   const auto node = nodes && *nodes > 0 ? text::to_number(each[1], *nodes - 1) : std::nullopt;
   const bool known_policy = each[3] == "require" || each[3] == "prefer";
-  const bool known_state = each[4] == "good" || each[4] == "sick";
+  const bool known_state = each[4] == "good" || each[4] == "sick" || each[4] == "torn";
   if (!node || !known_policy || !known_state || each[6] != without_separators(each[6])) return std::nullopt;
   return FabricVote{static_cast<std::uint32_t>(*node),
                     static_cast<std::uint32_t>(*nodes),
                     each[3] == "require" ? RdmaPolicy::require : RdmaPolicy::prefer,
                     each[4] == "good",
                     std::string(each[5]),
-                    std::string(each[6])};
+                    std::string(each[6]),
+                    each[4] == "torn"};
 }
 
 void FabricTally::take(const FabricVote& vote) {
@@ -54,6 +60,7 @@ void FabricTally::take(const FabricVote& vote) {
   policy_ = vote.policy;
   if (!vote.good) {
     reason_ = vote.text;
+    torn_ = vote.torn;
     return;
   }
   if (good_.empty()) {
@@ -68,7 +75,9 @@ void FabricTally::take(const FabricVote& vote) {
 }
 
 MessageType FabricTally::answer() const noexcept {
-  if (!reason_.empty()) return MessageType::use_sockets;
+  if (!reason_.empty()) {
+    return policy_ == RdmaPolicy::require ? MessageType::refuse_step : MessageType::use_sockets;
+  }
   return nodes_ > 0 && good_.size() == nodes_ ? MessageType::use_fabric : MessageType::not_yet;
 }
 
@@ -78,6 +87,7 @@ std::optional<std::string> FabricTally::line() {
   if (policy_ == RdmaPolicy::prefer) {
     return concat({"rdma=prefer: the whole step uses sockets instead of RDMA (NCCL_IB_DISABLE, UCX_TLS): ", reason_});
   }
+  if (torn_) return concat({"rdma=require failed between nodes: ", reason_});
   if (!differs_) return std::nullopt;
   return concat({"rdma=require failed between nodes: ", reason_,
                  ": their ports are in different partitions, ask for nodes of one scale set"});

@@ -3,9 +3,11 @@
 //
 //   aml-dist;1;00c0ffee00c0ffee;fabric;2;4;prefer;good;0x0018;node3       node index, nodes, traits, host
 //   aml-dist;1;00c0ffee00c0ffee;fabric;1;4;prefer;sick;-;node2: ib.state: mlx5_0:1 1: DOWN     and the reason
-//   aml-dist;1;00c0ffee00c0ffee;not-yet | use-fabric | use-sockets          srun's answer
+//   aml-dist;1;00c0ffee00c0ffee;fabric;1;4;require;torn;-;node1 -> node2 over mlx5_0:1: ...  the failure is between
+//   nodes aml-dist;1;00c0ffee00c0ffee;not-yet | use-fabric | use-sockets | refuse-step               srun's answer
 //
-// Traits are values that must be equal on all nodes (partition keys). srun only compares them.
+// A sick node under `require` says itself why; of a failure between nodes both ends would, so srun says it once. Traits
+// are values that must be equal on all nodes (partition keys). srun only compares them.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +30,7 @@ struct FabricVote {
   bool good = false;
   std::string traits;  ///< without ';'
   std::string text;    ///< good: the host; sick: why, in one sentence
+  bool torn = false;   ///< not good, for a reason that lies between this node and another
 
   [[nodiscard]] std::string to_datagram(std::uint64_t token) const;
   /// nullopt for a datagram that to_datagram(token) cannot have written.
@@ -40,11 +43,14 @@ struct FabricVote {
 class FabricTally {
  public:
   void take(const FabricVote& vote);
-  /// use_sockets as soon as one node is sick or differs, use_fabric when all have voted good, else not_yet.
+  /// As soon as one node is sick or differs: refuse_step under its `require`, else use_sockets. use_fabric when all
+  /// have voted good, else not_yet.
   [[nodiscard]] MessageType answer() const noexcept;
-  /// The message for the user, returned once: why the step uses sockets (prefer), or how two nodes differ (require; a
-  /// sick node prints its own reason).
+  /// The message for the user, returned once: why the step uses sockets (prefer), or what is wrong between two nodes
+  /// (require; a sick node prints its own reason).
   [[nodiscard]] std::optional<std::string> line();
+  /// Whether a node is sick or differs: nothing that comes can change that.
+  [[nodiscard]] bool is_lost() const noexcept { return !reason_.empty(); }
 
  private:
   std::set<std::uint32_t> good_;
@@ -53,6 +59,7 @@ class FabricTally {
   std::string first_host_;
   std::string reason_;
   bool differs_ = false;
+  bool torn_ = false;
   RdmaPolicy policy_ = RdmaPolicy::prefer;
   bool told_ = false;
 };

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <ctime>
 
+#include "aml_dist/check_launch.hpp"
 #include "aml_dist/check_metrics.hpp"
 #include "aml_dist/check_output.hpp"
 #include "aml_dist/check_step.hpp"
@@ -234,15 +235,46 @@ int finish(const CheckOptions& options, const Verification& verification) {
   return exit_status_of(verification.report.verdict());
 }
 
+void print_checks(const std::vector<fabric::Check>& checks) {
+  std::fputs(fabric::to_lines(checks).c_str(), stdout);
+  static_cast<void>(std::fflush(stdout));  // whatever hangs afterwards, this is said
+}
+
+bool has_failed(const std::vector<fabric::Check>& checks) {
+  return std::ranges::any_of(checks, [](const fabric::Check& each) { return each.verdict == Verdict::fail; });
+}
+
+/// The fabric, as far as only this process can tell; then the writes to other nodes, if nothing has failed.
+void print_fabric_part(const CheckOptions& options, const NodeFacts& node, const Question& question) {
+  const fabric::ProcessFacts process = read_own_process(options, node, question);
+  const std::vector<fabric::Check> own = {
+      check_device_nodes(node, question, process), check_provider(node, question, process),
+      check_memlock(node, question, process),      check_gpudirect(node, question, process),
+      check_environment(node, question),           check_loopback(node, question, process)};
+  print_checks(own);
+  if (!has_failed(own)) print_checks(write_between_nodes(options, node, question));
+}
+
+/// GPUs and the host.
+bool print_health_part(const CheckOptions& options, const NodeFacts& node, Question question) {
+  Evidence evidence;
+  read_log(options, evidence);
+  question.policy = RdmaPolicy::prefer;
+  fabric::Report report;
+  static_cast<void>(add_health(options, node, question, evidence, report));
+  for (const fabric::Check& host :
+       {check_pci_functions(node), check_pci_errors(node, question), check_bridges(node, question)}) {
+    report.checks.push_back(host);
+  }
+  print_checks(report.checks);
+  return !has_failed(report.checks);
+}
+
 /// What the plugin asks for: the checks that only the task's own context can make, as lines.
 int print_task_part(const CheckOptions& options, const Question& question) {
   const NodeFacts node = fabric::read_node(fabric::Roots::from_options(options.sysfs_root, options.dev_root));
-  const fabric::ProcessFacts process = read_own_process(options, node, question);
-  const std::string lines =
-      fabric::to_lines({check_device_nodes(node, question, process), check_provider(node, question, process),
-                        check_memlock(node, question, process), check_gpudirect(node, question, process),
-                        check_environment(node, question), check_loopback(node, question, process)});
-  std::fputs(lines.c_str(), stdout);
+  const bool healthy = options.health == "off" || print_health_part(options, node, question);
+  if (healthy && question.policy != RdmaPolicy::off) print_fabric_part(options, node, question);
   return commands::exit_done;
 }
 
@@ -290,6 +322,10 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
           ->check(CLI::IsMember({"text", "json", "openmetrics"}));
   command->add_flag("--json", options.json, "The same as --format json")->excludes(format);
   command->add_flag("--task-part", options.task_part)->group("");
+  command->add_option("--launch-pairs", options.launch_pairs)->group("");
+  command->add_option("--launch-node", options.launch_node)->group("");
+  command->add_option("--launch-nodes", options.launch_nodes)->group("");
+  command->add_option("--launch-names", options.launch_names)->group("");
   command->add_flag("--before-program", options.before_program)->group("");
   return command;
 }

@@ -26,14 +26,18 @@ struct CheckOptions {
   std::string health = "prefer";  ///< --health require|prefer|off: what gpu.* and host.* count for
   bool list_sku = false;          ///< --list-sku: print the table and exit
   bool json = false;
-  std::uint32_t port = 0;       ///< --port N: where the nodes of a step meet; 0: reserved, or from job and step
-  bool pairs = false;           ///< --pairs: neighbours at every power of two
-  bool bandwidth = false;       ///< --bandwidth: measure, and expect 90 % of the rate
-  bool verbose = false;         ///< --verbose: progress of a step's rounds
-  bool quiet = false;           ///< --quiet: only what is not well
-  bool no_verbs = false;        ///< --no-verbs: sysfs and limits only
-  bool task_part = false;       ///< --task-part: what the plugin asks for, as lines
-  bool before_program = false;  ///< --before-program: what aml-run asks for, a line for each failed check
+  std::uint32_t port = 0;          ///< --port N: where the nodes of a step meet; 0: reserved, or from job and step
+  bool pairs = false;              ///< --pairs: neighbours at every power of two
+  bool bandwidth = false;          ///< --bandwidth: measure, and expect 90 % of the rate
+  bool verbose = false;            ///< --verbose: progress of a step's rounds
+  bool quiet = false;              ///< --quiet: only what is not well
+  bool no_verbs = false;           ///< --no-verbs: sysfs and limits only
+  bool task_part = false;          ///< --task-part: what the plugin asks for, as lines
+  std::string launch_pairs;        ///< with --task-part: the writes between the nodes
+  std::uint32_t launch_node = 0;   ///< this node's number in the step
+  std::uint32_t launch_nodes = 1;  ///< how many there are
+  std::string launch_names;        ///< of this node and those it meets, "0=node1,1=node2"
+  bool before_program = false;     ///< --before-program: what aml-run asks for, a line for each failed check
 };
 
 /// Adds the subcommand with its options to the program.

@@ -35,13 +35,13 @@ std::vector<std::uint32_t> shifts_of(std::uint32_t nodes, bool pairs) {
 
 /// One ring of writes: three rounds.
 Result<void> run_ring(NodeExchange& exchange, fabric::RingTest& ring, const fabric::RingPlan& plan) {
-  auto neighbours = exchange.round({false, {plan.left(), plan.right()}}, ring.endpoints());
+  auto neighbours = exchange.round({false, {plan.from, plan.to}}, ring.endpoints());
   if (!neighbours) return neighbours.error();
-  ring.connect((*neighbours)[plan.left()], (*neighbours)[plan.right()]);
+  ring.connect((*neighbours)[plan.from], (*neighbours)[plan.to]);
   if (auto connected = exchange.round({}, ""); !connected) return connected.error();
   ring.write();
   if (auto written = exchange.round({}, ""); !written) return written.error();
-  ring.compare();
+  ring.compare("");
   return {};
 }
 
@@ -59,8 +59,9 @@ Result<std::string> write_to_neighbours(NodeExchange& exchange, const StepContex
     if (context.own.node == 0 && options.verbose) {
       std::fprintf(stderr, "aml-dist: every node writes to the one %u further\n", shift);
     }
-    const fabric::RingPlan plan{context.own.node, context.own.nodes, shift, options.bandwidth,
-                                std::chrono::seconds(options.timeout_s)};
+    fabric::RingPlan plan = fabric::ring_plan(context.own.node, context.own.nodes, shift);
+    plan.measure = options.bandwidth;
+    plan.timeout = std::chrono::seconds(options.timeout_s);
     const auto ring = fabric::RingTest::open(node, question, plan);
     if (ring == nullptr) return Error{Errc::unavailable, "this build has no verbs"};
     if (auto done = run_ring(exchange, *ring, plan); !done) return done.error();

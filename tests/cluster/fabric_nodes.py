@@ -27,6 +27,9 @@ class FabricatedNodes:
         self.verbs = readable_copy(library)
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="aml-dist-trees-", dir="/var/tmp"))
         self.folder.chmod(0o755)
+        self.memory = self.folder / "memory"  # what is registered lies in files there, so that nodes reach each other's
+        self.memory.mkdir()
+        self.memory.chmod(0o1777)
         self.place = trees.DevicePlace()
         self.nodes: dict[str, trees.Node] = {}
 
@@ -44,7 +47,8 @@ class FabricatedNodes:
 
     def environment(self, **more: str) -> dict[str, str]:
         names = {device.name for tree in self.nodes.values() for device in tree.devices}
-        return {"AMLDIST_LIBIBVERBS": str(self.verbs), "FAKE_VERBS_DEVICES": ",".join(sorted(names)), **more}
+        return {"AMLDIST_LIBIBVERBS": str(self.verbs), "FAKE_VERBS_DEVICES": ",".join(sorted(names)),
+                "FAKE_VERBS_SHARED": str(self.memory), **more}
 
     def close(self) -> None:
         for node in self.nodes:

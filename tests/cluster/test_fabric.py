@@ -7,7 +7,7 @@ import shutil
 import time
 
 import pytest
-from cluster import BUILD, READABLE
+from cluster import BUILD, READABLE, readable_copy
 from fabric_nodes import FabricatedNodes, trees
 
 PLUGIN = os.environ.get("AMLDIST_PLUGIN", "")
@@ -177,6 +177,127 @@ def test_the_sites_policy_counts_and_lowering_it_is_told(cluster, one_sick):
         assert not cluster.run("srun -N4 -n4 --aml-dist=pytorch true", env=one_sick.environment()).own_lines()
     finally:
         site(cluster)
+
+
+# ------------------------------------------------------------------------------------- the writes between nodes at launch
+
+
+def faulty_helper(cluster, workdir, node, fault):
+    """aml-dist as the plugin's helper; on one node `fault`, a line of bash, comes before it."""
+    helper = workdir / "helper"
+    helper.write_text(f"#!/bin/bash\n[[ $SLURMD_NODENAME != {node} ]] || {{ {fault}; }}\nexec {TOOL} \"$@\"\n")
+    helper.chmod(0o755)
+    site(cluster, f"rdma_helper={helper}")
+
+
+@pytest.fixture
+def plain_site(cluster):
+    yield
+    site(cluster)
+
+
+ONLY_BETWEEN = "export FAKE_VERBS_LOSE_FAR=1"  # a loopback goes well
+
+
+@pytest.mark.parametrize("pairs", ["ring", "log", "all"])
+def test_the_nodes_write_to_each_other_before_any_program(cluster, four_healthy, pairs):
+    done = cluster.run(f"srun -N4 -n4 --aml-dist=pytorch,rdma=require,rdma_pairs={pairs} echo started",
+                       env=four_healthy.environment())
+    assert done.status == 0 and done.out.split() == ["started"] * 4 and not done.own_lines(), str(done)
+
+
+@pytest.mark.parametrize("pairs, ways", [("", ["node2 -> node3"]), (",rdma_pairs=log", ["node2 -> node1", "node2 -> node4"])])
+def test_a_fabric_that_answers_and_does_not_carry_is_refused_for_any_program(
+        cluster, four_healthy, workdir, plain_site, pairs, ways):
+    faulty_helper(cluster, workdir, "node2", ONLY_BETWEEN)
+    began = time.monotonic()
+    done = cluster.run(f"srun -N4 -n8 --aml-dist=pytorch,rdma=require{pairs} touch {workdir}/ran",
+                       env=four_healthy.environment())
+    assert done.status != 0 and not (workdir / "ran").exists() and time.monotonic() - began < 30, str(done)
+    lines = done.own_lines()
+    assert len(lines) == 1 and "rdma=require failed between nodes: ib.pair: " in lines[0], str(done)
+    assert any(way in lines[0] for way in ways) and "did not arrive" in lines[0], str(done)
+
+
+def test_the_pairs_can_be_switched_off_and_lowering_them_is_told(cluster, four_healthy, workdir, plain_site):
+    faulty_helper(cluster, workdir, "node2", ONLY_BETWEEN)
+    command = "srun -N4 -n4 --aml-dist=pytorch,rdma=require,rdma_pairs=off true"
+    done = cluster.run(command, env=four_healthy.environment())
+    assert done.status == 0 and not done.own_lines(), str(done)
+    site(cluster, f"rdma_helper={workdir}/helper rdma=require")
+    done = cluster.run(command, env=four_healthy.environment())
+    assert done.status == 0 and len(done.own_lines()) == 1 and "rdma_pairs=off lowers" in done.own_lines()[0], str(done)
+    site(cluster, f"rdma_helper={workdir}/helper rdma=require rdma_pairs=off")
+    done = cluster.run("srun -N4 -n4 --aml-dist=pytorch true", env=four_healthy.environment())
+    assert done.status == 0 and not done.own_lines(), str(done)
+
+
+def test_prefer_writes_between_nodes_where_the_site_wants_it(cluster, four_healthy, workdir, plain_site):
+    faulty_helper(cluster, workdir, "node2", ONLY_BETWEEN)
+    command = "srun -N4 -n4 --aml-dist=pytorch,rdma=prefer bash -c 'echo ${NCCL_IB_DISABLE:-unset}'"
+    done = cluster.run(command, env=four_healthy.environment())
+    assert done.out.split() == ["unset"] * 4 and not done.own_lines(), str(done)
+    site(cluster, f"rdma_helper={workdir}/helper rdma_pairs=ring")
+    done = cluster.run(command, env=four_healthy.environment())
+    assert done.status == 0 and done.out.split() == ["1"] * 4 and len(done.own_lines()) == 1, str(done)
+    assert "node2 -> node3" in done.own_lines()[0], str(done)
+
+
+@pytest.mark.parametrize("fault, says, seconds", [
+    ("exit 1", ("node2", "ib.helper", "printed no result"), 30),
+    ("kill -KILL $$", ("node2", "ib.helper", "printed no result"), 30),
+    ("exec sleep 600", ("node2",), 75)])
+def test_a_helper_that_dies_or_hangs_refuses_the_step_in_a_sentence(
+        cluster, four_healthy, workdir, plain_site, fault, says, seconds):
+    faulty_helper(cluster, workdir, "node2", fault)
+    began = time.monotonic()
+    done = cluster.run(f"srun -N4 -n4 --aml-dist=pytorch,rdma=require touch {workdir}/ran",
+                       env=four_healthy.environment(), timeout=120)
+    assert done.status != 0 and not (workdir / "ran").exists() and time.monotonic() - began < seconds, str(done)
+    assert 1 <= len(done.own_lines()) <= 2, str(done)
+    assert any(all(word in line for word in says) for line in done.own_lines()), str(done)
+
+
+# ------------------------------------------------------------------------------------------------------- health= at launch
+
+NVML = LIBRARY.parent / "libfake_nvml.so"
+
+
+def with_gpus():
+    return {"AMLDIST_NVML": str(readable_copy(NVML)), "FAKE_NVML_GPUS": "8"}
+
+
+@pytest.mark.parametrize("rdma", ["", ",rdma=require"])
+def test_a_sick_gpu_on_one_node_ends_the_step_under_health_require(cluster, four_healthy, workdir, plain_site, rdma):
+    env = four_healthy.environment(**with_gpus())
+    command = f"srun -N4 -n4 --aml-dist=pytorch,health=require{rdma} touch {workdir}/ran"
+    faulty_helper(cluster, workdir, "nobody", "true")
+    done = cluster.run(command, env=env)
+    assert done.status == 0 and (workdir / "ran").exists() and not done.own_lines(), str(done)
+    (workdir / "ran").unlink()
+    faulty_helper(cluster, workdir, "node2", "export FAKE_NVML_ECC=2:3")
+    done = cluster.run(command, env=env)
+    assert done.status != 0 and not (workdir / "ran").exists(), str(done)
+    assert len(done.own_lines()) == 1, str(done)
+    for word in ("health=require failed on node2: gpu.ecc", "GPU 2", "3 uncorrectable"):
+        assert word in done.own_lines()[0], str(done)
+
+
+def test_health_prefer_says_it_and_starts(cluster, four_healthy, workdir, plain_site):
+    faulty_helper(cluster, workdir, "node2", "export FAKE_NVML_ECC=2:3")
+    site(cluster, f"rdma_helper={workdir}/helper health=prefer")
+    done = cluster.run("srun -N4 -n4 --aml-dist=pytorch echo started", env=four_healthy.environment(**with_gpus()))
+    assert done.status == 0 and done.out.split() == ["started"] * 4 and len(done.own_lines()) == 1, str(done)
+    assert "health=prefer on node2: gpu.ecc" in done.own_lines()[0], str(done)
+
+
+def test_a_sick_gpu_refuses_a_step_that_prefers_rdma(cluster, four_healthy, workdir, plain_site):
+    """Sockets would not help it: the other nodes do not start either."""
+    faulty_helper(cluster, workdir, "node2", "export FAKE_NVML_ECC=2:3")
+    done = cluster.run(f"srun -N4 -n4 --aml-dist=pytorch,rdma=prefer,health=require touch {workdir}/ran",
+                       env=four_healthy.environment(**with_gpus()))
+    assert done.status != 0 and not (workdir / "ran").exists(), str(done)
+    assert any("health=require failed on node2: gpu.ecc" in line for line in done.own_lines()), str(done)
 
 
 PROGRAM = LIBRARY.parent / "fabric_world"

@@ -4,6 +4,7 @@
  * FAKE_VERBS_FAIL=CALL:ERRNO[,...]   a call that fails: open, alloc_pd, reg_mr, create_qp, rtr, rts, post
  * FAKE_VERBS_WC=STATUS               the status of every completion
  * FAKE_VERBS_LOSE=1                  a write completes and its bytes do not arrive
+ * FAKE_VERBS_LOSE_FAR=1              the same, where the bytes would go to another process
  * FAKE_VERBS_HANG=CALL               a call that never returns
  * FAKE_VERBS_SHARED=DIR              registered memory is a file there: writes reach other processes and nodes
  * FAKE_VERBS_DMABUF=1                ibv_reg_dmabuf_mr() knows what it is asked
@@ -84,10 +85,21 @@ static int open_shared(uint32_t key, int flags) {
   return open(path, flags | O_CLOEXEC, 0666);
 }
 
+/* Whether the memory behind a key is this process's. */
+static uint32_t own_keys[most_devices];
+static int is_own(uint32_t key) {
+  for (int i = 0; i < most_devices; ++i) {
+    if (own_keys[i] == key) return 1;
+  }
+  return 0;
+}
+
 /* Puts a file in the place of the memory. */
 static int share(struct ibv_mr* mr) {
+  static int next;
   const uint64_t address = (uint64_t)(uintptr_t)mr->addr;
   if (getrandom(&mr->rkey, sizeof mr->rkey, 0) != (ssize_t)sizeof mr->rkey) return -1;
+  own_keys[next++ % most_devices] = mr->rkey;
   const int file = open_shared(mr->rkey, O_RDWR | O_CREAT | O_EXCL);
   if (file < 0) return -1;
   fchmod(file, 0666);
@@ -99,6 +111,7 @@ static int share(struct ibv_mr* mr) {
 
 static int write_shared(const struct ibv_send_wr* wr) {
   uint64_t address = 0;
+  if (getenv("FAKE_VERBS_LOSE_FAR") != NULL && !is_own(wr->wr.rdma.rkey)) return 0;
   const int file = open_shared(wr->wr.rdma.rkey, O_RDWR);
   if (file < 0) return ENXIO;
   const off_t end = lseek(file, 0, SEEK_END);

@@ -97,6 +97,38 @@ TEST(RdmaPolicyOf, OnlyLoweringARequirementIsTold) {
   EXPECT_FALSE(lowered_requirement(policy, spec_of("pytorch,rdma=require"), "gpu", {}));
 }
 
+TEST(RdmaPairs, AreARingUnderRequireUnlessSomebodySaysOtherwise) {
+  const auto pairs_of = [](const SitePolicy& policy, std::string_view option, RdmaPolicy rdma) {
+    return choose_pairs(policy, spec_of(option), "gpu", rdma);
+  };
+  EXPECT_EQ(pairs_of(site({}), "pytorch", RdmaPolicy::require), RdmaPairs::ring);
+  EXPECT_EQ(pairs_of(site({}), "pytorch", RdmaPolicy::prefer), RdmaPairs::off);
+  EXPECT_EQ(pairs_of(site({"rdma_pairs=log"}), "pytorch", RdmaPolicy::prefer), RdmaPairs::log);
+  EXPECT_EQ(pairs_of(site({"rdma_pairs=log", "rdma_pairs.gpu=all"}), "pytorch", RdmaPolicy::require), RdmaPairs::all);
+  EXPECT_EQ(pairs_of(site({"rdma_pairs=log"}), "pytorch,rdma_pairs=off", RdmaPolicy::require), RdmaPairs::off);
+  EXPECT_EQ(pairs_of(site({"rdma_pairs=all"}), "pytorch,rdma_pairs=ring", RdmaPolicy::off), RdmaPairs::off);
+  EXPECT_FALSE(site({"rdma=require", "rdma_pairs=off"}).rdma == RdmaPolicy::off);
+}
+
+TEST(Health, IsTheUsersThePartitionsOrTheSites) {
+  const SitePolicy policy = site({"health=prefer", "health.gpu=require"});
+  EXPECT_EQ(choose_health(policy, spec_of("pytorch"), "gpu"), RdmaPolicy::require);
+  EXPECT_EQ(choose_health(policy, spec_of("pytorch"), "cpu"), RdmaPolicy::prefer);
+  EXPECT_EQ(choose_health(policy, spec_of("pytorch,health=off"), "gpu"), RdmaPolicy::off);
+  EXPECT_EQ(choose_health(site({}), spec_of("pytorch"), "gpu"), RdmaPolicy::off);
+}
+
+TEST(Lowering, PairsAndHealthAreToldToo) {
+  const SitePolicy policy = site({"rdma=require", "health=require"});
+  const auto said = [](const SitePolicy& of, std::string_view option) {
+    return lowered_requirement(of, spec_of(option), "gpu", {}).value_or("");
+  };
+  EXPECT_NE(said(policy, "pytorch,rdma_pairs=off").find("rdma_pairs=off lowers"), std::string::npos);
+  EXPECT_NE(said(policy, "pytorch,health=prefer").find("health=prefer lowers"), std::string::npos);
+  EXPECT_EQ(said(policy, "pytorch,health=require,rdma_pairs=all"), "");
+  EXPECT_EQ(said(site({"rdma=require", "rdma_pairs=off"}), "pytorch,rdma_pairs=off"), "");
+}
+
 TEST(RdmaPolicyOf, NobodyIsAskedForFeaturesWithoutARuleForThem) {
   EXPECT_FALSE(asks_for_features(site({"rdma=require", "rdma.gpu=off", "rdma_sku=HC44rs"}), spec_of("mpi")));
   EXPECT_TRUE(asks_for_features(site({"rdma.feature.ib=require"}), spec_of("mpi")));

@@ -38,10 +38,29 @@ TEST(SitePolicy, ReadsEveryArgument) {
 }
 
 TEST(SitePolicy, NamesAndSkipsWhatItDoesNotKnow) {
-  for (const char* const bad :
-       {"prot_range=1-2", "port_range", "port_range=", "port_range=5-1", "master_addr=fqdn", "interface=../x",
-        "interface=averyveryverylongname", "network=10.0.0.0", "suffix=a b", "rdma=on", "rdma.=off", "default.=mpi",
-        "default.gpu=torch", "config=relative", "secret=off", "disabled=1", "", "=", "%s%n"}) {
+  for (const char* const bad : {"prot_range=1-2",
+                                "port_range",
+                                "port_range=",
+                                "port_range=5-1",
+                                "master_addr=fqdn",
+                                "interface=../x",
+                                "interface=averyveryverylongname",
+                                "network=10.0.0.0",
+                                "suffix=a b",
+                                "rdma=on",
+                                "rdma.=off",
+                                "rdma_pairs=some",
+                                "rdma_pairs.=ring",
+                                "health=good",
+                                "health.=off",
+                                "default.=mpi",
+                                "default.gpu=torch",
+                                "config=relative",
+                                "secret=off",
+                                "disabled=1",
+                                "",
+                                "=",
+                                "%s%n"}) {
     SitePolicy policy = SitePolicy::defaults();
     const auto complaints = apply_arguments(policy, Arguments{bad});
     ASSERT_EQ(complaints.size(), 1U) << bad;

@@ -1,4 +1,4 @@
-#include "spank/srun_link.hpp"
+#include "step_messages/srun_link.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -15,7 +15,7 @@
 #include "os/file_descriptor.hpp"
 #include "step_messages/datagram.hpp"
 
-namespace amldist::spank {
+namespace amldist {
 namespace {
 
 constexpr int pause_ms = 100;
@@ -93,4 +93,4 @@ std::optional<std::string> ask(const SrunLink& target, MessageType question, Sub
   return std::nullopt;
 }
 
-}  // namespace amldist::spank
+}  // namespace amldist

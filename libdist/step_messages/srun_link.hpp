@@ -10,7 +10,7 @@
 #include "step_messages/control_message.hpp"
 #include "step_messages/failure_report.hpp"
 
-namespace amldist::spank {
+namespace amldist {
 
 /// Where the srun that started the step listens.
 struct SrunLink {
@@ -42,4 +42,4 @@ bool tell(const SrunLink& target, const std::string& datagram);
 [[nodiscard]] std::optional<std::string> ask(const SrunLink& target, MessageType question, Subject answer,
                                              int attempts);
 
-}  // namespace amldist::spank
+}  // namespace amldist

@@ -1,0 +1,34 @@
+// Which nodes write to each other over RDMA before a step's tasks start, and in which round.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/spec.hpp"
+
+namespace amldist::fabric {
+
+/// One node's part of a round: whom it writes to, and who writes to it. nullopt: nobody.
+struct PairRound {
+  std::optional<std::uint32_t> to;
+  std::optional<std::uint32_t> from;
+
+  friend bool operator==(const PairRound&, const PairRound&) = default;
+};
+
+/// The largest step in which every node writes to every other: beyond, `all` is `log`.
+inline constexpr std::uint32_t most_nodes_of_all_pairs = 128;
+
+/// The rounds of `node`, equally many on all nodes:
+///   ring   1: to the next node, from the one before
+///   log    ceil(log2 N), of disjoint pairs: with the node whose number differs in bit K. A node whose partner does not
+///          exist rests in that round; none rests in all.
+///   all    N - 1 (N if N is odd), of disjoint pairs: every two nodes meet once
+/// None for `off`, and for a single node.
+[[nodiscard]] std::vector<PairRound> pair_rounds(RdmaPairs pairs, std::uint32_t node, std::uint32_t nodes);
+
+/// All nodes that `node` meets, each once, in the order of the rounds.
+[[nodiscard]] std::vector<std::uint32_t> peers_of(const std::vector<PairRound>& rounds);
+
+}  // namespace amldist::fabric

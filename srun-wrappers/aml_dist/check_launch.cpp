@@ -1,0 +1,66 @@
+#include "aml_dist/check_launch.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/text.hpp"
+#include "fabric/launch_pairs.hpp"
+#include "os/clock.hpp"
+#include "os/environment.hpp"
+#include "step_messages/notice_exchange.hpp"
+
+namespace amldist::tools {
+namespace {
+
+using fabric::Check;
+using fabric::Verdict;
+using text::concat;
+
+/// For all rounds: the nodes do not come at the same moment.
+constexpr std::chrono::seconds pairs_timeout{30};
+constexpr std::chrono::seconds write_timeout{10};
+
+/// Exchanges over srun, until the deadline.
+fabric::PeerExchange exchange_over(const SrunLink& srun, const CheckOptions& options, const fabric::NodeNames& names) {
+  // The more nodes, the less often each asks.
+  const std::chrono::milliseconds longest_pause{50 + options.launch_nodes / 5};
+  return [=, ask = ask_over(srun), deadline = Clock::now() + pairs_timeout](std::uint32_t round, const std::string& own,
+                                                                            std::span<const std::uint32_t> peers) {
+    RoundOutcome outcome =
+        exchange_notices(ask, srun.channel.token, round, options.launch_node, own, peers, deadline, longest_pause);
+    fabric::PeerTexts out{std::move(outcome.texts), outcome.is_decided, ""};
+    if (out.is_over || out.texts.size() == peers.size()) return out;
+    const auto name = outcome.silent ? names.find(*outcome.silent) : names.end();
+    out.problem =
+        outcome.srun_answered
+            ? concat({name == names.end() ? "another node" : name->second, " took no part in the writes between ",
+                      "the nodes within ", std::to_string(pairs_timeout.count()), " s"})
+            : "srun did not answer, by which the nodes exchange addresses: is it of an older release?";
+    return out;
+  };
+}
+
+}  // namespace
+
+std::vector<Check> write_between_nodes(const CheckOptions& options, const fabric::NodeFacts& node,
+                                       const fabric::Question& question) {
+  const auto pairs = rdma_pairs_from_name(options.launch_pairs);
+  if (!pairs) return {};
+  const auto rounds = fabric::pair_rounds(*pairs, options.launch_node, options.launch_nodes);
+  const auto first = std::ranges::find_if(rounds, [](const fabric::PairRound& each) { return each.to.has_value(); });
+  if (first == rounds.end()) return {};
+  const auto srun = read_srun_link(own_variable);
+  if (!srun)
+    return {{"ib.pair", Verdict::fail, "no srun by which the nodes could exchange addresses", "rdma_pairs=off"}};
+  const fabric::RingPlan plan = fabric::plan_of(*first, options.launch_node, write_timeout);
+  const auto ring = fabric::RingTest::open(node, question, plan);
+  if (ring == nullptr) {
+    return {
+        {"ib.pair", Verdict::unknown, "aml-dist was built without libibverbs' headers", "install a build with them"}};
+  }
+  const auto names = fabric::node_names_from(options.launch_names);
+  const auto check = run_launch_pairs(*ring, plan, rounds, names, exchange_over(*srun, options, names));
+  return check ? std::vector<Check>{*check} : std::vector<Check>();
+}
+
+}  // namespace amldist::tools

@@ -1,0 +1,16 @@
+// `aml-dist check --task-part`: what the plugin asks for before a step's tasks start, as the user: the checks that only
+// a task's own process can make, as lines.
+#pragma once
+
+#include "aml_dist/check.hpp"
+#include "fabric/question.hpp"
+#include "fabric/verdict.hpp"
+
+namespace amldist::tools {
+
+/// The writes to other nodes; the nodes exchange what they need over the step's srun. Empty where none are wanted, or
+/// where the step is decided before they end.
+[[nodiscard]] std::vector<fabric::Check> write_between_nodes(const CheckOptions& options, const fabric::NodeFacts& node,
+                                                             const fabric::Question& question);
+
+}  // namespace amldist::tools
