@@ -250,6 +250,21 @@ TEST(FailureDetector, AStopDuringTheDiagnosisIsNotCountedTwice) {
   }
 }
 
+/// A process that ends after the verdict still waits until those have it that were only slow to say so.
+TEST(FailureDetector, OnlyWhomTheVerdictNamesIsGivenUp) {
+  World world(3, 2);
+  world.ranks[5]->stopped = true;
+  world.report();
+  world.run(milliseconds(1500));
+  static_cast<void>(world.expect_verdict("rank 5 (n2) is" + silent));
+  EXPECT_TRUE(world.ranks[0]->detector.is_silent(5));
+  World other(3, 2);
+  other.ranks[4]->stopped = true;  // while it is told
+  other.ranks[0]->detector.announce(other.ranks[0]->watch, {Errc::aborted, "enough"}, false);
+  other.run(milliseconds(500));
+  EXPECT_FALSE(other.ranks[0]->detector.is_silent(4));
+}
+
 /// What a rank sends and how long the answers are do not grow with the world.
 TEST(FailureDetector, CostsARankItsNeighboursOnly) {
   std::vector<std::size_t> most_bytes;

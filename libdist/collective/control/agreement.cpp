@@ -310,7 +310,7 @@ void Agreement::pass_proposal_on(std::uint64_t number, Round& round) {
 }
 
 /// What this rank and those below give, with the proposal of the latest root that any of them has accepted.
-Agreement::Arrival Agreement::joined(const Round& round) const {
+Agreement::Arrival Agreement::joined(const Round& round) {
   Arrival out = *round.own;
   out.accepted = round.accepted;
   for (const auto& [rank, arrival] : round.arrivals) {

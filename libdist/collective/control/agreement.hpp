@@ -53,9 +53,9 @@ class Agreement {
     Duration deadline{};  ///< how long the others may take to make the call; the shortest of any rank counts
   };
   /// The program is on its way to this round: from now on the others are watched.
-  void open(std::uint64_t round, Clock::time_point now, const Limits& limits);
+  void open(std::uint64_t number, Clock::time_point now, const Limits& limits);
   /// The program has come, and gives this.
-  void arrive(std::uint64_t round, std::uint64_t flags, std::uint64_t purposes);
+  void arrive(std::uint64_t number, std::uint64_t flags, std::uint64_t purposes);
   /// The communicator has failed here: the others hear of that, too, who may not know it yet and wait in a call.
   void set_lost() noexcept { is_lost_ = true; }
   /// Leaves other ranks out, from the next proposal on.
@@ -124,7 +124,7 @@ class Agreement {
   }
   [[nodiscard]] bool is_waiting() const;
   [[nodiscard]] bool is_awaited(const Round& round, std::uint32_t rank) const;
-  [[nodiscard]] Arrival joined(const Round& round) const;
+  [[nodiscard]] static Arrival joined(const Round& round);
   [[nodiscard]] Decision choose(const Round& round) const;
   [[nodiscard]] std::uint32_t rank_of(std::uint32_t world_rank) const;
   [[nodiscard]] bool has_ended(std::uint32_t rank) const { return host_.end_of(members_[rank]).has_value(); }

@@ -384,12 +384,12 @@ Error ControlChannel::find_out(const std::shared_ptr<CommWatch>& watch, const Di
                                milliseconds timeout) {
   const milliseconds grace = grace_of(timeout);
   post([this, watch, trigger, grace] { detector_.open(watch, trigger, grace); });
-  // One candidate after the other may be silent; after a few of them the verdict is given without a name. Time in which
-  // this process was stopped does not count.
+  // One candidate after the other may be silent; after a few of them the verdict is given without a name. A name that
+  // comes late, as on a machine with too much to do, is better. Time in which this process was stopped does not count.
   constexpr milliseconds look(50);
   constexpr milliseconds stop(300);
   ObservedTime observed(look, stop);
-  auto end = Clock::now() + grace * 6;
+  auto end = Clock::now() + grace * 10;
   for (auto now = Clock::now(); now < end; now = Clock::now()) {
     end += observed.missed(now);
     if (auto verdict = watch->wait_for_verdict(std::min(end, now + look))) return *verdict;

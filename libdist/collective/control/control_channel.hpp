@@ -58,7 +58,7 @@ class ControlChannel final : private FailureDetectorHost {
   }
   [[nodiscard]] bool is_anyone_gone() const noexcept { return gone_count_.load(std::memory_order_acquire) != 0; }
   /// Finds out why a call does not end, tells all ranks, and returns the verdict. Takes a fraction of `timeout`, the
-  /// communicator's deadline, and two seconds at most.
+  /// communicator's deadline, and six seconds at most.
   [[nodiscard]] Error find_out(const std::shared_ptr<CommWatch>& watch, const DiagnosisTrigger& trigger,
                                std::chrono::milliseconds timeout);
   /// Opens the next round of a communicator's agreements (agreement.hpp): from now on ranks that fall silent are

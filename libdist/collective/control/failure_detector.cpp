@@ -293,7 +293,7 @@ void FailureDetector::send_up(Case& current, const MergedStates& states) {
 
 // ---- judging ----
 /// Where two calls differ, all ranks must have reached that call: the majority decides which one is wrong.
-bool FailureDetector::must_ask_again(const Case& current) const {
+bool FailureDetector::must_ask_again(const Case& current) {
   if (!current.trigger->differs) return false;
   std::vector<RankState> states;
   std::optional<RankState> reporter;
@@ -409,7 +409,7 @@ void FailureDetector::spread(const std::shared_ptr<CommWatch>& watch, const Verd
       current != nullptr ? current->tree : std::make_shared<const CommTree>(host_.table(), watch->members());
   spreading.verdict = verdict;
   spreading.silent = std::move(left_out);
-  silent_.insert(spreading.silent.begin(), spreading.silent.end());
+  for (const std::uint32_t rank : verdict.silent) silent_.insert(watch->members()[rank]);
   tell(spreading, from);
   if (from == nobody) {  // those that do not answer find it when they go on
     for (const std::uint32_t rank : spreading.silent) {
@@ -475,11 +475,10 @@ void FailureDetector::allow_for_a_stop() {
 
 void FailureDetector::poll() {
   allow_for_a_stop();
-  for (std::size_t i = 0; i < cases_.size(); ++i) {
-    Case& current = *cases_[i];
-    if (current.watch->is_lost()) continue;
-    poll_rising(current);
-    poll_asking(current);
+  for (const auto& current : cases_) {
+    if (current->watch->is_lost()) continue;
+    poll_rising(*current);
+    poll_asking(*current);
   }
   std::erase_if(cases_, [this](const auto& current) {
     const bool is_over = !current->trigger && host_.now() >= current->until + current->grace * 4;
@@ -494,7 +493,6 @@ void FailureDetector::poll() {
     for (const std::uint32_t rank : deaf) {
       each.waits_for.erase(rank);
       leave_out(*each.tree, each.silent, rank);
-      silent_.insert(rank);
     }
     if (!deaf.empty()) tell(each, nobody);
   }

@@ -72,7 +72,8 @@ class FailureDetector {
   void on_verdict(std::uint32_t from, const std::shared_ptr<CommWatch>& watch, Frame& frame);
   void on_heard(std::uint32_t from, std::uint64_t id, Frame& frame);
 
-  /// Whether a rank of the world was found silent: what it is sent may never arrive.
+  /// Whether a verdict says of a rank of the world that it does not answer: what it is sent may never arrive. One that
+  /// was only left out of a tree may be late for a moment, and waits for the verdict.
   [[nodiscard]] bool is_silent(std::uint32_t world_rank) const { return silent_.contains(world_rank); }
   /// Does what is due now.
   void poll();
@@ -140,7 +141,7 @@ class FailureDetector {
   [[nodiscard]] bool is_complete(const Case& current) const;
   void finish_round(Case& current);
   void send_up(Case& current, const MergedStates& states);
-  [[nodiscard]] bool must_ask_again(const Case& current) const;
+  [[nodiscard]] static bool must_ask_again(const Case& current);
   [[nodiscard]] bool must_ask_for_pairs(Case& current);
   [[nodiscard]] std::vector<RankState> states_of(const Case& current) const;
   [[nodiscard]] bool is_settling(Case& current) const;
@@ -155,7 +156,7 @@ class FailureDetector {
   FailureDetectorHost& host_;
   std::vector<std::unique_ptr<Case>> cases_;
   std::vector<Spreading> spreading_;
-  Ranks silent_;  ///< in any verdict
+  Ranks silent_;  ///< as any verdict says
   std::vector<std::string> said_;
   /// While there is something to find out, poll() is called that often.
   static constexpr std::chrono::milliseconds step_{10};
