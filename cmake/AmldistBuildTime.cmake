@@ -49,13 +49,17 @@ function(amldist_alike target result)
   set(${result} ${found} PARENT_SCOPE)
 endfunction()
 
-# amldist_kind(TARGET RESULT): which precompiled header TARGET shares. Programs are compiled unlike libraries (-fPIE).
+# amldist_kind(TARGET RESULT): which precompiled header TARGET shares. Programs are compiled unlike libraries (-fPIE), and a
+# library with options of its own unlike all others.
 function(amldist_kind target result)
   get_target_property(type ${target} TYPE)
   get_target_property(links ${target} LINK_LIBRARIES)
+  get_target_property(options ${target} COMPILE_OPTIONS)
   set(kind none)
   if(type MATCHES "^(STATIC|SHARED|MODULE|OBJECT)_LIBRARY$")
-    set(kind library)
+    if(NOT options)
+      set(kind library)
+    endif()
   elseif(type STREQUAL "EXECUTABLE" AND "GTest::gtest_main" IN_LIST links)
     set(kind test)
   elseif(type STREQUAL "EXECUTABLE" AND "nlohmann_json::nlohmann_json" IN_LIST links)

@@ -1,5 +1,7 @@
 """The build without options, and what it installs, used as a stranger would."""
 
+import collections
+import json
 import os
 import pathlib
 import re
@@ -20,14 +22,41 @@ def run(*command, **options) -> str:
 
 
 @pytest.fixture(scope="module")
-def prefix(tmp_path_factory):
-    """cmake -S . -B build && cmake --build build && cmake --install build --prefix P; of no test, which is not installed."""
+def configured(tmp_path_factory):
+    """cmake -S . -B build, of no test, which is not installed"""
     build = tmp_path_factory.mktemp("build")
-    prefix = tmp_path_factory.mktemp("prefix")
     run("cmake", "-S", ROOT, "-B", build, "-DAMLDIST_TESTS=OFF")
-    run("cmake", "--build", build, "--parallel", "2")
+    return build
+
+
+@pytest.fixture(scope="module")
+def prefix(configured, tmp_path_factory):
+    """cmake --build build && cmake --install build --prefix P. AMLDIST_TEST_BUILD names a folder that was built before."""
+    prefix = tmp_path_factory.mktemp("prefix")
+    build = os.environ.get("AMLDIST_TEST_BUILD", configured)
+    if build == configured:
+        run("cmake", "--build", build, "--parallel", "2")
     run("cmake", "--install", build, "--prefix", prefix)
     return prefix
+
+
+def commands_of(build: pathlib.Path) -> dict[str, list[set[str]]]:
+    """How each file of the product is compiled, without what says where, what only a developer adds, and assertions."""
+    found = collections.defaultdict(list)
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        file = entry["file"].replace(str(build), "").replace(str(ROOT), "")
+        command = re.sub(r" (-o \S+|-Werror|-DNDEBUG)(?= )", "", entry["command"].replace(str(build), ""))
+        if not file.startswith("/tests/"):
+            found[file].append(set(command.split()))
+    return found
+
+
+def test_what_was_built_before_is_the_build_without_options(configured):
+    if not (built := os.environ.get("AMLDIST_TEST_BUILD")):
+        pytest.skip("nothing was built before: AMLDIST_TEST_BUILD")
+    wanted, found = commands_of(configured), commands_of(pathlib.Path(built))
+    assert wanted.keys() <= found.keys()
+    assert {name: found[name] for name in wanted} == wanted
 
 
 def find(prefix: pathlib.Path, pattern: str) -> pathlib.Path:
