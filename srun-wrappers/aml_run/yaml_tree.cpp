@@ -393,7 +393,7 @@ Result<void> set_yaml(YamlValue& root, std::string_view path, std::string_view v
     }
     at = &found->value;
   }
-  *at = YamlValue{YamlKind::scalar, {}, std::string(value), true, {}, {}};
+  *at = YamlValue::scalar(std::string(value), SourceLocation{}, true);
   return {};
 }
 
