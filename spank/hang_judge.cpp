@@ -29,7 +29,7 @@ std::string_view word_of(Writer writer) {
 }
 
 /// The ranks whose stacks tell most: of the first culprits, and of one that waits.
-std::string ranks_to_ask(const collective::Verdict& verdict) {
+std::string ranks_to_ask(const collective::StallVerdict& verdict) {
   constexpr std::size_t most = 4;
   std::vector<std::uint32_t> ranks;
   for (const auto& each : verdict.stall.stragglers) {
@@ -124,7 +124,7 @@ std::optional<HangJudge::Hang> HangJudge::look(Clock::time_point now) {
 
 std::string HangJudge::place() const {
   const auto& culprits = verdict_->stall.stragglers;
-  if (culprits.size() != 1 || verdict_->kind == collective::Verdict::Kind::deadlock) return {};
+  if (culprits.size() != 1 || verdict_->kind == collective::StallVerdict::Kind::deadlock) return {};
   const auto stack = stacks_.find(culprits.front().rank);
   constexpr std::size_t most = 120;
   return stack != stacks_.end() ? collective::innermost_call(stack->second).substr(0, most) : std::string();

@@ -57,7 +57,7 @@ class HangJudge {
   std::uint32_t tasks_;
   std::map<std::pair<std::uint32_t, std::string>, Told> told_;  ///< by rank and source
   std::map<std::uint32_t, std::string> stacks_;
-  std::optional<collective::Verdict> verdict_;
+  std::optional<collective::StallVerdict> verdict_;
   std::optional<Clock::time_point> since_;  ///< when the verdict was first reached
   std::optional<Clock::time_point> last_look_;
   std::optional<Clock::time_point> asked_at_;  ///< for stacks

@@ -18,15 +18,15 @@ bool is_of_two(const Stall& stall) { return !recorder_format::is_collective(stal
 /// Whether a straggler is the end of the search, whatever it waits for itself.
 bool is_final(const Straggler& straggler) { return straggler.why != Why::never_called; }
 
-Verdict::Kind kind_of(const Stall& stall) {
+StallVerdict::Kind kind_of(const Stall& stall) {
   const auto any = [&](Why why) {
     return std::ranges::find(stall.stragglers, why, &Straggler::why) != stall.stragglers.end();
   };
-  if (any(Why::gone)) return Verdict::Kind::dead;
-  if (any(Why::stopped)) return Verdict::Kind::stopped;
-  if (any(Why::differs)) return Verdict::Kind::wrong_call;
-  if (any(Why::never_called)) return Verdict::Kind::not_come;
-  return any(Why::slow) ? Verdict::Kind::slow : Verdict::Kind::unrecorded;
+  if (any(Why::gone)) return StallVerdict::Kind::dead;
+  if (any(Why::stopped)) return StallVerdict::Kind::stopped;
+  if (any(Why::differs)) return StallVerdict::Kind::wrong_call;
+  if (any(Why::never_called)) return StallVerdict::Kind::not_come;
+  return any(Why::slow) ? StallVerdict::Kind::slow : StallVerdict::Kind::unrecorded;
 }
 
 /// The stalls of a step by who waits in them.
@@ -104,7 +104,7 @@ class Waits {
 
   /// What is known for certain comes before what is not recorded, then the wait of more ranks, then the older one.
   static bool is_better(const Stall& one, const Stall& other) {
-    const auto known = [](const Stall& stall) { return kind_of(stall) != Verdict::Kind::unrecorded; };
+    const auto known = [](const Stall& stall) { return kind_of(stall) != StallVerdict::Kind::unrecorded; };
     if (known(one) != known(other)) return known(one);
     if (one.waiting.size() != other.waiting.size()) return one.waiting.size() > other.waiting.size();
     return one.since_ns < other.since_ns;
@@ -147,7 +147,7 @@ std::string clause(const Stall& stall, const Straggler& straggler, std::uint64_t
   return concat({who(straggler), " has not called it or is not traced", for_seconds(seconds)});
 }
 
-std::string deadlock_sentence(const Verdict& verdict, std::uint64_t seconds) {
+std::string deadlock_sentence(const StallVerdict& verdict, std::uint64_t seconds) {
   constexpr std::size_t most_named = 4;
   std::string words = concat({"deadlock of ", text::count(verdict.circle.size(), "rank"), for_seconds(seconds), ": "});
   for (std::size_t i = 0; i < std::min(verdict.circle.size(), most_named); ++i) {
@@ -161,20 +161,20 @@ std::string deadlock_sentence(const Verdict& verdict, std::uint64_t seconds) {
 
 }  // namespace
 
-std::optional<Verdict> judge(std::span<const Recording> recordings) {
+std::optional<StallVerdict> judge(std::span<const Recording> recordings) {
   const auto stalls = find_all_stalls(recordings);
   const Waits waits(stalls);
   if (stalls.empty() || waits.ranks().empty()) return std::nullopt;
-  if (auto root = waits.root()) return Verdict{kind_of(*root), *root, {}, waits.ranks()};
+  if (auto root = waits.root()) return StallVerdict{kind_of(*root), *root, {}, waits.ranks()};
   if (const Stall* const majority = waits.majority()) {
-    return Verdict{Verdict::Kind::wrong_call, *majority, {}, waits.ranks()};
+    return StallVerdict{StallVerdict::Kind::wrong_call, *majority, {}, waits.ranks()};
   }
   auto circle = waits.circle();
   if (circle.empty()) return std::nullopt;
-  return Verdict{Verdict::Kind::deadlock, circle.front(), circle, waits.ranks()};
+  return StallVerdict{StallVerdict::Kind::deadlock, circle.front(), circle, waits.ranks()};
 }
 
-std::string_view to_string(Verdict::Kind kind) noexcept {
+std::string_view to_string(StallVerdict::Kind kind) noexcept {
   constexpr std::array<std::string_view, 7> words = {"not-come", "dead",       "stopped", "wrong-call",
                                                      "slow",     "unrecorded", "deadlock"};
   return words.at(static_cast<std::size_t>(kind));
@@ -185,8 +185,8 @@ std::string call_of_group(const Stall& stall) {
   return concat({describe_call(stall.call), of_all ? "" : concat({" of group '", stall.communicator_name, "'"})});
 }
 
-std::string sentence(const Verdict& verdict, std::uint64_t seconds) {
-  if (verdict.kind == Verdict::Kind::deadlock) return deadlock_sentence(verdict, seconds);
+std::string sentence(const StallVerdict& verdict, std::uint64_t seconds) {
+  if (verdict.kind == StallVerdict::Kind::deadlock) return deadlock_sentence(verdict, seconds);
   constexpr std::size_t most_named = 4;
   const auto& stragglers = verdict.stall.stragglers;
   std::string words = concat({call_of_group(verdict.stall), ": "});
@@ -201,9 +201,9 @@ std::string sentence(const Verdict& verdict, std::uint64_t seconds) {
   return words + concat({"; ", text::count(waiting.size(), "rank"), waiting.size() == 1 ? " waits" : " wait"});
 }
 
-bool is_same(const Verdict& one, const Verdict& other) {
+bool is_same(const StallVerdict& one, const StallVerdict& other) {
   constexpr std::int64_t clock_noise_ns = 1'000'000'000;
-  const auto key = [](const Verdict& verdict) {
+  const auto key = [](const StallVerdict& verdict) {
     std::set<std::uint32_t> culprits;
     for (const Straggler& each : verdict.stall.stragglers) culprits.insert(each.rank);
     return std::tuple(verdict.kind, verdict.stall.communicator, verdict.stall.call.sequence,

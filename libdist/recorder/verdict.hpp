@@ -16,7 +16,7 @@
 
 namespace amldist::collective {
 
-struct Verdict {
+struct StallVerdict {
   enum class Kind {
     not_come,    ///< ranks that run have not called what others wait in
     dead,        ///< a process is gone
@@ -33,19 +33,19 @@ struct Verdict {
 };
 
 /// nullopt: nobody waits for anybody, or whoever is waited for is on his way.
-[[nodiscard]] std::optional<Verdict> judge(std::span<const Recording> recordings);
+[[nodiscard]] std::optional<StallVerdict> judge(std::span<const Recording> recordings);
 
 /// "not-come", "dead", "stopped", "wrong-call", "slow", "unrecorded", "deadlock".
-[[nodiscard]] std::string_view to_string(Verdict::Kind kind) noexcept;
+[[nodiscard]] std::string_view to_string(StallVerdict::Kind kind) noexcept;
 
 /// "allreduce #41 of group 'dp'": the call that the ranks wait in.
 [[nodiscard]] std::string call_of_group(const Stall& stall);
 
 /// "allreduce #41 of group 'dp': rank 2 (local 0) on node2 has not called it for 60 s; 7 ranks wait". The duration is
 /// left out where it is 0.
-[[nodiscard]] std::string sentence(const Verdict& verdict, std::uint64_t seconds);
+[[nodiscard]] std::string sentence(const StallVerdict& verdict, std::uint64_t seconds);
 
 /// Whether two verdicts, a while apart, are about the same standstill, which began at the same time within a second.
-[[nodiscard]] bool is_same(const Verdict& one, const Verdict& other);
+[[nodiscard]] bool is_same(const StallVerdict& one, const StallVerdict& other);
 
 }  // namespace amldist::collective

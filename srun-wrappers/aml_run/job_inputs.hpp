@@ -59,7 +59,7 @@ class Bindings {
   [[nodiscard]] std::vector<Ignored> ignored() const;
 
  private:
-  /// An input: what stands for it, or why it cannot be had.
+  /// An input: what stands for it, or why it is not available.
   struct Input {
     SourceLocation location;
     Result<Replacement> replacement;

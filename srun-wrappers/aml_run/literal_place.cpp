@@ -23,33 +23,34 @@ bool ends_word(char c) { return std::string_view(" \t\n;&|()<>").find(c) != std:
 void LiteralPlace::follow(std::string_view part) {
   std::size_t at = escaped_ ? 1 : 0;
   if (!part.empty()) escaped_ = false;
-  while (at < part.size() && place_ != Place::uncertain) at = step(part, at);
-  if (!part.empty()) behind_dollar_ = part.back() == '$' && place_ != Place::single_quotes && place_ != Place::comment;
+  while (at < part.size() && quoting_ != Quoting::uncertain) at = step(part, at);
+  if (!part.empty())
+    behind_dollar_ = part.back() == '$' && quoting_ != Quoting::single_quotes && quoting_ != Quoting::comment;
 }
 
 std::size_t LiteralPlace::step(std::string_view part, std::size_t at) {
   const char c = part[at];
-  switch (place_) {
-    case Place::bare:
+  switch (quoting_) {
+    case Quoting::bare:
       return step_bare(part, at);
-    case Place::comment:
-      if (c == '\n') place_ = Place::bare;
+    case Quoting::comment:
+      if (c == '\n') quoting_ = Quoting::bare;
       word_begins_ = true;
       return at + 1;
-    case Place::single_quotes:
-      if (c == '\'') place_ = Place::bare;
+    case Quoting::single_quotes:
+      if (c == '\'') quoting_ = Quoting::bare;
       return at + 1;
-    case Place::double_quotes:
+    case Quoting::double_quotes:
       if (c == '\\') {
         escaped_ = at + 1 == part.size();
         return at + 2;
       }
-      if (c == '"') place_ = Place::bare;
+      if (c == '"') quoting_ = Quoting::bare;
       else if (c == '`' || part.substr(at).starts_with("$(") || part.substr(at).starts_with("${")) {
-        place_ = Place::uncertain;
+        quoting_ = Quoting::uncertain;
       }
       return at + 1;
-    case Place::uncertain:
+    case Quoting::uncertain:
       break;
   }
   return part.size();
@@ -64,39 +65,39 @@ std::size_t LiteralPlace::step_bare(std::string_view part, std::size_t at) {
     escaped_ = at + 1 == part.size();
     return at + 2;
   }
-  if (c == '\'') place_ = Place::single_quotes;
-  else if (c == '"') place_ = Place::double_quotes;
-  else if (c == '#' && word_begins) place_ = Place::comment;
+  if (c == '\'') quoting_ = Quoting::single_quotes;
+  else if (c == '"') quoting_ = Quoting::double_quotes;
+  else if (c == '#' && word_begins) quoting_ = Quoting::comment;
   else if (c == '`' || rest.starts_with("$'") || rest.starts_with("${") || rest.starts_with("((") ||
            rest.starts_with("<<"))
-    place_ = Place::uncertain;
+    quoting_ = Quoting::uncertain;
   return at + 1;
 }
 
 Result<std::string> LiteralPlace::write(std::string_view value) {
   word_begins_ = false;
   std::string out;
-  if (escaped_ && place_ != Place::uncertain) {
+  if (escaped_ && quoting_ != Quoting::uncertain) {
     return Error{Errc::invalid_argument, "stands behind a backslash: take the backslash away"};
   }
   if (behind_dollar_) return Error{Errc::invalid_argument, "stands behind a $: take the $ away"};
-  switch (place_) {
-    case Place::bare:
+  switch (quoting_) {
+    case Quoting::bare:
       return shell::quote(value);
-    case Place::comment:
+    case Quoting::comment:
       out = value;
       std::ranges::replace(out, '\n', ' ');
       return out;
-    case Place::single_quotes:
+    case Quoting::single_quotes:
       for (const char c : value) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
       return out;
-    case Place::double_quotes:
+    case Quoting::double_quotes:
       for (const char c : value) {
         if (std::string_view("\"\\$`").find(c) != std::string_view::npos) out += '\\';
         out += c;
       }
       return out;
-    case Place::uncertain:
+    case Quoting::uncertain:
       break;
   }
   if (is_harmless(value)) return std::string(value);

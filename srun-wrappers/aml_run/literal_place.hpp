@@ -21,12 +21,12 @@ class LiteralPlace {
   [[nodiscard]] Result<std::string> write(std::string_view value);
 
  private:
-  enum class Place { bare, single_quotes, double_quotes, comment, uncertain };
+  enum class Quoting { bare, single_quotes, double_quotes, comment, uncertain };
 
   std::size_t step(std::string_view part, std::size_t at);
   std::size_t step_bare(std::string_view part, std::size_t at);
 
-  Place place_ = Place::bare;
+  Quoting quoting_ = Quoting::bare;
   bool word_begins_ = true;  ///< the next character begins a word, where # begins a comment
   bool escaped_ = false;     ///< a backslash ended the last part
   bool behind_dollar_ = false;

@@ -115,7 +115,7 @@ TEST(Roster, GivesPlacesInTheOrderOfArrival) {
   Roster roster({"group", 0, 40});
   for (std::uint32_t i = 0; i < 40; ++i) {
     const std::uint32_t rank = i == 0 ? 0 : 40 - i;
-    const Place place =
+    const TreePosition place =
         roster.add_leader(greeting_of(rank, 100 + rank), node_of(rank), static_cast<std::uint16_t>(rank));
     EXPECT_EQ(place.index, i);
     EXPECT_EQ(place.is_below_root(), i <= tree_arity);
@@ -262,7 +262,7 @@ TEST(TreeGather, EverybodyGetsEveryPiece) {
   const CommTree tree(table, all(120));
   GatherWorld world(table);
   for (std::uint32_t rank = 120; rank-- > 0;) {
-    world.ranks[rank]->begin({1, 2}, rank, "of " + std::to_string(rank), place_in_tree(tree, rank));
+    world.ranks[rank]->begin({1, 2}, rank, "of " + std::to_string(rank), neighbours_in_tree(tree, rank));
     if (rank % 5 == 0) world.run();  // some hear of others before they begin
   }
   world.run();
@@ -277,7 +277,7 @@ TEST(TreeGather, ANodesPiecesStayInTheNode) {
   const RankTable table = table_of(4, 3);
   GatherWorld world(table);
   for (std::uint32_t rank = 0; rank < 12; ++rank) {
-    world.ranks[rank]->begin({1, 2}, rank, std::to_string(rank), place_in_node(table, all(12), rank));
+    world.ranks[rank]->begin({1, 2}, rank, std::to_string(rank), neighbours_in_node(table, all(12), rank));
   }
   world.run();
   for (std::uint32_t rank = 0; rank < 12; ++rank) {
@@ -293,7 +293,7 @@ TEST(TreeGather, EqualPiecesTakeTheRoomOfOne) {
   const CommTree tree(table, all(8192));
   GatherWorld world(table);
   for (std::uint32_t rank = 0; rank < 8192; ++rank)
-    world.ranks[rank]->begin({1, 2}, rank, "", place_in_tree(tree, rank));
+    world.ranks[rank]->begin({1, 2}, rank, "", neighbours_in_tree(tree, rank));
   world.run();
   for (const Pieces& pieces : world.results) ASSERT_EQ(pieces.runs().size(), 1U);
   EXPECT_LT(world.bytes, 8192U * 2 * 80);

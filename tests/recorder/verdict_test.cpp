@@ -7,7 +7,7 @@ namespace amldist::collective {
 namespace {
 
 using recorder_format::State;
-using Kind = Verdict::Kind;
+using Kind = StallVerdict::Kind;
 
 constexpr std::int64_t start = 1'700'000'000'000'000'000;
 

@@ -64,7 +64,8 @@ Cost gather(const RankTable& table) {
         },
         [&](const GatherKey& /*key*/, const Pieces& pieces) { cost.done += pieces.size() == size ? 1U : 0U; }}));
   }
-  for (std::uint32_t rank = 0; rank < size; ++rank) ranks[rank]->begin({1, 1}, rank, "", place_in_tree(tree, rank));
+  for (std::uint32_t rank = 0; rank < size; ++rank)
+    ranks[rank]->begin({1, 1}, rank, "", neighbours_in_tree(tree, rank));
   for (; !queue.empty(); queue.pop_front()) {
     const Mail& mail = queue.front();
     hop_of_rank[mail.to] = std::max(hop_of_rank[mail.to], mail.hop);

@@ -4,12 +4,12 @@
 
 namespace amldist::collective {
 
-bool Place::is_below_root() const noexcept { return index <= tree_arity; }
+bool TreePosition::is_below_root() const noexcept { return index <= tree_arity; }
 
 Roster::Roster(wireup::Group group)
     : group_(std::move(group)), ranks_(group_.size), process_of_rank_(group_.size), seen_(group_.size) {}
 
-Place Roster::add_leader(const wireup::Greeting& greeting, TableNode node, std::uint16_t port) {
+TreePosition Roster::add_leader(const wireup::Greeting& greeting, TableNode node, std::uint16_t port) {
   const auto [known, is_new] =
       index_of_process_.try_emplace(greeting.process, static_cast<std::uint32_t>(nodes_.size()));
   const auto rank = static_cast<std::uint32_t>(greeting.number);
@@ -18,7 +18,7 @@ Place Roster::add_leader(const wireup::Greeting& greeting, TableNode node, std::
     nodes_.push_back(std::move(node));
     enter(greeting, {rank, known->second, port, greeting.process, greeting.size});
   }
-  return place_of(known->second);
+  return position_of(known->second);
 }
 
 void Roster::add(const Arrival& arrival) {
@@ -56,7 +56,7 @@ std::vector<std::uint32_t> Roster::missing() const {
   return out;
 }
 
-Place Roster::place_of(std::uint32_t index) const {
+TreePosition Roster::position_of(std::uint32_t index) const {
   if (index == 0) return {};
   const TableNode& parent = nodes_[tree_parent(index)];
   return {index, parent.leader, parent.address, ranks_[parent.leader].port};

@@ -21,7 +21,7 @@ struct Arrival {
 };
 
 /// A leader's place in the tree.
-struct Place {
+struct TreePosition {
   std::uint32_t index = 0;
   std::uint32_t parent_rank = 0;  ///< the leader above
   IpAddress parent_address;       ///< unspecified: the host of rank 0
@@ -35,7 +35,7 @@ class Roster {
   explicit Roster(wireup::Group group);
 
   /// A leader, which is a rank too. It gets the next index; a process that asks again, its old one.
-  Place add_leader(const wireup::Greeting& greeting, TableNode node, std::uint16_t port);
+  TreePosition add_leader(const wireup::Greeting& greeting, TableNode node, std::uint16_t port);
   void add(const Arrival& arrival);
 
   /// Why there can be no world: two processes with one rank, another size. Empty: nothing speaks against it.
@@ -54,7 +54,7 @@ class Roster {
   [[nodiscard]] std::string table(std::uint64_t nonce) const { return table_bytes(nonce, nodes_, ranks_); }
 
  private:
-  [[nodiscard]] Place place_of(std::uint32_t index) const;
+  [[nodiscard]] TreePosition position_of(std::uint32_t index) const;
   void enter(const wireup::Greeting& greeting, const Arrival& arrival);
 
   const wireup::Group group_;

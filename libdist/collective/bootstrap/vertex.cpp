@@ -30,7 +30,7 @@ void answer(const FileDescriptor& connection, const std::string& frame) {
   static_cast<void>(send_all(connection, frame, Clock::now()));  // fits into the socket's buffer
 }
 
-std::string place_frame(const Place& place) {
+std::string position_frame(const TreePosition& place) {
   return FrameWriter(BootstrapKind::place)
       .number(place.index)
       .number(place.parent_rank)
@@ -39,8 +39,8 @@ std::string place_frame(const Place& place) {
       .take();
 }
 
-Place read_place(Frame& frame) {
-  Place place;
+TreePosition read_position(Frame& frame) {
+  TreePosition place;
   place.index = static_cast<std::uint32_t>(frame.number());
   place.parent_rank = static_cast<std::uint32_t>(frame.number());
   place.parent_address = IpAddress::from_bytes(frame.text()).value_or(IpAddress());
@@ -184,7 +184,7 @@ Result<void> Vertex::climb(RootAddress& root, Clock::time_point deadline) {
     if (frame->kind<BootstrapKind>() != BootstrapKind::place) {
       return Error{Errc::peer, "rank 0 sent something else than a place: are all ranks of one release?"};
     }
-    const Place place = read_place(*frame);
+    const TreePosition place = read_position(*frame);
     index_ = place.index;
     if (place.is_below_root()) {
       parent_ = &links_.add(0, std::move(joined->link));
@@ -197,7 +197,7 @@ Result<void> Vertex::climb(RootAddress& root, Clock::time_point deadline) {
   }
 }
 
-Result<bool> Vertex::connect_to_parent(const Place& place, Clock::time_point deadline) {
+Result<bool> Vertex::connect_to_parent(const TreePosition& place, Clock::time_point deadline) {
   const IpAddress address = place.parent_address.is_unspecified() ? root_address_ : place.parent_address;
   auto connection = connect_to(address, place.parent_port, deadline);
   if (!connection) return false;
@@ -264,11 +264,11 @@ void Vertex::let_leader_in(FileDescriptor connection, Greeting& greeting) {
   if (greeting.details.is_short()) return;
   const IpAddress from = peer_address(connection);
   if (!from.is_loopback() && from != own_address(connection)) node.address = from;
-  const Place place = roster_.add_leader(greeting, std::move(node), port);
+  const TreePosition place = roster_.add_leader(greeting, std::move(node), port);
   if (!roster_.contradiction().empty()) {
     return answer(connection, wireup::refused_frame({Errc::mismatch, roster_.contradiction()}));
   }
-  answer(connection, wireup::accepted_frame() + place_frame(place));
+  answer(connection, wireup::accepted_frame() + position_frame(place));
   if (place.is_below_root()) children_.push_back(&links_.add(rank, std::move(connection)));
 }
 

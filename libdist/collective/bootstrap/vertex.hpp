@@ -66,7 +66,7 @@ class Vertex {
 
  private:
   [[nodiscard]] Result<void> climb(RootAddress& root, Clock::time_point deadline);
-  [[nodiscard]] Result<bool> connect_to_parent(const Place& place, Clock::time_point deadline);
+  [[nodiscard]] Result<bool> connect_to_parent(const TreePosition& place, Clock::time_point deadline);
   void serve_once(const FileDescriptor* published, Clock::time_point deadline);
   void accept_followers();
   void on_greeting(FileDescriptor connection, wireup::Frame frame);

@@ -495,9 +495,9 @@ void ControlChannel::gather(const std::shared_ptr<CommWatch>& watch, const Gathe
                             GatherScope scope) {
   const auto& members = watch->members();
   const auto place = [&] {
-    if (scope == GatherScope::node) return place_in_node(world_.table, members, world_.rank);
-    if (members.size() == world_.size) return place_in_tree(tree_, world_.rank);
-    return place_in_tree(CommTree(world_.table, members), world_.rank);
+    if (scope == GatherScope::node) return neighbours_in_node(world_.table, members, world_.rank);
+    if (members.size() == world_.size) return neighbours_in_tree(tree_, world_.rank);
+    return neighbours_in_tree(CommTree(world_.table, members), world_.rank);
   };
   gather_.begin(key, watch->rank(), std::move(piece), place());
 }

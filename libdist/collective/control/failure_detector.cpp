@@ -381,7 +381,7 @@ bool FailureDetector::is_settling(Case& current) const {
 void FailureDetector::conclude(Case& current) {
   const auto states = states_of(current);
   Judgement judgement = judge(states, *current.trigger);
-  Verdict verdict = {{judgement.code, std::move(judgement.message)}, {}, judgement.blame};
+  LossVerdict verdict = {{judgement.code, std::move(judgement.message)}, {}, judgement.blame};
   for (std::uint32_t rank = 0; rank < states.size(); ++rank) {
     if (states[rank].standing == Liveness::silent) verdict.silent.push_back(rank);
   }
@@ -399,7 +399,7 @@ void FailureDetector::announce(const std::shared_ptr<CommWatch>& watch, const Er
 }
 
 /// Printed and sent before this rank is released: the program may end the moment it learns of the error.
-void FailureDetector::spread(const std::shared_ptr<CommWatch>& watch, const Verdict& verdict, Ranks left_out,
+void FailureDetector::spread(const std::shared_ptr<CommWatch>& watch, const LossVerdict& verdict, Ranks left_out,
                              std::uint32_t from) {
   if (watch->is_lost()) return;
   const Case* const current = find(watch->id());
@@ -505,7 +505,8 @@ Clock::time_point FailureDetector::next_poll() const {
 }
 
 // ---- words ----
-std::string verdict_frame(const CommWatch& watch, const Verdict& verdict, const std::vector<std::uint32_t>& left_out) {
+std::string verdict_frame(const CommWatch& watch, const LossVerdict& verdict,
+                          const std::vector<std::uint32_t>& left_out) {
   FrameWriter writer(FrameKind::verdict);
   writer.number(watch.id()).number(static_cast<std::uint64_t>(verdict.error.code)).text(verdict.error.message);
   write_ranks(writer, left_out);

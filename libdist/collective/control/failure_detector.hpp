@@ -49,7 +49,7 @@ class FailureDetectorHost {
 };
 
 /// Why a communicator is lost.
-struct Verdict {
+struct LossVerdict {
   Error error;
   std::vector<std::uint32_t> silent;  ///< ranks of the communicator that did not answer: a shrink leaves them out
   Blame blame;
@@ -120,7 +120,7 @@ class FailureDetector {
   struct Spreading {
     std::shared_ptr<CommWatch> watch;
     std::shared_ptr<const CommTree> tree;
-    Verdict verdict;
+    LossVerdict verdict;
     Ranks silent;  ///< left out of the tree
     Ranks told;
     std::map<std::uint32_t, Clock::time_point> waits_for;  ///< who has not heard, since when
@@ -146,7 +146,7 @@ class FailureDetector {
   [[nodiscard]] std::vector<RankState> states_of(const Case& current) const;
   [[nodiscard]] bool is_settling(Case& current) const;
   void conclude(Case& current);
-  void spread(const std::shared_ptr<CommWatch>& watch, const Verdict& verdict, Ranks left_out, std::uint32_t from);
+  void spread(const std::shared_ptr<CommWatch>& watch, const LossVerdict& verdict, Ranks left_out, std::uint32_t from);
   void tell(Spreading& spreading, std::uint32_t from);
   void say_once(const std::string& sentence);
   void send_heard(std::uint32_t to, std::uint64_t id, FrameKind what);
@@ -164,7 +164,7 @@ class FailureDetector {
 };
 
 /// The verdict on a communicator as a frame. `left_out`: ranks of the world that are left out of its tree.
-[[nodiscard]] std::string verdict_frame(const CommWatch& watch, const Verdict& verdict,
+[[nodiscard]] std::string verdict_frame(const CommWatch& watch, const LossVerdict& verdict,
                                         const std::vector<std::uint32_t>& left_out);
 
 /// How long a rank may take to say that it has heard, before others are asked in its place.

@@ -32,10 +32,10 @@ Pieces read_pieces(Frame& frame) {
 
 }  // namespace
 
-void TreeGather::begin(const GatherKey& key, std::uint32_t rank, std::string piece, Place place) {
+void TreeGather::begin(const GatherKey& key, std::uint32_t rank, std::string piece, Neighbours neighbours) {
   const auto at = gatherings_.try_emplace(key).first;
   at->second.pieces.add({rank, 1, std::move(piece)});
-  at->second.place = std::move(place);
+  at->second.neighbours = std::move(neighbours);
   advance(at);
 }
 
@@ -47,17 +47,17 @@ void TreeGather::on_piece(Frame& frame) {
 
 void TreeGather::advance(std::map<GatherKey, Gathering>::iterator at) {
   Gathering& gathering = at->second;
-  if (!gathering.place || gathering.pieces.size() < gathering.place->ranks) return;
+  if (!gathering.neighbours || gathering.pieces.size() < gathering.neighbours->ranks) return;
   gathering.pieces.merge();
-  if (!gathering.place->parent) return finish(at, std::move(gathering.pieces));
-  outside_.send_to(*gathering.place->parent, frame_of(FrameKind::piece, at->first, gathering.pieces));
+  if (!gathering.neighbours->parent) return finish(at, std::move(gathering.pieces));
+  outside_.send_to(*gathering.neighbours->parent, frame_of(FrameKind::piece, at->first, gathering.pieces));
   gathering.pieces = Pieces();
-  gathering.place->ranks = SIZE_MAX;  // what comes now comes from above
+  gathering.neighbours->ranks = SIZE_MAX;  // what comes now comes from above
 }
 
 void TreeGather::on_pieces(Frame& frame) {
   const auto at = gatherings_.find(read_key(frame));
-  if (at == gatherings_.end() || !at->second.place) return;
+  if (at == gatherings_.end() || !at->second.neighbours) return;
   Pieces pieces = read_pieces(frame);
   pieces.merge();
   finish(at, std::move(pieces));
@@ -65,7 +65,7 @@ void TreeGather::on_pieces(Frame& frame) {
 
 void TreeGather::finish(std::map<GatherKey, Gathering>::iterator at, Pieces pieces) {
   const GatherKey key = at->first;
-  const std::vector<std::uint32_t> children = std::move(at->second.place->children);
+  const std::vector<std::uint32_t> children = std::move(at->second.neighbours->children);
   gatherings_.erase(at);
   if (!children.empty()) {
     const std::string down = frame_of(FrameKind::pieces, key, pieces);
@@ -78,26 +78,26 @@ void TreeGather::forget(std::uint64_t communicator) {
   std::erase_if(gatherings_, [&](const auto& each) { return each.first.communicator == communicator; });
 }
 
-TreeGather::Place place_in_tree(const CommTree& tree, std::uint32_t world_rank) {
+TreeGather::Neighbours neighbours_in_tree(const CommTree& tree, std::uint32_t world_rank) {
   const auto nobody = [](std::uint32_t) { return false; };
   return {tree.parent_of(world_rank, nobody), tree.children_of(world_rank, nobody), tree.subtree_size(world_rank)};
 }
 
-TreeGather::Place place_in_node(const RankTable& table, std::span<const std::uint32_t> members,
-                                std::uint32_t world_rank) {
+TreeGather::Neighbours neighbours_in_node(const RankTable& table, std::span<const std::uint32_t> members,
+                                          std::uint32_t world_rank) {
   std::vector<std::uint32_t> there;
   for (const std::uint32_t member : members) {
     if (table.node_of(member) == table.node_of(world_rank)) there.push_back(member);
   }
-  TreeGather::Place place;
+  TreeGather::Neighbours neighbours;
   const std::uint32_t first = there.front();
   if (first != world_rank) {
-    place.parent = first;
-    return place;
+    neighbours.parent = first;
+    return neighbours;
   }
-  place.ranks = there.size();
-  place.children.assign(there.begin() + 1, there.end());
-  return place;
+  neighbours.ranks = there.size();
+  neighbours.children.assign(there.begin() + 1, there.end());
+  return neighbours;
 }
 
 }  // namespace amldist::collective

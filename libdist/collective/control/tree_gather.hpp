@@ -32,14 +32,14 @@ class TreeGather {
   };
   explicit TreeGather(Outside outside) : outside_(std::move(outside)) {}
 
-  /// Where a rank is among those who gather.
-  struct Place {
+  /// Whom a rank exchanges pieces with.
+  struct Neighbours {
     std::optional<std::uint32_t> parent;  ///< nullopt: this rank is the root
     std::vector<std::uint32_t> children;
     std::size_t ranks = 1;  ///< below it, and itself
   };
   /// This rank gives its piece. `rank`: of the communicator.
-  void begin(const GatherKey& key, std::uint32_t rank, std::string piece, Place place);
+  void begin(const GatherKey& key, std::uint32_t rank, std::string piece, Neighbours neighbours);
   void on_piece(Frame& frame);
   void on_pieces(Frame& frame);
   /// What came for a communicator that has ended.
@@ -48,7 +48,7 @@ class TreeGather {
  private:
   struct Gathering {
     Pieces pieces;
-    std::optional<Place> place;  ///< set when this rank has begun
+    std::optional<Neighbours> neighbours;  ///< set when this rank has begun
   };
   void advance(std::map<GatherKey, Gathering>::iterator at);
   void finish(std::map<GatherKey, Gathering>::iterator at, Pieces pieces);
@@ -57,9 +57,9 @@ class TreeGather {
   std::map<GatherKey, Gathering> gatherings_;
 };
 
-/// A rank's place in a gather over the whole communicator, or over the ranks of its node.
-[[nodiscard]] TreeGather::Place place_in_tree(const CommTree& tree, std::uint32_t world_rank);
-[[nodiscard]] TreeGather::Place place_in_node(const RankTable& table, std::span<const std::uint32_t> members,
-                                              std::uint32_t world_rank);
+/// A rank's neighbours in a gather over the whole communicator, or over the ranks of its node.
+[[nodiscard]] TreeGather::Neighbours neighbours_in_tree(const CommTree& tree, std::uint32_t world_rank);
+[[nodiscard]] TreeGather::Neighbours neighbours_in_node(const RankTable& table, std::span<const std::uint32_t> members,
+                                                        std::uint32_t world_rank);
 
 }  // namespace amldist::collective

@@ -21,20 +21,20 @@ namespace {
 constexpr int fixed_size = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 /// Where another process has its memory. The inode tells it from what has the same numbers in another PID namespace.
-struct Place {
+struct MemoryAddress {
   std::uint64_t process;
   std::uint64_t file;
   std::uint64_t inode;
 };
 
-std::optional<Place> parse_place(std::string_view address) {
+std::optional<MemoryAddress> parse_address(std::string_view address) {
   const auto words = text::split(address, ':');
   if (words.size() != 3) return std::nullopt;
   const auto process = text::to_number(words[0], INT32_MAX);
   const auto file = text::to_number(words[1], INT32_MAX);
   const auto inode = text::to_number(words[2], UINT64_MAX);
   if (!process || !file || !inode) return std::nullopt;
-  return Place{*process, *file, *inode};
+  return MemoryAddress{*process, *file, *inode};
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ std::string SharedMemory::address() const {
 }
 
 Result<SharedMemory> SharedMemory::open(const std::string& address, std::size_t bytes) {
-  const auto place = parse_place(address);
+  const auto place = parse_address(address);
   if (!place) return Error{Errc::mismatch, concat({text::quote(address), " is not the address of shared memory"})};
   const std::string path = concat({"/proc/", std::to_string(place->process), "/fd/", std::to_string(place->file)});
   // O_PATH opens nothing yet: a device or a pipe would notice an open().

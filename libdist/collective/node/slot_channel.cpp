@@ -38,7 +38,7 @@ SlotChannel::SlotChannel(std::byte* memory, NodeGroup place, std::size_t slot_by
       slot_bytes_(slot_bytes),
       oversubscribed_(oversubscribed),
       seen_(place_.size, 0),
-      places_(reinterpret_cast<Place*>(lines_ + static_cast<std::size_t>(place_.size) * slots)) {}
+      waiting_(reinterpret_cast<Waiting*>(lines_ + static_cast<std::size_t>(place_.size) * slots)) {}
 
 bool SlotChannel::has_come(std::uint32_t peer, std::uint32_t round, bool& differs) noexcept {
   const std::uint64_t word = line(peer, round).word.load(std::memory_order_acquire);
@@ -90,9 +90,9 @@ bool SlotChannel::is_apart(std::uint32_t peer) noexcept {
   const int processor = ::sched_getcpu();
   if (own_processor_ != processor) {
     own_processor_ = processor;
-    places_[place_.rank].processor.store(processor + 1, std::memory_order_relaxed);
+    waiting_[place_.rank].processor.store(processor + 1, std::memory_order_relaxed);
   }
-  return places_[peer].processor.load(std::memory_order_relaxed) != processor + 1;
+  return waiting_[peer].processor.load(std::memory_order_relaxed) != processor + 1;
 }
 
 /// Ranks that share a processor and keep handing it to each other would stay there, at 2 us instead of 0.1 us for the

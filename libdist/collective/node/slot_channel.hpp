@@ -131,7 +131,7 @@ class SlotChannel {
   };
   static_assert(sizeof(Line) == 64 && std::atomic<std::uint64_t>::is_always_lock_free);
 
-  struct alignas(64) Place {
+  struct alignas(64) Waiting {
     std::atomic<int> processor;  ///< where the rank last waited for long, plus 1; 0: it never did
   };
 
@@ -167,7 +167,7 @@ class SlotChannel {
   Watchdog* watchdog_ = nullptr;
   std::vector<std::uint32_t> seen_;  // by peer: the last round known to be published
   // Of waits that are not short:
-  Place* places_;
+  Waiting* waiting_;
   int own_processor_ = -1;           ///< as published
   Clock::time_point next_parting_;   ///< initially in the past
   Clock::time_point crowded_until_;  ///< until then, other programs are taken to want this rank's processor
