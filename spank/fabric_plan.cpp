@@ -153,11 +153,11 @@ MessageType vote(const FabricPlan& plan, const SrunLink& srun, const std::string
     pollfd answer = {socket.get(), POLLIN, 0};
     if (::poll(&answer, 1, pause_ms) <= 0) continue;
     const ssize_t got = ::recv(socket.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-    const auto type = got > 0 ? parse_message_type({buffer.data(), static_cast<std::size_t>(got)}, srun.channel.token)
-                              : std::optional<MessageType>();
+    const std::string_view message(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    const MessageType type = parse_message_type(message, srun.channel.token).value_or(MessageType::not_yet);
     const bool decided =
         type == MessageType::use_fabric || type == MessageType::use_sockets || type == MessageType::refuse_step;
-    if (decided) return *type;
+    if (decided) return type;
     const timespec pause = {pause_ms / 1000, pause_ms % 1000 * 1'000'000L};
     static_cast<void>(::nanosleep(&pause, nullptr));  // "not yet" comes at once
   }
