@@ -28,7 +28,7 @@ using fabric::Verdict;
 using std::chrono::seconds;
 using text::concat;
 
-constexpr std::size_t longest_output = 64 * 1024;  ///< of the helper
+constexpr std::size_t longest_output = 64UL * 1024;  ///< of the helper
 constexpr seconds node_timeout{5};
 constexpr seconds verbs_timeout{15};    ///< told to the helper, which kills what hangs below it
 constexpr seconds helper_timeout{20};   ///< for the helper itself
@@ -222,7 +222,7 @@ FabricDecision lead(const FabricPlan& plan, const std::optional<SrunLink>& srun,
   const auto checks = verify(plan, handle);
   auto failures = failures_among(checks);
   // What ends the step comes before what moves it to sockets.
-  std::ranges::stable_partition(failures, [&plan](const Check& each) { return refuses(plan, each); });
+  std::stable_partition(failures.begin(), failures.end(), [&plan](const Check& each) { return refuses(plan, each); });
   tell_findings(plan, checks, srun.has_value());
   if (!failures.empty() && !refuses(plan, failures.front()) && !srun) {
     tell_step(concat({"rdma=prefer: ", plan.host, " uses sockets instead of RDMA: ", sentence(failures.front())}));
