@@ -17,23 +17,23 @@ import tempfile
 import threading
 import time
 
+import everybody
 import launch
 import network
 
 NOBODY = 65534
 ATTACKER = 2  # his node
 AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-SCRIPT = pathlib.Path(__file__).with_name("stranger.py")
 FLOOD = "10000"
 
 
 class Attack:
     """A stranger at work."""
 
-    def __init__(self, place: list[str], *words: str):
+    def __init__(self, place: list[str], script: pathlib.Path, *words: str):
         self.words = words
         self.said: list[str] = []
-        self.process = subprocess.Popen([*place, launch.PYTHON_OF_ANYBODY, str(SCRIPT), *words], stdout=subprocess.PIPE,
+        self.process = subprocess.Popen([*place, launch.PYTHON_OF_ANYBODY, str(script), *words], stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, text=True)
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
@@ -58,7 +58,9 @@ class Attack:
 
 class Field:
     def __init__(self, program: str, nodes: network.Network, folder: pathlib.Path):
-        self.program, self.nodes, self.folder = program, nodes, folder
+        self.program, scripts = everybody.for_all_users(program)
+        self.script = scripts / "stranger.py"
+        self.nodes, self.folder = nodes, folder
         self.port = launch.free_port()
         self.secret = secrets.token_hex(32)
 
@@ -76,7 +78,7 @@ class Field:
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def stranger(self, *words: str, user: list[str] = AS_NOBODY) -> Attack:
-        return Attack([*self.nodes.on(ATTACKER), *user], *words)
+        return Attack([*self.nodes.on(ATTACKER), *user], self.script, *words)
 
     @staticmethod
     def ends(ranks: list[subprocess.Popen]) -> list[str]:
@@ -109,7 +111,7 @@ class Field:
     # ---- the attacks ----
     def record(self) -> list[str]:
         """One on the network keeps the proofs of a world that starts well."""
-        attack = Attack(self.nodes.in_the_middle(), "record", "port1", self.meeting, str(self.folder / "recorded"))
+        attack = Attack(self.nodes.in_the_middle(), self.script, "record", "port1", self.meeting, str(self.folder / "recorded"))
         attack.wait_for("ready")
         problems = self.ends([self.rank(0), self.rank(1)])
         attack.wait_for("recorded")

@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 
+import everybody
 import launch
 import leftovers
 from bootstrap import connected
@@ -212,7 +213,7 @@ def pass_on(server: socket.socket, port: int) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True)
-    step = Step(parser.parse_args().program)
+    step = Step(everybody.for_all_users(parser.parse_args().program)[0])
     results = [*step.trusts(), step.false_ranks(), step.relay(), step.flood(), step.squatted_name(),
                *step.squatted_folders()]
     wrong = [each for each in results if each]
