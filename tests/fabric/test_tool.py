@@ -279,7 +279,7 @@ def test_dmabuf_is_one_way_to_gpudirect(live, tmp_path):
 
 @needs_mounts
 def test_the_task_part_speaks_in_lines(live):
-    outcome = in_namespace(live, "--task-part", "--policy", "require", env=fake())
+    outcome = in_namespace(live, "--task-part", "--policy", "require", "--health", "off", env=fake())
     lines = [line.split("\t") for line in outcome.out.splitlines()]
     assert outcome.status == 0 and [line[1] for line in lines] == [
         "ib.devnode", "ib.provider", "ib.memlock", "ib.gdr", "ib.env", "ib.loopback"]

@@ -208,8 +208,9 @@ def node():
         (folder / name).mkdir(parents=True)
     program(folder / "bin/squeue", f'echo "42 {NOBODY}"; echo asked >>{folder}/asked')
     program(folder / "bin/logger", f'echo "$@" >>{folder}/log')
-    program(folder / "bin/aml-dist", f'id -u >>{folder}/ids; case $1 in check) exec {TOOL} check --format openmetrics --sysfs-root '
-            f'{folder}/tree;; *) exec {TOOL} "$@";; esac')
+    tool = shutil.copy(TOOL, folder / "bin/tool")  # a checkout may be closed to other users
+    program(folder / "bin/aml-dist", f'id -u >>{folder}/ids; case $1 in check) exec {tool} check --format openmetrics --sysfs-root '
+            f'{folder}/tree;; *) exec {tool} "$@";; esac')
     (folder / "ids").touch()
     (folder / "ids").chmod(0o666)
     yield folder
