@@ -23,9 +23,9 @@ def run(*command, **options) -> str:
 
 @pytest.fixture(scope="module")
 def configured(tmp_path_factory):
-    """cmake -S . -B build, of no test, which is not installed"""
+    """cmake -S . -B build, of no test, which is not installed; by Ninja, as tests/run does, since commands are compared"""
     build = tmp_path_factory.mktemp("build")
-    run("cmake", "-S", ROOT, "-B", build, "-DAMLDIST_TESTS=OFF")
+    run("cmake", "-S", ROOT, "-B", build, "-G", "Ninja", "-DAMLDIST_TESTS=OFF")
     return build
 
 
@@ -45,7 +45,7 @@ def commands_of(build: pathlib.Path) -> dict[str, list[set[str]]]:
     found = collections.defaultdict(list)
     for entry in json.loads((build / "compile_commands.json").read_text()):
         file = entry["file"].replace(str(build), "").replace(str(ROOT), "")
-        command = re.sub(r" (-o \S+|-Werror|-Wno-error=\S+|-DNDEBUG)(?= )", "", entry["command"].replace(str(build), ""))
+        command = re.sub(r" (-o \S+|-Werror(=\S+)?|-Wno-error=\S+|-DNDEBUG)(?= |$)", "", entry["command"].replace(str(build), ""))
         if not file.startswith("/tests/"):
             found[file].append(set(command.split()))
     return found
