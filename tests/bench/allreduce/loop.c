@@ -10,7 +10,6 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <math.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../benchlib/binding.h"
 #include "library.h"
 
 static double now(void) {
@@ -27,14 +27,6 @@ static double now(void) {
   return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-/* As srun does, for every library alike: one that leaves ranks unbound would now and then have two on one processor. */
-static void bind_to_processor(void) {
-  cpu_set_t own;
-  if (size > sysconf(_SC_NPROCESSORS_ONLN)) return;
-  CPU_ZERO(&own);
-  CPU_SET((size_t)rank, &own);
-  sched_setaffinity(0, sizeof own, &own);
-}
 static float* memory(size_t bytes, int shared) {
   void* out = NULL;
 #ifndef WITH_MPI
@@ -135,7 +127,7 @@ static double bare_exchange(void) {
 #endif
 int main(int argc, char** argv) {
   begin(&argc, &argv);
-  bind_to_processor();
+  bind_to_processor(rank, size);
   const int shared = argc > 1 && strcmp(argv[1], "shared") == 0;
   const int rounds = argc > 2 ? atoi(argv[2]) : 1;
   for (int a = 3; a < argc; ++a) {

@@ -6,13 +6,12 @@
  * rewritten before each sample, results checked after the last. Rank 0 prints "COLLECTIVE BYTES MICROSECONDS", the
  * median over the samples of the slowest rank; a barrier has 0 bytes. CALLS scales the number of samples. */
 #define _GNU_SOURCE
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "../allreduce/library.h"
+#include "../benchlib/binding.h"
 #include "../benchlib/samples.h"
 
 enum { ROOT = 0, MOST_SAMPLES = 400 };
@@ -121,14 +120,6 @@ static double measure(const struct collective* c, const struct buffers* b, int s
   return of_all(median(times, samples), LARGEST);
 }
 
-/* As srun does, for every library alike. */
-static void bind_to_processor(void) {
-  cpu_set_t own;
-  if (size > sysconf(_SC_NPROCESSORS_ONLN)) return;
-  CPU_ZERO(&own);
-  CPU_SET((size_t)rank, &own);
-  sched_setaffinity(0, sizeof own, &own);
-}
 static float* memory(size_t count) {
   void* out = NULL;
   if (posix_memalign(&out, 4096, count * sizeof(float)) != 0) exit(1);
@@ -155,7 +146,7 @@ static void measure_all(size_t bytes, int calls) {
 
 int main(int argc, char** argv) {
   begin(&argc, &argv);
-  bind_to_processor();
+  bind_to_processor(rank, size);
   const int calls = argc > 1 ? atoi(argv[1]) : 1;
   measure_all(0, calls);
   for (int a = 2; a < argc; ++a) measure_all(strtoull(argv[a], NULL, 10), calls);
