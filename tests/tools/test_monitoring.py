@@ -141,7 +141,7 @@ def prometheus(folder: pathlib.Path):
         extensions_map = {".prom": "text/plain; version=0.0.4"}
 
         def log_message(self, *_):
-            pass
+            pass  # no line for each request
 
     files = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder))
     threading.Thread(target=files.serve_forever, daemon=True).start()
