@@ -59,6 +59,8 @@ def judge(how: str, victim: int, ranks: int, step: launch.Step, statuses: list[i
     limit = DEADLINE_MS / 1000 + 10  # generous, for a busy machine
     if seconds > limit:
         problems.append(f"it took {seconds:.1f} s")
+    if problems:
+        problems += [f"  {rank}: {line}" for rank, line in step.lines]
     return problems
 
 

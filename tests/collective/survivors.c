@@ -96,6 +96,12 @@ static void agree(const char* victims) {
   printf("agreed %d: %s\n", ~flags & 0xffff, amldist_last_error());
 }
 
+/* The loss came to this rank's neighbours in their last call, to this rank in the next one. */
+static void agree_where_others_shrink(amldist_comm* comm) {
+  int flags = 0;
+  CHECK(amldist_agree(comm, &flags) == AMLDIST_EPEER);
+}
+
 /* Without a loss: agree, and shrink to all ranks. Again, and once more. MPI is left aside from then on. */
 void run_shrunk(void) {
   int flags = -1 - (1 << rank);
@@ -154,6 +160,7 @@ void run_survivors(int argc, char** argv) {
   } else {
     fail_until_lost(failing);
   }
+  if (strcmp(how, "mixed") == 0 && rank % 2 != 0) agree_where_others_shrink(failing);
   amldist_comm* left = shrink_until_healthy(failing, world);
   CHECK(((char*)memory)[4095] == 5); /* the old world's memory stays */
   if (strcmp(how, "split") == 0) {

@@ -29,6 +29,7 @@ WHAT = {
     "halt": "one rank is stopped and goes on later",
     "halted": "one during all-reduce, another is stopped during shrink",
     "agree": "one rank; all agree before and after",
+    "mixed": "one rank; some agree where the others shrink",
 }
 SURVIVORS = re.compile(r"survivors (\d+) ranks \d+ own (\d+) sum (\d+)")
 EXCLUDED = 8  # exit status of the program

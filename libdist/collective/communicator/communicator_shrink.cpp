@@ -78,7 +78,10 @@ Result<AgreementOutcome> Communicator::join_agreement(const AgreementTicketPtr& 
     context_.watch().give_verdict(error);
     return error;
   }
-  if (outcome.decision.purposes == purpose) return outcome;
+  // A loss reaches one rank in its last call and another one a call later: one shrinks while the other agrees. What
+  // agree returns of the loss brings that one to shrink, too.
+  const bool is_loss = !outcome.decision.excluded.empty();
+  if (is_loss || outcome.decision.purposes == purpose) return outcome;
   return Error{Errc::mismatch, "some ranks called amldist_agree and others amldist_shrink: all must call the same"};
 }
 
@@ -116,8 +119,9 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink() {
     const auto outcome = join_agreement(ticket, own, to_shrink);
     if (!outcome) return outcome.error();
     const Decision& decision = outcome->decision;
-    if ((decision.flags & built) != 0 && decision.excluded == excluded) break;
-    if ((decision.flags & willing) == 0)
+    const bool all_shrink = decision.purposes == to_shrink;  // the flags of agree are the program's
+    if (all_shrink && (decision.flags & built) != 0 && decision.excluded == excluded) break;
+    if (all_shrink && (decision.flags & willing) == 0)
       return Error{Errc::timeout, "the ranks that are left did not come together in shrink before the deadline"};
     out.reset();
     excluded = decision.excluded;

@@ -32,6 +32,10 @@ Result<void> check_all_received(CommContext& context, HostBackend& backend, cons
                     collective::describe(finalize), " without having received ", std::to_string(number),
                     number == 1 ? " message that was sent to it" : " messages that were sent to it"});
   if (context.rank() == 0) context.channel().tell(sentence);
+  // Nobody gives the communicator up before all know: rank 0 would be told of it, and not print.
+  tally.operation = Operation::barrier;
+  tally.count = 0;
+  static_cast<void>(backend.start(tally).finish(watchdog));
   return Error{Errc::peer, sentence};
 }
 

@@ -415,9 +415,7 @@ AgreementOutcome ControlChannel::agree(const std::shared_ptr<CommWatch>& watch,
   return ticket->wait();
 }
 
-void ControlChannel::tell(const std::string& sentence) {
-  post([this, sentence] { say(sentence); });
-}
+void ControlChannel::tell(const std::string& sentence) { say(sentence); }
 
 void ControlChannel::abort(const std::shared_ptr<CommWatch>& watch, const std::string& sentence) {
   post([this, watch, sentence] { detector_.announce(watch, {Errc::aborted, sentence}, false); });

@@ -69,7 +69,7 @@ class ControlChannel final : private FailureDetectorHost {
   [[nodiscard]] AgreementOutcome agree(const std::shared_ptr<CommWatch>& watch,
                                        const std::shared_ptr<AgreementTicket>& ticket, std::uint64_t flags,
                                        std::uint64_t purposes);
-  /// Prints a sentence, before anything that is asked of the control thread afterwards.
+  /// Prints a sentence before it returns: the program may end next. Thread-safe.
   void tell(const std::string& sentence);
   /// Gives a communicator up on all its ranks.
   void abort(const std::shared_ptr<CommWatch>& watch, const std::string& sentence);
