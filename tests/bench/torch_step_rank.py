@@ -1,7 +1,5 @@
 """One rank of tests/bench/torch_step: times steps of DistributedDataParallel over two back ends in turns."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os
@@ -48,6 +46,12 @@ def without_communication(model: DistributedDataParallel, step: Callable[[], Non
     return alone
 
 
+def communicate_nothing(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done
+
+
 def main() -> None:
     plan = json.loads(sys.argv[1])
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -61,6 +65,8 @@ def main() -> None:
     data = torch.randn(plan["batch"], width)
     models = {name: DistributedDataParallel(copy.deepcopy(plain), process_group=dist.new_group(backend=name))
               for name in ("gloo", "amldist")}
+    models["nothing"] = DistributedDataParallel(copy.deepcopy(plain), process_group=dist.new_group(backend="gloo"))
+    models["nothing"].register_comm_hook(None, communicate_nothing)
     steps = {name: step_of(model, data) for name, model in models.items()}
     steps["alone"] = without_communication(models["gloo"], step_of(models["gloo"], data))
     times: dict[str, list[float]] = {name: [] for name in steps}

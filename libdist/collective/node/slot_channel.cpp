@@ -78,7 +78,7 @@ bool SlotChannel::spin_apart(std::uint32_t peer, std::uint32_t round, bool& diff
     part();
     return false;
   }
-  if (crowded_until_ != Clock::time_point() && Clock::now() < crowded_until_) return false;
+  if (contention_.was_contended() && contention_.is_contended(Clock::now())) return false;
   for (int poll = 0; poll < polls; ++poll) {
     if (has_come(peer, round, differs)) return true;
     relax();
@@ -108,20 +108,18 @@ void SlotChannel::part() noexcept {
 
 /// Yields the processor; after about a millisecond sleeps in growing naps. No process needs to be woken, so publishing
 /// stays cheap. A yield to another program takes a slice of its time, some milliseconds; ranks yield back at once. So
-/// where a yield took long, naps take its place for a while: Linux prefers who has slept to who computes.
+/// where yields take long, naps take their place for a while: Linux prefers who has slept to who computes.
 Result<void> SlotChannel::wait_slowly(std::uint32_t peer, std::uint32_t round) {
   // Where many wait for a processor, each yield takes a turn of all of them: 64 took seconds in which no verdict was
   // heard.
   constexpr int yields_between_checks = 4;
   constexpr int checks_before_naps = 1024;
   constexpr auto longest_nap = std::chrono::microseconds(500);
-  constexpr auto longest_own_yield = std::chrono::microseconds(300);
-  constexpr auto crowded_for = std::chrono::milliseconds(100);
-  constexpr auto longest_crowded_nap = std::chrono::microseconds(160);
+  constexpr auto longest_contended_nap = std::chrono::microseconds(160);
   auto length = std::chrono::microseconds(20);
-  auto crowded_nap = std::chrono::microseconds(10);
+  auto contended_nap = std::chrono::microseconds(10);
   auto before = Clock::now();
-  bool crowded = before < crowded_until_;
+  bool contended = contention_.is_contended(before);
   for (int poll = 0;; ++poll) {
     for (int i = 0; i < yields_between_checks; ++i) {
       bool differs = false;
@@ -134,17 +132,14 @@ Result<void> SlotChannel::wait_slowly(std::uint32_t peer, std::uint32_t round) {
         length = std::min(length * 2, longest_nap);
         break;
       }
-      if (crowded) {
-        nap(crowded_nap);
-        crowded_nap = std::min(crowded_nap * 2, longest_crowded_nap);
+      if (contended) {
+        nap(contended_nap);
+        contended_nap = std::min(contended_nap * 2, longest_contended_nap);
         continue;
       }
       static_cast<void>(::sched_yield());
       const auto now = Clock::now();
-      if (now - before > longest_own_yield) {
-        crowded_until_ = now + crowded_for;
-        crowded = true;
-      }
+      contended = contention_.yielded(now, now - before);
       before = now;
     }
     if (auto going_on = watchdog_->keep_waiting(place_.communicator_ranks[peer]); !going_on) return going_on;

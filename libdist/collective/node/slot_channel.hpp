@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "collective/calls/watchdog.hpp"
+#include "collective/node/processor_contention.hpp"
 #include "collective/node/relax.hpp"
 #include "collective/node/shared_memory.hpp"
 
@@ -168,9 +169,9 @@ class SlotChannel {
   std::vector<std::uint32_t> seen_;  // by peer: the last round known to be published
   // Of waits that are not short:
   Waiting* waiting_;
-  int own_processor_ = -1;           ///< as published
-  Clock::time_point next_parting_;   ///< initially in the past
-  Clock::time_point crowded_until_;  ///< until then, other programs are taken to want this rank's processor
+  int own_processor_ = -1;          ///< as published
+  Clock::time_point next_parting_;  ///< initially in the past
+  ProcessorContention contention_;
 };
 
 }  // namespace amldist::collective

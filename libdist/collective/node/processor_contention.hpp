@@ -1,0 +1,44 @@
+// Whether programs that compute want this rank's processor, as its own yields tell.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+#include "os/clock.hpp"
+
+namespace amldist::collective {
+
+/// Ranks that wait yield back at once; a program that computes keeps the processor for its slice, about 3 ms. One such
+/// yield says little: a process that starts takes as long. Two in a row are a program that goes on computing, for a
+/// while; the longer it has been so, the longer it is taken to go on. Not thread-safe.
+class ProcessorContention {
+ public:
+  /// A yield returned at `now`, after `taken`. Returns whether the processor is contended from now on.
+  bool yielded(Clock::time_point now, Clock::duration taken) noexcept {
+    if (taken <= longest_own_yield) {
+      long_yields_ = 0;
+      return false;
+    }
+    if (++long_yields_ < enough) return false;
+    long_yields_ = 0;
+    const bool goes_on = until_ != Clock::time_point() && now < until_ + period_;
+    period_ = goes_on ? std::min(period_ * 2, longest_period) : first_period;
+    until_ = now + period_;
+    return true;
+  }
+  [[nodiscard]] bool is_contended(Clock::time_point now) const noexcept { return now < until_; }
+  /// Whether it ever was: saves the question what time it is.
+  [[nodiscard]] bool was_contended() const noexcept { return until_ != Clock::time_point(); }
+
+ private:
+  static constexpr int enough = 2;
+  static constexpr Clock::duration longest_own_yield = std::chrono::microseconds(300);
+  static constexpr Clock::duration first_period = std::chrono::milliseconds(20);
+  static constexpr Clock::duration longest_period = std::chrono::milliseconds(640);
+
+  int long_yields_ = 0;  ///< in a row
+  Clock::duration period_ = first_period;
+  Clock::time_point until_;
+};
+
+}  // namespace amldist::collective

@@ -1,0 +1,83 @@
+#include "collective/node/processor_contention.hpp"
+
+#include <gtest/gtest.h>
+
+namespace amldist::collective {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+/// A rank whose yields take what it is told.
+class Rank {
+ public:
+  void yield(Clock::duration taken) {
+    now_ += taken;
+    contention_.yielded(now_, taken);
+  }
+  void pass(Clock::duration time) { now_ += time; }
+  [[nodiscard]] bool naps() const { return contention_.is_contended(now_); }
+
+ private:
+  ProcessorContention contention_;
+  Clock::time_point now_{std::chrono::hours(1)};
+};
+
+TEST(ProcessorContention, RanksThatYieldToEachOtherAreNone) {
+  Rank rank;
+  for (int i = 0; i < 1000; ++i) rank.yield(microseconds(2));
+  EXPECT_FALSE(rank.naps());
+}
+
+TEST(ProcessorContention, OneLongYieldIsAProcessThatStarts) {
+  Rank rank;
+  for (int i = 0; i < 10; ++i) {
+    rank.yield(milliseconds(3));
+    EXPECT_FALSE(rank.naps());
+    rank.yield(microseconds(2));
+  }
+}
+
+TEST(ProcessorContention, TwoLongYieldsInARowAreAProgramThatComputesForAWhile) {
+  Rank rank;
+  rank.yield(milliseconds(3));
+  rank.yield(milliseconds(3));
+  EXPECT_TRUE(rank.naps());
+  rank.pass(milliseconds(19));
+  EXPECT_TRUE(rank.naps());
+  rank.pass(milliseconds(2));
+  EXPECT_FALSE(rank.naps());
+}
+
+TEST(ProcessorContention, WhatGoesOnIsAskedAboutLessAndLessOften) {
+  Rank rank;
+  double lost = 0;
+  double all = 0;
+  for (int i = 0; i < 8; ++i) {
+    rank.yield(milliseconds(3));
+    rank.yield(milliseconds(3));
+    int naps = 0;
+    for (; rank.naps(); ++naps) rank.pass(milliseconds(1));
+    EXPECT_EQ(naps, std::min(20 << i, 640));
+    lost += 6;
+    all += 6 + naps;
+  }
+  EXPECT_LT(lost / all, 0.025);
+}
+
+TEST(ProcessorContention, AfterAPauseItBeginsAnew) {
+  Rank rank;
+  for (int i = 0; i < 8; ++i) {
+    rank.yield(milliseconds(3));
+    rank.yield(milliseconds(3));
+    while (rank.naps()) rank.pass(milliseconds(1));
+  }
+  rank.pass(milliseconds(1000));
+  rank.yield(milliseconds(3));
+  rank.yield(milliseconds(3));
+  rank.pass(milliseconds(21));
+  EXPECT_FALSE(rank.naps());
+}
+
+}  // namespace
+}  // namespace amldist::collective
