@@ -6,9 +6,11 @@
 
 namespace amldist::collective {
 
-/// Only the two ranks of a pair know how much they exchange. A first round agrees on the longest message, in elements,
-/// and each rank checks that it gets what it expects.
+/// The longest message, in elements. Equal blocks are equal on all ranks: the signature covers them. Of listed ones only
+/// the two ranks of a pair know how much they exchange: a first round agrees on the longest, and each rank checks that
+/// it gets what it expects.
 Result<std::uint64_t> NodeCollectives::agree_on_longest(const Blocks& send_blocks, const Blocks& recv_blocks) {
+  if (send_blocks.are_equal() && recv_blocks.are_equal()) return send_blocks.count(0);
   const std::uint32_t own = slot_channel_.rank();
   const std::uint32_t ranks = slot_channel_.size();
   constexpr std::uint64_t most = SIZE_MAX / 2 / sizeof(std::uint64_t);  // elements that any memory can have
