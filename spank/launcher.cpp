@@ -23,6 +23,7 @@
 #include "spank/slurm_api.hpp"
 #include "spank/step_reader.hpp"
 #include "spank/step_secret.hpp"
+#include "spank/verbose.hpp"
 #include "step_messages/launch_record.hpp"
 
 namespace amldist::spank {
@@ -113,13 +114,6 @@ void tell_policy(const SitePolicy& site, const Spec& spec, const NodeFeatures& f
   tell_user(concat({"rdma=", fabric::to_string(choice.policy), " by ", choice.source}));
 }
 
-void tell_placement(const Spec& spec, const Placement& placement, const LaunchRecord& record) {
-  tell_user(concat({to_string(spec.kind), " ", to_string(spec.launch), ": ", text::count(placement.map.size(), "task"),
-                    " on ", text::count(placement.map.nodes(), "node"), ", map ", record.map, " (",
-                    to_string(placement.provenance), ": ", placement.source, "), rank 0 on ", placement.master_host(),
-                    ", address ", record.address}));
-}
-
 /// Sends the record to the nodes: in the environment, and through the listener to those that it does not reach.
 Result<void> send_record(SrunSession& session, const Spec& spec, const Launch& launch) {
   const auto record = make_record(session.request.policy, spec, launch);
@@ -141,7 +135,7 @@ Result<void> send_record(SrunSession& session, const Spec& spec, const Launch& l
          session.request.policy.job_comment});
   }
   tell_policy(session.request.policy, spec, record->features);
-  if (spec.verbose) tell_placement(spec, launch.placement, *record);
+  if (spec.verbose) tell_user(placement_line(spec, launch.placement, record->address));
   return {};
 }
 

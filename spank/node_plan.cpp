@@ -14,6 +14,7 @@
 #include "spank/step_reader.hpp"
 #include "spank/step_secret.hpp"
 #include "spank/stepd_session.hpp"
+#include "spank/verbose.hpp"
 #include "step_messages/launch_record.hpp"
 
 namespace amldist::spank {
@@ -247,6 +248,9 @@ PlanOutcome plan(StepdSession& session, const Handle& handle) {
     planned->notes.emplace_back(
         "no srun waits for this step, so its parameter servers will not end by themselves: end the step when its work "
         "is done, or start it without --async");
+  }
+  if (planned && !has_srun && spec->verbose) {
+    planned->notes.push_back(placement_line(*spec, planned->step.placement, planned->step.rendezvous.address));
   }
   return planned ? PlanOutcome(std::move(*planned)) : PlanOutcome(planned.error());
 }

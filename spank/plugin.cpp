@@ -6,6 +6,9 @@
 // from task_init refuses the step, while one from slurmstepd's init or init_post_opt would drain the node, so those
 // always return 0.
 #include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <span>
@@ -14,6 +17,7 @@
 
 #include "os/environment.hpp"
 #include "spank/command_line.hpp"
+#include "spank/copies.hpp"
 #include "spank/launcher.hpp"
 #include "spank/node_plan.hpp"
 #include "spank/output.hpp"
@@ -50,6 +54,20 @@ SubmitterSession* submitter() noexcept {
 bool& broken() noexcept {
   static bool value = false;
   return value;
+}
+
+/// How often plugstack.conf has this very file. Slurm then calls each callback so often, one after the other.
+int& lines_with_this_file() noexcept {
+  static int value = 1;
+  return value;
+}
+
+enum class Callback : std::uint8_t { init_post_opt, local_user_init, task_init, task_post_fork, task_exit };
+
+/// Whether this call of a callback is one more for the same event.
+bool is_repeated(Callback callback) noexcept {
+  static std::array<std::atomic<int>, 5> calls{};
+  return calls[static_cast<std::size_t>(callback)]++ % lines_with_this_file() != 0;
 }
 
 constexpr std::string_view out_of_memory =
@@ -157,8 +175,29 @@ void start_slurmd(const Arguments& arguments) {
   for (const std::string& complaint : complaints) log_for_administrator(complaint);
 }
 
+/// Says on the side of the administrator, and once for a step, that there is another copy.
+void tell_of_two(const Copies& copies) {
+  if (spank_context() == S_CTX_SLURMD) log_for_administrator(two_copies(copies));
+  if (spank_context() == S_CTX_LOCAL) tell_user(two_copies(copies));
+}
+
+/// Whether another line of plugstack.conf is in charge of this process. A copy that is not has no session and does
+/// nothing.
+bool another_is_in_charge() {
+  const Copies copies = look_for_copies();
+  if (!copies.first.empty()) {
+    tell_of_two(copies);
+    return true;
+  }
+  if (std::holds_alternative<std::monostate>(session())) return false;
+  ++lines_with_this_file();
+  tell_of_two({copies.own, copies.own});
+  return true;
+}
+
 /// The session comes first: later callbacks need it even where memory runs out here.
 void start(spank_t spank, const Arguments& arguments) {
+  if (another_is_in_charge()) return;
   switch (spank_context()) {
     case S_CTX_SLURMD:
       return start_slurmd(arguments);
@@ -225,6 +264,7 @@ extern const int init_failure_mode __asm__("slurm_spank_init_failure_mode");
 const int init_failure_mode = ESPANK_JOB_FAILURE;
 #endif
 
+using amldist::spank::Callback;
 using amldist::spank::Handle;
 using amldist::spank::SrunSession;
 using amldist::spank::StepdSession;
@@ -237,6 +277,7 @@ int slurm_spank_init(spank_t spank, int argc, char** argv) {
 }
 
 int slurm_spank_init_post_opt(spank_t spank, int /*argc*/, char** /*argv*/) {
+  if (amldist::spank::is_repeated(Callback::init_post_opt)) return 0;
   switch (spank_context()) {
     case S_CTX_REMOTE:
       return amldist::spank::plan_in_slurmstepd(spank);
@@ -252,6 +293,7 @@ int slurm_spank_init_post_opt(spank_t spank, int /*argc*/, char** /*argv*/) {
 }
 
 int slurm_spank_local_user_init(spank_t spank, int /*argc*/, char** /*argv*/) {
+  if (amldist::spank::is_repeated(Callback::local_user_init)) return 0;
   const int status = amldist::spank::guarded_in<SrunSession>(amldist::spank::refused, [spank](SrunSession& state) {
     const auto prepared = amldist::spank::prepare_launch(state, Handle(spank));
     if (!prepared) amldist::spank::note_refusal(state, Handle(spank), prepared.error().message);
@@ -263,6 +305,7 @@ int slurm_spank_local_user_init(spank_t spank, int /*argc*/, char** /*argv*/) {
 }
 
 int slurm_spank_task_init(spank_t spank, int /*argc*/, char** /*argv*/) {
+  if (amldist::spank::is_repeated(Callback::task_init)) return 0;
   const int status = amldist::spank::guarded_in<StepdSession>(amldist::spank::refused, [spank](StepdSession& state) {
     return amldist::spank::start_task(state, Handle(spank)) ? 0 : amldist::spank::refused;
   });
@@ -275,6 +318,7 @@ int slurm_spank_task_init(spank_t spank, int /*argc*/, char** /*argv*/) {
 }
 
 int slurm_spank_task_post_fork(spank_t spank, int /*argc*/, char** /*argv*/) {
+  if (amldist::spank::is_repeated(Callback::task_post_fork)) return 0;
   return amldist::spank::guarded_in<StepdSession>(0, [spank](StepdSession& state) {
     amldist::spank::watch_for_hangs(state, Handle(spank));
     return 0;
@@ -282,6 +326,7 @@ int slurm_spank_task_post_fork(spank_t spank, int /*argc*/, char** /*argv*/) {
 }
 
 int slurm_spank_task_exit(spank_t spank, int /*argc*/, char** /*argv*/) {
+  if (amldist::spank::is_repeated(Callback::task_exit)) return 0;
   return amldist::spank::guarded_in<StepdSession>(0, [spank](StepdSession& state) {
     amldist::spank::finish_task(state, Handle(spank));
     return 0;
@@ -291,6 +336,7 @@ int slurm_spank_task_exit(spank_t spank, int /*argc*/, char** /*argv*/) {
 int slurm_spank_exit(spank_t /*spank*/, int /*argc*/, char** /*argv*/) {
   amldist::spank::session().emplace<std::monostate>();
   amldist::spank::broken() = false;
+  amldist::spank::lines_with_this_file() = 1;
   return 0;
 }
 }

@@ -19,7 +19,7 @@ RELEASE = os.environ["AMLDIST_TEST_RELEASE"]
 PLUGIN_PACKAGE = f"aml-dist-slurm{SLURM}"
 LINE = "required spank_aml_dist.so"
 PACKAGES = [PLUGIN_PACKAGE, "aml-dist", "libamldist0", "libamldist-mpi", "libamldist-dev", "python3-amldist", "aml-dist-doc"]
-OLDER = "0.0.9"
+OLDER = "0.1.0~0"  # of packages; the plugin in them is that of 0.1.0
 
 
 class Machine:
@@ -71,8 +71,15 @@ def build_packages(folder: pathlib.Path) -> None:
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 
 
-def make_older(package: pathlib.Path, folder: pathlib.Path) -> None:
-    """The same under a lower version, with a sample and a page that later ones do not have."""
+def build_earlier(folder: pathlib.Path) -> pathlib.Path | None:
+    """The plugin of 0.1.0; None in a checkout without history."""
+    done = subprocess.run([str(ROOT / "tests/build-earlier"), str(folder), RELEASE], capture_output=True, text=True)
+    assert done.returncode == 0 or "history lacks" in done.stderr, done.stderr
+    return pathlib.Path(done.stdout.strip()) if done.returncode == 0 else None
+
+
+def make_older(package: pathlib.Path, folder: pathlib.Path, plugin: pathlib.Path | None) -> None:
+    """The same under a lower version, with an earlier plugin, and with a sample and a page that later ones do not have."""
     tree = folder / "tree"
     subprocess.run(["dpkg-deb", "-R", package, tree], check=True)
     control = tree / "DEBIAN/control"
@@ -81,6 +88,9 @@ def make_older(package: pathlib.Path, folder: pathlib.Path) -> None:
     if package.name.startswith(PLUGIN_PACKAGE):
         sample = tree / "etc/slurm/plugstack.conf.d/aml-dist.conf"
         sample.write_text("# As it was.\n" + sample.read_text())
+        if plugin:
+            (installed,) = tree.glob("usr/lib/**/spank_aml_dist.so")
+            shutil.copyfile(plugin, installed)
         (tree / "usr/share/man/man8/aml-dist-gone.8.gz").write_bytes(b"")
     target = folder / package.name.replace(version, OLDER)
     subprocess.run(["dpkg-deb", "-Zgzip", "-z1", "-b", tree, target], check=True, capture_output=True)
@@ -98,9 +108,10 @@ def machine():
         machine.packages.mkdir()
         build_packages(machine.packages)
     machine.older.mkdir()
+    plugin = build_earlier(folder / "earlier")
     for name in PACKAGES:
         (package,) = machine.packages.glob(f"{name}_[0-9]*.deb")
-        make_older(package, machine.older)
+        make_older(package, machine.older, plugin)
     yield machine
     machine.devcluster("stop", "--name", "installation")
     shutil.rmtree(folder)
@@ -138,7 +149,7 @@ def test_a_first_job_runs(machine):
 
 
 def test_an_upgrade_while_a_job_runs(machine):
-    """Its step keeps the file that it began with, its next step has the new one, and the administrator's file stays.
+    """From 0.1.0 to this tree. Its step keeps the file that it began with, its next step has the new one, and the administrator's file stays.
 
     --force-confold as unattended upgrades have it: without it dpkg asks which of two changed files is wanted.
     """
