@@ -1,4 +1,4 @@
-"""Slurm's own containers (srun --container) with runc: the image's environment gives way to the step's."""
+"""Slurm's own containers (srun --container) with runc and with crun: the image's environment gives way to the step's."""
 
 import json
 import pathlib
@@ -11,9 +11,15 @@ import pytest
 from cluster import Cluster
 from conftest import NAME, PLUGIN, RELEASE
 
-RUNC = "runc --root=/tmp/runc-%n-%u {} %n.%u.%j.%s.%t"
-OCI = "".join(f'RunTime{name}="{RUNC.format(words)}"\n' for name, words in (
-    ("Query", "state"), ("Kill", "kill -a"), ("Delete", "delete --force"), ("Run", "run --bundle %b")))
+
+# slurmstepd keeps the cgroups.
+PROGRAMS = {"runc": "runc", "crun": "crun --cgroup-manager=disabled"}
+
+
+def oci_conf(program: str) -> str:
+    """Both programs take the same words."""
+    return "".join(f'RunTime{name}="{PROGRAMS[program]} --root=/tmp/{program}-%n-%u {words} %n.%u.%j.%s.%t"\n' for name, words in (
+        ("Query", "state"), ("Kill", "kill -a"), ("Delete", "delete --force"), ("Run", "run --bundle %b")))
 
 
 @pytest.fixture(scope="module")
@@ -44,19 +50,22 @@ def bundle():
     shutil.rmtree(folder)
 
 
-@pytest.fixture(scope="module")
-def oci(cluster, bundle):
-    """Two nodes with an oci.conf, where runc can work at all."""
-    if cluster.run("runc --version").status != 0:
-        pytest.skip("runc is not installed in the root of this Slurm")
+@pytest.fixture(scope="module", params=PROGRAMS)
+def oci(cluster, bundle, request):
+    """Two nodes with an oci.conf, where the program can work at all."""
+    program = request.param
+    if cluster.run(f"{program} --version").status != 0:
+        pytest.skip(f"{program} is not installed in the root of this Slurm")
     started = Cluster(f"{NAME}-oc"[-16:].lstrip("-"), 2)
     done = started.devcluster("start", "--nodes", "2", "--restart", "--plugin", PLUGIN, *(["--release", RELEASE] if RELEASE else []))
     assert done.status == 0, str(done)
-    (pathlib.Path(started.devcluster("conf").out.strip()).parent / "oci.conf").write_text(OCI)
-    alone = started.run(f"runc --root=/tmp/runc-try run --bundle {bundle} try", on="node1")
+    (pathlib.Path(started.devcluster("conf").out.strip()).parent / "oci.conf").write_text(oci_conf(program))
+    for node in ("node1", "node2"):  # crun refuses a machine that has both versions of cgroups: the nodes see one
+        started.run("mountpoint -q /sys/fs/cgroup/unified && mount -t tmpfs none /sys/fs/cgroup/unified", on=node)
+    alone = started.run(f"{PROGRAMS[program]} --root=/tmp/{program}-try run --bundle {bundle} try", on="node1")
     if alone.status != 0:
         assert started.devcluster("stop").status == 0
-        pytest.skip("runc cannot work here: " + alone.err.strip()[-200:])
+        pytest.skip(f"{program} cannot work here: " + alone.err.strip()[-200:])
     yield started
     assert started.devcluster("stop").status == 0
 
