@@ -13,6 +13,8 @@ import subprocess
 import tempfile
 import warnings
 
+import ways
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Where the programs of the tests were built, for this machine or for the release of Debian that the cluster runs in.
 BUILD = pathlib.Path(os.environ.get("AMLDIST_BUILD", ROOT / "build-development"))
@@ -37,6 +39,11 @@ def readable_copy(path: pathlib.Path) -> pathlib.Path:
     copy.chmod(0o755)
     return copy
 
+
+# Under AMLDIST_TEST_STEPS=async this srun is found before Slurm's.
+(READABLE / "asynchronous").mkdir()
+readable_copy(ROOT / "tests/cluster/asynchronous/srun").rename(READABLE / "asynchronous/srun")
+FIND_SRUN = f"PATH={READABLE}/asynchronous:$PATH; " if ways.STEPS == "async" else ""
 
 PROBE = readable_copy(pathlib.Path(__file__).resolve().parent / "probe.py")
 
@@ -78,7 +85,8 @@ class Cluster:
         self.nodes = nodes
 
     def devcluster(self, *arguments: str, timeout: float = 120) -> Finished:
-        command = [str(DEVCLUSTER), arguments[0], "--name", self.name, *arguments[1:]]
+        more = ways.with_settings(arguments[1:]) if arguments[0] == "start" else arguments[1:]
+        command = [str(DEVCLUSTER), arguments[0], "--name", self.name, *more]
         return finish(command, timeout)
 
     def run(self, command: str, user: str = "root", on: str | None = None, timeout: float = 90,
@@ -86,7 +94,7 @@ class Cluster:
         """Runs a shell line on the login machine or on a node; variables of the test process do not come along."""
         where = ["--on", on] if on else []
         assignments = [f"{name}={value}" for name, value in (env or {}).items()]
-        inside = ["timeout", str(int(timeout)), "env", *assignments, "bash", "-c", command]
+        inside = ["timeout", str(int(timeout)), "env", *assignments, "bash", "-c", FIND_SRUN + command]
         line = [str(DEVCLUSTER), "run", "--name", self.name, "--user", user, *where, "--env-clean", "--", *inside]
         done = finish(line, timeout + 30)
         if LOST not in done.err:

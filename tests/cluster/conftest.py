@@ -9,6 +9,7 @@ import shutil
 import tempfile
 
 import pytest
+import ways
 from cluster import Cluster, readable_copy
 
 for command in pathlib.Path(os.environ.get("AMLDIST_TOOL", "/nowhere/aml-dist")).parent.glob("aml-*"):
@@ -20,8 +21,6 @@ PLUGIN = os.environ.get("AMLDIST_PLUGIN", "")
 NAME = os.environ.get("AMLDIST_TEST_CLUSTER", "test")
 # A release of Debian for another Slurm than this machine's; PLUGIN and AMLDIST_TOOL must have been built there.
 RELEASE = os.environ.get("AMLDIST_TEST_RELEASE", "")
-# More of slurm.conf, as in "SlurmctldParameters=enable_stepmgr PrologFlags=Contain".
-SETTINGS = os.environ.get("AMLDIST_TEST_CONF", "").split()
 
 
 def pytest_collection_modifyitems(config, items):
@@ -31,6 +30,9 @@ def pytest_collection_modifyitems(config, items):
     mine = items[int(number) - 1::int(shares)]
     config.hook.pytest_deselected(items=[item for item in items if item not in mine])
     items[:] = mine
+    for item in items:
+        if reason := ways.not_tried(item.nodeid.rpartition("/")[2]):
+            item.add_marker(pytest.mark.skip(reason=f"not under {ways.STEPS}: {reason}"))
 
 
 @pytest.fixture(scope="session")
@@ -38,8 +40,7 @@ def cluster():
     assert PLUGIN and pathlib.Path(PLUGIN).is_file(), "AMLDIST_PLUGIN must name the built spank_aml_dist.so"
     cluster = Cluster(NAME, 4)
     started = cluster.devcluster("start", "--nodes", "4", "--restart", "--plugin", PLUGIN,
-                                 *(["--release", RELEASE] if RELEASE else []),
-                                 *(word for setting in SETTINGS for word in ("--conf", setting)))
+                                 *(["--release", RELEASE] if RELEASE else []))
     assert started.status == 0, str(started)
     yield cluster
     crashed = [core.name for core in pathlib.Path(f"/run/aml-devcluster/{NAME}/log").glob("core*")]

@@ -1,9 +1,9 @@
 """srun --async (Slurm 26.05, in jobs with a step manager): srun has gone when the tasks start, and nobody listens."""
 
 import json
-import os
 
 import pytest
+import ways
 from cluster import PROBE, read_reports
 from oracle import check_pytorch, own_names
 from test_batch import script
@@ -13,7 +13,7 @@ from test_batch import script
 def has_async(cluster):
     if "--async" not in cluster.run("srun --help").out:
         pytest.skip("this Slurm's srun has no --async")
-    if "enable_stepmgr" not in os.environ.get("AMLDIST_TEST_CONF", ""):
+    if not ways.STEPS:
         pytest.skip("srun --async needs a step manager: tests/run-generation 26.05 stepmgr")
 
 
@@ -22,7 +22,7 @@ def run_async(cluster, workdir, option: str, command: str = str(PROBE), *more: s
     (workdir / "step.out").unlink(missing_ok=True)
     # Each node opens the file: without append the later one empties it.
     started = f"srun --async --label --open-mode=append -o {workdir}/step.out {option} {command}"
-    job = script(workdir, started, *more, "sleep 5")  # squeue knows no step of a step manager, and nothing else waits for one
+    job = script(workdir, started, *more, "sleep 5")  # nothing else waits for it
     done = cluster.run(f"sbatch --wait -N2 -n4 --ntasks-per-node=2 -o {workdir}/job.out {job}", timeout=60)
     assert done.status == 0, str(done) + (workdir / "job.out").read_text()
     return (workdir / "step.out").read_text()
@@ -72,6 +72,12 @@ def test_parameter_servers_are_told_to_be_on_their_own(cluster, workdir):
     configs = [json.loads(line[line.index("{"):]) for line in text.splitlines() if "{" in line]
     assert sorted(each["task"]["type"] for each in configs) == ["ps", "ps", "worker", "worker"], text
     assert len({json.dumps(each["cluster"], sort_keys=True) for each in configs}) == 1
+
+
+def test_verbose_says_what_rank_0s_node_computed(cluster, workdir):
+    text = run_async(cluster, workdir, "--aml-dist=pytorch,verbose", "true")
+    (line,) = [line for line in text.splitlines() if "aml-dist: " in line]
+    assert "pytorch per-process: 4 tasks on 2 nodes, map (vector," in line and "rank 0 on node1" in line, text
 
 
 def test_nobody_watches_for_hangs_and_a_line_says_so(cluster, workdir):

@@ -63,7 +63,7 @@ def test_the_line_comes_while_the_others_still_wait(cluster, workdir):
     while "first failure: rank 1" not in (workdir / "err").read_text():
         assert time.monotonic() < deadline, (workdir / "err").read_text()
         time.sleep(0.2)
-    assert f"{identifier}.0" in cluster.run(f"squeue -h -s -j {identifier}").out, "the step still runs"
+    assert f"StepId={identifier}.0 " in cluster.run(f"scontrol show step {identifier}.0").out, "the step still runs"
     cluster.run(f"scancel {identifier}; while squeue -h -j {identifier} | grep -q .; do sleep 0.1; done")
     first_failure((workdir / "err").read_text())
 

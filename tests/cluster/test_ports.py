@@ -78,8 +78,9 @@ def test_ports_that_were_reserved_for_an_outer_step_are_not_taken(cluster):
 
 
 def wait_for_step(cluster, job: str) -> None:
+    """squeue knows no step of a step manager; scontrol asks that too."""
     deadline = time.monotonic() + 60
-    while f"{job}.0" not in cluster.run(f"squeue -h -s -j {job}").out:
+    while f"StepId={job}.0 " not in cluster.run(f"scontrol show step {job}.0").out:
         assert time.monotonic() < deadline
         time.sleep(0.2)
     time.sleep(0.5)

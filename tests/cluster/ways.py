@@ -1,0 +1,57 @@
+"""Other ways of starting a step for the whole suite (tests/run-generation), and what is not tried so, each with the reason.
+
+AMLDIST_TEST_STEPS=stepmgr   a slurmstepd of the job manages its steps
+AMLDIST_TEST_STEPS=async     and each srun is the one in asynchronous/, which starts its step by srun --async
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+
+STEPS = os.environ.get("AMLDIST_TEST_STEPS", "")
+SETTINGS = {"SlurmctldParameters": "enable_stepmgr", "PrologFlags": "Contain"} if STEPS else {}
+
+
+def with_settings(arguments: tuple[str, ...]) -> list[str]:
+    """Arguments of `devcluster start` with our lines of slurm.conf; a test's own list under the same name is made longer."""
+    out = list(arguments)
+    for name, value in SETTINGS.items():
+        for at, word in enumerate(out):
+            if word.startswith(f"{name}="):
+                out[at] = f"{word},{value}"
+                break
+        else:
+            out += ["--conf", f"{name}={value}"]
+    return out
+
+
+# Patterns of test ids (file::test[parameters]).
+NOT_TRIED: dict[str, dict[str, str]] = {
+    "stepmgr": {
+        "test_layouts.py::test_environment_matches_what_tasks_observe[[]-x node1 -N2 -n4 -m cyclic]":
+            "Slurm 24.11 refuses such a step itself: it knows no node that -x names",
+    },
+    "async": {
+        "test_first_failure.py::*": "srun tells the first failure",
+        "test_hang.py::*": "srun watches for hangs; a line says that nobody does: test_async.py",
+        "test_parameter_servers.py::*": "srun ends them; a line says that nobody does: test_async.py",
+        "test_job_comment.py::*": "srun writes the comment",
+        "test_fabric.py::*": "the nodes vote through srun; under rdma=prefer a line says what is missing",
+        "test_faults.py::*": "about srun, its channel and its end",
+        "test_heterogeneous.py::*": "Slurm: a heterogeneous step needs srun",
+        "test_oci.py::*": "each has its own cluster, without a step manager",
+        "test_generations.py::*": "how srun refuses a plugin of another Slurm",
+        "test_two_releases.py::*": "what srun says",
+        "test_newer_slurm.py::*": "about samples for slurmctld, not about steps",
+        "test_layouts.py::*--mpi=pm*": "Slurm: --async has no MPI but none",
+        "test_options.py::test_bad_options_are_refused_before_launch[[]*srun *": "a job is there before the step",
+        "test_options.py::test_counts_are_assertions*": "each node says it, as no srun says it once: test_async.py",
+        "test_options.py::test_an_impossible_port_in_the_environment_is_refused_before_launch": "as counts: each node says it",
+    },
+}
+
+
+def not_tried(test: str) -> str:
+    """Why this test does not run under this way of starting a step; empty if it does."""
+    return next((reason for pattern, reason in NOT_TRIED.get(STEPS, {}).items() if fnmatch.fnmatchcase(test, pattern)), "")
