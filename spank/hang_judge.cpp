@@ -18,8 +18,9 @@ using std::chrono::seconds;
 using text::concat;
 
 constexpr seconds between_looks{1};
-/// A node sends the states of its ranks every second or so; what is older no longer counts.
-constexpr seconds fresh_for{5};
+/// A node sends the states of its ranks every second or so, later if it is short of processors. What is older does not
+/// count.
+constexpr seconds fresh_for{15};
 constexpr seconds patience_for_stacks{4};
 constexpr std::size_t most_told = 1U << 20;
 
@@ -44,6 +45,16 @@ std::string ranks_to_ask(const collective::StallVerdict& verdict) {
   std::string text;
   for (const std::uint32_t rank : ranks) text += concat({text.empty() ? "" : ",", std::to_string(rank)});
   return text;
+}
+
+/// How long somebody has to wait. A rank that is still in a call that others have left has come: on a machine that is
+/// short of processors it may only be slow to leave.
+milliseconds patience_for(collective::StallVerdict::Kind kind, std::uint32_t given) {
+  constexpr std::int64_t times = 5;
+  constexpr seconds least{30};
+  const seconds own(given);
+  if (kind != collective::StallVerdict::Kind::slow) return own;
+  return std::max(own * times, least);
 }
 
 }  // namespace
@@ -108,9 +119,9 @@ std::optional<HangJudge::Hang> HangJudge::look(Clock::time_point now) {
   }
   verdict_ = found;
   const auto waited = (calendar_ns() - found->stall.since_ns) / 1'000'000;
-  if (waited < std::int64_t{seconds_} * 1000 || now - *since_ < milliseconds(std::int64_t{seconds_} * 500)) {
-    return std::nullopt;
-  }
+  const milliseconds patience = patience_for(found->kind, seconds_);
+  const auto seen = milliseconds(waited) - age_of_culprits(now);  // how long ago it was known that they had not come
+  if (seen < patience || now - *since_ < patience / 2) return std::nullopt;
   if (!asked_at_) {
     asked_at_ = now;
     asked_ = ranks_to_ask(*found);
@@ -120,6 +131,19 @@ std::optional<HangJudge::Hang> HangJudge::look(Clock::time_point now) {
   if (stacks_.size() < wanted && now - *asked_at_ < patience_for_stacks) return std::nullopt;
   over_ = true;
   return Hang{collective::sentence(*found, static_cast<std::uint64_t>(waited / 1000)), place(), report()};
+}
+
+/// What is known of those whom the verdict names is as old as this.
+milliseconds HangJudge::age_of_culprits(Clock::time_point now) const {
+  Clock::duration oldest{};
+  const auto look_at = [&](const collective::Straggler& each) {
+    for (const auto& [key, told] : told_) {
+      if (key.first == each.rank && now - told.at <= fresh_for) oldest = std::max(oldest, now - told.at);
+    }
+  };
+  std::ranges::for_each(verdict_->stall.stragglers, look_at);
+  for (const auto& link : verdict_->circle) std::ranges::for_each(link.stragglers, look_at);
+  return std::chrono::duration_cast<milliseconds>(oldest);
 }
 
 std::string HangJudge::place() const {

@@ -46,6 +46,7 @@ class HangJudge {
 
  private:
   [[nodiscard]] std::vector<collective::Recording> fresh(Clock::time_point now) const;
+  [[nodiscard]] std::chrono::milliseconds age_of_culprits(Clock::time_point now) const;
   [[nodiscard]] std::string report() const;
   [[nodiscard]] std::string place() const;
 

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import time
 
 import pytest
@@ -118,3 +119,76 @@ def test_trace_tells_who_is_stopped_in_a_running_step_and_of_a_dead_one(cluster,
     assert re.search(r"^2 +node2 +dead ", dead.out, re.M), str(dead)
     # The survivors may have lived long enough to find out, and to say it in their recorders.
     assert "rank 2 on node2 is gone after allreduce #" in dead.out or "rank 2 (node2)" in dead.out, str(dead)
+
+
+WORLDS = '''
+import os, signal, sys, time
+sys.path.insert(0, sys.argv[2])
+os.environ["AMLDIST_LIBRARY"] = sys.argv[1]
+import amldist
+from array import array
+
+class Store:
+    """A folder that all nodes see: each key a file."""
+    def path(self, key): return os.path.join(os.path.dirname(sys.argv[0]), "store-" + key.encode().hex())
+    def set(self, key, value):
+        with open(self.path(key) + ".new", "wb") as file: file.write(value)
+        os.rename(self.path(key) + ".new", self.path(key))
+    def get(self, key, timeout):
+        end = time.monotonic() + timeout
+        while not os.path.exists(self.path(key)):
+            if time.monotonic() > end: raise KeyError(key)
+            time.sleep(0.02)
+        with open(self.path(key), "rb") as file: return file.read()
+
+own = int(os.environ["SLURM_PROCID"])
+def world(name, members):
+    return amldist.init(60, rank=members.index(own), size=len(members), name=name, label=name, store=Store())
+
+everybody = world("all", [3, 2, 1, 0])
+mine = world(f"pair {own % 2}", [own % 2, own % 2 + 2])
+for step in range(5):
+    for each in (everybody, mine): each.allreduce(array("f", [1.0]))
+if own == 3 and sys.argv[3] != "well":
+    time.sleep(1000)
+mine.allreduce(array("f", [1.0]))
+everybody.finalize()
+mine.allreduce(array("f", [1.0]))
+mine.finalize()
+print("done")
+'''
+
+
+@pytest.fixture
+def worlds(workdir):
+    """worlds(ENDING): a command whose ranks are in two worlds each, both made from a store, as PyTorch makes its groups."""
+    library = readable_copy(LIBRARY)
+    shutil.copytree(ROOT / "libdist/python/amldist", workdir / "site/amldist", ignore=shutil.ignore_patterns("__pycache__"))
+    (workdir / "worlds.py").write_text(WORLDS)
+    return lambda ending: f"/usr/bin/python3 {workdir}/worlds.py {library} {workdir}/site {ending}"
+
+
+def test_worlds_from_a_store_are_watched_and_found_as_communicators_of_the_step(cluster, worlds, workdir):
+    traces = workdir / "traces"
+    done = cluster.run(f"cd {workdir} && AMLDIST_TRACE_DIR={traces} srun --aml-dist=pytorch,hang=2 -w node[1-2] -N2 -n4 "
+                       f"--ntasks-per-node=2 {worlds('late')}")
+    said = [line for line in done.err.splitlines() if line.startswith("aml-dist: hang: ")]
+    assert len(said) == 1 and done.status == 75, done
+    assert re.match(r"aml-dist: hang: finalize #6 of group 'all': rank 3 \(local 1\) on node2 has not called it for \d+ s; 3 ranks wait;",
+                    said[0]), f"ranks are those of the step: {said}"
+    report = (workdir / f"aml-dist-hang-{re.search(r'hang-(.*).txt', said[0])[1]}.txt").read_text()
+    assert "allreduce #6 (1 float32, 4 bytes): rank 3 on node2 has not called it" in report, "the pair, too: " + report
+    (folder,) = traces.iterdir()
+    assert re.fullmatch(r"\d+\.0", folder.name), "all worlds are recorded in the step's folder"
+    seen = json.loads(cluster.run(f"{TOOL} trace --json {folder}", on="node2").out)
+    assert [each["rank"] for each in seen["recorders"]] == [0, 1, 2, 3]
+    for each in seen["recorders"]:
+        assert [one["name"] for one in each["communicators"]] == ["all", f"pair {each['rank'] % 2}"], each
+
+
+def test_worlds_from_a_store_that_end_well_leave_nothing(cluster, worlds, workdir):
+    traces = workdir / "traces"
+    done = cluster.run(f"cd {workdir} && AMLDIST_TRACE_DIR={traces} srun --aml-dist=pytorch,hang=20 -w node[1-2] -N2 -n4 "
+                       f"--ntasks-per-node=2 {worlds('well')}")
+    assert done.status == 0 and done.out.count("done") == 4, done
+    assert not list(traces.iterdir())

@@ -1,6 +1,10 @@
 // Parts of a communicator that work without other ranks.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
+#include "collective/communicator/record_place.hpp"
 #include "collective/communicator/refused_calls.hpp"
 #include "collective/communicator/split_requests.hpp"
 
@@ -30,6 +34,47 @@ TEST(SplitRequests, GiveEachCommunicatorANumberOfItsOwn) {
   EXPECT_NE(split_id(7, 1, 0), split_id(7, 1, 1));
   EXPECT_NE(split_id(7, 1, 0), split_id(7, 2, 0));
   EXPECT_NE(split_id(7, 1, 0), split_id(8, 1, 0));
+}
+
+// ---- where calls are recorded ----
+amldist::EnvironmentReader task(std::map<std::string, std::string, std::less<>> more) {
+  more.insert({{"SLURM_JOB_ID", "42"}, {"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "8"}});
+  return [more](std::string_view name) -> std::optional<std::string> {
+    const auto found = more.find(name);
+    return found != more.end() ? std::optional(found->second) : std::nullopt;
+  };
+}
+
+TEST(RecordPlace, OfAWorldFromAStoreIsTheStepThatItsProcessesAreIn) {
+  const auto environment = task({{"SLURM_PROCID", "5"}, {"SLURM_LOCALID", "1"}});
+  ASSERT_EQ(seat_in_step(environment), "42.0 5/8");
+  const amldist::collective::RecorderOwner own = {"world-1", 1, 2, 0, "node2"};
+  const auto place = shared_place({"42.0 7/8", "42.0 5/8"}, own, environment);
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->owner.job, "42.0");
+  EXPECT_EQ(place->owner.rank, 5U);
+  EXPECT_EQ(place->owner.size, 8U);
+  EXPECT_EQ(place->owner.local_rank, 1U);
+  EXPECT_EQ(place->owner.host, "node2");
+  EXPECT_EQ(place->step_ranks, (std::vector<std::uint32_t>{7, 5}));
+}
+
+TEST(RecordPlace, IsOneOfItsOwnWhereItsProcessesHaveNoRanksInOneStep) {
+  const auto environment = task({{"SLURM_PROCID", "5"}});
+  const amldist::collective::RecorderOwner own = {"world-1", 1, 2, 0, "node2"};
+  EXPECT_FALSE(shared_place({"42.0 5/8", "42.0 5/8"}, own, environment)) << "two processes of one task";
+  EXPECT_FALSE(shared_place({"42.1 7/8", "42.0 5/8"}, own, environment)) << "two steps";
+  EXPECT_FALSE(shared_place({"", "42.0 5/8"}, own, environment)) << "one of them is in none";
+  EXPECT_FALSE(shared_place({"42.0 7/8", ""}, own, environment));
+  for (const char* const wrong : {"42.0 8/8", "42.0 x/8", "42.0 7", "../x 7/8", "42.0 7/9", " "})
+    EXPECT_FALSE(shared_place({wrong, "42.0 5/8"}, own, environment)) << wrong;
+}
+
+TEST(RecordPlace, IsCalledAsThePluginCallsATracedStep) {
+  EXPECT_EQ(step_name(task({})), "42.0");
+  EXPECT_EQ(step_name(task({{"AMLDIST_TRACE", "41.0"}})), "41.0") << "a component of a heterogeneous step";
+  EXPECT_EQ(step_name(task({{"AMLDIST_TRACE", "../x"}})), "42.0");
+  EXPECT_FALSE(step_name([](std::string_view) { return std::nullopt; }));
 }
 
 // ---- sequence numbers ----

@@ -180,6 +180,40 @@ TEST(HangJudge, WaitsForItsTime) {
       << "a step that was suspended shows long waits at once";
 }
 
+/// Ranks 0 and 1 are still in a call that the others have left.
+std::vector<Recording> slow_to_leave(std::int64_t waits) {
+  std::vector<Recording> step;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    step.push_back(traced_rank(rank, waits));
+    if (rank < 2) continue;
+    step.back().communicators.front().entered = 2;
+    step.back().communicators.front().completed = 1;
+    step.back().calls.front().sequence = 2;
+  }
+  return step;
+}
+
+TEST(HangJudge, IsPatientWithThoseWhoHaveComeAndAreSlowToLeave) {
+  HangJudge short_of_processors(1, 4);
+  EXPECT_FALSE(judged(short_of_processors, slow_to_leave(20), 20)) << "nobody has failed to come";
+  HangJudge stuck(1, 4);
+  const auto hang = judged(stuck, slow_to_leave(40), 60);
+  ASSERT_TRUE(hang);
+  EXPECT_NE(hang->sentence.find("is still in it for"), std::string::npos) << hang->sentence;
+}
+
+TEST(HangJudge, CallsNobodyLateOfWhomItHasHeardNothingSince) {
+  HangJudge judge(10, 4);
+  Clock::time_point now = Clock::now();
+  judge.take_state(to_rank_state(traced_rank(1, 0), calendar_ns()), now);
+  for (int i = 0; i < 8; ++i, now += seconds(1)) {
+    for (const std::uint32_t rank : {0U, 2U, 3U})
+      judge.take_state(to_rank_state(traced_rank(rank, 11), calendar_ns()), now);
+    static_cast<void>(judge.take_wait("11000", now));
+    EXPECT_FALSE(judge.look(now)) << "rank 1's state is " << i << " s old, and may have changed since";
+  }
+}
+
 TEST(HangJudge, LeavesStepsAloneThatMoveOrCompute) {
   HangJudge together(4, 4);
   EXPECT_FALSE(judged(together, {traced_rank(0, 30), traced_rank(1, 30), traced_rank(2, 30), traced_rank(3, 30)}, 30));

@@ -10,26 +10,32 @@ namespace amldist::collective {
 /// compiler needs no virtual call; everybody else sees a CallObserver.
 class CallRecorder final : public CallObserver {
  public:
-  explicit CallRecorder(Process& process) : recorder_(process.recorder), noting_(process.noting) {}
+  explicit CallRecorder(Process& process) : process_(process) {}
 
-  /// The communicator's line in the recorder, from FlightRecorder::add_communicator(). Before the first call.
-  void set_communicator(std::uint32_t slot) noexcept { slot_ = slot; }
+  /// Gives the communicator a line in the process's recorder, where there is one. Before the first call. `parent`: the
+  /// line of the one that it comes from.
+  void add(const CommWatch& watch, std::string_view name = {}, std::uint32_t parent = 0);
   [[nodiscard]] std::uint32_t communicator() const noexcept { return slot_; }
 
   [[nodiscard]] Ticket begin(const Call& call, std::uint64_t began) override {
     const bool has_peer = has_root(call.operation) || is_point_to_point(call.operation);
-    return recorder_.begin({call.operation, call.type, call.redop, slot_, call.sequence,
-                            call.count * size_of(call.type), has_peer ? call.root : -1},
-                           began);
+    if (recorder_ == nullptr) return 0;
+    return recorder_->begin({call.operation, call.type, call.redop, slot_, call.sequence,
+                             call.count * size_of(call.type), has_peer ? call.root : -1},
+                            began);
   }
-  void complete(Ticket ticket) override { recorder_.complete(ticket); }
+  void complete(Ticket ticket) override {
+    if (recorder_ != nullptr) recorder_->complete(ticket);
+  }
   void fail(Ticket ticket, const Error& error) override;
   /// The communicator was finalized.
-  void close() noexcept { recorder_.close_communicator(slot_); }
+  void close() noexcept {
+    if (recorder_ != nullptr) recorder_->close_communicator(slot_);
+  }
 
  private:
-  FlightRecorder& recorder_;
-  std::mutex& noting_;
+  Process& process_;
+  FlightRecorder* recorder_ = nullptr;
   std::uint32_t slot_ = 0;
 };
 

@@ -185,9 +185,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
       new Communicator(process_, std::make_shared<CommWatch>(id, std::move(members), own_rank), context_.timeout()));
   out->is_shrunk_ = is_shrunk_;
   if (auto built = out->build(call); !built) return built.error();
-  const auto slot =
-      process_->recorder.add_communicator(id, own_rank, out->identity_.size, {}, recorder_.communicator());
-  out->recorder_.set_communicator(slot);
+  out->recorder_.add(out->context_.watch(), {}, recorder_.communicator());
   return out;
 }
 
@@ -213,9 +211,9 @@ Result<void> Communicator::finalize() {
 
 void Communicator::close_recorder() noexcept {
   recorder_.close();
-  if (!keeps_recorder_) return;
+  if (!keeps_recorder_ || process_->recorder == nullptr) return;
   process_->channel->set_heartbeat(nullptr);
-  process_->recorder.close(context_.is_lost() ? FlightRecorder::Ending::failed : FlightRecorder::Ending::well);
+  process_->recorder->leave(context_.is_lost() ? FlightRecorder::Ending::failed : FlightRecorder::Ending::well);
 }
 
 // ---- settings ----

@@ -103,6 +103,7 @@ class Communicator {
   [[nodiscard]] Result<void> run_messages_in_order(std::span<Call> messages);
   [[nodiscard]] Result<void> run_group();
   [[nodiscard]] std::shared_ptr<Request> submit(std::vector<Call> calls, ProgressBy by);
+  [[nodiscard]] Result<void> start_recorder(const EnvironmentReader& environment, bool is_of_step, const Call& call);
   void close_recorder() noexcept;
 
   // Parts, each built of those before it. `host_`, and what comes after `devices_`, is there when build() has
@@ -125,7 +126,7 @@ class Communicator {
   std::string task_map_;
   std::string provenance_;
   bool is_world_ = false;
-  bool keeps_recorder_ = false;  ///< closes the recorder of the process: the newest world does
+  bool keeps_recorder_ = false;  ///< leaves the recorder of the process: the newest world does
   bool is_shrunk_ = false;       ///< it, or one that it was split from, is what was left of another
   bool is_finalized_ = false;
   void* stream_ = nullptr;

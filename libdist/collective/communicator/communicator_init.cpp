@@ -1,10 +1,8 @@
 // The start of a world: who this process is, where the others are, and what all communicators of the process share.
 #include <unistd.h>
 
-#include <span>
-
 #include "collective/communicator/communicator.hpp"
-#include "core/hex.hpp"
+#include "collective/communicator/record_place.hpp"
 #include "core/text.hpp"
 #include "placement/process_identity.hpp"
 #include "recorder/record_folder.hpp"
@@ -122,42 +120,24 @@ Result<World> join(const EnvironmentReader& environment, const Settings& setting
   return joined;
 }
 
-/// A name that the processes of this world share. It tells nothing about the nonce, which in an open world is all that
-/// strangers do not know.
-std::string trace_world(std::uint64_t nonce) {
-  std::string name = "world-";
-  const auto hash = wireup::hash_of(concat({"recorder of world ", to_hex(nonce, sizeof nonce)}));
-  for (const unsigned char byte : std::span(hash).first(sizeof nonce)) append_hex(name, byte);
-  return trace_name(name);
-}
-
-/// "42.0" under Slurm.
-std::string trace_step(const EnvironmentReader& environment, std::uint64_t nonce) {
-  const auto job = environment("SLURM_JOB_ID");
-  const auto step = environment("SLURM_STEP_ID");
-  return job && step ? trace_name(concat({*job, ".", *step})) : trace_world(nonce);
-}
-
-/// The flight recorder, where one can be had: a step runs without it as well.
-void start_recorder(Process& process, const EnvironmentReader& environment, const Identity& id, std::uint64_t nonce,
-                    bool is_of_step) {
+/// Records into `place`; what keeps it from that is in `process.trace`.
+bool open_recorder(Process& process, const RecordPlace& place) {
   process.trace = "no flight recorder";
-  if (id.size == 1) return;
-  const std::string step = is_of_step ? trace_step(environment, nonce) : trace_world(nonce);
-  const auto folder = make_trace_folder(process.settings.trace_folder, step);
+  const auto folder = make_trace_folder(process.settings.trace_folder, place.owner.job);
   if (!folder || !*folder) {
     if (!folder) process.trace += concat({": ", folder.error().message});
-    return;
+    return false;
   }
-  auto recorder =
-      FlightRecorder::create(**folder, {step, id.rank, id.size, id.local_rank, process.channel->host_of(id.rank)});
+  auto recorder = ProcessRecorder::open(**folder, place.owner);
   if (!recorder) {
     process.trace += concat({": ", recorder.error().message});
-    return;
+    return false;
   }
   process.recorder = std::move(*recorder);
-  process.trace = concat({"flight recorder ", process.recorder.path()});
-  process.channel->set_heartbeat([&process] { process.recorder.tick(); });
+  process.step_ranks = place.step_ranks;
+  process.trace = concat({"flight recorder ", process.recorder->path()});
+  process.channel->set_heartbeat([&process] { process.recorder->calls().tick(); });
+  return true;
 }
 
 }  // namespace
@@ -195,11 +175,34 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
   if (auto same = check_places(*told, out->identity_); !same) return same.error();
   out->is_world_ = true;
   out->keeps_recorder_ = true;
-  start_recorder(*process, environment, out->identity_, id, is_of_step);
-  const std::string_view label = config.label.empty() ? "world" : std::string_view(config.label);
-  out->recorder_.set_communicator(process->recorder.add_communicator(id, rank, out->identity_.size, label));
+  if (auto started = out->start_recorder(environment, is_of_step, call); !started) return started.error();
+  out->recorder_.add(out->context_.watch(), config.label.empty() ? "world" : std::string_view(config.label));
   out->provenance_ += concat({"; ", process->trace});
   return out;
+}
+
+/// A step runs without a flight recorder as well. A world that the caller has named is recorded in the step where its
+/// processes have ranks of their own there, so that all worlds of a step are seen together.
+Result<void> Communicator::start_recorder(const EnvironmentReader& environment, bool is_of_step, const Call& call) {
+  Process& process = *process_;
+  process.trace = "no flight recorder";
+  if (context_.size() == 1) return {};
+  CommWatch& watch = context_.watch();
+  RecorderOwner owner = {world_name(watch.id()), identity_.rank, identity_.size, identity_.local_rank,
+                         process.channel->host_of(identity_.rank)};
+  std::optional<RecordPlace> place;
+  if (is_of_step) {
+    if (const auto step = step_name(environment)) owner.job = *step;
+  } else {
+    CallWatchdog watchdog(context_);
+    watch.enter(call);
+    const auto seats = gather_.gather_all(seat_in_step(environment), watchdog);
+    watch.leave();
+    if (!seats) return seats.error();
+    place = shared_place(seats->by_rank(), owner, environment);
+  }
+  if (!place || !open_recorder(process, *place)) open_recorder(process, {owner});
+  return {};
 }
 
 }  // namespace amldist::collective

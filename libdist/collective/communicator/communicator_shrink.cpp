@@ -155,8 +155,7 @@ std::unique_ptr<Communicator> Communicator::build_survivors(const Exclusions& ex
 
 /// What is left of the world is the world from now on.
 void Communicator::hand_over_to(Communicator& heir) {
-  heir.recorder_.set_communicator(process_->recorder.add_communicator(
-      heir.context_.watch().id(), heir.context_.rank(), heir.context_.size(), {}, recorder_.communicator()));
+  heir.recorder_.add(heir.context_.watch(), {}, recorder_.communicator());
   heir.is_world_ = is_world_;
   heir.keeps_recorder_ = std::exchange(keeps_recorder_, false);
 }

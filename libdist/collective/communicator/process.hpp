@@ -1,9 +1,11 @@
 // What all communicators of a process share.
 #pragma once
 
+#include <cstdint>
 #include <memory>
-#include <mutex>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "collective/control/control_channel.hpp"
 #include "collective/gpu/cuda_driver.hpp"
@@ -11,7 +13,7 @@
 #include "core/settings.hpp"
 #include "os/fork_guard.hpp"
 #include "os/tick_clock.hpp"
-#include "recorder/flight_recorder.hpp"
+#include "recorder/process_recorder.hpp"
 
 namespace amldist::collective {
 
@@ -21,13 +23,20 @@ namespace amldist::collective {
 struct Process {
   Settings settings;
   ForkGuard fork_guard;
-  FlightRecorder recorder;
-  std::mutex noting;  ///< around recorder.note(): communicators may fail on several threads at once
+  std::shared_ptr<ProcessRecorder> recorder;  ///< nullptr: there is none
+  std::vector<std::uint32_t> step_ranks;      ///< of the world's ranks, in the step that the recorder is of
   CudaProbe cuda;
   TickClock ticks;
   std::string trace;  ///< for people: where the recorder is, or why there is none
   std::unique_ptr<ControlChannel> channel;
   std::unique_ptr<MpiSession> mpi;  ///< nullptr: this process does not use MPI
+
+  /// Ranks of the world as ranks of the step.
+  [[nodiscard]] std::vector<std::uint32_t> in_step(std::span<const std::uint32_t> members) const {
+    std::vector<std::uint32_t> ranks(members.begin(), members.end());
+    for (std::uint32_t& rank : ranks) rank = rank < step_ranks.size() ? step_ranks[rank] : rank;
+    return ranks;
+  }
 };
 
 }  // namespace amldist::collective

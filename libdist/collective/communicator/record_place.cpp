@@ -1,0 +1,82 @@
+#include "collective/communicator/record_place.hpp"
+
+#include <unistd.h>
+
+#include <set>
+#include <span>
+#include <string_view>
+
+#include "core/hex.hpp"
+#include "core/settings.hpp"
+#include "core/tasks_per_node.hpp"
+#include "core/text.hpp"
+#include "placement/process_identity.hpp"
+#include "recorder/record_folder.hpp"
+#include "wireup/key.hpp"
+
+namespace amldist::collective {
+namespace {
+
+using text::concat;
+
+struct Seat {
+  std::string_view step;
+  std::uint32_t rank;
+  std::uint32_t size;
+};
+
+std::optional<Seat> parse_seat(std::string_view words) {
+  const auto space = words.find(' ');
+  const auto slash = words.find('/');
+  if (space == std::string_view::npos || slash == std::string_view::npos || slash < space) return std::nullopt;
+  const auto rank = text::to_number(words.substr(space + 1, slash - space - 1), most_tasks);
+  const auto size = text::to_number(words.substr(slash + 1), most_tasks);
+  if (!is_trace_name(words.substr(0, space)) || !rank || !size || *rank >= *size) return std::nullopt;
+  return Seat{words.substr(0, space), static_cast<std::uint32_t>(*rank), static_cast<std::uint32_t>(*size)};
+}
+
+}  // namespace
+
+std::string world_name(std::uint64_t nonce) {
+  std::string name = "world-";
+  const auto hash = wireup::hash_of(concat({"recorder of world ", to_hex(nonce, sizeof nonce)}));
+  for (const unsigned char byte : std::span(hash).first(sizeof nonce)) append_hex(name, byte);
+  return trace_name(name);
+}
+
+std::optional<std::string> step_name(const EnvironmentReader& environment) {
+  const auto job = environment("SLURM_JOB_ID");
+  const auto step = environment("SLURM_STEP_ID");
+  if (!job || !step) return std::nullopt;
+  const std::string traced = environment(variable::trace).value_or("");
+  return is_trace_name(traced) ? traced : trace_name(concat({*job, ".", *step}));
+}
+
+std::string seat_in_step(const EnvironmentReader& environment) {
+  const auto step = step_name(environment);
+  const auto told = read_process_identity(environment, ::getpid());
+  if (!step || !told || told->size < 2) return {};
+  return concat({*step, " ", std::to_string(told->rank), "/", std::to_string(told->size)});
+}
+
+std::optional<RecordPlace> shared_place(const std::vector<std::string>& seats, const RecorderOwner& own,
+                                        const EnvironmentReader& environment) {
+  const auto mine = own.rank < seats.size() ? parse_seat(seats[own.rank]) : std::nullopt;
+  if (!mine) return std::nullopt;
+  RecordPlace place{own};
+  std::set<std::uint32_t> taken;
+  for (const std::string& each : seats) {
+    const auto seat = parse_seat(each);
+    const bool fits = seat && seat->step == mine->step && seat->size == mine->size && taken.insert(seat->rank).second;
+    if (!fits) return std::nullopt;
+    place.step_ranks.push_back(seat->rank);
+  }
+  place.owner.job = mine->step;
+  place.owner.rank = mine->rank;
+  place.owner.size = mine->size;
+  const auto told = read_process_identity(environment, ::getpid());
+  if (told && told->local_rank) place.owner.local_rank = *told->local_rank;
+  return place;
+}
+
+}  // namespace amldist::collective
