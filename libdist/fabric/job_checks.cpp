@@ -87,7 +87,8 @@ std::vector<Finding> findings_of(const std::vector<NodeSummary>& nodes, std::str
   return findings;
 }
 
-constexpr double megabits = 1000;  // per gigabit: the wire format uses megabits
+constexpr double nanoseconds = 1000;  // per microsecond, likewise
+constexpr double megabits = 1000;     // per gigabit: the wire format uses megabits
 
 /// "397", "2.4".
 std::string rounded_text(double value) {
@@ -202,6 +203,7 @@ Result<NodeSummary> summary_from_text(std::string_view text) {
 std::string to_line(const PairResult& result) {
   return concat({std::to_string(result.from), "\t", std::to_string(result.to), "\t", result.device, "\t",
                  std::to_string(static_cast<std::uint64_t>(result.gbps * megabits + 0.5)), "\t",
+                 std::to_string(static_cast<std::uint64_t>(result.latency_us * nanoseconds + 0.5)), "\t",
                  printable(result.problem, 200), "\n"});
 }
 
@@ -212,11 +214,14 @@ Result<std::vector<PairResult>> pairs_from_lines(std::string_view text) {
     const auto fields = text::split(line, '\t');
     constexpr std::uint64_t most = 1'000'000'000;
     const auto from = text::to_number(fields.front(), most);
-    const auto to = fields.size() == 5 ? text::to_number(fields[1], most) : std::nullopt;
-    const auto gbps = fields.size() == 5 ? text::to_number(fields[3], most) : std::nullopt;
-    if (!from || !to || !gbps) return Error{Errc::invalid_argument, "a line about a pair of nodes is malformed"};
+    const auto to = fields.size() == 6 ? text::to_number(fields[1], most) : std::nullopt;
+    const auto gbps = fields.size() == 6 ? text::to_number(fields[3], most) : std::nullopt;
+    const auto latency = fields.size() == 6 ? text::to_number(fields[4], most) : std::nullopt;
+    if (!from || !to || !gbps || !latency)
+      return Error{Errc::invalid_argument, "a line about a pair of nodes is malformed"};
     out.push_back({static_cast<std::uint32_t>(*from), static_cast<std::uint32_t>(*to), printable(fields[2], 64),
-                   printable(fields[4], 256), static_cast<double>(*gbps) / megabits});
+                   printable(fields[5], 256), static_cast<double>(*gbps) / megabits,
+                   static_cast<double>(*latency) / nanoseconds});
   }
   return out;
 }

@@ -40,9 +40,10 @@ struct NodeSummary {
 struct PairResult {
   std::uint32_t from = 0;
   std::uint32_t to = 0;
-  std::string device;   ///< of the writer, "mlx5_ib0:1"
-  std::string problem;  ///< empty: the bytes arrived
-  double gbps = 0;      ///< 0: not measured
+  std::string device;     ///< of the writer, "mlx5_ib0:1"
+  std::string problem;    ///< empty: the bytes arrived
+  double gbps = 0;        ///< 0: not measured
+  double latency_us = 0;  ///< of a write of 8 bytes; 0: not measured
 };
 [[nodiscard]] std::string to_line(const PairResult& result);
 [[nodiscard]] Result<std::vector<PairResult>> pairs_from_lines(std::string_view text);

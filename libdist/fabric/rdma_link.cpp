@@ -186,7 +186,7 @@ VerbsOutcome RdmaLink::wait(Clock::time_point deadline) {
   }
 }
 
-VerbsOutcome RdmaLink::write(std::size_t from, std::uint64_t to, std::uint32_t bytes, Clock::time_point deadline) {
+VerbsOutcome RdmaLink::start_write(std::size_t from, std::uint64_t to, std::uint32_t bytes) {
   ibv_sge piece = {};
   piece.addr = reinterpret_cast<std::uint64_t>(device_->memory().data() + from);
   piece.length = bytes;
@@ -200,7 +200,11 @@ VerbsOutcome RdmaLink::write(std::size_t from, std::uint64_t to, std::uint32_t b
   request.wr.rdma.rkey = peer_.remote_key;
   ibv_send_wr* rejected = nullptr;
   const int status = ::ibv_post_send(pair_.get(), &request, &rejected);
-  if (status != 0) return failed("ibv_post_send", errno_of(status));
+  return status == 0 ? VerbsOutcome() : failed("ibv_post_send", errno_of(status));
+}
+
+VerbsOutcome RdmaLink::write(std::size_t from, std::uint64_t to, std::uint32_t bytes, Clock::time_point deadline) {
+  if (auto failure = start_write(from, to, bytes)) return failure;
   return wait(deadline);
 }
 

@@ -109,6 +109,9 @@ class RdmaLink {
   [[nodiscard]] LinkAddress address() const noexcept;
   /// Brings the queue pair to ready-to-send towards the peer.
   [[nodiscard]] VerbsOutcome connect(const LinkAddress& peer);
+  /// Begins such a write; each needs one finish_write(). Four at once at most.
+  [[nodiscard]] VerbsOutcome start_write(std::size_t from, std::uint64_t to, std::uint32_t bytes);
+  [[nodiscard]] VerbsOutcome finish_write(Clock::time_point deadline) { return wait(deadline); }
   /// Writes `bytes` from offset `from` of our memory to address `to` of the peer's, and waits for the completion.
   [[nodiscard]] VerbsOutcome write(std::size_t from, std::uint64_t to, std::uint32_t bytes, Clock::time_point deadline);
 

@@ -1,6 +1,7 @@
 #include "fabric/ring_test.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -77,6 +78,7 @@ struct Ends {
   std::string write_problem;
   std::string read_problem;
   double gbps = 0;
+  double latency_us = 0;
 };
 
 class VerbsRing final : public RingTest {
@@ -96,7 +98,7 @@ class VerbsRing final : public RingTest {
     for (const auto& each : ends_) {
       each->write_problem.clear();
       each->read_problem.clear();
-      each->gbps = 0;
+      each->gbps = each->latency_us = 0;
       if (each->device.registered()) make_links(*each);
     }
   }
@@ -165,9 +167,9 @@ class VerbsRing final : public RingTest {
     std::vector<PairResult> out;
     for (const auto& each : ends_) {
       const std::string& write = each->problem.empty() ? each->write_problem : each->problem;
-      out.push_back({plan_.node, plan_.to, each->name, write, each->gbps});
+      out.push_back({plan_.node, plan_.to, each->name, write, each->gbps, each->latency_us});
       if (each->problem.empty() && !each->read_problem.empty()) {
-        out.push_back({plan_.from, plan_.node, each->name, each->read_problem, 0});
+        out.push_back({plan_.from, plan_.node, each->name, each->read_problem});
       }
     }
     return out;
@@ -204,17 +206,40 @@ class VerbsRing final : public RingTest {
   }
 
   void measure(Ends& own, std::uint64_t to, Clock::time_point deadline) const {
+    auto failure = measure_latency(own, to, deadline);
+    if (!failure) failure = measure_bandwidth(own, to, deadline);
+    if (failure) own.write_problem = describe(*failure);
+  }
+
+  /// The median of small writes, one after the other.
+  static VerbsOutcome measure_latency(Ends& own, std::uint64_t to, Clock::time_point deadline) {
+    constexpr std::size_t writes = 101;
+    constexpr std::uint32_t small = 8;
+    std::array<double, writes> taken{};
+    for (double& each : taken) {
+      const auto began = Clock::now();
+      if (auto failure = own.writer.write(0, to, small, deadline)) return failure;
+      each = std::chrono::duration<double, std::micro>(Clock::now() - began).count();
+    }
+    std::ranges::nth_element(taken, taken.begin() + writes / 2);
+    own.latency_us = taken.at(writes / 2);
+    return {};
+  }
+
+  /// Two writes are under way at any time.
+  static VerbsOutcome measure_bandwidth(Ends& own, std::uint64_t to, Clock::time_point deadline) {
     const auto began = Clock::now();
     std::uint64_t bytes = 0;
+    if (auto failure = own.writer.start_write(0, to, measured_bytes)) return failure;
     while (Clock::now() - began < measuring_time) {
-      if (auto failure = own.writer.write(0, to, measured_bytes, deadline)) {
-        own.write_problem = describe(*failure);
-        return;
-      }
+      if (auto failure = own.writer.start_write(0, to, measured_bytes)) return failure;
+      if (auto failure = own.writer.finish_write(deadline)) return failure;
       bytes += measured_bytes;
     }
+    if (auto failure = own.writer.finish_write(deadline)) return failure;
     const std::chrono::duration<double> taken = Clock::now() - began;
-    own.gbps = static_cast<double>(bytes) * 8e-9 / taken.count();
+    own.gbps = static_cast<double>(bytes + measured_bytes) * 8e-9 / taken.count();
+    return {};
   }
 
   VerbsApi api_;

@@ -103,6 +103,7 @@ bool set_key(Sku& sku, std::string_view key, std::string_view value) {
   if (!number || *number == 0) return false;
   if (key == "devices") sku.devices = static_cast<std::uint32_t>(*number);
   else if (key == "rate") sku.rate = static_cast<std::uint32_t>(*number);
+  else if (key == "bandwidth") sku.bandwidth = static_cast<std::uint32_t>(*number);
   else if (key == "gpus") sku.gpus = static_cast<std::uint32_t>(*number);
   else return false;
   return true;
@@ -125,7 +126,8 @@ std::optional<std::string> apply_words(Sku& sku, const std::vector<std::string_v
     const auto equals = words[i].find('=');
     const std::string_view key = words[i].substr(0, equals);
     if (equals == std::string_view::npos || !set_key(sku, key, words[i].substr(equals + 1))) {
-      return concat({quote(words[i]), " is not one of fabric=infiniband|roce|efa|none|no-verbs, devices=N, rate=N, ",
+      return concat({quote(words[i]),
+                     " is not one of fabric=infiniband|roce|efa|none|no-verbs, devices=N, rate=N, bandwidth=N, ",
                      "hca=SELECTION, gpus=N, gpudirect=require|prefer"});
     }
     has_fabric = has_fabric || key == "fabric";

@@ -23,14 +23,15 @@ struct Sku {
   };
   std::string name;  ///< as requested
   Fabric fabric = Fabric::infiniband;
-  std::optional<std::uint32_t> devices;  ///< devices=N: at least N
-  std::optional<std::uint32_t> rate;     ///< rate=N: Gb/s of each port, at least
-  std::string hca;                       ///< hca=SELECTION: only these ports are judged (grammar of NCCL_IB_HCA)
-  bool needs_gpudirect = false;          ///< gpudirect=require
-  std::optional<std::uint32_t> gpus;     ///< gpus=N: exactly N
-  std::string source;                    ///< its origin: a file and line, or the naming rule
-  bool is_guessed = false;               ///< no line fits: only the rule for names says something
-  std::string nearest;                   ///< if guessed: the name in the table that it resembles most; may be empty
+  std::optional<std::uint32_t> devices;    ///< devices=N: at least N
+  std::optional<std::uint32_t> rate;       ///< rate=N: Gb/s of each port, at least
+  std::optional<std::uint32_t> bandwidth;  ///< bandwidth=N: Gb/s that a write between nodes reaches, at least
+  std::string hca;                         ///< hca=SELECTION: only these ports are judged (grammar of NCCL_IB_HCA)
+  bool needs_gpudirect = false;            ///< gpudirect=require
+  std::optional<std::uint32_t> gpus;       ///< gpus=N: exactly N
+  std::string source;                      ///< its origin: a file and line, or the naming rule
+  bool is_guessed = false;                 ///< no line fits: only the rule for names says something
+  std::string nearest;                     ///< if guessed: the name in the table that it resembles most; may be empty
 
   /// Whether the node has RDMA devices that can be verified.
   [[nodiscard]] bool has_verbs() const noexcept {

@@ -220,10 +220,18 @@ void print_failures(const fabric::Report& report) {
   }
 }
 
+void print_exclusion(const StepReport& step) {
+  if (const std::string nodes = nodes_to_exclude(step); !nodes.empty()) std::printf("%s\n", nodes.c_str());
+}
+void print_exclusion(const NodeVerification& node) {
+  if (node.report.verdict() == Verdict::fail) std::printf("%s\n", node.host.c_str());
+}
+
 /// Prints, draws, and says it with the exit status; for a node and for a step.
 template <typename Verification>
 int finish(const CheckOptions& options, const Verification& verification) {
-  if (options.before_program) print_failures(verification.report);
+  if (options.exclude) print_exclusion(verification);
+  else if (options.before_program) print_failures(verification.report);
   else if (options.format == "openmetrics") std::fputs(to_metrics(verification).c_str(), stdout);
   else if (is_json(options)) std::printf("%s\n", to_json(verification).c_str());
   else std::fputs(to_table(verification, commands::wants_colour(STDOUT_FILENO), options.quiet).c_str(), stdout);
@@ -307,6 +315,12 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
   command->add_flag("--pairs", options.pairs,
                     "In a step: write to the nodes 1, 2, 4, ... further, not only to the next");
   command->add_flag("--bandwidth", options.bandwidth, "In a step: measure the writes, and expect 90 % of the rate");
+  command->add_flag(
+      "--bench", options.bench,
+      "Measure bandwidth and latency of each port, between the nodes of a step as with --pairs, or to itself");
+  command->add_flag(
+      "--exclude", options.exclude,
+      "In a step: print the nodes that are slow or fail a check, for --exclude of the next, and nothing else");
   command->add_flag("--verbose,-v", options.verbose, "Report progress");
   command->add_flag("--no-verbs", options.no_verbs, "Files and limits only: open no device");
   command->add_flag("--quiet,-q", options.quiet, "Print only warnings and failures");
@@ -349,7 +363,10 @@ int check(const CheckOptions& options) {
   if (const std::string domain = nvlink_domain(gpus); !domain.empty()) verification.summary.traits["nvlink"] = domain;
   const auto context = read_step_context(own_variable, options.port);
   if (!context) return fail(context.error());
-  if (!*context || question->policy == RdmaPolicy::off) return finish(options, verification);
+  if (!*context || question->policy == RdmaPolicy::off) {
+    if (options.bench) add_own_speed(options, node, *question, verification.report);
+    return finish(options, verification);
+  }
   const auto outcome = verify_step(**context, options, node, *question, verification.summary);
   if (!outcome) return fail(outcome.error());
   if (outcome->whole) return finish(options, *outcome->whole);

@@ -1,5 +1,7 @@
 #include "aml_dist/check_output.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "core/text.hpp"
@@ -118,6 +120,10 @@ std::string to_table(const StepReport& step, bool colour, bool quiet) {
 
 namespace {
 
+std::string host_at(const StepReport& step, std::uint32_t node) {
+  return node < step.nodes.size() ? step.nodes[node].host : std::to_string(node);
+}
+
 /// The settings for NCCL on a node.
 ordered_json setting(const fabric::NodeSummary& node, std::string_view name) {
   const auto found = node.traits.find(name);
@@ -137,7 +143,38 @@ ordered_json common_setting(const StepReport& step, std::string_view name) {
   return common;
 }
 
+/// What was measured; null: nothing was.
+ordered_json array_of(const StepReport& step) {
+  auto out = ordered_json::array();
+  for (const fabric::PairResult& each : step.pairs) {
+    if (each.gbps <= 0) continue;
+    out.push_back({{"from", host_at(step, each.from)},
+                   {"to", host_at(step, each.to)},
+                   {"port", each.device},
+                   {"gbps", each.gbps},
+                   {"latency_us", each.latency_us}});
+  }
+  return out.empty() ? ordered_json(nullptr) : out;
+}
+
 }  // namespace
+
+std::string nodes_to_exclude(const StepReport& step) {
+  std::vector<fabric::SlowPart> parts = step.slow;
+  for (std::uint32_t node = 0; node < step.nodes.size(); ++node) {
+    const bool sick = std::ranges::any_of(step.nodes[node].checks,
+                                          [](const fabric::Check& each) { return each.verdict == Verdict::fail; });
+    if (sick) parts.push_back({fabric::SlowPart::Kind::node, node, 0, ""});
+  }
+  std::vector<fabric::PairResult> broken;
+  std::ranges::copy_if(step.pairs, std::back_inserter(broken),
+                       [](const fabric::PairResult& each) { return !each.problem.empty(); });
+  const auto more = locate(step.pairs, broken);
+  parts.insert(parts.end(), more.begin(), more.end());
+  std::vector<std::string> hosts;
+  for (const fabric::NodeSummary& node : step.nodes) hosts.push_back(node.host);
+  return exclusion(hosts, parts);
+}
 
 std::string to_json(const StepReport& step) {
   constexpr std::string_view hca = "nccl_ib_hca";
@@ -156,6 +193,7 @@ std::string to_json(const StepReport& step) {
                  {"checks", array_of(step.report.checks)},
                  {hca, common_setting(step, hca)},
                  {gid, common_setting(step, gid)},
+                 {"measurements", array_of(step)},
                  {"nodes", std::move(nodes)}});
 }
 

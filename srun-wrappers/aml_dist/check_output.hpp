@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fabric/checks.hpp"
+#include "fabric/floors.hpp"
 #include "fabric/job_checks.hpp"
 
 namespace amldist::tools {
@@ -22,7 +23,11 @@ struct StepReport {
   std::vector<fabric::NodeSummary> nodes;
   fabric::Report report;
   std::vector<fabric::PairResult> pairs;
+  std::vector<fabric::SlowPart> slow = {};  ///< under --bench
 };
+
+/// "node3,node7": the nodes that fail a check by themselves or are slow, and those at the end of a write that failed.
+[[nodiscard]] std::string nodes_to_exclude(const StepReport& step);
 
 /// A line for the whole, then a line for each check and what to do about it. `quiet`: only warnings and failures.
 [[nodiscard]] std::string to_table(const NodeVerification& node, bool colour, bool quiet);

@@ -55,12 +55,12 @@ std::string no_pairs_reason(const CheckOptions& options) {
 Result<std::string> write_to_neighbours(NodeExchange& exchange, const StepContext& context, const CheckOptions& options,
                                         const fabric::NodeFacts& node, const fabric::Question& question) {
   std::string lines;
-  for (const std::uint32_t shift : shifts_of(context.own.nodes, options.pairs)) {
+  for (const std::uint32_t shift : shifts_of(context.own.nodes, options.pairs || options.bench)) {
     if (context.own.node == 0 && options.verbose) {
       std::fprintf(stderr, "aml-dist: every node writes to the one %u further\n", shift);
     }
     fabric::RingPlan plan = fabric::ring_plan(context.own.node, context.own.nodes, shift);
-    plan.measure = options.bandwidth;
+    plan.measure = options.bandwidth || options.bench;
     plan.timeout = std::chrono::seconds(options.timeout_s);
     const auto ring = fabric::RingTest::open(node, question, plan);
     if (ring == nullptr) return Error{Errc::unavailable, "this build has no verbs"};
@@ -86,6 +86,21 @@ Result<StepReport> assemble(const std::map<std::uint32_t, std::string>& texts, P
   out.report = verify_job(out.nodes, pairs, policy);
   out.pairs = std::move(pairs.pairs);
   return out;
+}
+
+/// What the SKU reaches, in Gb/s; 0: not known.
+double floor_of(const fabric::Question& question) {
+  return question.sku && question.sku->bandwidth ? static_cast<double>(*question.sku->bandwidth) : 0;
+}
+
+void add_speed(StepReport& step, double floor_gbps) {
+  std::vector<std::string> hosts;
+  hosts.reserve(step.nodes.size());
+  for (const fabric::NodeSummary& node : step.nodes) hosts.push_back(node.host);
+  fabric::SpeedVerdict speed = fabric::judge_speed(hosts, step.pairs, floor_gbps);
+  step.report.checks.push_back(std::move(speed.bandwidth));
+  step.report.checks.push_back(std::move(speed.latency));
+  step.slow = std::move(speed.slow);
 }
 
 /// 90 % of the slowest judged port's rate.
@@ -128,6 +143,23 @@ Result<std::optional<StepContext>> read_step_context(const EnvironmentReader& en
   return std::optional(context);
 }
 
+void add_own_speed(const CheckOptions& options, const fabric::NodeFacts& node, const fabric::Question& question,
+                   fabric::Report& report) {
+  std::vector<PairResult> pairs;
+  const fabric::RingPlan plan{0, 0, 0, true, std::chrono::seconds(options.timeout_s)};
+  const auto ring = no_pairs_reason(options).empty() ? fabric::RingTest::open(node, question, plan) : nullptr;
+  if (ring != nullptr) {
+    const std::string own = ring->endpoints();
+    ring->connect(own, own);
+    ring->write();
+    ring->compare("");
+    pairs = ring->results();
+  }
+  fabric::SpeedVerdict speed = fabric::judge_speed({node.host}, pairs, floor_of(question));
+  report.checks.push_back(std::move(speed.bandwidth));
+  report.checks.push_back(std::move(speed.latency));
+}
+
 Result<StepOutcome> verify_step(const StepContext& context, const CheckOptions& options, const fabric::NodeFacts& node,
                                 const fabric::Question& question, const fabric::NodeSummary& own) {
   const auto patience = std::chrono::seconds(2 * options.timeout_s);
@@ -155,6 +187,7 @@ Result<StepOutcome> verify_step(const StepContext& context, const CheckOptions& 
     auto whole = assemble(*said, std::move(pairs), question.policy);
     if (!whole) return whole.error();
     out.whole = std::move(*whole);
+    if (options.bench) add_speed(*out.whole, floor_of(question));
     out.verdict = out.whole->report.verdict();
   }
   const auto verdict = exchange->round({false, {0}}, to_string(out.verdict));

@@ -26,6 +26,10 @@ struct StepContext {
 [[nodiscard]] Result<std::optional<StepContext>> read_step_context(const EnvironmentReader& environment,
                                                                    std::uint32_t port);
 
+/// Measures each port of this node by writes to itself, and adds ib.bandwidth and ib.latency.
+void add_own_speed(const CheckOptions& options, const fabric::NodeFacts& node, const fabric::Question& question,
+                   fabric::Report& report);
+
 /// Meets the other nodes, writes to the neighbours, and gathers everything at node 0. The verdict of the whole step on
 /// every node; what to print on node 0 only.
 struct StepOutcome {

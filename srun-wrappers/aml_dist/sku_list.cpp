@@ -26,8 +26,8 @@ std::string padded_cell(std::string text, std::size_t width) {
   return text;
 }
 
-std::string line_of(const std::array<std::string, 6>& cells) {
-  constexpr std::array<std::size_t, 6> widths = {22, 10, 7, 4, 4, 0};
+std::string line_of(const std::array<std::string, 7>& cells) {
+  constexpr std::array<std::size_t, 7> widths = {22, 10, 7, 4, 5, 4, 0};
   std::string out;
   for (std::size_t i = 0; i < cells.size(); ++i)
     out += concat({i == 0 ? "" : "  ", padded_cell(cells.at(i), widths.at(i))});
@@ -37,10 +37,10 @@ std::string line_of(const std::array<std::string, 6>& cells) {
 }  // namespace
 
 std::string skus_as_table(const fabric::SkuTable& table) {
-  std::string out = line_of({"NAME", "FABRIC", "DEVICES", "GB/S", "GPUS", "HCA"});
+  std::string out = line_of({"NAME", "FABRIC", "DEVICES", "GB/S", "FLOOR", "GPUS", "HCA"});
   for (const Sku& sku : table.all()) {
     out += line_of({fabric::printable(sku.name, 64), std::string(name_of(sku.fabric)), number_text(sku.devices),
-                    number_text(sku.rate), number_text(sku.gpus),
+                    number_text(sku.rate), number_text(sku.bandwidth), number_text(sku.gpus),
                     sku.hca.empty() ? "-" : fabric::printable(sku.hca, 200)});
   }
   return out;
@@ -56,6 +56,7 @@ std::string skus_as_json(const fabric::SkuTable& table) {
                    {"fabric", name_of(sku.fabric)},
                    {"devices", number(sku.devices)},
                    {"rate_gbps", number(sku.rate)},
+                   {"bandwidth_gbps", number(sku.bandwidth)},
                    {"gpus", number(sku.gpus)},
                    {"hca", sku.hca.empty() ? ordered_json(nullptr) : ordered_json(sku.hca)},
                    {"source", sku.source}});

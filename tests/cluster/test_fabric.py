@@ -449,11 +449,36 @@ def test_bandwidth_is_measured_on_request_and_compared_with_the_rate(cluster, fo
     assert pair["verdict"] == "fail" and "Gb/s, expected 360" in pair["evidence"], pair
 
 
-def test_a_write_that_does_not_arrive_names_both_ends(cluster, four_healthy, workdir):
+def on_one_node(workdir, node, variable):
+    """A command before the tool that sets a variable on that node only."""
     wrap = workdir / "wrap"
-    wrap.write_text("#!/bin/bash\n[[ $SLURMD_NODENAME != node2 ]] || export FAKE_VERBS_LOSE=1\nexec \"$@\"\n")
+    wrap.write_text(f"#!/bin/bash\n[[ $SLURMD_NODENAME != {node} ]] || export {variable}\nexec \"$@\"\n")
     wrap.chmod(0o755)
-    done, report = check_step(cluster, four_healthy, workdir, srun=str(wrap))
+    return str(wrap)
+
+
+def test_a_slow_node_is_found_and_its_name_is_for_exclude(cluster, four_healthy, workdir):
+    wrap = on_one_node(workdir, "node3", "FAKE_VERBS_SLOW=400000")
+    done, report = check_step(cluster, four_healthy, workdir, "--bench", srun=wrap, FAKE_VERBS_SLOW="20000")
+    bandwidth = by_id(report)["ib.bandwidth"]
+    assert done.status == 1 and bandwidth["verdict"] == "fail", str(done)
+    assert bandwidth["evidence"].startswith("slow: node3") and "deviations from the median" in bandwidth["evidence"], bandwidth
+    slow, usual = ([each["gbps"] for each in report["measurements"] if (each["from"] == "node3") == own] for own in (True, False))
+    assert len(slow) == 2 * 2 and len(usual) == 3 * 2 * 2, "two ports, to the first and to the second next node"
+    assert max(slow) < min(usual)
+    text = cluster.run(f"srun -N4 --ntasks-per-node=1 {wrap} {TOOL} check --policy require --timeout 8 --bench --exclude",
+                       env=four_healthy.environment(FAKE_VERBS_SHARED=str(workdir), FAKE_VERBS_SLOW="20000"))
+    assert text.status == 1 and "node3" in text.out.split()[0].split(","), str(text)
+
+
+def test_nothing_slow_is_nothing_to_exclude(cluster, four_healthy, workdir):
+    done = cluster.run(f"srun -N2 --ntasks-per-node=1 {TOOL} check --policy require --timeout 8 --bench --exclude",
+                       env=four_healthy.environment(FAKE_VERBS_SHARED=str(workdir)))
+    assert done.status == 0 and not done.out.strip(), str(done)
+
+
+def test_a_write_that_does_not_arrive_names_both_ends(cluster, four_healthy, workdir):
+    done, report = check_step(cluster, four_healthy, workdir, srun=on_one_node(workdir, "node2", "FAKE_VERBS_LOSE=1"))
     assert done.status == 1, str(done)
     pair = by_id(report)["ib.pair"]
     assert pair["verdict"] == "fail" and "node2 -> node3" in pair["evidence"], pair

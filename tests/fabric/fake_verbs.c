@@ -7,6 +7,7 @@
  * FAKE_VERBS_LOSE_FAR=1              the same, where the bytes would go to another process
  * FAKE_VERBS_HANG=CALL               a call that never returns
  * FAKE_VERBS_SHARED=DIR              registered memory is a file there: writes reach other processes and nodes
+ * FAKE_VERBS_SLOW=MICROSECONDS       each write of over 1 MiB takes at least so long
  * FAKE_VERBS_DMABUF=1                ibv_reg_dmabuf_mr() knows what it is asked
  *
  * Without DIR a write goes to an address of this process: a loopback works as on a device. */
@@ -34,6 +35,7 @@ struct fake_qp {
 
 static struct ibv_device devices[most_devices];
 static struct fake_qp* last_posted;
+static int last_was_large;
 
 /* Whether `call` is named in NAME=CALL[:NUMBER],...; its number in `number`. */
 static int named(const char* variable, const char* call, int* number) {
@@ -136,7 +138,8 @@ static int post_send(struct ibv_qp* qp, struct ibv_send_wr* wr, struct ibv_send_
     memcpy((void*)(uintptr_t)wr->wr.rdma.remote_addr, (const void*)(uintptr_t)wr->sg_list->addr, wr->sg_list->length);
   }
   last_posted = (struct fake_qp*)qp;
-  last_posted->pending = 1;
+  last_was_large = wr->sg_list->length > 1 << 20;
+  ++last_posted->pending;
   return 0;
 }
 
@@ -144,8 +147,10 @@ static int poll_cq(struct ibv_cq* cq, int most, struct ibv_wc* wc) {
   (void)cq;
   (void)most;
   if (last_posted == NULL || !last_posted->pending) return 0;
+  const char* const slow = getenv("FAKE_VERBS_SLOW");
+  if (slow != NULL && last_was_large) usleep((useconds_t)atoi(slow));
   const char* status = getenv("FAKE_VERBS_WC");
-  last_posted->pending = 0;
+  --last_posted->pending;
   memset(wc, 0, sizeof *wc);
   wc->status = status != NULL ? (enum ibv_wc_status)atoi(status) : IBV_WC_SUCCESS;
   return 1;
