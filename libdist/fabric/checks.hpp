@@ -39,6 +39,8 @@ struct KernelLogProblem {
 [[nodiscard]] Check check_pkey(const NodeFacts& node, const Question& question);
 [[nodiscard]] Check check_gid(const NodeFacts& node, const Question& question);
 [[nodiscard]] Check check_netdev(const NodeFacts& node, const Question& question);
+/// Whether each card of the fabric has a usable IPoIB interface, where the SKU says ipoib=require.
+[[nodiscard]] Check check_ipoib(const NodeFacts& node, const Question& question);
 
 /// A baseline of the counters. Without one, counters count from their last reset.
 struct CounterHistory {
@@ -49,13 +51,25 @@ struct CounterHistory {
 [[nodiscard]] Check check_flaps(const NodeFacts& node, const Question& question, const CounterHistory& history);
 [[nodiscard]] Check check_errors(const NodeFacts& node, const Question& question, const CounterHistory& history);
 
-// ---- RoCE and the host, beside the fabric itself: warnings only (host_checks.cpp) ----
+// ---- RoCE, beside the fabric itself: warnings only (roce_checks.cpp) ----
 [[nodiscard]] Check check_retransmissions(const NodeFacts& node, const Question& question,
                                           const CounterHistory& history);
 [[nodiscard]] Check check_mtu(const NodeFacts& node, const Question& question);
+/// Priority flow control and congestion control (ECN): "PFC 3, ECN 3" for each port.
+[[nodiscard]] Check check_flow_control(const NodeFacts& node, const Question& question);
+/// Marked packets that no notification follows, and notifications that are ignored.
+[[nodiscard]] Check check_congestion(const NodeFacts& node, const Question& question);
+/// The one MTU, and the one setting of flow and congestion control, of all RoCE ports; empty: they differ or are not
+/// known. Nodes should agree.
+[[nodiscard]] std::string common_mtu(const NodeFacts& node, const Question& question);
+[[nodiscard]] std::string common_flow_control(const NodeFacts& node, const Question& question);
+
+// ---- the host: warnings only (host_checks.cpp) ----
 [[nodiscard]] Check check_pci_functions(const NodeFacts& node);
 [[nodiscard]] Check check_pci_errors(const NodeFacts& node, const Question& question);
 [[nodiscard]] Check check_bridges(const NodeFacts& node, const Question& question);
+/// Whether a bridge that a GPU and a card share sends what they write to each other through the root complex.
+[[nodiscard]] Check check_access_control(const NodeFacts& node, const Question& question);
 
 // ---- checks of this process (process_checks.cpp) ----
 [[nodiscard]] Check check_device_nodes(const NodeFacts& node, const Question& question, const ProcessFacts& process);

@@ -60,7 +60,7 @@ Check check_gpu_count(const GpuStates& states, const GpuExpectation& expected) {
       expected.count ? concat({"; ", expected.source, ": ", std::to_string(*expected.count)}) : "";
   if (!states.problem.empty() || !states.asked) {
     return {"gpu.count", wanted ? Verdict::fail : Verdict::skip, concat({why_not(states), source}),
-            wanted ? "load the driver (nvidia), and install libnvidia-ml" : ""};
+            wanted ? "load the driver (nvidia, amdgpu), and install libnvidia-ml or librocm_smi64" : ""};
   }
   std::vector<Finding> findings;
   for (const GpuState& gpu : states.gpus) {
@@ -107,16 +107,29 @@ Check check_gpu_rows(const GpuStates& states) {
 
 Check check_gpu_links(const GpuStates& states) {
   std::size_t most = 0;
+  std::uint32_t fastest = 0;
   for (const GpuState& gpu : states.gpus) {
     most = std::max(most, static_cast<std::size_t>(std::ranges::count(gpu.links, true)));
+    fastest = std::max(fastest, gpu.link_speed.value_or(0));
   }
-  if (most == 0 && states.problem.empty()) return {"gpu.nvlink", Verdict::skip, "no NVLink is active", ""};
-  return of_each("gpu.nvlink", states, [most](const GpuState& gpu) -> std::optional<Finding> {
+  if (most == 0 && states.problem.empty()) {
+    return {"gpu.nvlink", Verdict::skip, concat({"no ", states.links_are, " is active"}), ""};
+  }
+  return of_each("gpu.nvlink", states, [&](const GpuState& gpu) -> std::optional<Finding> {
     const auto active = static_cast<std::size_t>(std::ranges::count(gpu.links, true));
-    const std::string evidence = concat(
-        {name_of(gpu), ": ", std::to_string(active), " of ", std::to_string(gpu.links.size()), " NVLinks active"});
+    const std::string speed =
+        gpu.link_speed ? concat({" at ", std::to_string(*gpu.link_speed / 1000), " GB/s"}) : std::string();
+    const std::string evidence = concat({name_of(gpu), ": ", std::to_string(active), " of ",
+                                         std::to_string(gpu.links.size()), " ", states.links_are, "s active", speed});
     // Links that no GPU of the node uses are not cabled on this model.
     if (active < most) return Finding{Verdict::fail, evidence, std::string(reset_remedy)};
+    if (gpu.link_speed && *gpu.link_speed < fastest) {
+      return Finding{Verdict::warn, concat({evidence, ", others at ", std::to_string(fastest / 1000)}),
+                     std::string(reset_remedy)};
+    }
+    if (gpu.link_errors.value_or(false)) {
+      return Finding{Verdict::warn, concat({evidence, ", errors since the driver's start"}), std::string(reset_remedy)};
+    }
     return Finding{Verdict::pass, evidence, ""};
   });
 }
@@ -149,6 +162,43 @@ Check check_gpu_fabric(const GpuStates& states) {
             concat({"the GPUs are in ", std::to_string(domains.size()), " NVLink cliques"}), std::string(manager)};
   }
   return check;
+}
+
+Check check_gpu_imex(const GpuStates& states, const NodeFacts& node) {
+  const std::string domain = nvlink_domain(states);
+  if (domain.empty()) return {"gpu.imex", Verdict::skip, "no NVLink domain beyond this node", ""};
+  if (node.imex_channel)
+    return {"gpu.imex", Verdict::pass, concat({"domain ", domain, ", a channel is open to us"}), ""};
+  return {"gpu.imex", Verdict::warn,
+          concat({"NVLink domain ", domain, ", but no IMEX channel: its nodes will use the network"}),
+          "start nvidia-imex, and give the job a channel (switch/nvidia_imex in slurm.conf)"};
+}
+
+void add_bus_facts(GpuStates& states, const NodeFacts& node) {
+  const bool amd = std::ranges::any_of(node.gpus, [](const GpuFacts& gpu) { return !gpu.nvidia; });
+  if (!states.asked && amd && node.amd_driver) {
+    states.asked = true;
+    states.problem.clear();
+    states.driver = "amdgpu";
+    for (const GpuFacts& each : node.gpus) {
+      if (each.nvidia) continue;
+      GpuState gpu;
+      gpu.index = static_cast<std::uint32_t>(states.gpus.size());
+      gpu.address = each.address;
+      states.gpus.push_back(std::move(gpu));
+    }
+  }
+  for (GpuState& gpu : states.gpus) {
+    const auto found = std::ranges::find_if(node.gpus, [&gpu](const GpuFacts& each) {
+      return !gpu.address.empty() && text::to_lower(gpu.address).ends_with(each.address);
+    });
+    if (found == node.gpus.end() || gpu.pcie_width || !found->current_width.present()) continue;
+    const auto now = text::to_number(found->current_width.text, 64);
+    const auto most = found->max_width.present() ? text::to_number(found->max_width.text, 64) : std::nullopt;
+    if (!now || !most || *now == 0) continue;  // a virtual machine's bus does not tell
+    gpu.pcie_width = static_cast<std::uint32_t>(*now);
+    gpu.most_pcie_width = static_cast<std::uint32_t>(*most);
+  }
 }
 
 Check check_gpu_pcie(const GpuStates& states) {
@@ -207,13 +257,19 @@ Check check_gpu_xid(const std::optional<std::vector<std::string>>& lines) {
   return join_findings("gpu.xid", findings, "");
 }
 
-std::vector<Check> verify_gpus(const GpuStates& states, const GpuExpectation& expected,
+std::vector<Check> verify_gpus(const GpuStates& states, const NodeFacts& node, const GpuExpectation& expected,
                                const std::optional<std::vector<std::string>>& kernel_log, RdmaPolicy health) {
   if (health == RdmaPolicy::off) return {};
-  std::vector<Check> checks = {
-      check_gpu_count(states, expected), check_gpu_ecc(states),         check_gpu_rows(states),
-      check_gpu_links(states),           check_gpu_fabric(states),      check_gpu_pcie(states),
-      check_gpu_throttle(states),        check_gpu_persistence(states), check_gpu_xid(kernel_log)};
+  std::vector<Check> checks = {check_gpu_count(states, expected),
+                               check_gpu_ecc(states),
+                               check_gpu_rows(states),
+                               check_gpu_links(states),
+                               check_gpu_fabric(states),
+                               check_gpu_imex(states, node),
+                               check_gpu_pcie(states),
+                               check_gpu_throttle(states),
+                               check_gpu_persistence(states),
+                               check_gpu_xid(kernel_log)};
   for (Check& check : checks) {
     if (health == RdmaPolicy::prefer && check.verdict == Verdict::fail) check.verdict = Verdict::warn;
   }

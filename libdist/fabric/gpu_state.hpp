@@ -1,5 +1,5 @@
 // What the driver says about a node's GPUs, and the checks of it: pure functions from that to verdicts. Nothing here
-// calls a driver; nvml.hpp and amdgpu.hpp do.
+// calls a driver; nvml.hpp and rocm_smi.hpp do.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "fabric/node_facts.hpp"
 #include "fabric/verdict.hpp"
 
 namespace amldist::fabric {
@@ -35,7 +36,9 @@ struct GpuState {
   std::optional<std::uint64_t> ecc_volatile;   ///< uncorrectable errors since the driver was loaded
   std::optional<std::uint64_t> ecc_aggregate;  ///< in the GPU's life
   std::optional<RemappedRows> rows;
-  std::vector<bool> links;  ///< NVLinks: whether each is active
+  std::vector<bool> links;                  ///< NVLinks, or XGMI to each other GPU: whether each is active
+  std::optional<std::uint32_t> link_speed;  ///< of the slowest active link, MB/s
+  std::optional<bool> link_errors;          ///< XGMI: errors since the driver was loaded
   std::optional<std::uint32_t> pcie_width, most_pcie_width;
   std::optional<std::uint64_t> throttle;  ///< nvmlClocksThrottleReasons
   std::optional<bool> persistence;
@@ -44,12 +47,17 @@ struct GpuState {
 
 /// All GPUs of a node.
 struct GpuStates {
-  bool asked = false;      ///< a driver was asked; without, all checks are skipped and `problem` says why
-  bool timed_out = false;  ///< it did not answer
-  std::string problem;     ///< why the driver as a whole gives no answer; empty: it does
-  std::string driver;      ///< its version
+  std::string links_are = "NVLink";  ///< what connects them
+  bool asked = false;                ///< a driver was asked; without, all checks are skipped and `problem` says why
+  bool timed_out = false;            ///< it did not answer
+  std::string problem;               ///< why the driver as a whole gives no answer; empty: it does
+  std::string driver;                ///< its version
   std::vector<GpuState> gpus;
 };
+
+/// Adds what the PCI bus says and the driver's library does not: the lanes; and AMD's GPUs themselves, where that
+/// library is not installed.
+void add_bus_facts(GpuStates& states, const NodeFacts& node);
 
 /// What a node should have, and who says so.
 struct GpuExpectation {
@@ -62,6 +70,8 @@ struct GpuExpectation {
 [[nodiscard]] Check check_gpu_rows(const GpuStates& states);
 [[nodiscard]] Check check_gpu_links(const GpuStates& states);
 [[nodiscard]] Check check_gpu_fabric(const GpuStates& states);
+/// Whether a node of an NVLink domain beyond itself can share memory with the others.
+[[nodiscard]] Check check_gpu_imex(const GpuStates& states, const NodeFacts& node);
 [[nodiscard]] Check check_gpu_pcie(const GpuStates& states);
 [[nodiscard]] Check check_gpu_throttle(const GpuStates& states);
 [[nodiscard]] Check check_gpu_persistence(const GpuStates& states);
@@ -69,7 +79,8 @@ struct GpuExpectation {
 [[nodiscard]] Check check_gpu_xid(const std::optional<std::vector<std::string>>& lines);
 
 /// All of them, in this order. Under `prefer` a failure is a warning, under `off` nothing is checked.
-[[nodiscard]] std::vector<Check> verify_gpus(const GpuStates& states, const GpuExpectation& expected,
+[[nodiscard]] std::vector<Check> verify_gpus(const GpuStates& states, const NodeFacts& node,
+                                             const GpuExpectation& expected,
                                              const std::optional<std::vector<std::string>>& kernel_log,
                                              RdmaPolicy health);
 

@@ -1,5 +1,4 @@
-// Checks beside InfiniBand itself: RoCE's congestion and retransmission, and what lies between a card and the
-// processor.
+// What lies between a card and the processor.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -13,76 +12,11 @@ namespace {
 
 using text::concat;
 
-std::vector<JudgedPort> roce_ports(const NodeFacts& node, const Question& question) {
-  auto ports = judged_ports(node, question);
-  std::erase_if(ports, [](const JudgedPort& each) { return each.port->layer() != LinkLayer::ethernet; });
-  return ports;
-}
-
-/// Counters of lost or late packets in ports/N/hw_counters (mlx5, bnxt_re, irdma), and how many in a week are usual. On
-/// a lossless network there are almost none; they mean little without a baseline.
-struct RetransmissionLimit {
-  std::string_view name;
-  std::uint64_t most;
-};
-constexpr std::array<RetransmissionLimit, 5> retransmission_limits = {{
-    {"out_of_sequence", 10'000},
-    {"packet_seq_err", 10'000},
-    {"local_ack_timeout_err", 1'000},
-    {"rnr_nak_retry_err", 1'000},
-    {"req_transport_retries_exceeded", 0},
-}};
-
-/// "eth0 1500, eth1 9000"; empty if all are alike.
-std::string differing_mtus(const NodeFacts& node, const std::vector<JudgedPort>& ports, std::set<std::string>& seen) {
-  std::string out;
-  for (const JudgedPort& each : ports) {
-    for (const std::string& name : each.device->netdevs) {
-      const auto found = node.netdevs.find(name);
-      if (found == node.netdevs.end() || !found->second.mtu.present()) continue;
-      seen.insert(found->second.mtu.text);
-      out += concat({out.empty() ? "" : ", ", printable(name, 32), " ", printable(found->second.mtu.text, 8)});
-    }
-  }
-  return seen.size() > 1 ? out : "";
-}
-
 std::string_view driver_name(const NetworkFunction& function) {
   return function.driver.empty() ? std::string_view("no driver") : std::string_view(function.driver);
 }
 
 }  // namespace
-
-Check check_retransmissions(const NodeFacts& node, const Question& question, const CounterHistory& history) {
-  if (!history.baseline) return {"roce.counters", Verdict::skip, "no baseline to compare with", ""};
-  std::vector<Finding> findings;
-  std::size_t judged = 0;
-  for (const JudgedPort& each : roce_ports(node, question)) {
-    for (const RetransmissionLimit& limit : retransmission_limits) {
-      if (!counter_value(*each.port, limit.name)) continue;
-      ++judged;
-      const Increase increase =
-          history.baseline->increase(*each.device, *each.port, limit.name, history.now, history_window);
-      if (increase.since == 0 || increase.added <= limit.most) continue;
-      findings.push_back({Verdict::warn,
-                          concat({each.name().to_string(), " ", limit.name, " +", std::to_string(increase.added)}),
-                          "packets are lost: check priority flow control and ECN on this port and its switch"});
-    }
-  }
-  if (findings.empty() && judged > 0) {
-    findings.push_back({Verdict::pass, concat({text::count(judged, "counter"), " within limits"}), ""});
-  }
-  return join_findings("roce.counters", findings, "no RoCE port with such counters");
-}
-
-Check check_mtu(const NodeFacts& node, const Question& question) {
-  const auto ports = roce_ports(node, question);
-  std::set<std::string> seen;
-  const std::string differing = differing_mtus(node, ports, seen);
-  if (seen.empty()) return {"roce.mtu", Verdict::skip, ports.empty() ? "no RoCE port" : "no MTU is available", ""};
-  if (differing.empty()) return {"roce.mtu", Verdict::pass, concat({"MTU ", printable(*seen.begin(), 8)}), ""};
-  return {"roce.mtu", Verdict::warn, differing, "give all interfaces of the fabric the same MTU"};
-}
 
 Check check_pci_functions(const NodeFacts& node) {
   if (!node.pci_problem.empty()) {
@@ -129,25 +63,80 @@ Check check_pci_errors(const NodeFacts& node, const Question& question) {
   return join_findings("host.aer", findings, "the kernel reports no PCIe errors (AER)");
 }
 
+namespace {
+
+/// "16.0 GT/s PCIe": tenths of GT/s.
+std::optional<std::uint64_t> link_speed(const Attribute& attribute) {
+  if (!attribute.present()) return std::nullopt;
+  const std::string_view word = std::string_view(attribute.text).substr(0, attribute.text.find(' '));
+  const auto point = word.find('.');
+  const auto whole = text::to_number(word.substr(0, point), 1024);
+  const auto tenths = point == std::string_view::npos ? 0 : text::to_number(word.substr(point + 1), 9);
+  return whole && tenths ? std::optional(*whole * 10 + *tenths) : std::nullopt;
+}
+
+std::optional<std::uint64_t> link_width(const Attribute& attribute) {
+  return attribute.present() ? text::to_number(attribute.text, 64) : std::nullopt;
+}
+
+/// Whether a link has less than both of its ends could have.
+bool is_lower(std::optional<std::uint64_t> now, std::optional<std::uint64_t> most, std::optional<std::uint64_t> card) {
+  return now && most && card && *now != 0 && *card != 0 && *now < std::min(*most, *card);
+}
+
+}  // namespace
+
 Check check_bridges(const NodeFacts& node, const Question& question) {
   std::vector<Finding> findings;
   std::set<const DeviceFacts*> seen;
   for (const JudgedPort& each : judged_ports(node, question)) {
     if (!seen.insert(each.device).second) continue;
-    for (const BridgeFacts& bridge : each.device->pci.bridges) {
-      const auto now = bridge.current_width.present() ? text::to_number(bridge.current_width.text, 64) : std::nullopt;
-      const auto card =
-          each.device->pci.max_width.present() ? text::to_number(each.device->pci.max_width.text, 64) : std::nullopt;
-      const auto most = bridge.max_width.present() ? text::to_number(bridge.max_width.text, 64) : std::nullopt;
-      if (!now || !most || !card || *now == 0 || *card == 0) continue;
-      const bool narrow = *now < std::min(*most, *card);
-      findings.push_back({narrow ? Verdict::warn : Verdict::pass,
-                          concat({bridge.address, " above ", each.device->name, " has ", std::to_string(*now), " of ",
-                                  std::to_string(*most), " lanes"}),
-                          narrow ? "reseat the card or its riser: the slot's link has come up narrow" : ""});
+    const PciFacts& card = each.device->pci;
+    for (const BridgeFacts& bridge : card.bridges) {
+      const auto width = link_width(bridge.current_width);
+      if (!width || *width == 0 || !link_width(bridge.max_width)) continue;
+      const bool narrow = is_lower(width, link_width(bridge.max_width), link_width(card.max_width));
+      const bool slow =
+          is_lower(link_speed(bridge.current_speed), link_speed(bridge.max_speed), link_speed(card.max_speed));
+      const std::string speed = bridge.current_speed.present()
+                                    ? concat({" at ", bridge.current_speed.shown(), " of ", bridge.max_speed.shown()})
+                                    : "";
+      findings.push_back(
+          {narrow || slow ? Verdict::warn : Verdict::pass,
+           concat({bridge.address, " above ", each.device->name, " has ", std::to_string(*width), " of ",
+                   bridge.max_width.shown(), " lanes", speed}),
+           narrow || slow ? "reseat the card or its riser: the slot's link has come up too narrow or slow" : ""});
     }
   }
   return join_findings("host.bridge", findings, "no bridge with a link above the devices");
+}
+
+Check check_access_control(const NodeFacts& node, const Question& question) {
+  // What a port of a switch redirects goes up to the root complex; translated requests (ATS) need not.
+  constexpr std::uint16_t redirect = 0x04 | 0x08;  // requests, completions
+  constexpr std::uint16_t direct_translated = 0x40;
+  std::vector<Finding> findings;
+  std::set<std::string_view> seen;
+  for (const JudgedPort& each : judged_ports(node, question)) {
+    const PciFacts& card = each.device->pci;
+    for (const BridgeFacts& bridge : card.bridges) {
+      if (!bridge.acs || !seen.insert(bridge.address).second) continue;
+      const bool redirects = (*bridge.acs & redirect) != 0 && (*bridge.acs & direct_translated) == 0;
+      // Between the two is the switch whose ports count, not what is above them both.
+      const bool between = std::ranges::any_of(node.gpus, [&](const GpuFacts& gpu) {
+        return share_bridge(gpu.path, card.path) &&
+               gpu.path.find(concat({"/", bridge.address, "/"})) == std::string::npos;
+      });
+      const std::string name = concat({bridge.address, " above ", each.device->name});
+      findings.push_back(
+          redirects && between
+              ? Finding{Verdict::warn,
+                        concat({name, " sends what it and a GPU exchange through the root complex (ACS)"}),
+                        "switch ACS off for this bridge, unless virtual machines share the node"}
+              : Finding{Verdict::pass, concat({name, " is in no way of a GPU"}), ""});
+    }
+  }
+  return join_findings("host.acs", findings, "no bridge tells its access control (only root may read it)");
 }
 
 }  // namespace amldist::fabric

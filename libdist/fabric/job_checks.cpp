@@ -52,7 +52,7 @@ struct TraitRule {
   std::string_view what;
   std::string_view remedy;
 };
-constexpr std::array<TraitRule, 6> trait_rules = {{
+constexpr std::array<TraitRule, 10> trait_rules = {{
     {"ib.pkey", "pkey", Verdict::fail, "P_Key",
      "the nodes are in different partitions: ask for nodes of one scale set"},
     {"ib.rate", "rate", Verdict::warn, "rate", "the slowest node limits all others: exclude it"},
@@ -60,6 +60,11 @@ constexpr std::array<TraitRule, 6> trait_rules = {{
     {"gpu.count", "gpu_driver", Verdict::warn, "GPU driver", "install the same driver on all nodes"},
     {"gpu.fabric", "nvlink", Verdict::warn, "NVLink domain and clique",
      "the nodes share no NVLink domain, NCCL uses the network between them: ask for nodes of one rack"},
+    {"roce.mtu", "mtu", Verdict::warn, "MTU", "give all interfaces of the fabric the same MTU"},
+    {"roce.qos", "qos", Verdict::warn, "flow control",
+     "set priority flow control and ECN alike on all nodes (mlnx_qos, dcb)"},
+    {"ib.fw", "rdma_driver", Verdict::warn, "RDMA driver", "install the same driver (OFED) on all nodes"},
+    {"ib.gdr", "peer_memory", Verdict::warn, "GPUDirect module", "load the same module on all nodes"},
     {"ib.fw", "firmware", Verdict::warn, "firmware", "install the same firmware on all cards of this model"},
 }};
 
@@ -159,6 +164,10 @@ NodeSummary summarise(const NodeFacts& node, const Question& question, const Rep
   out.traits["ports"] = std::to_string(ports);
   out.traits["rate"] = joined(rates);
   if (const std::string keys = partitions_of(node, question); !keys.empty()) out.traits["pkey"] = keys;
+  if (const std::string mtu = common_mtu(node, question); !mtu.empty()) out.traits["mtu"] = mtu;
+  if (const std::string qos = common_flow_control(node, question); !qos.empty()) out.traits["qos"] = qos;
+  if (node.mlx5_version.present()) out.traits["rdma_driver"] = node.mlx5_version.text;
+  if (!node.gpus.empty()) out.traits["peer_memory"] = node.peer_memory.empty() ? "none" : node.peer_memory;
   if (!firmware.empty()) out.traits["firmware"] = joined(firmware);
   return out;
 }

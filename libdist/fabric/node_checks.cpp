@@ -59,26 +59,6 @@ LinkComparison compare_link(const Attribute& current, const Attribute& most) {
   return now.text == best.text ? LinkComparison::equal : LinkComparison::differs;
 }
 
-/// Number of leading components that two resolved PCI paths share.
-std::size_t common_depth(std::string_view a, std::string_view b) {
-  const auto left = text::split(a, '/');
-  const auto right = text::split(b, '/');
-  std::size_t depth = 0;
-  while (depth < left.size() && depth < right.size() && left[depth] == right[depth]) ++depth;
-  return depth;
-}
-
-/// Whether both are below the same PCI bridge under the root complex: .../pci0000:00/BRIDGE/... in both.
-bool share_switch(const std::string& a, const std::string& b) {
-  const std::size_t depth = common_depth(a, b);
-  const auto pieces = text::split(a, '/');
-  std::size_t root = pieces.size();
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    if (pieces[i].starts_with("pci")) root = i;
-  }
-  return depth > root + 1;
-}
-
 std::vector<const DeviceFacts*> judged_devices(const NodeFacts& node, const Question& question) {
   std::vector<const DeviceFacts*> devices;
   for (const JudgedPort& each : judged_ports(node, question)) {
@@ -363,7 +343,7 @@ Check check_affinity(const NodeFacts& node, const Question& question) {
     bool unknown = false;
     bool near = false;
     for (const DeviceFacts* device : devices) {
-      const bool switched = share_switch(gpu.path, device->pci.path);
+      const bool switched = share_bridge(gpu.path, device->pci.path);
       const bool known = gpu.numa_node.present() && device->pci.numa_node.present() && gpu.numa_node.text != "-1" &&
                          device->pci.numa_node.text != "-1";
       near = near || switched || (known && gpu.numa_node.text == device->pci.numa_node.text);

@@ -8,6 +8,7 @@
 
 #include "core/text.hpp"
 #include "os/own_network.hpp"
+#include "os/priority_flow_control.hpp"
 #include "os/whole_file.hpp"
 
 namespace amldist::fabric {
@@ -18,7 +19,7 @@ using text::concat;
 constexpr std::size_t most_pci_devices = 8192;
 
 /// Counters that the checks use (Documentation/ABI/stable/sysfs-class-infiniband).
-constexpr std::array<std::string_view, 13> counter_names = {"symbol_error",
+constexpr std::array<std::string_view, 16> counter_names = {"symbol_error",
                                                             "link_error_recovery",
                                                             "link_downed",
                                                             "port_rcv_errors",
@@ -30,7 +31,10 @@ constexpr std::array<std::string_view, 13> counter_names = {"symbol_error",
                                                             "packet_seq_err",
                                                             "local_ack_timeout_err",
                                                             "rnr_nak_retry_err",
-                                                            "req_transport_retries_exceeded"};
+                                                            "req_transport_retries_exceeded",
+                                                            "np_ecn_marked_roce_packets",
+                                                            "np_cnp_sent",
+                                                            "rp_cnp_ignored"};
 
 /// The total in a file of AER: the last line, "TOTAL_ERR_COR 17".
 std::optional<std::uint64_t> aer_total(const std::string& path) {
@@ -42,6 +46,22 @@ std::optional<std::uint64_t> aer_total(const std::string& path) {
   return text::to_number(std::string_view(content).substr(blank + 1, end - blank - 1), 1'000'000'000'000);
 }
 
+/// The control register of a bridge's ACS capability, from its configuration space; nullopt: it has none, or the reader
+/// is not root and sees the first 64 bytes only.
+std::optional<std::uint16_t> read_acs(const std::string& folder) {
+  constexpr std::size_t first_extended = 256;
+  constexpr std::uint32_t acs = 0x000d;  // PCI Express Base Specification, 7.7.11
+  const std::string config = read_file_start(folder + "/config", longest_attribute);
+  const auto byte_at = [&config](std::size_t at) { return std::uint32_t{static_cast<unsigned char>(config[at])}; };
+  std::size_t at = first_extended;
+  for (int seen = 0; seen < 48 && at >= first_extended && at + 8 <= config.size(); ++seen) {
+    const std::uint32_t header = byte_at(at) | byte_at(at + 1) << 8 | byte_at(at + 2) << 16 | byte_at(at + 3) << 24;
+    if ((header & 0xffff) == acs) return static_cast<std::uint16_t>(byte_at(at + 6) | byte_at(at + 7) << 8);
+    at = header >> 20;
+  }
+  return std::nullopt;
+}
+
 /// The bridges above a card: the folders of its resolved path that have a link.
 std::vector<BridgeFacts> read_bridges(std::string path) {
   constexpr std::size_t most_bridges = 8;
@@ -50,7 +70,9 @@ std::vector<BridgeFacts> read_bridges(std::string path) {
     path.resize(std::min(path.rfind('/'), path.size()));
     const std::string name = path.substr(std::min(path.rfind('/') + 1, path.size()));
     if (name.find('.') == std::string::npos) break;
-    bridges.push_back({name, read_attribute(path + "/current_link_width"), read_attribute(path + "/max_link_width")});
+    bridges.push_back({name, read_attribute(path + "/current_link_width"), read_attribute(path + "/max_link_width"),
+                       read_attribute(path + "/current_link_speed"), read_attribute(path + "/max_link_speed"),
+                       read_acs(path)});
   }
   return bridges;
 }
@@ -192,9 +214,25 @@ std::string driver_of(const std::string& sys, const std::string& netdev) {
   return link_target_name(concat({sys, "/class/net/", netdev, "/device/driver"}));
 }
 
-NetFacts read_netdev(const std::string& sys, const std::string& name) {
+/// Priorities with congestion control: ecn/roce_np/enable/0..7 of NVIDIA's driver.
+std::optional<std::uint8_t> read_congestion_control(const std::string& folder) {
+  std::optional<std::uint8_t> out;
+  for (unsigned priority = 0; priority < 8; ++priority) {
+    const Attribute enabled = read_attribute(concat({folder, "/enable/", std::to_string(priority)}));
+    if (!enabled.present()) continue;
+    out = static_cast<std::uint8_t>(out.value_or(0) | (enabled.text == "1" ? 1U << priority : 0U));
+  }
+  return out;
+}
+
+NetFacts read_netdev(const Roots& roots, const std::string& name) {
+  const std::string& sys = roots.sys;
   const std::string folder = concat({sys, "/class/net/", name});
   NetFacts net;
+  net.infiniband = read_attribute(folder + "/type").text == "32";
+  net.notifies = read_congestion_control(folder + "/ecn/roce_np");
+  net.reacts = read_congestion_control(folder + "/ecn/roce_rp");
+  if (!roots.sys_injected) net.flow_control = priorities_with_flow_control(name);
   net.operstate = read_attribute(folder + "/operstate");
   net.carrier_down_count = read_attribute(folder + "/carrier_down_count");
   net.mtu = read_attribute(folder + "/mtu");
@@ -206,7 +244,8 @@ NetFacts read_netdev(const std::string& sys, const std::string& name) {
 
 /// The interfaces of the devices, also those that only their GIDs name (a bond). Hyper-V's interfaces name what they
 /// have below them, which tells the function of Accelerated Networking even where it has no link to its master.
-void read_netdevs(const std::string& sys, NodeFacts& node) {
+void read_netdevs(const Roots& roots, NodeFacts& node) {
+  const std::string& sys = roots.sys;
   for (DeviceFacts& device : node.devices) {
     for (const PortFacts& port : device.ports) {
       for (const GidEntry& gid : port.gids) {
@@ -216,7 +255,7 @@ void read_netdevs(const std::string& sys, NodeFacts& node) {
         if (!known && device.netdevs.size() < most_ports) device.netdevs.push_back(gid.netdev);
       }
     }
-    for (const std::string& name : device.netdevs) node.netdevs[name] = read_netdev(sys, name);
+    for (const std::string& name : device.netdevs) node.netdevs[name] = read_netdev(roots, name);
   }
   const std::string folder = sys + "/class/net";
   for (const std::string& name : list_folder(folder, most_interfaces, nullptr)) {
@@ -252,7 +291,8 @@ void read_pci_bus(const std::string& sys, NodeFacts& node) {
                                         link_target_name(own + "/driver"), pci_class.text.starts_with("0x0207")});
     }
     if (!display || (vendor.text != "0x10de" && vendor.text != "0x1002")) continue;
-    node.gpus.push_back({address, resolved(own), read_attribute(own + "/numa_node"), vendor.text == "0x10de"});
+    node.gpus.push_back({address, resolved(own), read_attribute(own + "/numa_node"), vendor.text == "0x10de",
+                         read_attribute(own + "/current_link_width"), read_attribute(own + "/max_link_width")});
   }
 }
 
@@ -272,6 +312,15 @@ std::string read_peer_memory(const std::string& sys) {
   return {};
 }
 
+bool has_imex_channel(const std::string& dev) {
+  constexpr std::size_t most_channels = 4096;
+  const std::string folder = dev + "/nvidia-caps-imex-channels";
+  const auto names = list_folder(folder, most_channels, nullptr);
+  return std::ranges::any_of(names, [&folder](const std::string& name) {
+    return name.starts_with("channel") && ::access(concat({folder, "/", name}).c_str(), R_OK | W_OK) == 0;
+  });
+}
+
 std::string own_host() {
   const std::string name = own_host_name();
   return name.empty() ? "unknown" : name;
@@ -283,6 +332,16 @@ std::string without_trailing_slashes(std::string path) {
 }
 
 }  // namespace
+
+bool share_bridge(std::string_view one, std::string_view other) {
+  const auto left = text::split(one, '/');
+  const auto right = text::split(other, '/');
+  // ".../pci0000:00/0000:00:01.0/...": only functions, bridges among them, have a point.
+  for (std::size_t i = 0; i < std::min(left.size(), right.size()) && left[i] == right[i]; ++i) {
+    if (left[i].starts_with("pci")) return i + 1 < std::min(left.size(), right.size()) && left[i + 1] == right[i + 1];
+  }
+  return false;
+}
 
 Roots Roots::from_options(const std::string& sysfs_root, const std::string& dev_root) {
   Roots roots;
@@ -311,9 +370,10 @@ NodeFacts read_node(const Roots& roots) {
     else node.class_problem = concat({name, " is not an accessible folder"});
   }
   name_uverbs(roots.sys, node.devices);
-  read_netdevs(roots.sys, node);
+  read_netdevs(roots, node);
   read_pci_bus(roots.sys, node);
   node.nvidia_driver = is_folder(roots.sys + "/module/nvidia");
+  node.imex_channel = has_imex_channel(roots.dev);
   node.amd_driver = is_folder(roots.sys + "/module/amdgpu");
   node.mlx5_version = read_attribute(roots.sys + "/module/mlx5_core/version");
   node.peer_memory = read_peer_memory(roots.sys);

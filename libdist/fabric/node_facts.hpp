@@ -64,7 +64,8 @@ struct PortFacts {
 /// A bridge between a card and the root complex.
 struct BridgeFacts {
   std::string address;  ///< "0000:16:01.0"
-  Attribute current_width, max_width;
+  Attribute current_width, max_width, current_speed, max_speed;
+  std::optional<std::uint16_t> acs;  ///< access control (ACS Control Register); nullopt: none, or only root may read it
 };
 
 struct PciFacts {
@@ -97,6 +98,10 @@ struct NetFacts {
   Attribute operstate;
   Attribute carrier_down_count;
   Attribute mtu;
+  bool infiniband = false;  ///< IPoIB (ARPHRD_INFINIBAND)
+  /// Priorities with flow control, and with congestion control as the receiver (roce_np) and as the sender (roce_rp):
+  /// bit 3 for priority 3; nullopt: not told.
+  std::optional<std::uint8_t> flow_control, notifies, reacts;
   std::string master;         ///< the interface that it is enslaved to; empty: none
   std::string driver;         ///< "hv_netvsc", "mlx5_core"; empty: unknown
   std::string master_driver;  ///< of the master
@@ -116,7 +121,11 @@ struct GpuFacts {
   std::string path;     ///< as PciFacts::path
   Attribute numa_node;
   bool nvidia = true;
+  Attribute current_width, max_width;
 };
+
+/// Whether two resolved PCI paths part below a bridge, and not at the root complex.
+[[nodiscard]] bool share_bridge(std::string_view one, std::string_view other);
 
 struct NodeFacts {
   Roots roots;
@@ -131,8 +140,9 @@ struct NodeFacts {
   bool has_netvsc = false;                         ///< an interface of Hyper-V exists: a virtual machine on Azure
   bool nvidia_driver = false;
   bool amd_driver = false;
-  Attribute mlx5_version;   ///< module/mlx5_core/version: present with MLNX_OFED only
-  std::string peer_memory;  ///< the kernel module that provides GPUDirect: "nvidia_peermem 535.1"; empty: none
+  bool imex_channel = false;  ///< /dev/nvidia-caps-imex-channels has a channel that this process may open
+  Attribute mlx5_version;     ///< module/mlx5_core/version: present with MLNX_OFED only
+  std::string peer_memory;    ///< the kernel module that provides GPUDirect: "nvidia_peermem 535.1"; empty: none
 };
 
 /// Most devices and ports that are examined; real nodes have up to 32.

@@ -1,17 +1,13 @@
 #include "fabric/nvml.hpp"
 
 #include <dlfcn.h>
-#include <sys/prctl.h>
 
+#include <algorithm>
 #include <array>
-#include <csignal>
 #include <cstring>
 
 #include "core/hex.hpp"
 #include "core/text.hpp"
-#include "os/child_process.hpp"
-#include "os/clock.hpp"
-#include "os/whole_file.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -43,6 +39,22 @@ struct FabricInfo {
   unsigned char state;
 };
 
+/// nvmlFieldValue_t
+struct FieldValue {
+  unsigned field;
+  unsigned scope;  ///< of NVLink's fields: the link
+  long long timestamp;
+  long long latency;
+  int type;
+  NvmlReturn status;
+  union {
+    double real;
+    unsigned number;
+    unsigned long long long_number;
+  } value;
+};
+constexpr unsigned link_speed_field = 164;  // NVML_FI_DEV_NVLINK_GET_SPEED, in MB/s
+
 /// The functions that this node's library has. Only those of the first group must be there.
 struct Nvml {
   NvmlReturn (*init)() = nullptr;
@@ -60,6 +72,7 @@ struct Nvml {
   NvmlReturn (*throttle_reasons)(NvmlDevice, unsigned long long*) = nullptr;
   NvmlReturn (*persistence)(NvmlDevice, unsigned*) = nullptr;
   NvmlReturn (*fabric_info)(NvmlDevice, FabricInfo*) = nullptr;
+  NvmlReturn (*field_values)(NvmlDevice, int, FieldValue*) = nullptr;
 };
 
 template <typename Function>
@@ -83,6 +96,7 @@ std::optional<Nvml> load(void* library) {
   find(library, nvml.throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
   find(library, nvml.persistence, "nvmlDeviceGetPersistenceMode");
   find(library, nvml.fabric_info, "nvmlDeviceGetGpuFabricInfo");
+  find(library, nvml.field_values, "nvmlDeviceGetFieldValues");
   const bool whole =
       nvml.init != nullptr && nvml.count != nullptr && nvml.handle != nullptr && nvml.error_string != nullptr;
   return whole ? std::optional(nvml) : std::nullopt;
@@ -109,6 +123,19 @@ std::optional<FabricMembership> membership_of(const Nvml& nvml, NvmlDevice devic
   FabricMembership out{info->state, static_cast<std::uint32_t>(info->status), "", info->clique};
   for (const unsigned char byte : info->cluster) append_hex(out.cluster, byte);
   return out;
+}
+
+/// The lowest speed of the active links in MB/s; nullopt: not told.
+std::optional<std::uint32_t> slowest_link(const Nvml& nvml, NvmlDevice device, const std::vector<bool>& links) {
+  std::optional<std::uint32_t> slowest;
+  for (unsigned link = 0; nvml.field_values != nullptr && link < links.size(); ++link) {
+    FieldValue speed = {};
+    speed.field = link_speed_field;
+    speed.scope = link;
+    if (!links[link] || nvml.field_values(device, 1, &speed) != nvml_success || speed.status != nvml_success) continue;
+    if (speed.value.number > 0) slowest = std::min(slowest.value_or(speed.value.number), speed.value.number);
+  }
+  return slowest;
 }
 
 GpuState state_of(const Nvml& nvml, unsigned index) {
@@ -138,6 +165,7 @@ GpuState state_of(const Nvml& nvml, unsigned index) {
     if (nvml.link_state(device, link, &active) != nvml_success) break;
     gpu.links.push_back(active != 0);
   }
+  gpu.link_speed = slowest_link(nvml, device, gpu.links);
   gpu.pcie_width = value_of<unsigned>(nvml.pcie_width, device);
   gpu.most_pcie_width = value_of<unsigned>(nvml.most_pcie_width, device);
   if (const auto reasons = value_of<unsigned long long>(nvml.throttle_reasons, device)) gpu.throttle = *reasons;
@@ -146,7 +174,9 @@ GpuState state_of(const Nvml& nvml, unsigned index) {
   return gpu;
 }
 
-GpuStates read_here(const std::string& named) {
+}  // namespace
+
+GpuStates ask_nvml(const std::string& named) {
   GpuStates states;
   const char* const name = named.empty() ? "libnvidia-ml.so.1" : named.c_str();
   void* const library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -173,130 +203,6 @@ GpuStates read_here(const std::string& named) {
   states.driver = version.data();
   for (unsigned index = 0; index < std::min(count, most_gpus); ++index) states.gpus.push_back(state_of(*nvml, index));
   return states;
-}
-
-template <typename Number>
-std::string optional_text(const std::optional<Number>& number) {
-  return number ? std::to_string(static_cast<std::uint64_t>(*number)) : "-";
-}
-
-std::optional<std::uint64_t> optional_number(std::string_view text) { return text::to_number(text, UINT64_MAX); }
-
-std::optional<std::uint32_t> small_number(std::string_view text) {
-  const auto number = text::to_number(text, UINT32_MAX);
-  return number ? std::optional(static_cast<std::uint32_t>(*number)) : std::nullopt;
-}
-
-constexpr std::size_t field_count = 13;
-
-}  // namespace
-
-std::string to_text(const GpuStates& states) {
-  std::string out = concat(
-      {states.asked ? "1" : "0", "\t", printable(states.driver, 80), "\t", printable(states.problem, 200), "\n"});
-  for (const GpuState& gpu : states.gpus) {
-    std::string links;
-    for (const bool active : gpu.links) links += active ? '1' : '0';
-    const std::string rows =
-        gpu.rows ? concat({std::to_string(gpu.rows->correctable), ",", std::to_string(gpu.rows->uncorrectable), ",",
-                           gpu.rows->pending ? "1" : "0", ",", gpu.rows->failed ? "1" : "0"})
-                 : "-";
-    const std::string fabric = gpu.fabric
-                                   ? concat({std::to_string(gpu.fabric->state), ",", std::to_string(gpu.fabric->status),
-                                             ",", gpu.fabric->cluster, ",", std::to_string(gpu.fabric->clique)})
-                                   : "-";
-    out += concat({std::to_string(gpu.index),
-                   "\t",
-                   gpu.address,
-                   "\t",
-                   printable(gpu.problem, 120),
-                   "\t",
-                   optional_text(gpu.ecc_volatile),
-                   "\t",
-                   optional_text(gpu.ecc_aggregate),
-                   "\t",
-                   rows,
-                   "\t",
-                   links,
-                   "\t",
-                   optional_text(gpu.pcie_width),
-                   "\t",
-                   optional_text(gpu.most_pcie_width),
-                   "\t",
-                   optional_text(gpu.throttle),
-                   "\t",
-                   optional_text(gpu.persistence),
-                   "\t",
-                   fabric,
-                   "\t.\n"});
-  }
-  return out;
-}
-
-Result<GpuStates> gpu_states_from_text(std::string_view text) {
-  const Error malformed{Errc::invalid_argument, "what was read from the driver is malformed"};
-  GpuStates states;
-  const auto lines = text::split(text, '\n');
-  const auto head = text::split(lines.front(), '\t');
-  if (head.size() != 3 || lines.size() < 2 || !lines.back().empty()) return malformed;
-  states.asked = head[0] == "1";
-  states.driver = head[1];
-  states.problem = head[2];
-  for (std::size_t i = 1; i + 1 < lines.size(); ++i) {
-    const auto fields = text::split(lines[i], '\t');
-    if (fields.size() != field_count || fields.back() != ".") return malformed;
-    GpuState gpu;
-    gpu.index = small_number(fields[0]).value_or(0);
-    gpu.address = fields[1];
-    gpu.problem = fields[2];
-    gpu.ecc_volatile = optional_number(fields[3]);
-    gpu.ecc_aggregate = optional_number(fields[4]);
-    if (const auto rows = text::split(fields[5], ','); rows.size() == 4) {
-      gpu.rows = RemappedRows{small_number(rows[0]).value_or(0), small_number(rows[1]).value_or(0), rows[2] == "1",
-                              rows[3] == "1"};
-    }
-    for (const char link : fields[6]) gpu.links.push_back(link == '1');
-    gpu.pcie_width = small_number(fields[7]);
-    gpu.most_pcie_width = small_number(fields[8]);
-    gpu.throttle = optional_number(fields[9]);
-    if (const auto mode = small_number(fields[10])) gpu.persistence = *mode != 0;
-    if (const auto fabric = text::split(fields[11], ','); fabric.size() == 4) {
-      gpu.fabric = FabricMembership{small_number(fabric[0]).value_or(0), small_number(fabric[1]).value_or(0),
-                                    std::string(fabric[2]), small_number(fabric[3]).value_or(0)};
-    }
-    states.gpus.push_back(std::move(gpu));
-  }
-  return states;
-}
-
-GpuStates read_gpu_states(const std::string& library, std::chrono::milliseconds timeout) {
-  constexpr std::size_t longest_answer = 64 * 1024;
-  GpuStates failed;
-  const auto deadline = Clock::now() + timeout;
-  auto pipe = Pipe::make();
-  if (!pipe) {
-    failed.problem = pipe.error().message;
-    return failed;
-  }
-  auto child = ChildProcess::fork([&] {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // if the parent is killed, this must end too
-    amldist::write_all(pipe->writing.get(), to_text(read_here(library)));
-  });
-  if (!child) {
-    failed.problem = child.error().message;
-    return failed;
-  }
-  pipe->writing = FileDescriptor();
-  const auto text = read_until_end(pipe->reading.get(), deadline, longest_answer);
-  const bool ended = text && child->wait_until(deadline).has_value();
-  if (!ended) child->kill(SIGKILL);
-  auto states = text ? gpu_states_from_text(*text) : Result<GpuStates>(text.error());
-  if (states) return std::move(*states);
-  failed.asked = true;
-  failed.timed_out = true;
-  failed.problem = ended ? "the process that asked it died"
-                         : concat({"no answer in ", std::to_string(timeout.count() / 1000), " s"});
-  return failed;
 }
 
 }  // namespace amldist::fabric

@@ -1,19 +1,14 @@
 // Asks NVIDIA's driver about the GPUs, through libnvidia-ml, which is opened at run time.
 #pragma once
 
-#include <chrono>
 #include <string>
 
 #include "fabric/gpu_state.hpp"
 
 namespace amldist::fabric {
 
-/// In a process of its own, which is killed after `timeout`: a driver with a sick GPU may hang. `library`: empty for
-/// libnvidia-ml.so.1. Without the library nothing was asked.
-[[nodiscard]] GpuStates read_gpu_states(const std::string& library, std::chrono::milliseconds timeout);
-
-/// The wire format between that process and this one; errors: invalid_argument.
-[[nodiscard]] std::string to_text(const GpuStates& states);
-[[nodiscard]] Result<GpuStates> gpu_states_from_text(std::string_view text);
+/// `library`: empty for libnvidia-ml.so.1; without it nothing was asked. In this process: a driver with a sick GPU may
+/// hang, see gpu_reader.hpp.
+[[nodiscard]] GpuStates ask_nvml(const std::string& library);
 
 }  // namespace amldist::fabric

@@ -380,6 +380,27 @@ std::optional<Finding> unreadable_counter(const JudgedPort& each, std::string_vi
 
 }  // namespace
 
+Check check_ipoib(const NodeFacts& node, const Question& question) {
+  if (!question.sku || !question.sku->needs_ipoib) return {"ib.ipoib", Verdict::skip, "no ipoib=require", ""};
+  std::vector<Finding> findings;
+  for (const JudgedPort& each : judged_ports(node, question)) {
+    if (each.port->layer() != LinkLayer::infiniband) continue;
+    const NetFacts* usable = nullptr;
+    std::string what = "no IPoIB interface";
+    for (const std::string& name : each.device->netdevs) {
+      const auto found = node.netdevs.find(name);
+      if (found == node.netdevs.end() || !found->second.infiniband) continue;
+      what = concat({printable(name, 32), " is ", found->second.operstate.shown()});
+      if (found->second.operstate.text != "up") continue;
+      usable = &found->second;
+      break;
+    }
+    findings.push_back({usable != nullptr ? Verdict::pass : Verdict::fail, concat({each.device->name, ": ", what}),
+                        usable != nullptr ? "" : "modprobe ib_ipoib, then configure the interface and set it up"});
+  }
+  return join_findings("ib.ipoib", findings, "no InfiniBand port");
+}
+
 Check check_flaps(const NodeFacts& node, const Question& question, const CounterHistory& history) {
   std::vector<Finding> findings;
   for (const JudgedPort& each : judged_ports(node, question)) {

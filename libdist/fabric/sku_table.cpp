@@ -100,6 +100,14 @@ bool set_key(Sku& sku, std::string_view key, std::string_view value) {
     sku.needs_gpudirect = value == "require";
     return value == "require" || value == "prefer";
   }
+  if (key == "topology") {
+    sku.topology = value;
+    return value.starts_with('/');
+  }
+  if (key == "ipoib") {
+    sku.needs_ipoib = value == "require";
+    return value == "require" || value == "prefer";
+  }
   if (!number || *number == 0) return false;
   if (key == "devices") sku.devices = static_cast<std::uint32_t>(*number);
   else if (key == "rate") sku.rate = static_cast<std::uint32_t>(*number);
@@ -128,7 +136,7 @@ std::optional<std::string> apply_words(Sku& sku, const std::vector<std::string_v
     if (equals == std::string_view::npos || !set_key(sku, key, words[i].substr(equals + 1))) {
       return concat({quote(words[i]),
                      " is not one of fabric=infiniband|roce|efa|none|no-verbs, devices=N, rate=N, bandwidth=N, ",
-                     "hca=SELECTION, gpus=N, gpudirect=require|prefer"});
+                     "hca=SELECTION, gpus=N, gpudirect=require|prefer, ipoib=require|prefer, topology=/FILE"});
     }
     has_fabric = has_fabric || key == "fabric";
   }
@@ -136,6 +144,23 @@ std::optional<std::string> apply_words(Sku& sku, const std::vector<std::string_v
 }
 
 }  // namespace
+
+std::optional<std::string> size_of_metadata(std::string_view metadata) {
+  constexpr std::string_view key = "\"vmSize\"";
+  constexpr std::string_view blanks = " \t\r\n";
+  constexpr std::string_view of_names = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.";
+  const auto at = metadata.find(key);
+  if (at == std::string_view::npos) return std::nullopt;
+  std::string_view rest = metadata.substr(at + key.size());
+  for (const char expected : {':', '"'}) {
+    rest.remove_prefix(std::min(rest.find_first_not_of(blanks), rest.size()));
+    if (!rest.starts_with(expected)) return std::nullopt;
+    rest.remove_prefix(1);
+  }
+  const auto end = rest.find_first_not_of(of_names);
+  const bool whole = end != std::string_view::npos && end > 0 && end <= longest_name && rest[end] == '"';
+  return whole ? std::optional<std::string>(rest.substr(0, end)) : std::nullopt;
+}
 
 SkuTable SkuTable::built_in() {
   SkuTable table;
@@ -164,7 +189,22 @@ std::vector<std::string> SkuTable::add(std::string_view content, const std::stri
   return complaints;
 }
 
+Result<Sku> SkuTable::find_by_metadata(const std::string& file) const {
+  const auto content = read_config_file(file);
+  if (!content) {
+    return Error{content.error().code,
+                 concat({"metadata ", quote(file), " cannot be read: write the answer of Azure's ",
+                         "instance metadata service there at boot, or name the SKU"})};
+  }
+  const auto size = size_of_metadata(*content);
+  if (!size) return Error{Errc::invalid_argument, concat({"metadata ", quote(file), " has no compute.vmSize"})};
+  auto sku = find(*size);
+  if (sku) sku->source += concat({", size of ", file});
+  return sku;
+}
+
 Result<Sku> SkuTable::find(std::string_view name) const {
+  if (name.starts_with("@/")) return find_by_metadata(std::string(name.substr(1)));
   const bool printable = std::ranges::all_of(name, [](char c) { return c > ' ' && c < 0x7f && c != '*'; });
   if (!name.empty() && name.size() <= longest_name && printable) {
     const std::string wanted = canonical(name);

@@ -27,6 +27,8 @@ struct Sku {
   std::optional<std::uint32_t> rate;       ///< rate=N: Gb/s of each port, at least
   std::optional<std::uint32_t> bandwidth;  ///< bandwidth=N: Gb/s that a write between nodes reaches, at least
   std::string hca;                         ///< hca=SELECTION: only these ports are judged (grammar of NCCL_IB_HCA)
+  std::string topology;                    ///< topology=FILE: where GPUs and cards should be, as NCCL writes it
+  bool needs_ipoib = false;                ///< ipoib=require
   bool needs_gpudirect = false;            ///< gpudirect=require
   std::optional<std::uint32_t> gpus;       ///< gpus=N: exactly N
   std::string source;                      ///< its origin: a file and line, or the naming rule
@@ -48,7 +50,7 @@ class SkuTable {
   [[nodiscard]] std::vector<std::string> add(std::string_view content, const std::string& source);
 
   /// The expectation for a name. Errors: invalid_argument if the name is neither in the table nor of Azure's form
-  /// (letters, a number, small letters, ...).
+  /// (letters, a number, small letters, ...). "@/FILE": for the size in a copy of Azure's instance metadata.
   [[nodiscard]] Result<Sku> find(std::string_view name) const;
 
   [[nodiscard]] std::size_t size() const noexcept { return lines_.size(); }
@@ -61,11 +63,15 @@ class SkuTable {
     std::string written;  ///< as in the file
     Sku sku;
   };
+  [[nodiscard]] Result<Sku> find_by_metadata(const std::string& file) const;
   /// The name in the table with the fewest changes from `wanted`, at most three; empty: none is near.
   [[nodiscard]] std::string nearest(const std::string& wanted) const;
 
   std::vector<Line> lines_;
 };
+
+/// compute.vmSize of what Azure's instance metadata service answers; nullopt: it is not there, or no name.
+[[nodiscard]] std::optional<std::string> size_of_metadata(std::string_view metadata);
 
 /// The table in use: the file that `explicit_file` names (it must be readable), else /etc/aml-dist/skus.conf if it
 /// exists; the built-in table has lower precedence than either.

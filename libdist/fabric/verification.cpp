@@ -42,6 +42,7 @@ Report verify_node(const NodeFacts& node, const Question& question, const Eviden
   report.checks.push_back(check_pkey(node, question));
   report.checks.push_back(check_gid(node, question));
   report.checks.push_back(check_netdev(node, question));
+  report.checks.push_back(check_ipoib(node, question));
   report.checks.push_back(check_flaps(node, question, evidence.counters));
   report.checks.push_back(check_errors(node, question, evidence.counters));
   report.checks.push_back(check_firmware(node, question));
@@ -52,9 +53,12 @@ Report verify_node(const NodeFacts& node, const Question& question, const Eviden
   report.checks.push_back(check_kernel_log(evidence.kernel_log, evidence.no_kernel_log));
   report.checks.push_back(check_retransmissions(node, question, evidence.counters));
   report.checks.push_back(check_mtu(node, question));
+  report.checks.push_back(check_flow_control(node, question));
+  report.checks.push_back(check_congestion(node, question));
   report.checks.push_back(check_pci_functions(node));
   report.checks.push_back(check_pci_errors(node, question));
   report.checks.push_back(check_bridges(node, question));
+  report.checks.push_back(check_access_control(node, question));
   return report;
 }
 

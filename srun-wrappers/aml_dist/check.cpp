@@ -17,9 +17,10 @@
 #include "core/settings.hpp"
 #include "core/text.hpp"
 #include "fabric/checks.hpp"
+#include "fabric/gpu_reader.hpp"
 #include "fabric/kernel_log.hpp"
-#include "fabric/nvml.hpp"
 #include "fabric/report_json.hpp"
+#include "fabric/topology_file.hpp"
 #include "fabric/verbs_probe.hpp"
 #include "os/environment.hpp"
 #include "os/whole_file.hpp"
@@ -138,9 +139,39 @@ fabric::GpuExpectation expected_gpus(const NodeFacts& node, const Question& ques
   const auto share = text::to_number(question.environment("SLURM_GPUS_ON_NODE").value_or(""), 1024);
   if (share) return {static_cast<std::uint32_t>(*share), "Slurm"};
   if (question.sku && question.sku->gpus) return {question.sku->gpus, "the SKU"};
-  const auto on_bus = static_cast<std::uint32_t>(std::ranges::count_if(node.gpus, &fabric::GpuFacts::nvidia));
-  if (on_bus > 0 && node.nvidia_driver) return {on_bus, "the PCI bus"};
+  const auto on_bus = static_cast<std::uint32_t>(node.gpus.size());
+  if (on_bus > 0 && (node.nvidia_driver || node.amd_driver)) return {on_bus, "the PCI bus"};
   return {};
+}
+
+/// The GPUs of this machine; those of --sysfs-root only from a library that was named.
+fabric::GpuStates ask_driver(const CheckOptions& options, const NodeFacts& node, const Question& question) {
+  const bool amd = !node.gpus.empty() && std::ranges::none_of(node.gpus, &fabric::GpuFacts::nvidia);
+  const std::string library = question.environment(variable::nvml_library).value_or("");
+  fabric::GpuStates states;
+  states.problem = "the driver of this machine does not describe --sysfs-root";
+  if (options.sysfs_root.empty() || !library.empty()) {
+    states = fabric::read_gpu_states(amd ? fabric::GpuVendor::amd : fabric::GpuVendor::nvidia, library,
+                                     std::chrono::seconds(options.timeout_s));
+  }
+  add_bus_facts(states, node);
+  return states;
+}
+
+/// Where GPUs and cards are, against the SKU's file.
+fabric::Check check_placement(const NodeFacts& node, const Question& question) {
+  if (!question.sku || question.sku->topology.empty()) {
+    return {"gpu.topology", Verdict::skip, "the SKU names no topology file", ""};
+  }
+  const std::string& path = question.sku->topology;
+  const auto unknown = [&path](const Error& error) {
+    return fabric::Check{"gpu.topology", Verdict::unknown, concat({text::quote(path), " ", error.message}),
+                         "correct topology= in the table of SKUs"};
+  };
+  const auto content = read_whole_file(path, fabric::longest_topology);
+  if (!content) return unknown(content.error());
+  const auto expected = fabric::parse_topology(*content);
+  return expected ? check_topology(node, *expected) : unknown(expected.error());
 }
 
 /// Adds the checks of GPUs, and drops those of the host with --health off. Returns what the driver said.
@@ -152,16 +183,15 @@ fabric::GpuStates add_health(const CheckOptions& options, const NodeFacts& node,
     std::erase_if(report.checks, [](const fabric::Check& check) { return check.id.starts_with("host."); });
     return {};
   }
-  const std::string library = question.environment(variable::nvml_library).value_or("");
-  fabric::GpuStates states;
-  states.problem = "the driver of this machine does not describe --sysfs-root";
-  const bool own_machine = options.sysfs_root.empty() || !library.empty();
-  if (own_machine) states = fabric::read_gpu_states(library, std::chrono::seconds(options.timeout_s));
+  const fabric::GpuStates states = ask_driver(options, node, question);
   fabric::GpuExpectation expected = expected_gpus(node, question);
-  // AMD's GPUs are counted by the bus; without a machine to ask there is nothing to expect.
-  const bool amd = std::ranges::any_of(node.gpus, [](const fabric::GpuFacts& gpu) { return !gpu.nvidia; });
-  if (!own_machine || amd) expected.count.reset();
-  for (fabric::Check& check : verify_gpus(states, expected, evidence.kernel_log, health)) {
+  // Without a machine to ask there is nothing to expect.
+  const bool can_ask = options.sysfs_root.empty() || question.environment(variable::nvml_library).has_value();
+  if (!can_ask && !states.asked) expected.count.reset();
+  std::vector<fabric::Check> checks = verify_gpus(states, node, expected, evidence.kernel_log, health);
+  checks.push_back(check_placement(node, question));
+  for (fabric::Check& check : checks) {
+    if (health == RdmaPolicy::prefer && check.verdict == Verdict::fail) check.verdict = Verdict::warn;
     report.checks.push_back(std::move(check));
   }
   return states;

@@ -210,11 +210,13 @@ def base() -> Node:
 # Verdicts of a healthy `base`. Skips: no GPU; verbs and kernel log do not belong to the fabricated machine.
 BASE = {"ib.policy": "pass", "ib.sysfs": "pass", "ib.count": "pass", "ib.linklayer": "pass", "ib.state": "pass",
         "ib.rate": "pass", "ib.lid": "pass", "ib.pkey": "pass", "ib.gid": "pass", "ib.netdev": "pass",
-        "ib.flap": "pass", "ib.err": "pass", "ib.fw": "pass", "ib.vf": "pass", "ib.pcie": "pass",
+        "ib.ipoib": "skip", "ib.flap": "pass", "ib.err": "pass", "ib.fw": "pass", "ib.vf": "pass", "ib.pcie": "pass",
         "ib.affinity": "skip", "ib.devnode": "pass", "ib.provider": "skip", "ib.memlock": "pass", "ib.gdr": "skip",
         "ib.env": "pass", "ib.loopback": "skip", "ib.kmsg": "skip", "roce.counters": "skip", "roce.mtu": "skip",
+        "roce.qos": "skip", "roce.cnp": "skip", "host.acs": "skip",
         "host.pci": "pass", "host.aer": "skip", "host.bridge": "skip", "gpu.count": "skip", "gpu.ecc": "skip",
-        "gpu.rows": "skip", "gpu.nvlink": "skip", "gpu.fabric": "skip", "gpu.pcie": "skip", "gpu.throttle": "skip",
+        "gpu.rows": "skip", "gpu.nvlink": "skip", "gpu.fabric": "skip", "gpu.imex": "skip", "gpu.topology": "skip",
+        "gpu.pcie": "skip", "gpu.throttle": "skip",
         "gpu.persistence": "skip", "gpu.xid": "skip"}
 
 SEVERITY = ["skip", "pass", "unknown", "warn", "fail"]

@@ -1,10 +1,12 @@
 /* A libnvidia-ml in memory, for tests on machines without GPUs: AMLDIST_NVML opens it. What it says comes from the
  * environment: FAKE_NVML_GPUS=8 is their number, and each other variable lists GPUs that differ from a healthy H100:
  *
- *   FAKE_NVML_ECC=3:5             GPU 3 has 5 uncorrectable errors; also ECC_BEFORE, ROWS, PENDING, FAILED, WIDTH,
- * THROTTLE, FAKE_NVML_LINKS=0:17          PERSISTENCE, CLIQUE, FABRIC_STATE, FABRIC_STATUS, LOST; LINKS is how many are
- * active FAKE_NVML_LACKS=1             no GPU supports more than its existence FAKE_NVML_INIT=9              what
- * nvmlInit_v2 returns; FAKE_NVML_HANG=1: it does not return
+ *   FAKE_NVML_ECC=3:5      GPU 3 has 5 uncorrectable errors; also ECC_BEFORE, ROWS, PENDING, FAILED, WIDTH, THROTTLE,
+ *                          PERSISTENCE, CLIQUE, FABRIC_STATE, FABRIC_STATUS, LOST
+ *   FAKE_NVML_LINKS=0:17   how many NVLinks are active; LINK_SPEED: their speed in MB/s
+ *   FAKE_NVML_DOMAIN=7     the byte of which the NVLink domain's UUID is made
+ *   FAKE_NVML_LACKS=1      no GPU supports more than its existence
+ *   FAKE_NVML_INIT=9       what nvmlInit_v2 returns; FAKE_NVML_HANG=1: it does not return
  *
  * Numbers and return codes are those of NVIDIA's nvml.h. */
 #include <stdio.h>
@@ -19,6 +21,15 @@ struct pci {
   char legacy[16];
   unsigned domain, bus, device, device_id, subsystem_id;
   char address[32];
+};
+struct field {
+  unsigned id, scope;
+  long long timestamp, latency;
+  int type, status;
+  union {
+    unsigned number;
+    unsigned long long long_number;
+  } value;
 };
 struct fabric {
   unsigned char cluster[16];
@@ -124,6 +135,15 @@ int nvmlDeviceGetGpuFabricInfo(struct gpu* gpu, struct fabric* info) {
   memset(info, 0, sizeof *info);
   info->state = (unsigned char)of(gpu, "FABRIC_STATE", 3);
   info->status = (int)of(gpu, "FABRIC_STATUS", success);
+  memset(info->cluster, (int)number("DOMAIN", 0), sizeof info->cluster);
   info->clique = (unsigned)of(gpu, "CLIQUE", 0);
+  return success;
+}
+int nvmlDeviceGetFieldValues(struct gpu* gpu, int count, struct field* fields) {
+  if (lacks()) return not_supported;
+  for (int i = 0; i < count; ++i) {
+    fields[i].status = fields[i].id == 164 && fields[i].scope < 18 ? success : not_supported;
+    fields[i].value.number = (unsigned)of(gpu, "LINK_SPEED", 26562);
+  }
   return success;
 }

@@ -182,6 +182,34 @@ def test_the_table_agrees_with_azurehpc(checker):
         assert (line["devices"], line["rate_gbps"], line["gpus"] or 0) == (count, rate, gpus), size
 
 
+# As the service's documentation shows its answer, cut down.
+METADATA = ('{"compute": {"azEnvironment": "AzurePublicCloud", "location": "westeurope", "name": "node-1", '
+            '"vmScaleSetName": "pool", "vmSize": "%s", "zone": ""}, "network": {"interface": []}}')
+
+
+def test_the_size_comes_from_a_copy_of_azures_metadata(checker, tmp_path):
+    copy = tmp_path / "instance.json"
+    copy.write_text(METADATA % "Standard_ND96isr_H100_v5")
+    node = trees.azure(8, "400 Gb/sec (4X NDR)", 8)
+    outcome = checker.node(node, "--sku", f"@{copy}")
+    assert outcome.status == 0, outcome.out
+    evidence = outcome.checks["ib.policy"]["evidence"]
+    assert "Standard_ND96isr_H100_v5" in evidence and str(copy) in evidence
+    copy.write_text(METADATA % "Standard_ND128isr_NDR_GB200_v6")
+    node = trees.azure(3, "400 Gb/sec (4X NDR)", 4)
+    assert checker.node(node, "--sku", f"@{copy}").verdicts["ib.count"] == "fail"
+
+
+@pytest.mark.parametrize("content", [None, "", "{}", '{"vmSize": 5}', '{"vmSize": "', '{"vmSize": "a\\nb"}', METADATA % "",
+                                     METADATA % "../../x y", METADATA % ("N" * 65), "\x00" * 99])
+def test_metadata_without_a_size_is_an_error_in_a_sentence(checker, tmp_path, content):
+    copy = tmp_path / "instance.json"
+    if content is not None:
+        copy.write_text(content)
+    outcome = checker.run("--sku", f"@{copy}")
+    assert outcome.status == (4 if content is None else 2) and "metadata '/" in outcome.err and outcome.err.count("\n") == 1, outcome.err
+
+
 def test_the_sites_lines_are_listed_first(checker, tmp_path):
     table = tmp_path / "skus.conf"
     table.write_text("ours fabric=roce devices=2 gpus=4\n")
