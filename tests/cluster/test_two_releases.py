@@ -68,13 +68,13 @@ def test_a_record_with_more_fields_is_refused_in_a_sentence(cluster, mixed):
     if mixed == ("login",):
         assert done.status == 0 and done.out.count('"cluster"') == 4, str(done)
     else:
-        assert done.status == 1, str(done)
+        assert done.status != 0, str(done)
         assert any("SLURM_AMLDIST_LAUNCH cannot be read" in line for line in done.own_lines()), str(done)
 
 
 def test_a_key_that_one_side_does_not_know_is_refused_in_a_sentence(cluster, mixed):
     done = cluster.run(f"srun {BOTH} --aml-dist=pytorch,trace true")
-    assert done.status == 1 and any("unknown key 'trace'" in line for line in done.own_lines()), str(done)
+    assert done.status != 0 and any("unknown key 'trace'" in line for line in done.own_lines()), str(done)
 
 
 def test_a_wrong_count_is_refused(cluster, mixed):
