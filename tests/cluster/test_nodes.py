@@ -3,6 +3,7 @@
 import os
 import re
 
+import ways
 from oracle import check_pytorch
 
 
@@ -14,7 +15,8 @@ def test_a_node_without_the_plugin(cluster):
         done = cluster.run("srun -w node[3-4] -N2 -n2 --aml-dist=pytorch true", timeout=60)
         # 26.05 says "Unspecified error" there; slurmd's log has the reason. With PrologFlags=Contain the node is not ready.
         says = "launch failed: (Plugin initialization failed|Unspecified error)|still not ready"
-        assert re.search(says, done.err), str(done)
+        # That flag also starts a step of Slurm's own on each node: then the job may end before ours, without a word.
+        assert re.search(says, done.err) or (ways.STEPS and done.status != 0), str(done)
         check_pytorch(cluster.tasks("-w node[1-2] -N2 -n2 --aml-dist=pytorch"))
     finally:
         assert cluster.devcluster("heal", "all").status == 0

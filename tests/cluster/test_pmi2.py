@@ -1,0 +1,61 @@
+"""Kind mpi over Slurm's own PMI-2, for a Slurm without PMIx (Debian's 26.05): programs of MPICH, unmodified."""
+
+import pathlib
+import shutil
+import tempfile
+
+import pytest
+
+PROGRAM = """
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+int main(int argc, char** argv) {
+  int rank, size, sum, dies = argc > 1 ? atoi(argv[1]) : -1;
+  char version[MPI_MAX_LIBRARY_VERSION_STRING];
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Get_library_version(version, &sum);
+  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  if (rank == dies) exit(7);
+  printf("%d of %d sum %d, %s of %s, %s\\n", rank, size, sum, getenv("OMPI_COMM_WORLD_RANK"), getenv("OMPI_COMM_WORLD_SIZE"),
+         strncmp(version, "MPICH", 5) == 0 ? "MPICH" : version);
+  fflush(stdout);
+  if (dies >= 0) MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Finalize();
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def program(cluster):
+    if cluster.run("command -v mpicc.mpich").status != 0:
+        pytest.skip("MPICH is not installed in the root of this Slurm (libmpich-dev)")
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="aml-dist-pmi2-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    (folder / "program.c").write_text(PROGRAM)
+    done = cluster.run(f"mpicc.mpich -o {folder}/program {folder}/program.c")
+    assert done.status == 0, str(done)
+    yield folder / "program"
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("layout", ["-N1 -n3", "-N2 -n4", "-N2 -n4 -m cyclic", "-N4 -n7"])
+def test_a_program_of_mpich_and_its_environment_agree(cluster, program, layout):
+    tasks = int(layout.split("-n")[1].split()[0])
+    done = cluster.run(f"srun --mpi=pmi2 {layout} --aml-dist=mpi {program}")
+    total = sum(range(tasks))
+    assert done.status == 0 and not done.own_lines(), str(done)
+    assert sorted(done.out.splitlines()) == [f"{rank} of {tasks} sum {total}, {rank} of {tasks}, MPICH" for rank in range(tasks)], str(done)
+
+
+def test_the_first_failure_is_told(cluster, program):
+    done = cluster.run(f"srun --mpi=pmi2 -K -N2 -n4 --aml-dist=mpi {program} 2")
+    assert done.status != 0 and any("first failure: rank 2" in line and "exit status 7" in line for line in done.own_lines()), str(done)
+
+
+def test_without_it_there_is_advice(cluster, program):
+    done = cluster.run(f"srun --mpi=none -N2 -n2 --aml-dist=mpi {program}")
+    assert any("this step has no PMI" in line for line in done.own_lines()), str(done)
