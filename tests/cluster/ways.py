@@ -31,6 +31,8 @@ NOT_TRIED: dict[str, dict[str, str]] = {
     "stepmgr": {
         "test_layouts.py::test_environment_matches_what_tasks_observe[[]-x node1 -N2 -n4 -m cyclic]":
             "Slurm 24.11 refuses such a step itself: it knows no node that -x names",
+        "test_faults.py::test_a_plugin_for_another_slurm_on_one_node":
+            "PrologFlags=Contain starts a step of Slurm's own there first, which ends the job",
     },
     "async": {
         "test_first_failure.py::*": "srun tells the first failure",
@@ -45,9 +47,16 @@ NOT_TRIED: dict[str, dict[str, str]] = {
         "test_two_releases.py::*": "what srun says",
         "test_newer_slurm.py::*": "about samples for slurmctld, not about steps",
         "test_layouts.py::*--mpi=pm*": "Slurm: --async has no MPI but none",
+        "test_collective.py::*--mpi=pm*": "as above",
+        "test_pmi2.py::*": "as above",
         "test_trace.py::test_the_line_names_the_last_call*": "srun tells the first failure, and with it the last call",
         "test_trace.py::test_a_recorder_is_read*": "as above",
         "test_trace.py::test_a_call_that_comes_too_late*": "as above",
+        "test_containers.py::test_a_failure_in_a_container_is_still_told": "srun tells the first failure",
+        "test_citizens.py::test_first_failure_under_a_default_kind": "srun tells the first failure",
+        "test_citizens.py::test_fences_of_mpi_are_fences": "Slurm: --async has no MPI but none",
+        "test_citizens.py::test_double_launch_is_refused": "each node says it, as no srun says it once",
+        "test_citizens.py::test_a_master_without_the_sites_interface_is_refused": "each node says it, in its own words",
         "test_options.py::test_bad_options_are_refused_before_launch[[]*srun *": "a job is there before the step",
         "test_options.py::test_counts_are_assertions*": "each node says it, as no srun says it once: test_async.py",
         "test_options.py::test_an_impossible_port_in_the_environment_is_refused_before_launch": "as counts: each node says it",
