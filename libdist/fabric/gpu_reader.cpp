@@ -118,7 +118,7 @@ Result<GpuStates> gpu_states_from_text(std::string_view text) {
 }
 
 GpuStates read_gpu_states(GpuVendor vendor, const std::string& library, std::chrono::milliseconds timeout) {
-  constexpr std::size_t longest_answer = 64 * 1024;
+  constexpr std::size_t longest_answer = std::size_t{64} << 10;
   GpuStates failed;
   const auto deadline = Clock::now() + timeout;
   auto pipe = Pipe::make();

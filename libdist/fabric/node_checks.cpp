@@ -177,8 +177,8 @@ Check count_by_sku(const std::vector<std::string>& names, const Sku& sku) {
   const std::uint32_t expected = sku.devices.value_or(1);
   std::string evidence = concat({text::count(names.size(), "device"), " with link layer ", layer_name(sku.fabric)});
   if (!sku.hca.empty()) evidence += concat({" in hca=", printable(sku.hca, 60)});
-  if (!names.empty()) evidence += concat({": ", names_of(names)});
   evidence += concat({"; ", printable(sku.name), " has ", sku.devices ? "" : "at least ", std::to_string(expected)});
+  if (!names.empty()) evidence += concat({": ", names_of(names)});
   if (names.size() >= expected) return {"ib.count", Verdict::pass, evidence, ""};
   return {"ib.count", Verdict::fail, evidence,
           "a card is lost or in the wrong mode: see lspci and the kernel's log, replace the node"};

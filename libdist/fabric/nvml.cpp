@@ -47,11 +47,7 @@ struct FieldValue {
   long long latency;
   int type;
   NvmlReturn status;
-  union {
-    double real;
-    unsigned number;
-    unsigned long long long_number;
-  } value;
+  alignas(8) std::array<unsigned, 2> value;  ///< a union of 8 bytes; an unsigned is its first half
 };
 constexpr unsigned link_speed_field = 164;  // NVML_FI_DEV_NVLINK_GET_SPEED, in MB/s
 
@@ -133,7 +129,7 @@ std::optional<std::uint32_t> slowest_link(const Nvml& nvml, NvmlDevice device, c
     speed.field = link_speed_field;
     speed.scope = link;
     if (!links[link] || nvml.field_values(device, 1, &speed) != nvml_success || speed.status != nvml_success) continue;
-    if (speed.value.number > 0) slowest = std::min(slowest.value_or(speed.value.number), speed.value.number);
+    if (speed.value.front() > 0) slowest = std::min(slowest.value_or(speed.value.front()), speed.value.front());
   }
   return slowest;
 }
@@ -176,15 +172,15 @@ GpuState state_of(const Nvml& nvml, unsigned index) {
 
 }  // namespace
 
-GpuStates ask_nvml(const std::string& named) {
+GpuStates ask_nvml(const std::string& library) {
   GpuStates states;
-  const char* const name = named.empty() ? "libnvidia-ml.so.1" : named.c_str();
-  void* const library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
+  const char* const name = library.empty() ? "libnvidia-ml.so.1" : library.c_str();
+  void* const handle = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
     states.problem = concat({name, " is not installed"});
     return states;
   }
-  const auto nvml = load(library);
+  const auto nvml = load(handle);
   if (!nvml) {
     states.problem = concat({name, " is too old"});
     return states;

@@ -139,16 +139,16 @@ void* open_rsmi(const std::string& named) {
 
 }  // namespace
 
-GpuStates ask_rocm_smi(const std::string& named) {
+GpuStates ask_rocm_smi(const std::string& library) {
   GpuStates states;
   states.links_are = "XGMI link";
-  const std::string name = named.empty() ? "librocm_smi64.so" : named;
-  void* const library = open_rsmi(named);
-  if (library == nullptr) {
+  const std::string name = library.empty() ? "librocm_smi64.so" : library;
+  void* const handle = open_rsmi(library);
+  if (handle == nullptr) {
     states.problem = concat({name, " is not installed"});
     return states;
   }
-  const auto rsmi = load_rsmi(library);
+  const auto rsmi = load_rsmi(handle);
   if (!rsmi) {
     states.problem = concat({name, " is too old"});
     return states;

@@ -44,6 +44,7 @@ struct Picture {
   std::vector<NodeSummary> nodes;
   std::vector<PairResult> pairs;
   RdmaPolicy policy = RdmaPolicy::prefer;
+  std::vector<std::string> captions = {};  ///< what is wrong between the nodes
 };
 
 bool is_sick(const NodeSummary& node) {
@@ -150,6 +151,7 @@ class Drawing {
       lines.push_back(
           concat({name_of(each.from), " -> ", name_of(each.to), " over ", each.device, ": ", each.problem}));
     }
+    lines.insert(lines.end(), picture_.captions.begin(), picture_.captions.end());
     constexpr std::size_t most_lines = 12;
     constexpr std::size_t longest_line = 104;
     const std::size_t shown = std::min(lines.size(), most_lines);
@@ -180,9 +182,20 @@ std::string draw_fabric(const NodeVerification& node) {
 }
 
 std::string draw_fabric(const StepReport& step) {
-  return Drawing({concat({"RDMA of ", text::count(step.nodes.size(), "node")}), step.report.verdict(), step.nodes,
-                  step.pairs, step.report.policy})
-      .draw();
+  Picture picture{concat({"RDMA of ", text::count(step.nodes.size(), "node")}), step.report.verdict(), step.nodes,
+                  step.pairs, step.report.policy};
+  for (const fabric::SlowPart& part : step.slow) {
+    if (part.node >= picture.nodes.size()) continue;
+    for (PortSummary& port : picture.nodes[part.node].ports) {
+      port.sick = port.sick || part.device.empty() || part.device == port.name;
+    }
+  }
+  for (const fabric::Check& check : step.report.checks) {
+    if (check.id == "ib.bandwidth" && check.verdict == Verdict::fail) {
+      picture.captions.push_back(concat({check.id, ": ", check.evidence}));
+    }
+  }
+  return Drawing(std::move(picture)).draw();
 }
 
 }  // namespace amldist::tools

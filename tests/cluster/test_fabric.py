@@ -459,10 +459,12 @@ def on_one_node(workdir, node, variable):
 
 def test_a_slow_node_is_found_and_its_name_is_for_exclude(cluster, four_healthy, workdir):
     wrap = on_one_node(workdir, "node3", "FAKE_VERBS_SLOW=400000")
-    done, report = check_step(cluster, four_healthy, workdir, "--bench", srun=wrap, FAKE_VERBS_SLOW="20000")
+    picture = workdir / "step.svg"
+    done, report = check_step(cluster, four_healthy, workdir, f"--bench --svg {picture}", srun=wrap, FAKE_VERBS_SLOW="20000")
     bandwidth = by_id(report)["ib.bandwidth"]
     assert done.status == 1 and bandwidth["verdict"] == "fail", str(done)
     assert bandwidth["evidence"].startswith("slow: node3") and "deviations from the median" in bandwidth["evidence"], bandwidth
+    assert "ib.bandwidth: slow: node3" in picture.read_text() and "#fbd5d5" in picture.read_text(), "in red"
     slow, usual = ([each["gbps"] for each in report["measurements"] if (each["from"] == "node3") == own] for own in (True, False))
     assert len(slow) == 2 * 2 and len(usual) == 3 * 2 * 2, "two ports, to the first and to the second next node"
     assert max(slow) < min(usual)

@@ -148,6 +148,16 @@ def test_the_picture_is_a_whole_document_with_the_sick_port_in_red(checker, tmp_
     assert outcome.status == 0 and outcome.err.count("\n") == 1, "the node is well all the same"
 
 
+def test_the_picture_of_a_lost_card_blames_no_card_that_is_there(checker, tmp_path):
+    node, picture = trees.azure(8, "400 Gb/sec (4X NDR)", 0), tmp_path / "fabric.svg"
+    del node.devices[3]
+    outcome = checker.node(node, "--sku", "Standard_ND96isr_H100_v5", "--svg", picture)
+    assert outcome.status == 1 and outcome.verdicts["ib.count"] == "fail"
+    drawn = picture.read_text()
+    assert "#fbd5d5" not in drawn and drawn.count("#e6f4ec") == 7, "seven healthy ports"
+    assert "7 devices with link layer InfiniBand; Standard_ND96isr_H100_v5 has 8" in drawn
+
+
 def test_hostile_names_do_not_break_picture_or_json(checker, tmp_path):
     node = cases.base()
     node.devices[0].name = "<&\"'>"
