@@ -29,6 +29,13 @@ Result<std::uint32_t> Handle::global_rank(std::uint32_t local_id) const {
   return rank;
 }
 
+std::string Handle::program() const {
+  int count = 0;
+  char** words = nullptr;
+  const spank_err_t status = spank_get_item(spank_, S_JOB_ARGV, &count, &words);
+  return status == ESPANK_SUCCESS && count > 0 && words != nullptr ? std::string(words[0]) : std::string();
+}
+
 std::optional<std::string> Handle::variable(std::string_view name) const {
   const std::string key(name);
   // spank_getenv cuts without a way to learn the length: grow up to what the kernel allows for one string.

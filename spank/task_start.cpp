@@ -88,7 +88,7 @@ Result<void> equip_task(const StepdSession& session, const Handle& handle) {
   if (*rank == 0) {
     for (const std::string& note : plan->notes) tell_step(note);
     advise(plan->step, handle.environment());
-    if (const auto note = trace_note(*plan)) tell_step(*note);
+    if (const auto note = trace_note(*plan, handle)) tell_step(*note);
     if (const auto note = unwatched_note(*plan, session.srun.has_value())) tell_step(*note);
   }
   if (auto written = write_environment(*plan, session.srun, handle, *rank); !written) return written;

@@ -9,6 +9,7 @@
 #include "core/settings.hpp"
 #include "core/text.hpp"
 #include "recorder/record_folder.hpp"
+#include "spank/program_file.hpp"
 #include "spank/stepd_session.hpp"
 
 namespace amldist::spank {
@@ -95,7 +96,7 @@ void set_trace(const NodePlan& plan, const EnvironmentReader& environment, Envir
   else if (environment(variable::trace)) patch.unset(variable::trace);
 }
 
-std::optional<std::string> trace_note(const NodePlan& plan) {
+std::optional<std::string> trace_note(const NodePlan& plan, const Handle& handle) {
   if (!plan.trace.on) return std::nullopt;
   const std::string& step = plan.step.step_name;
   if (!uses_mpi(plan.step.spec)) {
@@ -111,6 +112,11 @@ std::optional<std::string> trace_note(const NodePlan& plan) {
   if (!is_there(preload_path(plan))) {
     return concat({"trace: MPI calls are not recorded, because there is no ", preload_path(plan),
                    " where the tasks run: mount it into the container"});
+  }
+  const std::string program = find_program(handle.program(), handle.environment());
+  if (const auto why = why_not_preloaded(program); !why.empty()) {
+    return concat({"trace: MPI calls are not recorded, because ", program, " ", why,
+                   ": the system loads no other library into such a program"});
   }
   return concat({"trace: MPI calls are recorded by ", preload_path(plan), " in LD_PRELOAD; 'aml-dist trace ", step,
                  "' on a node says who waits for whom there"});

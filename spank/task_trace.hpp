@@ -18,7 +18,7 @@ namespace amldist::spank {
 void set_trace(const NodePlan& plan, const EnvironmentReader& environment, EnvironmentPatch& patch);
 
 /// The line that tells the user what is loaded into his tasks, or why nothing is; nullopt without trace.
-[[nodiscard]] std::optional<std::string> trace_note(const NodePlan& plan);
+[[nodiscard]] std::optional<std::string> trace_note(const NodePlan& plan, const Handle& handle);
 
 /// Why nobody watches for hangs although hang= asks for it; nullopt where somebody does.
 [[nodiscard]] std::optional<std::string> unwatched_note(const NodePlan& plan, bool has_srun);

@@ -83,6 +83,8 @@ int main(int argc, char** argv) {
       MPI_Alltoall(message, 1, MPI_CHAR, message + long_message, 1, MPI_CHAR, MPI_COMM_WORLD);
     } else if (strcmp(kind, "root") == 0) {
       MPI_Bcast(message, long_message, MPI_CHAR, wrong ? 3 : 0, MPI_COMM_WORLD);
+    } else if (strcmp(kind, "count") == 0) {
+      MPI_Bcast(message, wrong ? 0 : long_message, MPI_CHAR, 0, MPI_COMM_WORLD);
     } else {
       MPI_Barrier(MPI_COMM_WORLD);
     }

@@ -15,6 +15,7 @@ import time
 import pytest
 from cluster import BUILD
 from conftest import PLUGIN
+from hang_sentences import OWN, SENTENCES, hang_lines
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIBRARIES = pathlib.Path(os.environ.get("AMLDIST_TRACE_LIBRARIES", BUILD / "lib/aml-dist"))
@@ -24,21 +25,6 @@ SEED = int(os.environ.get("AMLDIST_HANG_SEED", time.strftime("%Y%m%d")))
 FRAMEWORKS = os.environ.get("AMLDIST_FRAMEWORKS", "/var/tmp/aml-dist-frameworks")
 PY_SPY = shutil.which("py-spy", path=f"{os.environ['PATH']}:{FRAMEWORKS}/venv/bin")
 STEP = "srun --mpi=pmix -w node[1-2] -N2 -n4 --ntasks-per-node=2"
-OWN = "rank 2 (local 0) on node2"
-# What the line says of rank 2 for each kind of failure in mpi_faults.c.
-SENTENCES = {
-    "late": rf"barrier #\d+: {re.escape(OWN)} has not called it for \d+ s; 3 ranks wait",
-    "stopped": rf"barrier #\d+: {re.escape(OWN)} is stopped after \S+ .*for \d+ s; 3 ranks wait"
-               rf"|barrier #\d+: {re.escape(OWN)} is stopped.*; 3 ranks wait",
-    "skipped": rf"barrier #\d+: {re.escape(OWN)} (called allreduce #\d+ .*instead|has not called it).*; 3 ranks wait",
-    "finalize": rf"barrier #\d+: {re.escape(OWN)} called finalize #\d+ instead; 3 ranks wait",
-    "communicator": rf"barrier #\d+: {re.escape(OWN)} has not called it for \d+ s; 3 ranks wait",
-    "operation": rf"barrier #\d+: {re.escape(OWN)} called alltoall #\d+ .* instead; 3 ranks wait",
-    "root": rf"broadcast #\d+ .*: {re.escape(OWN)} called broadcast #\d+ .* with root \d instead of root \d; \d ranks? waits?",
-    "circle": r"deadlock of 4 ranks for \d+ s: rank \d waits in send .* for rank \d, .*",
-    "persistent": rf"(barrier #\d+|recv .* from rank 2): {re.escape(OWN)} has not (called|met) it for \d+ s; 3 ranks wait",
-    "message": rf"(barrier #\d+|recv .* from rank 2): {re.escape(OWN)} has not (called|met) it for \d+ s; 3 ranks wait",
-}
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +44,6 @@ def program(cluster):
     yield str(folder / "mpi_faults")
     assert cluster.devcluster("plugin", PLUGIN).status == 0
     shutil.rmtree(folder)
-
-
-def hang_lines(done) -> list[str]:
-    return [line for line in done.err.splitlines() if line.startswith("aml-dist: hang: ")]
 
 
 @pytest.mark.parametrize("trial", range(TRIALS))
@@ -186,3 +168,90 @@ def test_a_container_without_the_library_is_said(cluster, pmix, program):
     assert done.err.count("MPI calls are not recorded, because there is no /nowhere/") == 1, done
     libraries = pathlib.Path(program).parent / "lib"
     assert cluster.devcluster("plugin", PLUGIN, f"trace_libraries={libraries}").status == 0
+
+
+def compiled(source: str, folder: pathlib.Path, *options: str) -> pathlib.Path:
+    (folder / "program.c").write_text(source)
+    subprocess.run(["mpicc" if "mpi.h" in source else "cc", "-O1", "-o", folder / "program", folder / "program.c", *options], check=True)
+    return folder / "program"
+
+
+HELLO = '#include <stdio.h>\nint main(void) { puts("runs"); return 0; }\n'
+
+
+def test_a_statically_linked_program_is_said_not_to_be_traced(cluster, pmix, program, workdir):
+    static = compiled(HELLO, workdir, "-static")
+    done = cluster.run(f"{STEP} --aml-dist=mpi,trace {static}")
+    assert done.out.split() == ["runs"] * 4 and done.status == 0, done
+    assert [line for line in done.err.splitlines() if "trace: " in line] == [
+        f"aml-dist: trace: MPI calls are not recorded, because {static} is statically linked: the system loads no other library "
+        "into such a program"], done
+
+
+def test_a_setuid_program_is_said_not_to_be_traced(cluster, pmix, program, workdir):
+    other = compiled(HELLO, workdir)
+    shutil.chown(other, "nobody")
+    other.chmod(0o4755)
+    done = cluster.run(f"{STEP} --aml-dist=mpi,trace {other}")
+    assert done.out.split() == ["runs"] * 4 and done.status == 0, done
+    assert done.err.count(f"MPI calls are not recorded, because {other} runs with another user's rights (setuid)") == 1, done
+
+
+@pytest.fixture
+def shm(cluster):
+    """shm(OPTIONS): another /dev/shm on the two nodes."""
+    nodes = ("node1", "node2")
+
+    def mount(options: str) -> None:
+        for node in nodes:
+            assert cluster.run(f"mount -t tmpfs -o {options} tmpfs /dev/shm", on=node).status == 0
+    yield mount
+    for node in nodes:
+        cluster.run("umount /dev/shm", on=node)
+
+
+def test_with_a_full_memory_file_system_the_program_runs_untraced(cluster, pmix, program, workdir, shm):
+    shm("size=64k")
+    done = cluster.run(f"cd {workdir} && OMPI_MCA_btl=self,tcp {STEP} --aml-dist=mpi,hang=20 {program} none 1 3")
+    assert done.status == 0 and not hang_lines(done), done
+    for rank in range(4):
+        assert f"aml-dist: rank {rank} is not traced: the flight recorder cannot reserve room for " in done.err, done
+
+
+def test_without_a_memory_file_system_the_recorders_are_in_tmp(cluster, pmix, program, workdir, shm):
+    shm("ro")
+    done = cluster.run(f"cd {workdir} && OMPI_MCA_btl=self,tcp {STEP} --aml-dist=mpi,hang=1 {program} late 1 3")
+    assert done.status == 75 and len(hang_lines(done)) == 1 and OWN in hang_lines(done)[0], done
+
+
+MANY = """#include <mpi.h>
+#include <unistd.h>
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  int rank;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm kept[400], made;
+  for (int i = 0; i < 400; ++i) MPI_Comm_dup(MPI_COMM_WORLD, &kept[i]); /* more than a recorder has lines for */
+  for (int i = 0; i < 400; ++i) MPI_Barrier(kept[i]);
+  for (int i = 0; i < 300; ++i) MPI_Comm_free(&kept[i]);
+  for (int i = 0; i < 10000; ++i) {
+    MPI_Comm_dup(MPI_COMM_SELF, &made);
+    MPI_Comm_free(&made);
+    if (i % 20 != 0) continue;
+    MPI_Comm_dup(MPI_COMM_WORLD, &made);
+    MPI_Barrier(made);
+    MPI_Comm_free(&made);
+  }
+  MPI_Comm_dup(MPI_COMM_WORLD, &made);
+  if (rank == 2) sleep(1000);
+  MPI_Barrier(made);
+  MPI_Finalize();
+}
+"""
+
+
+def test_ten_thousand_communicators(cluster, pmix, program, workdir):
+    many = compiled(MANY, workdir)
+    done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=3 {many}")
+    (line,) = hang_lines(done)
+    assert done.status == 75 and f"of group 'ranks 0-3': {OWN} has not called it" in line, done

@@ -5,11 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <fstream>
 #include <functional>
 #include <random>
 #include <sstream>
+#include <thread>
 
 #include "recorder/flight_recorder.hpp"
 #include "scratch.hpp"
@@ -102,6 +104,35 @@ TEST(Reader, LeavesOutLinesThatAreBeingWritten) {
   ASSERT_TRUE(recording);
   ASSERT_EQ(recording->calls.size(), 1U);
   EXPECT_EQ(recording->calls[0].sequence, 3U);
+}
+
+TEST(Reader, TakesNoHalfOfACallFromARingThatIsOverwritten) {
+  const ScratchFolder folder;
+  auto recorder = FlightRecorder::create(folder.path(), {"42.0", 0, 4, 0, "node1"}, recorder_format::smallest_ring);
+  ASSERT_TRUE(recorder);
+  const auto world = recorder->add_communicator(1, 0, 4, "world");
+  std::atomic<bool> over = false;
+  std::thread writer([&] {
+    for (std::uint64_t i = 1; !over; ++i) {
+      recorder->complete(recorder->begin({Operation::allreduce, DataType::float32, ReduceOp::sum, world, i, i * 4,
+                                          static_cast<std::int32_t>(i % 1000)}));
+    }
+  });
+  std::size_t seen = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const auto recording = read_recording(AT_FDCWD, folder / "0.trace");
+    if (!recording) ADD_FAILURE() << recording.error().message;
+    if (!recording) break;
+    for (const CallRecord& call : recording->calls) {
+      ++seen;
+      EXPECT_EQ(call.sequence, call.ticket);
+      EXPECT_EQ(call.bytes, call.sequence * 4);
+      EXPECT_EQ(call.peer, static_cast<std::int32_t>(call.sequence % 1000));
+    }
+  }
+  over = true;
+  writer.join();
+  EXPECT_GT(seen, 0U);
 }
 
 TEST(Reader, KeepsAbsurdTimesWithinBounds) {

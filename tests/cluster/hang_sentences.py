@@ -1,0 +1,26 @@
+"""What srun's line says when rank 2 of four does something wrong: for each kind of failure in mpi_faults.c."""
+
+from __future__ import annotations
+
+import re
+
+OWN = "rank 2 (local 0) on node2"
+# What the line says of rank 2 for each kind of failure in mpi_faults.c.
+SENTENCES = {
+    "late": rf"barrier #\d+: {re.escape(OWN)} has not called it for \d+ s; 3 ranks wait",
+    "stopped": rf"barrier #\d+: {re.escape(OWN)} is stopped after \S+ .*for \d+ s; 3 ranks wait"
+               rf"|barrier #\d+: {re.escape(OWN)} is stopped.*; 3 ranks wait",
+    "skipped": rf"barrier #\d+: {re.escape(OWN)} (called allreduce #\d+ .*instead|has not called it).*; 3 ranks wait",
+    "finalize": rf"barrier #\d+: {re.escape(OWN)} called finalize #\d+ instead; 3 ranks wait",
+    "communicator": rf"barrier #\d+: {re.escape(OWN)} has not called it for \d+ s; 3 ranks wait",
+    "operation": rf"barrier #\d+: {re.escape(OWN)} called alltoall #\d+ .* instead; 3 ranks wait",
+    "root": rf"broadcast #\d+ .*: {re.escape(OWN)} called broadcast #\d+ .* with root \d instead of root \d; \d ranks? waits?",
+    "count": rf"broadcast #\d+ .*: {re.escape(OWN)} called broadcast #\d+ \(0 .*\) instead; \d ranks? waits?",
+    "circle": r"deadlock of 4 ranks for \d+ s: rank \d waits in send .* for rank \d, .*",
+    "persistent": rf"(barrier #\d+|recv .* from rank 2): {re.escape(OWN)} has not (called|met) it for \d+ s; 3 ranks wait",
+    "message": rf"(barrier #\d+|recv .* from rank 2): {re.escape(OWN)} has not (called|met) it for \d+ s; 3 ranks wait",
+}
+
+
+def hang_lines(done) -> list[str]:
+    return [line for line in done.err.splitlines() if line.startswith("aml-dist: hang: ")]

@@ -1,0 +1,98 @@
+"""MPIs from PyPI under `trace` and `hang=` on the real cluster: `tests/frameworks/install --mpis` installs them.
+
+The program is that of tests/cluster/test_hang.py, which does the same with Debian's Open MPI 4.1.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import time
+
+import pytest
+from conftest import FOLDER, ROOT, readable_copy
+from hang_sentences import SENTENCES, hang_lines
+
+SEED = int(os.environ.get("AMLDIST_HANG_SEED", time.strftime("%Y%m%d")))
+LIBRARIES = pathlib.Path(os.environ.get("AMLDIST_TRACE_LIBRARIES", ROOT / "build-development/lib/aml-dist"))
+STEP = "-w node[1-2] -N2 -n4 --ntasks-per-node=2"
+#: By the interface that the program is compiled for: folder of the MPI, its library, Slurm's way to start it, more variables.
+MPIS = {
+    "mpich": ("mpich", "mpi", "pmi2", {}),
+    "standard": ("mpich", "mpi_abi", "pmi2", {}),
+    "openmpi": ("openmpi", "mpi", "pmix", {}),
+    "impi": ("impi", "mpi", "pmi2", {"I_MPI_PMI": "pmi2", "FI_PROVIDER": "tcp", "FI_PROVIDER_PATH": "{lib}"}),
+}
+#: One trial of each for each MPI; the hundreds of trials are those of Open MPI 4.1. No circle of sends and no other root or
+#: count: some of these MPIs take in a megabyte that nobody has asked for, and the program ends well.
+KINDS = ("late", "stopped", "skipped", "finalize", "communicator", "operation", "message", "persistent")
+
+
+@pytest.fixture(scope="module")
+def tracing(cluster):
+    """The plugin knows where the libraries that record are."""
+    if not (LIBRARIES / "libamldist-mpitrace-preload.so").is_file():
+        pytest.skip("the libraries that record MPI were not built")
+    folder = pathlib.Path(f"/var/tmp/aml-dist-other-mpis-{os.getpid()}")
+    (folder / "lib").mkdir(parents=True)
+    for each in LIBRARIES.glob("libamldist-mpitrace-*.so"):
+        shutil.copy(each, folder / "lib")
+    plugin = os.environ.get("AMLDIST_PLUGIN", ROOT / "build-development/lib/slurm/spank_aml_dist.so")
+    assert cluster.devcluster("plugin", str(readable_copy(pathlib.Path(plugin))), f"trace_libraries={folder}/lib").status == 0
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module", params=MPIS)
+def launch(request, tracing):
+    """launch(KIND, SEED, ROUNDS): srun's command for the program that is compiled with this MPI."""
+    name, library, pmi, more = MPIS[request.param]
+    home = FOLDER / "mpis" / name
+    if not (home / "lib" / f"lib{library}.so").exists():
+        pytest.skip(f"{name} is not installed: tests/frameworks/install --mpis")
+    program = tracing / f"mpi_faults-{request.param}"
+    headers = home / "include"
+    if request.param == "standard":
+        shown = subprocess.run([home / "bin/mpicc_abi", "-show"], env=os.environ | {"PATH": f"{home}/bin:{os.environ['PATH']}"},
+                               capture_output=True, text=True, check=True).stdout
+        headers = re.search(r"-I(\S+)", shown)[1]
+    if name == "openmpi":  # its compiler wrapper knows which libraries stand behind libmpi
+        command = [home / "bin/mpicc"]
+    else:
+        command = ["cc", f"-I{headers}", f"-L{home}/lib", "-Wl,--allow-shlib-undefined"]
+    ending = [] if name == "openmpi" else [f"-l{library}"]
+    subprocess.run([*command, "-O1", "-o", program, ROOT / "tests/cluster/mpi_faults.c", *ending], check=True,
+                   env=os.environ | {"OPAL_PREFIX": str(home)} if name == "openmpi" else None)
+    program.chmod(0o755)
+    variables = {"LD_LIBRARY_PATH": f"{home}/lib"} | {key: value.format(lib=f"{home}/lib") for key, value in more.items()}
+    words = " ".join(f"{key}={value}" for key, value in variables.items())
+    return lambda hang, kind, seed, rounds: (f"{words} timeout 80 srun --mpi={pmi} {STEP} --aml-dist=mpi,hang={hang} "
+                                             f"{program} {kind} {seed} {rounds}")
+
+
+@pytest.fixture
+def workdir():
+    folder = pathlib.Path(f"/var/tmp/aml-dist-other-mpis-work-{os.getpid()}")
+    folder.mkdir()
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_right_rank_is_named_and_the_step_ended(cluster, launch, workdir, kind):
+    seed = random.Random(f"{SEED} {kind}").randrange(1 << 30)
+    done = cluster.run(f"cd {workdir} && {launch(1, kind, seed, 5)}")
+    lines = hang_lines(done)
+    assert len(lines) == 1 and done.status == 75, f"seed {seed}: {done}"
+    said = re.fullmatch(r"aml-dist: hang: (.*); its stack is in (aml-dist-hang-\d+\.\d+\.txt)", lines[0])
+    assert said and re.fullmatch(SENTENCES[kind], said[1]), f"seed {seed}: {lines[0]}"
+
+
+def test_nobody_is_named_in_a_healthy_run_with_pauses(cluster, launch, workdir):
+    done = cluster.run(f"cd {workdir} && {launch(3, 'none', SEED, 20)}")
+    assert done.status == 0 and not hang_lines(done), done
+    assert not list(workdir.iterdir())
