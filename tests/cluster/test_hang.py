@@ -222,36 +222,3 @@ def test_without_a_memory_file_system_the_recorders_are_in_tmp(cluster, pmix, pr
     shm("ro")
     done = cluster.run(f"cd {workdir} && OMPI_MCA_btl=self,tcp {STEP} --aml-dist=mpi,hang=1 {program} late 1 3")
     assert done.status == 75 and len(hang_lines(done)) == 1 and OWN in hang_lines(done)[0], done
-
-
-MANY = """#include <mpi.h>
-#include <unistd.h>
-int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  int rank;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm kept[400], made;
-  for (int i = 0; i < 400; ++i) MPI_Comm_dup(MPI_COMM_WORLD, &kept[i]); /* more than a recorder has lines for */
-  for (int i = 0; i < 400; ++i) MPI_Barrier(kept[i]);
-  for (int i = 0; i < 300; ++i) MPI_Comm_free(&kept[i]);
-  for (int i = 0; i < 10000; ++i) {
-    MPI_Comm_dup(MPI_COMM_SELF, &made);
-    MPI_Comm_free(&made);
-    if (i % 20 != 0) continue;
-    MPI_Comm_dup(MPI_COMM_WORLD, &made);
-    MPI_Barrier(made);
-    MPI_Comm_free(&made);
-  }
-  MPI_Comm_dup(MPI_COMM_WORLD, &made);
-  if (rank == 2) sleep(1000);
-  MPI_Barrier(made);
-  MPI_Finalize();
-}
-"""
-
-
-def test_ten_thousand_communicators(cluster, pmix, program, workdir):
-    many = compiled(MANY, workdir)
-    done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=3 {many}")
-    (line,) = hang_lines(done)
-    assert done.status == 75 and f"of group 'ranks 0-3': {OWN} has not called it" in line, done

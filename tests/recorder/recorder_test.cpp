@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <csignal>
 #include <ctime>
 #include <fstream>
@@ -279,6 +281,25 @@ TEST(Recorder, TakesCallsFromSeveralThreads) {
   ASSERT_EQ(recording.calls.size(), calls * threads);
   std::array<std::uint64_t, threads> next = {};
   for (const CallRecord& call : recording.calls) EXPECT_EQ(call.sequence, ++next.at(call.communicator));
+}
+
+TEST(Recorder, HasLinesForTenThousandCommunicatorsThatComeAndGo) {
+  const ScratchFolder folder;
+  auto recorder = FlightRecorder::create(folder.path(), owner());
+  ASSERT_TRUE(recorder);
+  constexpr std::array<std::uint32_t, 3> members = {0, 1, 3};  // no row of numbers: they fill the pool
+  for (std::uint64_t id = 1; id <= 10'000; ++id) {
+    const auto slot = recorder->add_communicator({id, 0, 3, "made again", 0, members});
+    ASSERT_LT(slot, recorder_format::communicator_slots) << id;
+    recorder->complete(recorder->begin({Operation::barrier, DataType::uint8, ReduceOp::sum, slot, 1, 0}));
+    recorder->close_communicator(slot);
+  }
+  const Recording recording = read(folder / "0.trace");
+  EXPECT_EQ(recording.recorded, 10'000U);
+  EXPECT_LE(recording.communicators.size(), recorder_format::communicator_slots);
+  const auto last = std::ranges::max(recording.communicators, {}, &CommunicatorRecord::id);
+  EXPECT_EQ(last.id, 10'000U);
+  EXPECT_EQ(last.entered, 1U);
 }
 
 TEST(Recorder, JudgesNobodyByACommunicatorBeyondItsLines) {
