@@ -6,9 +6,9 @@
 
 namespace amldist::collective {
 
-/// The longest message, in elements. Equal blocks are equal on all ranks: the signature covers them. Of listed ones only
-/// the two ranks of a pair know how much they exchange: a first round agrees on the longest, and each rank checks that
-/// it gets what it expects.
+/// The longest message, in elements. Equal blocks are equal on all ranks: the signature covers them. Of listed ones
+/// only the two ranks of a pair know how much they exchange: a first round agrees on the longest, and each rank checks
+/// that it gets what it expects.
 Result<std::uint64_t> NodeCollectives::agree_on_longest(const Blocks& send_blocks, const Blocks& recv_blocks) {
   if (send_blocks.are_equal() && recv_blocks.are_equal()) return send_blocks.count(0);
   const std::uint32_t own = slot_channel_.rank();
