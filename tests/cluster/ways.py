@@ -44,6 +44,8 @@ NOT_TRIED: dict[str, dict[str, str]] = {
         "test_fabric.py::*": "the nodes vote through srun; under rdma=prefer a line says what is missing",
         "test_faults.py::*": "about srun, its channel and its end",
         "test_heterogeneous.py::*": "Slurm: a heterogeneous step needs srun",
+        "test_two_users.py::test_a_stranger_cannot_report*": "about srun's channel",
+        "test_hostile.py::test_an_array_of_steps_that_race": "many steps, each of which is asked for until it has ended, take too long",
         "test_hostile.py::test_a_hostile_job_name*": "srun tells the first failure",
         "test_hostile.py::test_closed_descriptors*": "srun's descriptors, which no task has here",
         "test_oci.py::*": "each has its own cluster, without a step manager",
