@@ -100,6 +100,7 @@ std::optional<JobState> read_scontrol(std::string_view text) {
   state.state = value_behind(text, "JobState=", false);
   state.reason = value_behind(text, "Reason=", false);
   state.nodes = value_behind(text, "NodeList=", false);
+  state.folder = value_behind(text, "WorkDir=", true);
   state.output = value_behind(text, "StdOut=", true);
   state.error = value_behind(text, "StdErr=", true);
   read_exit_code(value_behind(text, "ExitCode=", false), state);

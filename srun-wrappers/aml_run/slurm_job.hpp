@@ -31,6 +31,7 @@ struct JobState {
   std::string nodes;           ///< "node[1-2]", or empty
   std::string output;          ///< file of its standard output
   std::string error;           ///< file of its standard error, often the same
+  std::string folder;          ///< that it works in; empty where the accounting speaks
   int exit_status = 0;         ///< of the batch script
   int signal = 0;              ///< that ended it
   std::uint32_t restarts = 0;  ///< how often it was requeued; 0 where the accounting speaks

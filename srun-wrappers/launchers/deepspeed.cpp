@@ -60,10 +60,10 @@ struct State : Base {
 using Done = Result<void>;
 using F = FlagHandling;
 
-/// -1 is deepspeed's word for "all".
+/// 0 and below are deepspeed's words for "all".
 template <std::optional<std::uint32_t> State::*member, std::uint32_t high>
 Done set_number(State& state, const GivenFlag& given) {
-  if (given.value() == "-1") return {};
+  if (given.value() == "0" || given.value().starts_with('-')) return {};
   const auto number = number_of(given, 1, high);
   if (!number) return number.error();
   state.*member = *number;
@@ -77,8 +77,8 @@ Done set_log_folder(State& state, const GivenFlag& given) {
   return {};
 }
 
-Row<State> ignored(std::string_view names, std::size_t values, std::string_view why) {
-  return {{names, values, FlagHandling::ignored, why}, nullptr};
+Row<State> ignored(std::string_view names, std::size_t values, std::string_view why, std::string_view type = {}) {
+  return {{names, values, FlagHandling::ignored, why, type}, nullptr};
 }
 
 std::vector<Row<State>> shape_rows() {
@@ -89,12 +89,12 @@ std::vector<Row<State>> shape_rows() {
        keep<&State::include>},
       {{"-e --exclude", 1, F::translated, "--exclude for whole nodes; of slots only the number counts"},
        keep<&State::exclude>},
-      {{"--num_nodes", 1, F::translated, "--nodes=N"}, set_number<&State::nodes, 65536>},
-      {{"--num_accelerators --num_gpus", 1, F::translated, "--ntasks-per-node=N --gpus-per-node=N"},
+      {{"--num_nodes", 1, F::translated, "--nodes=N", "int"}, set_number<&State::nodes, 65536>},
+      {{"--num_accelerators --num_gpus", 1, F::translated, "--ntasks-per-node=N --gpus-per-node=N", "int"},
        set_number<&State::gpus, 1024>},
-      {{"--master_port", 1, F::translated, "master_port=N"}, set_number<&State::port, 65535>},
+      {{"--master_port", 1, F::translated, "master_port=N", "int"}, set_number<&State::port, 65535>},
       ignored("--master_addr", 1, "the processes meet on the host of rank 0, wherever Slurm puts it"),
-      ignored("--node_rank", 1, "each node is told its own"),
+      ignored("--node_rank", 1, "each node is told its own", "int"),
       ignored("--launcher", 1, "Slurm is the launcher"),
       ignored("--launcher_args", 1, "Slurm is the launcher: give its options with --slurm"),
   };
@@ -109,23 +109,25 @@ std::vector<Row<State>> start_rows() {
       {{"--no_local_rank", 0, F::translated, "SCRIPT gets no --local_rank=N"}, mark<&State::no_local_rank>},
       ignored("--no_ssh", 0, no_ssh),
       ignored("--no_ssh_check", 0, no_ssh),
-      ignored("--ssh_port", 1, no_ssh),
+      ignored("--ssh_port", 1, no_ssh, "int"),
       ignored("--force_multi", 0, "one node and many are started alike"),
       ignored("--save_pid", 0, "a step is found by its id: squeue --steps"),
       {{"--enable_each_rank_log", 1, F::translated, "--output=FOLDER/rank%t.log"}, set_log_folder},
-      {{"--autotuning", 1, F::handed_on, "the real deepspeed is started instead, with the whole command line"},
+      {{"--autotuning", 1, F::handed_on, "the real deepspeed is started instead, with the whole command line",
+        "tune|run"},
        mark<&State::autotuning>},
       {{"--comment", 1, F::translated, "--comment"},
        [](State& state, const GivenFlag& given) { return state.line.srun.set("comment", given.value()), Done(); }},
       {{"--account", 1, F::translated, "--account"},
        [](State& state, const GivenFlag& given) { return state.line.srun.set("account", given.value()), Done(); }},
       {{"--venv_script", 1, F::translated, "each task sources it before it starts SCRIPT"}, keep<&State::venv_script>},
-      ignored("--log_level", 1, "it is of deepspeed's runner, which is not started"),
+      ignored("--log_level", 1, "it is of deepspeed's runner, which is not started",
+              "debug|info|warning|error|critical"),
       {{"-q --quiet", 0, F::translated, "--quiet"},
        [](State& state, const GivenFlag&) { return state.line.srun.set("quiet"), Done(); }},
       {{"--elastic_training", 0, F::refused, fixed}},
-      {{"--min_elastic_nodes", 1, F::refused, fixed}},
-      {{"--max_elastic_nodes", 1, F::refused, fixed}},
+      {{"--min_elastic_nodes", 1, F::refused, fixed, "int"}},
+      {{"--max_elastic_nodes", 1, F::refused, fixed, "int"}},
       {{"--bind_cores_to_rank", 0, F::translated, "--cpu-bind=cores"},
        [](State& state, const GivenFlag&) { return state.line.srun.set("cpu-bind", "cores"), Done(); }},
       {{"--bind_core_list", 1, F::refused,
@@ -357,16 +359,33 @@ Done add_environment_files(StepLine& line) {
   return {};
 }
 
+/// The real deepspeed knows nothing of --dry-run, --json and --slurm.
+std::vector<std::string> without_own_flags(const std::vector<std::string>& flags) {
+  const std::vector<Flag> own = flags_of(own_rows<State>());
+  std::vector<std::string> out;
+  out.reserve(flags.size());
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    const std::string_view name = std::string_view(flags[i]).substr(0, flags[i].find('='));
+    const auto flag = std::ranges::find_if(own, [&](const Flag& each) { return has_name(each, name); });
+    if (flag == own.end()) out.push_back(flags[i]);
+    else if (name == flags[i]) i += flag->values;
+  }
+  return out;
+}
+
 Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::string> program,
                const std::vector<std::string>& words) {
   StepLine& line = state.line;
   if (state.autotuning) {
     line = {};
-    line.instead = {"deepspeed"};
-    line.instead.insert(line.instead.end(), words.begin(), words.end());
-    std::erase(line.instead, "--dry-run");
+    line.instead = without_own_flags({words.begin(), words.end() - std::ssize(program)});
+    line.instead.insert(line.instead.begin(), "deepspeed");
+    line.instead.insert(line.instead.end(), program.begin(), program.end());
     line.note("--autotuning is deepspeed's own work: the real deepspeed is started");
     return {};
+  }
+  if (state.module && state.program) {
+    return Error{Errc::invalid_argument, "--module and --no_python cannot be combined: give one"};
   }
   if (auto shaped = set_shape(state); !shaped) return shaped.error();
   if (auto added = add_environment_files(line); !added) return added.error();
@@ -391,5 +410,5 @@ Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::strin
 }  // namespace
 
 int main(int argc, char** argv) {
-  return run_tool(Tool<State>{{"deepspeed", true, true, true}, help, rows(), nullptr, translate}, argc, argv);
+  return run_tool(Tool<State>{{.tool = "deepspeed", .argparse = true}, help, rows(), nullptr, translate}, argc, argv);
 }

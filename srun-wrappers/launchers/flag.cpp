@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "launchers/python_value.hpp"
+
 namespace amldist::launchers {
 namespace {
 
@@ -31,6 +33,7 @@ std::vector<Spelling> abbreviated(std::span<const Flag> table, std::string_view 
   std::vector<Spelling> out;
   if (prefix.size() < 2 || prefix == "--") return out;
   for (std::size_t i = 0; i < table.size(); ++i) {
+    if (table[i].names == "--version") continue;  // the real tools that have one call it -v or -V, too
     for (const std::string_view name : text::split(table[i].names, ' ')) {
       if (name.starts_with(prefix) && !is_our_own(name)) out.push_back({i, name});
     }
@@ -86,7 +89,7 @@ Result<Match> match_word(const Dialect& dialect, std::span<const Flag> table, co
     if (const auto flag = find_flag(table, name)) return Match{*flag, name, word.substr(equals + 1)};
   }
   const std::string name = word.substr(0, dialect.equals ? equals : std::string::npos);
-  if (dialect.argparse) {
+  if (dialect.argparse || dialect.prefixes) {
     const auto spellings = abbreviated(table, name);
     if (spellings.size() == 1) {
       return Match{spellings.front().flag, std::string(spellings.front().name),
@@ -101,6 +104,33 @@ Result<Match> match_word(const Dialect& dialect, std::span<const Flag> table, co
     if (flag && table[*flag].values == 1) return Match{*flag, word.substr(0, 2), word.substr(2)};
   }
   return unknown_flag(dialect, table, name);
+}
+
+/// As argparse holds a flag against its type and against the flags before it.
+Result<void> check_given(std::span<const Flag> table, const std::vector<GivenFlag>& before, GivenFlag& given) {
+  const Flag& flag = table[given.flag];
+  for (std::string& value : given.values) {
+    auto read = read_python_value(flag.type, given.name, value);
+    if (!read) return read.error();
+    value = std::move(*read);
+  }
+  for (const GivenFlag& other : before) {
+    if (flag.group.empty() || other.flag == given.flag || table[other.flag].group != flag.group) continue;
+    return wrong(concat({given.name, " and ", other.name, " cannot be combined: give one"}));
+  }
+  return {};
+}
+
+/// Of a flag that is given again the last one holds.
+void keep_the_last(std::span<const Flag> table, std::vector<GivenFlag>& flags) {
+  std::vector<GivenFlag> kept;
+  kept.reserve(flags.size());
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    const auto rest = std::span(flags).subspan(i + 1);
+    const bool again = std::ranges::find(rest, flags[i].flag, &GivenFlag::flag) != rest.end();
+    if (!again || table[flags[i].flag].repeats) kept.push_back(std::move(flags[i]));
+  }
+  flags = std::move(kept);
 }
 
 }  // namespace
@@ -142,7 +172,8 @@ Result<Reading> read_flags(const Dialect& dialect, std::span<const Flag> table, 
     if (!match) return match.error();
     const Flag& flag = table[match->flag];
     GivenFlag given{match->flag, std::move(match->name), {}};
-    if (match->value && flag.values == 0) return wrong(concat({given.name, " takes no value"}));
+    if (match->value && flag.values == 0 && flag.handling != FlagHandling::refused)
+      return wrong(concat({given.name, " takes no value"}));
     if (match->value) given.values.push_back(std::move(*match->value));
     while (given.values.size() < flag.values) {
       if (++at >= words.size()) return wrong(concat({given.name, " needs a value"}));
@@ -153,14 +184,16 @@ Result<Reading> read_flags(const Dialect& dialect, std::span<const Flag> table, 
       }
       given.values.push_back(words[at]);
     }
+    if (auto checked = check_given(table, reading.flags, given); !checked) return checked.error();
     reading.flags.push_back(std::move(given));
   }
+  if (dialect.argparse) keep_the_last(table, reading.flags);
   reading.program.assign(words.begin() + static_cast<std::ptrdiff_t>(at), words.end());
   return reading;
 }
 
 Result<std::uint32_t> number_of(const GivenFlag& given, std::uint32_t low, std::uint32_t high) {
-  const auto number = text::to_number(given.value(), high);
+  const auto number = text::to_number(text::trim(given.value()), high);
   if (number && *number >= low) return static_cast<std::uint32_t>(*number);
   return Error{Errc::invalid_argument,
                concat({given.name, " ", quote(given.value()), " is not possible: give a whole number from ",

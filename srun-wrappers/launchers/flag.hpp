@@ -28,6 +28,12 @@ struct Flag {
   std::size_t values;      ///< words that follow it
   FlagHandling handling;
   std::string_view becomes;  ///< what it turns into, or the reason: a clause without a full stop
+  /// What argparse takes for a value: "int", "float", with a "+" only 0 and above, "share" from 0 to 1, or words
+  /// "a|b|c". Empty: any text.
+  std::string_view type = {};
+  /// Two flags of one group are not taken together.
+  std::string_view group = {};
+  bool repeats = false;  ///< argparse: given again it adds; without this the last one holds
 };
 
 /// How a tool reads its command line.
@@ -36,8 +42,9 @@ struct Dialect {
   /// Python's argparse: a prefix that only one spelling has is taken, a word that looks like a flag is no value, and a
   /// word that looks like a negative number, or has a blank, is none.
   bool argparse = false;
-  bool equals = true;    ///< --name=value
-  bool attached = true;  ///< -n4
+  bool prefixes = false;  ///< a prefix stands for the flag if only one begins so; with argparse, too
+  bool equals = true;     ///< --name=value
+  bool attached = true;   ///< -n4
 };
 
 /// A flag as it was given.

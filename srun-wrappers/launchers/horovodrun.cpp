@@ -43,6 +43,7 @@ struct State : Base {
   std::vector<Host> hosts;
   std::string interfaces;
   std::string mpi_args;
+  std::vector<std::pair<std::string, std::string>> settings;  ///< HOROVOD_* of the flags
   bool check_build = false;
 };
 
@@ -59,6 +60,12 @@ Done set_processes(State& state, const GivenFlag& given) {
 Done add_hosts(State& state, const GivenFlag& given) {
   auto hosts = parse_host_list(given.value(), std::nullopt);
   if (!hosts) return hosts.error();
+  for (const Host& host : *hosts) {
+    if (!host.slots) {
+      return Error{Errc::invalid_argument,
+                   concat({given.name, ": ", quote(host.name), " has no number of slots: write ", host.name, ":N"})};
+    }
+  }
   state.hosts = std::move(*hosts);
   return {};
 }
@@ -71,7 +78,11 @@ Done add_hostfile(State& state, const GivenFlag& given) {
 }
 
 Done add_interface(State& state, const GivenFlag& given) {
-  state.interfaces += concat({state.interfaces.empty() ? "" : ",", given.value()});
+  for (const std::string_view name : text::split(given.value(), ',')) {
+    const auto known = text::split(state.interfaces, ',');
+    if (std::ranges::find(known, name) != known.end()) continue;
+    state.interfaces += concat({state.interfaces.empty() ? "" : ",", name});
+  }
   return {};
 }
 
@@ -82,113 +93,76 @@ Done set_output(State& state, const GivenFlag& given) {
   return {};
 }
 
-enum class SettingType { text, integer, real, level };
-
-/// Horovod's settings: flag, variable, the value of a flag that has none, and what another takes.
+/// Horovod's settings: flag, variable, the value of a flag that has none, what another takes, and the flags that
+/// exclude each other.
 struct Setting {
   std::string_view flag;
   std::string_view variable;
   std::string_view value = {};
-  SettingType type = SettingType::text;
+  std::string_view type = {};
+  std::string_view group = {};
 };
 
 constexpr std::array settings = {
-    Setting{"--cycle-time-ms", "HOROVOD_CYCLE_TIME", {}, SettingType::real},
-    Setting{"--cache-capacity", "HOROVOD_CACHE_CAPACITY", {}, SettingType::integer},
-    Setting{"--hierarchical-allreduce", "HOROVOD_HIERARCHICAL_ALLREDUCE", "1"},
-    Setting{"--no-hierarchical-allreduce", "HOROVOD_HIERARCHICAL_ALLREDUCE", "0"},
-    Setting{"--hierarchical-allgather", "HOROVOD_HIERARCHICAL_ALLGATHER", "1"},
-    Setting{"--no-hierarchical-allgather", "HOROVOD_HIERARCHICAL_ALLGATHER", "0"},
-    Setting{"--torus-allreduce", "HOROVOD_TORUS_ALLREDUCE", "1"},
-    Setting{"--no-torus-allreduce", "HOROVOD_TORUS_ALLREDUCE", "0"},
-    Setting{"--autotune", "HOROVOD_AUTOTUNE", "1"},
-    Setting{"--no-autotune", "HOROVOD_AUTOTUNE", "0"},
+    Setting{"--cycle-time-ms", "HOROVOD_CYCLE_TIME", {}, "float+"},
+    Setting{"--cache-capacity", "HOROVOD_CACHE_CAPACITY", {}, "int+"},
+    Setting{"--hierarchical-allreduce", "HOROVOD_HIERARCHICAL_ALLREDUCE", "1", {}, "allreduce"},
+    Setting{"--no-hierarchical-allreduce", "HOROVOD_HIERARCHICAL_ALLREDUCE", "0", {}, "allreduce"},
+    Setting{"--hierarchical-allgather", "HOROVOD_HIERARCHICAL_ALLGATHER", "1", {}, "allgather"},
+    Setting{"--no-hierarchical-allgather", "HOROVOD_HIERARCHICAL_ALLGATHER", "0", {}, "allgather"},
+    Setting{"--torus-allreduce", "HOROVOD_TORUS_ALLREDUCE", "1", {}, "torus"},
+    Setting{"--no-torus-allreduce", "HOROVOD_TORUS_ALLREDUCE", "0", {}, "torus"},
+    Setting{"--autotune", "HOROVOD_AUTOTUNE", "1", {}, "autotune"},
+    Setting{"--no-autotune", "HOROVOD_AUTOTUNE", "0", {}, "autotune"},
     Setting{"--autotune-log-file", "HOROVOD_AUTOTUNE_LOG"},
-    Setting{"--autotune-warmup-samples", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", {}, SettingType::integer},
-    Setting{"--autotune-steps-per-sample", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", {}, SettingType::integer},
-    Setting{"--autotune-bayes-opt-max-samples", "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", {}, SettingType::integer},
-    Setting{"--autotune-gaussian-process-noise", "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", {}, SettingType::real},
+    Setting{"--autotune-warmup-samples", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", {}, "int+"},
+    Setting{"--autotune-steps-per-sample", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", {}, "int+"},
+    Setting{"--autotune-bayes-opt-max-samples", "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", {}, "int+"},
+    Setting{"--autotune-gaussian-process-noise", "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", {}, "share"},
     Setting{"--timeline-filename", "HOROVOD_TIMELINE"},
-    Setting{"--timeline-mark-cycles", "HOROVOD_TIMELINE_MARK_CYCLES", "1"},
-    Setting{"--no-timeline-mark-cycles", "HOROVOD_TIMELINE_MARK_CYCLES", "0"},
-    Setting{"--no-stall-check", "HOROVOD_STALL_CHECK_DISABLE", "1"},
-    Setting{"--stall-check", "HOROVOD_STALL_CHECK_DISABLE", "0"},
-    Setting{"--stall-check-warning-time-seconds", "HOROVOD_STALL_CHECK_TIME_SECONDS", {}, SettingType::integer},
-    Setting{"--stall-check-shutdown-time-seconds", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", {}, SettingType::integer},
-    Setting{"--mpi-threads-disable", "HOROVOD_MPI_THREADS_DISABLE", "1"},
-    Setting{"--no-mpi-threads-disable", "HOROVOD_MPI_THREADS_DISABLE", "0"},
-    Setting{"--num-nccl-streams", "HOROVOD_NUM_NCCL_STREAMS", {}, SettingType::integer},
-    Setting{"--thread-affinity", "HOROVOD_THREAD_AFFINITY", {}, SettingType::integer},
-    Setting{"--gloo-timeout-seconds", "HOROVOD_GLOO_TIMEOUT_SECONDS", {}, SettingType::integer},
-    Setting{"--log-level", "HOROVOD_LOG_LEVEL", {}, SettingType::level},
-    Setting{"--log-with-timestamp", "HOROVOD_LOG_HIDE_TIME", "0"},
-    Setting{"--log-without-timestamp", "HOROVOD_LOG_HIDE_TIME", "1"},
-    Setting{"--log-hide-timestamp", "HOROVOD_LOG_HIDE_TIME", "1"},
-    Setting{"--no-log-hide-timestamp", "HOROVOD_LOG_HIDE_TIME", "0"},
+    Setting{"--timeline-mark-cycles", "HOROVOD_TIMELINE_MARK_CYCLES", "1", {}, "cycles"},
+    Setting{"--no-timeline-mark-cycles", "HOROVOD_TIMELINE_MARK_CYCLES", "0", {}, "cycles"},
+    Setting{"--no-stall-check", "HOROVOD_STALL_CHECK_DISABLE", "1", {}, "stall"},
+    Setting{"--stall-check", "HOROVOD_STALL_CHECK_DISABLE", "0", {}, "stall"},
+    Setting{"--stall-check-warning-time-seconds", "HOROVOD_STALL_CHECK_TIME_SECONDS", {}, "int+"},
+    Setting{"--stall-check-shutdown-time-seconds", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", {}, "int+"},
+    Setting{"--mpi-threads-disable", "HOROVOD_MPI_THREADS_DISABLE", "1", {}, "threads"},
+    Setting{"--no-mpi-threads-disable", "HOROVOD_MPI_THREADS_DISABLE", "0", {}, "threads"},
+    Setting{"--num-nccl-streams", "HOROVOD_NUM_NCCL_STREAMS", {}, "int+"},
+    Setting{"--thread-affinity", "HOROVOD_THREAD_AFFINITY", {}, "int+"},
+    Setting{"--gloo-timeout-seconds", "HOROVOD_GLOO_TIMEOUT_SECONDS", {}, "int+"},
+    Setting{"--log-level", "HOROVOD_LOG_LEVEL", {}, "TRACE|DEBUG|INFO|WARNING|ERROR|FATAL"},
+    Setting{"--log-with-timestamp", "HOROVOD_LOG_HIDE_TIME", "0", {}, "timestamp"},
+    Setting{"--log-without-timestamp", "HOROVOD_LOG_HIDE_TIME", "1", {}, "timestamp"},
+    Setting{"--log-hide-timestamp", "HOROVOD_LOG_HIDE_TIME", "1", {}, "timestamp"},
+    Setting{"--no-log-hide-timestamp", "HOROVOD_LOG_HIDE_TIME", "0", {}, "timestamp"},
 };
 
-constexpr std::array<std::string_view, 6> levels = {"TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL"};
-
-/// Digits as Python writes them, with single underscores between. Returns how many characters they are; 0: none.
-std::size_t digits_of(std::string_view text) {
-  std::size_t at = 0;
-  const auto is_digit = [&](std::size_t i) { return i < text.size() && text[i] >= '0' && text[i] <= '9'; };
-  while (is_digit(at) || (at > 0 && at < text.size() && text[at] == '_' && is_digit(at + 1))) ++at;
-  return at;
-}
-
-std::string_view without_sign(std::string_view text) {
-  if (text.starts_with('+') || text.starts_with('-')) text.remove_prefix(1);
-  return text;
-}
-
-/// What Python's int() takes.
-bool is_python_integer(std::string_view text) {
-  text = without_sign(text::trim(text));
-  return !text.empty() && digits_of(text) == text.size();
-}
-
-/// What float() takes besides: a point, an exponent, inf and nan.
-bool is_python_number(std::string_view text) {
-  text = without_sign(text::trim(text));
-  const std::string lower = text::to_lower(text);
-  if (lower == "inf" || lower == "infinity" || lower == "nan") return true;
-  const std::size_t whole = digits_of(text);
-  text.remove_prefix(whole);
-  std::size_t fraction = 0;
-  if (text.starts_with('.')) {
-    fraction = digits_of(text.substr(1));
-    text.remove_prefix(1 + fraction);
-  }
-  if (whole + fraction == 0) return false;
-  if (!text.starts_with('e') && !text.starts_with('E')) return text.empty();
-  return is_python_integer(text.substr(1)) && text.size() > 1 && text[1] != ' ';
-}
-
-Done check_value(SettingType type, const GivenFlag& given) {
-  const auto wrong = [&](std::string_view kind) {
-    return Error{Errc::invalid_argument,
-                 concat({given.name, " needs ", kind, ", and ", quote(given.value()), " is none"})};
+/// As horovodrun does it: what belongs to tuning and to the timeline counts only with --autotune and
+/// --timeline-filename.
+void add_settings(const State& state, StepLine& line) {
+  const auto given = [&](std::string_view name) {
+    const auto found = std::ranges::find(state.settings, name, &std::pair<std::string, std::string>::first);
+    return found == state.settings.end() ? std::string() : found->second;
   };
-  if (type == SettingType::integer && !is_python_integer(given.value())) return wrong("a whole number");
-  if (type == SettingType::real && !is_python_number(given.value())) return wrong("a number");
-  if (type == SettingType::level && std::ranges::find(levels, given.value()) == levels.end())
-    return wrong(concat({"one of ", text::join(levels)}));
-  return {};
+  const bool tunes = given("HOROVOD_AUTOTUNE") == "1";
+  const bool draws = !given("HOROVOD_TIMELINE").empty();
+  for (const auto& [name, value] : state.settings) {
+    if (name.starts_with("HOROVOD_AUTOTUNE") && !tunes) continue;
+    if (name.starts_with("HOROVOD_TIMELINE") && !draws) continue;
+    line.set_variable(name, value);
+  }
 }
 
 Done set_horovod(State& state, const GivenFlag& given) {
   const auto* const setting = std::ranges::find(settings, given.name, &Setting::flag);
   const bool has_value = !given.values.empty();
-  if (has_value) {
-    if (auto checked = check_value(setting->type, given); !checked) return checked;
-  }
-  state.line.set_variable(std::string(setting->variable), has_value ? given.value() : std::string(setting->value));
+  std::string value = has_value ? given.value() : std::string(setting->value);
+  const auto same = std::ranges::find(state.settings, setting->variable, &std::pair<std::string, std::string>::first);
+  if (same != state.settings.end()) same->second = std::move(value);
+  else state.settings.emplace_back(setting->variable, std::move(value));
   return {};
 }
-
-/// Of a flag without effect, whose value horovodrun would look at all the same.
-Done take_integer(State& /*state*/, const GivenFlag& given) { return check_value(SettingType::integer, given); }
 
 /// Megabytes on the command line, bytes in the variable.
 Done set_fusion(State& state, const GivenFlag& given) {
@@ -221,7 +195,9 @@ std::vector<Row<State>> setting_rows() {
   std::vector<Row<State>> out;
   out.reserve(settings.size());
   for (const Setting& setting : settings) {
-    out.push_back({{setting.flag, setting.value.empty() ? 1U : 0U, F::translated, setting.variable}, set_horovod});
+    out.push_back(
+        {{setting.flag, setting.value.empty() ? 1U : 0U, F::translated, setting.variable, setting.type, setting.group},
+         set_horovod});
   }
   return out;
 }
@@ -230,28 +206,34 @@ std::vector<Row<State>> rows() {
   constexpr std::string_view no_ssh = "Slurm starts the processes, without ssh";
   constexpr std::string_view fixed = "a job keeps the nodes that it starts with: elastic training is not possible";
   std::vector<Row<State>> out = {
-      {{"--num-proc -np", 1, F::translated, "--ntasks=N"}, set_processes},
-      {{"-H --hosts", 1, F::translated, "--nodelist and the tasks on each node"}, add_hosts},
-      {{"-hostfile --hostfile", 1, F::translated, "--nodelist and the tasks on each node"}, add_hostfile},
-      {{"--network-interfaces", 1, F::translated, "OMPI_MCA_btl_tcp_if_include and NCCL_SOCKET_IFNAME"}, add_interface},
-      {{"--network-interface", 1, F::translated, "as --network-interfaces"}, add_interface},
+      {{"--num-proc -np", 1, F::translated, "--ntasks=N", "int"}, set_processes},
+      {{"-H --hosts", 1, F::translated, "--nodelist and the tasks on each node", {}, "hosts"}, add_hosts},
+      {{"-hostfile --hostfile", 1, F::translated, "--nodelist and the tasks on each node", {}, "hosts"}, add_hostfile},
+      {{"--network-interfaces", 1, F::translated, "OMPI_MCA_btl_tcp_if_include and NCCL_SOCKET_IFNAME", {}, {}, true},
+       add_interface},
+      {{"--network-interface", 1, F::translated, "as --network-interfaces", {}, {}, true}, add_interface},
       {{"--output-filename", 1, F::translated, "--output and --error in that folder, a file for each rank"},
        set_output},
-      {{"--fusion-threshold-mb", 1, F::translated, "HOROVOD_FUSION_THRESHOLD, in bytes"}, set_fusion},
+      {{"--fusion-threshold-mb", 1, F::translated, "HOROVOD_FUSION_THRESHOLD, in bytes", "int+"}, set_fusion},
       {{"--mpi-args", 1, F::translated, "flags of mpirun: as aml-mpirun translates them"}, add_mpi_args},
       {{"--binding-args", 1, F::translated, "flags of mpirun: as aml-mpirun translates them"}, add_mpi_args},
       {{"--tcp", 0, F::translated, "OMPI_MCA_pml=ob1, OMPI_MCA_btl=^openib, NCCL_IB_DISABLE=1"}, set_tcp},
       {{"-cb --check-build", 0, F::handed_on, "the real horovodrun is started instead"}, mark<&State::check_build>},
       {{"--start-timeout", 1, F::ignored,
         "Slurm starts all processes of a step or none; --slurm=--immediate=60 gives up when the "
-        "nodes are not free within 60 s"},
-       take_integer},
+        "nodes are not free within 60 s",
+        "int"}},
       ignored("--disable-cache", 0, "nothing is checked over ssh, so nothing is cached"),
       ignored("--verbose", 0, "--slurm=--verbose shows srun's own steps"),
-      {{"-p --ssh-port", 1, F::ignored, no_ssh}, take_integer},
+      {{"-p --ssh-port", 1, F::ignored, no_ssh, "int"}},
       ignored("-i --ssh-identity-file", 1, no_ssh),
-      ignored("-prefix-timestamp --prefix-output-with-timestamp", 0, "srun does not write the time"),
-      ignored("--mpi", 0, "it is what is done here"),
+      {{"-prefix-timestamp --prefix-output-with-timestamp",
+        0,
+        F::ignored,
+        "srun does not write the time",
+        {},
+        "timestamp"}},
+      {{"--mpi", 0, F::ignored, "it is what is done here", {}, "controller"}},
       refused("--gloo", 0, "Horovod's Gloo needs horovodrun's own server: leave it out, and MPI is used"),
       refused("--jsrun", 0, "this is a cluster of Slurm"),
       refused("--config-file", 1, "give what it says as flags"),
@@ -273,7 +255,7 @@ Done use_mpi_args(State& state) {
   const auto words = shell::split_words(state.mpi_args);
   if (!words) return words.error();
   MpiState mpi;
-  const auto rest = read_into(mpi, Dialect{"mpirun", false, true, true}, mpi_rows(), *words);
+  const auto rest = read_into(mpi, mpi_dialect, mpi_rows(), *words);
   if (!rest) return rest.error();
   if (!rest->empty())
     return Error{Errc::invalid_argument, concat({quote(rest->front()), " in --mpi-args is not a flag"})};
@@ -293,6 +275,7 @@ Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::strin
   if (state.hosts.empty()) line.srun.set("ntasks", std::to_string(*state.processes));
   else if (auto placed = place(state.hosts, state.processes, Distribution::by_slot, line.srun); !placed)
     return placed.error();
+  add_settings(state, line);
   if (auto used = use_mpi_args(state); !used) return used.error();
   if (!state.interfaces.empty()) {
     line.set_variable("OMPI_MCA_btl_tcp_if_include", state.interfaces);
@@ -307,7 +290,7 @@ Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::strin
 }  // namespace
 
 int main(int argc, char** argv) {
-  constexpr Dialect dialect{"horovodrun", true, true, true};
+  constexpr Dialect dialect{.tool = "horovodrun", .argparse = true};
   const std::vector<Flag> flags = flags_of(rows());
   const auto reading = read_flags(dialect, flags, {argv + 1, argv + argc});
   const auto is_check = [&](const GivenFlag& given) { return has_name(flags[given.flag], "--check-build"); };

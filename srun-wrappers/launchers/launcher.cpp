@@ -35,7 +35,8 @@ std::string table_json(std::span<const Flag> table) {
     out.push_back({{"names", text::split(flag.names, ' ')},
                    {"values", flag.values},
                    {"handling", to_string(flag.handling)},
-                   {"becomes", flag.becomes}});
+                   {"becomes", flag.becomes},
+                   {"type", flag.type}});
   }
   return out.dump(1) + "\n";
 }

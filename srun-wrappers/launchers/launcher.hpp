@@ -52,7 +52,11 @@ template <typename S>
 std::vector<Row<S>> own_rows() {
   return {
       {{"--dry-run", 0, FlagHandling::translated, "prints the line instead of starting it"}, mark<&S::dry_run>},
-      {{"--slurm", 1, FlagHandling::translated, "the value is an option of srun: --slurm=--partition=gpu"},
+      {{.names = "--slurm",
+        .values = 1,
+        .handling = FlagHandling::translated,
+        .becomes = "the value is an option of srun: --slurm=--partition=gpu",
+        .repeats = true},
        [](S& state, const GivenFlag& given) { return state.slurm.push_back(given.value()), Result<void>(); }},
       {{"--list-flags", 0, FlagHandling::translated, "prints this table"}, mark<&S::list_flags>},
       {{"--json", 0, FlagHandling::translated, "the table or the line, for programs"}, mark<&S::json>},

@@ -44,17 +44,27 @@ Done set_per_socket(MpiState& state, const GivenFlag& given) {
   return set_number_option(state, given, "ntasks-per-socket");
 }
 
+/// A host that two flags name is one host with the slots of both.
+void join_hosts(std::vector<Host>& all, const std::vector<Host>& more) {
+  for (const Host& host : more) {
+    const auto same = std::ranges::find(all, host.name, &Host::name);
+    if (same == all.end()) all.push_back(host);
+    else if (same->slots && host.slots) *same->slots += *host.slots;
+    else same->slots.reset();
+  }
+}
+
 Done add_hosts(MpiState& state, const GivenFlag& given) {
   auto hosts = parse_host_list(given.value(), 1);
   if (!hosts) return hosts.error();
-  state.hosts.insert(state.hosts.end(), hosts->begin(), hosts->end());
+  join_hosts(state.hosts, *hosts);
   return {};
 }
 
 Done add_hostfile(MpiState& state, const GivenFlag& given) {
   auto hosts = read_hostfile(given.value());
   if (!hosts) return hosts.error();
-  state.pool.insert(state.pool.end(), hosts->begin(), hosts->end());
+  join_hosts(state.pool, *hosts);
   return {};
 }
 
@@ -327,7 +337,8 @@ std::vector<Row<MpiState>> environment_rows() {
         "NAME=VALUE is set for srun, behind a : for that program alone; a bare NAME reaches the tasks anyway"},
        set_variable},
       {{"--set-env", 1, F::translated, "as -x"}, set_variable},
-      ignored("--unset-env", 1, "srun passes on what it finds: unset it in your shell first"),
+      {{"--unset-env", 1, F::translated, "env -u NAME in front of the program"},
+       [](MpiState& state, const GivenFlag& given) { return state.unset.push_back(given.value()), Done(); }},
       refused("--append-env", 2, "set the whole value with -x NAME=VALUE"),
       refused("--prepend-env", 2, "set the whole value with -x NAME=VALUE"),
       ignored("--fwd-environment", 0, "srun passes on the whole environment"),

@@ -19,9 +19,13 @@ struct MpiState : Base {
   std::vector<Host> pool;             ///< of a hostfile
   std::string folder;                 ///< -wdir
   std::vector<std::string> exported;  ///< names that -x sets, among line.environment
+  std::vector<std::string> unset;     ///< names of --unset-env
   Distribution distribution = Distribution::by_slot;
   bool distribution_chosen = false;
 };
+
+/// Open MPI 5 takes prefixes of one flag; what follows a flag is its value, whatever it looks like.
+constexpr Dialect mpi_dialect = {.tool = "mpirun", .prefixes = true};
 
 [[nodiscard]] std::vector<Row<MpiState>> mpi_rows();
 

@@ -71,6 +71,16 @@ std::vector<std::string> dispatch(const std::vector<Part>& parts) {
   return out;
 }
 
+/// The words in front of a program that has lost variables (--unset-env).
+std::vector<std::string> without_variables(const std::vector<std::string>& unset) {
+  std::vector<std::string> words;
+  for (const std::string& name : unset) {
+    if (words.empty()) words.emplace_back("env");
+    words.insert(words.end(), {"-u", name});
+  }
+  return words;
+}
+
 /// As mpirun 5.0.11 does it: what -x sets for the first program is for all, for a later one it is that program's alone.
 /// Parameters (--mca) are for all, wherever they stand. Returns the words in front of a later program.
 std::vector<std::string> take_variables(MpiState& whole, const MpiState& part, bool is_first) {
@@ -80,7 +90,12 @@ std::vector<std::string> take_variables(MpiState& whole, const MpiState& part, b
     if (is_own) own.push_back(concat({name, "=", value}));
     else whole.line.set_variable(name, value);
   }
-  if (!own.empty()) own.insert(own.begin(), "env");
+  if (is_first) whole.unset = part.unset;
+  std::vector<std::string> lost = whole.unset;
+  if (!is_first) lost.insert(lost.end(), part.unset.begin(), part.unset.end());
+  const auto unset = without_variables(lost);
+  own.insert(own.begin(), unset.begin(), unset.end());
+  if (unset.empty() && !own.empty()) own.insert(own.begin(), "env");
   return own;
 }
 
@@ -91,6 +106,7 @@ Result<void> merge_part(MpiState& whole, MpiState& part, std::vector<std::string
     return Error{Errc::invalid_argument, "with several programs each needs its number of processes: give -n N"};
   }
   if (!part.hosts.empty()) {
+    for (Host& host : part.hosts) host.slots = part.per_node ? part.per_node : host.slots;
     auto dealt = deal_ranks(part.hosts, part.processes, part.distribution);
     if (!dealt) return dealt.error();
     part.processes = static_cast<std::uint32_t>(dealt->size());
@@ -101,6 +117,7 @@ Result<void> merge_part(MpiState& whole, MpiState& part, std::vector<std::string
   whole.line.folders.insert(whole.line.folders.end(), part.line.folders.begin(), part.line.folders.end());
   whole.slurm.insert(whole.slurm.end(), part.slurm.begin(), part.slurm.end());
   whole.dry_run = whole.dry_run || part.dry_run;
+  whole.json = whole.json || part.json;
   return {};
 }
 
@@ -152,7 +169,8 @@ Result<void> translate(MpiState& state, const Tool<MpiState>& tool, std::vector<
   } else {
     if (auto shaped = set_mpi_shape(state); !shaped) return shaped.error();
     if (!state.folder.empty()) state.line.srun.set("chdir", state.folder);
-    state.line.words = std::move(program);
+    state.line.words = without_variables(state.unset);
+    state.line.words.insert(state.line.words.end(), program.begin(), program.end());
   }
   state.line.srun.set("mpi", "pmix");
   state.line.option = "mpi";
@@ -162,5 +180,5 @@ Result<void> translate(MpiState& state, const Tool<MpiState>& tool, std::vector<
 }  // namespace
 
 int main(int argc, char** argv) {
-  return run_tool(Tool<MpiState>{{"mpirun", false, true, true}, help, mpi_rows(), nullptr, translate}, argc, argv);
+  return run_tool(Tool<MpiState>{mpi_dialect, help, mpi_rows(), nullptr, translate}, argc, argv);
 }

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "launchers/launcher.hpp"
+#include "launchers/python_value.hpp"
 #include "os/environment.hpp"
 #include "shared/programs.hpp"
 
@@ -44,14 +45,15 @@ struct State : Base {
   std::uint32_t most_nodes = 1;
   std::string processes = "1";
   bool agent = false;  ///< the real torchrun is needed
+  bool standalone = false;
   bool module = false;
   bool program = false;
-  bool run_path = false;
   std::string backend;
   std::string endpoint;
   std::string id;
   std::string conf;
   std::optional<std::uint32_t> port;
+  std::optional<std::uint32_t> endpoint_port;  ///< counts more
 };
 
 using Done = Result<void>;
@@ -60,9 +62,9 @@ using Apply = Done (*)(State&, const GivenFlag&);
 
 Done set_nodes(State& state, const GivenFlag& given) {
   const auto parts = text::split(given.value(), ':');
-  const auto low = text::to_number(parts.front(), 65536);
-  const auto high = text::to_number(parts.back(), 65536);
-  if (parts.size() > 2 || !low || !high || *low == 0 || *low > *high) {
+  const auto low = python_integer(parts.front());
+  const auto high = python_integer(parts.back());
+  if (parts.size() > 2 || !low || !high || *low < 1 || *low > *high || *high > 65536) {
     return Error{Errc::invalid_argument,
                  concat({given.name, " ", quote(given.value()), " is not possible: give N or MIN:MAX"})};
   }
@@ -78,14 +80,14 @@ Done set_nodes(State& state, const GivenFlag& given) {
 
 Done set_processes(State& state, const GivenFlag& given) {
   const std::string& value = given.value();
-  const auto number = text::to_number(value, 65536);
+  const auto number = python_integer(value);
   const bool word = value == "gpu" || value == "cpu" || value == "auto" || value == "xpu";
-  if (!word && (!number || *number == 0)) {
+  if (!word && (!number || *number < 1 || *number > 65536)) {
     return Error{Errc::invalid_argument, concat({given.name, " ", quote(value),
                                                  " is not possible: give a whole number, or "
                                                  "auto, cpu, gpu or xpu"})};
   }
-  state.processes = value;
+  state.processes = word ? value : std::to_string(*number);
   if (word) state.agent = true;
   return {};
 }
@@ -96,10 +98,17 @@ std::string old_spelling(std::string name) {
   return name;
 }
 
+/// A flag and its value as words that argparse reads as such: a value that looks like a flag stands in the same word.
+void add_flag(std::vector<std::string>& words, const std::string& name, const std::string& value) {
+  if (value.starts_with('-')) words.push_back(concat({name, "=", value}));
+  else words.insert(words.end(), {name, value});
+}
+
 /// Only with an agent that something else asks for.
 Done hand_on_if_needed(State& state, const GivenFlag& given) {
-  state.handed_on.push_back(old_spelling(given.name));
-  state.handed_on.insert(state.handed_on.end(), given.values.begin(), given.values.end());
+  const std::string name = old_spelling(given.name);
+  if (given.values.empty()) state.handed_on.push_back(name);
+  else add_flag(state.handed_on, name, given.value());
   return {};
 }
 
@@ -116,10 +125,47 @@ Done set_restarts(State& state, const GivenFlag& given) {
 }
 
 Done set_port(State& state, const GivenFlag& given) {
-  const auto number = number_of(given, 1, 65535);
+  const auto number = number_of(given, 0, 65535);
   if (!number) return number.error();
-  state.port = *number;
+  state.port = *number > 0 ? std::optional(*number) : std::nullopt;
   return {};
+}
+
+Error impossible(const GivenFlag& given, std::string_view remedy) {
+  return {Errc::invalid_argument, concat({given.name, " ", quote(given.value()), " is not possible: ", remedy})};
+}
+
+/// "KEY=VALUE,KEY=VALUE", as torchrun reads it.
+Done set_rendezvous(State& state, const GivenFlag& given) {
+  state.conf = std::string(text::trim(given.value()));
+  if (state.conf.empty()) return {};
+  for (const std::string_view pair : text::split(state.conf, ',')) {
+    const auto equals = pair.find('=');
+    const bool has_both = equals != std::string_view::npos && !text::trim(pair.substr(0, equals)).empty() &&
+                          !text::trim(pair.substr(equals + 1)).empty();
+    if (!has_both) return impossible(given, "give KEY=VALUE,KEY=VALUE");
+  }
+  return {};
+}
+
+/// What -r and -t take: 0 to 3, or such a number for some of the processes.
+Done hand_on_streams(State& state, const GivenFlag& given) {
+  const auto is_streams = [](std::string_view text) { return text.size() == 1 && text[0] >= '0' && text[0] <= '3'; };
+  const auto is_pair = [&](std::string_view text) {
+    return text.size() == 3 && text[0] >= '0' && text[0] <= '9' && text[1] == ':' && is_streams(text.substr(2));
+  };
+  if (!is_streams(given.value()) && !std::ranges::all_of(text::split(given.value(), ','), is_pair)) {
+    return impossible(given, "give 0, 1 (output), 2 (errors) or 3, or PROCESS:0-3,...");
+  }
+  return hand_on(state, given);
+}
+
+Done hand_on_ranks(State& state, const GivenFlag& given) {
+  const auto is_number = [](std::string_view text) { return python_integer(text).has_value(); };
+  if (!given.value().empty() && !std::ranges::all_of(text::split(given.value(), ','), is_number)) {
+    return impossible(given, "give the numbers of processes: 0,1,2");
+  }
+  return hand_on(state, given);
 }
 
 /// The port counts; the host is rank 0's, whatever the flag says.
@@ -133,7 +179,7 @@ Done set_endpoint(State& state, const GivenFlag& given) {
     return Error{Errc::invalid_argument, concat({given.name, " ", quote(state.endpoint),
                                                  ": give HOST or HOST:PORT with a port from 0 to 65535"})};
   }
-  if (number && *number > 0) state.port = static_cast<std::uint32_t>(*number);
+  if (number && *number > 0) state.endpoint_port = static_cast<std::uint32_t>(*number);
   return {};
 }
 
@@ -157,28 +203,28 @@ std::vector<Row<State>> shape_rows() {
        keep<&State::id>},
       {{"--rdzv_conf --rdzv-conf", 1, F::translated,
         "handed to the real torchrun where that is started; else not needed"},
-       keep<&State::conf>},
-      {{"--standalone", 0, F::translated, "--nodes=1"},
-       [](State& state, const GivenFlag&) { return state.least_nodes = state.most_nodes = 1, Done(); }},
+       set_rendezvous},
+      {{"--standalone", 0, F::translated, "--nodes=1"}, mark<&State::standalone>},
   };
 }
 
 std::vector<Row<State>> agent_rows() {
   return {
-      {{"--max_restarts --max-restarts", 1, F::handed_on, "starts the real torchrun on each node, if N is not 0"},
+      {{"--max_restarts --max-restarts", 1, F::handed_on, "starts the real torchrun on each node, if N is not 0",
+        "int"},
        set_restarts},
-      {{"--monitor_interval --monitor-interval", 1, F::handed_on, slurm_watches}, hand_on_if_needed},
-      {{"--start_method --start-method", 1, F::handed_on, slurm_watches}, hand_on_if_needed},
+      {{"--monitor_interval --monitor-interval", 1, F::handed_on, slurm_watches, "float"}, hand_on_if_needed},
+      {{"--start_method --start-method", 1, F::handed_on, slurm_watches, "spawn|fork|forkserver"}, hand_on_if_needed},
       {{"--event_log_handler --event-log-handler", 1, F::handed_on, slurm_watches}, hand_on_if_needed},
       {{"--role", 1, F::handed_on, slurm_watches}, hand_on_if_needed},
       {{"-m --module", 0, F::translated, "python -m SCRIPT"}, mark<&State::module>},
       {{"--no_python --no-python", 0, F::translated, "SCRIPT is started as it is"}, mark<&State::program>},
       {{"--run_path --run-path", 0, F::handed_on, "starts the real torchrun on each node"}, hand_on},
       {{"--log_dir --log-dir", 1, F::handed_on, agent_logs}, hand_on},
-      {{"-r --redirects", 1, F::handed_on, agent_logs}, hand_on},
-      {{"-t --tee", 1, F::handed_on, agent_logs}, hand_on},
+      {{"-r --redirects", 1, F::handed_on, agent_logs}, hand_on_streams},
+      {{"-t --tee", 1, F::handed_on, agent_logs}, hand_on_streams},
       {{"--log_line_prefix_template --log-line-prefix-template", 1, F::handed_on, agent_logs}, hand_on},
-      {{"--local_ranks_filter --local-ranks-filter", 1, F::handed_on, agent_logs}, hand_on},
+      {{"--local_ranks_filter --local-ranks-filter", 1, F::handed_on, agent_logs}, hand_on_ranks},
       {{"--duplicate_stdout_filters --duplicate-stdout-filters", 1, F::handed_on, agent_logs}, hand_on},
       {{"--duplicate_stderr_filters --duplicate-stderr-filters", 1, F::handed_on, agent_logs}, hand_on},
       {{"--logs_specs --logs-specs", 1, F::handed_on, agent_logs}, hand_on},
@@ -187,16 +233,16 @@ std::vector<Row<State>> agent_rows() {
 
 std::vector<Row<State>> other_rows() {
   return {
-      {{"--node_rank --node-rank", 1, F::ignored, "each node is told its own"}},
+      {{"--node_rank --node-rank", 1, F::ignored, "each node is told its own", "int"}},
       {{"--master_addr --master-addr", 1, F::ignored,
         "the processes meet on the host of rank 0, wherever Slurm puts it"}},
-      {{"--master_port --master-port", 1, F::translated, "master_port=N"}, set_port},
+      {{"--master_port --master-port", 1, F::translated, "master_port=N", "int"}, set_port},
       {{"--local_addr --local-addr", 1, F::ignored, "each node has its own address"}},
       {{"--numa_binding --numa-binding", 1, F::handed_on,
-        "starts the real torchrun on each node, which binds its processes"},
+        "starts the real torchrun on each node, which binds its processes", "node|socket|exclusive|core-complex"},
        hand_on},
       {{"--signals_to_handle --signals-to-handle", 1, F::handed_on, slurm_watches}, hand_on_if_needed},
-      {{"--shutdown_timeout --shutdown-timeout", 1, F::handed_on, slurm_watches}, hand_on_if_needed},
+      {{"--shutdown_timeout --shutdown-timeout", 1, F::handed_on, slurm_watches, "int"}, hand_on_if_needed},
       {{"--virtual_local_rank --virtual-local-rank", 0, F::handed_on, "starts the real torchrun on each node"},
        hand_on},
       {{"--print_completion --print-completion", 1, F::refused, "completions are installed with aml-dist"}},
@@ -254,12 +300,12 @@ void per_node(State& state, std::vector<std::string> program) {
   else line.add_key(concat({"nproc_per_node=", state.processes}));
   if (!state.backend.empty() && state.backend != "static") {
     const bool meets_at_rank_0 = state.backend == "c10d" || state.endpoint.empty();
-    line.words.insert(line.words.end(), {"--rdzv_backend", state.backend, "--rdzv_endpoint",
-                                         meets_at_rank_0 ? "$MASTER_ADDR:$MASTER_PORT" : state.endpoint});
+    add_flag(line.words, "--rdzv_backend", state.backend);
+    add_flag(line.words, "--rdzv_endpoint", meets_at_rank_0 ? "$MASTER_ADDR:$MASTER_PORT" : state.endpoint);
     line.expand = meets_at_rank_0;
-    if (!state.id.empty()) line.words.insert(line.words.end(), {"--rdzv_id", state.id});
+    if (!state.id.empty()) add_flag(line.words, "--rdzv_id", state.id);
   }
-  if (!state.conf.empty()) line.words.insert(line.words.end(), {"--rdzv_conf", state.conf});
+  if (!state.conf.empty()) add_flag(line.words, "--rdzv_conf", state.conf);
   line.words.insert(line.words.end(), state.handed_on.begin(), state.handed_on.end());
   if (state.module) line.words.emplace_back("--module");
   if (state.program) line.words.emplace_back("--no_python");
@@ -268,20 +314,24 @@ void per_node(State& state, std::vector<std::string> program) {
 
 Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::string> program,
                const std::vector<std::string>& /*words*/) {
-  if (state.module && state.program) {
+  const bool runs_path = std::ranges::find(state.handed_on, "--run_path") != state.handed_on.end();
+  if (state.module && state.program && !runs_path) {  // --run-path goes before both
     return Error{Errc::invalid_argument, "--module and --no-python cannot be combined: give one"};
   }
+  if (state.standalone) state.least_nodes = state.most_nodes = 1;
   const auto nodes = std::to_string(state.least_nodes);
   state.line.srun.set(
       "nodes", state.least_nodes == state.most_nodes ? nodes : concat({nodes, "-", std::to_string(state.most_nodes)}));
   if (state.agent) per_node(state, std::move(program));
   else per_process(state, std::move(program));
-  if (state.port) state.line.add_key(concat({"master_port=", std::to_string(*state.port)}));
+  const auto port = state.endpoint_port ? state.endpoint_port : state.port;
+  if (port) state.line.add_key(concat({"master_port=", std::to_string(*port)}));
   return {};
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return run_tool(Tool<State>{{"torchrun", true, true, true}, help, rows(), read_defaults, translate}, argc, argv);
+  return run_tool(Tool<State>{{.tool = "torchrun", .argparse = true}, help, rows(), read_defaults, translate}, argc,
+                  argv);
 }

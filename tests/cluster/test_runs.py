@@ -238,3 +238,39 @@ def test_a_missing_code_folder_ends_the_job_with_a_sentence(cluster, workdir):
     assert aml_run(cluster, workdir, "--stream", str(number)).status == 4
     log = (workdir / f"slurm-{number}.out").read_text()
     assert "the job's folder is not there on node" in log and "ran" not in log
+
+
+def test_what_came_of_a_run_and_of_a_job_is_copied(cluster, workdir):
+    """az ml job download: logs, outputs and trials; what is there is not written over."""
+    flag = workdir / "none"
+    assert aml_run(cluster, workdir, write(workdir, twelve_jobs(False)), "--wait", "--set", f"inputs.flag={flag}").status == 0
+    done = aml_run(cluster, workdir, "--download", "twelve-1", "--download-path", str(workdir / "my copies"))
+    copy = workdir / "my copies/twelve-1"
+    assert done.status == 0 and f"copied to {copy}" in done.err, str(done)
+    assert (copy / "source1/o/x").read_text() == "source1\n" and (copy / "logs/end.out").is_file()
+    assert not (copy / "jobs").exists() and not (copy / "state").exists()
+    again = aml_run(cluster, workdir, "--download", "twelve-1", "--download-path", str(workdir / "my copies"))
+    assert again.status == 2 and "is there already" in again.err, str(again)
+    job = {"command": "echo said; echo kept > ${{outputs.o}}/file", "outputs": {"o": {"type": "uri_folder"}}}
+    submitted = told(aml_run(cluster, workdir, write(workdir, job), "--wait", "--json"))
+    number = str(submitted["job_id"])
+    done = aml_run(cluster, workdir, "--download", number)
+    assert done.status == 0, str(done)
+    assert (workdir / number / "outputs/o/file").read_text() == "kept\n"
+    assert any("said" in file.read_text() for file in (workdir / number).iterdir() if file.is_file())
+    assert aml_run(cluster, workdir, "--download", "no-such-run").status == 4
+
+
+def test_runs_are_listed_shown_and_streamed(cluster, workdir):
+    """az ml job list, show and stream."""
+    flag = workdir / "none"
+    assert aml_run(cluster, workdir, write(workdir, twelve_jobs(False)), "--set", f"inputs.flag={flag}").status == 0
+    done = aml_run(cluster, workdir, "--stream", "twelve-1")
+    assert done.status == 0 and "the run twelve-1 completed" in done.err, str(done)
+    [run] = json.loads(aml_run(cluster, workdir, "--list", "--json").out)
+    assert (run["run"], run["kind"], run["state"], run["jobs"]) == ("twelve-1", "pipeline", "completed", 12)
+    assert aml_run(cluster, workdir, "--list").out.startswith("twelve-1  pipeline  completed  12 jobs  ")
+    shown = told(aml_run(cluster, workdir, "--show", "twelve-1", "--json"))
+    assert {job["state"] for job in shown["jobs"]} == {"COMPLETED"}
+    number = next(job["job_id"] for job in shown["jobs"] if job["name"] == "middle")
+    assert told(aml_run(cluster, workdir, "--show", str(number), "--json")) == shown  # a run by one of its jobs

@@ -60,12 +60,13 @@ def given(row: dict, name: str, tool: str) -> list[str]:
     special = {"--autotuning": ["tune"], "--mpi-args": ["--bind-to core"], "--binding-args": ["--bind-to core"],
                "--map-by": ["node"], "-map-by": ["node"], "--rank-by": ["slot"], "-rank-by": ["slot"], "--bind-to": ["core"],
                "-bind-to": ["core"], "--ppr": ["2:node"], "-ppr": ["2:node"], "-x": ["A=1"], "--x": ["A=1"],
-               "--host": ["3:2"], "--slurm": ["--partition=x"], "--nnodes": ["2"], "--log-level": ["INFO"]}
+               "--host": ["3:2"], "--hosts": ["3:2"], "--rdzv-conf": ["a=1"], "--slurm": ["--partition=x"], "--nnodes": ["2"], "--log-level": ["INFO"]}
     if any("host" in spelling and "file" in spelling or "machinefile" in spelling for spelling in row["names"]):
         return [name, "/dev/null"]
     if name in special:
         return [name, *special[name]]
-    return [name, *["3"] * row["values"]]
+    fits = {"share": "0.5", **dict.fromkeys(["", "int", "int+", "float", "float+"], "3")}
+    return [name, *[fits.get(row["type"]) or row["type"].split("|")[0]] * row["values"]]
 
 
 @pytest.mark.parametrize("tool, program", [("torchrun", ["t.py"]), ("mpirun", ["-n", "2", "./a"]),
@@ -133,6 +134,28 @@ def test_torchrun_takes_its_defaults_from_pet_variables():
     assert words_of("torchrun", "t.py", env={"PET_NNODES": "3", "AMLDIST_STAMP": "x"})[0][1] == "--nodes=1"
 
 
+def test_numbers_of_torchrun_are_those_of_python():
+    words, _ = words_of("torchrun", "--nnodes ' 2' --nproc-per-node=+1_0 t.py")
+    assert "--nodes=2" in words and "--ntasks-per-node=10" in words
+    assert words_of("torchrun", "--max-restarts=0_2 t.py")[0][-3:] == ["--max_restarts", "2", "t.py"]
+
+
+def test_a_value_that_looks_like_a_flag_reaches_the_real_torchrun_as_a_value():
+    assert words_of("torchrun", "--log-dir=-x --role=--y t.py")[0][-4:] == ["torchrun", "--log_dir=-x", "--role=--y", "t.py"]
+
+
+def test_of_a_flag_of_argparse_the_last_one_holds():
+    assert "launch=per-node" not in words_of("torchrun", "--max-restarts 3 --max-restarts 0 t.py")[0][4]
+    assert "--nodes=1" in words_of("torchrun", "--standalone --nnodes=1:3 t.py")[0]
+    assert "--aml-dist=pytorch,master_port=7" in words_of("torchrun", "--rdzv-endpoint h:7 --master-port 8 t.py")[0]
+    assert "--distribution=block" in words_of("horovodrun", "-np 2 --mpi-args=--bynode --mpi-args=--byslot t")[0]
+
+
+def test_mpirun_takes_a_prefix_of_one_flag():
+    """As Open MPI 5 does."""
+    assert words_of("mpirun", "-n 2 --oversub ./a")[0][1:3] == ["--overcommit", "--ntasks=2"]
+
+
 M = "--mpi=pmix --kill-on-bad-exit=1"
 
 
@@ -183,10 +206,24 @@ def test_a_variable_of_one_of_several_programs():
     assert run_as_tasks(words, 3) == ["one A=1 B=1 C= M=7\n", "two A=1 B=2 x C= M=7\n", "three A=1 B=1 C=3 M=7\n"]
 
 
+def test_a_variable_that_is_unset():
+    """As mpirun 5.0.11 was seen to do it."""
+    show = "sh -c 'echo A=$A B=$B'"
+    words, _ = words_of("mpirun", f"-n 1 --unset-env A -x B=1 {show} : -n 1 --unset-env B -x A=2 {show} : -n 1 {show}")
+    assert run_as_tasks(words, 3, A="outer") == ["A= B=1\n", "A=2 B=\n", "A= B=1\n"]
+    assert words_of("mpirun", "-n 1 --unset-env A ./a")[0][-4:] == ["env", "-u", "A", "./a"]
+
+
 def test_two_programs_with_arguments_of_100_kilobytes():
     long = "y" * 100_000
     words, _ = words_of("mpirun", f"-n 1 printf %s {long} : -n 1 printf %sb {long}")
     assert run_as_tasks(words, 2) == [long, long + "b"]
+
+
+def test_an_interface_that_is_named_twice_is_one():
+    told = json.loads(Command("aml-horovodrun").good("--dry-run", "--json", "-np", "2", "--network-interfaces", "e0,e1",
+                                                     "--network-interface", "e1", "t").out)
+    assert told["environment"]["NCCL_SOCKET_IFNAME"] == "e0,e1"
 
 
 def test_mpirun_in_an_allocation_needs_no_number():
@@ -321,6 +358,8 @@ def test_values_of_horovodrun_have_their_types(flag, good, bad):
     ("--hostfile {hosts} -host n3,n1 ./a", ["n3"] * 3 + ["n1"] * 4),         # -host's order, the hostfile's slots
     ("-host n2:1 --hostfile {hosts} ./a", ["n2"] * 2),
     ("--hostfile {hosts} -host n2 -n 1 ./a", ["n2"]),
+    ("-host n3:4 -npernode 2 ./a : -host n1:4 -n 1 ./b", ["n3", "n3", "n1"]),
+    ("-host n2:1 -host n2:2,n1 ./a", ["n2"] * 3 + ["n1"]),                   # one host, though two flags name it
     ("--hostfile {hosts} -host n3 -n 1 ./a : --hostfile {hosts} -host n1 -n 2 ./b", ["n3", "n1", "n1"]),
 ])
 def test_mpirun_filters_a_hostfile(tmp_path, line, layout):
@@ -360,6 +399,8 @@ def test_a_flag_of_the_program_is_not_the_launchers(tmp_path):
 def test_deepspeed_hands_autotuning_to_the_real_one():
     words, said = words_of("deepspeed", "--autotuning tune t.py --dry-run-of-mine")
     assert words == ["deepspeed", "--autotuning", "tune", "t.py", "--dry-run-of-mine"] and "real deepspeed" in said
+    line = "--slurm --nodes=2 --autotuning run --slurm=--exclusive --num_gpus 2 t.py --json --slurm x --dry-run"
+    assert words_of("deepspeed", line)[0] == shlex.split("deepspeed --autotuning run --num_gpus 2 t.py --json --slurm x --dry-run")
 
 
 @pytest.mark.parametrize("line, expected", [
@@ -398,9 +439,22 @@ def test_horovodrun(line, expected):
     ("deepspeed", "--num_gpus 2 --launcher_args -x t.py", "--launcher_args needs a value, and '-x' is a flag"),
     ("torchrun", "--standalone=yes t.py", "--standalone takes no value"),
     ("torchrun", "--nnodes 2", "there is no program to start"),
-    ("torchrun", "--master-port 70000 t.py", "from 1 to 65535"),
+    ("torchrun", "--master-port 70000 t.py", "from 0 to 65535"),
     ("torchrun", "--slurm=partition t.py", "give one option of srun"),
     ("torchrun", "--partition=x t.py", "--slurm=--partition"),
+    ("torchrun", "--monitor-interval=soon t.py", "--monitor-interval needs a number, and 'soon' is none"),
+    ("torchrun", "--numa-binding=cores t.py", "needs one of node, socket, exclusive, core-complex"),
+    ("torchrun", "--tee 0:4 t.py", "give 0, 1 (output), 2 (errors) or 3"),
+    ("torchrun", "--local-ranks-filter 0,x t.py", "give the numbers of processes"),
+    ("torchrun", "--rdzv-conf a t.py", "give KEY=VALUE,KEY=VALUE"),
+    ("deepspeed", "--num_gpus 2 --module --no_python t.py", "cannot be combined"),
+    ("deepspeed", "--num_gpus two t.py", "--num_gpus needs a whole number"),
+    ("deepspeed", "--num_gpus 2 --autotuning later t.py", "needs one of tune, run"),
+    ("horovodrun", "-np 2 --stall-check --no-stall-check t", "--no-stall-check and --stall-check cannot be combined"),
+    ("horovodrun", "-np 2 -H a:2 --hostfile h t", "--hostfile and -H cannot be combined"),
+    ("horovodrun", "-np 2 -H a,b:1 t", "'a' has no number of slots: write a:N"),
+    ("horovodrun", "-np 2 --cache-capacity -1 t", "needs a whole number, 0 or more"),
+    ("mpirun", "-n 2 --bind x ./a", "can mean"),
     ("mpirun", "./a", "give -n N"),
     ("mpirun", "-n 0 ./a", "from 1 to"),
     ("mpirun", "-host a:2 -n 3 ./a", "3 processes do not fit into the 2 slots"),

@@ -170,6 +170,7 @@ aml-run [OPTION]... -- COMMAND [ARGUMENT]...
   --snapshot               copy the code folder, so that later edits do not reach the job
   --list, --show ID, --cancel ID, --stream ID   runs (sweeps, pipelines) and jobs
   --resume ID              run again what did not end well
+  --download ID            copy its logs and outputs; --download-path FOLDER says where
   --svg FILE               a run as a picture
   --metric-pattern REGEX   where in its log a sweep's trial says its metric
   --test-only              ask sbatch whether and when the job would start

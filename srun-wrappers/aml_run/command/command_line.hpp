@@ -23,13 +23,14 @@ struct CommandLine {
   bool wait = false;
   bool json = false;
   bool literal = false;
-  bool test_only = false;  ///< sbatch says when it would start
-  bool snapshot = false;   ///< the code folder is copied
-  bool list = false;       ///< --list
-  std::string run_verb;    ///< "show", "resume", "cancel", "stream": about `run`
-  std::string run;         ///< a run's name, its folder, or a job's number
-  std::string svg;         ///< file for a picture
-  std::string metric;      ///< --metric-pattern: where in its log a trial says its metric
+  bool test_only = false;     ///< sbatch says when it would start
+  bool snapshot = false;      ///< the code folder is copied
+  bool list = false;          ///< --list
+  std::string run_verb;       ///< "show", "resume", "cancel", "stream", "download": about `run`
+  std::string run;            ///< a run's name, its folder, or a job's number
+  std::string svg;            ///< file for a picture
+  std::string download_path;  ///< where --download puts the folder; empty: the working folder
+  std::string metric;         ///< --metric-pattern: where in its log a trial says its metric
   bool expand = true;
   bool new_job = false;
   bool help = false;

@@ -36,15 +36,16 @@ struct Text {
   std::string_view name;
   std::string CommandLine::*field;
 };
-constexpr std::array<Text, 6> texts = {{{"--kind", &CommandLine::kind},
+constexpr std::array<Text, 7> texts = {{{"--kind", &CommandLine::kind},
                                         {"--aml-dist", &CommandLine::kind},
                                         {"--svg", &CommandLine::svg},
+                                        {"--download-path", &CommandLine::download_path},
                                         {"--metric-pattern", &CommandLine::metric},
                                         {"--mpi", &CommandLine::mpi},
                                         {"--instance-types", &CommandLine::instance_types}}};
 
 /// Options that are about a run that there is already.
-constexpr std::array<std::string_view, 4> run_verbs = {"--show", "--resume", "--cancel", "--stream"};
+constexpr std::array<std::string_view, 5> run_verbs = {"--show", "--resume", "--cancel", "--stream", "--download"};
 
 Error wrong(std::string_view option, std::string_view what) { return {Errc::invalid_argument, concat({option, what})}; }
 

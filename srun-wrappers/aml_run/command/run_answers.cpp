@@ -8,6 +8,7 @@
 
 #include "aml_run/follow.hpp"
 #include "aml_run/report.hpp"
+#include "aml_run/runs/copy_results.hpp"
 #include "aml_run/runs/follow_run.hpp"
 #include "aml_run/runs/run_view.hpp"
 #include "aml_run/runs/submit_run.hpp"
@@ -107,6 +108,12 @@ int list_runs(const CommandLine& line) {
   return print(out);
 }
 
+int say_copied(const Result<std::string>& folder) {
+  if (!folder) return fail(folder.error());
+  say(concat({"copied to ", *folder}));
+  return commands::exit_done;
+}
+
 /// A job that belongs to no run.
 int answer_about_job(const CommandLine& line) {
   if (line.run_verb == "cancel") {
@@ -126,6 +133,7 @@ int answer_about_job(const CommandLine& line) {
   }
   const auto state = ask(line.run);
   if (!state) return fail_for_slurm(state.error());
+  if (line.run_verb == "download") return say_copied(copy_job_results(line.run, *state, line.download_path));
   if (!line.json) {
     return print(concat({"job ", line.run, ": ", text::to_lower(state->state), state->nodes.empty() ? "" : " on ",
                          state->nodes, state->output.empty() ? "" : "; output: ", state->output, "\n"}));
@@ -214,6 +222,7 @@ int answer_about_runs(const CommandLine& line) {
   if (line.run_verb == "resume") return resume(line, std::move(*run));
   if (line.run_verb == "stream") return wait_for_run(line, *run);
   if (line.run_verb == "show") return show_run(line, *run, true);
+  if (line.run_verb == "download") return say_copied(copy_run_results(*run, line.download_path));
   const auto done = cancel_run(*run, "cancelled");
   if (!done) return fail_for_slurm(done.error());
   say(concat({"cancelled the run ", run->name}));

@@ -1,4 +1,4 @@
-// --show, --list, --cancel, --resume and --stream.
+// --show, --list, --cancel, --resume, --stream and --download.
 #pragma once
 
 #include "aml_run/command/command_line.hpp"

@@ -1,0 +1,76 @@
+#include "aml_run/runs/copy_results.hpp"
+
+#include <filesystem>
+#include <system_error>
+
+#include "core/text.hpp"
+
+namespace amldist::run {
+namespace {
+
+namespace fs = std::filesystem;
+using text::concat;
+using text::quote;
+
+Error failed(const fs::path& path, const std::error_code& code) {
+  return {Errc::unavailable, concat({quote(path.string()), " cannot be copied: ", code.message()})};
+}
+
+/// A new folder PATH/NAME. Nothing that is there is changed.
+Result<fs::path> make_folder(const std::string& path, std::string_view name) {
+  std::error_code code;
+  const fs::path folder = fs::absolute(path.empty() ? fs::path(".") : fs::path(path), code).lexically_normal() / name;
+  if (fs::exists(folder, code)) {
+    return Error{Errc::invalid_argument,
+                 concat({quote(folder.string()), " is there already: give another folder with --download-path"})};
+  }
+  fs::create_directories(folder, code);
+  if (code) return failed(folder, code);
+  return folder;
+}
+
+/// Links stay links: a job may have linked its data set.
+Result<void> copy_all(const fs::path& from, const fs::path& to) {
+  std::error_code code;
+  fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::copy_symlinks, code);
+  return code ? Result<void>(failed(from, code)) : Result<void>();
+}
+
+Result<void> copy_if_there(const fs::path& from, const fs::path& to) {
+  std::error_code code;
+  return fs::exists(from, code) ? copy_all(from, to) : Result<void>();
+}
+
+}  // namespace
+
+Result<std::string> copy_run_results(const Run& run, const std::string& path) {
+  const auto folder = make_folder(path, run.name);
+  if (!folder) return folder.error();
+  std::error_code code;
+  for (const fs::directory_entry& entry : fs::directory_iterator(run.folder, code)) {
+    const std::string name = entry.path().filename().string();
+    if (name == "jobs" || name == "state" || name == "stopped") continue;  // how it was run, not what came of it
+    if (auto done = copy_all(entry.path(), *folder / name); !done) return done.error();
+  }
+  if (code) return failed(run.folder, code);
+  return folder->string();
+}
+
+Result<std::string> copy_job_results(std::string_view id, const JobState& state, const std::string& path) {
+  const auto folder = make_folder(path, id);
+  if (!folder) return folder.error();
+  for (const std::string& log : {state.output, state.error}) {
+    if (log.empty()) continue;
+    const fs::path to = *folder / fs::path(log).filename();
+    std::error_code code;
+    if (fs::exists(to, code)) continue;
+    if (auto done = copy_if_there(log, to); !done) return done.error();
+  }
+  if (!state.folder.empty()) {
+    const fs::path outputs = fs::path(state.folder) / "outputs" / id;
+    if (auto done = copy_if_there(outputs, *folder / "outputs"); !done) return done.error();
+  }
+  return folder->string();
+}
+
+}  // namespace amldist::run

@@ -1,0 +1,25 @@
+// Values of flags as Python's argparse takes them: int() and float() of Python, and choices.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/result.hpp"
+
+namespace amldist::launchers {
+
+/// What int() makes of a text: blanks around, a sign, single underscores between digits. none: it is no number, or not
+/// one of 64 bits.
+[[nodiscard]] std::optional<std::int64_t> python_integer(std::string_view text);
+
+/// What float() makes of a text.
+[[nodiscard]] std::optional<double> python_number(std::string_view text);
+
+/// Holds a value against a flag's type (Flag::type) and returns it as it is handed on: whole numbers as Python prints
+/// them. Errors: invalid_argument with what `name` needs.
+[[nodiscard]] Result<std::string> read_python_value(std::string_view type, std::string_view name,
+                                                    const std::string& value);
+
+}  // namespace amldist::launchers

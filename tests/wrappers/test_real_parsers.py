@@ -1,0 +1,20 @@
+"""Some of tests/soak/launchers in the usual run: random command lines through the parser of Debian's PyTorch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+SOAK = ROOT / "tests/soak/launchers/run"
+
+
+def test_a_line_is_taken_by_both_or_refused_by_both_and_means_the_same():
+    done = subprocess.run([sys.executable, SOAK, "--lines", "200", "torchrun"], capture_output=True, text=True, timeout=600, check=False)
+    if "No module named 'torch'" in done.stderr:
+        pytest.skip("PyTorch is not installed (Debian: python3-torch)")
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines, same, refused = [int(cell) for cell in done.stdout.splitlines()[-1].split("|")[2:5]]
+    assert lines == 200 and same > 100 and refused > 20, done.stdout
