@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -25,10 +25,7 @@ bool has_interpreter(int file, const Elf64_Ehdr& header) {
   if (header.e_phnum == 0 || header.e_phnum > most || header.e_phentsize != sizeof(Elf64_Phdr)) return true;
   std::vector<Elf64_Phdr> parts(header.e_phnum);
   if (!read_whole(file, parts.data(), parts.size() * sizeof parts[0], header.e_phoff)) return true;
-  for (const Elf64_Phdr& part : parts) {
-    if (part.p_type == PT_INTERP) return true;
-  }
-  return false;
+  return std::ranges::any_of(parts, [](const Elf64_Phdr& part) { return part.p_type == PT_INTERP; });
 }
 
 }  // namespace
