@@ -24,10 +24,10 @@ std::string joined_table(std::uint32_t nodes) {
   for (std::uint32_t node = 0; node < nodes; ++node) {
     const std::string host = "node" + std::to_string(node);
     const wireup::Greeting greeting = {"group", node * each, nodes * each, node * each + 1U, host, {}};
-    const Place place = roster.add_leader(greeting, {host, host, 0, Ipv4{0x0a000000 + node}}, 20000);
+    const TreePosition position = roster.add_leader(greeting, {host, host, 0, Ipv4{0x0a000000 + node}}, 20000);
     for (std::uint32_t i = 1; i < each; ++i) {
       roster.add(
-          {node * each + i, place.index, static_cast<std::uint16_t>(20000 + i), node * each + i + 1U, nodes * each});
+          {node * each + i, position.index, static_cast<std::uint16_t>(20000 + i), node * each + i + 1U, nodes * each});
     }
   }
   return roster.is_complete() ? roster.table(42) : std::string();
