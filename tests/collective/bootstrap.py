@@ -84,6 +84,19 @@ def sizes_that_differ(program: str) -> str | None:
     return None if right else f"sizes that differ: {[rank.returncode for rank in ranks]}, {said}"
 
 
+def refusal_of_late_ranks(program: str) -> str | None:
+    """Whoever comes after a world was refused hears of it at once: beside rank 0, beside the wrong one, on a node of its own."""
+    here = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(launch.free_port()), "WORLD_SIZE": "5", "AMLDIST_TEST_INIT_MS": "120000"}
+    own = [here | {"RANK": str(rank), "AMLDIST_NODE_NAME": f"node{rank // 2}"} for rank in range(5)]
+    ranks = {0: start(program, own[0]), 2: start(program, own[2] | {"WORLD_SIZE": "6"})}
+    first = ranks[2].communicate(timeout=60)[0]
+    late = {rank: start(program, own[rank]) for rank in (1, 3, 4)}
+    said = [first, *(rank.communicate(timeout=60)[0] for rank in (*late.values(), ranks[0]))]
+    wanted = b"rank 2 (node1) was started as one of 6 processes, rank 0 as one of 5"
+    right = all(rank.returncode == 3 for rank in (*ranks.values(), *late.values())) and all(wanted in each for each in said)
+    return None if right else f"late ranks of a refused world: {said}"
+
+
 def connected(port: int) -> socket.socket:
     """A connection to rank 0, as soon as it listens."""
     end = time.monotonic() + 30
@@ -247,7 +260,7 @@ def main() -> int:
         (pathlib.Path(broken) / "libpmix.so.2").write_text("no library")
         table = cases(broken)
         wrong = [each for each in (complaint(program, environment, pattern) for environment, pattern in table) if each]
-    others = (sizes_that_differ, strangers, taken_port, framework_at_master_port, ports_of_a_site, one_port_for_two,
+    others = (sizes_that_differ, refusal_of_late_ranks, strangers, taken_port, framework_at_master_port, ports_of_a_site, one_port_for_two,
               two_jobs_in_one_world, ipv6)
     wrong += [each for each in (other(program) for other in others) if each]
     print("\n".join([*wrong, f"{len(table) + len(others)} cases, {len(wrong)} with an unexpected answer"]))

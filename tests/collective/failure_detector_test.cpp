@@ -36,6 +36,7 @@ struct Rank final : FailureDetectorHost {
   std::shared_ptr<CommWatch> watch;
   FailureDetector detector;
   bool stopped = false;
+  milliseconds delay{1};  ///< of what is sent to it
   std::vector<std::string> said;
   std::size_t sent = 0;
   std::size_t bytes = 0;
@@ -158,7 +159,8 @@ Clock::time_point Rank::now() const { return world.clock; }
 void Rank::send_to(std::uint32_t world_rank, const std::string& frame) {
   ++sent;
   bytes += frame.size();
-  world.queue.push_back({world.clock + milliseconds(1), own, world_rank, frame});
+  const auto at = world.clock + world.ranks[world_rank]->delay;
+  world.queue.insert(std::ranges::upper_bound(world.queue, at, {}, &World::Mail::at), {at, own, world_rank, frame});
 }
 
 const std::string silent =
@@ -185,6 +187,39 @@ TEST(FailureDetector, ASilentLeaderHidesNobody) {
   world.run(milliseconds(1500));
   EXPECT_LT(world.expect_verdict("rank 4 (n1) is" + silent), 1000);
   EXPECT_EQ(world.lines_said(), 1U);
+}
+
+/// With many ranks for each processor some get their turn after the time in which all should answer.
+TEST(FailureDetector, WhileAnswersComeNobodyIsCalledSilent) {
+  World world(40, 4);
+  for (std::uint32_t rank = 100; rank < 160; ++rank) world.ranks[rank]->delay = milliseconds(rank * 10 - 600);
+  world.ranks[77]->stopped = true;
+  world.report();
+  world.run(milliseconds(2500));
+  EXPECT_LT(world.expect_verdict("rank 77 (n19) is" + silent), 2500);
+  EXPECT_EQ(world.lines_said(), 1U);
+}
+
+TEST(FailureDetector, WhereTheReporterFallsSilentAnotherOnesCallIsNamed) {
+  World world(3, 2);
+  world.ranks[0]->detector.open(world.ranks[0]->watch, {3, Watchdog::anyone, false, {}}, grace);
+  world.ranks[3]->stopped = true;
+  world.run(milliseconds(1500));
+  EXPECT_LT(world.expect_verdict("rank 3 (n1) is" + silent), 1000);
+}
+
+/// Until its neighbours have the verdict, or others have been told in place of them, a rank does not go.
+TEST(FailureDetector, SaysWhetherAVerdictIsStillOnItsWay) {
+  World world(3, 2);
+  world.ranks[4]->stopped = true;
+  world.ranks[0]->detector.announce(world.ranks[0]->watch, {Errc::aborted, "enough"}, false);
+  EXPECT_TRUE(world.ranks[0]->detector.is_telling());
+  world.run(milliseconds(50));
+  EXPECT_TRUE(world.ranks[0]->detector.is_telling());
+  EXPECT_FALSE(world.ranks[5]->watch->is_lost());
+  world.run(milliseconds(200));
+  EXPECT_FALSE(world.ranks[0]->detector.is_telling());
+  EXPECT_TRUE(world.ranks[5]->watch->is_lost());
 }
 
 TEST(FailureDetector, TheRootsNodeIsLost) {

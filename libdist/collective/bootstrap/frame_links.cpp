@@ -39,6 +39,10 @@ void FrameLinks::serve(std::span<const pollfd> polled) {
   }
 }
 
+void FrameLinks::read_from_rank(std::uint32_t rank) {
+  if (FrameLink* const link = find(rank)) read_from(*link);
+}
+
 void FrameLinks::sweep() {
   std::erase_if(links_, [](const auto& link) { return !link->socket; });
 }

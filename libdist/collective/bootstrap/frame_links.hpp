@@ -60,6 +60,8 @@ class FrameLinks {
   void add_to(std::vector<pollfd>& wanted) const;
   /// Moves what can be moved, after poll() on what add_to() gave.
   void serve(std::span<const pollfd> polled);
+  /// Reads what has come from a rank until now, if there is a connection to it.
+  void read_from_rank(std::uint32_t rank);
   /// Forgets the closed ones.
   void sweep();
 

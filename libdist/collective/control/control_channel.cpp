@@ -142,16 +142,19 @@ void ControlChannel::run() {
   linger();
 }
 
-/// A verdict that this rank gave last may still wait for the other side's proof.
+/// A verdict that this rank gave last may still wait for the other side's proof, or for those behind one that does not
+/// hear it: whoever has not got it when all others are gone can only find that all others are gone.
 void ControlChannel::linger() {
-  const auto end = Clock::now() + std::chrono::seconds(1);
+  const auto end = Clock::now() + std::chrono::seconds(2);
   const auto is_silent = [this](std::uint32_t rank) { return detector_.is_silent(rank); };
-  while (links_.has_unsent(is_silent) && Clock::now() < end) {
+  while ((detector_.is_telling() || links_.has_unsent(is_silent)) && Clock::now() < end) {
     std::vector<pollfd> wanted;
     links_.add_to(wanted);
     constexpr int milliseconds = 10;
     static_cast<void>(::poll(wanted.data(), wanted.size(), milliseconds));
     links_.serve(wanted);
+    believe_news();
+    detector_.poll();
     links_.sweep();
   }
 }
@@ -194,6 +197,7 @@ void ControlChannel::serve_once() {
   static_cast<void>(::poll(wanted.data(), wanted.size(), poll_timeout()));
   links_.serve(std::span(wanted).subspan(2));
   if ((wanted[1].revents & POLLIN) != 0) links_.accept_all();
+  believe_news();
   if ((wanted[0].revents & POLLIN) != 0) run_posted();
   detector_.poll();
   agreements_.poll();
@@ -337,7 +341,17 @@ void ControlChannel::on_lost(const ControlLink& link, Frame& frame) {
     const std::uint64_t end = std::min<std::uint64_t>(first + frame.number(), world_.size);
     const auto standing = static_cast<Liveness>(frame.number());
     for (std::uint64_t rank = first; rank < end && !frame.is_short(); ++rank) {
-      mark_gone(static_cast<std::uint32_t>(rank), standing, link.rank);
+      told_.push_back({static_cast<std::uint32_t>(rank), standing, link.rank});
+    }
+  }
+}
+
+/// The news of an end may come before what that rank sent last, which can be the verdict: that is read first.
+void ControlChannel::believe_news() {
+  while (!told_.empty()) {
+    for (const News& each : std::exchange(told_, {})) {
+      links_.read_from_rank(each.rank);
+      mark_gone(each.rank, each.standing, each.from);
     }
   }
 }

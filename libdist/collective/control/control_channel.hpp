@@ -114,6 +114,7 @@ class ControlChannel final : private FailureDetectorHost {
   void on_data_greeting(FileDescriptor connection, Frame& frame);
   void on_lost(const ControlLink& link, Frame& frame);
   void on_case(std::uint32_t from, Frame& frame);
+  void believe_news();
   void mark_gone(std::uint32_t world_rank, Liveness standing, std::uint32_t from);
   void spread_news();
   void gather(const std::shared_ptr<CommWatch>& watch, const GatherKey& key, std::string piece, GatherScope scope);
@@ -137,6 +138,7 @@ class ControlChannel final : private FailureDetectorHost {
   TreeGather gather_;                                       // control thread only
   bool has_told_of_latecomer_ = false;                      // control thread only
   std::vector<std::uint32_t> ended_;                        // control thread only
+  std::vector<News> told_;                                  // control thread only: news that others sent
   std::vector<News> news_;                                  // control thread only
   Clock::time_point news_due_ = Clock::time_point::max();   // control thread only
   Clock::time_point news_sent_;                             // control thread only

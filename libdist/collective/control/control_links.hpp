@@ -37,6 +37,8 @@ class ControlLinks {
   /// Moves what can be moved, after poll() on what add_to() gave.
   void serve(std::span<const pollfd> polled);
   void accept_all();
+  /// Reads what has come from a rank until now.
+  void read_from_rank(std::uint32_t world_rank) { links_.read_from_rank(world_rank); }
   /// What later connections of the world prove.
   [[nodiscard]] const wireup::GroupKey& key() const noexcept { return key_; }
   /// Takes a connection whose peer has said which rank it is.

@@ -217,6 +217,7 @@ void FailureDetector::on_status(std::uint32_t from, std::uint64_t id, Frame& fra
   const MergedStates states = MergedStates::read(frame, static_cast<std::uint32_t>(current->watch->members().size()));
   asked->second.heard = true;
   asked->second.answered = true;
+  current->answered_at = host_.now();
   if (is_unaware) {
     const std::size_t rank = rank_in(*current->watch, from);
     MergedStates unaware;
@@ -265,7 +266,16 @@ void FailureDetector::poll_asking(Case& current) {
   // The ranks below one that is gone, or that does not answer, are now below this one.
   found = found || std::ranges::any_of(current.asked, [this](const auto& each) { return is_gone(each.first); });
   if (found) ask_those_below(current);
-  if (is_complete(current) || host_.now() >= current.until) finish_round(current);
+  if (is_complete(current) || is_time_up(current)) finish_round(current);
+}
+
+/// While answers come, the root waits on: with many ranks for each processor the last of them get their turn late, and
+/// a name that comes late is better than theirs.
+bool FailureDetector::is_time_up(const Case& current) const {
+  const auto now = host_.now();
+  if (now < current.until) return false;
+  const auto latest = current.until + current.grace * 3 / 2;
+  return !current.is_root || now >= std::min(current.answered_at + current.grace / 2, latest);
 }
 
 void FailureDetector::finish_round(Case& current) {
@@ -380,7 +390,13 @@ bool FailureDetector::is_settling(Case& current) const {
 
 void FailureDetector::conclude(Case& current) {
   const auto states = states_of(current);
-  Judgement judgement = judge(states, *current.trigger);
+  DiagnosisTrigger trigger = *current.trigger;
+  const auto waits = [](const RankState& rank) { return rank.standing == Liveness::here && rank.activity.inside; };
+  const auto other = std::ranges::find_if(states, waits);
+  // The one that reported it does not answer any more: then the question is what another one waits for.
+  if (states[trigger.reporter].standing != Liveness::here && other != states.end())
+    trigger = {static_cast<std::uint32_t>(other - states.begin()), Watchdog::anyone, false, {}};
+  Judgement judgement = judge(states, trigger);
   LossVerdict verdict = {{judgement.code, std::move(judgement.message)}, {}, judgement.blame};
   for (std::uint32_t rank = 0; rank < states.size(); ++rank) {
     if (states[rank].standing == Liveness::silent) verdict.silent.push_back(rank);
@@ -464,7 +480,8 @@ void FailureDetector::allow_for_a_stop() {
   const auto missed = observed_.missed(host_.now());
   if (missed == Clock::duration::zero()) return;
   for (const auto& current : cases_) {
-    for (Clock::time_point* each : {&current->told_at, &current->until, &current->asked_at, &current->gone_at})
+    for (Clock::time_point* each :
+         {&current->told_at, &current->until, &current->asked_at, &current->answered_at, &current->gone_at})
       *each += missed;
     for (auto& [rank, asked] : current->asked) asked.since += missed;
   }

@@ -75,6 +75,8 @@ class FailureDetector {
   /// Whether a verdict says of a rank of the world that it does not answer: what it is sent may never arrive. One that
   /// was only left out of a tree may be late for a moment, and waits for the verdict.
   [[nodiscard]] bool is_silent(std::uint32_t world_rank) const { return silent_.contains(world_rank); }
+  /// Whether a verdict is on its way to neighbours that have not said yet that they have it.
+  [[nodiscard]] bool is_telling() const noexcept { return !spreading_.empty(); }
   /// Does what is due now.
   void poll();
   /// When poll() has something to do, at the latest; max(): never.
@@ -106,6 +108,7 @@ class FailureDetector {
     std::uint64_t round = 0;
     Clock::time_point until;  ///< then what has come must do
     Clock::time_point asked_at;
+    Clock::time_point answered_at;  ///< when the last answer came
     std::map<std::uint32_t, Asked> asked;
     MergedStates answers;
     MergedStates before;  ///< of the round before
@@ -139,6 +142,7 @@ class FailureDetector {
   void poll_rising(Case& current);
   void poll_asking(Case& current);
   [[nodiscard]] bool is_complete(const Case& current) const;
+  [[nodiscard]] bool is_time_up(const Case& current) const;
   void finish_round(Case& current);
   void send_up(Case& current, const MergedStates& states);
   [[nodiscard]] static bool must_ask_again(const Case& current);
