@@ -145,8 +145,8 @@ def test_nothing_of_ours_lies_in_a_shared_folder(cluster):
 
 
 WITH_HER_ENVIRONMENT = ("import os,sys; variables = dict(pair.split('=', 1) for pair in open(sys.argv[1]).read().split('\\0') if pair); "
-                        "more = {'AMLDIST_TEST_INIT_MS': '4000'} | ({'AMLDIST_BOOTSTRAP': 'pmix'} if sys.argv[3:] else {}); "
-                        "os.execve(sys.argv[2], [sys.argv[2], 'place'], variables | more)")
+                        "more = {'AMLDIST_TEST_INIT_MS': '4000'} | ({'AMLDIST_BOOTSTRAP': 'pmix'} if 'pmix' in sys.argv else {}); "
+                        "os.execve(sys.argv[2], sys.argv[2:4], variables | more)")
 
 
 @pytest.mark.usefixtures("pmix")
@@ -162,9 +162,36 @@ def test_a_ranks_environment_does_not_let_a_stranger_into_a_world_over_pmix(clus
     victim.says("waits")
     for bootstrap in ("", "pmix"):
         stranger = cluster.run(f'/usr/bin/python3 -c "{WITH_HER_ENVIRONMENT}" {workdir}/alice/environment {folder}/program '
-                               f"{bootstrap}", user="bob", on="node2", timeout=15)
+                               f"place {bootstrap}", user="bob", on="node2", timeout=15)
         assert stranger.status != 0, str(stranger)  # over PMIx alone, libpmix keeps it waiting
         assert not re.search(r"^rank \d+ of ", stranger.out, re.MULTILINE), str(stranger)
     (workdir / "alice/go").touch()
     # libpmix's server may take alice's own rank 1 no more: then rank 0 says who is missing. Nobody computes with bob.
     wait_until(lambda: re.search(r"^rank 0 of 2, .*; unproven|rank 1 is missing in amldist_init", victim.text(), re.MULTILINE), 60)
+
+
+PLAIN_CLIENT = ("import ctypes; from ctypes import create_string_buffer as room; pmix = ctypes.CDLL('libpmix.so.2'); "
+                "print('PMIx_Init gives', pmix.PMIx_Init(room(1024), None, 0), flush=True); pmix.PMIx_Finalize(None, 0)")
+
+
+@pytest.mark.parametrize("comes, outcome", [(False, "status 0"), (True, "status 124")])
+@pytest.mark.usefixtures("pmix")
+def test_a_plain_client_of_pmix_waits_after_a_stranger_as_well(cluster, workdir, comes, outcome):
+    """Without libdist: what a stranger with a rank's environment can stall is PMIx's own start. Where it is no longer so, a
+    paragraph of the threat model is wrong."""
+    client = workdir / "client.py"
+    client.write_text(PLAIN_CLIENT)
+    client.chmod(0o644)
+    task = workdir / "task"
+    task.write_text(f"#!/bin/bash\nif [ $SLURM_PROCID = 1 ]; then env -0 > {workdir}/alice/environment; echo waits\n"
+                    f"until [ -e {workdir}/alice/go ]; do sleep 0.1; done; fi\nexec timeout 10 /usr/bin/python3 {client}\n")
+    task.chmod(0o755)
+    victim = start(cluster, workdir, "alice", f"srun --overcommit --mpi=pmix -w node[1-2] -N2 -n2 {task}")
+    victim.says("waits")
+    if comes:
+        stranger = cluster.run(f'timeout 5 /usr/bin/python3 -c "{WITH_HER_ENVIRONMENT}" {workdir}/alice/environment '
+                               f"/usr/bin/python3 {client}", user="bob", on="node2", timeout=15)
+        assert "PMIx_Init gives 0" not in stranger.out, str(stranger)
+    (workdir / "alice/go").touch()
+    text = victim.wait()
+    assert outcome in text and text.count("PMIx_Init gives 0") == 2 - comes, text
