@@ -116,7 +116,7 @@ void FailureDetector::poll_rising(Case& current) {
     rise(current);
   }
   if (!current.told || current.is_root || current.asker) return;
-  const auto patience = current.is_heard ? current.grace * 2 : patience_of(current.grace);
+  const auto patience = with_lag(current.is_heard ? current.grace * 2 : patience_of(current.grace));
   if (is_gone(*current.told)) return rise(current);
   if (host_.now() < current.told_at + patience) return;
   leave_out(*current.tree, current.silent, *current.told);
@@ -256,8 +256,8 @@ void FailureDetector::poll_asking(Case& current) {
   if (current.is_answered || (!current.is_root && !current.asker)) return;
   bool found = false;
   for (auto& [rank, asked] : current.asked) {
-    const bool patient =
-        asked.alone || asked.heard || asked.answered || host_.now() < asked.since + patience_of(current.grace);
+    const bool patient = asked.alone || asked.heard || asked.answered ||
+                         host_.now() < asked.since + with_lag(patience_of(current.grace));
     if (patient) continue;
     leave_out(*current.tree, current.silent, rank);
     asked.alone = true;
@@ -274,8 +274,23 @@ void FailureDetector::poll_asking(Case& current) {
 bool FailureDetector::is_time_up(const Case& current) const {
   const auto now = host_.now();
   if (now < current.until) return false;
-  const auto latest = current.until + current.grace * 3 / 2;
-  return !current.is_root || now >= std::min(current.answered_at + current.grace / 2, latest);
+  const auto latest = current.until + current.grace * 5 / 2;
+  return !current.is_root || now >= std::min(current.answered_at + with_lag(current.grace / 4), latest);
+}
+
+/// Those below may have answered for some of theirs only, and the others come later.
+bool FailureDetector::have_all_answered(const Case& current) const {
+  const auto& members = current.watch->members();
+  std::vector<bool> known(members.size());
+  for (const MergedStates* const answers : {&current.before, &current.answers}) {
+    for (const auto& [bytes, runs] : answers->states()) {
+      for (const MergedStates::Run& run : runs) std::fill_n(known.begin() + run.first, run.count, true);
+    }
+  }
+  for (std::size_t rank = 0; rank < members.size(); ++rank) {
+    if (!known[rank] && !is_gone(members[rank])) return false;
+  }
+  return true;
 }
 
 void FailureDetector::finish_round(Case& current) {
@@ -284,6 +299,7 @@ void FailureDetector::finish_round(Case& current) {
     current.answers.merge();
     return send_up(current, current.answers);
   }
+  if (current.watch->is_lost() || (!have_all_answered(current) && !is_time_up(current))) return;
   const bool in_time = host_.now() < current.until;
   if (in_time && must_ask_again(current)) {
     if (host_.now() >= current.asked_at + ask_again) ask(current);
@@ -490,8 +506,22 @@ void FailureDetector::allow_for_a_stop() {
   }
 }
 
+/// Where this thread gets its turn late, those of other ranks do, too.
+void FailureDetector::watch_own_lag() {
+  constexpr milliseconds a_stop(250);
+  const auto late = host_.now() - polled_ - step_;
+  if (polled_ == Clock::time_point()) lag_ = {};
+  else if (late < a_stop) lag_ = std::max(lag_, late);
+  const bool is_busy = !cases_.empty() || !spreading_.empty();
+  polled_ = is_busy ? host_.now() : Clock::time_point();
+}
+
+/// A rank that has heard something must read it, and the other one the answer; either may wait for others before.
+Clock::duration FailureDetector::with_lag(milliseconds time) const noexcept { return time + lag_ * 4; }
+
 void FailureDetector::poll() {
   allow_for_a_stop();
+  watch_own_lag();
   for (const auto& current : cases_) {
     if (current->watch->is_lost()) continue;
     poll_rising(*current);
@@ -505,7 +535,7 @@ void FailureDetector::poll() {
   for (Spreading& each : spreading_) {
     std::vector<std::uint32_t> deaf;
     for (const auto& [rank, since] : each.waits_for) {
-      if (host_.now() >= since + patience || is_gone(rank)) deaf.push_back(rank);
+      if (host_.now() >= since + with_lag(patience) || is_gone(rank)) deaf.push_back(rank);
     }
     for (const std::uint32_t rank : deaf) {
       each.waits_for.erase(rank);

@@ -134,6 +134,8 @@ class FailureDetector {
   [[nodiscard]] CommTree::IsOut out_of(const Ranks& silent) const;
   static void leave_out(const CommTree& tree, Ranks& silent, std::uint32_t rank);
   void allow_for_a_stop();
+  void watch_own_lag();
+  [[nodiscard]] Clock::duration with_lag(std::chrono::milliseconds time) const noexcept;
   void rise(Case& current);
   void coordinate(Case& current);
   void ask(Case& current);
@@ -143,6 +145,7 @@ class FailureDetector {
   void poll_asking(Case& current);
   [[nodiscard]] bool is_complete(const Case& current) const;
   [[nodiscard]] bool is_time_up(const Case& current) const;
+  [[nodiscard]] bool have_all_answered(const Case& current) const;
   void finish_round(Case& current);
   void send_up(Case& current, const MergedStates& states);
   [[nodiscard]] static bool must_ask_again(const Case& current);
@@ -164,6 +167,8 @@ class FailureDetector {
   std::vector<std::string> said_;
   /// While there is something to find out, poll() is called that often.
   static constexpr std::chrono::milliseconds step_{10};
+  Clock::time_point polled_;  ///< while there is something to find out
+  Clock::duration lag_{};     ///< how late poll() was called, at most
   ObservedTime observed_{step_, std::chrono::milliseconds(300)};
 };
 
