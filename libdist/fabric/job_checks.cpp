@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <set>
 
 #include "core/hex.hpp"
@@ -97,7 +98,7 @@ constexpr double megabits = 1000;     // per gigabit: the wire format uses megab
 
 /// "397", "2.4".
 std::string rounded_text(double value) {
-  const auto tenths = static_cast<std::uint64_t>(value * 10 + 0.5);
+  const auto tenths = static_cast<std::uint64_t>(std::llround(value * 10));
   if (tenths >= 100) return std::to_string((tenths + 5) / 10);
   return concat({std::to_string(tenths / 10), ".", std::to_string(tenths % 10)});
 }
@@ -212,9 +213,9 @@ Result<NodeSummary> summary_from_text(std::string_view text) {
 
 std::string to_line(const PairResult& result) {
   return concat({std::to_string(result.from), "\t", std::to_string(result.to), "\t", result.device, "\t",
-                 std::to_string(static_cast<std::uint64_t>(result.gbps * megabits + 0.5)), "\t",
-                 std::to_string(static_cast<std::uint64_t>(result.latency_us * nanoseconds + 0.5)), "\t",
-                 printable(result.problem, 200), "\n"});
+                 std::to_string(std::llround(result.gbps * megabits)), "\t",
+                 std::to_string(std::llround(result.latency_us * nanoseconds)), "\t", printable(result.problem, 200),
+                 "\n"});
 }
 
 Result<std::vector<PairResult>> pairs_from_lines(std::string_view text) {

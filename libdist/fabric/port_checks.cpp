@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -16,7 +17,7 @@ constexpr std::string_view no_port = "no port to judge";
 
 std::string number_text(double number) {
   const auto whole = static_cast<std::uint64_t>(number);
-  const auto tenth = static_cast<std::uint64_t>((number - static_cast<double>(whole)) * 10 + 0.5);
+  const auto tenth = static_cast<std::uint64_t>(std::lround((number - static_cast<double>(whole)) * 10));
   return tenth == 0 ? std::to_string(whole) : concat({std::to_string(whole), ".", std::to_string(tenth)});
 }
 

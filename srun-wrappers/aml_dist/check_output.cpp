@@ -172,6 +172,7 @@ std::string nodes_to_exclude(const StepReport& step) {
   const auto more = locate(step.pairs, broken);
   parts.insert(parts.end(), more.begin(), more.end());
   std::vector<std::string> hosts;
+  hosts.reserve(step.nodes.size());
   for (const fabric::NodeSummary& node : step.nodes) hosts.push_back(node.host);
   return exclusion(hosts, parts);
 }

@@ -15,6 +15,7 @@ using Factor = std::function<double(const PairResult&)>;
 
 std::vector<std::string> hosts_of(std::uint32_t nodes) {
   std::vector<std::string> out;
+  out.reserve(nodes);
   for (std::uint32_t node = 0; node < nodes; ++node) out.push_back("node" + std::to_string(node + 1));
   return out;
 }
