@@ -11,6 +11,8 @@ using std::chrono::milliseconds;
 /// A rank whose yields take what it is told.
 class Rank {
  public:
+  explicit Rank(std::uint32_t ranks = 4) : contention_(ranks) {}
+
   void yield(Clock::duration taken) {
     now_ += taken;
     contention_.yielded(now_, taken);
@@ -26,6 +28,12 @@ class Rank {
 TEST(ProcessorContention, RanksThatYieldToEachOtherAreNone) {
   Rank rank;
   for (int i = 0; i < 1000; ++i) rank.yield(microseconds(2));
+  EXPECT_FALSE(rank.naps());
+}
+
+TEST(ProcessorContention, ATurnOfHundredsOfRanksIsNone) {
+  Rank rank(512);
+  for (int i = 0; i < 1000; ++i) rank.yield(milliseconds(2));
   EXPECT_FALSE(rank.naps());
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 
 #include "os/clock.hpp"
 
@@ -13,9 +14,13 @@ namespace amldist::collective {
 /// while; the longer it has been so, the longer it is taken to go on. Not thread-safe.
 class ProcessorContention {
  public:
+  /// `ranks` of the node: a yield may be a turn of all of them.
+  explicit ProcessorContention(std::uint32_t ranks) noexcept
+      : longest_own_yield_(std::max<Clock::duration>(std::chrono::microseconds(300), ranks * turn_of_a_rank)) {}
+
   /// A yield returned at `now`, after `taken`. Returns whether the processor is contended from now on.
   bool yielded(Clock::time_point now, Clock::duration taken) noexcept {
-    if (taken <= longest_own_yield) {
+    if (taken <= longest_own_yield_) {
       long_yields_ = 0;
       return false;
     }
@@ -32,10 +37,11 @@ class ProcessorContention {
 
  private:
   static constexpr int enough = 2;
-  static constexpr Clock::duration longest_own_yield = std::chrono::microseconds(300);
+  static constexpr Clock::duration turn_of_a_rank = std::chrono::microseconds(10);
   static constexpr Clock::duration first_period = std::chrono::milliseconds(20);
   static constexpr Clock::duration longest_period = std::chrono::milliseconds(640);
 
+  Clock::duration longest_own_yield_;
   int long_yields_ = 0;  ///< in a row
   Clock::duration period_ = first_period;
   Clock::time_point until_;

@@ -38,7 +38,8 @@ SlotChannel::SlotChannel(std::byte* memory, NodeGroup place, std::size_t slot_by
       slot_bytes_(slot_bytes),
       oversubscribed_(oversubscribed),
       seen_(place_.size, 0),
-      waiting_(reinterpret_cast<Waiting*>(lines_ + static_cast<std::size_t>(place_.size) * slots)) {}
+      waiting_(reinterpret_cast<Waiting*>(lines_ + static_cast<std::size_t>(place_.size) * slots)),
+      contention_(place_.size) {}
 
 bool SlotChannel::has_come(std::uint32_t peer, std::uint32_t round, bool& differs) noexcept {
   const std::uint64_t word = line(peer, round).word.load(std::memory_order_acquire);
