@@ -137,7 +137,8 @@ def test_no_signal_reaches_the_other(cluster, workdir):
 
 def test_nothing_of_ours_lies_in_a_shared_folder(cluster):
     """No temporary file and no named socket: an attacker has nothing to replace."""
-    cluster.run("rm -rf /dev/shm/aml-dist-*", on="node1")  # flight recorders that other tests left, each in its user's folder
+    # Flight recorders that other tests left, each in its user's folder; one test has no /dev/shm.
+    cluster.run("rm -rf /dev/shm/aml-dist-* /tmp/aml-dist-*", on="node1")
     done = cluster.run("srun --overcommit -w node1 -N1 -n2 --aml-dist=pytorch bash -c '"
                        "ls -A /tmp /dev/shm /var/lock; grep -ac amldist /proc/net/unix; true'", user="alice")
     seen = done.out.replace("aml-dist-tests-dev.lock", "")  # of the test suite itself

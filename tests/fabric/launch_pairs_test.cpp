@@ -264,7 +264,7 @@ TEST(LaunchPairs, LogAndAllFindAWayThatARingDoesNotTry) {
 
 TEST(LaunchPairs, ANodeThatNeverComesIsNamedAndOthersDoNotWaitForItsNeighbours) {
   FakeSrun srun;
-  const auto checks = launch({RdmaPairs::ring, 5, {}, {3}, std::chrono::milliseconds(300)}, srun);
+  const auto checks = launch({RdmaPairs::ring, 5, {}, {3}, std::chrono::seconds(3)}, srun);
   EXPECT_EQ(srun.tally.answer(), MessageType::refuse_step);
   const auto line = srun.tally.line();
   ASSERT_TRUE(line);

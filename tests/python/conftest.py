@@ -40,6 +40,11 @@ def environment(**more: object) -> dict[str, str]:
     return kept
 
 
+def interruptible() -> None:
+    """What a shell starts in the background ignores Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class World:
     """Processes that run one program, with rank and size as launchers give them."""
 
@@ -49,7 +54,7 @@ class World:
         self.processes = [
             subprocess.Popen(
                 [python, "-c", source], env=environment(RANK=rank, LOCAL_RANK=rank, **shared), text=True,
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, preexec_fn=interruptible,
             )
             for rank in range(size)
         ]
