@@ -98,10 +98,21 @@ AskSrun ask_over(const SrunLink& srun) {
   };
 }
 
+namespace {
+
+/// Who waits in the first round for a node that never comes says so before those who, in later rounds, wait for him:
+/// else a node would be named that is there.
+Clock::time_point deadline_of(std::uint32_t round, Clock::time_point deadline) {
+  constexpr std::uint32_t most = 8;
+  return deadline + std::min(round, most) * std::chrono::milliseconds(300);
+}
+
+}  // namespace
+
 RoundOutcome exchange_notices(const AskSrun& srun, std::uint64_t token, std::uint32_t round, std::uint32_t node,
                               std::string_view text, std::span<const std::uint32_t> peers, Clock::time_point deadline,
                               std::chrono::milliseconds longest_pause) {
-  Round own(srun, token, deadline, longest_pause);
+  Round own(srun, token, deadline_of(round, deadline), longest_pause);
   RoundOutcome out;
   const bool up = own.put_up(notices_of(round, node, text));
   for (const std::uint32_t peer : peers) {

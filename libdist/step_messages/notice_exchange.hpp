@@ -33,7 +33,7 @@ struct RoundOutcome {
 };
 
 /// Puts up this node's text of a round and waits for those of its peers. Reads again after a pause that grows from 2 ms
-/// to `longest_pause`.
+/// to `longest_pause`. A later round has up to 2.4 s more than `deadline`, so that the first one is told of.
 [[nodiscard]] RoundOutcome exchange_notices(const AskSrun& srun, std::uint64_t token, std::uint32_t round,
                                             std::uint32_t node, std::string_view text,
                                             std::span<const std::uint32_t> peers, Clock::time_point deadline,

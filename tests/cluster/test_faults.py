@@ -70,6 +70,8 @@ def wait_until_saved(cluster: Cluster) -> None:
     of the lost job to the next one, which the nodes then end in the lost one's place."""
     state = pathlib.Path(f"/run/aml-devcluster/{cluster.name}/ctl/job_state")
     now = time.time()
+    # The last change may be in the file already, and nothing else would be written for minutes.
+    cluster.run("squeue -h -o %A | xargs -r -I@ scontrol update JobId=@ Comment=saved")
     wait_until(lambda: state.exists() and state.stat().st_mtime > now)
 
 

@@ -7,6 +7,7 @@ came together right beside them, else 1.
 """
 
 import argparse
+import contextlib
 import os
 import pathlib
 import re
@@ -181,8 +182,12 @@ class Step:
 
 def sockets_of(process: int) -> set[str]:
     """Their numbers."""
-    links = [os.readlink(path) for path in pathlib.Path(f"/proc/{process}/fd").iterdir()]
-    return {link[8:-1] for link in links if link.startswith("socket:[")}
+    found = set()
+    for path in pathlib.Path(f"/proc/{process}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            link = os.readlink(path)
+            found |= {link[8:-1]} if link.startswith("socket:[") else set()
+    return found
 
 
 def memory(process: int) -> int:
