@@ -87,7 +87,7 @@ AskSrun ask_over(const SrunLink& srun) {
   const auto socket = std::make_shared<FileDescriptor>(open_socket());
   return [srun, socket](const std::string& datagram) -> std::string {
     constexpr int patience_ms = 100;
-    std::array<char, 1024> buffer;
+    std::array<char, 1024> buffer = {};
     // What has come late belongs to a question before this one.
     while (::recv(socket->get(), buffer.data(), buffer.size(), MSG_DONTWAIT) >= 0) continue;
     send_to(srun, socket->get(), datagram);
