@@ -8,6 +8,7 @@
 
 #include "core/hex.hpp"
 #include "core/text.hpp"
+#include "fabric/gpu_library.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -71,28 +72,23 @@ struct Nvml {
   NvmlReturn (*field_values)(NvmlDevice, int, FieldValue*) = nullptr;
 };
 
-template <typename Function>
-void find(void* library, Function*& target, const char* name) {
-  target = reinterpret_cast<Function*>(::dlsym(library, name));
-}
-
 std::optional<Nvml> load(void* library) {
   Nvml nvml;
-  find(library, nvml.init, "nvmlInit_v2");
-  find(library, nvml.count, "nvmlDeviceGetCount_v2");
-  find(library, nvml.handle, "nvmlDeviceGetHandleByIndex_v2");
-  find(library, nvml.error_string, "nvmlErrorString");
-  find(library, nvml.driver_version, "nvmlSystemGetDriverVersion");
-  find(library, nvml.pci_info, "nvmlDeviceGetPciInfo_v3");
-  find(library, nvml.ecc_errors, "nvmlDeviceGetTotalEccErrors");
-  find(library, nvml.remapped_rows, "nvmlDeviceGetRemappedRows");
-  find(library, nvml.link_state, "nvmlDeviceGetNvLinkState");
-  find(library, nvml.pcie_width, "nvmlDeviceGetCurrPcieLinkWidth");
-  find(library, nvml.most_pcie_width, "nvmlDeviceGetMaxPcieLinkWidth");
-  find(library, nvml.throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
-  find(library, nvml.persistence, "nvmlDeviceGetPersistenceMode");
-  find(library, nvml.fabric_info, "nvmlDeviceGetGpuFabricInfo");
-  find(library, nvml.field_values, "nvmlDeviceGetFieldValues");
+  find_function(library, nvml.init, "nvmlInit_v2");
+  find_function(library, nvml.count, "nvmlDeviceGetCount_v2");
+  find_function(library, nvml.handle, "nvmlDeviceGetHandleByIndex_v2");
+  find_function(library, nvml.error_string, "nvmlErrorString");
+  find_function(library, nvml.driver_version, "nvmlSystemGetDriverVersion");
+  find_function(library, nvml.pci_info, "nvmlDeviceGetPciInfo_v3");
+  find_function(library, nvml.ecc_errors, "nvmlDeviceGetTotalEccErrors");
+  find_function(library, nvml.remapped_rows, "nvmlDeviceGetRemappedRows");
+  find_function(library, nvml.link_state, "nvmlDeviceGetNvLinkState");
+  find_function(library, nvml.pcie_width, "nvmlDeviceGetCurrPcieLinkWidth");
+  find_function(library, nvml.most_pcie_width, "nvmlDeviceGetMaxPcieLinkWidth");
+  find_function(library, nvml.throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
+  find_function(library, nvml.persistence, "nvmlDeviceGetPersistenceMode");
+  find_function(library, nvml.fabric_info, "nvmlDeviceGetGpuFabricInfo");
+  find_function(library, nvml.field_values, "nvmlDeviceGetFieldValues");
   const bool whole =
       nvml.init != nullptr && nvml.count != nullptr && nvml.handle != nullptr && nvml.error_string != nullptr;
   return whole ? std::optional(nvml) : std::nullopt;

@@ -8,6 +8,7 @@
 
 #include "core/hex.hpp"
 #include "core/text.hpp"
+#include "fabric/gpu_library.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -53,22 +54,17 @@ struct Rsmi {
   RsmiStatus (*link_errors)(std::uint32_t, int*) = nullptr;
 };
 
-template <typename Function>
-void find_rsmi(void* library, Function*& target, const char* name) {
-  target = reinterpret_cast<Function*>(::dlsym(library, name));
-}
-
 std::optional<Rsmi> load_rsmi(void* library) {
   Rsmi rsmi;
-  find_rsmi(library, rsmi.init, "rsmi_init");
-  find_rsmi(library, rsmi.count, "rsmi_num_monitor_devices");
-  find_rsmi(library, rsmi.pci_id, "rsmi_dev_pci_id_get");
-  find_rsmi(library, rsmi.status_string, "rsmi_status_string");
-  find_rsmi(library, rsmi.version, "rsmi_version_str_get");
-  find_rsmi(library, rsmi.ecc_count, "rsmi_dev_ecc_count_get");
-  find_rsmi(library, rsmi.pages, "rsmi_dev_memory_reserved_pages_get");
-  find_rsmi(library, rsmi.link_type, "rsmi_topo_get_link_type");
-  find_rsmi(library, rsmi.link_errors, "rsmi_dev_xgmi_error_status");
+  find_function(library, rsmi.init, "rsmi_init");
+  find_function(library, rsmi.count, "rsmi_num_monitor_devices");
+  find_function(library, rsmi.pci_id, "rsmi_dev_pci_id_get");
+  find_function(library, rsmi.status_string, "rsmi_status_string");
+  find_function(library, rsmi.version, "rsmi_version_str_get");
+  find_function(library, rsmi.ecc_count, "rsmi_dev_ecc_count_get");
+  find_function(library, rsmi.pages, "rsmi_dev_memory_reserved_pages_get");
+  find_function(library, rsmi.link_type, "rsmi_topo_get_link_type");
+  find_function(library, rsmi.link_errors, "rsmi_dev_xgmi_error_status");
   const bool whole =
       rsmi.init != nullptr && rsmi.count != nullptr && rsmi.pci_id != nullptr && rsmi.status_string != nullptr;
   return whole ? std::optional(rsmi) : std::nullopt;

@@ -335,7 +335,7 @@ class Horovodrun:
         have = {name: value for name, value in ours.told["environment"].items() if name.startswith("HOROVOD_")}
         tasks = int(ours.option("ntasks") or 0) or int(ours.option("nodes") or 0) * int(ours.option("ntasks-per-node") or 0)
         for name in have.keys() & env.keys():  # 1e-3 and 0.001 are one number
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError):  # words are compared as they are
                 have[name], env[name] = float(have[name]), float(env[name])
         env.pop("NCCL_IB_DISABLE", None)
         wanted = {"env": env, "tasks": arguments.num_proc, "program": arguments.command}

@@ -1,0 +1,14 @@
+// Functions of a vendor's library, found while the program runs.
+#pragma once
+
+#include <dlfcn.h>
+
+namespace amldist::fabric {
+
+/// nullptr: this release of the library lacks it.
+template <typename Function>
+void find_function(void* library, Function*& target, const char* name) {
+  target = reinterpret_cast<Function*>(::dlsym(library, name));
+}
+
+}  // namespace amldist::fabric
