@@ -19,15 +19,12 @@ foreach(language C CXX)
   endif()
 endforeach()
 
-# GCC looks for unused memory whenever a file takes 128 MiB, which is a tenth of its time: half a GiB is enough for any file.
-set(AMLDIST_COMPILER_MEMORY $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=524288>)
-
 option(AMLDIST_WERROR "Treat warnings as errors" OFF)
 set(AMLDIST_SANITIZE "" CACHE STRING "Sanitizers for everything, as -fsanitize= takes them (address,undefined; thread)")
 
 # Linked privately by every target: nothing of it leaks into the installed package.
 add_library(amldist_options INTERFACE)
-target_compile_options(amldist_options INTERFACE -Wall -Wextra -Wpedantic -Wconversion ${AMLDIST_COMPILER_MEMORY}
+target_compile_options(amldist_options INTERFACE -Wall -Wextra -Wpedantic -Wconversion
   $<$<NOT:$<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>>:-Wshadow>  # of files compiled as one, names shadow those of the others
   $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor -Wold-style-cast>)
 if(AMLDIST_WERROR)
