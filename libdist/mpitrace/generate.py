@@ -88,14 +88,19 @@ names: list[str] = []
 text: list[str] = []
 
 
+def with_info(parameters: str) -> str:
+    return with_more(parameters, "MPI_Comm comm, MPI_Info info, MPI_Request* request")
+
+
 def arguments(parameters: str) -> str:
     return ", ".join(re.findall(r"(\w+)(?:,|$)", parameters))
 
 
-def wrap(name: str, parameters: str, traced: str, end: str) -> None:
-    names.append(name)
-    call = f"call_real<&MPI_{name}>(\"PMPI_{name}\", {arguments(parameters)})"
-    text.append(f"int MPI_{name}({parameters}) {{\n  Traced call({traced});\n  return {end.replace('CALL', call)};\n}}\n")
+def wrap(name: str, parameters: str, traced: str, end: str, prefix: str = "MPI") -> None:
+    full = f"{prefix}_{name}"
+    names.append(full.removeprefix("MPI"))
+    call = f"call_real<&{full}>(\"P{full}\", {arguments(parameters)})"
+    text.append(f"int {full}({parameters}) {{\n  Traced call({traced});\n  return {end.replace('CALL', call)};\n}}\n")
 
 
 def variants(name: str, parameters: str, traced: str, end: str) -> None:
@@ -117,6 +122,10 @@ for name, parameters, operation, (count, kind, root, reduction) in COLLECTIVES:
     variants(name, with_more(parameters, "MPI_Comm comm"), "Blocking{}, " + traced, "call.ended(CALL)")
     variants(f"I{name.lower()}", with_more(parameters, "MPI_Comm comm, MPI_Request* request"), "Posted{}, " + traced,
              "call.posted(CALL, request)")
+    variants(f"{name}_init", with_info(parameters), "Persistent{}, " + traced, "call.prepared(CALL, request)")
+    # Open MPI 4 has them as an extension, from before MPI 4.0.
+    wrap(f"{name}_init", with_info(parameters).replace("DISPL", "int"), "Persistent{}, " + traced, "call.prepared(CALL, request)",
+         prefix="MPIX")
 for name in SENDS:
     traced = "OfTwo{comm, Operation::send, dest, tag}, Data{count, datatype, no_op()}"
     variants(name, MESSAGE, "Blocking{}, " + traced, "call.ended(CALL)")
@@ -140,7 +149,7 @@ for name, parameters in OPENINGS:
 HEAD = "// Written by generate.py; do not edit.\n"
 FILES = {
     "wrapped_calls.inc": HEAD + "\n" + "\n".join(text),
-    "function_names.inc": HEAD + "".join(f"X({name})\n" for name in sorted(set(names + BY_HAND))),
+    "function_names.inc": HEAD + "".join(f"X({name})\n" for name in sorted({*names, *(f"_{name}" for name in BY_HAND)})),
 }
 stale = [name for name, content in FILES.items() if not (HERE / name).is_file() or (HERE / name).read_text() != content]
 if "--check" in sys.argv:

@@ -12,15 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A name in the list begins where MPI's and MPIX's differ: _Allreduce, X_Allreduce_init. */
 enum {
-#define X(name) index_##name,
+#define X(name) index##name,
 #include "function_names.inc"
 #undef X
   functions
 };
 
 static const char* const names[functions] = {
-#define X(name) "PMPI_" #name,
+#define X(name) "PMPI" #name,
 #include "function_names.inc"
 #undef X
 };
@@ -127,8 +128,8 @@ __attribute__((visibility("hidden"))) void* amldist_mpi_resolve(long index) {
 
 #define TEXT(words) #words
 #define NAMES(name) \
-  ".globl MPI_" TEXT(name) "\n.type MPI_" TEXT(name) ", @function\nMPI_" TEXT(name) ":\n"      \
-  ".globl PMPI_" TEXT(name) "\n.type PMPI_" TEXT(name) ", @function\nPMPI_" TEXT(name) ":\n"
+  ".globl MPI" TEXT(name) "\n.type MPI" TEXT(name) ", @function\nMPI" TEXT(name) ":\n"       \
+  ".globl PMPI" TEXT(name) "\n.type PMPI" TEXT(name) ", @function\nPMPI" TEXT(name) ":\n"
 #define X(name) NAMES(name) JUMP(name, ".Lindex_" #name)
 
 /* The numbers of the functions for the assembler: counted as in the enumeration above. */

@@ -308,12 +308,35 @@ void Tracer::prepare(MPI_Request request, const collective::RecordedCall& call) 
 } catch (...) {  // out of memory: it is not recorded
 }
 
+void Tracer::prepare(MPI_Request request, collective::RecordedCall call, const Communicator& parent,
+                     std::uint64_t sequence) noexcept try {
+  constexpr std::uint32_t most =
+      collective::recorder_format::communicator_slots / 2;  // the program's own need the rest
+  call.communicator = collective::recorder_format::no_slot;
+  {
+    const std::lock_guard lock(mutex_);
+    if (persistent_slots_ < most) {
+      const std::string name = text::concat({"persistent ", collective::name_of(call.operation), " #",
+                                             std::to_string(sequence), " of ", name_of_members(parent.world_ranks)});
+      const std::uint64_t id = digest(digest(digest(world_id, parent.id), sequence), parent.world_ranks.front());
+      const auto size = static_cast<std::uint32_t>(parent.world_ranks.size());
+      call.communicator = recorder_.add_communicator({id, parent.rank, size, name, parent.slot, parent.world_ranks});
+    }
+    if (call.communicator != collective::recorder_format::no_slot) ++persistent_slots_;
+  }
+  prepare(request, call);
+} catch (...) {  // out of memory: it is not recorded
+}
+
 Ticket Tracer::started(MPI_Request request) noexcept {
   std::optional<collective::RecordedCall> call;
   {
     const std::lock_guard lock(requests_mutex_);
     const auto found = persistent_.find(key_of(request));
-    if (found != persistent_.end()) call = found->second;
+    if (found != persistent_.end()) {
+      if (collective::recorder_format::is_collective(found->second.operation)) ++found->second.sequence;
+      call = found->second;
+    }
   }
   const Ticket ticket = call ? recorder_.enqueue(*call) : 0;
   remember(request, ticket);
@@ -321,8 +344,20 @@ Ticket Tracer::started(MPI_Request request) noexcept {
 }
 
 void Tracer::free(MPI_Request request) noexcept {
-  const std::lock_guard lock(requests_mutex_);
-  persistent_.erase(key_of(request));
+  std::optional<collective::RecordedCall> call;
+  {
+    const std::lock_guard lock(requests_mutex_);
+    const auto found = persistent_.find(key_of(request));
+    if (found == persistent_.end()) return;
+    call = found->second;
+    persistent_.erase(found);
+  }
+  if (!collective::recorder_format::is_collective(call->operation) ||
+      call->communicator == collective::recorder_format::no_slot)
+    return;
+  const std::lock_guard lock(mutex_);
+  recorder_.close_communicator(call->communicator);
+  --persistent_slots_;
 }
 
 void Traced::begin(Blocking /*how*/, const OfAll& call, const Data& data) noexcept {
@@ -379,8 +414,21 @@ void Traced::begin(Persistent /*how*/, const OfTwo& call, const Data& data) noex
   prepared_ = message(call, data);
 }
 
+/// The preparation is itself a call of all members, which must make it in the same order.
+void Traced::begin(Persistent /*how*/, const OfAll& call, const Data& data) noexcept {
+  begin(Blocking{}, OfAll{call.comm, other::prepare, -1}, Data{0, no_type(), no_op()});
+  if (parent_ == nullptr) return;
+  const Tracer& trace = tracer();
+  prepared_ = {
+      call.operation, trace.type_of(data.type), trace.op_of(data.op), 0, 0, trace.bytes_of(data.count, data.type),
+      call.root};
+}
+
 int Traced::prepared(int status, const MPI_Request* request) const noexcept {
-  if (status == 0 && prepared_) tracer().prepare(*request, *prepared_);
+  static_cast<void>(ended(status));
+  if (status != 0 || !prepared_) return status;
+  if (parent_ != nullptr) tracer().prepare(*request, *prepared_, *parent_, sequence_);
+  else tracer().prepare(*request, *prepared_);
   return status;
 }
 

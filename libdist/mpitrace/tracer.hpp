@@ -71,6 +71,10 @@ class Tracer {
 
   /// What a persistent request does each time that it is started, until MPI_Request_free.
   void prepare(MPI_Request request, const collective::RecordedCall& call) noexcept;
+  /// The same of a collective call, which was prepared on `parent` with this number. Ranks may start what they have
+  /// prepared in any order, so its starts are counted, and judged, for themselves.
+  void prepare(MPI_Request request, collective::RecordedCall call, const Communicator& parent,
+               std::uint64_t sequence) noexcept;
   [[nodiscard]] FlightRecorder::Ticket started(MPI_Request request) noexcept;
   void free(MPI_Request request) noexcept;
 
@@ -90,7 +94,8 @@ class Tracer {
   std::map<std::uint64_t, std::uint64_t> same_members_;  ///< how many communicators of the same members were found late
   std::mutex requests_mutex_;
   std::unordered_map<std::uintptr_t, FlightRecorder::Ticket> requests_;
-  std::unordered_map<std::uintptr_t, collective::RecordedCall> persistent_;
+  std::unordered_map<std::uintptr_t, collective::RecordedCall> persistent_;  ///< with the number of the last start
+  std::uint32_t persistent_slots_ = 0;                                       ///< in use by collective ones; with mutex_
 };
 
 /// The one of this process.
@@ -116,7 +121,7 @@ int call_real(const char* name, Arguments... arguments) noexcept {
 
 struct Blocking {};
 struct Posted {};
-/// A message that MPI_Start will send or receive, perhaps many times.
+/// A call that MPI_Start will make, perhaps many times.
 struct Persistent {};
 struct OfAll {
   MPI_Comm comm;
@@ -159,6 +164,7 @@ class Traced {
   void begin(Blocking how, const OfTwo& call, const Data& data) noexcept;
   void begin(Posted how, const OfTwo& call, const Data& data) noexcept;
   void begin(Persistent how, const OfTwo& call, const Data& data) noexcept;
+  void begin(Persistent how, const OfAll& call, const Data& data) noexcept;
 
   int& depth_ = depth();  // a thread's variable is found once
   FlightRecorder::Ticket ticket_ = 0;

@@ -107,6 +107,7 @@ inline constexpr Operation reduce_scatterv{133};
 inline constexpr Operation neighbor{134};   ///< a collective over a topology
 inline constexpr Operation create{135};     ///< a communicator, by duplicate, split or group
 inline constexpr Operation one_sided{136};  ///< a window or a file, which all members open or close
+inline constexpr Operation prepare{137};  ///< a persistent collective call; its starts have a communicator of their own
 inline constexpr Operation sendrecv{192};
 inline constexpr Operation probe{193};
 }  // namespace other

@@ -71,7 +71,21 @@ Straggler straggler_of(const Member& member, Straggler::Why why) {
   return {why, member.rank(), member.recording->host, last, member.recording->local_rank};
 }
 
-void add_unrecorded(const Group& group, Stall& stall) {
+/// A rank that has a recorder, but has never had this communicator: it has not made the call that would give it one.
+std::optional<Straggler> not_yet_member(std::span<const Recording> recordings, const Member& other, std::uint32_t rank,
+                                        std::uint64_t sequence) {
+  const auto found = std::ranges::find_if(
+      recordings, [&](const Recording& each) { return each.rank == rank && each.source == other.recording->source; });
+  if (sequence != 1 || other.communicator->world_ranks.empty() || found == recordings.end()) return std::nullopt;
+  CommunicatorRecord none;
+  none.id = other.communicator->id;
+  const bool had_it = std::ranges::find(found->communicators, none.id, &CommunicatorRecord::id) !=
+                      found->communicators.end();  // and has closed it
+  if (had_it) return std::nullopt;
+  return straggler_of({&*found, &none}, Straggler::Why::never_called);
+}
+
+void add_absent(const Group& group, std::span<const Recording> recordings, std::uint64_t sequence, Stall& stall) {
   std::vector<bool> seen(std::min<std::size_t>(stall.members, group.size() + 64));
   for (const Member& member : group) {
     if (member.communicator->rank < seen.size()) seen[member.communicator->rank] = true;
@@ -80,7 +94,8 @@ void add_unrecorded(const Group& group, Stall& stall) {
   for (std::size_t rank = 0; rank < seen.size(); ++rank) {
     if (seen[rank]) continue;
     const auto in_step = rank < world_ranks.size() ? world_ranks[rank] : static_cast<std::uint32_t>(rank);
-    stall.stragglers.push_back({Straggler::Why::no_recorder, in_step, "", {}});
+    const auto known = not_yet_member(recordings, group.front(), in_step, sequence);
+    stall.stragglers.push_back(known.value_or(Straggler{Straggler::Why::no_recorder, in_step, "", {}}));
   }
 }
 
@@ -129,11 +144,11 @@ void add_differing(const Group& group, std::uint64_t sequence, Stall& stall) {
 }
 
 /// Adds the ranks that keep `sequence` from ending, strongest evidence first.
-void add_stragglers(const Group& group, std::uint64_t sequence, Stall& stall) {
+void add_stragglers(const Group& group, std::span<const Recording> recordings, std::uint64_t sequence, Stall& stall) {
   for (const Member& member : group) {
     if (member.entered() < sequence) stall.stragglers.push_back(straggler_of(member, Straggler::Why::never_called));
   }
-  if (group.size() < stall.members) add_unrecorded(group, stall);
+  if (group.size() < stall.members) add_absent(group, recordings, sequence, stall);
   add_differing(group, sequence, stall);
   const auto in_it = [&](const Member& member) { return member.waits() && member.newest->sequence == sequence; };
   if (!stall.stragglers.empty()) return;
@@ -165,7 +180,7 @@ bool ends_are_unknown(const Group& group) {
   return source == "nccl" || source == "torch";
 }
 
-std::optional<Stall> collective_stall(const Group& group) {
+std::optional<Stall> collective_stall(const Group& group, std::span<const Recording> recordings) {
   const Member* first = nullptr;
   for (const Member& member : group) {
     if (member.waits() && (first == nullptr || member.newest->sequence < first->newest->sequence)) first = &member;
@@ -183,7 +198,7 @@ std::optional<Stall> collective_stall(const Group& group) {
               0,
               {},
               {}};
-  add_stragglers(group, sequence, stall);
+  add_stragglers(group, recordings, sequence, stall);
   if (stall.stragglers.empty()) return std::nullopt;
   for (const Member& member : group) {
     const bool held_up = member.waits() &&
@@ -256,7 +271,7 @@ namespace {
 std::vector<Stall> collective_stalls(std::span<const Recording> recordings) {
   std::vector<Stall> stalls;
   for (const auto& [id, group] : groups_of(recordings)) {
-    if (auto stall = collective_stall(group)) stalls.push_back(std::move(*stall));
+    if (auto stall = collective_stall(group, recordings)) stalls.push_back(std::move(*stall));
   }
   return stalls;
 }
@@ -289,8 +304,9 @@ std::vector<Stall> find_all_stalls(std::span<const Recording> recordings) {
 }
 
 std::string_view name_of(Operation operation) noexcept {
-  constexpr std::array<std::string_view, 9> of_all = {"gatherv",        "scatterv", "scan",   "exscan",   "alltoallw",
-                                                      "reduce_scatter", "neighbor", "create", "one_sided"};
+  constexpr std::array<std::string_view, 10> of_all = {"gatherv",   "scatterv",       "scan",     "exscan",
+                                                       "alltoallw", "reduce_scatter", "neighbor", "create",
+                                                       "one_sided", "persistent_init"};
   constexpr std::array<std::string_view, 2> of_two = {"sendrecv", "probe"};
   constexpr std::size_t first_of_all = 128;
   constexpr std::size_t first_of_two = 192;

@@ -18,6 +18,10 @@ SENTENCES = {
     "count": rf"broadcast #\d+ .*: {re.escape(OWN)} called broadcast #\d+ \(0 .*\) instead; \d ranks? waits?",
     "circle": r"deadlock of 4 ranks for \d+ s: rank \d waits in send .* for rank \d, .*",
     "persistent": rf"(barrier #\d+|recv .* from rank 2): {re.escape(OWN)} has not (called|met) it for \d+ s; 3 ranks wait",
+    "prepared": rf"allreduce #\d+ \(4 float32, 16 bytes\) of group 'persistent allreduce #\d+ of ranks 0-3': {re.escape(OWN)} has not "
+                r"called it for \d+ s; 3 ranks wait",
+    "unprepared": rf"(barrier #1 of group 'persistent barrier #\d+ of ranks 0-3'|persistent_init #\d+): {re.escape(OWN)} has not called it "
+                  r"for \d+ s; 3 ranks wait",
     "message": rf"(barrier #\d+|recv .* from rank 2): {re.escape(OWN)} has not (called|met) it for \d+ s; 3 ranks wait",
 }
 

@@ -4,6 +4,12 @@
  *
  * `none` does nothing wrong: it pauses at random. */
 #include <mpi.h>
+#if defined(OPEN_MPI) && MPI_VERSION < 4
+#include <mpi-ext.h>
+#define MPI_Allreduce_init MPIX_Allreduce_init
+#define MPI_Bcast_init MPIX_Bcast_init
+#define MPI_Barrier_init MPIX_Barrier_init
+#endif
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +19,9 @@
 enum { culprit = 2, elements = 4, long_message = 1 << 20 };
 
 static float input[elements], output[elements];
+static int shared;
 static MPI_Comm half, everybody;
+static MPI_Request prepared[2];
 
 static void work(int rank, int size) {
   MPI_Allreduce(input, output, elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
@@ -24,6 +32,9 @@ static void work(int rank, int size) {
   MPI_Isend(&sent, 1, MPI_INT, (rank + 1) % size, 5, MPI_COMM_WORLD, requests + 1);
   MPI_Iallreduce(input, output, elements, MPI_FLOAT, MPI_MAX, everybody, requests + 2);
   MPI_Waitall(3, requests, MPI_STATUSES_IGNORE);
+  MPI_Start(prepared + rank % 2); /* persistent collectives may start in any order */
+  MPI_Start(prepared + 1 - rank % 2);
+  MPI_Waitall(2, prepared, MPI_STATUSES_IGNORE);
 }
 
 static void pause_at_random(void) { usleep((useconds_t)(rand() % 4 == 0 ? rand() % 300000 : 0)); }
@@ -38,6 +49,8 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   MPI_Comm_split(MPI_COMM_WORLD, rank % 2, 0, &half);
   MPI_Comm_dup(MPI_COMM_WORLD, &everybody);
+  MPI_Allreduce_init(input, output, elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, prepared);
+  MPI_Bcast_init(&shared, 1, MPI_INT, 1, MPI_COMM_WORLD, MPI_INFO_NULL, prepared + 1);
   srand((unsigned)atoi(argv[2]));
   const int wrong_round = rand() % rounds;
   srand((unsigned)(atoi(argv[2]) + rank));
@@ -71,6 +84,18 @@ int main(int argc, char** argv) {
       }
       MPI_Request_free(&twice);
     }
+    if (strcmp(kind, "prepared") == 0 && round == wrong_round) { /* rank 2 does not start it */
+      if (wrong) pause();
+      MPI_Startall(1, prepared);
+      MPI_Wait(prepared, MPI_STATUS_IGNORE);
+    }
+    if (strcmp(kind, "unprepared") == 0 && round == wrong_round) { /* rank 2 does not even prepare it */
+      if (wrong) pause();
+      MPI_Request more;
+      MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &more);
+      MPI_Start(&more);
+      MPI_Wait(&more, MPI_STATUS_IGNORE);
+    }
     if ((strcmp(kind, "message") == 0 || strcmp(kind, "persistent") == 0) && wrong) pause();
     if (strcmp(kind, "late") == 0 && wrong) sleep(1000);
     if (strcmp(kind, "stopped") == 0 && wrong) raise(SIGSTOP);
@@ -90,6 +115,8 @@ int main(int argc, char** argv) {
     }
   }
   if (strcmp(kind, "skipped") == 0 && rank == culprit) sleep(1000);
+  MPI_Request_free(prepared);
+  MPI_Request_free(prepared + 1);
   MPI_Finalize();
   free(message);
   return 0;

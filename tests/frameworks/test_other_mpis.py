@@ -29,7 +29,7 @@ MPIS = {
 }
 #: One trial of each for each MPI; the hundreds of trials are those of Open MPI 4.1. No circle of sends and no other root or
 #: count: some of these MPIs take in a megabyte that nobody has asked for, and the program ends well.
-KINDS = ("late", "stopped", "skipped", "finalize", "communicator", "operation", "message", "persistent")
+KINDS = ("late", "stopped", "skipped", "finalize", "communicator", "operation", "message", "persistent", "prepared", "unprepared")
 
 
 @pytest.fixture(scope="module")

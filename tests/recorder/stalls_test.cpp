@@ -85,6 +85,30 @@ TEST(Stalls, NamesTheRankThatNeverCalled) {
             "(1024 float32, 4 KiB)); ranks 0,2 wait");
 }
 
+TEST(Stalls, NameTheRankThatHasNotEvenTheCommunicatorOfTheFirstCall) {
+  // A persistent call that rank 1 has not prepared, with a communicator for its starts alone.
+  const auto started = [](Recording recording, std::uint64_t completed) {
+    recording.communicators.push_back({1, 77, recording.rank, 3, completed + 1, completed, false, "persistent", {}});
+    recording.communicators.back().world_ranks = MemberRanks::row(0, 1, 3);
+    CallRecord call = recording.calls.back();
+    ++call.ticket;
+    call.communicator = 1;
+    call.sequence = completed + 1;
+    call.state = State::started;
+    recording.calls.push_back(call);
+    return recording;
+  };
+  const auto why = [&](std::uint64_t completed) {
+    const auto stalls = find_stalls(std::vector<Recording>{started(rank_with(0, 3, 4), completed), rank_with(1, 3, 4),
+                                                           started(rank_with(2, 3, 4), completed)});
+    return stalls.size() == 1 && stalls[0].stragglers.size() == 1 && stalls[0].stragglers[0].rank == 1
+               ? std::optional(stalls[0].stragglers[0].why)
+               : std::nullopt;
+  };
+  EXPECT_EQ(why(0), Why::never_called);
+  EXPECT_EQ(why(1), Why::no_recorder) << "it had one when the first call ended: nothing is known about it";
+}
+
 TEST(Stalls, NamesTheDeadAndTheStopped) {
   const auto waiting = in_call(rank_with(0, 2, 4));
   for (const auto& [writer, why] : {std::pair{Writer::gone, Why::gone}, std::pair{Writer::stopped, Why::stopped}}) {
