@@ -84,6 +84,49 @@ void HangJudge::take_stack(std::string_view text) {
   stacks_.insert_or_assign(static_cast<std::uint32_t>(*rank), std::move(stack));
 }
 
+void HangJudge::take_shares(std::string_view text, Clock::time_point now) {
+  constexpr std::size_t fields = 4;
+  constexpr std::uint64_t per_whole = 1000;
+  constexpr std::uint64_t most_calls = 1ULL << 40;
+  const auto blank = text.find(' ');
+  std::string host(text.substr(0, std::min<std::size_t>(blank, 64)));
+  const bool printable = std::ranges::all_of(host, [](char c) { return c > ' ' && c < 0x7f; });
+  if (blank == std::string_view::npos || !printable || named_) return;
+  for (const std::string_view entry : text::split(text.substr(blank + 1), ',')) {
+    const auto words = text::split(entry, ':');
+    if (words.size() != fields || tasks_ == 0) return;
+    const auto rank = text::to_number(words[0], tasks_ - 1);
+    const auto local_rank = text::to_number(words[1], tasks_ - 1);
+    const auto calls = text::to_number(words[2], most_calls);
+    const auto part = text::to_number(words[3], per_whole);
+    if (!rank || !local_rank || !calls || !part) return;
+    const auto number = static_cast<std::uint32_t>(*rank);
+    shares_.insert_or_assign(number, ToldShare{{number, static_cast<std::uint32_t>(*local_rank), host, *calls,
+                                                static_cast<double>(*part) / static_cast<double>(per_whole)},
+                                               now});
+  }
+}
+
+std::optional<std::string> HangJudge::straggler(Clock::time_point now) {
+  constexpr seconds believed_after{5};
+  constexpr seconds told_within{30};
+  if (named_ || over_ || shares_.size() != tasks_) return std::nullopt;
+  std::vector<collective::OwnWaits> ranks;
+  ranks.reserve(shares_.size());
+  for (const auto& [rank, told] : shares_) {
+    if (now - told.at <= told_within) ranks.push_back(told.waits);
+  }
+  const auto found = ranks.size() == tasks_ ? collective::laggard_of(ranks) : std::nullopt;
+  if (!found || laggard_ != found->rank.rank) {
+    laggard_ = found ? std::optional(found->rank.rank) : std::nullopt;
+    laggard_since_ = now;
+    return std::nullopt;
+  }
+  if (now - *laggard_since_ < believed_after) return std::nullopt;
+  named_ = true;
+  return collective::sentence(*found);
+}
+
 std::optional<Clock::time_point> HangJudge::due() const {
   if (over_ || !last_look_) return std::nullopt;
   return *last_look_ + between_looks;

@@ -21,6 +21,7 @@
 #include "os/whole_file.hpp"
 #include "recorder/process_stack.hpp"
 #include "recorder/record_reader.hpp"
+#include "recorder/waits.hpp"
 #include "step_messages/control_message.hpp"
 #include "step_messages/datagram.hpp"
 #include "step_messages/rank_state.hpp"
@@ -72,6 +73,29 @@ std::string longest_wait(const WatchedNode& node) {
   return std::to_string(longest);
 }
 
+/// "node2 2:0:40:612,3:1:40:14": what each rank waits, by the first of its recorders that tells. Many ranks: several
+/// lines, each for a datagram.
+std::string shares_of(const WatchedNode& node) {
+  constexpr int per_whole = 1000;
+  constexpr std::size_t longest_entry = 64;
+  std::string text;
+  std::size_t line = 0;
+  for (const std::uint32_t rank : node.ranks) {
+    for (const std::string_view source : sources) {
+      const auto recording = recording_of(node, rank, source);
+      const auto own = recording ? collective::own_waits(*recording, calendar_ns()) : std::nullopt;
+      if (!own) continue;
+      const bool first = text.empty() || text.size() - line + longest_entry > longest_rank_state;
+      if (first) line = text.size();
+      text += concat({first ? concat({text.empty() ? "" : "\n", node.host, " "}) : ",", std::to_string(rank), ":",
+                      std::to_string(own->local_rank), ":", std::to_string(own->calls), ":",
+                      std::to_string(static_cast<int>(own->part * per_whole))});
+      break;
+    }
+  }
+  return text;
+}
+
 std::string state_of(const WatchedNode& node, std::uint32_t rank, std::string_view source) {
   const auto recording = recording_of(node, rank, source);
   return recording ? to_rank_state(*recording, calendar_ns()) : std::string();
@@ -98,6 +122,7 @@ class WatchThread {
       if (!wait || !text::to_number(*wait, 1ULL << 50)) continue;
       send_to(node_.srun, socket_.get(), to_datagram(Subject::waits, *wait, token()));
       follow(answer());
+      send_shares();
     }
   }
 
@@ -129,6 +154,17 @@ class WatchThread {
     else if (parse_message_type(reply, token()) == MessageType::wants_states) send_states();
     else return;
     pause_ = busy_pause;
+  }
+
+  /// Now and then: they are about the last minute.
+  void send_shares() {
+    constexpr std::chrono::seconds between{3};
+    if (Clock::now() - shares_sent_ < between) return;
+    shares_sent_ = Clock::now();
+    const auto shares = ask([this] { return shares_of(node_); });
+    if (!shares || shares->empty()) return;
+    for (const std::string_view line : text::split(*shares, '\n'))
+      send_to(node_.srun, socket_.get(), to_datagram(Subject::shares, line, token()));
   }
 
   void send_states() {
@@ -169,6 +205,7 @@ class WatchThread {
   int stop_;
   FileDescriptor socket_;
   milliseconds pause_ = idle_pause();
+  Clock::time_point shares_sent_ = Clock::now();
 };
 
 void run_watch(WatchThread thread) noexcept {

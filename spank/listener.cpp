@@ -96,6 +96,7 @@ class ListenerThread {
       receive();
       if (hang_) {
         if (const auto hang = hang_->look(Clock::now())) act_on(*hang);
+        if (const auto line = hang_->straggler(Clock::now())) tell_user(text::concat({"straggler: ", *line}));
       }
       if (kill_at_ && Clock::now() >= *kill_at_) kill();
       if (!asked_for_limit_ && Clock::now() >= began_ + before_any_limit) ask_for_limit();
@@ -251,6 +252,10 @@ class ListenerThread {
     }
     if (const auto state = parse_text(Subject::state, datagram, token_)) {
       hang_->take_state(*state, Clock::now());
+      return std::string();
+    }
+    if (const auto shares = parse_text(Subject::shares, datagram, token_)) {
+      hang_->take_shares(*shares, Clock::now());
       return std::string();
     }
     if (const auto stack = parse_text(Subject::stack, datagram, token_)) {

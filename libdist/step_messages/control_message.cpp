@@ -25,7 +25,8 @@ constexpr std::array<Spelling, 11> spellings = {{{MessageType::may_i_end, "may-i
                                                  {MessageType::wants_states, "wants-states"}}};
 
 constexpr std::string_view name_of(Subject subject) noexcept {
-  constexpr std::array<std::string_view, 6> names = {"record", "address", "waits", "state", "wants-stacks", "stack"};
+  constexpr std::array<std::string_view, 7> names = {"record",       "address", "waits", "state",
+                                                     "wants-stacks", "stack",   "shares"};
   return names.at(static_cast<std::size_t>(subject));
 }
 

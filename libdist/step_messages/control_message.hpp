@@ -17,6 +17,7 @@
 // `heard`; `wants-states`, for the state of every rank (step_messages/rank_state.hpp); or `wants-stacks` with ranks:
 //
 //   aml-dist;1;00c0ffee00c0ffee;waits;61200                       to srun
+//   aml-dist;1;00c0ffee00c0ffee;shares;0:0:40:612,1:1:40:14       to srun: rank, local rank, calls, waited permille
 //   aml-dist;1;00c0ffee00c0ffee;wants-stacks;2,0                  from srun
 //   aml-dist;1;00c0ffee00c0ffee;stack;2;0;thread 1234 ...         to srun, in pieces
 #pragma once
@@ -48,7 +49,7 @@ enum class MessageType {
 [[nodiscard]] std::optional<MessageType> parse_message_type(std::string_view datagram, std::uint64_t token);
 
 /// Messages that carry a text.
-enum class Subject { record, address, waits, state, wants_stacks, stack };
+enum class Subject { record, address, waits, state, wants_stacks, stack, shares };
 
 [[nodiscard]] std::string to_datagram(Subject subject, std::string_view text, std::uint64_t token);
 /// The text inside `datagram`; nullopt for a datagram that to_datagram(subject, ..., token) cannot have written.

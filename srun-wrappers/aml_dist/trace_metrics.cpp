@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "aml_dist/trace_output.hpp"
+#include "recorder/waits.hpp"
 #include "shared/metrics.hpp"
 
 namespace amldist::tools {
@@ -29,9 +30,18 @@ class TraceMetrics {
     }
     for (const Stall& each : step.stalls) add(each);
     stalled_.add({{"step", step.job()}}, static_cast<double>(step.stalls.size()));
+    const auto waits = collective::find_waits(step.recordings);
+    const auto straggler = collective::straggler_in(waits);
+    for (const auto& each : waits.ranks) {
+      const Gauge::Labels labels = {{"step", step.job()}, {"rank", std::to_string(each.rank)}, {"host", each.host}};
+      shares_.add(labels, waits.share_of(each));
+      straggler_.add(labels, straggler && straggler->rank == each.rank ? 1 : 0);
+    }
   }
 
-  [[nodiscard]] std::string text() const { return commands::to_openmetrics({stalled_, awaited_, ranks_, runs_}); }
+  [[nodiscard]] std::string text() const {
+    return commands::to_openmetrics({stalled_, awaited_, ranks_, shares_, straggler_, runs_});
+  }
 
  private:
   [[nodiscard]] Gauge::Labels labels_of(const Stall& stall, const Straggler& straggler) const {
@@ -59,6 +69,8 @@ class TraceMetrics {
   Gauge stalled_{"aml_dist_trace_stalled_calls", "Calls of a step that cannot end; 0: nobody waits for anybody."};
   Gauge awaited_{"aml_dist_trace_awaited_seconds", "For how long others have waited for this rank."};
   Gauge ranks_{"aml_dist_trace_waiting_ranks", "Ranks that wait for this rank."};
+  Gauge shares_{"aml_dist_trace_wait_share", "The part of all waits in ended calls that was for this rank, 0 to 1."};
+  Gauge straggler_{"aml_dist_trace_straggler", "1: all wait for this rank again and again; 0: they do not."};
   Gauge runs_{"aml_dist_trace_process_runs", "1: the process of a rank runs; 0: it is stopped or gone."};
 };
 

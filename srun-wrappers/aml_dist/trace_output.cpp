@@ -8,6 +8,7 @@
 
 #include "aml_dist/common/table.hpp"
 #include "core/text.hpp"
+#include "recorder/waits.hpp"
 
 namespace amldist::tools {
 namespace {
@@ -131,6 +132,23 @@ ordered_json object_of(const Stall& stall) {
           {"stragglers", std::move(stragglers)}};
 }
 
+ordered_json object_of(const collective::StepWaits& waits) {
+  ordered_json ranks = ordered_json::array();
+  for (const auto& each : waits.ranks) {
+    ranks.push_back({{"rank", each.rank},
+                     {"host", each.host},
+                     {"calls", each.calls},
+                     {"waited_ns", each.waited_ns},
+                     {"share", waits.share_of(each)}});
+  }
+  const auto straggler = collective::straggler_in(waits);
+  return {{"calls", waits.calls},
+          {"waited_ns", waits.waited_ns},
+          {"ranks", std::move(ranks)},
+          {"straggler", straggler ? ordered_json(straggler->rank) : ordered_json()},
+          {"sentence", straggler ? ordered_json(collective::sentence(waits, *straggler)) : ordered_json()}};
+}
+
 }  // namespace
 
 std::string_view word_of(Straggler::Why why) {
@@ -158,6 +176,9 @@ std::string to_table(const TracedStep& step) {
   std::string out = concat({head_of(step), "\n", format_table(rows)});
   if (!step.stalls.empty()) out += "\n";
   for (const Stall& stall : step.stalls) out += stall_line(step, stall);
+  const auto waits = collective::find_waits(step.recordings);
+  if (const auto straggler = collective::straggler_in(waits))
+    out += concat({step.stalls.empty() ? "\n" : "", "straggler: ", collective::sentence(waits, *straggler), "\n"});
   for (const Recording& recording : step.recordings) {
     if (!recording.note.empty())
       out += concat({"rank ", std::to_string(recording.rank), " found: ", recording.note, "\n"});
@@ -170,9 +191,13 @@ std::string to_json(const TracedStep& step, std::size_t last) {
   for (const Recording& recording : step.recordings) recorders.push_back(object_of(recording, last));
   ordered_json stalls = ordered_json::array();
   for (const Stall& stall : step.stalls) stalls.push_back(object_of(stall));
-  const ordered_json all = {{"job", step.job()},           {"folder", step.folder},
-                            {"size", step.size()},         {"now_ns", step.now_ns},
-                            {"stalls", std::move(stalls)}, {"recorders", std::move(recorders)},
+  const ordered_json all = {{"job", step.job()},
+                            {"folder", step.folder},
+                            {"size", step.size()},
+                            {"now_ns", step.now_ns},
+                            {"stalls", std::move(stalls)},
+                            {"waits", object_of(collective::find_waits(step.recordings))},
+                            {"recorders", std::move(recorders)},
                             {"problems", step.problems}};
   return all.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }

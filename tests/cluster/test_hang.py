@@ -22,6 +22,7 @@ LIBRARIES = pathlib.Path(os.environ.get("AMLDIST_TRACE_LIBRARIES", BUILD / "lib/
 TRIALS = int(os.environ.get("AMLDIST_HANG_TRIALS", "1"))
 HEALTHY = int(os.environ.get("AMLDIST_HANG_HEALTHY", "1"))
 SEED = int(os.environ.get("AMLDIST_HANG_SEED", time.strftime("%Y%m%d")))
+TOOL = os.environ.get("AMLDIST_TOOL", str(BUILD / "bin/aml-dist"))
 FRAMEWORKS = os.environ.get("AMLDIST_FRAMEWORKS", "/var/tmp/aml-dist-frameworks")
 PY_SPY = shutil.which("py-spy", path=f"{os.environ['PATH']}:{FRAMEWORKS}/venv/bin")
 STEP = "srun --mpi=pmix -w node[1-2] -N2 -n4 --ntasks-per-node=2"
@@ -76,10 +77,33 @@ def test_nobody_is_named_in_a_healthy_run_with_pauses(cluster, pmix, program, wo
     before = cluster.run(recorders, on="node1").out
     # Ten times the longest pause: on a busy machine a rank may come a second late because it has no processor.
     done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=3 {program} none {seed} 40")
-    assert done.status == 0 and not hang_lines(done), f"seed {seed}: {done}"
+    assert done.status == 0 and not hang_lines(done) and "straggler" not in done.err, f"seed {seed}: {done}"
     assert not list(workdir.iterdir())
     more = set(cluster.run(recorders, on="node1").out.splitlines()) - set(before.splitlines())
-    assert not more, "a step that ended well leaves nothing"
+    assert not [line for line in more if not line.endswith(":")], "a step that ended well leaves nothing"
+
+
+@pytest.mark.parametrize("trial", range(TRIALS))
+def test_a_straggler_is_named_with_its_share_of_the_waits(cluster, pmix, program, workdir, trial):
+    """Rank 2 comes to every round a fifth of a second late. Nothing hangs, so the step goes on to its end."""
+    done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=10 {program} straggler {SEED + trial} 140")
+    lines = [line for line in done.err.splitlines() if "aml-dist: straggler" in line]
+    said = re.fullmatch(rf"aml-dist: straggler: {re.escape(OWN)}: the others wait for it (\d+) % of their time, which is (\d+) % of their "
+                        "waits", lines[0] if lines else "")
+    assert done.status == 0 and len(lines) == 1 and said and not hang_lines(done), done
+    assert int(said[1]) > 50 and int(said[2]) > 66, done
+
+
+def test_a_straggler_is_named_by_the_recorders_of_a_running_step(cluster, pmix, program, workdir):
+    shared = workdir / "recorders"
+    shared.mkdir(mode=0o700)
+    step = f"AMLDIST_TRACE_DIR={shared} timeout 40 {STEP} --aml-dist=mpi,trace {program} straggler 1 100"
+    look = f"sleep 8; {TOOL} trace {shared}; {TOOL} trace {shared} --format openmetrics"
+    done = cluster.run(f"cd {workdir} && {{ {step} & {look}; wait $!; }}")
+    assert done.status == 0, done
+    assert re.search(rf"^straggler: {re.escape(OWN)}: the others waited for it in \d+ of \d+ calls, which is \d+ % of all waits and \d+ % of "
+                     "the time of all ranks$", done.out, re.MULTILINE), done
+    assert re.search(r'^aml_dist_trace_straggler\{step="[\d.]+",rank="2",host="node2"\} 1$', done.out, re.MULTILINE), done
 
 
 def test_a_report_leaves_the_step_alone(cluster, pmix, program, workdir):

@@ -85,6 +85,41 @@ def test_metrics_of_a_working_step_name_nobody(tool, tmp_path):
     assert 'aml_dist_trace_stalled_calls{step="42.0"} 0' in done.stdout and "awaited" not in done.stdout, done
 
 
+def step_with_straggler(folder, late=2, size=4):
+    """One rank comes 3.5 milliseconds late to each of twenty calls."""
+    for rank in range(size):
+        recorder = Recorder(rank, size, f"node{1 + rank // 2}")
+        for sequence in range(1, 21):
+            start = sequence * 10_000_000
+            recorder.calls.append(Call("allreduce", sequence, start=start + (3_500_000 if rank == late else 0), end=start + 4_000_000))
+        recorder.write(folder)
+    return str(folder)
+
+
+def test_a_straggler_is_named_with_its_share_of_the_waits(tool, tmp_path):
+    folder = step_with_straggler(tmp_path / "42.0")
+    sentence = ("rank 2 (local 0) on node2: the others waited for it in 20 of 20 calls, which is 100 % of all waits and "
+                "27 % of the time of all ranks")
+    done = tool.run("trace", folder)
+    assert (done.returncode, done.stderr) == (FINE, "") and done.stdout.splitlines()[-1] == f"straggler: {sentence}", done
+    step = read_json(tool, folder)
+    assert step["stalls"] == []
+    assert step["waits"] == {"calls": 20, "waited_ns": 20 * 3 * 3_500_000, "straggler": 2, "sentence": sentence, "ranks": [
+        {"rank": 2, "host": "node2", "calls": 20, "waited_ns": 20 * 3 * 3_500_000, "share": 1.0}]}
+    metrics = tool.run("trace", folder, "--format", "openmetrics").stdout.splitlines()
+    labels = '{step="42.0",rank="2",host="node2"}'
+    assert f"aml_dist_trace_wait_share{labels} 1" in metrics and f"aml_dist_trace_straggler{labels} 1" in metrics
+
+
+def test_where_nobody_is_waited_for_nobody_is_a_straggler(tool, tmp_path):
+    for rank in range(3):
+        working(rank, 3, 20, late=rank * 100_000).write(tmp_path)
+    assert "straggler" not in tool.run("trace", str(tmp_path)).stdout
+    waits = read_json(tool, str(tmp_path))["waits"]
+    assert (waits["calls"], waits["ranks"], waits["straggler"], waits["sentence"]) == (20, [], None, None)
+    assert "aml_dist_trace_straggler{" not in tool.run("trace", str(tmp_path), "--format", "openmetrics").stdout
+
+
 def test_formats(tool, tmp_path):
     folder = str(step_without(tmp_path / "42.0"))
     assert tool.run("trace", folder, "--format", "json").stdout == tool.run("trace", folder, "--json").stdout

@@ -1,0 +1,73 @@
+// Who was waited for in the calls that have ended: a straggler is alive, comes to every call, and comes last. Pure.
+//
+// Nobody leaves a call such as an all-reduce before all have come. So whoever spends the least time in it came last,
+// and what the others spent in it beyond that they waited for him. Only durations are compared: the clocks of two nodes
+// need not agree.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "recorder/record_reader.hpp"
+
+namespace amldist::collective {
+
+/// What the others waited for one rank.
+struct AwaitedRank {
+  std::uint32_t rank = 0;
+  std::uint32_t local_rank = 0;
+  std::string host;
+  std::uint64_t calls = 0;      ///< that it came last to, so that somebody waited for a millisecond or more
+  std::int64_t waited_ns = 0;   ///< all others together
+  std::int64_t longest_ns = 0;  ///< in one call
+};
+
+struct StepWaits {
+  std::uint64_t calls = 0;         ///< that all members have ended and that are still in all their files
+  std::uint64_t awaited = 0;       ///< of them, those in which somebody waited for a millisecond or more
+  std::int64_t waited_ns = 0;      ///< in them, all ranks together
+  std::int64_t looked_at_ns = 0;   ///< from the first of these calls to the last, of all ranks together
+  std::vector<AwaitedRank> ranks;  ///< who was waited for, most first
+
+  /// The part of all waits that was for this rank, from 0 to 1.
+  [[nodiscard]] double share_of(const AwaitedRank& rank) const noexcept;
+};
+[[nodiscard]] StepWaits find_waits(std::span<const Recording> recordings);
+
+/// The rank that all wait for again and again: it came last to at least five calls, no single one of which is
+/// half of the waits for it; two thirds of all waits are for it; and they cost the step a twentieth of its time or
+/// more.
+[[nodiscard]] std::optional<AwaitedRank> straggler_in(const StepWaits& waits);
+
+/// "rank 2 (local 0) on node2: the others waited for it in 38 of 40 calls, which is 97 % of all waits and 31 % of the
+/// time of all ranks".
+[[nodiscard]] std::string sentence(const StepWaits& waits, const AwaitedRank& straggler);
+
+/// What one rank spent in calls of all members, whoever it waited for.
+struct OwnWaits {
+  std::uint32_t rank = 0;
+  std::uint32_t local_rank = 0;
+  std::string host = {};
+  std::uint64_t calls = 0;  ///< ended ones in a minute
+  double part = 0;          ///< of its time, from 0 to 1; without the two longest, which may have been for a checkpoint
+};
+/// In the last minute before `now_ns`, or as far back as its file reaches; nullopt: that is less than 10 seconds, or it
+/// has hardly ended any such call.
+[[nodiscard]] std::optional<OwnWaits> own_waits(const Recording& recording, std::int64_t now_ns);
+
+/// The straggler, by what all ranks of a step spent in as many calls: each of the others waits for a tenth of its time
+/// or more beyond what this one waits, and that is two thirds of what they wait or more.
+struct Laggard {
+  OwnWaits rank;
+  double others = 0;  ///< the part of their time that all others wait beyond what it waits
+  double share = 0;   ///< of what they wait
+};
+[[nodiscard]] std::optional<Laggard> laggard_of(std::span<const OwnWaits> ranks);
+
+/// "rank 2 (local 0) on node2: the others wait for it 61 % of their time, which is 97 % of their waits".
+[[nodiscard]] std::string sentence(const Laggard& laggard);
+
+}  // namespace amldist::collective

@@ -1,0 +1,179 @@
+// Who came last to the calls that have ended, on recordings made up by hand.
+#include "recorder/waits.hpp"
+
+#include <chrono>
+
+#include "spank/hang_judge.hpp"
+#include "support.hpp"
+
+namespace amldist::collective {
+namespace {
+
+using amldist::testing::expect_sentence;
+using recorder_format::State;
+
+constexpr std::int64_t start = 1'700'000'000'000'000'000;
+constexpr std::int64_t ms = 1'000'000;
+constexpr std::uint32_t ranks = 4;
+
+/// A rank whose calls, one every 100 ms, all end together; it comes `late` to them, and its clock is `skew` ahead.
+Recording rank_that_comes(std::uint32_t rank, std::int64_t late, std::uint64_t calls = 40, std::int64_t skew = 0) {
+  Recording recording;
+  recording.rank = rank;
+  recording.size = ranks;
+  recording.local_rank = rank % 2;
+  recording.host = "node" + std::to_string(1 + rank / 2);
+  recording.source = "mpi";
+  recording.writer = Writer::runs;
+  recording.created_ns = start;
+  recording.communicators.push_back({0, 1, rank, ranks, calls, calls, false, "world", MemberRanks::row(0, 1, ranks)});
+  for (std::uint64_t i = 1; i <= calls; ++i) {
+    CallRecord call;
+    call.ticket = call.sequence = i;
+    call.operation = Operation::allreduce;
+    call.state = State::completed;
+    const std::int64_t begin = start + skew + static_cast<std::int64_t>(i) * 100 * ms;
+    call.enqueued_ns = call.started_ns = begin + late;
+    call.ended_ns = begin + 50 * ms;
+    recording.calls.push_back(call);
+  }
+  return recording;
+}
+
+/// Rank 2 comes 40 ms late to each call.
+std::vector<Recording> step_with_straggler() {
+  return {rank_that_comes(0, 0), rank_that_comes(1, ms), rank_that_comes(2, 40 * ms), rank_that_comes(3, 0)};
+}
+
+TEST(Waits, AreForTheRankThatSpendsLeastInTheCalls) {
+  const StepWaits waits = find_waits(step_with_straggler());
+  EXPECT_EQ(waits.calls, 40U);
+  EXPECT_EQ(waits.awaited, 40U);
+  EXPECT_EQ(waits.waited_ns, 40 * (40 + 39 + 40) * ms);
+  const auto straggler = straggler_in(waits);
+  ASSERT_TRUE(straggler);
+  EXPECT_EQ(straggler->rank, 2U);
+  EXPECT_DOUBLE_EQ(waits.share_of(*straggler), 1);
+  EXPECT_EQ(
+      sentence(waits, *straggler),
+      "rank 2 (local 0) on node2: the others waited for it in 40 of 40 calls, which is 100 % of all waits and 30 % "
+      "of the time of all ranks");
+  expect_sentence(sentence(waits, *straggler));
+}
+
+TEST(Waits, DoNotDependOnTheClocksOfNodes) {
+  auto step = step_with_straggler();
+  step[3] = rank_that_comes(3, 0, 40, 3'600'000 * ms);
+  EXPECT_EQ(straggler_in(find_waits(step))->rank, 2U);
+}
+
+TEST(Waits, ForEachInTurnMakeNobodyAStraggler) {
+  auto step = step_with_straggler();
+  for (std::size_t i = 0; i < step[2].calls.size(); ++i) {  // the late one is another in every call
+    std::swap(step[i % ranks].calls[i], step[2].calls[i]);
+  }
+  const StepWaits waits = find_waits(step);
+  EXPECT_EQ(waits.ranks.size(), ranks);
+  EXPECT_FALSE(straggler_in(waits));
+}
+
+TEST(Waits, WithoutMuchCostMakeNobodyAStraggler) {
+  const std::vector<Recording> step = {rank_that_comes(0, 0), rank_that_comes(1, 0), rank_that_comes(2, 2 * ms),
+                                       rank_that_comes(3, 0)};
+  EXPECT_EQ(find_waits(step).ranks.at(0).calls, 40U);
+  EXPECT_FALSE(straggler_in(find_waits(step))) << "2 ms of 100";
+  const std::vector<Recording> once = {rank_that_comes(0, 0, 4), rank_that_comes(1, 0, 4),
+                                       rank_that_comes(2, 40 * ms, 4), rank_that_comes(3, 0, 4)};
+  EXPECT_FALSE(straggler_in(find_waits(once))) << "four calls are not again and again";
+  auto checkpoint = std::vector<Recording>{rank_that_comes(0, 0), rank_that_comes(1, 0), rank_that_comes(2, 4 * ms),
+                                           rank_that_comes(3, 0)};
+  for (Recording& each : checkpoint) {
+    if (each.rank != 2) each.calls[10].enqueued_ns -= 2000 * ms;
+    each.calls[10].started_ns = each.calls[10].enqueued_ns;
+  }
+  ASSERT_GT(find_waits(checkpoint).share_of(find_waits(checkpoint).ranks.at(0)), 0.9);
+  EXPECT_FALSE(straggler_in(find_waits(checkpoint))) << "most of it was once";
+}
+
+TEST(Waits, AreNotCountedWhereTheEndOrTheOthersAreUnknown) {
+  auto nccl = step_with_straggler();
+  for (Recording& each : nccl) each.source = "nccl";
+  EXPECT_EQ(find_waits(nccl).calls, 0U) << "the host does not know when the device ends them";
+  auto posted = step_with_straggler();
+  for (Recording& each : posted) {
+    for (CallRecord& call : each.calls) call.started_ns += 1;  // MPI_Iallreduce, waited for later
+  }
+  EXPECT_EQ(find_waits(posted).calls, 0U);
+  auto rooted = step_with_straggler();
+  for (Recording& each : rooted) {
+    for (CallRecord& call : each.calls) call.operation = Operation::broadcast;
+  }
+  EXPECT_EQ(find_waits(rooted).calls, 0U) << "a root need not wait for the others";
+  auto fewer = step_with_straggler();
+  fewer.pop_back();
+  EXPECT_EQ(find_waits(fewer).calls, 0U);
+  EXPECT_FALSE(straggler_in(find_waits({})));
+}
+
+OwnWaits waits_of(std::uint32_t rank, std::uint64_t calls, double part) {
+  return {rank, rank % 2, "node", calls, part};
+}
+
+TEST(OwnWaits, ArePartOfTheLastMinuteWithoutTheTwoLongest) {
+  Recording recording = rank_that_comes(0, 0, 400);  // 40 s
+  recording.calls[100].enqueued_ns = recording.calls[100].started_ns -= 3000 * ms;
+  const auto own = own_waits(recording, start + 41'000 * ms);
+  ASSERT_TRUE(own);
+  EXPECT_NEAR(own->part, 0.5, 0.01) << "50 of each 100 ms; the checkpoint of 3 s does not count";
+  EXPECT_NEAR(static_cast<double>(own->calls), 600, 10);
+  EXPECT_FALSE(own_waits(rank_that_comes(0, 0, 90), start + 11'000 * ms)) << "9 s are too short";
+  EXPECT_FALSE(own_waits(Recording(), start));
+}
+
+TEST(Laggard, IsWhoWaitsLeastWhileAllOthersWait) {
+  const auto found = laggard_of(
+      std::vector{waits_of(0, 600, 0.5), waits_of(1, 601, 0.48), waits_of(2, 600, 0.02), waits_of(3, 599, 0.5)});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(sentence(*found),
+            "rank 2 (local 0) on node: the others wait for it 46 % of their time, which is 93 % of their waits");
+  const auto nobody = [](const std::vector<OwnWaits>& all) { return !laggard_of(all); };
+  EXPECT_TRUE(nobody({waits_of(0, 600, 0.5), waits_of(1, 600, 0.45)})) << "both wait as much";
+  EXPECT_TRUE(nobody({waits_of(0, 600, 0.5), waits_of(1, 600, 0.1), waits_of(2, 600, 0.05)})) << "two come late";
+  EXPECT_TRUE(nobody({waits_of(0, 600, 0.5), waits_of(1, 60, 0.02)})) << "it makes other calls";
+  EXPECT_TRUE(nobody({waits_of(0, 600, 0.09), waits_of(1, 600, 0.0)})) << "too little";
+  EXPECT_TRUE(nobody({waits_of(0, 4, 0.9), waits_of(1, 4, 0.0)})) << "too few calls";
+  EXPECT_TRUE(nobody({waits_of(0, 600, 0.5)}));
+  EXPECT_TRUE(nobody({}));
+}
+
+TEST(HangJudge, NamesTheStragglerOnceWhenItWasOneForAWhile) {
+  spank::HangJudge judge(60, 2);
+  const Clock::time_point begin = Clock::now();
+  const auto told_after = [&](int seconds) {
+    const auto now = begin + std::chrono::seconds(seconds);
+    judge.take_shares("node1 0:0:600:612", now);
+    judge.take_shares("node2 1:0:600:14", now);
+    return judge.straggler(now);
+  };
+  EXPECT_FALSE(told_after(0));
+  EXPECT_FALSE(told_after(4));
+  EXPECT_EQ(told_after(6),
+            "rank 1 (local 0) on node2: the others wait for it 60 % of their time, which is 98 % of their waits");
+  EXPECT_FALSE(told_after(30)) << "once";
+}
+
+TEST(HangJudge, BelievesNoSharesThatMakeNoSense) {
+  spank::HangJudge judge(60, 2);
+  const Clock::time_point now = Clock::now();
+  for (const char* const wrong :
+       {"", "node1", "node1 ", "node1 0:0:600", "node1 0:0:600:1001", "node1 2:0:600:1", "node1 -1:0:600:1",
+        "no\tde 0:0:600:1,1:0:600:900", "node1 0:0:600:1:1", "node1 0:0:99999999999999:1"}) {
+    judge.take_shares(wrong, now);
+    EXPECT_FALSE(judge.straggler(now)) << wrong;
+  }
+  judge.take_shares("node1 0:0:600:612", now);
+  EXPECT_FALSE(judge.straggler(now + std::chrono::seconds(20))) << "nothing was heard of rank 1";
+}
+
+}  // namespace
+}  // namespace amldist::collective
