@@ -6,6 +6,7 @@
 #include "core/text.hpp"
 #include "os/calendar_time.hpp"
 #include "recorder/process_stack.hpp"
+#include "step_messages/control_message.hpp"
 #include "step_messages/rank_state.hpp"
 
 namespace amldist::spank {
@@ -105,6 +106,27 @@ void HangJudge::take_shares(std::string_view text, Clock::time_point now) {
                                                 static_cast<double>(*part) / static_cast<double>(per_whole)},
                                                now});
   }
+}
+
+std::optional<std::string> HangJudge::take(std::string_view datagram, std::uint64_t token, Clock::time_point now) {
+  if (const auto wait = parse_text(Subject::waits, datagram, token)) {
+    const auto wish = take_wait(*wait, now);
+    if (!wish.stacks.empty()) return to_datagram(Subject::wants_stacks, wish.stacks, token);
+    return to_datagram(wish.states ? MessageType::wants_states : MessageType::heard, token);
+  }
+  if (const auto state = parse_text(Subject::state, datagram, token)) {
+    take_state(*state, now);
+    return std::string();
+  }
+  if (const auto shares = parse_text(Subject::shares, datagram, token)) {
+    take_shares(*shares, now);
+    return std::string();
+  }
+  if (const auto stack = parse_text(Subject::stack, datagram, token)) {
+    take_stack(*stack);
+    return std::string();
+  }
+  return std::nullopt;
 }
 
 std::optional<std::string> HangJudge::straggler(Clock::time_point now) {

@@ -35,6 +35,9 @@ class HangJudge {
   void take_stack(std::string_view text);
   void take_shares(std::string_view text, Clock::time_point now);
 
+  /// Takes any message of a node that watches; the reply, empty for none. nullopt: it is about something else.
+  [[nodiscard]] std::optional<std::string> take(std::string_view datagram, std::uint64_t token, Clock::time_point now);
+
   /// When the next look is due; nullopt: when something comes.
   [[nodiscard]] std::optional<Clock::time_point> due() const;
 

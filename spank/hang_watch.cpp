@@ -120,14 +120,42 @@ class WatchThread {
     while (socket_ && !stopped_within(pause_)) {
       const auto wait = ask([this] { return longest_wait(node_); });
       if (!wait || !text::to_number(*wait, 1ULL << 50)) continue;
-      send_to(node_.srun, socket_.get(), to_datagram(Subject::waits, *wait, token()));
-      follow(answer());
+      if (!deputy_) find_deputy();
+      send_to(watcher(), socket_.get(), to_datagram(Subject::waits, *wait, token()));
+      const std::string reply = answer();
+      note_silence(reply.empty());
+      follow(reply);
       send_shares();
     }
   }
 
  private:
   [[nodiscard]] std::uint64_t token() const { return node_.srun.channel.token; }
+
+  /// srun, and when it has gone, the deputy.
+  [[nodiscard]] const SrunLink& watcher() const { return srun_has_gone_ && deputy_ ? *deputy_ : node_.srun; }
+
+  /// srun knows where it is.
+  void find_deputy() {
+    if (node_.deputy_port != 0) {
+      if (!tell(node_.srun, to_datagram(Subject::deputy, std::to_string(node_.deputy_port), token()))) return;
+      deputy_ = SrunLink{*Ipv4::parse("127.0.0.1"), {node_.deputy_port, token()}};
+      return;
+    }
+    const auto place = amldist::ask(node_.srun, MessageType::which_deputy, Subject::deputy, 1).value_or("");
+    const auto colon = std::min(place.find(':'), place.size());
+    const auto address = Ipv4::parse(std::string_view(place).substr(0, colon));
+    constexpr std::uint64_t largest_port = 65535;
+    const auto port = text::to_number(std::string_view(place).substr(std::min(colon + 1, place.size())), largest_port);
+    if (address && port) deputy_ = SrunLink{*address, {static_cast<std::uint16_t>(*port), token()}};
+  }
+
+  /// One lost datagram says nothing, and an srun that is stopped for a moment comes back.
+  void note_silence(bool silent) {
+    constexpr int gone_after = 4;
+    silences_ = silent ? silences_ + 1 : 0;
+    if (silences_ >= gone_after) srun_has_gone_ = true;
+  }
 
   [[nodiscard]] bool stopped_within(milliseconds pause) const {
     pollfd stop = {stop_, POLLIN, 0};
@@ -164,7 +192,7 @@ class WatchThread {
     const auto shares = ask([this] { return shares_of(node_); });
     if (!shares || shares->empty()) return;
     for (const std::string_view line : text::split(*shares, '\n'))
-      send_to(node_.srun, socket_.get(), to_datagram(Subject::shares, line, token()));
+      send_to(watcher(), socket_.get(), to_datagram(Subject::shares, line, token()));
   }
 
   void send_states() {
@@ -172,7 +200,7 @@ class WatchThread {
       for (const std::string_view source : sources) {
         if (!has_file(rank, source)) continue;
         const auto state = ask([&] { return state_of(node_, rank, source); });
-        if (state && !state->empty()) send_to(node_.srun, socket_.get(), to_datagram(Subject::state, *state, token()));
+        if (state && !state->empty()) send_to(watcher(), socket_.get(), to_datagram(Subject::state, *state, token()));
       }
     }
   }
@@ -190,7 +218,7 @@ class WatchThread {
       if (!rank || std::ranges::find(node_.ranks, *rank) == node_.ranks.end()) continue;
       const auto stack = ask([&] { return stack_of_rank(node_, static_cast<std::uint32_t>(*rank)); });
       if (!stack || stack->empty()) continue;
-      send_to(node_.srun, socket_.get(), to_datagram(Subject::stack, concat({word, ";", *stack}), token()));
+      send_to(watcher(), socket_.get(), to_datagram(Subject::stack, concat({word, ";", *stack}), token()));
     }
   }
 
@@ -206,6 +234,9 @@ class WatchThread {
   FileDescriptor socket_;
   milliseconds pause_ = idle_pause();
   Clock::time_point shares_sent_ = Clock::now();
+  std::optional<SrunLink> deputy_;
+  int silences_ = 0;  ///< without an answer, one after the other
+  bool srun_has_gone_ = false;
 };
 
 void run_watch(WatchThread thread) noexcept {

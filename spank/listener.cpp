@@ -197,13 +197,13 @@ class ListenerThread {
       const ssize_t got = ::recvfrom(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT,
                                      reinterpret_cast<sockaddr*>(&sender), &length);
       if (got < 0) return;
-      const std::string answer = take({datagram.data(), static_cast<std::size_t>(got)});
+      const std::string answer = take({datagram.data(), static_cast<std::size_t>(got)}, sender);
       if (!answer.empty()) reply(answer, sender);
     }
   }
 
   /// The reply to a message; empty: none.
-  std::string take(std::string_view datagram) {
+  std::string take(std::string_view datagram, const sockaddr_in& sender) {
     if (const auto report = FailureReport::parse(datagram, token_)) {
       failure_.take(*report);
       return {};
@@ -223,7 +223,8 @@ class ListenerThread {
     }
     if (const auto answer = take_notice(datagram)) return *answer;
     if (hang_) {
-      if (const auto taken = take_about_hang(datagram)) return *taken;
+      if (const auto taken = hang_->take(datagram, token_, Clock::now())) return *taken;
+      if (const auto taken = take_deputy(datagram, sender)) return *taken;
     }
     const auto type = parse_message_type(datagram, token_);
     return type ? answer(*type) : std::string();
@@ -243,26 +244,14 @@ class ListenerThread {
     return notice != nullptr ? notice->to_datagram(token_) : to_datagram(MessageType::not_yet, token_);
   }
 
-  /// The reply to a message of a node that watches for hangs; nullopt for another message.
-  std::optional<std::string> take_about_hang(std::string_view datagram) {
-    if (const auto wait = parse_text(Subject::waits, datagram, token_)) {
-      const auto wish = hang_->take_wait(*wait, Clock::now());
-      if (!wish.stacks.empty()) return to_datagram(Subject::wants_stacks, wish.stacks, token_);
-      return to_datagram(wish.states ? MessageType::wants_states : MessageType::heard, token_);
-    }
-    if (const auto state = parse_text(Subject::state, datagram, token_)) {
-      hang_->take_state(*state, Clock::now());
-      return std::string();
-    }
-    if (const auto shares = parse_text(Subject::shares, datagram, token_)) {
-      hang_->take_shares(*shares, Clock::now());
-      return std::string();
-    }
-    if (const auto stack = parse_text(Subject::stack, datagram, token_)) {
-      hang_->take_stack(*stack);
-      return std::string();
-    }
-    return std::nullopt;
+  /// The deputy is reached where its node's messages come from.
+  std::optional<std::string> take_deputy(std::string_view datagram, const sockaddr_in& sender) {
+    const auto port = parse_text(Subject::deputy, datagram, token_);
+    if (!port) return std::nullopt;
+    constexpr std::uint64_t largest_port = 65535;
+    if (const auto number = text::to_number(*port, largest_port))
+      deputy_ = text::concat({Ipv4{ntohl(sender.sin_addr.s_addr)}.to_string(), ":", std::to_string(*number)});
+    return to_datagram(MessageType::heard, token_);
   }
 
   [[nodiscard]] std::string answer(MessageType type) {
@@ -273,6 +262,8 @@ class ListenerThread {
         return text_or_not_yet(Subject::record, step_.record);
       case MessageType::which_address:
         return no_address_ ? to_datagram(MessageType::no_address, token_) : text_or_not_yet(Subject::address, address_);
+      case MessageType::which_deputy:
+        return text_or_not_yet(Subject::deputy, deputy_);
       case MessageType::no_address:
         no_address_ = true;
         return to_datagram(MessageType::heard, token_);
@@ -313,6 +304,7 @@ class ListenerThread {
   NoticeBoard board_;
   std::optional<HangJudge> hang_;             ///< only under hang=
   std::optional<Clock::time_point> kill_at_;  ///< the end of KillWait, after a hang
+  std::string deputy_;                        ///< "10.0.0.1:40123"; empty: not known yet
   std::string address_;                       ///< from rank 0's node
   bool no_address_ = false;                   ///< rank 0's node has none
 };

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "os/shared_atomic.hpp"
+#include "spank/hang_deputy.hpp"
 #include "spank/hang_watch.hpp"
 #include "spank/node_plan.hpp"
 #include "spank/step_request.hpp"
@@ -22,7 +23,8 @@ struct StepdSession {
   std::chrono::steady_clock::time_point start;  ///< when the step came to this node
   SharedAtomic<bool> task_refused;              ///< a task did not get its environment, and must not start
 
-  std::unique_ptr<HangWatch> hang_watch;  ///< under hang=, once the tasks are there
+  std::unique_ptr<HangDeputy> hang_deputy;  ///< of rank 0's node, under hang=
+  std::unique_ptr<HangWatch> hang_watch;    ///< under hang=, once the tasks are there
 
   bool step_ended = false;      ///< this node has asked slurmctld to end the step
   bool srun_is_silent = false;  ///< srun did not answer in time: it is not waited for again

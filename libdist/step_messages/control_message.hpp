@@ -20,6 +20,13 @@
 //   aml-dist;1;00c0ffee00c0ffee;shares;0:0:40:612,1:1:40:14       to srun: rank, local rank, calls, waited permille
 //   aml-dist;1;00c0ffee00c0ffee;wants-stacks;2,0                  from srun
 //   aml-dist;1;00c0ffee00c0ffee;stack;2;0;thread 1234 ...         to srun, in pieces
+//
+// Rank 0's node has a deputy, to whom the nodes tell the same when srun does not answer any more. It tells srun its
+// port, and the nodes ask srun where it is:
+//
+//   aml-dist;1;00c0ffee00c0ffee;deputy;40123                      to srun, which answers `heard`
+//   aml-dist;1;00c0ffee00c0ffee;which-deputy                      to srun
+//   aml-dist;1;00c0ffee00c0ffee;deputy;10.0.0.1:40123             from srun, or `not-yet`
 #pragma once
 
 #include <cstdint>
@@ -41,7 +48,8 @@ enum class MessageType {
   use_fabric,
   use_sockets,
   refuse_step,
-  wants_states
+  wants_states,
+  which_deputy
 };
 
 [[nodiscard]] std::string to_datagram(MessageType word, std::uint64_t token);
@@ -49,7 +57,7 @@ enum class MessageType {
 [[nodiscard]] std::optional<MessageType> parse_message_type(std::string_view datagram, std::uint64_t token);
 
 /// Messages that carry a text.
-enum class Subject { record, address, waits, state, wants_stacks, stack, shares };
+enum class Subject { record, address, waits, state, wants_stacks, stack, shares, deputy };
 
 [[nodiscard]] std::string to_datagram(Subject subject, std::string_view text, std::uint64_t token);
 /// The text inside `datagram`; nullopt for a datagram that to_datagram(subject, ..., token) cannot have written.

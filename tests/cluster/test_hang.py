@@ -260,3 +260,24 @@ def test_without_a_memory_file_system_the_recorders_are_in_tmp(cluster, pmix, pr
     shm("ro")
     done = cluster.run(f"cd {workdir} && OMPI_MCA_btl=self,tcp {STEP} --aml-dist=mpi,hang=1 {program} late 1 3")
     assert done.status == 75 and len(hang_lines(done)) == 1 and OWN in hang_lines(done)[0], done
+
+
+def test_rank_0s_node_watches_when_srun_has_been_killed(cluster, pmix, program, workdir):
+    """srun has a child that ends the step when srun dies; it dies with it here, as where the whole batch script's memory is taken."""
+    script = workdir / "job.sh"
+    script.write_text(f"""#!/bin/bash
+#SBATCH -w node[1-2] -N2 -n4 --ntasks-per-node=2 -o {workdir}/out
+srun --mpi=pmix --aml-dist=mpi,hang=6 {program} late 3 5 &
+sleep 4
+pkill -KILL -P $! ; kill -KILL $!
+wait
+for i in $(seq 50); do sleep 1; [[ -z $(squeue -h -s -j $SLURM_JOB_ID -o %i | grep -v batch | grep -v extern) ]] && break; done
+echo over after $i s
+""")
+    done = cluster.run(f"cd {workdir} && sbatch --wait job.sh; cat out; ls")
+    reports = list(workdir.glob("aml-dist-hang-*.txt"))
+    assert len(reports) == 1, done
+    said = reports[0].read_text()
+    assert re.match(rf"barrier #\d+: {re.escape(OWN)} has not called it; 3 ranks wait\nverdict: not-come\n", said), said
+    assert re.search(r"^  thread \d+ \(mpi_faults\): state ", said, re.MULTILINE), said
+    assert re.search(r"^over after \d+ s$", done.out, re.MULTILINE) and "over after 50 s" not in done.out, "the step was ended"
