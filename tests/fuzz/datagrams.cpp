@@ -36,8 +36,8 @@ void check_end(std::string_view datagram, ServerRelease& release) {
 void check_words(std::string_view datagram) {
   if (const auto word = parse_message_type(datagram, token))
     require(to_datagram(*word, token).size() <= longest_datagram, "");
-  for (const Subject subject :
-       {Subject::record, Subject::address, Subject::waits, Subject::state, Subject::wants_stacks, Subject::stack}) {
+  for (const Subject subject : {Subject::record, Subject::address, Subject::waits, Subject::state,
+                                Subject::wants_stacks, Subject::stack, Subject::shares, Subject::deputy}) {
     const auto text = parse_text(subject, datagram, token);
     if (text) require(to_datagram(subject, *text, token) == datagram, "a text is carried unchanged");
   }
