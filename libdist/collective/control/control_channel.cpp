@@ -143,16 +143,18 @@ void ControlChannel::run() {
 }
 
 /// A verdict that this rank gave last may still wait for the other side's proof, or for those behind one that does not
-/// hear it: whoever has not got it when all others are gone can only find that all others are gone.
+/// hear it: whoever has not got it when all others are gone can only find that all others are gone. Two that want to tell
+/// each other need each to be let in.
 void ControlChannel::linger() {
   const auto end = Clock::now() + std::chrono::seconds(2);
   const auto is_silent = [this](std::uint32_t rank) { return detector_.is_silent(rank); };
   while ((detector_.is_telling() || links_.has_unsent(is_silent)) && Clock::now() < end) {
-    std::vector<pollfd> wanted;
+    std::vector<pollfd> wanted = {{world_.listener.get(), POLLIN, 0}};
     links_.add_to(wanted);
     constexpr int milliseconds = 10;
     static_cast<void>(::poll(wanted.data(), wanted.size(), milliseconds));
-    links_.serve(wanted);
+    links_.serve(std::span(wanted).subspan(1));
+    if ((wanted[0].revents & POLLIN) != 0) links_.accept_all();
     believe_news();
     detector_.poll();
     links_.sweep();
