@@ -19,11 +19,14 @@ def run(*command, **options) -> str:
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory) -> dict[str, pathlib.Path]:
     """By name; without optimisation and debug information, which take most of a build and change nothing here.
-    AMLDIST_TEST_PACKAGES names packages that were built before."""
+    AMLDIST_TEST_PACKAGES names packages that were built before, AMLDIST_TEST_BUILD a folder where all is compiled already
+    (tests/run-packages compiles the packages that it installs)."""
     if built := os.environ.get("AMLDIST_TEST_PACKAGES"):
         return by_name(pathlib.Path(built))
     out = tmp_path_factory.mktemp("packages")
     quick = {"DEB_BUILD_OPTIONS": "noopt noautodbgsym parallel=2", "DEB_CFLAGS_APPEND": "-g0", "DEB_CXXFLAGS_APPEND": "-g0"}
+    if compiled := os.environ.get("AMLDIST_TEST_BUILD"):
+        quick["AMLDIST_BUILT"] = compiled
     run(ROOT / "contrib/packaging/build-deb", out, env={**os.environ, **quick})
     return by_name(out)
 
