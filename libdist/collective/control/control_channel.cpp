@@ -143,8 +143,8 @@ void ControlChannel::run() {
 }
 
 /// A verdict that this rank gave last may still wait for the other side's proof, or for those behind one that does not
-/// hear it: whoever has not got it when all others are gone can only find that all others are gone. Two that want to tell
-/// each other need each to be let in.
+/// hear it: whoever has not got it when all others are gone can only find that all others are gone. Two that want to
+/// tell each other need each to be let in.
 void ControlChannel::linger() {
   const auto end = Clock::now() + std::chrono::seconds(2);
   const auto is_silent = [this](std::uint32_t rank) { return detector_.is_silent(rank); };
