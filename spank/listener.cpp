@@ -28,11 +28,9 @@
 #include "spank/job_comment.hpp"
 #include "spank/output.hpp"
 #include "spank/slurm_api.hpp"
+#include "spank/step_desk.hpp"
 #include "step_messages/control_message.hpp"
 #include "step_messages/datagram.hpp"
-#include "step_messages/fabric_vote.hpp"
-#include "step_messages/notice_board.hpp"
-#include "step_messages/server_release.hpp"
 
 namespace amldist::spank {
 namespace {
@@ -85,7 +83,7 @@ class ListenerThread {
         token_(token),
         step_(std::move(step)),
         job_record_(std::move(job_record)),
-        failure_(step_.tasks) {
+        desk_({.token = token, .tasks = step_.tasks, .record = step_.record, .tell = tell_user}) {
     if (step_.trace.hang != 0) hang_.emplace(step_.trace.hang, step_.tasks);
   }
 
@@ -100,7 +98,7 @@ class ListenerThread {
       }
       if (kill_at_ && Clock::now() >= *kill_at_) kill();
       if (!asked_for_limit_ && Clock::now() >= began_ + before_any_limit) ask_for_limit();
-      if (failure_.stands() && !first_at_) note_first();
+      if (desk_.failure().stands() && !first_at_) note_first();
       if (first_at_ && !decided_ && (srun_ends || settled())) decide(!srun_ends);
     }
   }
@@ -153,13 +151,13 @@ class ListenerThread {
   /// Prints the line, or decides that there is none.
   void decide(bool others_run) {
     decided_ = true;
-    if (!failure_.stands() || at_limit_ || (slurmctld_answers_ && job_was_ended(step_.job_id))) return;
+    if (!desk_.failure().stands() || at_limit_ || (slurmctld_answers_ && job_was_ended(step_.job_id))) return;
     const RestOfStep rest = rest_of_step(others_run);
-    tell_user(failure_.sentence(rest));
-    comment(failure_.sentence(rest));
+    tell_user(desk_.failure().sentence(rest));
+    comment(desk_.failure().sentence(rest));
     if (job_record_.empty()) return;
-    static_cast<void>(
-        append_line(job_record_, JobRecord::line_of({failure_.shell_status(), failure_.description(rest)})));
+    static_cast<void>(append_line(
+        job_record_, JobRecord::line_of({desk_.failure().shell_status(), desk_.failure().description(rest)})));
   }
 
   [[nodiscard]] std::optional<Clock::time_point> next_due() const {
@@ -204,44 +202,13 @@ class ListenerThread {
 
   /// The reply to a message; empty: none.
   std::string take(std::string_view datagram, const sockaddr_in& sender) {
-    if (const auto report = FailureReport::parse(datagram, token_)) {
-      failure_.take(*report);
-      return {};
-    }
-    if (const auto end = WorkerEnd::parse(datagram, token_)) {
-      release_.take(*end, Clock::now());
-      return to_datagram(MessageType::heard, token_);
-    }
-    if (const auto address = parse_text(Subject::address, datagram, token_); address && Ipv4::parse(*address)) {
-      if (address_.empty()) address_ = *address;
-      return to_datagram(MessageType::heard, token_);
-    }
-    if (const auto vote = FabricVote::parse(datagram, token_)) {
-      fabric_.take(*vote);
-      if (const auto line = fabric_.line()) tell_user(*line);
-      return to_datagram(fabric_.answer(), token_);
-    }
-    if (const auto answer = take_notice(datagram)) return *answer;
-    if (hang_) {
-      if (const auto taken = hang_->take(datagram, token_, Clock::now())) return *taken;
-      if (const auto taken = take_deputy(datagram, sender)) return *taken;
-    }
-    const auto type = parse_message_type(datagram, token_);
-    return type ? answer(*type) : std::string();
-  }
-
-  /// The reply to a node that puts up or reads a notice; nullopt for another message. A node that waits for the notice
-  /// of a sick one is told that the step has been decided.
-  std::optional<std::string> take_notice(std::string_view datagram) {
-    if (const auto notice = Notice::parse(datagram, token_)) {
-      board_.take(*notice);
-      return to_datagram(fabric_.is_lost() ? fabric_.answer() : MessageType::heard, token_);
-    }
-    const auto wanted = NoticeKey::parse(datagram, token_);
-    if (!wanted) return std::nullopt;
-    if (fabric_.is_lost()) return to_datagram(fabric_.answer(), token_);
-    const Notice* const notice = board_.find(*wanted);
-    return notice != nullptr ? notice->to_datagram(token_) : to_datagram(MessageType::not_yet, token_);
+    if (auto answer = desk_.take(datagram, Clock::now())) return std::move(*answer);
+    if (!hang_) return {};
+    if (const auto taken = hang_->take(datagram, token_, Clock::now())) return *taken;
+    if (const auto taken = take_deputy(datagram, sender)) return *taken;
+    const bool asks = parse_message_type(datagram, token_) == MessageType::which_deputy;
+    if (!asks) return {};
+    return deputy_.empty() ? to_datagram(MessageType::not_yet, token_) : to_datagram(Subject::deputy, deputy_, token_);
   }
 
   /// The deputy is reached where its node's messages come from.
@@ -252,28 +219,6 @@ class ListenerThread {
     if (const auto number = text::to_number(*port, largest_port))
       deputy_ = text::concat({Ipv4{ntohl(sender.sin_addr.s_addr)}.to_string(), ":", std::to_string(*number)});
     return to_datagram(MessageType::heard, token_);
-  }
-
-  [[nodiscard]] std::string answer(MessageType type) {
-    switch (type) {
-      case MessageType::may_i_end:
-        return to_datagram(release_.due(Clock::now()) ? MessageType::end : MessageType::not_yet, token_);
-      case MessageType::which_record:
-        return text_or_not_yet(Subject::record, step_.record);
-      case MessageType::which_address:
-        return no_address_ ? to_datagram(MessageType::no_address, token_) : text_or_not_yet(Subject::address, address_);
-      case MessageType::which_deputy:
-        return text_or_not_yet(Subject::deputy, deputy_);
-      case MessageType::no_address:
-        no_address_ = true;
-        return to_datagram(MessageType::heard, token_);
-      default:
-        return {};  // those that only srun sends
-    }
-  }
-
-  [[nodiscard]] std::string text_or_not_yet(Subject subject, const std::string& text) const {
-    return text.empty() ? to_datagram(MessageType::not_yet, token_) : to_datagram(subject, text, token_);
   }
 
   void reply(const std::string& datagram, const sockaddr_in& to) const {
@@ -291,7 +236,7 @@ class ListenerThread {
   Listener::Step step_;
   std::string job_record_;
   std::optional<bool> told_to_kill_ = kills_on_bad_exit();  ///< read here, before srun changes its environment
-  FirstFailure failure_;
+  StepDesk desk_;
   Clock::time_point began_ = Clock::now();
   bool asked_for_limit_ = false;
   bool slurmctld_answers_ = true;              ///< if not, it is not asked again: each time libslurm waits for long
@@ -299,14 +244,9 @@ class ListenerThread {
   std::optional<Clock::time_point> first_at_;
   bool at_limit_ = false;
   bool decided_ = false;
-  ServerRelease release_;
-  FabricTally fabric_;
-  NoticeBoard board_;
   std::optional<HangJudge> hang_;             ///< only under hang=
   std::optional<Clock::time_point> kill_at_;  ///< the end of KillWait, after a hang
   std::string deputy_;                        ///< "10.0.0.1:40123"; empty: not known yet
-  std::string address_;                       ///< from rank 0's node
-  bool no_address_ = false;                   ///< rank 0's node has none
 };
 
 void run_thread(ListenerThread thread) noexcept {

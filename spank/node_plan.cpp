@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
+#include <memory>
 #include <span>
 
 #include "core/text.hpp"
@@ -79,6 +81,62 @@ Result<std::vector<PortClaim>> claim_ports(const StepPlan& plan, std::span<const
     claims.push_back(std::move(*claim));
   }
   return claims;
+}
+
+/// The rank whose node takes srun's place where no srun waits: rank 0; or the first parameter server, which is there
+/// until all of them may end.
+std::uint32_t rank_in_sruns_place(const StepPlan& plan) { return has_servers(plan) ? first_server(plan) : 0; }
+
+/// What the user is told where nobody takes srun's place.
+std::string nobody_stands_in(const StepPlan& plan, std::string_view why) {
+  return concat({"no srun waits for this step, and no node could take its place (", why,
+                 "): nobody says which task fails first",
+                 has_servers(plan) ? ", and parameter servers will not end by themselves: end the step when its work "
+                                     "is done, or start it without --async"
+                                   : ""});
+}
+
+/// Where a node in srun's place listens, as every node computes it: with the token that srun sent, at the number of the
+/// TCP port that its rank has for itself.
+Result<SrunLink> link_to_sruns_place(const StepPlan& plan, const EnvironmentReader& environment) {
+  const auto channel = ReportChannel::parse(environment(report_variable).value_or(""));
+  if (!channel) return Error{Errc::unavailable, "srun sent no token"};
+  const std::uint32_t rank = rank_in_sruns_place(plan);
+  const auto address = slurm_node_address(plan.placement.host_of(rank));
+  if (!address) return address.error();
+  const std::uint32_t port = plan.rendezvous.port + plan.placement.map.local_rank_of(rank);
+  if (port > std::numeric_limits<std::uint16_t>::max()) return Error{Errc::unavailable, "no port is left for it"};
+  return SrunLink{*address, {static_cast<std::uint16_t>(port), channel->token}};
+}
+
+Result<std::unique_ptr<StandIn>> stand_in(const StepPlan& plan, const SrunLink& link, const NodeItems& items,
+                                          const Handle& handle) {
+  const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
+  if (!user) return user.error();
+  const auto group = handle.number(S_JOB_GID, "S_JOB_GID");
+  if (!group) return group.error();
+  const std::string host = plan.placement.host_of(rank_in_sruns_place(plan));
+  if (auto may = may_listen(*user, link.channel.port, host); !may) return may.error();
+  return StandIn::open(
+      link.channel.port,
+      {link.channel.token, items.job_id, plan.placement.map.size(), plan.placement.map.nodes(), {*user, *group}});
+}
+
+/// Where no srun waits for the step: one of its nodes answers the others, if they can find it. Returns the line for the
+/// user if this node should and cannot; empty otherwise.
+std::string take_sruns_place(StepdSession& session, const Draft& draft, const NodeItems& items, const Handle& handle) {
+  const StepPlan& plan = draft.step;
+  const bool is_whole_step = plan.placement.map.size() == items.tasks;
+  if (session.has_srun || !is_whole_step || draft.ranks.empty()) return {};
+  const bool is_here = std::ranges::find(draft.ranks, rank_in_sruns_place(plan)) != draft.ranks.end();
+  const auto link = link_to_sruns_place(plan, handle.environment());
+  if (!link) return is_here ? nobody_stands_in(plan, link.error().message) : std::string();
+  session.srun = *link;
+  if (!is_here) return {};
+  auto opened = stand_in(plan, *link, items, handle);
+  if (!opened) return nobody_stands_in(plan, opened.error().message);
+  session.stand_in = std::move(*opened);
+  return {};
 }
 
 /// Tells srun the address of rank 0's node, or that there is none, so that the other nodes stop waiting.
@@ -193,7 +251,7 @@ Result<void> refuse_deaf_container(const Handle& handle) {
       "ranks: use pyxis, or start the container inside the task"};
 }
 
-Result<NodePlan> plan_node(const StepdSession& session, const Spec& spec, const Handle& handle) {
+Result<NodePlan> plan_node(StepdSession& session, const Spec& spec, const Handle& handle) {
   if (auto heard = refuse_deaf_container(handle); !heard) return heard.error();
   const auto items = read_items(handle);
   if (!items) return items.error();
@@ -202,6 +260,7 @@ Result<NodePlan> plan_node(const StepdSession& session, const Spec& spec, const 
   if (auto whole = handle.environment_was_read(); !whole) return whole.error();
   if (!draft) return draft.error();
   auto& [step, ranks, features] = *draft;
+  std::string unanswered = take_sruns_place(session, *draft, *items, handle);
   if (auto learned = learn_address(session, step, ranks); !learned) return learned.error();
   // The tasks of a heterogeneous step whose srun does not answer learn their ranks later than this: then nothing is
   // checked or claimed.
@@ -228,7 +287,8 @@ Result<NodePlan> plan_node(const StepdSession& session, const Spec& spec, const 
                   ranks,
                   choose_trace(session.request.policy, spec, handle.variable("SLURM_JOB_PARTITION").value_or("")),
                   find_trace_libraries(session.request.policy.trace_libraries),
-                  session.request.policy.secret == SecretPolicy::require};
+                  session.request.policy.secret == SecretPolicy::require,
+                  std::move(unanswered)};
 }
 
 PlanOutcome plan(StepdSession& session, const Handle& handle) {
@@ -239,17 +299,12 @@ PlanOutcome plan(StepdSession& session, const Handle& handle) {
     return removed ? PlanOutcome(NotConcerned{}) : PlanOutcome(removed.error());
   }
   if (handle.variable(launch_record_variable) == refused_record) return RefusedBySrun{};
-  const bool has_srun = handle.variable(launch_record_variable) != no_srun_record;
+  session.has_srun = handle.variable(launch_record_variable) != no_srun_record;
   // Before anything can fail: srun is to hear of a refusal, too.
-  if (has_srun) session.srun = read_srun_link(handle.environment());
+  if (session.has_srun) session.srun = read_srun_link(handle.environment());
   session.start = std::chrono::steady_clock::now();
   auto planned = plan_node(session, *spec, handle);
-  if (planned && !has_srun && has_servers(planned->step)) {
-    planned->notes.emplace_back(
-        "no srun waits for this step, so its parameter servers will not end by themselves: end the step when its work "
-        "is done, or start it without --async");
-  }
-  if (planned && !has_srun && spec->verbose) {
+  if (planned && !session.has_srun && spec->verbose) {
     planned->notes.push_back(placement_line(*spec, planned->step.placement, planned->step.rendezvous.address));
   }
   return planned ? PlanOutcome(std::move(*planned)) : PlanOutcome(planned.error());

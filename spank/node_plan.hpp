@@ -20,16 +20,17 @@ struct StepdSession;
 /// What this node's tasks get.
 struct NodePlan {
   StepPlan step;
-  bool is_whole_step = true;         ///< false: Slurm gives this slurmstepd only a component of a heterogeneous step
-  std::vector<PortClaim> claims;     ///< ports that this node's ranks will listen on
-  std::vector<std::string> notes;    ///< lines for the user, told by rank 0
-  std::optional<FabricPlan> fabric;  ///< nullopt: nobody wants the fabric verified
-  std::string secret;                ///< of the step, for its tasks alone; empty: srun sent none
-  std::string host;                  ///< this node's name
-  std::vector<std::uint32_t> ranks;  ///< of this node; empty where they are not known yet
-  TraceChoice trace;                 ///< whether the tasks' calls are recorded
-  std::string trace_libraries;       ///< folder of what is loaded into them for it; empty: not installed
-  bool requires_secret = false;      ///< the site wants libamldist to refuse worlds without a secret
+  bool is_whole_step = true;          ///< false: Slurm gives this slurmstepd only a component of a heterogeneous step
+  std::vector<PortClaim> claims;      ///< ports that this node's ranks will listen on
+  std::vector<std::string> notes;     ///< lines for the user, told by rank 0
+  std::optional<FabricPlan> fabric;   ///< nullopt: nobody wants the fabric verified
+  std::string secret;                 ///< of the step, for its tasks alone; empty: srun sent none
+  std::string host;                   ///< this node's name
+  std::vector<std::uint32_t> ranks;   ///< of this node; empty where they are not known yet
+  TraceChoice trace;                  ///< whether the tasks' calls are recorded
+  std::string trace_libraries;        ///< folder of what is loaded into them for it; empty: not installed
+  bool requires_secret = false;       ///< the site wants libamldist to refuse worlds without a secret
+  std::string nobody_stands_in = {};  ///< no srun waits and this node could not take its place: a line for the user
 };
 
 /// The step is none of ours: its tasks start as they would without the plugin.

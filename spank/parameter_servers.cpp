@@ -10,6 +10,11 @@ bool has_servers(const StepPlan& plan) {
   return roles.count(TensorflowRole::chief) + roles.count(TensorflowRole::worker) > 0;
 }
 
+std::uint32_t first_server(const StepPlan& plan) {
+  const TensorflowRoles roles = roles_of(plan);
+  return roles.count(TensorflowRole::chief) + roles.count(TensorflowRole::worker);
+}
+
 bool needs_task_monitor(const StepPlan& plan, std::uint32_t rank) {
   if (!has_servers(plan)) return false;
   const TensorflowRoles roles = roles_of(plan);

@@ -14,6 +14,9 @@ namespace amldist::spank {
 /// Whether the step has servers, and somebody else whose end is the end of its work.
 [[nodiscard]] bool has_servers(const StepPlan& plan);
 
+/// The lowest rank that is a server. Only for a step that has one.
+[[nodiscard]] std::uint32_t first_server(const StepPlan& plan);
+
 /// Whether somebody else has to end this task: a server; and beside a chief a worker, which in TensorFlow 2 serves it
 /// and never returns.
 [[nodiscard]] bool needs_task_monitor(const StepPlan& plan, std::uint32_t rank);

@@ -89,8 +89,9 @@ Result<void> equip_task(const StepdSession& session, const Handle& handle) {
     for (const std::string& note : plan->notes) tell_step(note);
     advise(plan->step, handle.environment());
     if (const auto note = trace_note(*plan, handle)) tell_step(*note);
-    if (const auto note = unwatched_note(*plan, session.srun.has_value())) tell_step(*note);
+    if (const auto note = unwatched_note(*plan, session.has_srun && session.srun.has_value())) tell_step(*note);
   }
+  if (!plan->nobody_stands_in.empty() && *rank == plan->ranks.front()) tell_step(plan->nobody_stands_in);
   if (auto written = write_environment(*plan, session.srun, handle, *rank); !written) return written;
   if (session.srun && needs_task_monitor(plan->step, *rank)) return put_below_monitor(*session.srun, handle, *rank);
   return {};

@@ -183,7 +183,8 @@ std::string FirstFailure::clause(const RestOfStep& rest) const {
                    killed || terminated ? ", as when somebody cancels the step" : ""});
   }
   if (rest.runs && !rest.kill_on_bad_exit) {
-    return "; the others may wait for it: srun --kill-on-bad-exit would end the step";
+    return concat({"; the others may wait for it: ",
+                   rest.has_srun ? "srun --kill-on-bad-exit would end the step" : "scancel would end the step"});
   }
   if (killed) return "; SIGKILL comes from outside: no memory left, or a cancelled step";
   return "";

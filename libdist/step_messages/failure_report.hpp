@@ -69,6 +69,7 @@ struct FailureReport {
 struct RestOfStep {
   bool runs = false;              ///< some tasks still run
   bool kill_on_bad_exit = false;  ///< Slurm ends the step when one task fails
+  bool has_srun = true;           ///< false: --kill-on-bad-exit, which srun obeys, would end nothing
 };
 
 /// Keeps the first report to arrive, prefers a cause to a consequence, and counts. Memory: one report and one bit per

@@ -61,7 +61,7 @@ std::vector<Notice> notices_of(std::uint32_t round, std::uint32_t node, std::str
 
 void NoticeBoard::take(const Notice& notice) {
   constexpr std::size_t overhead = 128;
-  if (bytes_ + notice.text.size() + overhead > most_bytes) return;
+  if (bytes_ + notice.text.size() + overhead > most_) return;
   if (notices_.emplace(notice.key, notice).second) bytes_ += notice.text.size() + overhead;
 }
 

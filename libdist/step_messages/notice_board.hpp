@@ -50,7 +50,10 @@ struct Notice {
 /// srun's side.
 class NoticeBoard {
  public:
-  static constexpr std::size_t most_bytes = std::size_t{64} << 20;  ///< more notices are not kept
+  static constexpr std::size_t most_bytes = std::size_t{64} << 20;
+
+  /// `most`: bytes; more notices are not kept.
+  explicit NoticeBoard(std::size_t most = most_bytes) : most_(most) {}
 
   void take(const Notice& notice);
   /// nullptr: it is not there yet.
@@ -59,6 +62,7 @@ class NoticeBoard {
  private:
   std::map<NoticeKey, Notice> notices_;
   std::size_t bytes_ = 0;
+  std::size_t most_;
 };
 
 }  // namespace amldist
