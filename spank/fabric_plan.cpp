@@ -76,16 +76,31 @@ std::vector<std::string> helper_words(const FabricPlan& plan) {
   return words;
 }
 
+/// The job's environment, in which the helper finds who answers for the step: srun, or the node in its place.
+std::vector<std::string> helper_environment(const std::optional<SrunLink>& srun, const Handle& handle) {
+  char** environment = nullptr;
+  if (::spank_get_item(handle.raw(), S_JOB_ENV, &environment) != ESPANK_SUCCESS) environment = nullptr;
+  const std::string report = concat({report_variable, "="});
+  const std::string host = concat({srun_host_variable, "="});
+  std::vector<std::string> out;
+  for (char** each = environment; each != nullptr && *each != nullptr; ++each) {
+    const std::string_view word = *each;
+    if (!word.starts_with(report) && !word.starts_with(host)) out.emplace_back(word);
+  }
+  if (srun) {
+    out.push_back(report + srun->channel.to_string());
+    out.push_back(host + srun->address.to_string());
+  }
+  return out;
+}
+
 /// What the installed tool finds as the user: device nodes, limits, verbs, GPUs, and the way to other nodes.
-std::vector<Check> task_part(const FabricPlan& plan, const Handle& handle) {
+std::vector<Check> task_part(const FabricPlan& plan, const std::optional<SrunLink>& srun, const Handle& handle) {
   const std::string remedy = "install aml-dist's tools on the nodes, or name them with rdma_helper= in plugstack.conf";
   if (plan.helper.empty()) {
     return {{"ib.helper", Verdict::fail, "bin/aml-dist is not installed beside the plugin", remedy}};
   }
-  char** environment = nullptr;
-  if (::spank_get_item(handle.raw(), S_JOB_ENV, &environment) != ESPANK_SUCCESS) environment = nullptr;
-  ChildProgram helper{.words = helper_words(plan), .environment = std::vector<std::string>()};
-  for (char** each = environment; each != nullptr && *each != nullptr; ++each) helper.environment->emplace_back(*each);
+  ChildProgram helper{.words = helper_words(plan), .environment = helper_environment(srun, handle)};
   const auto patience = plan.peers.empty() ? helper_timeout : helper_timeout + pairs_timeout;
   const auto output = output_of(std::move(helper), Clock::now() + patience, longest_output);
   if (!output) return {{"ib.helper", Verdict::fail, concat({plan.helper, ": ", output.error().message}), remedy}};
@@ -104,7 +119,7 @@ std::vector<Check> failures_among(const std::vector<Check>& checks) {
 }
 
 /// The checks of this node that count for its step: of the fabric, of GPUs and host, and those between nodes.
-std::vector<Check> verify(const FabricPlan& plan, const Handle& handle) {
+std::vector<Check> verify(const FabricPlan& plan, const std::optional<SrunLink>& srun, const Handle& handle) {
   std::vector<Check> checks;
   if (plan.policy != RdmaPolicy::off) {
     checks = plan.node_part.checks;
@@ -115,7 +130,7 @@ std::vector<Check> verify(const FabricPlan& plan, const Handle& handle) {
     }
   }
   if (!failures_among(checks).empty()) return checks;
-  for (Check& each : task_part(plan, handle)) {
+  for (Check& each : task_part(plan, srun, handle)) {
     const bool counts = plan.unknown_fails && plan.policy == RdmaPolicy::require && each.verdict == Verdict::unknown;
     if (counts) each.verdict = Verdict::fail;
     checks.push_back(std::move(each));
@@ -219,7 +234,7 @@ void tell_findings(const FabricPlan& plan, const std::vector<Check>& checks, boo
 
 /// The leader's work. Returns the decision of the whole step.
 FabricDecision lead(const FabricPlan& plan, const std::optional<SrunLink>& srun, const Handle& handle) {
-  const auto checks = verify(plan, handle);
+  const auto checks = verify(plan, srun, handle);
   auto failures = failures_among(checks);
   // What ends the step comes before what moves it to sockets.
   std::stable_partition(failures.begin(), failures.end(), [&plan](const Check& each) { return refuses(plan, each); });

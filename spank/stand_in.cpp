@@ -93,7 +93,7 @@ class StandInThread {
   }
 
   bool take_one() {
-    std::array<char, longest_message> datagram;
+    std::array<char, longest_message> datagram{};
     sockaddr_in sender = {};
     socklen_t length = sizeof sender;
     const ssize_t got = ::recvfrom(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT,

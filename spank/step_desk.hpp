@@ -1,12 +1,12 @@
 // What srun, or the node that takes its place, answers to the messages of a step's nodes.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "os/clock.hpp"
 #include "step_messages/control_message.hpp"
 #include "step_messages/fabric_vote.hpp"
 #include "step_messages/failure_report.hpp"
@@ -19,8 +19,6 @@ namespace amldist::spank {
 /// not fit the step's size is dropped, so memory is bounded by that size and the limit of notices.
 class StepDesk {
  public:
-  using Clock = std::chrono::steady_clock;
-
   struct Step {
     std::uint64_t token = 0;
     std::uint32_t tasks = 0;  ///< 0: not known

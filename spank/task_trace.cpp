@@ -148,7 +148,9 @@ std::optional<std::string> unwatched_note(const NodePlan& plan, bool has_srun) {
 
 void watch_for_hangs(StepdSession& session, const Handle& handle) {
   const NodePlan* const plan = session.plan();
-  if (plan == nullptr || plan->trace.hang == 0 || !session.has_srun || !session.srun || session.hang_watch || !plan->is_whole_step) return;
+  if (plan == nullptr || plan->trace.hang == 0 || !session.has_srun || !session.srun || session.hang_watch ||
+      !plan->is_whole_step)
+    return;
   const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
   const auto group = handle.number(S_JOB_GID, "S_JOB_GID");
   if (!user || !group || plan->ranks.empty()) return;

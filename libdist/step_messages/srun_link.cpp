@@ -37,7 +37,7 @@ std::string_view receive(int socket, std::span<char> buffer) noexcept {
 std::optional<SrunLink> read_srun_link(const EnvironmentReader& environment) {
   const auto channel = ReportChannel::parse(environment(report_variable).value_or(""));
   // slurmd writes it: the address that the launch came from, and to which slurmstepd itself connects.
-  const auto address = Ipv4::parse(environment("SLURM_SRUN_COMM_HOST").value_or(""));
+  const auto address = Ipv4::parse(environment(srun_host_variable).value_or(""));
   if (!channel || !address) return std::nullopt;
   return SrunLink{*address, *channel};
 }

@@ -12,7 +12,10 @@
 
 namespace amldist {
 
-/// Where the srun that started the step listens.
+/// Set by slurmd: the address that the launch came from.
+inline constexpr const char* srun_host_variable = "SLURM_SRUN_COMM_HOST";
+
+/// Where the srun that started the step listens, or a node in its place.
 struct SrunLink {
   Ipv4 address;
   ReportChannel channel;

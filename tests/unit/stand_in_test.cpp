@@ -1,0 +1,173 @@
+// Who answers a step's nodes: what of anybody's datagrams is taken, and that the node in srun's place always ends.
+#include "spank/stand_in.hpp"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/text.hpp"
+#include "spank/output.hpp"
+#include "spank/slurm_api.hpp"
+#include "spank/step_desk.hpp"
+#include "step_messages/datagram.hpp"
+#include "step_messages/srun_link.hpp"
+
+namespace amldist::spank {
+namespace {
+
+constexpr std::uint64_t token = 0x00c0ffee00c0ffeeULL;
+const Clock::time_point now{};
+
+/// A UDP port that nobody has: tests run beside each other.
+std::uint16_t free_port() {
+  const FileDescriptor socket = open_socket();
+  sockaddr_in own = {};
+  own.sin_family = AF_INET;
+  socklen_t length = sizeof own;
+  const bool bound = ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&own), length) == 0 &&
+                     ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &length) == 0;
+  return bound ? ntohs(own.sin_port) : 0;
+}
+
+const std::uint16_t port = free_port();
+
+std::vector<std::string>& lines() {
+  static std::vector<std::string> told;
+  return told;
+}
+
+std::mutex& telling() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+StepDesk desk_of(std::uint32_t tasks, std::uint32_t nodes) {
+  return StepDesk({.token = token, .tasks = tasks, .nodes = nodes, .most_notices = 4096, .tell = tell_step});
+}
+
+FailureReport failed(std::uint32_t rank) {
+  FailureReport report;
+  report.rank = rank;
+  report.wait_status = 7 << 8;
+  report.host = "node2";
+  return report;
+}
+
+StandIn::Step step() { return {token, 1, 4, 2, {::getuid(), ::getgid()}}; }
+SrunLink link_here() { return {*Ipv4::parse("127.0.0.1"), {port, token}}; }
+
+}  // namespace
+
+// What the plugin has from Slurm.
+void tell_step(std::string_view sentence) noexcept {
+  const std::lock_guard lock(telling());
+  lines().emplace_back(sentence);
+}
+bool job_was_ended(std::uint32_t job_id) { return job_id == 2; }
+
+TEST(StepDesk, AnswersNobodyWithoutTheToken) {
+  StepDesk desk = desk_of(4, 2);
+  for (const auto& datagram : {failed(0).to_datagram(token ^ 1), to_datagram(MessageType::may_i_end, token ^ 1),
+                               std::string("x"), std::string(4096, ';'), std::string()}) {
+    EXPECT_FALSE(desk.take(datagram, now)) << datagram;
+  }
+  EXPECT_FALSE(desk.failure().stands());
+}
+
+TEST(StepDesk, DropsWhatDoesNotFitTheStep) {
+  StepDesk desk = desk_of(4, 2);
+  EXPECT_FALSE(desk.take(WorkerEnd{false, 4, 0, 0, 5}.to_datagram(token), now)) << "a rank that the step does not have";
+  EXPECT_FALSE(desk.take(FabricVote{0, 3, RdmaPolicy::prefer, true, "", "node1"}.to_datagram(token), now));
+  EXPECT_FALSE(desk.take(Notice{{0, 2, 0}, 1, "text"}.to_datagram(token), now)) << "a node that the step does not have";
+  static_cast<void>(desk.take(failed(4).to_datagram(token), now));
+  EXPECT_FALSE(desk.failure().stands());
+}
+
+TEST(StepDesk, KeepsNoMoreNoticesThanItMay) {
+  StepDesk desk = desk_of(4, 2);
+  for (std::uint32_t round = 0; round < 100; ++round) {
+    EXPECT_TRUE(desk.take(Notice{{round, 1, 0}, 1, std::string(400, 'x')}.to_datagram(token), now));
+  }
+  const auto answer = [&desk](std::uint32_t round) {
+    return desk.take(NoticeKey{round, 1, 0}.to_datagram(token), now);
+  };
+  EXPECT_NE(answer(0), to_datagram(MessageType::not_yet, token));
+  EXPECT_EQ(answer(99), to_datagram(MessageType::not_yet, token));
+}
+
+TEST(StepDesk, ReleasesServersWhenTheWorkersHaveEnded) {
+  StepDesk desk = desk_of(4, 2);
+  const auto may_end = [&desk] { return desk.take(to_datagram(MessageType::may_i_end, token), now); };
+  EXPECT_EQ(may_end(), to_datagram(MessageType::not_yet, token));
+  for (const std::uint32_t rank : {0U, 1U}) {
+    EXPECT_EQ(desk.take(WorkerEnd{false, rank, 0, 0, 2}.to_datagram(token), now),
+              to_datagram(MessageType::heard, token));
+  }
+  EXPECT_EQ(may_end(), to_datagram(MessageType::end, token));
+}
+
+TEST(StandIn, SaysTheFirstFailureWhenItsNodeHasEnded) {
+  lines().clear();
+  {
+    auto own = StandIn::open(port, step());
+    ASSERT_TRUE(own) << own.error().message;
+    send_report(link_here(), failed(2));
+    send_report(link_here(), failed(1));
+    EXPECT_TRUE(tell(link_here(), WorkerEnd{false, 0, 0, 0, 2}.to_datagram(token)));
+  }
+  ASSERT_EQ(lines().size(), 1U);
+  EXPECT_TRUE(lines()[0].starts_with("first failure: rank 2 (local 0) on node2: exit status 7")) << lines()[0];
+}
+
+TEST(StandIn, IsSilentAboutAJobThatSlurmEnded) {
+  lines().clear();
+  {
+    StandIn::Step cancelled = step();
+    cancelled.job_id = 2;
+    auto own = StandIn::open(port, cancelled);
+    ASSERT_TRUE(own) << own.error().message;
+    send_report(link_here(), failed(2));
+  }
+  EXPECT_TRUE(lines().empty());
+}
+
+TEST(StandIn, EndsUnderAFloodOfItsOwnUsers) {
+  std::atomic<bool> stop = false;
+  std::thread flood([&stop] {
+    const FileDescriptor socket = open_socket();
+    while (!stop) send_to(link_here(), socket.get(), to_datagram(MessageType::may_i_end, token));
+  });
+  { EXPECT_TRUE(StandIn::open(port, step())); }  // a flood that could hold it would hold this test to its time limit
+  stop = true;
+  flood.join();
+}
+
+TEST(StandIn, AForkThatEndsLeavesItAlone) {
+  auto own = StandIn::open(port, step());
+  ASSERT_TRUE(own) << own.error().message;
+  EXPECT_EXIT(
+      {
+        own->reset();
+        std::_Exit(0);
+      },
+      testing::ExitedWithCode(0), "");
+  EXPECT_TRUE(tell(link_here(), WorkerEnd{false, 0, 0, 0, 2}.to_datagram(token)));
+}
+
+TEST(StandIn, APortThatIsTakenIsNamed) {
+  auto first = StandIn::open(port, step());
+  ASSERT_TRUE(first);
+  auto second = StandIn::open(port, step());
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().message, text::concat({"UDP port ", std::to_string(port), ": Address already in use"}));
+}
+
+}  // namespace amldist::spank
