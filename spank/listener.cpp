@@ -188,7 +188,7 @@ class ListenerThread {
   /// Reads what has arrived. Bounded, so that a flood cannot keep srun from ending.
   void receive() {
     constexpr int most_at_once = 4096;
-    std::array<char, longest_text_message> datagram;
+    std::array<char, longest_text_message> datagram{};
     for (int i = 0; i < most_at_once; ++i) {
       sockaddr_in sender = {};
       socklen_t length = sizeof sender;
