@@ -33,7 +33,7 @@ _aml_dist() {
     local flags='--aml-dist= --nodelist --tasks-per-node --distribution --mapping --hostfile --task --gpus-per-node
         --cluster --job --step --restart --port-range --svg --json --help'
     local doctor='--mpi --env-file --env --framework --launcher'
-    local frameworks='torch lightning transformers accelerate deepspeed ignite horovod mpi mpi4py tensorflow keras jax gloo nccl amldist gpus'
+    local frameworks='torch lightning transformers accelerate deepspeed ignite horovod mpi mpi4py tensorflow keras jax gloo nccl amldist torch-amldist gpus'
     [[ ${COMP_WORDS[1]-} != doctor ]] || flags="${flags/--svg/} $doctor"
     local check_flags='--policy --sku --sku-table --sysfs-root --dev-root --baseline --kernel-log --svg --wait --timeout --port
         --pairs --bandwidth --bench --exclude --no-verbs --format --health --unknown --list-sku --json --quiet --verbose --help'

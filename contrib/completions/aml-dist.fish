@@ -56,7 +56,7 @@ complete -c aml-dist -n $explain -l json -d 'An array for programs'
 complete -c aml-dist -n $doctor -l mpi -x -a 'pmix none' -d 'MPI type of an imagined step'
 complete -c aml-dist -n $doctor -l env-file -r -F -d 'A saved environment'
 complete -c aml-dist -n $doctor -l env -x -d 'Set NAME=VALUE or remove NAME'
-complete -c aml-dist -n $doctor -l framework -x -a 'torch lightning transformers accelerate deepspeed ignite horovod mpi mpi4py tensorflow keras jax gloo nccl amldist gpus' -d 'Only this one'
+complete -c aml-dist -n $doctor -l framework -x -a 'torch lightning transformers accelerate deepspeed ignite horovod mpi mpi4py tensorflow keras jax gloo nccl amldist torch-amldist gpus' -d 'Only this one'
 complete -c aml-dist -n $doctor -l launcher -x -a 'srun torchrun torch.distributed.launch "accelerate launch"' -d 'Only this one'
 
 set -l trace '__fish_seen_subcommand_from trace'

@@ -121,6 +121,35 @@ def test_what_keeps_strangers_out_of_a_world(tool, arguments, environment, verdi
     assert (row["environment"], row["verdict"]) == (environment, verdict)
 
 
+@pytest.fixture
+def python_with(tmp_path):
+    """python_with(PACKAGES, FINDS): variables with a PATH that has a python3 with these distributions."""
+    def make(packages: list[str], finds: bool) -> dict[str, str]:
+        site = tmp_path / "lib/python3.11/site-packages"
+        for package in packages:
+            (site / f"{package}.dist-info").mkdir(parents=True)
+        (site / "torch/distributed").mkdir(parents=True)
+        (site / "torch/distributed/distributed_c10d.py").write_text('entry_points(group="torch.distributed.backends")' if finds else "")
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin/python3").touch(mode=0o755)
+        return {"PATH": f"{tmp_path}/bin"}
+    return make
+
+
+@pytest.mark.parametrize("packages, finds, key, environment, verdict, words", [
+    (["torch-2.15.0", "amldist-0.1.0"], True, "", "PyTorch 2.15.0, amldist 0.1.0, entry point", "fine", ""),
+    (["torch-2.6.0", "amldist-0.1.0"], False, "", "PyTorch 2.6.0, amldist 0.1.0, import", "warns", "looks for no entry points"),
+    (["torch-2.15.0"], True, "", "", "skip", "no package amldist beside it"),
+    (["torch-2.15.0"], True, ",backend=amldist", "", "fails", "no package amldist beside it"),
+    ([], False, "", "", "skip", "no PyTorch beside the python3 in PATH"),
+])
+def test_the_backend_amldist_is_known_with_its_versions_and_how_it_is_found(tool, python_with, packages, finds, key, environment, verdict,
+                                                                         words):
+    row = doctor(tool, f"--aml-dist=pytorch{key}", *TWO_BY_TWO, "--framework", "torch-amldist", status=int(verdict == "fails"),
+                 env=python_with(packages, finds))["torch-amldist", "-"]
+    assert (row["environment"] or "", row["verdict"]) == (environment, verdict) and words in row["reason"], row
+
+
 @pytest.mark.parametrize("gpus, tasks, verdict, words", [
     (4, 4, "fine", ""),
     (1, 4, "warns", "LOCAL_RANK goes up to 3"),

@@ -1,7 +1,9 @@
-// What keeps strangers out of a world of libamldist (libdist/collective/bootstrap/world_secret.cpp): the step's secret,
-// one that a service brings, a file of the user's where all ranks are on one machine, or nothing.
+// The back end amldist of PyTorch (libdist/python/amldist/torch), and what keeps strangers out of a world of libamldist
+// (libdist/collective/bootstrap/world_secret.cpp): the step's secret, one that a service brings, a file of the user's
+// where all ranks are on one machine, or nothing.
 #include "aml_dist/doctor/rules.hpp"
 #include "core/settings.hpp"
+#include "core/text.hpp"
 
 namespace amldist::doctor {
 
@@ -18,6 +20,25 @@ FrameworkResult examine_amldist(const TaskContext& here) {
   }
   if (here.nodes() == 1) return {.environment = "authenticated"};
   return with({.environment = "open"}, {outcome, "whoever reaches rank 0's port can join the world", remedy});
+}
+
+/// What the package registers, and by which way init_process_group("amldist") finds it.
+FrameworkResult examine_torch_amldist(const TaskContext& here) {
+  using text::concat;
+  const std::string torch = here.machine().torch.value_or("");
+  const std::string package = here.machine().amldist.value_or("");
+  const bool is_wanted = here.text("AMLDIST_BACKEND") == "amldist";
+  if (torch.empty()) return with({}, {Outcome::skip, "there is no PyTorch beside the python3 in PATH", {}});
+  if (package.empty()) {
+    return with({}, {is_wanted ? Outcome::fails : Outcome::skip,
+                     concat({"PyTorch ", torch, " has no package amldist beside it, which registers the back end"}),
+                     "pip install --no-index --find-links DIR amldist"});
+  }
+  const std::string versions = concat({"PyTorch ", torch, ", amldist ", package});
+  if (here.machine().torch_finds_backends.value_or(false)) return {.environment = concat({versions, ", entry point"})};
+  return with({.environment = concat({versions, ", import"})},
+              {Outcome::warns, concat({"PyTorch ", torch, " looks for no entry points of back ends"}),
+               "import amldist.torch before init_process_group()"});
 }
 
 }  // namespace amldist::doctor

@@ -33,7 +33,7 @@ struct Row {
 /// Checks of the machine: they belong to no launcher.
 constexpr std::string_view no_launcher = "-";
 
-constexpr std::array<Row, 24> rows = {{
+constexpr std::array<Row, 25> rows = {{
     {"torch", "srun", for_torch, examine_torch, nullptr},
     {"torch", "torchrun", for_pytorch, examine_torch, start_torchrun},
     {"torch", "torch.distributed.launch", for_pytorch, examine_torch, start_torch_launch},
@@ -57,6 +57,7 @@ constexpr std::array<Row, 24> rows = {{
     {"gloo", no_launcher, for_torch, examine_gloo, nullptr},
     {"nccl", no_launcher, for_torch, examine_nccl, nullptr},
     {"amldist", no_launcher, for_any, examine_amldist, nullptr},
+    {"torch-amldist", no_launcher, for_torch, examine_torch_amldist, nullptr},
     {"gpus", no_launcher, for_any, examine_gpus, nullptr},
 }};
 constexpr Row locked_memory = {"locked memory", no_launcher, for_any, examine_locked_memory, nullptr};

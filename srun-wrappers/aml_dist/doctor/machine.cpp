@@ -12,6 +12,7 @@
 
 #include "core/text.hpp"
 #include "os/own_network.hpp"
+#include "os/whole_file.hpp"
 #include "shared/programs.hpp"
 
 namespace amldist::doctor {
@@ -78,6 +79,14 @@ std::string version_of(const std::vector<std::string>& names, std::string_view d
   return {};
 }
 
+/// Whether the PyTorch of this folder has the group of entry points that back ends are found by: its own source says
+/// it.
+bool torch_in_finds_backends(const fs::path& folder) {
+  constexpr std::size_t most = 1U << 20;
+  const std::string source = read_file_start(folder / "torch/distributed/distributed_c10d.py", most);
+  return source.find("torch.distributed.backends") != std::string::npos;
+}
+
 std::vector<std::string> interface_names() {
   std::vector<std::string> names;
   ifaddrs* list = nullptr;
@@ -118,6 +127,8 @@ Machine look_at_python(const EnvironmentReader& environment) {
   machine.python_version = python.version;
   machine.mpi4py = version_of(names, "mpi4py");
   machine.torch = version_of(names, "torch");
+  machine.amldist = version_of(names, "amldist");
+  machine.torch_finds_backends = std::ranges::any_of(python.folders, torch_in_finds_backends);
   machine.keras = version_of(names, "keras");
   machine.tf_keras = version_of(names, "tf_keras");
   return machine;

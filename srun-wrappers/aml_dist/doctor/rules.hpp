@@ -30,6 +30,7 @@ FrameworkResult examine_jax(const TaskContext& here);
 FrameworkResult examine_gloo(const TaskContext& here);
 FrameworkResult examine_nccl(const TaskContext& here);
 FrameworkResult examine_amldist(const TaskContext& here);
+FrameworkResult examine_torch_amldist(const TaskContext& here);
 FrameworkResult examine_gpus(const TaskContext& here);
 FrameworkResult examine_locked_memory(const TaskContext& here);
 

@@ -26,6 +26,8 @@ struct Machine {
   /// Version of an installed Python distribution; empty: not there. Absent: nobody has looked.
   std::optional<std::string> mpi4py = std::nullopt;
   std::optional<std::string> torch = std::nullopt;
+  std::optional<std::string> amldist = std::nullopt;
+  std::optional<bool> torch_finds_backends = std::nullopt;  ///< by name, through entry points
   std::optional<std::string> keras = std::nullopt;
   std::optional<std::string> tf_keras = std::nullopt;
 };

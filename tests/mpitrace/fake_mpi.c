@@ -1,0 +1,72 @@
+/* What the recorder needs of an MPI of MPICH's binary interface, for a world of two of which this process is rank 0:
+ * every call ends at once. Handles are numbers; a request's is its own. */
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { world = 0x44000000, no_request = 0x2c000000, attributes = 64, first_request = 0x6c000000 };
+
+static void* attribute_of[attributes];
+static int communicators = 1;
+static int requests;
+
+static int number_of(int comm) { return comm == world ? 0 : comm - world; }
+
+int PMPI_Get_library_version(char* text, int* length) {
+  *length = sprintf(text, "MPICH Version: fake");
+  return 0;
+}
+int PMPI_Init(int* argc, char*** argv) { return (void)argc, (void)argv, 0; }
+int PMPI_Finalize(void) { return 0; }
+int PMPI_Comm_rank(int comm, int* rank) { return (void)comm, *rank = 0; }
+int PMPI_Comm_size(int comm, int* size) { return (void)comm, *size = 2, 0; }
+int PMPI_Comm_test_inter(int comm, int* flag) { return (void)comm, *flag = 0; }
+int PMPI_Comm_group(int comm, int* group) { return *group = comm, 0; }
+int PMPI_Group_free(int* group) { return *group = 0; }
+int PMPI_Group_translate_ranks(int group, int n, const int* ranks, int other, int* out) {
+  (void)group, (void)other;
+  memcpy(out, ranks, (size_t)n * sizeof *ranks);
+  return 0;
+}
+int PMPI_Comm_create_keyval(void* copy, void* end, int* keyval, void* extra) {
+  return (void)copy, (void)end, (void)extra, *keyval = 7, 0;
+}
+int PMPI_Comm_set_attr(int comm, int keyval, void* value) {
+  (void)keyval;
+  attribute_of[number_of(comm)] = value;
+  return 0;
+}
+int PMPI_Comm_get_attr(int comm, int keyval, void* value, int* flag) {
+  (void)keyval;
+  *(void**)value = attribute_of[number_of(comm)];
+  *flag = *(void**)value != NULL;
+  return 0;
+}
+int PMPI_Comm_dup(int comm, int* made) {
+  (void)comm;
+  *made = world + communicators++ % attributes;
+  return 0;
+}
+int PMPI_Type_size(int type, int* size) { return (void)type, *size = 4, 0; }
+int PMPI_Barrier(int comm) { return (void)comm, 0; }
+int PMPI_Allreduce(const void* in, void* out, int count, int type, int op, int comm) {
+  return (void)in, (void)out, (void)count, (void)type, (void)op, (void)comm, 0;
+}
+int PMPI_Iallreduce(const void* in, void* out, int count, int type, int op, int comm, int* request) {
+  return *request = first_request + __atomic_fetch_add(&requests, 1, __ATOMIC_RELAXED),
+         PMPI_Allreduce(in, out, count, type, op, comm);
+}
+int PMPI_Allreduce_init(const void* in, void* out, int count, int type, int op, int comm, int info, int* request) {
+  return (void)info, PMPI_Iallreduce(in, out, count, type, op, comm, request);
+}
+int PMPI_Recv(void* buffer, int count, int type, int source, int tag, int comm, void* status) {
+  return (void)buffer, (void)count, (void)type, (void)source, (void)tag, (void)comm, (void)status,
+         15; /* MPI_ERR_OTHER */
+}
+int PMPI_Start(int* request) { return (void)request, 0; }
+int PMPI_Startall(int count, int* all) { return (void)count, (void)all, 0; }
+int PMPI_Wait(int* request, void* status) {
+  (void)status;
+  return *request < first_request + 1000000 ? 0 : 1;
+}
+int PMPI_Request_free(int* request) { return *request = no_request, 0; }

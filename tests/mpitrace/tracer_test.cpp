@@ -1,0 +1,196 @@
+// Plays an MPI program of two ranks: loads the part that records and makes calls, from many threads.
+//
+// One process per test, because a process has one recorder; each ends before MPI_Finalize would remove its file.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "recorder/record_reader.hpp"
+#include "scratch.hpp"
+
+namespace {
+
+using amldist::collective::CallRecord;
+using amldist::collective::Operation;
+using amldist::collective::Recording;
+using amldist::collective::recorder_format::State;
+using amldist::testing::ScratchFolder;
+
+constexpr int world = 0x44000000;
+constexpr int float32 = 0x4c00040a;
+constexpr int sum = 0x58000003;
+
+/// MPI as the program sees it.
+class Mpi {
+ public:
+  Mpi() : part_(::dlopen(PART, RTLD_NOW | RTLD_LOCAL)), fake_(::dlopen(FAKE_MPI, RTLD_NOW | RTLD_LOCAL)) {}
+  [[nodiscard]] int use() const { return function<int(void*)>("amldist_mpitrace_use")(fake_); }
+  template <typename... Arguments>
+  int call(const char* name, Arguments... arguments) const {
+    return function<int(Arguments...)>(name)(arguments...);
+  }
+
+ private:
+  template <typename Function>
+  [[nodiscard]] Function* function(const char* name) const {
+    return reinterpret_cast<Function*>(::dlsym(part_, name));
+  }
+  void* part_;
+  void* fake_;
+};
+
+/// Runs the program in a process of its own and reads what it recorded.
+Recording recorded_by(const std::function<void(const Mpi&)>& program) {
+  const ScratchFolder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::setenv("AMLDIST_TRACE", "42.0", 1);
+    ::setenv("AMLDIST_TRACE_DIR", folder.path().c_str(), 1);
+    ::setenv("SLURM_PROCID", "0", 1);
+    ::setenv("SLURM_STEP_NUM_TASKS", "2", 1);
+    const Mpi mpi;
+    if (mpi.use() != 1) ::_exit(1);
+    mpi.call<int*, char***>("MPI_Init", nullptr, nullptr);
+    program(mpi);
+    ::_exit(0);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  auto recording = amldist::collective::read_recording(AT_FDCWD, folder.path() + "/42.0/0.mpi.trace");
+  EXPECT_TRUE(recording) << (recording ? "" : recording.error().message);
+  return recording ? std::move(*recording) : Recording{};
+}
+
+std::vector<CallRecord> calls_on(const Recording& recording, std::string_view communicator) {
+  std::vector<CallRecord> found;
+  for (const CallRecord& call : recording.calls) {
+    const auto* const of = recording.communicator(call.communicator);
+    if (of != nullptr && of->name == communicator) found.push_back(call);
+  }
+  return found;
+}
+
+int allreduce(const Mpi& mpi, int comm = world, int count = 4) {
+  float in = 0;
+  float out = 0;
+  return mpi.call<const void*, void*, int, int, int, int>("MPI_Allreduce", &in, &out, count, float32, sum, comm);
+}
+
+TEST(MpiTrace, RecordsACallWithItsNumberTypeAndSize) {
+  const Recording recording = recorded_by([](const Mpi& mpi) { allreduce(mpi); });
+  const auto calls = calls_on(recording, "world");
+  ASSERT_EQ(calls.size(), 2U) << "MPI_Init and the call";
+  EXPECT_EQ(calls[1].operation, Operation::allreduce);
+  EXPECT_EQ(calls[1].sequence, 2U);
+  EXPECT_EQ(calls[1].bytes, 16U);
+  EXPECT_EQ(calls[1].state, State::completed);
+}
+
+TEST(MpiTrace, CountsEachCommunicatorForItself) {
+  const Recording recording = recorded_by([](const Mpi& mpi) {
+    int twin = 0;
+    mpi.call<int, int*>("MPI_Comm_dup", world, &twin);
+    for (int i = 0; i < 3; ++i) allreduce(mpi, twin);
+    allreduce(mpi);
+  });
+  EXPECT_EQ(calls_on(recording, "ranks 0,1").back().sequence, 3U);
+  EXPECT_EQ(calls_on(recording, "world").back().sequence, 3U);
+}
+
+TEST(MpiTrace, CountsTheStartsOfAPersistentCollectiveForThemselves) {
+  const Recording recording = recorded_by([](const Mpi& mpi) {
+    float in = 0;
+    float out = 0;
+    int request = 0;
+    mpi.call<const void*, void*, int, int, int, int, int, int*>("MPI_Allreduce_init", &in, &out, 4, float32, sum, world,
+                                                                0, &request);
+    for (int i = 0; i < 2; ++i) {
+      mpi.call<int*>("MPI_Start", &request);
+      mpi.call<int*, void*>("MPI_Wait", &request, nullptr);
+    }
+    mpi.call<int, int*>("MPI_Startall", 1, &request);
+  });
+  EXPECT_EQ(calls_on(recording, "world").back().operation, amldist::collective::recorder_format::other::prepare);
+  const auto starts = calls_on(recording, "persistent allreduce #2 of ranks 0,1");
+  ASSERT_EQ(starts.size(), 3U);
+  EXPECT_EQ(starts[1].state, State::completed);
+  EXPECT_EQ(starts[2].state, State::enqueued);
+  EXPECT_EQ(starts[2].sequence, 3U);
+}
+
+TEST(MpiTrace, RecordsNoMoreThanItsRingAndItsSlotsHold) {
+  constexpr int many = 10'000;
+  const Recording recording = recorded_by([](const Mpi& mpi) {
+    float in = 0;
+    float out = 0;
+    for (int i = 0; i < many; ++i) {
+      int request = 0;
+      mpi.call<const void*, void*, int, int, int, int, int, int*>("MPI_Allreduce_init", &in, &out, 4, float32, sum,
+                                                                  world, 0, &request);
+      mpi.call<int*>("MPI_Start", &request);
+      if (i % 2 == 0) mpi.call<int*>("MPI_Request_free", &request);
+    }
+    allreduce(mpi);
+  });
+  EXPECT_EQ(recording.recorded, 2U * many + 2);
+  const auto open =
+      std::ranges::count(recording.communicators, false, &amldist::collective::CommunicatorRecord::closed);
+  EXPECT_LE(open, 1 + 128) << "the program's own communicators need the other slots";
+  EXPECT_EQ(calls_on(recording, "world").back().sequence, many + 2U);
+}
+
+TEST(MpiTrace, SurvivesThreadsThatCallAtTheSameTime) {
+  constexpr int threads = 4;
+  constexpr int each = 2000;
+  const Recording recording = recorded_by([](const Mpi& mpi) {
+    std::vector<std::thread> all;
+    all.reserve(threads);
+    for (int i = 0; i < threads; ++i) {
+      all.emplace_back([&mpi] {
+        for (int call = 0; call < each; ++call) {
+          float in = 0;
+          float out = 0;
+          int request = 0;
+          mpi.call<const void*, void*, int, int, int, int, int*>("MPI_Iallreduce", &in, &out, 1, float32, sum, world,
+                                                                 &request);
+          mpi.call<int*, void*>("MPI_Wait", &request, nullptr);
+        }
+      });
+    }
+    for (std::thread& thread : all) thread.join();
+  });
+  EXPECT_EQ(recording.recorded, 1U + threads * each);
+}
+
+TEST(MpiTrace, RecordsACallThatFails) {
+  const Recording recording = recorded_by([](const Mpi& mpi) {
+    float out = 0;
+    EXPECT_EQ((mpi.call<void*, int, int, int, int, int, void*>("MPI_Recv", &out, 1, float32, 1, 5, world, nullptr)),
+              15);
+  });
+  ASSERT_FALSE(recording.calls.empty());
+  EXPECT_EQ(recording.calls.back().operation, Operation::recv);
+  EXPECT_EQ(recording.calls.back().state, State::failed);
+}
+
+TEST(MpiTrace, LeavesTheFileToTheParentAfterAFork) {
+  const Recording recording = recorded_by([](const Mpi& mpi) {
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(0);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    allreduce(mpi);
+  });
+  EXPECT_EQ(recording.recorded, 2U);
+}
+
+}  // namespace
