@@ -69,8 +69,9 @@ struct Arguments {
                std::string(amldist::collective::to_string(call.operation)) + ": a list of counts or offsets is NULL"};
 }
 
-/// Makes the call one that a communicator can take.
-Result<void> complete(const Communicator& comm, Arguments& arguments) {
+/// Makes the call one that a communicator can take. Called by itself, it was a tenth of what the shortest call costs
+/// before other ranks hear of it.
+[[gnu::always_inline]] inline Result<void> complete(const Communicator& comm, Arguments& arguments) {
   using namespace amldist::collective;
   if (!is_data_type(arguments.type) || !is_reduce_op(arguments.op)) return refusal_of_numbers(arguments);
   Call& call = arguments.call;

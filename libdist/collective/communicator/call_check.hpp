@@ -9,25 +9,21 @@
 
 namespace amldist::collective {
 
-/// Recognises most buffers that do not overlap, and the simple form of a call in place. The largest element has 8
-/// bytes.
+/// Recognises most buffers of a collective that do not overlap, and the simple form of a call in place. The largest
+/// element has 8 bytes.
 [[nodiscard]] inline bool are_plainly_apart(const Call& call, std::uint32_t size) noexcept {
-  if (call.send == call.recv)
-    return call.operation == Operation::allreduce || call.operation == Operation::broadcast ||
-           is_point_to_point(call.operation);
+  if (call.send == call.recv) return call.operation == Operation::allreduce || call.operation == Operation::broadcast;
   const auto send = reinterpret_cast<std::uintptr_t>(call.send);
   const auto recv = reinterpret_cast<std::uintptr_t>(call.recv);
-  return (send > recv ? send - recv : recv - send) >= call.count * 8 * size || is_point_to_point(call.operation);
+  return (send > recv ? send - recv : recv - send) >= call.count * 8 * size;
 }
 
 /// Recognises most valid calls by a few comparisons: check_call() has nothing to say about them. False: ask it.
 [[nodiscard]] inline bool is_plainly_valid(const Call& call, std::uint32_t size) noexcept {
-  const bool has_buffers = call.operation == Operation::send   ? call.send != nullptr
-                           : call.operation == Operation::recv ? call.recv != nullptr
-                                                               : call.send != nullptr && call.recv != nullptr;
-  const bool is_plain = call.redop <= ReduceOp::avg && call.type != DataType::boolean && !is_listed(call.operation);
-  return has_buffers && call.count >> 32 == 0 && is_plain && static_cast<std::uint32_t>(call.root) < size &&
-         are_plainly_apart(call, size);
+  const bool has_odd_elements = call.redop > ReduceOp::avg || call.type == DataType::boolean || call.count >> 32 != 0;
+  if (has_odd_elements || static_cast<std::uint32_t>(call.root) >= size) return false;
+  if (is_point_to_point(call.operation)) return (call.operation == Operation::send ? call.send : call.recv) != nullptr;
+  return call.send != nullptr && call.recv != nullptr && !is_listed(call.operation) && are_plainly_apart(call, size);
 }
 
 /// The call on rank `rank` of `size`. Errors: invalid_argument for a root, peer, count or list that cannot be, for a
