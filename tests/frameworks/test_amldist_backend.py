@@ -159,6 +159,38 @@ def test_the_recorder_knows_the_names_of_groups(tmp_path):
     assert any(name.startswith("['torch ") for name in names), names
 
 
+def test_the_recorder_knows_the_calls_by_pytorchs_names(tmp_path):
+    """The forms of one operation share its name, because that is what the ranks must agree on."""
+    outputs = run("""
+        import subprocess
+        start()
+        x, two = torch.ones(4), torch.ones(8)
+        dist.all_reduce(x)
+        dist.broadcast(x, 0)
+        dist.reduce(x, 0)
+        dist.all_gather_into_tensor(two, x)
+        dist.all_gather([torch.empty(4), torch.empty(4)], x)
+        dist.all_gather([torch.empty(4), torch.empty(2)], torch.ones(2 if rank else 4))
+        dist.reduce_scatter_tensor(x, two)
+        dist.all_to_all_single(two, torch.ones(8))
+        dist.gather(x, [torch.empty(4), torch.empty(4)] if rank == 0 else None)
+        dist.scatter(x, [torch.ones(4), torch.ones(4)] if rank == 0 else None)
+        dist.send(x, 1) if rank == 0 else dist.recv(x, 0)
+        if rank == 0:
+            (folder,) = os.listdir(os.environ["AMLDIST_TRACE_DIR"])
+            shown = subprocess.run([os.environ["TOOL"], "trace", os.environ["AMLDIST_TRACE_DIR"] + "/" + folder, "--json"],
+                                   capture_output=True, text=True)
+            print("calls", *[call["operation"] for call in json.loads(shown.stdout)["recorders"][0]["calls"]])
+        dist.barrier()
+        dist.destroy_process_group()
+        print("fine")
+    """, AMLDIST_TRACE_DIR=str(tmp_path), TOOL=str(ROOT / "build-development/bin/aml-dist"))
+    (calls,) = [line.split()[1:] for line in outputs[0].splitlines() if line.startswith("calls ")]
+    wanted = ["allreduce", "broadcast", "reduce", "allgather", "allgather", "allgatherv", "reduce_scatter", "alltoallv", "gather", "scatter",
+              "send"]
+    assert [call for call in calls if call not in ("init", "split")] == wanted, calls
+
+
 def test_messages_with_tags_and_from_any_rank():
     run("""
         start()
