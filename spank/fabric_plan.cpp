@@ -69,10 +69,10 @@ std::vector<std::string> helper_words(const FabricPlan& plan) {
                                     "--timeout",
                                     std::to_string(verbs_timeout.count())};
   if (!plan.sku.empty()) words.insert(words.end(), {"--sku", plan.sku});
+  if (plan.nodes == 1) return words;
+  words.insert(words.end(), {"--launch-node", std::to_string(plan.node), "--launch-nodes", std::to_string(plan.nodes)});
   if (plan.peers.empty()) return words;
-  words.insert(words.end(),
-               {"--launch-pairs", concat({to_string(plan.pairs)}), "--launch-node", std::to_string(plan.node),
-                "--launch-nodes", std::to_string(plan.nodes), "--launch-names", plan.peers});
+  words.insert(words.end(), {"--launch-pairs", concat({to_string(plan.pairs)}), "--launch-names", plan.peers});
   return words;
 }
 

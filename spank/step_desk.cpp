@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/ipv4.hpp"
+#include "core/text.hpp"
 
 namespace amldist::spank {
 
@@ -45,6 +46,7 @@ std::optional<std::string> StepDesk::take_notice(std::string_view datagram) {
   if (const auto notice = Notice::parse(datagram, step_.token)) {
     if (!has_node(notice->key.node)) return std::nullopt;
     board_.take(*notice);
+    if (notice->key.round == fabric::traits_round) compare_nodes(notice->key.node);
     return to_datagram(fabric_.is_lost() ? fabric_.answer() : MessageType::heard, step_.token);
   }
   const auto wanted = NoticeKey::parse(datagram, step_.token);
@@ -52,6 +54,25 @@ std::optional<std::string> StepDesk::take_notice(std::string_view datagram) {
   if (fabric_.is_lost()) return to_datagram(fabric_.answer(), step_.token);
   const Notice* const notice = board_.find(*wanted);
   return notice != nullptr ? notice->to_datagram(step_.token) : to_datagram(MessageType::not_yet, step_.token);
+}
+
+/// Takes a node's traits if they are there as a whole; when those of all nodes are, says what differs.
+void StepDesk::compare_nodes(std::uint32_t node) {
+  std::string text;
+  std::uint32_t pieces = 1;
+  for (std::uint32_t piece = 0; piece < pieces; ++piece) {
+    const Notice* const notice = board_.find({fabric::traits_round, node, piece});
+    if (notice == nullptr) return;
+    pieces = notice->pieces;
+    text += notice->text;
+  }
+  traits_.take(node, text);
+  for (const fabric::Difference& each : traits_.differences()) {
+    const std::string sentence = text::concat({each.check, ": ", each.finding.evidence, ": ", each.finding.remedy});
+    if (each.finding.verdict == fabric::Verdict::fail) fabric_.object(traits_.policy(), sentence);
+    else if (step_.tell != nullptr) step_.tell(text::concat({"the nodes differ: ", sentence}));
+  }
+  if (const auto line = fabric_.line(); line && step_.tell != nullptr) step_.tell(*line);
 }
 
 std::optional<std::string> StepDesk::answer(MessageType type, Clock::time_point now) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "fabric/step_traits.hpp"
 #include "os/clock.hpp"
 #include "step_messages/control_message.hpp"
 #include "step_messages/fabric_vote.hpp"
@@ -39,6 +40,7 @@ class StepDesk {
   [[nodiscard]] std::optional<std::string> take_end(std::string_view datagram, Clock::time_point now);
   [[nodiscard]] std::optional<std::string> take_vote(std::string_view datagram);
   [[nodiscard]] std::optional<std::string> take_notice(std::string_view datagram);
+  void compare_nodes(std::uint32_t node);
   [[nodiscard]] std::optional<std::string> answer(MessageType type, Clock::time_point now);
   [[nodiscard]] std::string text_or_not_yet(Subject subject, const std::string& text) const;
   [[nodiscard]] bool has_task(std::uint32_t rank) const noexcept { return step_.tasks == 0 || rank < step_.tasks; }
@@ -49,6 +51,7 @@ class StepDesk {
   ServerRelease release_;
   FabricTally fabric_;
   NoticeBoard board_;
+  fabric::StepTraits traits_;
   std::string address_;      ///< from rank 0's node
   bool no_address_ = false;  ///< rank 0's node has none
 };

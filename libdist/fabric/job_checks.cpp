@@ -24,27 +24,6 @@ std::string joined(const std::set<std::string>& values) {
   return out.empty() ? "none" : out;
 }
 
-/// Reports the nodes that differ from the largest group of equal values.
-void compare_trait(const std::vector<NodeSummary>& nodes, std::string_view trait, Verdict severity,
-                   std::string_view what, std::string_view remedy, std::vector<Finding>& findings) {
-  std::map<std::string, std::vector<std::string>> hosts_of_value;
-  for (const NodeSummary& node : nodes) {
-    const auto found = node.traits.find(trait);
-    if (found != node.traits.end()) hosts_of_value[found->second].push_back(node.host);
-  }
-  if (hosts_of_value.size() < 2) return;
-  const auto most = std::ranges::max_element(hosts_of_value, {}, [](const auto& each) { return each.second.size(); });
-  for (const auto& [value, hosts] : hosts_of_value) {
-    if (value == most->first) continue;
-    const std::string others = hosts.size() > 1 ? concat({" and ", std::to_string(hosts.size() - 1), " more"}) : "";
-    findings.push_back(
-        {severity,
-         concat({hosts.front(), others, " has ", what, " ", value, ", ", text::count(most->second.size(), "node"),
-                 " have ", most->first, " (", most->second.front(), ")"}),
-         std::string(remedy)});
-  }
-}
-
 /// Which trait belongs to which check, and how severe a difference is.
 struct TraitRule {
   std::string_view check;
@@ -53,7 +32,7 @@ struct TraitRule {
   std::string_view what;
   std::string_view remedy;
 };
-constexpr std::array<TraitRule, 10> trait_rules = {{
+constexpr std::array<TraitRule, 11> trait_rules = {{
     {"ib.pkey", "pkey", Verdict::fail, "P_Key",
      "the nodes are in different partitions: ask for nodes of one scale set"},
     {"ib.rate", "rate", Verdict::warn, "rate", "the slowest node limits all others: exclude it"},
@@ -65,9 +44,44 @@ constexpr std::array<TraitRule, 10> trait_rules = {{
     {"roce.qos", "qos", Verdict::warn, "flow control",
      "set priority flow control and ECN alike on all nodes (mlnx_qos, dcb)"},
     {"ib.fw", "rdma_driver", Verdict::warn, "RDMA driver", "install the same driver (OFED) on all nodes"},
+    {"ib.provider", "verbs_library", Verdict::warn, "verbs library", "install the same rdma-core on all nodes"},
     {"ib.gdr", "peer_memory", Verdict::warn, "GPUDirect module", "load the same module on all nodes"},
     {"ib.fw", "firmware", Verdict::warn, "firmware", "install the same firmware on all cards of this model"},
 }};
+
+using HostsOfValue = std::map<std::string, std::vector<std::string>>;
+
+/// Reports the nodes that differ from the largest group of equal values.
+void compare(const HostsOfValue& hosts_of_value, const TraitRule& rule, std::vector<Difference>& differences) {
+  if (hosts_of_value.size() < 2) return;
+  const auto most = std::ranges::max_element(hosts_of_value, {}, [](const auto& each) { return each.second.size(); });
+  for (const auto& [value, hosts] : hosts_of_value) {
+    if (value == most->first) continue;
+    const std::string others = hosts.size() > 1 ? concat({" and ", std::to_string(hosts.size() - 1), " more"}) : "";
+    std::string evidence =
+        concat({hosts.front(), others, hosts.size() > 1 ? " have " : " has ", rule.what, " ", value, ", ",
+                text::count(most->second.size(), "node"), most->second.size() > 1 ? " have " : " has ", most->first,
+                " (", most->second.front(), ")"});
+    differences.push_back({std::string(rule.check), {rule.severity, std::move(evidence), std::string(rule.remedy)}});
+  }
+}
+
+/// "firmware" and "firmware:MSF0000000047" belong to the rule "firmware"; each is compared by itself.
+bool belongs_to(std::string_view trait, std::string_view rule) {
+  return trait.starts_with(rule) && (trait.size() == rule.size() || trait[rule.size()] == ':');
+}
+
+void compare_traits(const std::vector<NodeSummary>& nodes, const TraitRule& rule,
+                    std::vector<Difference>& differences) {
+  std::map<std::string, HostsOfValue, std::less<>> values_of;
+  for (const NodeSummary& node : nodes) {
+    for (auto it = node.traits.lower_bound(rule.trait); it != node.traits.end() && it->first.starts_with(rule.trait);
+         ++it) {
+      if (belongs_to(it->first, rule.trait)) values_of[it->first][it->second].push_back(node.host);
+    }
+  }
+  for (const auto& [trait, hosts_of_value] : values_of) compare(hosts_of_value, rule, differences);
+}
 
 /// Reports nodes without a port if others have some: NCCL would use another network there, and wait for ever.
 void name_empty_nodes(const std::vector<NodeSummary>& nodes, std::vector<Finding>& findings) {
@@ -79,7 +93,8 @@ void name_empty_nodes(const std::vector<NodeSummary>& nodes, std::vector<Finding
   }
 }
 
-std::vector<Finding> findings_of(const std::vector<NodeSummary>& nodes, std::string_view id) {
+std::vector<Finding> findings_of(const std::vector<NodeSummary>& nodes, const std::vector<Difference>& differences,
+                                 std::string_view id) {
   std::vector<Finding> findings;
   for (const NodeSummary& node : nodes) {
     const auto found = std::ranges::find(node.checks, id, &Check::id);
@@ -87,8 +102,8 @@ std::vector<Finding> findings_of(const std::vector<NodeSummary>& nodes, std::str
     findings.push_back({found->verdict, concat({node.host, ": ", found->evidence}), found->remedy});
   }
   if (id == "ib.sysfs") name_empty_nodes(nodes, findings);
-  for (const TraitRule& rule : trait_rules) {
-    if (rule.check == id) compare_trait(nodes, rule.trait, rule.severity, rule.what, rule.remedy, findings);
+  for (const Difference& each : differences) {
+    if (each.check == id) findings.push_back(each.finding);
   }
   return findings;
 }
@@ -148,29 +163,52 @@ std::vector<PortSummary> port_summaries(const NodeFacts& node, const Question& q
 
 }  // namespace
 
+std::vector<Difference> differences_between(const std::vector<NodeSummary>& nodes) {
+  std::vector<Difference> out;
+  for (const TraitRule& rule : trait_rules) compare_traits(nodes, rule, out);
+  return out;
+}
+
+void add_gpu_traits(NodeSummary& summary, const GpuStates& gpus) {
+  if (!gpus.driver.empty()) summary.traits["gpu_driver"] = printable(gpus.driver, 40);
+  // A node outside of the domain is as far from the others as one of another domain.
+  const std::string domain = nvlink_domain(gpus);
+  if (!gpus.gpus.empty()) summary.traits["nvlink"] = domain.empty() ? "none" : domain;
+}
+
+void add_process_traits(NodeSummary& summary, const ProcessFacts& process) {
+  if (!process.verbs.library.empty()) summary.traits["verbs_library"] = printable(process.verbs.library, 80);
+}
+
 NodeSummary summarise(const NodeFacts& node, const Question& question, const Report& report) {
   NodeSummary out{node.host, report.verified, report.checks, port_summaries(node, question, report), {}};
   std::set<std::string> rates;
-  std::set<std::string> firmware;
+  std::map<std::string, std::set<std::string>> firmware;  // by model
   std::size_t ports = 0;
+  if (node.gpu_version.present() && !node.gpus.empty()) out.traits["gpu_driver"] = printable(node.gpu_version.text, 40);
   for (const JudgedPort& each : judged_ports(node, question)) {
     if (!each.port->is_active()) continue;
     ++ports;
     rates.insert(each.port->rate.shown());
-    if (each.device->fw_ver.present()) firmware.insert(each.device->fw_ver.text);
+    if (each.device->fw_ver.present()) {
+      const Attribute& model = each.device->board_id;
+      firmware[model.present() ? model.text : "unknown"].insert(each.device->fw_ver.text);
+    }
   }
   if (ports == 0) return out;
   const FabricSettings settings = settings_of(node, question);
   if (!settings.ports.empty()) out.traits["nccl_ib_hca"] = exact_selection(settings.ports);
   if (settings.gid_index) out.traits["nccl_ib_gid_index"] = std::to_string(*settings.gid_index);
-  out.traits["ports"] = std::to_string(ports);
+  // Where the SKU says how many there are, ib.count has counted them, and a step may be of nodes of several SKUs.
+  if (!question.sku || !question.sku->devices) out.traits["ports"] = std::to_string(ports);
   out.traits["rate"] = joined(rates);
   if (const std::string keys = partitions_of(node, question); !keys.empty()) out.traits["pkey"] = keys;
   if (const std::string mtu = common_mtu(node, question); !mtu.empty()) out.traits["mtu"] = mtu;
   if (const std::string qos = common_flow_control(node, question); !qos.empty()) out.traits["qos"] = qos;
   if (node.mlx5_version.present()) out.traits["rdma_driver"] = node.mlx5_version.text;
   if (!node.gpus.empty()) out.traits["peer_memory"] = node.peer_memory.empty() ? "none" : node.peer_memory;
-  if (!firmware.empty()) out.traits["firmware"] = joined(firmware);
+  for (const auto& [model, versions] : firmware)
+    out.traits[concat({"firmware:", printable(model, 40)})] = joined(versions);
   return out;
 }
 
@@ -247,8 +285,9 @@ Report verify_job(const std::vector<NodeSummary>& nodes, const PairResults& pair
       if (std::ranges::find(ids, check.id) == ids.end()) ids.push_back(check.id);
     }
   }
+  const auto differences = differences_between(nodes);
   for (const std::string& id : ids) {
-    report.checks.push_back(join_findings(id, findings_of(nodes, id), "skipped on every node"));
+    report.checks.push_back(join_findings(id, findings_of(nodes, differences, id), "skipped on every node"));
   }
   report.checks.push_back(check_pairs(nodes, pairs));
   return report;

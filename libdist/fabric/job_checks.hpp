@@ -9,6 +9,7 @@
 
 #include "core/result.hpp"
 #include "fabric/checks.hpp"
+#include "fabric/gpu_state.hpp"
 
 namespace amldist::fabric {
 
@@ -25,12 +26,25 @@ struct NodeSummary {
   bool verified = false;
   std::vector<Check> checks;
   std::vector<PortSummary> ports;
-  /// What nodes are compared by: "pkey", "rate", "ports", "firmware", "gpu_driver", "nvlink"; and the settings for NCCL
-  /// on this node: "nccl_ib_hca", "nccl_ib_gid_index", which may differ.
+  /// What nodes are compared by: "pkey", "rate", "ports", "firmware:BOARD", "gpu_driver", "nvlink"; and the settings
+  /// for NCCL on this node: "nccl_ib_hca", "nccl_ib_gid_index", which may differ.
   std::map<std::string, std::string, std::less<>> traits;
 };
 
 [[nodiscard]] NodeSummary summarise(const NodeFacts& node, const Question& question, const Report& report);
+/// Adds the traits that only the GPUs' driver tells.
+void add_gpu_traits(NodeSummary& summary, const GpuStates& gpus);
+
+/// Adds those of the libraries that a process loads.
+void add_process_traits(NodeSummary& summary, const ProcessFacts& process);
+
+/// What differs between nodes, and the check that it belongs to.
+struct Difference {
+  std::string check;
+  Finding finding;
+};
+/// The nodes that differ from most others, by their hosts and traits.
+[[nodiscard]] std::vector<Difference> differences_between(const std::vector<NodeSummary>& nodes);
 
 /// Conversion to and from the wire format. Errors: invalid_argument.
 [[nodiscard]] std::string to_text(const NodeSummary& summary);

@@ -376,6 +376,8 @@ NodeFacts read_node(const Roots& roots) {
   node.imex_channel = has_imex_channel(roots.dev);
   node.amd_driver = is_folder(roots.sys + "/module/amdgpu");
   node.mlx5_version = read_attribute(roots.sys + "/module/mlx5_core/version");
+  node.gpu_version =
+      read_attribute(concat({roots.sys, "/module/", node.nvidia_driver ? "nvidia" : "amdgpu", "/version"}));
   node.peer_memory = read_peer_memory(roots.sys);
   return node;
 }

@@ -142,6 +142,7 @@ struct NodeFacts {
   bool amd_driver = false;
   bool imex_channel = false;  ///< /dev/nvidia-caps-imex-channels has a channel that this process may open
   Attribute mlx5_version;     ///< module/mlx5_core/version: present with MLNX_OFED only
+  Attribute gpu_version;      ///< module/nvidia/version, else module/amdgpu/version
   std::string peer_memory;    ///< the kernel module that provides GPUDirect: "nvidia_peermem 535.1"; empty: none
 };
 

@@ -43,6 +43,7 @@ struct VerbsFacts {
   bool tried = false;
   std::string reason;               ///< why verbs were not tried or cannot be used
   bool verbs_missing = false;       ///< libibverbs cannot be loaded
+  std::string library;              ///< the file that was loaded, which tells its version: "libibverbs.so.1.14.44.0"
   std::vector<std::string> listed;  ///< ibv_get_device_list()
   std::vector<VerbsDeviceFacts> devices;
   bool timed_out = false;

@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <filesystem>
+#include <system_error>
+
 #include "core/text.hpp"
 
 namespace amldist::fabric {
@@ -29,6 +32,14 @@ class Symbols {
 };
 
 }  // namespace
+
+std::string library_file(const VerbsApi& api) {
+  Dl_info info = {};
+  if (::dladdr(reinterpret_cast<const void*>(api.get_device_list), &info) == 0 || info.dli_fname == nullptr) return {};
+  std::error_code failure;
+  const auto file = std::filesystem::canonical(info.dli_fname, failure);
+  return failure ? std::string() : file.filename().string();
+}
 
 Result<VerbsApi> load_verbs(const std::string& named) {
   const char* const name = named.empty() ? "libibverbs.so.1" : named.c_str();

@@ -38,6 +38,7 @@ std::string get(const ShortText& source) { return {source.data(), ::strnlen(sour
 struct Findings {
   ShortText stage{};
   ShortText load_problem{};
+  ShortText library{};
   std::uint32_t listed = 0;
   std::array<ShortText, most_probed> names{};
   std::uint32_t probed = 0;
@@ -141,6 +142,7 @@ void probe(const std::vector<LinkTarget>& targets, const std::string& library, F
     findings.done = true;
     return;
   }
+  put(findings.library, library_file(*api));
   put(findings.stage, "ibv_get_device_list");
   int count = 0;
   ibv_device** const list = api->get_device_list(&count);
@@ -155,6 +157,7 @@ void probe(const std::vector<LinkTarget>& targets, const std::string& library, F
 VerbsFacts facts_of(const Findings& findings) {
   VerbsFacts facts;
   facts.tried = true;
+  facts.library = get(findings.library);
   for (std::uint32_t i = 0; i < findings.listed; ++i) facts.listed.push_back(get(findings.names.at(i)));
   for (std::uint32_t i = 0; i < findings.probed; ++i) {
     const Findings::Device& each = findings.devices.at(i);

@@ -74,6 +74,13 @@ void FabricTally::take(const FabricVote& vote) {
   good_.insert(vote.node);
 }
 
+void FabricTally::object(RdmaPolicy policy, const std::string& reason) {
+  if (!reason_.empty()) return;
+  policy_ = policy;
+  reason_ = reason;
+  torn_ = true;
+}
+
 MessageType FabricTally::answer() const noexcept {
   if (!reason_.empty()) {
     return policy_ == RdmaPolicy::require ? MessageType::refuse_step : MessageType::use_sockets;

@@ -43,6 +43,8 @@ struct FabricVote {
 class FabricTally {
  public:
   void take(const FabricVote& vote);
+  /// Something between the nodes that no vote tells.
+  void object(RdmaPolicy policy, const std::string& reason);
   /// As soon as one node is sick or differs: refuse_step under its `require`, else use_sockets. use_fabric when all
   /// have voted good, else not_yet.
   [[nodiscard]] MessageType answer() const noexcept;

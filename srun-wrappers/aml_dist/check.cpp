@@ -282,24 +282,27 @@ bool has_failed(const std::vector<fabric::Check>& checks) {
   return std::ranges::any_of(checks, [](const fabric::Check& each) { return each.verdict == Verdict::fail; });
 }
 
-/// The fabric, as far as only this process can tell; then the writes to other nodes, if nothing has failed.
-void print_fabric_part(const CheckOptions& options, const NodeFacts& node, const Question& question) {
+/// The fabric, as far as only this process can tell. Returns whether nothing has failed.
+bool print_fabric_part(const CheckOptions& options, const NodeFacts& node, const Question& question,
+                       fabric::NodeSummary& summary) {
   const fabric::ProcessFacts process = read_own_process(options, node, question);
+  add_process_traits(summary, process);
   const std::vector<fabric::Check> own = {
       check_device_nodes(node, question, process), check_provider(node, question, process),
       check_memlock(node, question, process),      check_gpudirect(node, question, process),
       check_environment(node, question),           check_loopback(node, question, process)};
   print_checks(own);
-  if (!has_failed(own)) print_checks(write_between_nodes(options, node, question));
+  return !has_failed(own);
 }
 
-/// GPUs and the host.
-bool print_health_part(const CheckOptions& options, const NodeFacts& node, Question question) {
+/// GPUs and the host. Returns whether nothing has failed.
+bool print_health_part(const CheckOptions& options, const NodeFacts& node, Question question,
+                       fabric::NodeSummary& summary) {
   Evidence evidence;
   read_log(options, evidence);
   question.policy = RdmaPolicy::prefer;
   fabric::Report report;
-  static_cast<void>(add_health(options, node, question, evidence, report));
+  add_gpu_traits(summary, add_health(options, node, question, evidence, report));
   for (const fabric::Check& host :
        {check_pci_functions(node), check_pci_errors(node, question), check_bridges(node, question)}) {
     report.checks.push_back(host);
@@ -308,11 +311,17 @@ bool print_health_part(const CheckOptions& options, const NodeFacts& node, Quest
   return !has_failed(report.checks);
 }
 
-/// What the plugin asks for: the checks that only the task's own context can make, as lines.
+/// What the plugin asks for: the checks that only the task's own context can make, as lines; then, if nothing has
+/// failed, what concerns other nodes.
 int print_task_part(const CheckOptions& options, const Question& question) {
   const NodeFacts node = fabric::read_node(fabric::Roots::from_options(options.sysfs_root, options.dev_root));
-  const bool healthy = options.health == "off" || print_health_part(options, node, question);
-  if (healthy && question.policy != RdmaPolicy::off) print_fabric_part(options, node, question);
+  const bool rdma = question.policy != RdmaPolicy::off;
+  fabric::NodeSummary summary{node.host, false, {}, {}, {}};
+  if (rdma) summary = summarise(node, question, fabric::Report());
+  if (options.health != "off" && !print_health_part(options, node, question, summary)) return commands::exit_done;
+  if (rdma && !print_fabric_part(options, node, question, summary)) return commands::exit_done;
+  tell_traits(options, summary, rdma ? question.policy : *fabric::policy_from_name(options.health));
+  if (rdma) print_checks(write_between_nodes(options, node, question));
   return commands::exit_done;
 }
 
@@ -389,8 +398,8 @@ int check(const CheckOptions& options) {
   fabric::Report report = verify_node(node, *question, evidence);
   const fabric::GpuStates gpus = add_health(options, node, *question, evidence, report);
   NodeVerification verification{node.host, report, settings_of(node, *question), summarise(node, *question, report)};
-  if (!gpus.driver.empty()) verification.summary.traits["gpu_driver"] = gpus.driver;
-  if (const std::string domain = nvlink_domain(gpus); !domain.empty()) verification.summary.traits["nvlink"] = domain;
+  add_gpu_traits(verification.summary, gpus);
+  add_process_traits(verification.summary, *evidence.process);
   const auto context = read_step_context(own_variable, options.port);
   if (!context) return fail(context.error());
   if (!*context || question->policy == RdmaPolicy::off) {

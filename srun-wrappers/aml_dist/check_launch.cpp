@@ -5,6 +5,7 @@
 
 #include "core/text.hpp"
 #include "fabric/launch_pairs.hpp"
+#include "fabric/step_traits.hpp"
 #include "os/clock.hpp"
 #include "os/environment.hpp"
 #include "step_messages/notice_exchange.hpp"
@@ -61,6 +62,15 @@ std::vector<Check> write_between_nodes(const CheckOptions& options, const fabric
   const auto names = fabric::node_names_from(options.launch_names);
   const auto check = run_launch_pairs(*ring, plan, rounds, names, exchange_over(*srun, options, names));
   return check ? std::vector<Check>{*check} : std::vector<Check>();
+}
+
+void tell_traits(const CheckOptions& options, const fabric::NodeSummary& node, RdmaPolicy policy) {
+  constexpr std::chrono::seconds patience{2};
+  const auto srun = options.launch_nodes > 1 ? read_srun_link(own_variable) : std::nullopt;
+  if (!srun) return;
+  const std::string text = to_text(fabric::TraitSheet{options.launch_nodes, policy, node});
+  static_cast<void>(exchange_notices(ask_over(*srun), srun->channel.token, fabric::traits_round, options.launch_node,
+                                     text, {}, Clock::now() + patience, std::chrono::milliseconds(50)));
 }
 
 }  // namespace amldist::tools

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "aml_dist/check.hpp"
+#include "fabric/job_checks.hpp"
 #include "fabric/question.hpp"
 #include "fabric/verdict.hpp"
 
@@ -12,5 +13,9 @@ namespace amldist::tools {
 /// where the step is decided before they end.
 [[nodiscard]] std::vector<fabric::Check> write_between_nodes(const CheckOptions& options, const fabric::NodeFacts& node,
                                                              const fabric::Question& question);
+
+/// Tells srun what this node is compared by with the others, before they vote; at once, or after two seconds without an
+/// answer: an srun that does not compare is no reason to wait.
+void tell_traits(const CheckOptions& options, const fabric::NodeSummary& node, RdmaPolicy policy);
 
 }  // namespace amldist::tools

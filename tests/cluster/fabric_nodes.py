@@ -43,6 +43,9 @@ class FabricatedNodes:
             f"mount -t overlay -o lowerdir={sys_folder}/class:/sys/class overlay /sys/class && "
             f"mount -t tmpfs -o mode=755,dev tmpfs {DEV} && {made}", on=node)
         assert done.status == 0, str(done)
+        if tree.modules:
+            done = self.cluster.run(f"mount -t overlay -o lowerdir={sys_folder}/module:/sys/module overlay /sys/module", on=node)
+            assert done.status == 0, str(done)
         self.nodes[node] = tree
 
     def environment(self, **more: str) -> dict[str, str]:
@@ -52,7 +55,8 @@ class FabricatedNodes:
 
     def close(self) -> None:
         for node in self.nodes:
-            done = self.cluster.run(f"umount {DEV}; umount /sys/class", on=node)
+            modules = "umount /sys/module && " if self.nodes[node].modules else ""
+            done = self.cluster.run(f"{modules}umount {DEV} && umount /sys/class", on=node)
             assert done.status == 0, str(done)
         shutil.rmtree(self.folder, ignore_errors=True)
         self.place.close()

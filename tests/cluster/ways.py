@@ -42,6 +42,7 @@ NOT_TRIED: dict[str, dict[str, str]] = {
         "test_parameter_servers.py::*": "srun's end of them; that by a node in its place: test_async.py",
         "test_job_comment.py::*": "srun writes the comment",
         "test_fabric.py::*": "votes through srun; those through a node in its place: test_async.py",
+        "test_fabric_differences.py::*": "srun compares the nodes",
         "test_faults.py::*": "about srun, its channel and its end",
         "test_heterogeneous.py::*": "Slurm: a heterogeneous step needs srun",
         "test_two_users.py::test_a_stranger_cannot_report*": "about srun's channel; that of the node in its place: test_async.py",

@@ -5,6 +5,7 @@
  *                          PERSISTENCE, CLIQUE, FABRIC_STATE, FABRIC_STATUS, LOST
  *   FAKE_NVML_LINKS=0:17   how many NVLinks are active; LINK_SPEED: their speed in MB/s
  *   FAKE_NVML_DOMAIN=7     the byte of which the NVLink domain's UUID is made
+ *   FAKE_NVML_DRIVER=535.161.08  the driver's version
  *   FAKE_NVML_LACKS=1      no GPU supports more than its existence
  *   FAKE_NVML_INIT=9       what nvmlInit_v2 returns; FAKE_NVML_HANG=1: it does not return
  *
@@ -83,7 +84,8 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct gpu** gpu) {
   return (int)of(*gpu, "LOST", success);
 }
 int nvmlSystemGetDriverVersion(char* text, unsigned size) {
-  snprintf(text, size, "550.90.07");
+  const char* version = getenv("FAKE_NVML_DRIVER");
+  snprintf(text, size, "%s", version != NULL ? version : "550.90.07");
   return success;
 }
 int nvmlDeviceGetPciInfo_v3(struct gpu* gpu, struct pci* info) {

@@ -213,6 +213,34 @@ TEST(Job, AGidIndexMayDifferAndADriverShouldNot) {
   EXPECT_EQ(report.verdict(), Verdict::warn);
 }
 
+TEST(Job, SettingsOfRoceThatDifferAreNamed) {
+  struct Case {
+    std::string check, trait, usual, other, says;
+  };
+  const std::vector<Case> all = {
+      {"roce.mtu", "mtu", "9000", "1500", "c has MTU 1500, 2 nodes have 9000 (a)"},
+      {"roce.qos", "qos", "PFC 3, ECN 3", "PFC none, ECN 3",
+       "c has flow control PFC none, ECN 3, 2 nodes have PFC 3, ECN 3 (a)"},
+      {"ib.fw", "rdma_driver", "24.10", "23.10", "c has RDMA driver 23.10, 2 nodes have 24.10 (a)"},
+      {"ib.fw", "firmware:MT_838", "28.41", "28.37", "c has firmware 28.37, 2 nodes have 28.41 (a)"},
+      {"ib.provider", "verbs_library", "libibverbs.so.1.14.44.0", "libibverbs.so.1.11.32.0",
+       "c has verbs library libibverbs.so.1.11.32.0, 2 nodes have libibverbs.so.1.14.44.0 (a)"},
+      {"ib.gdr", "peer_memory", "nvidia_peermem 550.90", "none",
+       "c has GPUDirect module none, 2 nodes have nvidia_peermem 550.90 (a)"}};
+  for (const Case& each : all) {
+    std::vector<NodeSummary> nodes;
+    for (const char* const host : {"a", "b", "c"}) {
+      nodes.push_back({host, true, {{each.check, Verdict::pass, "fine", ""}}, {}, {}});
+      nodes.back().traits[each.trait] = *host == 'c' ? each.other : each.usual;
+    }
+    const Report report = verify_job(nodes, {}, RdmaPolicy::require);
+    EXPECT_EQ(report.find(each.check)->verdict, Verdict::warn) << each.trait;
+    EXPECT_EQ(report.find(each.check)->evidence, each.says);
+    nodes.back().traits[each.trait] = each.usual;
+    EXPECT_EQ(verify_job(nodes, {}, RdmaPolicy::require).find(each.check)->verdict, Verdict::pass) << each.trait;
+  }
+}
+
 TEST(Job, ANodeWithoutPortsAmongOthersIsAFailure) {
   NodeSummary empty{"d", false, {{"ib.sysfs", Verdict::skip, "no device", ""}}, {}, {}};
   NodeSummary full = summary_of("a", "0x0018");
