@@ -28,6 +28,7 @@ inline constexpr std::string_view integrity = "AMLDIST_INTEGRITY";
 inline constexpr std::string_view mpi_library = "AMLDIST_MPI";
 inline constexpr std::string_view nccl_library = "AMLDIST_NCCL";
 inline constexpr std::string_view nvml_library = "AMLDIST_NVML";
+inline constexpr std::string_view cuda_library = "AMLDIST_CUDA";
 inline constexpr std::string_view node_name = "AMLDIST_NODE_NAME";
 inline constexpr std::string_view port_range = "AMLDIST_PORT_RANGE";
 inline constexpr std::string_view rdma = "AMLDIST_RDMA";

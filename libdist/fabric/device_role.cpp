@@ -27,6 +27,18 @@ bool is_efa(const DeviceFacts& device) {
          device.name.starts_with("efa_") || device.name.starts_with("rdmap");
 }
 
+/// RDMA_NODE_USNIC and RDMA_NODE_USNIC_UDP of the kernel's rdma/ib_verbs.h: datagrams only.
+bool is_usnic(const DeviceFacts& device) {
+  return device.node_type.text.starts_with("5") || device.node_type.text.starts_with("6");
+}
+
+bool is_for_managers(const NodeFacts& node, const DeviceFacts& device) {
+  return device.uverbs.empty() && !device.pci.path.empty() &&
+         std::ranges::any_of(node.devices, [&device](const DeviceFacts& other) {
+           return !other.uverbs.empty() && other.pci.path == device.pci.path;
+         });
+}
+
 }  // namespace
 
 bool has_layer(const DeviceFacts& device, LinkLayer layer) noexcept {
@@ -46,6 +58,7 @@ bool is_virtual_function(const DeviceFacts& device) noexcept {
 }
 
 DeviceRole role_of(const NodeFacts& node, const DeviceFacts& device) {
+  if (is_usnic(device) || is_for_managers(node, device)) return DeviceRole::no_verbs;
   if (has_layer(device, LinkLayer::infiniband)) return DeviceRole::fabric;
   if (has_layer(device, LinkLayer::ethernet)) {
     if (device.node_type.text.starts_with("4")) return DeviceRole::iwarp;

@@ -211,6 +211,29 @@ std::vector<SlowPart> locate(const std::vector<PairResult>& all, const std::vect
   return out;
 }
 
+Check judge_gpudirect(const std::vector<std::string>& hosts, const std::vector<PairResult>& pairs, double floor_gbps) {
+  std::vector<PairResult> measured;
+  std::vector<Finding> findings;
+  std::string reason = "nothing was measured";
+  for (const PairResult& each : pairs) {
+    if (!each.gpu.reason.empty()) reason = each.gpu.reason;
+    if (!each.gpu.problem.empty()) {
+      findings.push_back({Verdict::warn,
+                          text::concat({each.from < hosts.size() ? hosts[each.from] : "a node", " ", each.device,
+                                        " does not read the GPU's memory: ", each.gpu.problem}),
+                          "modprobe nvidia_peermem, or a kernel and driver with DMA-BUF (ib.gdr)"});
+    }
+    if (each.gpu.gbps <= 0) continue;
+    measured.push_back(each);
+    measured.back().gbps = each.gpu.gbps;
+  }
+  if (!measured.empty()) {
+    const Check speed = judge_speed(hosts, measured, floor_gbps).bandwidth;
+    findings.push_back({speed.verdict, speed.evidence, speed.remedy});
+  }
+  return join_findings("ib.gpudirect", findings, reason);
+}
+
 SpeedVerdict judge_speed(const std::vector<std::string>& hosts, const std::vector<PairResult>& pairs,
                          double floor_gbps) {
   const auto measured = measured_only(pairs);

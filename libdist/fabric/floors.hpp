@@ -51,6 +51,10 @@ struct SpeedVerdict {
 [[nodiscard]] SpeedVerdict judge_speed(const std::vector<std::string>& hosts, const std::vector<PairResult>& pairs,
                                        double floor_gbps);
 
+/// ib.gpudirect: the same of the writes from GPUs' memory. A card that cannot read it is a warning: NCCL copies then.
+[[nodiscard]] Check judge_gpudirect(const std::vector<std::string>& hosts, const std::vector<PairResult>& pairs,
+                                    double floor_gbps);
+
 /// The fewest parts that explain why these pairs, and no others of `all`, are slow. With two partners or more, a node
 /// most of whose pairs are slow is to blame for them, else a port, else a node or port that is slow in one direction;
 /// else only the way is known.

@@ -253,7 +253,8 @@ std::string to_line(const PairResult& result) {
   return concat({std::to_string(result.from), "\t", std::to_string(result.to), "\t", result.device, "\t",
                  std::to_string(std::llround(result.gbps * megabits)), "\t",
                  std::to_string(std::llround(result.latency_us * nanoseconds)), "\t", printable(result.problem, 200),
-                 "\n"});
+                 "\t", std::to_string(std::llround(result.gpu.gbps * megabits)), "\t",
+                 printable(result.gpu.reason, 200), "\t", printable(result.gpu.problem, 200), "\n"});
 }
 
 Result<std::vector<PairResult>> pairs_from_lines(std::string_view text) {
@@ -262,15 +263,23 @@ Result<std::vector<PairResult>> pairs_from_lines(std::string_view text) {
     if (line.empty()) continue;
     const auto fields = text::split(line, '\t');
     constexpr std::uint64_t most = 1'000'000'000;
-    const auto from = text::to_number(fields.front(), most);
-    const auto to = fields.size() == 6 ? text::to_number(fields[1], most) : std::nullopt;
-    const auto gbps = fields.size() == 6 ? text::to_number(fields[3], most) : std::nullopt;
-    const auto latency = fields.size() == 6 ? text::to_number(fields[4], most) : std::nullopt;
-    if (!from || !to || !gbps || !latency)
+    const auto number = [&](std::size_t index) {
+      return fields.size() == 9 ? text::to_number(fields[index], most) : std::nullopt;
+    };
+    const auto from = number(0);
+    const auto to = number(1);
+    const auto gbps = number(3);
+    const auto latency = number(4);
+    const auto of_gpu = number(6);
+    if (!from || !to || !gbps || !latency || !of_gpu)
       return Error{Errc::invalid_argument, "a line about a pair of nodes is malformed"};
-    out.push_back({static_cast<std::uint32_t>(*from), static_cast<std::uint32_t>(*to), printable(fields[2], 64),
-                   printable(fields[5], 256), static_cast<double>(*gbps) / megabits,
-                   static_cast<double>(*latency) / nanoseconds});
+    out.push_back({static_cast<std::uint32_t>(*from),
+                   static_cast<std::uint32_t>(*to),
+                   printable(fields[2], 64),
+                   printable(fields[5], 256),
+                   static_cast<double>(*gbps) / megabits,
+                   static_cast<double>(*latency) / nanoseconds,
+                   {static_cast<double>(*of_gpu) / megabits, printable(fields[7], 256), printable(fields[8], 256)}});
   }
   return out;
 }

@@ -50,6 +50,13 @@ struct Difference {
 [[nodiscard]] std::string to_text(const NodeSummary& summary);
 [[nodiscard]] Result<NodeSummary> summary_from_text(std::string_view text);
 
+/// The same write from a GPU's memory (GPUDirect).
+struct GpuSpeed {
+  double gbps = 0;      ///< 0: not measured
+  std::string reason;   ///< why not, where nothing is wrong
+  std::string problem;  ///< what went wrong
+};
+
 /// Result of the write between one pair of nodes.
 struct PairResult {
   std::uint32_t from = 0;
@@ -58,6 +65,7 @@ struct PairResult {
   std::string problem;    ///< empty: the bytes arrived
   double gbps = 0;        ///< 0: not measured
   double latency_us = 0;  ///< of a write of 8 bytes; 0: not measured
+  GpuSpeed gpu = {};      ///< if measured
 };
 [[nodiscard]] std::string to_line(const PairResult& result);
 [[nodiscard]] Result<std::vector<PairResult>> pairs_from_lines(std::string_view text);

@@ -192,6 +192,7 @@ std::string other_devices(const NodeFacts& node) {
     if (role == DeviceRole::fabric) continue;
     const std::string_view what = role == DeviceRole::accelerator ? "Accelerated Networking"
                                   : role == DeviceRole::iwarp     ? "iWARP"
+                                  : role == DeviceRole::no_verbs  ? "no verbs"
                                                                   : "EFA";
     out += concat({out.empty() ? "" : ", ", printable(device.name, 32), " (", what, ")"});
   }
@@ -246,7 +247,8 @@ Check check_link_layer(const NodeFacts& node, const Question& question) {
     for (const PortFacts& port : device.ports) {
       const std::string name = PortName{device.name, port.number}.to_string();
       const std::string evidence = concat({name, " ", port.link_layer.shown()});
-      const bool other = port.layer() == LinkLayer::other || role == DeviceRole::iwarp;
+      if (role == DeviceRole::no_verbs && !nothing_else) continue;
+      const bool other = port.layer() == LinkLayer::other || role == DeviceRole::iwarp || role == DeviceRole::no_verbs;
       if (!port.link_layer.present()) {
         findings.push_back(
             {Verdict::fail, concat({name, " link_layer ", port.link_layer.shown()}), "reload the driver"});
@@ -272,7 +274,8 @@ Check check_firmware(const NodeFacts& node, const Question& question) {
   std::map<std::string, std::set<std::string>> versions_of_board;
   std::vector<Finding> unreadable;
   for (const DeviceFacts* device : judged_devices(node, question)) {
-    if (device->fw_ver.absent()) continue;
+    const bool has_firmware = !device->pci.path.empty();  // soft-RoCE's file is there, and empty
+    if (device->fw_ver.absent() || (!has_firmware && !device->fw_ver.present())) continue;
     if (!device->fw_ver.present()) {
       unreadable.push_back(
           {Verdict::unknown, concat({device->name, " fw_ver ", device->fw_ver.shown()}), "reload the driver"});

@@ -194,7 +194,12 @@ void name_uverbs(const std::string& sys, std::vector<DeviceFacts>& devices) {
   for (const std::string& name : list_folder(folder, most_devices, nullptr)) {
     const Attribute device = read_attribute(concat({folder, "/", name, "/ibdev"}));
     const auto found = std::ranges::find(devices, device.text, &DeviceFacts::name);
-    if (device.present() && found != devices.end()) found->uverbs = name;
+    if (!device.present() || found == devices.end()) continue;
+    // A second device of the same PCI function is not the one whose verbs they are.
+    for (DeviceFacts& each : devices) {
+      if (each.uverbs == name) each.uverbs.clear();
+    }
+    found->uverbs = name;
   }
 }
 

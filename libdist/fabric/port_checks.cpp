@@ -222,7 +222,8 @@ Finding judge_roce_gid(const JudgedPort& each, const EnvironmentReader& environm
     return {Verdict::fail, concat({each.name().to_string(), ": ", port.gids_problem}), "reload the driver"};
   if (good == port.gids.end()) {
     const bool untyped = entry != nullptr && is_routable(*entry) && entry->type.empty();
-    if (untyped) return {Verdict::warn, concat({evidence, ", its RoCE version cannot be read"}), "update the driver"};
+    if (untyped)
+      return {Verdict::unknown, concat({evidence, ", its RoCE version cannot be read"}), "update the driver"};
     return {Verdict::fail, concat({each.name().to_string(), " has no routable RoCE v2 GID"}),
             "give its network interface an IPv4 address"};
   }

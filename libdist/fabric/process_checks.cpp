@@ -61,6 +61,7 @@ std::string stage_text(const VerbsDeviceFacts& device) {
 std::vector<JudgedPort> ports_nccl_uses(const NodeFacts& node, const EnvironmentReader& environment) {
   std::vector<JudgedPort> used;
   for (const DeviceFacts& device : node.devices) {
+    if (role_of(node, device) == DeviceRole::no_verbs) continue;  // verbs do not list it
     for (const PortFacts& port : device.ports) {
       if (nccl_uses(environment, device, port)) used.push_back({&device, &port});
     }

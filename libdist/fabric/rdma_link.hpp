@@ -86,6 +86,9 @@ class RdmaDevice {
   [[nodiscard]] bool registered() const noexcept { return region_ != nullptr; }
   [[nodiscard]] bool supports_dmabuf() const noexcept;
 
+  /// Registers memory of a GPU as a source of writes: by its address (peer memory), else by `dmabuf`, if that is valid.
+  [[nodiscard]] VerbsOutcome register_gpu(std::uint64_t address, std::size_t bytes, int dmabuf);
+
  private:
   friend class RdmaLink;
   VerbsOutcome find(const VerbsApi& api);
@@ -97,10 +100,15 @@ class RdmaDevice {
   VerbsHandle<ibv_context> context_{nullptr, nullptr};
   VerbsHandle<ibv_pd> domain_{nullptr, nullptr};
   VerbsHandle<ibv_mr> region_{nullptr, nullptr};
+  VerbsHandle<ibv_mr> gpu_region_{nullptr, nullptr};
+  std::uint64_t gpu_address_ = 0;
   std::uint16_t lid_ = 0;
   std::uint32_t mtu_ = 0;
   ibv_gid gid_{};
 };
+
+/// Which memory a write reads.
+enum class Source { host, gpu };
 
 /// A queue pair with its completion queue. The device must outlive it.
 class RdmaLink {
@@ -110,7 +118,8 @@ class RdmaLink {
   /// Brings the queue pair to ready-to-send towards the peer.
   [[nodiscard]] VerbsOutcome connect(const LinkAddress& peer);
   /// Begins such a write; each needs one finish_write(). Four at once at most.
-  [[nodiscard]] VerbsOutcome start_write(std::size_t from, std::uint64_t to, std::uint32_t bytes);
+  [[nodiscard]] VerbsOutcome start_write(std::size_t from, std::uint64_t to, std::uint32_t bytes,
+                                         Source source = Source::host);
   [[nodiscard]] VerbsOutcome finish_write(Clock::time_point deadline) { return wait(deadline); }
   /// Writes `bytes` from offset `from` of our memory to address `to` of the peer's, and waits for the completion.
   [[nodiscard]] VerbsOutcome write(std::size_t from, std::uint64_t to, std::uint32_t bytes, Clock::time_point deadline);

@@ -8,6 +8,7 @@
 
 #include "core/settings.hpp"
 #include "core/text.hpp"
+#include "fabric/cuda_memory.hpp"
 #include "fabric/rdma_link.hpp"
 
 namespace amldist::fabric {
@@ -79,17 +80,37 @@ struct Ends {
   std::string read_problem;
   double gbps = 0;
   double latency_us = 0;
+  GpuSpeed gpu;
+  std::optional<CudaMemory> gpu_memory;
 };
 
 class VerbsRing final : public RingTest {
  public:
   VerbsRing(VerbsApi api, RingPlan plan) : api_(api), plan_(plan) {}
 
-  void add(const LinkTarget& target) {
+  /// For measuring: the GPUs' memory as a source, too.
+  void use_gpus(const NodeFacts& node, const std::string& library) {
+    auto cuda = load_cuda(library);
+    if (cuda) {
+      cuda_ = std::move(*cuda);
+      gpus_ = gpu_addresses(*cuda_);
+      nearest_.reserve(gpus_.size());
+      for (const std::string& address : gpus_) {
+        const auto found = std::ranges::find(node.gpus, address, &GpuFacts::address);
+        nearest_.push_back(found == node.gpus.end() ? "" : found->path);
+      }
+    } else {
+      no_gpu_ = cuda.error().message;
+    }
+    if (no_gpu_.empty() && gpus_.empty()) no_gpu_ = "this process has no GPU";
+  }
+
+  void add(const LinkTarget& target, const std::string& pci_path) {
     auto ends = std::make_unique<Ends>();
     ends->name = PortName{target.device, target.port}.to_string();
     if (auto failure = RdmaDevice::open(api_, target, buffer_bytes, ends->device)) ends->problem = describe(*failure);
     else make_links(*ends);
+    if (plan_.measure && ends->problem.empty()) add_gpu(*ends, pci_path);
     ends_.push_back(std::move(ends));
   }
 
@@ -98,7 +119,7 @@ class VerbsRing final : public RingTest {
     for (const auto& each : ends_) {
       each->write_problem.clear();
       each->read_problem.clear();
-      each->gbps = each->latency_us = 0;
+      each->gbps = each->latency_us = each->gpu.gbps = 0;
       if (each->device.registered()) make_links(*each);
     }
   }
@@ -167,7 +188,7 @@ class VerbsRing final : public RingTest {
     std::vector<PairResult> out;
     for (const auto& each : ends_) {
       const std::string& write = each->problem.empty() ? each->write_problem : each->problem;
-      out.push_back({plan_.node, plan_.to, each->name, write, each->gbps, each->latency_us});
+      out.push_back({plan_.node, plan_.to, each->name, write, each->gbps, each->latency_us, each->gpu});
       if (each->problem.empty() && !each->read_problem.empty()) {
         out.push_back({plan_.from, plan_.node, each->name, each->read_problem});
       }
@@ -182,6 +203,28 @@ class VerbsRing final : public RingTest {
     if (!failure) failure = RdmaLink::make(ends.device, ends.reader);
     if (failure) ends.problem = describe(*failure);
     else fill(ends);
+  }
+
+  /// Of the nearest GPU, else the one of the same number as the port.
+  void add_gpu(Ends& ends, const std::string& pci_path) const {
+    if (!no_gpu_.empty()) {
+      ends.gpu.reason = no_gpu_;
+      return;
+    }
+    const auto near = std::ranges::find_if(nearest_, [&](const auto& path) { return share_bridge(path, pci_path); });
+    const auto index =
+        near == nearest_.end() ? ends_.size() % gpus_.size() : static_cast<std::size_t>(near - nearest_.begin());
+    auto memory = CudaMemory::allocate(*cuda_, static_cast<int>(index), measured_bytes);
+    if (!memory) {
+      ends.gpu.problem = memory.error().message;
+      return;
+    }
+    const FileDescriptor exported = memory->exported();
+    if (auto failure = ends.device.register_gpu(memory->address(), memory->bytes(), exported.get())) {
+      ends.gpu.problem = concat({"GPU ", gpus_[index], ": ", describe(*failure)});
+      return;
+    }
+    ends.gpu_memory.emplace(std::move(*memory));
   }
 
   void fill(Ends& ends) const {
@@ -207,8 +250,11 @@ class VerbsRing final : public RingTest {
 
   void measure(Ends& own, std::uint64_t to, Clock::time_point deadline) const {
     auto failure = measure_latency(own, to, deadline);
-    if (!failure) failure = measure_bandwidth(own, to, deadline);
+    if (!failure) failure = measure_bandwidth(own, to, deadline, Source::host, own.gbps);
     if (failure) own.write_problem = describe(*failure);
+    if (failure || !own.gpu_memory) return;
+    failure = measure_bandwidth(own, to, deadline, Source::gpu, own.gpu.gbps);
+    if (failure) own.gpu.problem = concat({"from the GPU's memory: ", describe(*failure)});
   }
 
   /// The median of small writes, one after the other.
@@ -227,18 +273,19 @@ class VerbsRing final : public RingTest {
   }
 
   /// Two writes are under way at any time.
-  static VerbsOutcome measure_bandwidth(Ends& own, std::uint64_t to, Clock::time_point deadline) {
+  static VerbsOutcome measure_bandwidth(Ends& own, std::uint64_t to, Clock::time_point deadline, Source source,
+                                        double& gbps) {
     const auto began = Clock::now();
     std::uint64_t bytes = 0;
-    if (auto failure = own.writer.start_write(0, to, measured_bytes)) return failure;
+    if (auto failure = own.writer.start_write(0, to, measured_bytes, source)) return failure;
     while (Clock::now() - began < measuring_time) {
-      if (auto failure = own.writer.start_write(0, to, measured_bytes)) return failure;
+      if (auto failure = own.writer.start_write(0, to, measured_bytes, source)) return failure;
       if (auto failure = own.writer.finish_write(deadline)) return failure;
       bytes += measured_bytes;
     }
     if (auto failure = own.writer.finish_write(deadline)) return failure;
     const std::chrono::duration<double> taken = Clock::now() - began;
-    own.gbps = static_cast<double>(bytes + measured_bytes) * 8e-9 / taken.count();
+    gbps = static_cast<double>(bytes + measured_bytes) * 8e-9 / taken.count();
     return {};
   }
 
@@ -246,6 +293,10 @@ class VerbsRing final : public RingTest {
   RingPlan plan_;
   std::vector<std::unique_ptr<Ends>> ends_;
   std::map<std::size_t, std::uint64_t> right_buffers_;
+  std::optional<CudaApi> cuda_;
+  std::vector<std::string> gpus_;     ///< their addresses
+  std::vector<std::string> nearest_;  ///< their places on the PCI bus
+  std::string no_gpu_;                ///< why none is used
 };
 
 }  // namespace
@@ -254,6 +305,7 @@ std::unique_ptr<RingTest> RingTest::open(const NodeFacts& node, const Question& 
   const auto api = load_verbs(question.environment(variable::verbs_library).value_or(""));
   auto ring = std::make_unique<VerbsRing>(api ? *api : VerbsApi(), plan);
   const auto pkey = nccl_parameter(question.environment, "NCCL_IB_PKEY").value_or(0);
+  if (plan.measure) ring->use_gpus(node, question.environment(variable::cuda_library).value_or(""));
   for (const JudgedPort& each : judged_ports(node, question)) {
     if (!api) {
       ring->add_broken(each.name().to_string(), api.error().message);
@@ -261,7 +313,8 @@ std::unique_ptr<RingTest> RingTest::open(const NodeFacts& node, const Question& 
     }
     ring->add({each.device->name, static_cast<std::uint8_t>(each.port->number),
                nccl_gid_index(question.environment, *each.port), static_cast<std::uint16_t>(pkey),
-               each.port->layer() == LinkLayer::ethernet});
+               each.port->layer() == LinkLayer::ethernet},
+              each.device->pci.path);
   }
   return ring;
 }

@@ -112,6 +112,7 @@ bool set_key(Sku& sku, std::string_view key, std::string_view value) {
   if (key == "devices") sku.devices = static_cast<std::uint32_t>(*number);
   else if (key == "rate") sku.rate = static_cast<std::uint32_t>(*number);
   else if (key == "bandwidth") sku.bandwidth = static_cast<std::uint32_t>(*number);
+  else if (key == "nccl") sku.nccl = static_cast<std::uint32_t>(*number);
   else if (key == "gpus") sku.gpus = static_cast<std::uint32_t>(*number);
   else return false;
   return true;
@@ -136,7 +137,7 @@ std::optional<std::string> apply_words(Sku& sku, const std::vector<std::string_v
     if (equals == std::string_view::npos || !set_key(sku, key, words[i].substr(equals + 1))) {
       return concat({quote(words[i]),
                      " is not one of fabric=infiniband|roce|efa|none|no-verbs, devices=N, rate=N, bandwidth=N, ",
-                     "hca=SELECTION, gpus=N, gpudirect=require|prefer, ipoib=require|prefer, topology=/FILE"});
+                     "nccl=N, hca=SELECTION, gpus=N, gpudirect=require|prefer, ipoib=require|prefer, topology=/FILE"});
     }
     has_fabric = has_fabric || key == "fabric";
   }

@@ -26,6 +26,7 @@ struct Sku {
   std::optional<std::uint32_t> devices;    ///< devices=N: at least N
   std::optional<std::uint32_t> rate;       ///< rate=N: Gb/s of each port, at least
   std::optional<std::uint32_t> bandwidth;  ///< bandwidth=N: Gb/s that a write between nodes reaches, at least
+  std::optional<std::uint32_t> nccl;       ///< nccl=N: GB/s of NCCL's allreduce within the node, at least
   std::string hca;                         ///< hca=SELECTION: only these ports are judged (grammar of NCCL_IB_HCA)
   std::string topology;                    ///< topology=FILE: where GPUs and cards should be, as NCCL writes it
   bool needs_ipoib = false;                ///< ipoib=require

@@ -19,6 +19,7 @@
 #include "fabric/checks.hpp"
 #include "fabric/gpu_reader.hpp"
 #include "fabric/kernel_log.hpp"
+#include "fabric/nccl_speed.hpp"
 #include "fabric/report_json.hpp"
 #include "fabric/topology_file.hpp"
 #include "fabric/verbs_probe.hpp"
@@ -183,7 +184,7 @@ fabric::GpuStates add_health(const CheckOptions& options, const NodeFacts& node,
     std::erase_if(report.checks, [](const fabric::Check& check) { return check.id.starts_with("host."); });
     return {};
   }
-  const fabric::GpuStates states = ask_driver(options, node, question);
+  fabric::GpuStates states = ask_driver(options, node, question);
   fabric::GpuExpectation expected = expected_gpus(node, question);
   // Without a machine to ask there is nothing to expect.
   const bool can_ask = options.sysfs_root.empty() || question.environment(variable::nvml_library).has_value();
@@ -195,6 +196,18 @@ fabric::GpuStates add_health(const CheckOptions& options, const NodeFacts& node,
     report.checks.push_back(std::move(check));
   }
   return states;
+}
+
+/// The bus bandwidth between the node's GPUs, as NCCL has it.
+void add_nccl(const CheckOptions& options, const Question& question, fabric::Report& report) {
+  const RdmaPolicy health = fabric::policy_from_name(options.health).value_or(RdmaPolicy::prefer);
+  if (question.policy == RdmaPolicy::off || health == RdmaPolicy::off) return;
+  const auto speed = fabric::measure_nccl(question.environment(variable::cuda_library).value_or(""),
+                                          question.environment(variable::nccl_library).value_or(""),
+                                          std::chrono::seconds(3 * options.timeout_s));
+  fabric::Check check = judge_nccl(speed, question.sku ? question.sku->nccl : std::nullopt);
+  if (health == RdmaPolicy::prefer && check.verdict == Verdict::fail) check.verdict = Verdict::warn;
+  report.checks.push_back(std::move(check));
 }
 
 /// In a step one process of each node is enough; the others neither look nor speak.
@@ -397,6 +410,7 @@ int check(const CheckOptions& options) {
   read_log(options, evidence);
   fabric::Report report = verify_node(node, *question, evidence);
   const fabric::GpuStates gpus = add_health(options, node, *question, evidence, report);
+  if (options.bench) add_nccl(options, *question, report);  // before this process has asked CUDA for anything
   NodeVerification verification{node.host, report, settings_of(node, *question), summarise(node, *question, report)};
   add_gpu_traits(verification.summary, gpus);
   add_process_traits(verification.summary, *evidence.process);

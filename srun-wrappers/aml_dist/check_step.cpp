@@ -100,6 +100,7 @@ void add_speed(StepReport& step, double floor_gbps) {
   fabric::SpeedVerdict speed = fabric::judge_speed(hosts, step.pairs, floor_gbps);
   step.report.checks.push_back(std::move(speed.bandwidth));
   step.report.checks.push_back(std::move(speed.latency));
+  step.report.checks.push_back(fabric::judge_gpudirect(hosts, step.pairs, floor_gbps));
   step.slow = std::move(speed.slow);
 }
 
@@ -158,6 +159,7 @@ void add_own_speed(const CheckOptions& options, const fabric::NodeFacts& node, c
   fabric::SpeedVerdict speed = fabric::judge_speed({node.host}, pairs, floor_of(question));
   report.checks.push_back(std::move(speed.bandwidth));
   report.checks.push_back(std::move(speed.latency));
+  report.checks.push_back(fabric::judge_gpudirect({node.host}, pairs, floor_of(question)));
 }
 
 Result<StepOutcome> verify_step(const StepContext& context, const CheckOptions& options, const fabric::NodeFacts& node,

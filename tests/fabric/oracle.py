@@ -159,6 +159,8 @@ def refused(shape: shapes.Shape) -> str:
         if name not in present:
             return f"{name} is lost"
     for name in wanted:
+        if not present[name][0].node_type.startswith("1:"):
+            return f"{name} is no channel adapter"  # rdma/ib_verbs.h: RDMA_NODE_IB_CA
         why = port_is_sick(present[name][1], shape.rate, shape.env, layer)
         if why:
             return f"{name}: {why}"

@@ -12,10 +12,12 @@ import random
 import oracle
 import pytest
 import shapes
+import shapes_vendors
 import trees
 from trees import Ethernet
 
-HEALTHY = {shape.name: shape for shape in shapes.healthy()}
+HEALTHY = {shape.name: shape for shape in shapes.healthy() + shapes_vendors.healthy()}
+WITHOUT_FABRIC = shapes.azure_without_fabric() + shapes_vendors.without_fabric()
 
 
 def ask(checker, shape: shapes.Shape, policy: str):
@@ -32,9 +34,9 @@ def ask(checker, shape: shapes.Shape, policy: str):
 # ------------------------------------------------------------------------------------------------------ what is well
 
 def test_the_corpus_is_large_enough():
-    assert len(HEALTHY) >= 60 and len({shape.source for shape in HEALTHY.values()}) >= 30
+    assert len(HEALTHY) >= 90 and len({shape.source for shape in HEALTHY.values()}) >= 30
     assert all(shape.source for shape in HEALTHY.values())
-    assert len(shapes.azure_without_fabric()) >= 10
+    assert len(WITHOUT_FABRIC) >= 15
     assert len(SINGLE) + len(PAIRS) >= 200, (len(SINGLE), len(PAIRS))
 
 
@@ -56,7 +58,7 @@ def test_the_ports_for_nccl_are_the_owners(checker, name):
     assert sorted(taken.removeprefix("=").split(",")) == sorted(shape.fabric)
 
 
-@pytest.mark.parametrize("shape", shapes.azure_without_fabric(), ids=lambda shape: shape.name)
+@pytest.mark.parametrize("shape", WITHOUT_FABRIC, ids=lambda shape: shape.name)
 def test_a_machine_without_a_fabric(checker, shape):
     """By default there is nothing to do, which drains nobody; required, it is missing."""
     default = checker.node(shape.node)
@@ -164,7 +166,98 @@ OF_AZURE = {
     "NCCL_IB_HCA takes it by leaving out others": with_env("NCCL_IB_HCA", "^DEVICE"),
     "NCCL_IB_HCA names it": with_env("NCCL_IB_HCA", "=mlx5_an0,DEVICE"),
 }
+
+
+def replaced_by(make):
+    """The card is gone, and something that is not of the fabric is there: the number of devices stays."""
+    def change(shape: shapes.Shape, device: trees.Device) -> None:
+        lost(shape, device)
+        other = make()
+        if all(each.name != other.name for each in shape.node.devices):  # a second one would be of the same name
+            shape.node.devices.append(other)
+    return change
+
+
+def named_like_the_fabric() -> trees.Device:
+    return shapes.accelerator("mlx5_ib9", address=True)
+
+
+def fast_ethernet() -> trees.Device:
+    return shapes.eth("mlx5_40", number=90, hca="MT41692", board="MT_0000000884")
+
+
+def spare_with_verbs_of_nobody() -> trees.Device:
+    return shapes.down(shapes.ib("mlx5_41", number=91), "2: Polling")
+
+
+def iwarp_elsewhere(name: str) -> trees.Device:
+    device = shapes.iwarp(name)
+    device.pci, device.pci_root = "0000:f9:00.0", "pci0000:f9"
+    return device
+
+
+def as_iwarp(shape: shapes.Shape, device: trees.Device) -> None:
+    device.node_type = "4: RNIC"
+
+
+def gids_of(change):
+    def of_table(shape: shapes.Shape, device: trees.Device) -> None:
+        if device.ports:
+            device.ports[0].gids = {index: change(*entry) for index, entry in (device.ports[0].gids or {}).items()}
+    return of_table
+
+
+def only_loopback_addresses(gid, kind, netdev):
+    """All that is not link-local is gone, as after a container's network was taken away."""
+    return (gid, kind, netdev) if gid.startswith("fe80:") else (shapes.NONE, "", "")
+
+
+OF_OTHER_INFINIBAND = {
+    "replaced by Accelerated Networking under another name": replaced_by(named_like_the_fabric),
+    "replaced by Ethernet of the same speed": replaced_by(fast_ethernet),
+    "replaced by a card without a cable": replaced_by(spare_with_verbs_of_nobody),
+    "replaced by iWARP": replaced_by(lambda: iwarp_elsewhere("iwp9s0")),
+    "replaced by EFA": replaced_by(lambda: shapes.efa(1).devices[0]),
+    "one lane": on_port(rate="100 Gb/sec (1X NDR)"),
+    "in single data rate": on_port(rate="10 Gb/sec (4X SDR)"),
+    "a rate of zero": on_port(rate="0 Gb/sec (4X NDR)"),
+    "LID of multicast": on_port(lid="0xffff"),
+    "SM LID 0xffff": on_port(sm_lid="0xffff"),
+    "GID prefix alone": on_port(gids={0: ("fe80:0000:0000:0000:0000:0000:0000:0000", "IB/RoCE v1", "")}),
+    "P_Key table empty": on_port(pkeys={}),
+    "P_Keys all limited": on_port(pkeys={0: "0x7fff", 1: "0x0022", 2: "0x0000"}),
+    "state of another kernel": on_port(state="4"),
+    "state with a blank": on_port(state=" 1: DOWN"),
+    "state NOP": on_port(state="0: NOP"),
+    "state beyond the table": on_port(state="14: ACTIVE"),
+    "state of tabs": on_port(state="4:\tACTIVE"),
+    "negative state": on_port(state="-4: ACTIVE"),
+    "link layer of another case": on_port(link_layer="infiniband"),
+    "link layer with more": on_port(link_layer="InfiniBand (Ethernet)"),
+    "NUL in the state": on_port(state=b"4: ACTIVE\0\n"),
+}
+OF_OTHER_ROCE = {
+    "iWARP": as_iwarp,
+    "addresses gone": gids_of(only_loopback_addresses),
+    "replaced by Accelerated Networking under another name": replaced_by(lambda: shapes.accelerator("mlx5_77", address=False)),
+    "replaced by iWARP": replaced_by(lambda: iwarp_elsewhere("iwp9s0")),
+    "replaced by usNIC": replaced_by(shapes_vendors.usnic),
+    "one lane": on_port(rate="25 Gb/sec (1X EDR)"),
+    "in InfiniBand mode": on_port(link_layer="InfiniBand", gids={0: (shapes.NONE, "", "")}),
+    "state NOP": on_port(state="0: NOP"),
+    "state beyond the table": on_port(state="14: ACTIVE"),
+    "NUL in the state": on_port(state=b"4: ACTIVE\0\n"),
+}
 BASES = {
+    "by path": ("ConnectX-7, names by path", OF_ANY_PORT | OF_INFINIBAND | OF_OTHER_INFINIBAND),
+    "NVL72": ("GB200 NVL72 tray with BlueFields", OF_ANY_PORT | OF_INFINIBAND | OF_OTHER_INFINIBAND),
+    "DPU": ("H100 with a BlueField-3 in DPU mode", OF_OTHER_INFINIBAND),
+    "Omni-Path": ("Omni-Path, two cards", OF_ANY_PORT | OF_OTHER_INFINIBAND),
+    "Pollara": ("MI300X, 8 AMD Pollara", OF_ANY_PORT | OF_ROCE | OF_OTHER_ROCE),
+    "rails": ("8 rails of RoCE and a bond for management", OF_ANY_PORT | OF_ROCE | OF_OTHER_ROCE),
+    "tray of rails": ("GB300 tray, RoCE on two functions of each card", OF_ANY_PORT | OF_ROCE | OF_OTHER_ROCE),
+    "E810": ("Intel E810 by path", OF_ANY_PORT | OF_ROCE | OF_OTHER_ROCE),
+    "OCI MI300X": ("OCI BM.GPU.MI300X.8", OF_OTHER_ROCE),
     "H100": ("Azure nd96isr_h100_v5", OF_ANY_PORT | OF_INFINIBAND | OF_AZURE),
     "HB120": ("Azure hb120rs_v3", OF_ANY_PORT | OF_INFINIBAND | OF_AZURE),
     "GB300": ("Azure ND128isr_GB300_v6", OF_ANY_PORT | OF_INFINIBAND),
@@ -210,6 +303,15 @@ def test_a_fault_is_never_let_through(checker, base, changes):
         why = "slower than its neighbours"
     outcome = ask(checker, shape, "require")
     assert outcome.status == (1 if why else 0), (why, outcome.out)
+
+
+@pytest.mark.parametrize("base", ["Pollara", "E810"])
+def test_gids_whose_version_cannot_be_read_are_unknown(checker, base):
+    shape = copy.deepcopy(HEALTHY[BASES[base][0]])
+    gids_of(lambda gid, kind, netdev: (gid, "", netdev))(shape, shape.node.devices[1])
+    outcome = ask(checker, shape, "require")
+    assert outcome.status == 0 and outcome.report["verdict"] == outcome.verdicts["ib.gid"] == "unknown", outcome.out
+    assert shape.node.devices[1].name in outcome.checks["ib.gid"]["evidence"]
 
 
 def test_two_faults_are_never_let_through(checker):

@@ -224,7 +224,7 @@ IPV6 = "fd00:0000:0000:0000:0000:0000:0000:0001"
     (trees.roce_gids(1), {"NCCL_IB_ADDR_RANGE": "10.0.0.0/24"}, "pass", "GID 3"),
     ({0: (LOCAL, "IB/RoCE v1", "e"), 1: (IPV6, "RoCE v2", "e")}, {}, "fail", "GID 0"),
     ({0: (LOCAL, "IB/RoCE v1", "e"), 1: (IPV6, "RoCE v2", "e")}, {"NCCL_IB_ADDR_FAMILY": "AF_INET6"}, "pass", "GID 1"),
-    ({0: (IPV4, "", "e")}, {}, "warn", "version"),
+    ({0: (IPV4, "", "e")}, {}, "unknown", "version"),
     ({0: ("garbage", "RoCE v2", "e")}, {}, "fail", "garbage"),
 ])
 def test_the_gid_that_nccl_would_take(checker, gids, env, verdict, said):

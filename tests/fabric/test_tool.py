@@ -296,41 +296,6 @@ def test_the_task_part_speaks_in_lines(live):
     assert all(len(line) == 4 for line in lines)
 
 
-def loopback_speed(live, tmp_path, *arguments, floor="", **env):
-    """aml-dist check --bench on one node; what it says about bandwidth and latency."""
-    memory, table = tmp_path / "memory", tmp_path / "skus.conf"
-    memory.mkdir(exist_ok=True)
-    table.write_text(f"ours fabric=infiniband devices=2 rate=400 {floor}\n")
-    outcome = in_namespace(live, "--bench", "--sku-table", table, "--sku", "ours", *arguments,
-                           env=fake(FAKE_VERBS_SHARED=str(memory), **env))
-    return outcome, outcome.checks["ib.bandwidth"], outcome.checks["ib.latency"]
-
-
-@needs_mounts
-def test_bench_on_one_node_measures_each_port_to_itself(live, tmp_path):
-    outcome, bandwidth, latency = loopback_speed(live, tmp_path)
-    assert outcome.status == 0 and bandwidth["verdict"] == latency["verdict"] == "pass", outcome.out
-    for check, unit in ((bandwidth, "Gb/s"), (latency, "us")):
-        assert unit in check["evidence"], check
-
-
-@needs_mounts
-def test_bench_on_one_node_is_judged_by_the_skus_floor(live, tmp_path):
-    """A write of 8 MiB in 400 ms is 0.17 Gb/s."""
-    outcome, bandwidth, _ = loopback_speed(live, tmp_path, floor="bandwidth=100", FAKE_VERBS_SLOW="400000")
-    assert outcome.status == 1 and bandwidth["verdict"] == "fail" and "100" in bandwidth["evidence"], outcome.out
-    for device in ("mlx5_ib0", "mlx5_ib1"):
-        assert device in bandwidth["evidence"], bandwidth
-
-
-@needs_mounts
-def test_bench_without_verbs_says_why_nothing_was_measured(live, tmp_path):
-    outcome, bandwidth, latency = loopback_speed(live, tmp_path, "--no-verbs", floor="bandwidth=100")
-    assert bandwidth["verdict"] == latency["verdict"] == "skip" and bandwidth["evidence"], outcome.out
-    outcome, bandwidth, _ = loopback_speed(live, tmp_path, floor="bandwidth=100", FAKE_VERBS_FAIL="create_qp:12")
-    assert outcome.status == 1 and bandwidth["verdict"] == "skip" and bandwidth["evidence"], outcome.out
-
-
 IBSTAT = next((path for path in ("/usr/sbin/ibstat", "/usr/bin/ibstat") if os.access(path, os.X_OK)), None)
 
 

@@ -298,7 +298,7 @@ def soft_roce() -> Node:
     """rdma_rxe on a virtual interface: no PCI, no counters folder, no firmware worth the name."""
     port = Port(link_layer=Ethernet, rate="2.5 Gb/sec (1X SDR)", lid="0x0", sm_lid="0x0", pkeys={0: "0xffff"},
                 gids=roce_gids(1, "va"), counters=None)
-    return Node([Device("rxe0", [port], fw_ver=None, board_id=None, hca_type=None, pci=None)])
+    return Node([Device("rxe0", [port], fw_ver="", board_id=None, hca_type=None, pci=None)])
 
 
 def efa() -> Node:

@@ -12,17 +12,17 @@ for each in "$TOOL" "$WORLD"; do
     [[ -x $each ]] || printf 'not ok - the guest sees no %s: is the checkout on a file system of its own?\n' "$each" >&3
 done
 
-# add_rxe INTERFACE ADDRESS: a soft-RoCE device, and time for its IPv4 GID
+# add_rxe INTERFACE ADDRESS [DEVICE]: a soft-RoCE device, and time for its IPv4 GID
 add_rxe() {
+    local i device=${3:-rxe0}
     ip addr add "$2/24" dev "$1"
     ip link set "$1" up
-    rdma link add rxe0 type rxe netdev "$1"
-    local i
+    rdma link add "$device" type rxe netdev "$1"
     for ((i = 0; i < 100; ++i)); do
-        grep -qs 'ffff:' /sys/class/infiniband/rxe0/ports/1/gids/* && break
+        grep -qs 'ffff:' "/sys/class/infiniband/$device"/ports/1/gids/* && break
         sleep 0.1
     done
-    chmod 666 /dev/infiniband/uverbs0
+    chmod 666 /dev/infiniband/uverbs*
 }
 
 # expect NAME STATUS 'LINE'... -- COMMAND...: exit status, and a line of the table for each extended regular expression

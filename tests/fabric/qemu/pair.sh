@@ -29,4 +29,6 @@ else
     expect 'and hears why not' 1 'rdma=require .*node2' -- world 23002 NCCL_IB_GID_INDEX=9
     NCCL_IB_GID_INDEX=9 expect 'and so where it is the cause' 1 -- step 2 --policy require
 fi
+# shellcheck source=tests/fabric/qemu/slurm.sh
+[[ -z $SLURM ]] || source "$SLURM"
 finish
