@@ -30,7 +30,7 @@ constexpr auto table = std::to_array<SettingDescription>({
      "library by which RDMA devices are opened"},
     {variable::mpi_library, "`amldist_init()`", "path", "`aml-dist/libamldist_mpi.so` beside `libamldist.so`",
      "the part of the library that is linked with MPI"},
-    {variable::nccl_library, "first buffer on a GPU", "path",
+    {variable::nccl_library, "first buffer on a GPU, `aml-dist check --bench`", "path",
      "the one that the process has loaded, else `libnccl.so.2`", "NCCL library for buffers on a GPU"},
     {variable::nccl_profiler, "the libraries of `aml-dist trace`", "path", "none",
      "another profiler for NCCL, which gets the events that it asks for; the plugin puts the user's "
@@ -38,6 +38,8 @@ constexpr auto table = std::to_array<SettingDescription>({
      "here"},
     {variable::node_name, "`amldist_init()`", "name", "the host name",
      "ranks with different names share no memory; tests simulate several nodes on one machine with it"},
+    {variable::cuda_library, "`aml-dist check --bench`", "path", "`libcuda.so.1`",
+     "the CUDA driver, for writes from a GPU's memory and for NCCL's bandwidth"},
     {variable::nvml_library, "`aml-dist check`", "path", "`libnvidia-ml.so.1`; with AMD's GPUs `librocm_smi64.so`",
      "library that is asked about the GPUs: NVML, or with AMD's GPUs ROCm SMI"},
     {variable::port_range, "`amldist_init()`", "`LO-HI[,LO-HI]...`",

@@ -55,7 +55,7 @@ std::vector<std::string> gpu_addresses(const CudaApi& api) {
 
 Result<CudaMemory> CudaMemory::allocate(const CudaApi& api, int device, std::size_t bytes) {
   void* context = nullptr;
-  unsigned long long memory = 0;
+  void* memory = nullptr;
   int got = api.retain_context(&context, device);
   if (got == 0) got = api.set_context(context);
   if (got == 0) got = api.allocate(&memory, bytes);
@@ -65,7 +65,7 @@ Result<CudaMemory> CudaMemory::allocate(const CudaApi& api, int device, std::siz
 }
 
 CudaMemory::~CudaMemory() {
-  if (address_ == 0) return;
+  if (address_ == nullptr) return;
   static_cast<void>(api_.set_context(context_));
   static_cast<void>(api_.release(address_));
 }

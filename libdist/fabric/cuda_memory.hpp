@@ -12,19 +12,20 @@
 
 namespace amldist::fabric {
 
-/// The functions of the CUDA driver in use, with the driver's own signatures (CUresult and CUdevice are int).
+/// The functions of the CUDA driver in use, with the driver's own signatures: CUresult and CUdevice are int,
+/// CUdeviceptr is an integer of a pointer's size, here a pointer.
 struct CudaApi {
   int (*init)(unsigned) = nullptr;
   int (*device_count)(int*) = nullptr;
   int (*device_address)(char*, int, int) = nullptr;  ///< "0000:01:00.0"
   int (*retain_context)(void**, int) = nullptr;
   int (*set_context)(void*) = nullptr;
-  int (*allocate)(unsigned long long*, std::size_t) = nullptr;
-  int (*release)(unsigned long long) = nullptr;
+  int (*allocate)(void**, std::size_t) = nullptr;
+  int (*release)(void*) = nullptr;
   int (*stream_create)(void**, unsigned) = nullptr;
   int (*stream_wait)(void*) = nullptr;
   int (*error_string)(int, const char**) = nullptr;
-  int (*export_range)(void*, unsigned long long, std::size_t, int, unsigned long long) = nullptr;  ///< since 11.7
+  int (*export_range)(void*, void*, std::size_t, int, unsigned long long) = nullptr;  ///< since 11.7
 
   /// "out of memory", or the number of the error.
   [[nodiscard]] std::string describe(int error) const;
@@ -43,24 +44,27 @@ class CudaMemory {
   /// On the GPU with this number. Errors: unavailable.
   [[nodiscard]] static Result<CudaMemory> allocate(const CudaApi& api, int device, std::size_t bytes);
   CudaMemory(CudaMemory&& other) noexcept
-      : api_(other.api_), context_(other.context_), address_(std::exchange(other.address_, 0)), bytes_(other.bytes_) {}
+      : api_(other.api_),
+        context_(other.context_),
+        address_(std::exchange(other.address_, nullptr)),
+        bytes_(other.bytes_) {}
   CudaMemory& operator=(CudaMemory&&) = delete;
   CudaMemory(const CudaMemory&) = delete;
   CudaMemory& operator=(const CudaMemory&) = delete;
   ~CudaMemory();
 
-  [[nodiscard]] std::uint64_t address() const noexcept { return address_; }
+  [[nodiscard]] void* address() const noexcept { return address_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   /// A DMA-BUF of the memory; none where driver or GPU cannot.
   [[nodiscard]] FileDescriptor exported() const;
 
  private:
-  CudaMemory(const CudaApi& api, void* context, unsigned long long address, std::size_t bytes)
+  CudaMemory(const CudaApi& api, void* context, void* address, std::size_t bytes)
       : api_(api), context_(context), address_(address), bytes_(bytes) {}
 
   CudaApi api_;
   void* context_ = nullptr;
-  unsigned long long address_ = 0;
+  void* address_ = nullptr;
   std::size_t bytes_ = 0;
 };
 

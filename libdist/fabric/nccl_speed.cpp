@@ -56,7 +56,7 @@ Result<NcclFunctions> load_functions(const std::string& named) {
 struct Part {
   void* context = nullptr;
   void* stream = nullptr;
-  unsigned long long memory = 0;
+  void* memory = nullptr;
 };
 
 class AllReduce {
@@ -96,7 +96,7 @@ class AllReduce {
     int got = nccl_.group_start();
     for (std::size_t i = 0; got == 0 && i < parts_.size(); ++i) {
       static_cast<void>(cuda_.set_context(parts_[i].context));
-      auto* const memory = reinterpret_cast<void*>(parts_[i].memory);
+      void* const memory = parts_[i].memory;
       got = nccl_.all_reduce(memory, memory, array_bytes / sizeof(float), NcclFunctions::float32, NcclFunctions::sum,
                              communicators_[i], parts_[i].stream);
     }

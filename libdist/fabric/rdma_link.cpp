@@ -72,14 +72,15 @@ VerbsOutcome RdmaDevice::open(const VerbsApi& api, const LinkTarget& target, std
   return device.read_port();
 }
 
-VerbsOutcome RdmaDevice::register_gpu(std::uint64_t address, std::size_t bytes, int dmabuf) {
-  gpu_address_ = address;
-  gpu_region_ = {api_->reg_mr(domain_.get(), reinterpret_cast<void*>(address), bytes, IBV_ACCESS_LOCAL_WRITE),
-                 api_->dereg_mr};
+VerbsOutcome RdmaDevice::register_gpu(void* address, std::size_t bytes, int dmabuf) {
+  gpu_address_ = static_cast<std::byte*>(address);
+  gpu_region_ = {api_->reg_mr(domain_.get(), address, bytes, IBV_ACCESS_LOCAL_WRITE), api_->dereg_mr};
   if (gpu_region_) return {};
   const int error = errno;
   if (dmabuf < 0 || api_->reg_dmabuf_mr == nullptr) return failed("registering memory of the GPU", error);
-  gpu_region_ = {api_->reg_dmabuf_mr(domain_.get(), 0, bytes, address, dmabuf, IBV_ACCESS_LOCAL_WRITE), api_->dereg_mr};
+  gpu_region_ = {api_->reg_dmabuf_mr(domain_.get(), 0, bytes, reinterpret_cast<std::uint64_t>(address), dmabuf,
+                                     IBV_ACCESS_LOCAL_WRITE),
+                 api_->dereg_mr};
   return gpu_region_ ? VerbsOutcome() : failed("registering memory of the GPU as DMA-BUF", errno);
 }
 
@@ -200,7 +201,7 @@ VerbsOutcome RdmaLink::wait(Clock::time_point deadline) {
 VerbsOutcome RdmaLink::start_write(std::size_t from, std::uint64_t to, std::uint32_t bytes, Source source) {
   const bool of_gpu = source == Source::gpu;
   ibv_sge piece = {};
-  piece.addr = of_gpu ? device_->gpu_address_ + from : reinterpret_cast<std::uint64_t>(device_->memory().data() + from);
+  piece.addr = reinterpret_cast<std::uint64_t>((of_gpu ? device_->gpu_address_ : device_->memory().data()) + from);
   piece.length = bytes;
   piece.lkey = of_gpu ? device_->gpu_region_->lkey : device_->region_->lkey;
   ibv_send_wr request = {};

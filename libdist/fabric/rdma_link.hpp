@@ -87,7 +87,7 @@ class RdmaDevice {
   [[nodiscard]] bool supports_dmabuf() const noexcept;
 
   /// Registers memory of a GPU as a source of writes: by its address (peer memory), else by `dmabuf`, if that is valid.
-  [[nodiscard]] VerbsOutcome register_gpu(std::uint64_t address, std::size_t bytes, int dmabuf);
+  [[nodiscard]] VerbsOutcome register_gpu(void* address, std::size_t bytes, int dmabuf);
 
  private:
   friend class RdmaLink;
@@ -101,7 +101,7 @@ class RdmaDevice {
   VerbsHandle<ibv_pd> domain_{nullptr, nullptr};
   VerbsHandle<ibv_mr> region_{nullptr, nullptr};
   VerbsHandle<ibv_mr> gpu_region_{nullptr, nullptr};
-  std::uint64_t gpu_address_ = 0;
+  std::byte* gpu_address_ = nullptr;
   std::uint16_t lid_ = 0;
   std::uint32_t mtu_ = 0;
   ibv_gid gid_{};

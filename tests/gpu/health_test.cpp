@@ -48,7 +48,7 @@ void memory_of_a_gpu_can_be_had() {
   const auto addresses = gpu_addresses(*cuda);
   expect(!addresses.empty(), "CUDA names the GPUs");
   const auto memory = CudaMemory::allocate(*cuda, 0, std::size_t{8} << 20);
-  expect(memory.ok() && memory->address() != 0, memory ? "an address" : memory.error().message);
+  expect(memory.ok() && memory->address() != nullptr, memory ? "an address" : memory.error().message);
   if (memory) std::printf("gpu: memory as DMA-BUF: %s\n", memory->exported() ? "yes" : "not here");
 }
 
