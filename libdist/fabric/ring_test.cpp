@@ -92,7 +92,7 @@ class VerbsRing final : public RingTest {
   void use_gpus(const NodeFacts& node, const std::string& library) {
     auto cuda = load_cuda(library);
     if (cuda) {
-      cuda_ = std::move(*cuda);
+      cuda_ = *cuda;
       gpus_ = gpu_addresses(*cuda_);
       nearest_.reserve(gpus_.size());
       for (const std::string& address : gpus_) {
