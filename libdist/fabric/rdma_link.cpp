@@ -15,12 +15,19 @@ VerbsOutcome failed(const char* stage, int error) { return VerbsFailure{stage, e
 /// Some verbs return the errno; others return -1 and set errno.
 int errno_of(int status) { return status > 0 ? status : errno; }
 
+/// wr.rdma of ibv_send_wr, the first member of a union.
+struct RemotePlace {
+  std::uint64_t address = 0;
+  std::uint32_t key = 0;
+};
+static_assert(sizeof(RemotePlace) == 16);
+
 struct ListOfDevices {
   const VerbsApi& api;
   int count = 0;
   ibv_device** list = nullptr;
 
-  explicit ListOfDevices(const VerbsApi& verbs) : api(verbs) { list = api.get_device_list(&count); }
+  explicit ListOfDevices(const VerbsApi& verbs) : api(verbs), list(verbs.get_device_list(&count)) {}
   ListOfDevices(const ListOfDevices&) = delete;
   ListOfDevices& operator=(const ListOfDevices&) = delete;
   ~ListOfDevices() {
@@ -121,7 +128,7 @@ LinkAddress RdmaLink::address() const noexcept {
   out.mtu = device_->mtu_;
   out.buffer = reinterpret_cast<std::uint64_t>(device_->memory().data());
   out.lid = device_->lid_;
-  std::copy(std::begin(device_->gid_.raw), std::end(device_->gid_.raw), out.gid.begin());
+  std::memcpy(out.gid.data(), &device_->gid_, out.gid.size());
   return out;
 }
 
@@ -149,7 +156,7 @@ VerbsOutcome RdmaLink::to_ready_to_receive(const LinkAddress& peer) {
   wanted.ah_attr.dlid = peer.lid;
   if (own.ethernet) {
     wanted.ah_attr.is_global = 1;
-    std::copy(peer.gid.begin(), peer.gid.end(), std::begin(wanted.ah_attr.grh.dgid.raw));
+    std::memcpy(&wanted.ah_attr.grh.dgid, peer.gid.data(), peer.gid.size());
     wanted.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(own.gid_index);
     wanted.ah_attr.grh.hop_limit = 64;
   }
@@ -209,8 +216,8 @@ VerbsOutcome RdmaLink::start_write(std::size_t from, std::uint64_t to, std::uint
   request.num_sge = 1;
   request.opcode = IBV_WR_RDMA_WRITE;
   request.send_flags = IBV_SEND_SIGNALED;
-  request.wr.rdma.remote_addr = to;
-  request.wr.rdma.rkey = peer_.remote_key;
+  const RemotePlace place = {to, peer_.remote_key};
+  std::memcpy(&request.wr, &place, sizeof place);
   ibv_send_wr* rejected = nullptr;
   const int status = ::ibv_post_send(pair_.get(), &request, &rejected);
   return status == 0 ? VerbsOutcome() : failed("ibv_post_send", errno_of(status));
