@@ -8,8 +8,8 @@
 
 #include "program.h"
 
-enum { ROUNDS_BEFORE = 5, COUNT = 1000 };
-static float data[100000];
+enum { ROUNDS_BEFORE = 5, COUNT = 1000, MOST = 256, HALF = MOST * 2 * COUNT };
+static float data[2 * HALF];
 
 static void nap(long milliseconds) {
   const struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
@@ -34,27 +34,25 @@ static void go_on(void) {
 
 /* Alltoallv: only the two ranks of a pair can compare their counts. */
 static int exchange(size_t each) {
-  enum { MOST = 16 };
   size_t counts[MOST], offsets[MOST];
   CHECK(size <= MOST);
   for (int r = 0; r < size; ++r) counts[r] = r == rank ? COUNT : each, offsets[r] = (size_t)r * 2 * COUNT;
-  return amldist_alltoallv(world, data, counts, offsets, data + 50000, counts, offsets, AMLDIST_FLOAT32);
+  return amldist_alltoallv(world, data, counts, offsets, data + HALF, counts, offsets, AMLDIST_FLOAT32);
 }
 
 /* Allgatherv with lists that differ between ranks. */
 static int gather_all(size_t of_victim, int victim) {
-  enum { MOST = 16 };
   size_t counts[MOST], offsets[MOST];
   CHECK(size <= MOST);
   for (int r = 0; r < size; ++r) counts[r] = r == victim ? of_victim : COUNT, offsets[r] = (size_t)r * 2 * COUNT;
-  return amldist_allgatherv(world, data, counts[rank], data + 50000, counts, offsets, AMLDIST_FLOAT32);
+  return amldist_allgatherv(world, data, counts[rank], data + HALF, counts, offsets, AMLDIST_FLOAT32);
 }
 
 /* Calls that end on most ranks without waiting for the others. */
 static int collect(int root, int scatters) {
   enum { EACH = 10 };
-  return scatters ? amldist_scatter(world, data, data + 50000, EACH, AMLDIST_FLOAT32, root)
-                  : amldist_gather(world, data, data + 50000, EACH, AMLDIST_FLOAT32, root);
+  return scatters ? amldist_scatter(world, data, data + HALF, EACH, AMLDIST_FLOAT32, root)
+                  : amldist_gather(world, data, data + HALF, EACH, AMLDIST_FLOAT32, root);
 }
 
 /* Messages to and from all others at once, longer than what lies between two ranks. The received data is not checked.
