@@ -11,7 +11,7 @@ namespace {
 using text::concat;
 
 constexpr std::size_t longest_value = 200;
-constexpr std::uint32_t most_nodes = 1'000'000;
+constexpr std::uint32_t most_nodes_of_a_step = 1'000'000;
 constexpr std::array<std::string_view, 3> not_compared_here = {"pkey", "nccl_ib_hca", "nccl_ib_gid_index"};
 
 /// Neither the notice's separator nor this text's.
@@ -36,7 +36,7 @@ Result<TraitSheet> trait_sheet_from_text(std::string_view text) {
   const Error malformed{Errc::invalid_argument, "a node's traits are malformed"};
   const auto fields = text::split(text, '\t');
   if (fields.size() < 3) return malformed;
-  const auto nodes = text::to_number(fields[0], most_nodes);
+  const auto nodes = text::to_number(fields[0], most_nodes_of_a_step);
   const auto policy = policy_from_name(fields[1]);
   if (!nodes || *nodes == 0 || !policy) return malformed;
   TraitSheet out{static_cast<std::uint32_t>(*nodes), *policy, {printable(fields[2], 64), false, {}, {}, {}}};
