@@ -126,10 +126,15 @@ def metrics_of_nodes(folder: pathlib.Path) -> None:
 
 
 def metrics_of_a_step(folder: pathlib.Path) -> None:
-    """Rank 2 keeps the others waiting."""
+    """Rank 2 was late to each call, and keeps the others waiting now."""
     for rank in range(4):
-        recorder = working(rank, 4, 5)
-        (recorder if rank == 2 else waiting(recorder)).write(folder / "42.0")
+        recorder = working(rank, 4, 20)
+        for call in recorder.calls:  # 10 ms apart, 4 ms long
+            call.start = call.sequence * 10_000_000 + (3_500_000 if rank == 2 else 0)
+            call.end = call.sequence * 10_000_000 + 4_000_000
+        if rank != 2:
+            waiting(recorder).calls[-1].start = 210_000_000
+        recorder.write(folder / "42.0")
     done = subprocess.run([TOOL, "trace", folder / "42.0", "--format", "openmetrics"], capture_output=True, text=True, env={})
     (folder / "step.prom").write_text(done.stdout)
 
