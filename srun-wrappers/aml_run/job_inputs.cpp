@@ -30,9 +30,11 @@ Error out_of_reach(const YamlEntry& entry, const YamlValue& path, const YamlValu
   std::string key = root != nullptr && path.location.line != 0 ? key_at(*root, path.location) : std::string();
   if (key.empty()) key = concat({"inputs.", entry.key, ".path"});
   else if (!key.ends_with(".path")) key += ".path";
+  const YamlValue* const type = entry.value.find("type");
+  const bool is_file = type != nullptr && text::to_lower(type->text) == "uri_file";
   return {Errc::not_found, concat({"inputs.", entry.key, " is ", shell::quote_path(path.text),
                                    ", which the nodes cannot read: copy it to a folder that they share, and add --set ",
-                                   key, "=FOLDER"})};
+                                   key, "=", is_file ? "FILE" : "FOLDER"})};
 }
 
 }  // namespace

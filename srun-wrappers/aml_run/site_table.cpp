@@ -16,7 +16,8 @@ using text::concat;
 using text::quote;
 using YamlKind = YamlValue::Kind;
 
-constexpr std::array<std::string_view, 5> sections = {"instance_types", "computes", "images", "conda", "downloads"};
+constexpr std::array<std::string_view, 6> sections = {"instance_types", "computes",  "images",
+                                                      "conda",          "downloads", "code"};
 constexpr std::array<std::string_view, 6> line_keys = {"partition", "constraint", "gpus_per_node",
                                                        "gpu_type",  "infiniband", "options"};
 constexpr std::array<std::string_view, 3> policies = {"require", "prefer", "off"};
@@ -189,6 +190,16 @@ Result<std::string> read_downloads(std::string_view file, const YamlValue& value
   return section.folder("folder");
 }
 
+Result<bool> read_code(std::string_view file, const YamlValue& value) {
+  constexpr std::array<std::string_view, 1> keys = {"snapshot"};
+  const PolicySection section(file, "code", value);
+  if (auto checked = section.check(keys); !checked) return checked.error();
+  const auto when = section.text("snapshot");
+  if (!when) return when.error();
+  if (*when == "always" || *when == "on-request") return *when == "always";
+  return error_at(file, value.find("snapshot")->location, "code: snapshot is always or on-request");
+}
+
 Result<void> read_policies(std::string_view file, const YamlValue& root, SiteTable& table) {
   const auto take = [&](std::string_view name, auto read, auto& to) -> Result<void> {
     const YamlValue* const section = root.find(name);
@@ -200,6 +211,7 @@ Result<void> read_policies(std::string_view file, const YamlValue& root, SiteTab
   };
   if (auto done = take("images", read_images, table.images); !done) return done;
   if (auto done = take("conda", read_conda, table.conda); !done) return done;
+  if (auto done = take("code", read_code, table.snapshots); !done) return done;
   return take("downloads", read_downloads, table.downloads);
 }
 
@@ -231,7 +243,7 @@ Result<SiteTable> read_site_table(const std::string& file, bool must_exist) {
   if (!types) return types.error();
   auto computes = read_section(file, root->find(sections[1]));
   if (!computes) return computes.error();
-  SiteTable table{file, std::move(*types), std::move(*computes), {}, {}, {}};
+  SiteTable table{file, std::move(*types), std::move(*computes), {}, {}, false, {}};
   if (auto done = read_policies(file, *root, table); !done) return done.error();
   return table;
 }

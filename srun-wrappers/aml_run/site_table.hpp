@@ -27,7 +27,8 @@ struct SiteTable {
   std::vector<Hardware> computes;
   ImagePolicy images;
   CondaPolicy conda;
-  std::string downloads;  ///< a folder that the nodes share; empty: data behind https: is out of reach
+  bool snapshots = false;  ///< the code folder of each job file is copied, as with --snapshot
+  std::string downloads;   ///< a folder that the nodes share; empty: data behind https: is out of reach
 };
 
 /// Where the table is if nobody says: $AMLDIST_INSTANCE_TYPES, else /etc/aml-dist/instance-types.yml.

@@ -1,5 +1,6 @@
 // aml-deepspeed: the command line of deepspeed's launcher as one srun line, one task for each process.
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -51,10 +52,12 @@ struct State : Base {
   std::string include;
   std::string exclude;
   std::string venv_script;
+  std::string launcher = "pdsh";
   bool module = false;
   bool program = false;
   bool no_local_rank = false;
   bool autotuning = false;
+  bool force_multi = false;
 };
 
 using Done = Result<void>;
@@ -95,7 +98,7 @@ std::vector<Row<State>> shape_rows() {
       {{"--master_port", 1, F::translated, "master_port=N", "int"}, set_number<&State::port, 65535>},
       ignored("--master_addr", 1, "the processes meet on the host of rank 0, wherever Slurm puts it"),
       ignored("--node_rank", 1, "each node is told its own", "int"),
-      ignored("--launcher", 1, "Slurm is the launcher"),
+      {{"--launcher", 1, F::ignored, "Slurm is the launcher"}, keep<&State::launcher>},
       ignored("--launcher_args", 1, "Slurm is the launcher: give its options with --slurm"),
   };
 }
@@ -110,7 +113,7 @@ std::vector<Row<State>> start_rows() {
       ignored("--no_ssh", 0, no_ssh),
       ignored("--no_ssh_check", 0, no_ssh),
       ignored("--ssh_port", 1, no_ssh, "int"),
-      ignored("--force_multi", 0, "one node and many are started alike"),
+      {{"--force_multi", 0, F::ignored, "one node and many are started alike"}, mark<&State::force_multi>},
       ignored("--save_pid", 0, "a step is found by its id: squeue --steps"),
       {{"--enable_each_rank_log", 1, F::translated, "--output=FOLDER/rank%t.log"}, set_log_folder},
       {{"--autotuning", 1, F::handed_on, "the real deepspeed is started instead, with the whole command line",
@@ -348,9 +351,16 @@ Done read_environment(const std::string& file, StepLine& line) {
   return {};
 }
 
+/// deepspeed looks at --launcher when it starts processes on several nodes.
+Done check_launcher(const std::string& launcher) {
+  constexpr std::array<std::string_view, 6> known = {"pdsh", "openmpi", "mpich", "impi", "slurm", "mvapich"};
+  if (std::ranges::find(known, text::to_lower(launcher)) != known.end()) return {};
+  return Error{Errc::invalid_argument, concat({"--launcher ", quote(launcher),
+                                               " is none of deepspeed's: leave it out, Slurm is the launcher"})};
+}
+
 /// ~/.deepspeed_env and then that of the folder, which deepspeed reads when it starts processes on several nodes.
 Done add_environment_files(StepLine& line) {
-  if (line.srun.value_of("nodes") == "1") return {};
   const std::string name = own_variable("DS_ENV_FILE").value_or(".deepspeed_env");
   for (const std::string& folder : {own_variable("HOME").value_or(""), std::string(".")}) {
     if (folder.empty()) continue;
@@ -388,7 +398,10 @@ Done translate(State& state, const Tool<State>& /*tool*/, std::vector<std::strin
     return Error{Errc::invalid_argument, "--module and --no_python cannot be combined: give one"};
   }
   if (auto shaped = set_shape(state); !shaped) return shaped.error();
-  if (auto added = add_environment_files(line); !added) return added.error();
+  if (state.force_multi || line.srun.value_of("nodes") != "1") {
+    if (auto checked = check_launcher(state.launcher); !checked) return checked.error();
+    if (auto added = add_environment_files(line); !added) return added.error();
+  }
   line.option = "pytorch";
   if (state.port) line.add_key(concat({"master_port=", std::to_string(*state.port)}));
   if (!state.venv_script.empty()) {

@@ -172,7 +172,7 @@ Result<Reading> read_flags(const Dialect& dialect, std::span<const Flag> table, 
     if (!match) return match.error();
     const Flag& flag = table[match->flag];
     GivenFlag given{match->flag, std::move(match->name), {}};
-    if (match->value && flag.values == 0 && flag.handling != FlagHandling::refused)
+    if (match->value && flag.values == 0 && flag.handling != FlagHandling::refused && !flag.takes_equals)
       return wrong(concat({given.name, " takes no value"}));
     if (match->value) given.values.push_back(std::move(*match->value));
     while (given.values.size() < flag.values) {

@@ -33,7 +33,8 @@ struct Flag {
   std::string_view type = {};
   /// Two flags of one group are not taken together.
   std::string_view group = {};
-  bool repeats = false;  ///< argparse: given again it adds; without this the last one holds
+  bool repeats = false;       ///< argparse: given again it adds; without this the last one holds
+  bool takes_equals = false;  ///< "--name=value" is the same as "--name"
 };
 
 /// How a tool reads its command line.

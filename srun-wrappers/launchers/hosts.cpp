@@ -106,6 +106,18 @@ Result<std::vector<Host>> read_hostfile(const std::string& file) {
   return hosts;
 }
 
+void oversubscribe(std::vector<Host>& hosts, std::optional<std::uint32_t> processes) {
+  std::uint64_t slots = 0;
+  for (const Host& host : hosts) slots += host.slots.value_or(1);
+  if (!processes || *processes <= slots) return;
+  const std::uint64_t missing = *processes - slots;
+  std::uint64_t left = missing % hosts.size();
+  for (Host& host : hosts) {
+    host.slots = static_cast<std::uint32_t>(host.slots.value_or(1) + missing / hosts.size() + (left > 0 ? 1 : 0));
+    left -= left > 0 ? 1 : 0;
+  }
+}
+
 Result<std::vector<std::string>> deal_ranks(const std::vector<Host>& hosts, std::optional<std::uint32_t> processes,
                                             Distribution distribution) {
   std::uint64_t slots = 0;

@@ -24,6 +24,9 @@ struct Host {
 /// Lines "name slots=4 ..."; # begins a comment. Errors name file and line.
 [[nodiscard]] Result<std::vector<Host>> read_hostfile(const std::string& file);
 
+/// Gives hosts the slots that more processes than slots need: as many more on each, the first ones one more.
+void oversubscribe(std::vector<Host>& hosts, std::optional<std::uint32_t> processes);
+
 /// How processes are dealt to hosts.
 enum class Distribution {
   by_slot,  ///< fill a host, then the next

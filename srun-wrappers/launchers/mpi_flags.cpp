@@ -19,10 +19,17 @@ Error impossible(const GivenFlag& given, std::string_view remedy) {
   return {Errc::invalid_argument, concat({given.name, " ", quote(given.value()), " is not possible here: ", remedy})};
 }
 
+/// Open MPI 5 keeps the first value of a flag that is given twice, 4.1 the last.
+Error given_twice(const GivenFlag& given) {
+  return impossible(given,
+                    "another value of it stands before, and releases of Open MPI differ in which holds: give one");
+}
+
 template <std::optional<std::uint32_t> MpiState::*member>
 Done set_number(MpiState& state, const GivenFlag& given) {
   const auto number = number_of(given, 1, 1U << 20U);
   if (!number) return number.error();
+  if (state.*member && state.*member != *number) return given_twice(given);
   state.*member = *number;
   return {};
 }
@@ -73,6 +80,18 @@ void choose_distribution(MpiState& state, Distribution distribution) {
   state.distribution_chosen = true;
 }
 
+Done choose_oversubscription(MpiState& state, const GivenFlag& given, bool chosen) {
+  if (state.oversubscribes.value_or(chosen) != chosen) return impossible(given, "the opposite stands before: give one");
+  state.oversubscribes = chosen;
+  if (chosen) state.line.srun.set("overcommit");
+  return {};
+}
+
+Done set_oversubscribe(MpiState& state, const GivenFlag& given) { return choose_oversubscription(state, given, true); }
+Done set_nooversubscribe(MpiState& state, const GivenFlag& given) {
+  return choose_oversubscription(state, given, false);
+}
+
 /// ":PE=2:OVERSUBSCRIBE" behind a mapping.
 Done set_modifier(MpiState& state, const GivenFlag& given, std::string_view modifier) {
   const std::string word = text::to_lower(modifier);
@@ -80,11 +99,11 @@ Done set_modifier(MpiState& state, const GivenFlag& given, std::string_view modi
     const auto number = text::to_number(std::string_view(word).substr(3), 65536);
     if (!number || *number == 0) return impossible(given, "PE=N needs a whole number");
     state.line.srun.set("cpus-per-task", std::to_string(*number));
-  } else if (word == "oversubscribe") {
-    state.line.srun.set("overcommit");
+  } else if (word == "oversubscribe" || word == "nooversubscribe") {
+    return choose_oversubscription(state, given, word == "oversubscribe");
   } else if (word == "span") {
     choose_distribution(state, Distribution::by_node);
-  } else if (word != "nooversubscribe" && word != "corecpus" && word != "inherit" && word != "noinherit") {
+  } else if (word != "corecpus" && word != "inherit" && word != "noinherit") {
     return impossible(given, concat({"Slurm has nothing like ", quote(modifier)}));
   }
   return {};
@@ -187,8 +206,15 @@ bool is_of_runtime(std::string_view parameter) {
   return std::ranges::find(frameworks, framework) != frameworks.end();
 }
 
+/// A name that becomes part of a variable's.
+Done check_name(const GivenFlag& given) {
+  if (!given.value().empty() && given.value().find('=') == std::string::npos) return {};
+  return impossible(given, "a name is not empty and has no =");
+}
+
 /// An MPI program reads its parameters from the environment, whoever starts it.
 Done set_mca(MpiState& state, const GivenFlag& given) {
+  if (auto checked = check_name(given); !checked) return checked;
   const std::string& name = given.values[0];
   if (is_of_runtime(name)) {
     state.line.note(concat({given.name, " ", name, " is ignored: Slurm does that part of mpirun's work"}));
@@ -199,7 +225,14 @@ Done set_mca(MpiState& state, const GivenFlag& given) {
 }
 
 Done set_pmix_mca(MpiState& state, const GivenFlag& given) {
+  if (auto checked = check_name(given); !checked) return checked;
   state.line.set_variable(concat({"PMIX_MCA_", given.values[0]}), given.values[1]);
+  return {};
+}
+
+Done unset_variable(MpiState& state, const GivenFlag& given) {
+  if (auto checked = check_name(given); !checked) return checked;
+  state.unset.push_back(given.value());
   return {};
 }
 
@@ -217,21 +250,86 @@ Done set_output_folder(MpiState& state, const GivenFlag& given) {
   return {};
 }
 
+/// PRRTE takes a word for a directive if either begins with the other, part by part between hyphens, in any case.
+bool is_directive(std::string_view word, std::string_view known) {
+  const auto parts = text::split(word, '-');
+  const auto wanted = text::split(known, '-');
+  if (parts.size() > wanted.size()) return false;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::string part = text::to_lower(parts[i]);
+    const bool whole = parts.size() == 1 && wanted.size() == 1;
+    if (!wanted[i].starts_with(part) && !(whole && part.starts_with(wanted[i]))) return false;
+  }
+  return true;
+}
+
+/// A list of directives that has no effect here is still held against PRRTE's table: "map,allocation:parsable".
+Done check_directives(const GivenFlag& given, std::string_view directives, std::string_view qualifiers) {
+  const auto is_one_of = [](std::string_view word, std::string_view list) {
+    const auto known = text::split(list, ' ');
+    return std::ranges::any_of(known, [&](std::string_view each) { return is_directive(word, each); });
+  };
+  if (given.value().empty()) return impossible(given, concat({"give some of ", directives}));
+  for (const std::string_view item : text::split(given.value(), ',')) {
+    if (item.empty()) continue;
+    const auto colon = item.find(':');
+    const std::string_view word = item.substr(0, std::min(colon, item.find('=')));
+    if (!word.empty() && !is_one_of(word, directives)) {
+      return impossible(given, concat({quote(word), " is none of ", directives}));
+    }
+    if (colon == std::string_view::npos || qualifiers.empty()) continue;
+    for (const std::string_view qualifier : text::split(item.substr(colon + 1), ':')) {
+      if (is_one_of(qualifier.substr(0, qualifier.find('=')), qualifiers)) continue;
+      return impossible(given, concat({quote(qualifier), " is none of ", qualifiers}));
+    }
+  }
+  return {};
+}
+
+Done check_display(MpiState& /*state*/, const GivenFlag& given) {
+  return check_directives(given, "allocation map bind map-devel topo cpus", "parseable parsable");
+}
+
+Done check_runtime_options(MpiState& state, const GivenFlag& given) {
+  auto checked = check_directives(
+      given,
+      "error-nonzero-status donotlaunch show-progress recoverable continuous max-restarts exec-agent stop-on-exec "
+      "stop-in-init stop-in-app timeout spawn-timeout report-state-on-timeout get-stack-traces "
+      "report-child-jobs-separately aggregate-help notifyerrors output-proctable fwd-environment",
+      "");
+  state.dry_run = state.dry_run || text::to_lower(given.value()) == "donotlaunch";
+  return checked;
+}
+
 /// Open MPI 5: --output tag,file=NAME,...
 Done set_output(MpiState& state, const GivenFlag& given) {
+  auto checked = check_directives(
+      given, "tag tag-detailed tag-fullname rank timestamp xml merge-stderr-to-stdout directory filename",
+      "nocopy raw");
+  if (!checked) return checked;
   for (const std::string_view word : text::split(given.value(), ',')) {
     const auto equals = word.find('=');
-    const std::string name = text::to_lower(word.substr(0, equals));
-    if (name == "tag" || name == "rank" || name == "tag-detailed" || name == "tag-fullname") {
+    const std::string_view name = word.substr(0, std::min(equals, word.find(':')));
+    if (name.empty()) continue;
+    const bool names_folder = is_directive(name, "directory") || is_directive(name, "filename");
+    if (is_directive(name, "tag") || is_directive(name, "rank") || is_directive(name, "tag-detailed") ||
+        is_directive(name, "tag-fullname")) {
       state.line.srun.set("label");
-    } else if ((name == "dir" || name == "directory" || name == "file" || name == "filename") &&
-               equals != std::string_view::npos) {
+    } else if (names_folder && equals == std::string_view::npos) {
+      return impossible(given, concat({"write ", name, "=FOLDER"}));
+    } else if (names_folder) {
       const GivenFlag folder{given.flag, given.name, {std::string(word.substr(equals + 1))}};
       if (auto set = set_output_folder(state, folder); !set) return set.error();
     } else {
       state.line.note(concat({given.name, " ", name, " is ignored: srun has nothing like it"}));
     }
   }
+  return {};
+}
+
+Done set_folder(MpiState& state, const GivenFlag& given) {
+  if (!state.folder.empty() && state.folder != given.value()) return given_twice(given);
+  state.folder = given.value();
   return {};
 }
 
@@ -260,7 +358,6 @@ Done set_option(MpiState& state, const GivenFlag& /*given*/) {
   state.line.srun.set(option);
   return {};
 }
-constexpr std::string_view overcommit = "overcommit";
 constexpr std::string_view quiet = "quiet";
 constexpr std::string_view bcast = "bcast";
 
@@ -318,8 +415,8 @@ std::vector<Row<MpiState>> host_rows() {
       {{"-machinefile --machinefile -hostfile --hostfile", 1, F::translated, "--nodelist and the tasks on each node"},
        add_hostfile},
       {{"-default-hostfile --default-hostfile", 1, F::translated, "as --hostfile"}, add_hostfile},
-      {{"-oversubscribe --oversubscribe", 0, F::translated, "--overcommit"}, set_option<overcommit>},
-      ignored("-nooversubscribe --nooversubscribe", 0, "it is what Slurm does"),
+      {{"-oversubscribe --oversubscribe", 0, F::translated, "--overcommit"}, set_oversubscribe},
+      {{"-nooversubscribe --nooversubscribe", 0, F::ignored, "it is what Slurm does"}, set_nooversubscribe},
       {{"-use-hwthread-cpus --use-hwthread-cpus", 0, F::translated, "--hint=multithread"},
        [](MpiState& state, const GivenFlag&) { return state.line.srun.set("hint", "multithread"), Done(); }},
       refused("-nolocal --nolocal", 0,
@@ -337,11 +434,15 @@ std::vector<Row<MpiState>> environment_rows() {
         "NAME=VALUE is set for srun, behind a : for that program alone; a bare NAME reaches the tasks anyway"},
        set_variable},
       {{"--set-env", 1, F::translated, "as -x"}, set_variable},
-      {{"--unset-env", 1, F::translated, "env -u NAME in front of the program"},
-       [](MpiState& state, const GivenFlag& given) { return state.unset.push_back(given.value()), Done(); }},
+      {{"--unset-env", 1, F::translated, "env -u NAME in front of the program"}, unset_variable},
       refused("--append-env", 2, "set the whole value with -x NAME=VALUE"),
       refused("--prepend-env", 2, "set the whole value with -x NAME=VALUE"),
-      ignored("--fwd-environment", 0, "srun passes on the whole environment"),
+      {{.names = "--fwd-environment",
+        .values = 0,
+        .handling = F::ignored,
+        .becomes = "srun passes on the whole environment",
+        .takes_equals = true},
+       nullptr},
       {{"-mca --mca", 2, F::translated,
         "OMPI_MCA_NAME=VALUE in the environment; those of mpirun's own parts are ignored"},
        set_mca},
@@ -354,7 +455,7 @@ std::vector<Row<MpiState>> environment_rows() {
       refused("-am --am -amca --amca", 1, no_files),
       refused("-tune --tune", 1, no_files),
       refused("-app --app", 1, "write the programs on the command line, with : between them"),
-      {{"-wd --wd -wdir --wdir", 1, F::translated, "--chdir"}, keep<&MpiState::folder>},
+      {{"-wd --wd -wdir --wdir", 1, F::translated, "--chdir"}, set_folder},
       refused("-set-cwd-to-session-dir --set-cwd-to-session-dir", 0, "there is no session folder: use --wdir"),
       refused("-path --path", 1, "set PATH: srun passes it on"),
       {{"-s --preload-binary", 0, F::translated, "--bcast"}, set_option<bcast>},
@@ -391,7 +492,7 @@ std::vector<Row<MpiState>> output_rows() {
       refused("-display-topo --display-topo", 0, "scontrol show node has the node's sockets and cores"),
       ignored("-display-allocation --display-allocation", 0, "scontrol show job shows the allocation"),
       ignored("-display-devel-allocation --display-devel-allocation", 0, "scontrol show job shows the allocation"),
-      ignored("--display", 1, see_explain),
+      {{"--display", 1, F::ignored, see_explain}, check_display},
       ignored("--display-comm", 0, "it is a parameter of MPI_Init: --mca hook_comm_method_display 1"),
       ignored("--display-comm-finalize", 0, "it is a parameter of MPI_Finalize: --mca hook_comm_method_display 2"),
       ignored("-show-progress --show-progress", 0, "srun starts all at once"),
@@ -450,7 +551,7 @@ std::vector<Row<MpiState>> runtime_rows() {
       ignored("--set-sid", 0, no_daemons),
       ignored("--tmpdir", 1, "processes find TMPDIR in the environment"),
       ignored("--test-suicide", 1, no_daemons),
-      ignored("--runtime-options", 1, no_daemons),
+      {{"--runtime-options", 1, F::ignored, no_daemons}, check_runtime_options},
       ignored("--no-aggregate-help --do-not-aggregate-help", 0, no_daemons),
   };
 }
@@ -483,32 +584,51 @@ std::vector<Row<MpiState>> mpi_rows() {
                     machine_rows(), own_rows<MpiState>()});
 }
 
-/// With a hostfile -host says which of its hosts are used, in the order of -host: the slots are those of the hostfile,
-/// whatever number is behind a colon (PRRTE's prte_util_filter_dash_host_nodes).
+/// With a hostfile -host says which of its hosts are used, in the order of -host and with the slots of -host, whatever
+/// the hostfile has (PRRTE's prte_util_dash_host_compute_slots; so Open MPI 4.1).
 Result<void> choose_hosts(MpiState& state) {
   if (state.pool.empty()) return {};
   if (state.hosts.empty()) {
     state.hosts = state.pool;
     return {};
   }
-  for (Host& host : state.hosts) {
-    const auto known = std::ranges::find(state.pool, host.name, &Host::name);
-    if (known == state.pool.end()) {
-      return Error{Errc::invalid_argument, concat({"-host names ", text::quote(host.name),
-                                                   ", which the hostfile does not have: add it there"})};
-    }
-    host = *known;
+  for (const Host& host : state.hosts) {
+    if (std::ranges::find(state.pool, host.name, &Host::name) != state.pool.end()) continue;
+    return Error{Errc::invalid_argument,
+                 concat({"-host names ", text::quote(host.name), ", which the hostfile does not have: add it there"})};
   }
   return {};
 }
 
+Result<void> limit_hosts(MpiState& state, std::optional<std::uint32_t> per_node) {
+  if (!per_node || state.hosts.empty()) return {};
+  const std::uint64_t most = std::uint64_t{*per_node} * state.hosts.size();
+  if (most > 1U << 20U || (state.processes && *state.processes > most)) {
+    return Error{Errc::mismatch,
+                 concat({std::to_string(state.processes.value_or(static_cast<std::uint32_t>(most))),
+                         " processes do not fit: there are ", std::to_string(*per_node), " on each of ",
+                         text::count(state.hosts.size(), "host"), ": ask for fewer, or name more hosts"})};
+  }
+  if (!state.processes) state.processes = static_cast<std::uint32_t>(most);
+  for (Host& host : state.hosts) host.slots = std::min(host.slots.value_or(*per_node), *per_node);
+  return {};
+}
+
+Result<void> check_count(const MpiState& state) {
+  const commands::SlurmOptions& srun = state.line.srun;
+  if (state.processes || !(srun.has("ntasks-per-socket") || srun.has("ntasks-per-core"))) return {};
+  return Error{Errc::invalid_argument,
+               "how many processes there are is not said: Slurm knows the sockets and cores of a node when it starts "
+               "the step: give -n N"};
+}
+
 Result<void> set_mpi_shape(MpiState& state) {
+  if (auto checked = check_count(state); !checked) return checked;
   if (auto chosen = choose_hosts(state); !chosen) return chosen;
   commands::SlurmOptions& srun = state.line.srun;
   if (!state.hosts.empty()) {
-    if (state.per_node) {
-      for (Host& host : state.hosts) host.slots = *state.per_node;
-    }
+    if (auto limited = limit_hosts(state, state.per_node); !limited) return limited;
+    if (srun.has("overcommit")) oversubscribe(state.hosts, state.processes);
     return place(state.hosts, state.processes, state.distribution, srun);
   }
   if (state.per_node) {

@@ -22,6 +22,7 @@ struct MpiState : Base {
   std::vector<std::string> unset;     ///< names of --unset-env
   Distribution distribution = Distribution::by_slot;
   bool distribution_chosen = false;
+  std::optional<bool> oversubscribes;  ///< --oversubscribe, --nooversubscribe
 };
 
 /// Open MPI 5 takes prefixes of one flag; what follows a flag is its value, whatever it looks like.
@@ -31,6 +32,12 @@ constexpr Dialect mpi_dialect = {.tool = "mpirun", .prefixes = true};
 
 /// Makes `hosts` those that -host and the hostfile mean together. Errors: a host that the hostfile does not have.
 [[nodiscard]] Result<void> choose_hosts(MpiState& state);
+
+/// Holds the hosts to `per_node` processes each, and says how many there are if -n did not. Errors: they do not fit.
+[[nodiscard]] Result<void> limit_hosts(MpiState& state, std::optional<std::uint32_t> per_node);
+
+/// Errors: processes are counted by socket or core, of which only Slurm knows how many there are, and -n is not given.
+[[nodiscard]] Result<void> check_count(const MpiState& state);
 
 /// Sets the step's shape from what the flags said. Errors: contradictions; how many processes is not known.
 [[nodiscard]] Result<void> set_mpi_shape(MpiState& state);

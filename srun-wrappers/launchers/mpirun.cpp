@@ -59,7 +59,7 @@ std::vector<std::string> dispatch(const std::vector<Part>& parts) {
   std::uint32_t end = 0;
   for (const Part& part : parts) {
     end += part.processes;
-    const std::string folder = part.folder.empty() ? "" : concat({"cd -- ", shell::quote(part.folder), " && "});
+    const std::string folder = part.folder.empty() ? "" : concat({"cd -- ", shell::quote(part.folder), " || exit; "});
     const std::string program = concat(
         {folder, "exec \"${@:", std::to_string(words.size() + 1), ":", std::to_string(part.words.size()), "}\""});
     if (&part == &parts.back()) script += program;
@@ -99,14 +99,26 @@ std::vector<std::string> take_variables(MpiState& whole, const MpiState& part, b
   return own;
 }
 
+/// How many processes of one program a node may have. As Open MPI 5 has it, the first program's limit (-N, --ppr) holds
+/// for all; that of a later one only says how many it has if -n does not, as in 4.1.
+std::optional<std::uint32_t> limit_of(const MpiState& whole, const MpiState& part, bool is_first) {
+  if (is_first) return part.per_node;
+  return part.processes || !part.per_node ? whole.per_node : part.per_node;
+}
+
 /// What the flags of one program say that the step as a whole needs.
-Result<void> merge_part(MpiState& whole, MpiState& part, std::vector<std::string>& ranks) {
+Result<void> merge_part(MpiState& whole, MpiState& part, std::vector<std::string>& ranks, bool is_first) {
   if (auto chosen = choose_hosts(part); !chosen) return chosen;
   if (!part.processes && part.hosts.empty()) {
     return Error{Errc::invalid_argument, "with several programs each needs its number of processes: give -n N"};
   }
+  if (auto checked = check_count(part); !checked) return checked;
+  if (is_first) whole.per_node = part.per_node;
   if (!part.hosts.empty()) {
-    for (Host& host : part.hosts) host.slots = part.per_node ? part.per_node : host.slots;
+    if (auto limited = limit_hosts(part, limit_of(whole, part, is_first)); !limited) return limited;
+    if (part.line.srun.has("overcommit") || whole.line.srun.has("overcommit")) {
+      oversubscribe(part.hosts, part.processes);
+    }
     auto dealt = deal_ranks(part.hosts, part.processes, part.distribution);
     if (!dealt) return dealt.error();
     part.processes = static_cast<std::uint32_t>(dealt->size());
@@ -150,7 +162,7 @@ Result<void> translate_parts(MpiState& state, const Tool<MpiState>& tool, const 
       words = std::move(*own);
     }
     if (words.empty()) return Error{Errc::invalid_argument, "a program is missing beside a ':'"};
-    if (auto merged = merge_part(whole, part, ranks); !merged) return merged.error();
+    if (auto merged = merge_part(whole, part, ranks, parts.empty()); !merged) return merged.error();
     const auto variables = take_variables(whole, part, parts.empty());
     words.insert(words.begin(), variables.begin(), variables.end());
     parts.push_back({*part.processes, part.folder, std::move(words)});

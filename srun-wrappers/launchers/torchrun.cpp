@@ -242,7 +242,7 @@ std::vector<Row<State>> other_rows() {
         "starts the real torchrun on each node, which binds its processes", "node|socket|exclusive|core-complex"},
        hand_on},
       {{"--signals_to_handle --signals-to-handle", 1, F::handed_on, slurm_watches}, hand_on_if_needed},
-      {{"--shutdown_timeout --shutdown-timeout", 1, F::handed_on, slurm_watches, "int"}, hand_on_if_needed},
+      {{"--shutdown_timeout --shutdown-timeout", 1, F::handed_on, slurm_watches, "int+"}, hand_on_if_needed},
       {{"--virtual_local_rank --virtual-local-rank", 0, F::handed_on, "starts the real torchrun on each node"},
        hand_on},
       {{"--print_completion --print-completion", 1, F::refused, "completions are installed with aml-dist"}},

@@ -59,7 +59,8 @@ def given(row: dict, name: str, tool: str) -> list[str]:
     """A flag with values that fit it."""
     special = {"--autotuning": ["tune"], "--mpi-args": ["--bind-to core"], "--binding-args": ["--bind-to core"],
                "--map-by": ["node"], "-map-by": ["node"], "--rank-by": ["slot"], "-rank-by": ["slot"], "--bind-to": ["core"],
-               "-bind-to": ["core"], "--ppr": ["2:node"], "-ppr": ["2:node"], "-x": ["A=1"], "--x": ["A=1"],
+               "-bind-to": ["core"], "--output": ["tag"], "--display": ["map"],
+               "--runtime-options": ["show-progress"], "--launcher": ["slurm"], "--ppr": ["2:node"], "-ppr": ["2:node"], "-x": ["A=1"], "--x": ["A=1"],
                "--host": ["3:2"], "--hosts": ["3:2"], "--rdzv-conf": ["a=1"], "--slurm": ["--partition=x"], "--nnodes": ["2"], "--log-level": ["INFO"]}
     if any("host" in spelling and "file" in spelling or "machinefile" in spelling for spelling in row["names"]):
         return [name, "/dev/null"]
@@ -76,6 +77,8 @@ def test_each_flag_does_what_the_table_says(tool, program):
     command = Command(f"aml-{tool}")
     for row in table_of(tool):
         name = row["names"][-1]
+        if "-n" in row["names"] and tool == "mpirun":  # stands in each line
+            continue
         if name in ("--help", "--version", "--list-flags", "--json", "--check-build", "--dry-run"):
             continue
         words = given(row, name, tool)
@@ -184,7 +187,7 @@ M = "--mpi=pmix --kill-on-bad-exit=1"
      + shlex.quote("""if [ "$SLURM_PROCID" -lt 1 ]; then exec "${@:1:2}"; fi; exec "${@:3:1}\"""") + " aml-mpirun ./a 'x y' ./b"),
     ("-host a:1 ./a : -host b:1 -n 1 -wdir '/w d' ./b",
      f"srun --ntasks=2 --distribution=arbitrary --nodelist=a,b {M} --aml-dist=mpi bash -c "
-     + shlex.quote("""if [ "$SLURM_PROCID" -lt 1 ]; then exec "${@:1:1}"; fi; cd -- '/w d' && exec "${@:2:1}\"""")
+     + shlex.quote("""if [ "$SLURM_PROCID" -lt 1 ]; then exec "${@:1:1}"; fi; cd -- '/w d' || exit; exec "${@:2:1}\"""")
      + " aml-mpirun ./a ./b"),
 ])
 def test_mpirun(line, expected):
@@ -355,15 +358,20 @@ def test_values_of_horovodrun_have_their_types(flag, good, bad):
 
 @pytest.mark.parametrize("line, layout", [
     ("--hostfile {hosts} ./a", ["n1"] * 4 + ["n2"] * 2 + ["n3"] * 3),
-    ("--hostfile {hosts} -host n3,n1 ./a", ["n3"] * 3 + ["n1"] * 4),         # -host's order, the hostfile's slots
-    ("-host n2:1 --hostfile {hosts} ./a", ["n2"] * 2),
+    ("--hostfile {hosts} -host n3,n1 ./a", ["n3", "n1"]),                    # -host's order and slots
+    ("--hostfile {hosts} -host n3:2,n1:6 ./a", ["n3"] * 2 + ["n1"] * 6),
+    ("-host n2:1 --hostfile {hosts} ./a", ["n2"]),
+    ("-host n1:8 -n 2 ./a : -host n1:8 -n 3 -npernode 2 ./b", ["n1"] * 5),   # a later limit does not hold where -n is
+    ("-host n1:8 -npernode 2 ./a : -host n1:8 -n 1 ./b", ["n1"] * 3),
+    ("-host n1:2,n2:2 -oversubscribe -n 7 ./a", ["n1"] * 4 + ["n2"] * 3),
+    ("-host n1:1,n2:1 --map-by node:OVERSUBSCRIBE -n 4 ./a : -host n1:1 -n 2 ./b", ["n1", "n2"] * 2 + ["n1"] * 2),
     ("--hostfile {hosts} -host n2 -n 1 ./a", ["n2"]),
     ("-host n3:4 -npernode 2 ./a : -host n1:4 -n 1 ./b", ["n3", "n3", "n1"]),
     ("-host n2:1 -host n2:2,n1 ./a", ["n2"] * 3 + ["n1"]),                   # one host, though two flags name it
-    ("--hostfile {hosts} -host n3 -n 1 ./a : --hostfile {hosts} -host n1 -n 2 ./b", ["n3", "n1", "n1"]),
+    ("--hostfile {hosts} -host n3 -n 1 ./a : --hostfile {hosts} -host n1:2 -n 2 ./b", ["n3", "n1", "n1"]),
 ])
 def test_mpirun_filters_a_hostfile(tmp_path, line, layout):
-    """The rule of PRRTE, which Open MPI 5 starts processes with."""
+    """The rules of PRRTE, which Open MPI 5 starts processes with."""
     (tmp_path / "hosts").write_text("n1 slots=4\nn2 slots=2\nn3 slots=3\n")
     words, _ = words_of("mpirun", line.format(hosts=tmp_path / "hosts"))
     told = dict(word[2:].partition("=")[::2] for word in words if word.startswith("--"))
@@ -371,6 +379,41 @@ def test_mpirun_filters_a_hostfile(tmp_path, line, layout):
     if "ntasks-per-node" in told:
         names = [name for name in names for _ in range(int(told["ntasks-per-node"]))]
     assert names == layout
+
+
+@pytest.mark.parametrize("line, said", [
+    ("-host n1:1 -npernode 2 ./a", "2 processes do not fit into the 1 slot"),
+    ("-host n1:8 -n 3 --ppr 2:node ./a", "3 processes do not fit: there are 2 on each of 1 host"),
+    ("-host n1:8 -npernode 2 -n 1 ./a : -host n1:8 -n 3 ./b", "3 processes do not fit: there are 2 on each of 1 host"),
+    ("-n 1 -n 3 ./a", "releases of Open MPI differ in which holds: give one"),
+    ("-host n1:8 --npersocket 1 ./a", "how many processes there are is not said: Slurm knows the sockets"),
+    ("-n 1 -oversubscribe --map-by :NOOVERSUBSCRIBE ./a", "the opposite stands before"),
+    ("-n 1 -wdir /a -wdir /b ./a", "releases of Open MPI differ in which holds: give one"),
+    ("-n 1 --display maq ./a", "'maq' is none of allocation map"),
+    ("-n 1 --display map:quietly ./a", "'quietly' is none of parseable"),
+    ("-n 1 --runtime-options --pmixmca ./a", "is none of error-nonzero-status"),
+    ("-n 1 --output file ./a", "write file=FOLDER"),
+    ("-n 1 --output tags-and-more ./a", "is none of tag"),
+    ("-n 1 --mca a=b 1 ./a", "a name is not empty and has no ="),
+    ("-n 1 --unset-env A=1 ./a", "a name is not empty and has no ="),
+])
+def test_mpirun_refuses_what_the_real_one_refuses(line, said):
+    sentence = Command("aml-mpirun").refusal(USAGE, "--dry-run", *line.split())
+    assert said in sentence, sentence
+
+
+def test_mpirun_takes_directives_as_the_real_one_does():
+    """Either word may be the beginning of the other, and --fwd-environment may have a value."""
+    for flags in ("--display MAP,allo:pars", "--display mapx", "--runtime-options show", "--output ta,,rank", "--fwd-environment=a"):
+        words_of("mpirun", f"-n 1 {flags} ./a")
+    assert "--label" in words_of("mpirun", "-n 1 --output ta ./a")[0]
+
+
+def test_a_folder_that_is_missing_starts_no_other_program(tmp_path):
+    words, _ = words_of("mpirun", f"-n 1 -wdir {tmp_path}/none ./a : -n 1 echo wrong")
+    script = words[words.index("bash"):]
+    done = subprocess.run(script, env={"PATH": "/usr/bin:/bin", "SLURM_PROCID": "0"}, capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and "wrong" not in done.stdout and "none" in done.stderr
 
 
 def test_mpirun_refuses_a_host_that_the_hostfile_does_not_have(tmp_path):

@@ -124,7 +124,7 @@ int answer(std::vector<std::string> words) {
   if (const auto status = fill_in_verb(words)) return *status;
   if (const auto status = run_verb(words)) return *status;
   if (const auto status = sweep_verb(words)) return *status;
-  const auto line = read_command_line(std::move(words));
+  auto line = read_command_line(std::move(words));
   if (!line) return fail(line.error());
   if (line->help) return print(help_text());
   if (line->version) return print("aml-run " AMLDIST_VERSION "\n");
@@ -138,6 +138,9 @@ int answer(std::vector<std::string> words) {
   if (!line->job_file.empty()) {
     auto tree = read_file_with_sets(*line);
     if (!tree) return fail(tree.error());
+    const auto table = read_table(*line);
+    if (!table) return fail(table.error());
+    line->snapshot = line->snapshot || (table->snapshots && !as_step);
     const FileKind kind = kind_of(*tree);
     if (kind == FileKind::pipeline || kind == FileKind::sweep) return answer_run_file(*line, *tree, kind);
     if (kind == FileKind::other) return fail(refused_type(*line, *tree));

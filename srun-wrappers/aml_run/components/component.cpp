@@ -167,12 +167,23 @@ class Binder {
 
 }  // namespace
 
+std::string what_is(const YamlValue& root) {
+  if (root.find("dependencies") != nullptr && root.find("jobs") == nullptr) return "conda";
+  std::string_view schema = text::trim(root.find("$schema") != nullptr ? root.find("$schema")->text : "");
+  schema.remove_prefix(std::min(schema.size(), schema.rfind('/') + 1));
+  const std::string name = text::to_lower(schema.substr(0, schema.find('.')));
+  const bool is_run = name.ends_with("job") || name.ends_with("component") || name == "schedule";
+  return is_run ? std::string() : name;
+}
+
 FileKind kind_of(const YamlValue& root) {
   const std::string type = text::to_lower(text_of(root, "type"));
   const std::string schema = text_of(root, "$schema");
   if (type == "pipeline" || (type.empty() && root.find("jobs") != nullptr)) return FileKind::pipeline;
   if (type == "sweep" || (type.empty() && root.find("trial") != nullptr)) return FileKind::sweep;
   if (!type.empty() && type != "command") return FileKind::other;
+  const bool is_job = root.find("command") != nullptr || root.find("component") != nullptr;
+  if (type.empty() && !is_job && !what_is(root).empty()) return FileKind::other;
   const bool is_component = schema.find("omponent") != std::string::npos || root.find("version") != nullptr ||
                             root.find("is_deterministic") != nullptr || declares_inputs(root);
   return is_component ? FileKind::command_component : FileKind::command_job;

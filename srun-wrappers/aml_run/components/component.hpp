@@ -13,6 +13,10 @@ namespace amldist::run {
 /// What a file of Azure ML describes.
 enum class FileKind { command_job, command_component, pipeline, sweep, other };
 
+/// What a file describes that is neither a job nor a component: "conda", "environment", "data"; "": it is one, or
+/// cannot be told.
+[[nodiscard]] std::string what_is(const YamlValue& root);
+
 /// By its type, its $schema and its keys.
 [[nodiscard]] FileKind kind_of(const YamlValue& root);
 

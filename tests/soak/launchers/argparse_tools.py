@@ -17,7 +17,7 @@ import threading
 import types
 from unittest import mock
 
-from lines import DIFFERS, HERE_ONLY, PROGRAM_WORD, SAME, Flag, Ours, Refused, ask, random_words, verdict
+from lines import DIFFERS, HERE_ONLY, PROGRAM_WORD, REFUSED, SAME, Flag, Ours, Refused, ask, random_words, verdict
 
 # What ends a tool, and what the nodes' own Python decides.
 NOT_DRAWN = {"-h", "--help", "-v", "--version", "--check-build", "-cb", "--print-completion", "--logs-specs"}
@@ -255,6 +255,8 @@ class Deepspeed:
         ours = ask("deepspeed", words, SLURM_JOB_ID="1", SLURM_GPUS_ON_NODE=str(self.slots))
         if real is None and refused_for_a_word_of_the_program(why, ours):
             return PROGRAM_WORD, ""
+        if real is None and ours.words == ["deepspeed", *words]:  # --autotuning: the real one gets the line, and refuses it
+            return REFUSED, ""
         no_file = not any("tmp/aml-dist-soak-launchers" in word for word in words)
         if ours.status == 0 and real is None and any(each in why for each in self.of_slurm if no_file or "rank" in each):
             return HERE_ONLY, ""

@@ -22,7 +22,8 @@ UGLY = ["", "-1", "-.5", "-x", "a b", "-a b", "--x y", "=", "x=y", "-", "--nnode
 
 # Sentences by which a line is refused that a real tool takes: README.md says why.
 REASONS = ("not supported here", "'0' is not a number of slots", "cannot be read: No such file", "name them for all, or for none",
-           " can mean ", "is not possible here")
+           " can mean ", "is not possible here", "is not possible: give a whole number",
+           "how many processes there are is not said", "each needs its number of processes")
 
 
 class Refused(Exception):
@@ -85,7 +86,7 @@ def random_words(generator: random.Random, flags: list[Flag], most: int, ugly: f
         flag = generator.choice(flags)
         name = generator.choice(flag.names)
         if generator.random() < short and name.startswith("--"):
-            name = name[: generator.randrange(4, len(name) + 1)]
+            name = name[: generator.randrange(min(4, len(name)), len(name) + 1)]
         value = generator.choice(UGLY) if generator.random() < ugly or not flag.good else generator.choice(flag.good)
         shape = generator.random()
         if shape < 0.03:

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import tempfile
 
-from lines import BY_NAME, DIFFERS, MACHINE_REFUSES, HERE_ONLY, ROOT, SAME, Flag, Ours, ask, random_words, verdict
+from lines import BY_NAME, DIFFERS, MACHINE_REFUSES, HERE_ONLY, REFUSED, ROOT, SAME, Flag, Ours, ask, random_words, verdict
 
 PROBE = """#!/bin/sh
 printf '%s\\n' "in $PWD" "A=$A" "B=$B" "M=$OMPI_MCA_btl_base_verbose" "$@" >"$1/${OMPI_COMM_WORLD_RANK:-$SLURM_PROCID}"
@@ -24,12 +24,20 @@ NOT_RUN = {"-h", "--help", "-V", "--version", "--dvm", "--hnp", "--ompi-server",
            "--keepalive", "--report-uri", "--launch-agent", "--prefix", "--tmpdir", "--pset", "--xml-file", "-xterm", "-debug",
            "--report-pid", "--app", "--file", "--tune", "--am", "--amca", "--set-sid", "--get-stack-traces"}
 
-# What one node with few cores cannot do says nothing about the line.
-MACHINE = re.compile("more cpus than are available|not enough slots|more processes than the ppr|not have enough|too few|topology")
+# What this machine has too few cores for is tried again on a topology that is made up: 32 cores, to which nothing is bound.
+SMALL = re.compile("not enough slots|already filled|more cpus than are available|more processes than the ppr|not have enough|too few|topology")
+MACHINE = re.compile(SMALL.pattern.partition("filled|")[2])
+CORES = "pack:2 core:16 pu:1"
+BINDS = re.compile("support binding|binding more|tried to bind|cannot be bound|Unable to bind|not support memory binding")
+# How many sockets and cores a node has Slurm knows when it starts the step; a line does not say it.
+OF_A_NODE = re.compile("socket|package|numa|cache|core|hwthread|cpus-per|PE=")
 
-# 5.0.11 takes NAME=VALUE of some flags and not of others (--wdir=/x, but not --bind-to=core), no flag twice, and not all
-# that its PRRTE lists.
-HERE = re.compile("unrecognized option|listed more than once|too many directives")
+# 5.0.11 takes NAME=VALUE of some flags and not of others (--wdir=/x, but not --bind-to=core), no flag twice, not all
+# that its PRRTE lists, and needs -n of each of several programs (it ends with 251 and no word). It crashes on some lines
+# (-s with a hostfile). 4.1 takes no prefixes, no NAME=VALUE, no packages for sockets, and -s of no absolute path.
+HERE = re.compile("unrecognized option|listed more than once|too many directives|unknown option|does not match the expected format|"
+                  "policy is not recognized|Executable: ./probe|orte_init failed|Could not resolve hostname|^status 251: (=|$)|rankby directive is not recognized|^status -11: $|PMIX ERROR")
+HOSTS = re.compile("-host|-H |file")
 
 GOOD = {
     "-n": ["1", "2", "3"], "-N": ["1", "2"], "--npernode": ["2"], "--npersocket": ["1"], "--ppr": ["2:node"],
@@ -55,8 +63,10 @@ GOOD = {
 
 class Mpirun:
     workers = 6  # a start mostly waits
+    hosts = ["localhost:8"] * 6 + ["localhost:3", "localhost", "localhost,localhost", "localhost:2,localhost:2"]
 
-    def __init__(self, paths: list[str]) -> None:
+    def __init__(self, paths: list[str], programs: int) -> None:
+        self.programs = programs
         self.paths = paths
         releases = []
         for path in paths:
@@ -86,13 +96,13 @@ class Mpirun:
         for at, word in enumerate(words):  # a flag of two words was given one value twice
             if at + 1 < len(words) and word == words[at + 1] and " " in word and word.split()[0].isidentifier():
                 words[at:at + 2] = word.split(" ", 1)
-        start = ["--host", "localhost:8"] if generator.random() < 0.85 else []
+        start = ["--host", generator.choice(self.hosts)] if generator.random() < 0.85 else []
         start += ["-n", generator.choice("123")] if generator.random() < 0.9 else []
         return [*start, *words, str(self.probe), "@", "a", generator.choice(["b c", "$HOME", "", "'q\"", "--x", "-n", "ä"])]
 
     def line(self, generator: random.Random) -> list[str]:
         words = self.app(generator)
-        for _ in range(generator.choice([0, 0, 0, 1, 2])):
+        for _ in range(min(generator.choice([0, 0, 0, 1, 2]), self.programs - 1)):
             words += [":", *self.app(generator)]
         return words
 
@@ -101,9 +111,20 @@ class Mpirun:
         return {int(file.name): file.read_text().replace(str(folder), "@").splitlines() for file in folder.iterdir() if file.name.isdigit()}
 
     def real(self, path: str, words: list[str], folder: pathlib.Path) -> tuple[int, str]:
+        status, said = self.start(path, words, folder)
+        if status == 0 or not SMALL.search(said):
+            return status, said
+        for file in folder.iterdir():
+            file.unlink() if file.is_file() else shutil.rmtree(file)
+        loose = [f"{word}:if-supported" if before.endswith("-bind-to") and ":" not in word else word
+                 for before, word in zip(["", *words], words, strict=False)]
+        return self.start(path, loose, folder, HWLOC_SYNTHETIC=CORES)
+
+    def start(self, path: str, words: list[str], folder: pathlib.Path, **variables: str) -> tuple[int, str]:
         env = {"PATH": f"{pathlib.Path(path).parent}:/usr/bin:/bin", "HOME": str(self.folder), "B": "outer", "TMPDIR": str(folder),
                "PRTE_MCA_hwloc_default_binding_policy": "none",
-               "OMPI_MCA_hwloc_base_binding_policy": "none", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+               "OMPI_MCA_hwloc_base_binding_policy": "none", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+               **variables}
         with subprocess.Popen([path, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env,
                               cwd=folder, start_new_session=True) as process:
             try:
@@ -112,19 +133,27 @@ class Mpirun:
                 os.killpg(process.pid, signal.SIGKILL)
                 return 1, "it did not end within 90 s"
         sentences = [text.strip() for text in said.splitlines() if text.strip(" -=\n")]
-        return process.returncode, " / ".join(sentences[:5])
+        return process.returncode, " / ".join(sentences)
 
     def as_tasks(self, ours: Ours, folder: pathlib.Path) -> None:
         """What srun would start, in its folder and with its variables."""
         count = int(ours.option("ntasks") or 0) or int(ours.option("nodes") or 1) * int(ours.option("ntasks-per-node") or 0)
         at = next(i for i, word in enumerate(ours.words) if word.startswith("--aml-dist=")) + 1
-        if shutil.which(ours.words[at]) is None or not pathlib.Path(ours.option("chdir") or "/").is_dir():
+        if shutil.which(ours.words[at]) is None or not (folder / (ours.option("chdir") or "/")).is_dir():
             ours.status = 1  # srun would say so
             return
         for rank in range(count):
             env = {"PATH": "/usr/bin:/bin", "HOME": str(self.folder), "B": "outer", **ours.told["environment"], "SLURM_PROCID": str(rank)}
-            subprocess.run(ours.words[at:], env=env, cwd=ours.option("chdir") or folder, stdin=subprocess.DEVNULL, capture_output=True,
-                           timeout=60, check=False)
+            done = subprocess.run(ours.words[at:], env=env, cwd=folder / (ours.option("chdir") or "."), stdin=subprocess.DEVNULL,
+                                  capture_output=True, timeout=60, check=False)
+            ours.status = ours.status or done.returncode  # a program that is not there
+
+    @staticmethod
+    def is_documented(words: list[str], ours: Ours, real: str) -> bool:
+        if ours.status != 0:  # 4.1 takes the slots of the last program's -host for those of all programs
+            return ":" in words and "do not fit" in ours.said
+        has_hosts = HOSTS.search(" ".join(words))  # Slurm has more nodes than this one
+        return bool(HERE.search(real) or (not has_hosts and "more processes than the ppr" in real))
 
     def judge(self, words: list[str]) -> tuple[str, str]:
         """aml-mpirun stands for all releases: it takes a line that one of them takes, and means what that one means."""
@@ -142,21 +171,25 @@ class Mpirun:
                 there.mkdir()
                 status, said = self.real(path, [str(there) if word == "@" else word for word in words], there)
                 real = self.seen(there)
-                if (status != 0 or not real) and MACHINE.search(said):
-                    return MACHINE_REFUSES, ""
-                outcome = verdict(real if status == 0 and real else None, ours, f"status {status}: {said}")
+                if (status != 0 or not real) and (BINDS.search(said) or (MACHINE.search(said) and OF_A_NODE.search(" ".join(words)))):
+                    outcomes.append((MACHINE_REFUSES, ""))
+                    continue
+                outcome = verdict(real if status == 0 and real else None, ours, f"status {status}: {said[:400]}")
                 if outcome is None:
                     outcome = (SAME, "") if self.seen(here) == real else (DIFFERS, f"wanted {real}, got {self.seen(here)}")
-                if outcome[0] == DIFFERS and ours.status == 0 and HERE.search(said):
-                    outcome = HERE_ONLY, ""
+                if outcome[0] == DIFFERS and self.is_documented(words, ours, f"status {status}: {said}"):
+                    outcome = HERE_ONLY if ours.status == 0 else BY_NAME, ""
                 if outcome[0] == SAME:
                     return outcome
+                # One of them knows every flag of the line and refuses it, as we do.
+                if outcome[0] == REFUSED and not HERE.search(f"status {status}: {said}"):
+                    return outcome
                 outcomes.append(outcome)
-            documented = [each for each in outcomes if each[0] == HERE_ONLY]
-            if documented and ours.status == 0:
-                return documented[0]
+            for kind in (MACHINE_REFUSES, HERE_ONLY):
+                if ours.status == 0 and any(each[0] == kind for each in outcomes):
+                    return kind, ""
             taken_there = [each for each in outcomes if each[0] in (DIFFERS, BY_NAME) and "refused there" not in each[1]]
-            return (taken_there or outcomes)[0]
+            return (taken_there or [each for each in outcomes if each[0] != MACHINE_REFUSES] or outcomes)[0]
 
     def __del__(self) -> None:
         shutil.rmtree(getattr(self, "folder", "/nonexistent"), ignore_errors=True)
