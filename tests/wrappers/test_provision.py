@@ -126,8 +126,8 @@ def test_what_cannot_be_fetched(aml_run, job, table, slurm, tmp_path):
     done = run_script(slurm, aml_run.good(*words, job(HTTPS % "")).text, tmp_path)
     assert done.returncode == 4 and "https://example.org/a/b.csv cannot be fetched" in done.stderr and not slurm.written("started")
     for path in ("https://example.org/", "https://example.org/a/../b", "wasbs://a@b/c.csv"):
-        assert "--set inputs.x.path=FOLDER" in aml_run.refusal(NOT_FOUND, *words, job(f"command: ${{{{inputs.x}}}}\ninputs: {{x: {{type: uri_file, path: '{path}'}}}}\n"))
-    assert "--set inputs.x.path=FOLDER" in aml_run.refusal(NOT_FOUND, "--dry-run", job(HTTPS % ""))
+        assert "--set inputs.x.path=FILE" in aml_run.refusal(NOT_FOUND, *words, job(f"command: ${{{{inputs.x}}}}\ninputs: {{x: {{type: uri_file, path: '{path}'}}}}\n"))
+    assert "--set inputs.x.path=FILE" in aml_run.refusal(NOT_FOUND, "--dry-run", job(HTTPS % ""))
 
 
 @pytest.mark.parametrize("text, said", [

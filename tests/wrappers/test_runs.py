@@ -47,14 +47,14 @@ def chain(**more) -> dict:
 CLOUD = {"type": "uri_file", "path": "azureml:data@latest"}
 
 
-@pytest.mark.parametrize("change, key", [
-    ({"inputs": {"p": CLOUD}}, "inputs.p.path"),
-    ({"inputs": {"p": "azureml:data@latest"}}, "inputs.p.path"),
-    ({"jobs": {"a": {**COMMAND, "inputs": {"i": CLOUD}}}}, "jobs.a.inputs.i.path"),
+@pytest.mark.parametrize("change, key, what", [
+    ({"inputs": {"p": CLOUD}}, "inputs.p.path", "FILE"),
+    ({"inputs": {"p": "azureml:data@latest"}}, "inputs.p.path", "FOLDER"),
+    ({"jobs": {"a": {**COMMAND, "inputs": {"i": CLOUD}}}}, "jobs.a.inputs.i.path", "FILE"),
 ])
-def test_an_input_out_of_reach_names_the_key_that_mends_it(aml_run, tmp_path, change, key):
+def test_an_input_out_of_reach_names_the_key_that_mends_it(aml_run, tmp_path, change, key, what):
     file = write(tmp_path, chain(**change))
-    assert f"add --set {key}=FOLDER" in aml_run.refusal(NOT_FOUND, "--dry-run", file, cwd=tmp_path)
+    assert f"add --set {key}={what}" in aml_run.refusal(NOT_FOUND, "--dry-run", file, cwd=tmp_path)
     aml_run.good("--dry-run", file, "--set", f"{key}={tmp_path}", "--set", f"{key.removesuffix('.path')}.type=uri_folder", cwd=tmp_path)
 
 
@@ -260,6 +260,26 @@ def test_a_snapshot_is_a_copy_without_what_is_ignored(aml_run, slurm, tmp_path):
     assert (copy / "train.py").read_text() == "train.py"
     aml_run.good("--snapshot", path, cwd=tmp_path, env=slurm.env)
     assert (tmp_path / "aml-runs/snap-2/code/train.py").read_text() == "EDITEDpy"
+
+
+@pytest.mark.parametrize("policy, copied", [("always", True), ("on-request", False)])
+def test_the_site_says_whether_code_is_copied(aml_run, slurm, tmp_path, policy, copied):
+    slurm.program("sbatch", "cat > script; echo 17")
+    slurm.program("scontrol", "echo JobId=17 JobState=PENDING")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "table.yml").write_text(f"code: {{snapshot: {policy}}}\n")
+    path = write(tmp_path, {"command": "x", "code": "./src", "display_name": "snap"})
+    aml_run.good("--instance-types", tmp_path / "table.yml", path, cwd=tmp_path, env=slurm.env)
+    assert (tmp_path / "aml-runs/snap-1/code").is_dir() == copied
+
+
+@pytest.mark.parametrize("file, said", [
+    ({"name": "e", "dependencies": ["python=3.11"]}, "this is a conda file and no job"),
+    ({"$schema": "https://azuremlschemas.azureedge.net/latest/environment.schema.json", "name": "e"}, "'environment': give the job's file"),
+    ({"$schema": "https://azuremlschemas.azureedge.net/latest/data.schema.json", "name": "d", "path": "x"}, "'data': give the job's file"),
+])
+def test_a_file_that_is_no_job_is_named_as_what_it_is(aml_run, tmp_path, file, said):
+    assert said in aml_run.refusal(USAGE, "--dry-run", write(tmp_path, file))
 
 
 def test_a_job_from_standard_input(aml_run):

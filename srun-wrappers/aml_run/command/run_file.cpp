@@ -276,10 +276,12 @@ Error refused_type(const CommandLine& line, const YamlValue& tree) {
   const std::string name = text::to_lower(text_of(type));
   const std::string why = why_refused(name);
   if (!why.empty()) return error_at(line.job_file, type->location, why);
-  if (const std::string what = what_is(tree); what == "conda") {
+  const std::string what = what_is(tree);
+  if (what == "conda") {
     return error_at(line.job_file, tree.location,
                     "this is a conda file and no job: name it in environment.conda_file of a job");
-  } else if (!what.empty()) {
+  }
+  if (!what.empty()) {
     return error_at(line.job_file, tree.location,
                     concat({"this file is no job, since its $schema says ", quote(what), ": give the job's file"}));
   }

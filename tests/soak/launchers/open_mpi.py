@@ -28,7 +28,8 @@ NOT_RUN = {"-h", "--help", "-V", "--version", "--dvm", "--hnp", "--ompi-server",
 SMALL = re.compile("not enough slots|already filled|more cpus than are available|more processes than the ppr|not have enough|too few|topology")
 MACHINE = re.compile(SMALL.pattern.partition("filled|")[2])
 CORES = "pack:2 core:16 pu:1"
-BINDS = re.compile("support binding|binding more|tried to bind|cannot be bound|Unable to bind|not support memory binding")
+# (The deprecated --bind-to-core contradicts the policy that start() sets.)
+BINDS = re.compile("hwloc_base_bind_to_core|support binding|binding more|tried to bind|cannot be bound|Unable to bind|not support memory binding")
 # How many sockets and cores a node has Slurm knows when it starts the step; a line does not say it.
 OF_A_NODE = re.compile("socket|package|numa|cache|core|hwthread|cpus-per|PE=")
 
