@@ -1,0 +1,71 @@
+#include <algorithm>
+
+#include "launchers/mpi_flags.hpp"
+#include "os/environment.hpp"
+
+namespace amldist::launchers {
+
+using text::concat;
+
+/// With a hostfile -host says which of its hosts are used, in the order of -host and with the slots of -host, whatever
+/// the hostfile has (PRRTE's prte_util_dash_host_compute_slots; so Open MPI 4.1).
+Result<void> choose_hosts(MpiState& state) {
+  if (state.pool.empty()) return {};
+  if (state.hosts.empty()) {
+    state.hosts = state.pool;
+    return {};
+  }
+  for (const Host& host : state.hosts) {
+    if (std::ranges::find(state.pool, host.name, &Host::name) != state.pool.end()) continue;
+    return Error{Errc::invalid_argument,
+                 concat({"-host names ", text::quote(host.name), ", which the hostfile does not have: add it there"})};
+  }
+  return {};
+}
+
+Result<void> limit_hosts(MpiState& state, std::optional<std::uint32_t> per_node) {
+  if (!per_node || state.hosts.empty()) return {};
+  const std::uint64_t most = std::uint64_t{*per_node} * state.hosts.size();
+  if (most > 1U << 20U || (state.processes && *state.processes > most)) {
+    return Error{Errc::mismatch,
+                 concat({std::to_string(state.processes.value_or(static_cast<std::uint32_t>(most))),
+                         " processes do not fit: there are ", std::to_string(*per_node), " on each of ",
+                         text::count(state.hosts.size(), "host"), ": ask for fewer, or name more hosts"})};
+  }
+  if (!state.processes) state.processes = static_cast<std::uint32_t>(most);
+  for (Host& host : state.hosts) host.slots = std::min(host.slots.value_or(*per_node), *per_node);
+  return {};
+}
+
+Result<void> check_count(const MpiState& state) {
+  const commands::SlurmOptions& srun = state.line.srun;
+  if (state.processes || !(srun.has("ntasks-per-socket") || srun.has("ntasks-per-core"))) return {};
+  return Error{Errc::invalid_argument,
+               "how many processes there are is not said: Slurm knows the sockets and cores of a node when it starts "
+               "the step: give -n N"};
+}
+
+Result<void> set_mpi_shape(MpiState& state) {
+  if (auto checked = check_count(state); !checked) return checked;
+  if (auto chosen = choose_hosts(state); !chosen) return chosen;
+  commands::SlurmOptions& srun = state.line.srun;
+  if (!state.hosts.empty()) {
+    if (auto limited = limit_hosts(state, state.per_node); !limited) return limited;
+    if (srun.has("overcommit")) oversubscribe(state.hosts, state.processes);
+    return place(state.hosts, state.processes, state.distribution, srun);
+  }
+  if (state.per_node) {
+    srun.set("ntasks-per-node", std::to_string(*state.per_node));
+    if (state.processes) srun.set("nodes", std::to_string((*state.processes + *state.per_node - 1) / *state.per_node));
+  }
+  if (state.processes) srun.set("ntasks", std::to_string(*state.processes));
+  if (!state.processes && !state.per_node && !own_variable("SLURM_JOB_ID")) {
+    return Error{Errc::invalid_argument, "how many processes there are is not said: give -n N"};
+  }
+  if (state.distribution_chosen && !srun.has("distribution")) {
+    srun.set("distribution", state.distribution == Distribution::by_node ? "cyclic" : "block");
+  }
+  return {};
+}
+
+}  // namespace amldist::launchers
