@@ -26,8 +26,8 @@ def test_mpirun_starts_what_our_line_starts():
     mpirun = shutil.which("mpirun.openmpi")
     if mpirun is None:
         pytest.skip("Open MPI is not installed (Debian: openmpi-bin)")
-    done = subprocess.run([sys.executable, SOAK, "--lines", "60", "--programs", "1", "--mpirun", mpirun], capture_output=True, text=True,
+    done = subprocess.run([sys.executable, SOAK, "--lines", "20", "--programs", "1", "--mpirun", mpirun], capture_output=True, text=True,
                           timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     lines, same, refused = [int(cell) for cell in done.stdout.splitlines()[-1].split("|")[2:5]]
-    assert lines == 60 and same > 10 and refused > 10, done.stdout
+    assert lines == 20 and same > 2 and refused > 2, done.stdout
