@@ -127,6 +127,7 @@ constexpr std::array schema = {
     SchemaKey{"parent_job_name", S::text, F::ignored, "jobs have no parents here; --dependency orders them"},
     SchemaKey{"component", S::text_or_map, F::translated, "a component's file, or the component itself"},
     SchemaKey{"version", S::text, F::ignored, "nothing is registered as an asset"},
+    SchemaKey{"additional_includes", S::anything, F::refused, "put those files into the code folder"},
     SchemaKey{"is_deterministic", S::truth, F::ignored, "every job is run"},
     SchemaKey{"id", S::text, F::ignored, by_azure},
     SchemaKey{"status", S::text, F::ignored, by_azure},

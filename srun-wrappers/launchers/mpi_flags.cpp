@@ -497,7 +497,12 @@ std::vector<Row<MpiState>> output_rows() {
       ignored("-show-progress --show-progress", 0, "srun starts all at once"),
       ignored("-report-pid --report-pid", 1, "a step is found by its id: squeue --steps"),
       ignored("-report-uri --report-uri", 1, no_daemons),
-      ignored("-output-proctable --output-proctable", 0, see_explain),
+      {{.names = "-output-proctable --output-proctable",
+        .values = 0,
+        .handling = F::ignored,
+        .becomes = see_explain,
+        .takes_equals = true},
+       nullptr},
       ignored("-p --parsable --parseable", 0, "it shapes listings that are not made here"),
   };
 }

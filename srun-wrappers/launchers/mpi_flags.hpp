@@ -36,7 +36,8 @@ constexpr Dialect mpi_dialect = {.tool = "mpirun", .prefixes = true};
 /// Holds the hosts to `per_node` processes each, and says how many there are if -n did not. Errors: they do not fit.
 [[nodiscard]] Result<void> limit_hosts(MpiState& state, std::optional<std::uint32_t> per_node);
 
-/// Errors: processes are counted by socket or core, of which only Slurm knows how many there are, and -n is not given.
+/// Errors: processes are counted by socket or core, of which only Slurm knows how many there are, and -n is not given;
+/// several CPUs for a process, and a binding to more than those.
 [[nodiscard]] Result<void> check_count(const MpiState& state);
 
 /// Sets the step's shape from what the flags said. Errors: contradictions; how many processes is not known.

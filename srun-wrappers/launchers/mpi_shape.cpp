@@ -39,6 +39,12 @@ Result<void> limit_hosts(MpiState& state, std::optional<std::uint32_t> per_node)
 
 Result<void> check_count(const MpiState& state) {
   const commands::SlurmOptions& srun = state.line.srun;
+  const std::string_view binding = srun.value_of("cpu-bind");
+  if (srun.has("cpus-per-task") && (binding.ends_with("sockets") || binding.ends_with("ldoms"))) {
+    return Error{
+        Errc::invalid_argument,
+        "several CPUs for a process (PE=N, --cpus-per-rank) are bound as cores or hwthreads: give --bind-to core"};
+  }
   if (state.processes || !(srun.has("ntasks-per-socket") || srun.has("ntasks-per-core"))) return {};
   return Error{Errc::invalid_argument,
                "how many processes there are is not said: Slurm knows the sockets and cores of a node when it starts "

@@ -158,7 +158,7 @@ def test_every_key_is_translated_or_named_with_the_reason(aml_run, job):
 def test_the_table_of_keys_knows_all_of_this_file(aml_run):
     rows = json.loads(aml_run.good("--list-keys", "--json").out)
     top = {row["key"] for row in rows if "." not in row["key"]}
-    assert top == set(re.findall(r"^([\w$]+):", ALL_KEYS, re.M)) | {"component", "version", "is_deterministic"}
+    assert top == set(re.findall(r"^([\w$]+):", ALL_KEYS, re.M)) | {"component", "version", "is_deterministic", "additional_includes"}
     assert all(row["becomes"] and row["handling"] in ("translated", "ignored", "refused") for row in rows)
 
 

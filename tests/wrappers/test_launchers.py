@@ -387,6 +387,7 @@ def test_mpirun_filters_a_hostfile(tmp_path, line, layout):
     ("-host n1:8 -npernode 2 -n 1 ./a : -host n1:8 -n 3 ./b", "3 processes do not fit: there are 2 on each of 1 host"),
     ("-n 1 -n 3 ./a", "releases of Open MPI differ in which holds: give one"),
     ("-host n1:8 --npersocket 1 ./a", "how many processes there are is not said: Slurm knows the sockets"),
+    ("-n 1 --bind-to socket --map-by slot:PE=2 ./a", "are bound as cores or hwthreads: give --bind-to core"),
     ("-n 1 -oversubscribe --map-by :NOOVERSUBSCRIBE ./a", "the opposite stands before"),
     ("-n 1 -wdir /a -wdir /b ./a", "releases of Open MPI differ in which holds: give one"),
     ("-n 1 --display maq ./a", "'maq' is none of allocation map"),
@@ -404,7 +405,7 @@ def test_mpirun_refuses_what_the_real_one_refuses(line, said):
 
 def test_mpirun_takes_directives_as_the_real_one_does():
     """Either word may be the beginning of the other, and --fwd-environment may have a value."""
-    for flags in ("--display MAP,allo:pars", "--display mapx", "--runtime-options show", "--output ta,,rank", "--fwd-environment=a"):
+    for flags in ("--display MAP,allo:pars", "--display mapx", "--runtime-options show", "--output ta,,rank", "--fwd-environment=a", "--output-proctable=a"):
         words_of("mpirun", f"-n 1 {flags} ./a")
     assert "--label" in words_of("mpirun", "-n 1 --output ta ./a")[0]
 

@@ -86,6 +86,23 @@ def test_a_pipeline_in_a_pipeline_is_written_out(aml_run, tmp_path):
     assert f"AML_OUTPUT_o={path}\n" in scripts["sub.two"] and f"'x {path}'" in scripts["last"]
 
 
+def test_a_pipeline_job_may_only_name_a_component(aml_run, tmp_path):
+    """Its inputs win over the component's, whose paths are relative to the component's file."""
+    (tmp_path / "sub/src").mkdir(parents=True)
+    inputs = {"d": {"type": "uri_folder", "path": "./src"}, "n": {"type": "integer", "default": 1}, "k": {"type": "integer", "default": 7}}
+    job = {**COMMAND, "code": "./src", "command": "x ${{inputs.d}} ${{inputs.n}} ${{inputs.k}}",
+           "inputs": {name: "${{parent.inputs.%s}}" % name for name in inputs}, "outputs": {"o": "${{parent.outputs.r}}"}}
+    write(tmp_path, {"type": "pipeline", "inputs": inputs, "outputs": {"r": {"type": "uri_folder"}}, "jobs": {"one": job}}, "sub/whole.yml")
+    file = {"type": "pipeline", "component": "./sub/whole.yml", "inputs": {"n": 2}, "outputs": {"r": {"mode": "upload"}}}
+    told = plan(aml_run, tmp_path, file)
+    script = told["jobs"][0]["script"]
+    assert [job["name"] for job in told["jobs"]] == ["one"] and f"cd -- {tmp_path}/sub/src" in script
+    assert f"x {tmp_path}/sub/src 2 7" in script
+    assert f"AML_OUTPUT_o={told['folder']}/outputs/r\n" in script
+    assert f"x {tmp_path}/sub/src 2 9" in aml_run.good("--dry-run", "--set", "inputs.k=9", write(tmp_path, file)).text
+    assert "here are both" in aml_run.refusal(USAGE, "--dry-run", write(tmp_path, {**file, "jobs": {"one": COMMAND}}))
+
+
 @pytest.mark.parametrize("change, place, said", [
     ({"jobs": {}}, None, "a pipeline has jobs"),
     ({"jobbs": 1}, None, "did you mean 'jobs'?"),
@@ -277,6 +294,9 @@ def test_the_site_says_whether_code_is_copied(aml_run, slurm, tmp_path, policy, 
     ({"name": "e", "dependencies": ["python=3.11"]}, "this is a conda file and no job"),
     ({"$schema": "https://azuremlschemas.azureedge.net/latest/environment.schema.json", "name": "e"}, "'environment': give the job's file"),
     ({"$schema": "https://azuremlschemas.azureedge.net/latest/data.schema.json", "name": "d", "path": "x"}, "'data': give the job's file"),
+    ({"$schema": "https://azuremlschemas.azureedge.net/latest/pipelineComponentBatchDeployment.schema.json", "type": "pipeline",
+      "component": "azureml:x@latest", "endpoint_name": "e"}, "'pipelinecomponentbatchdeployment': give the job's file"),
+    ({"type": "command", "version": 1, "command": "x", "additional_includes": ["../common"]}, "put those files into the code folder"),
 ])
 def test_a_file_that_is_no_job_is_named_as_what_it_is(aml_run, tmp_path, file, said):
     assert said in aml_run.refusal(USAGE, "--dry-run", write(tmp_path, file))

@@ -240,7 +240,9 @@ int submit_draft(const CommandLine& line, Draft draft) {
 Result<YamlValue> read_file_with_sets(const CommandLine& line) {
   auto tree = read_job_file(line.job_file);
   if (!tree) return tree;
-  const bool is_component = kind_of(*tree) == FileKind::command_component || tree->find("component") != nullptr;
+  const FileKind kind = kind_of(*tree);
+  const bool is_component =
+      kind == FileKind::command_component || (kind == FileKind::command_job && tree->find("component") != nullptr);
   for (const auto& [path, value] : line.set) {
     if (is_component && is_for_component(path)) continue;
     if (auto done = set_yaml(*tree, path, value); !done) return done.error();

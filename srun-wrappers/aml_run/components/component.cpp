@@ -179,11 +179,12 @@ std::string what_is(const YamlValue& root) {
 FileKind kind_of(const YamlValue& root) {
   const std::string type = text::to_lower(text_of(root, "type"));
   const std::string schema = text_of(root, "$schema");
+  const bool has_work =
+      root.find("command") != nullptr || root.find("jobs") != nullptr || root.find("trial") != nullptr;
+  if (!has_work && why_refused(type).empty() && !what_is(root).empty()) return FileKind::other;
   if (type == "pipeline" || (type.empty() && root.find("jobs") != nullptr)) return FileKind::pipeline;
   if (type == "sweep" || (type.empty() && root.find("trial") != nullptr)) return FileKind::sweep;
   if (!type.empty() && type != "command") return FileKind::other;
-  const bool is_job = root.find("command") != nullptr || root.find("component") != nullptr;
-  if (type.empty() && !is_job && !what_is(root).empty()) return FileKind::other;
   const bool is_component = schema.find("omponent") != std::string::npos || root.find("version") != nullptr ||
                             root.find("is_deterministic") != nullptr || declares_inputs(root);
   return is_component ? FileKind::command_component : FileKind::command_job;
@@ -195,6 +196,8 @@ std::string why_refused(std::string_view type) {
     return "type automl is not run, since the models are Azure ML's: use a sweep over your own script";
   if (type == "spark") return "type spark is not run: start spark-submit in a command job";
   if (type == "finetuning") return "type finetuning is not run, since Azure ML holds the models: write a command job";
+  if (type == "distillation")
+    return "type distillation is not run, since Azure ML holds the models: write a command job";
   if (type == "import") return "type import is not run: copy the data in a command job, or before";
   if (type == "data_transfer") return "type data_transfer is not run: copy the data in a command job (cp, rsync)";
   if (type == "schedule") return "a schedule is not run: use scrontab, or cron and aml-run";

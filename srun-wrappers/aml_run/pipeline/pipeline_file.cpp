@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <map>
+#include <utility>
 
 #include "aml_run/expressions.hpp"
 #include "aml_run/job_file.hpp"
@@ -53,7 +54,7 @@ struct RowOfKeys {
   std::string_view why;  ///< it has no effect; empty: it has one
 };
 
-constexpr std::array<RowOfKeys, 21> pipeline_keys = {
+constexpr std::array<RowOfKeys, 22> pipeline_keys = {
     {{"$schema", "only editors read it"},
      {"type", ""},
      {"name", ""},
@@ -65,6 +66,7 @@ constexpr std::array<RowOfKeys, 21> pipeline_keys = {
      {"inputs", ""},
      {"outputs", ""},
      {"jobs", ""},
+     {"component", ""},
      {"compute", ""},
      {"version", "nothing is registered as an asset"},
      {"is_deterministic", "every job is run"},
@@ -98,13 +100,33 @@ class Reader {
     Scope scope;
     scope.folder = folder_of(file_);
     if (auto done = read_settings(root, scope); !done) return done.error();
-    if (auto done = read_inputs(root, scope); !done) return done.error();
-    if (auto done = read_jobs(root, scope); !done) return done.error();
+    const YamlValue* const reference = root.find("component");
+    const auto read_all = reference != nullptr ? read_component(root, *reference, scope) : read_whole(root, scope);
+    if (!read_all) return read_all.error();
     if (auto done = sort_jobs(file_, root.location, pipeline_.jobs); !done) return done.error();
     return std::move(pipeline_);
   }
 
  private:
+  Result<void> read_whole(const YamlValue& root, Scope& scope) {
+    if (auto done = read_inputs(root, scope); !done) return done;
+    return read_jobs(root, scope);
+  }
+
+  /// A pipeline job that only names a pipeline component: what it gives wins over what the component has by default.
+  Result<void> read_component(const YamlValue& root, const YamlValue& reference, Scope& scope) {
+    if (root.find("jobs") != nullptr)
+      return wrong(reference.location, "a pipeline has jobs or a component, and here are both: leave one out");
+    const auto loaded = load_component(file_, scope.folder, "component", reference);
+    if (!loaded) return loaded.error();
+    const std::string folder = std::exchange(scope.folder, loaded->folder);
+    if (auto done = read_inputs(loaded->root, scope); !done) return done;
+    scope.folder = folder;
+    if (auto done = read_inputs(root, scope); !done) return done;
+    scope.folder = loaded->folder;
+    return read_jobs(loaded->root, scope);
+  }
+
   [[nodiscard]] Error wrong(const SourceLocation& location, std::string_view sentence,
                             Errc code = Errc::invalid_argument) const {
     return error_at(file_, location, sentence, code);
