@@ -16,6 +16,7 @@ namespace amldist::run {
                                              const YamlValue& value);
 
 /// The lines. An environment is the user's own, is named by its file's content, and is made under a lock.
-[[nodiscard]] std::vector<std::string> conda_lines(const CondaPolicy& policy, std::string_view text);
+/// Errors: the text is no YAML; uv is to make it, and it has packages that pip does not install.
+[[nodiscard]] Result<std::vector<std::string>> conda_lines(const CondaPolicy& policy, std::string_view text);
 
 }  // namespace amldist::run

@@ -225,7 +225,9 @@ class Translator {
     }
     const auto text = conda_text(file_, folder_, *conda);
     if (!text) return text.error();
-    plan_.software_lines = conda_lines(table_.conda, *text);
+    auto lines = conda_lines(table_.conda, *text);
+    if (!lines) return error_at(file_, conda->location, lines.error().message);
+    plan_.software_lines = std::move(*lines);
     return {};
   }
 

@@ -17,7 +17,7 @@ struct ImagePolicy {
 
 /// How `environment.conda_file` becomes an environment.
 struct CondaPolicy {
-  std::string program;  ///< micromamba, mamba or conda, or its path; empty: files are not used
+  std::string program;  ///< micromamba, mamba, conda or uv, or its path; empty: files are not used
   std::string folder;   ///< that the nodes share
 };
 

@@ -4,7 +4,10 @@ apptainer, micromamba and curl, which no test machine has or may reach."""
 from __future__ import annotations
 
 import os
+import pathlib
+import shutil
 import subprocess
+import zipfile
 
 import pytest
 from conftest import NOT_FOUND, USAGE
@@ -100,6 +103,53 @@ def test_an_environment_that_cannot_be_made_ends_the_job(aml_run, job, table, sl
     assert not slurm.written("started")
     missing = aml_run.refusal(NOT_FOUND, *table(f"conda: {{by: micromamba, folder: {tmp_path}/e}}\n"), job(CONDA.replace("conda.yml", "no.yml")))
     assert "environment.conda_file is " in missing
+
+
+def wheel(folder: pathlib.Path) -> pathlib.Path:
+    """A package that is installed without a network: one module, `tiny`."""
+    path = folder / "tiny-1.0-py3-none-any.whl"
+    info = "tiny-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("tiny.py", "value = 'from the wheel'\n")
+        file.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+        file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(f"{info}/RECORD", "")
+    return path
+
+
+def uv_file(folder: pathlib.Path) -> str:
+    return f"name: e\ndependencies: ['python>=3.8', pip=24.*, {{pip: ['tiny @ file://{wheel(folder)}']}}]\n"
+
+
+def test_uv_makes_an_environment_of_python_packages(aml_run, job, table, slurm, tmp_path):
+    """The commands, by a stand-in."""
+    slurm.program("srun", 'while [[ $1 != bash ]]; do shift; done; PATH=$PATH exec "$@"')
+    slurm.program("uv", 'echo "$@" >>made; for last; do :; done; [[ $1 != venv ]] || mkdir -p "$last"; [[ $1 == venv ]] || cat "$last" >>made')
+    (tmp_path / "conda.yml").write_text("dependencies: [python=3.11.*, pip, {pip: ['numpy==2.*', \"it's\"]}]\n")
+    script = aml_run.good(*table(f"conda: {{by: uv, folder: '{tmp_path}/all envs'}}\n"), job(CONDA)).text
+    for _ in range(2):
+        assert run_script(slurm, script, tmp_path).returncode == 0
+    made = slurm.written("made").splitlines()
+    assert made[0].startswith(f"venv -q --python 3.11 {tmp_path}/all envs/") and made[1].startswith("pip install -q --python ")
+    assert made[2:] == ["numpy==2.*", "it's"]
+
+
+def test_the_real_uv_makes_an_environment(aml_run, job, table, slurm, tmp_path):
+    uv = shutil.which("uv")
+    if uv is None:
+        pytest.skip("uv is not installed")
+    slurm.program("srun", 'while [[ $1 != bash ]]; do shift; done; PATH=$PATH exec "$@"')
+    (tmp_path / "conda.yml").write_text(uv_file(tmp_path))
+    words = table(f"conda: {{by: {uv}, folder: '{tmp_path}/all envs'}}\n")
+    script = aml_run.good(*words, job(CONDA.replace("echo $TOOL_IS", "python -c 'import tiny; print(tiny.value)'"))).text
+    done = run_script(slurm, script, tmp_path, UV_OFFLINE="1")
+    assert done.returncode == 0 and done.stdout == "from the wheel\n", done
+
+
+def test_a_package_of_conda_is_none_of_uvs(aml_run, job, table, tmp_path):
+    (tmp_path / "conda.yml").write_text("dependencies: [python=3.11, cudatoolkit=11.8]\n")
+    sentence = aml_run.refusal(USAGE, *table(f"conda: {{by: uv, folder: {tmp_path}/e}}\n"), job(CONDA))
+    assert "'cudatoolkit=11.8', a package of conda, and this site makes environments with uv: put it below 'pip:'" in sentence
 
 
 HTTPS = "command: cat ${{inputs.x}}\ninputs:\n  x: {type: uri_file, path: 'https://example.org/a/b.csv%s'}\n"

@@ -1,5 +1,5 @@
 """Job files are read as Azure ML reads them, which is with PyYAML: the same values, or a refusal. Random documents in every
-style that YAML has, whole and with characters changed, against PyYAML. Beyond a seeded sample: AMLDIST_SOAK_FILES=10000."""
+style that YAML has, whole and with characters changed, against PyYAML. More of them: AMLDIST_SOAK_FILES=100000."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import yaml
 from conftest import BIN, USAGE
 
-FILES = int(os.environ.get("AMLDIST_SOAK_FILES", "400"))
+FILES = int(os.environ.get("AMLDIST_SOAK_FILES", "10000"))
 READER = BIN.parent / "tests/wrappers/read_yaml"
 
 SCALARS = ["a", "train", "010", "0o10", "0x1F", "0b11", "0b", "1_000", "_1", "1:30", "1:30.5", "0:30", "190:20:30", "yes", "No", "ON",
