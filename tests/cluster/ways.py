@@ -41,6 +41,7 @@ NOT_TRIED: dict[str, dict[str, str]] = {
         "test_hang.py::*": "srun watches for hangs; a line says that nobody does: test_async.py",
         "test_parameter_servers.py::*": "srun's end of them; that by a node in its place: test_async.py",
         "test_job_comment.py::*": "srun writes the comment",
+        "test_sacct.py::*": "srun writes the comment",
         "test_fabric.py::*": "votes through srun; those through a node in its place: test_async.py",
         "test_fabric_differences.py::*": "srun compares the nodes",
         "test_faults.py::*": "about srun, its channel and its end",

@@ -53,6 +53,7 @@ CONF
     if configless; then echo 'SlurmctldParameters=enable_configless'
     else echo "PlugStackConfig=$STATE/slurm/plugstack.conf"
     fi
+    if accounting; then accounting_settings; fi
     if [[ -n ${P[gres]} ]]; then echo "GresTypes=${P[gres]%%:*}"; fi
 }
 

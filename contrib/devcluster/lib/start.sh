@@ -23,6 +23,7 @@ devcluster start [options]
   --plugstack FILE      more lines for plugstack.conf
   --conf KEY=VALUE      slurm.conf: replaces the default, or adds a line (repeatable)
   --configless          the nodes have no slurm.conf: each slurmd asks slurmctld for the files
+  --accounting          with slurmdbd and MariaDB on the login machine, for sacct
   --single-host         no namespaces: all slurmds on this host, under its name
   --restart             replace a running cluster of that name
 
@@ -31,7 +32,7 @@ HELP
 }
 
 readonly START_OPTIONS='name= nodes= node-list= cpus= memory= subnet= ports= plugin= plugin-args=
- plugin-mode= plugstack= conf=* gres= release= configless single-host restart'
+ plugin-mode= plugstack= conf=* gres= release= configless accounting single-host restart'
 
 cmd_start() {
     parse_options "${START_OPTIONS//$'\n'/}" "$@"
@@ -44,6 +45,7 @@ cmd_start() {
     lock_cluster
     trap '[[ -d $STATE ]] || remove_lock' EXIT
     if [[ -f $STATE/params && -z ${OPT[restart]-} ]]; then start_again; return; fi
+    if [[ -n ${OPT[accounting]-} ]]; then check_accounting "${OPT[root]}"; fi
     choose_params
     start_new
 }
@@ -58,7 +60,7 @@ check_start_options() {
     [[ -z ${OPT[plugin]-} ]] || OPT[plugin]=$(plugin_path "${OPT[plugin]}") || exit 1
     if [[ -n ${OPT[release]-} ]]; then check_release "${OPT[release]}"; fi
     check_plugstack_option
-    [[ -z ${OPT[configless]-} || -z ${OPT[single-host]-} ]] || usage_error '--configless needs namespaces'
+    [[ -z ${OPT[configless]-}${OPT[accounting]-} || -z ${OPT[single-host]-} ]] || usage_error '--configless and --accounting need namespaces'
     for node in $(asked_names); do check_node_name "$node"; done
     check_conf_option
 }
@@ -106,7 +108,7 @@ choose_params() {
     [[ -z $(sort <<<"$names" | uniq -d) ]] || usage_error "--node-list names a node twice"
     P=([names]=${names//$'\n'/ } [cpus]=${OPT[cpus]:-8} [memory]=${OPT[memory]:-8192}
        [plugin]=${OPT[plugin]-} [plugin_args]=${OPT[plugin-args]-} [plugin_mode]=${OPT[plugin-mode]:-required}
-       [plugstack]=${OPT[plugstack]-} [conf]=${OPT[conf]-} [gres]=${OPT[gres]-} [release]=${OPT[release]-} [configless]=${OPT[configless]-} [root]=${OPT[root]} [mode]=namespaces [subnet]='')
+       [plugstack]=${OPT[plugstack]-} [conf]=${OPT[conf]-} [gres]=${OPT[gres]-} [release]=${OPT[release]-} [configless]=${OPT[configless]-} [accounting]=${OPT[accounting]-} [root]=${OPT[root]} [mode]=namespaces [subnet]='')
     choose_mode
     if single_host; then choose_ports; else P[ports]=${OPT[ports]:-6817}; choose_subnet; fi
 }
@@ -191,6 +193,7 @@ build_cluster() {
     fi
     say 'starting munged, slurmctld and the slurmds'
     start_munged || exit 1
+    ! accounting || start_accounting || exit 1
     start_slurmctld || exit 1
     for node in ${P[names]}; do start_slurmd "$node"; done
     # shellcheck disable=SC2086
@@ -231,7 +234,7 @@ start_again() {
 # Compares only the options given on this command line.
 refuse_difference() {
     local key differ=''
-    for key in cpus memory subnet ports plugin plugin-args plugin-mode plugstack conf gres release configless; do
+    for key in cpus memory subnet ports plugin plugin-args plugin-mode plugstack conf gres release configless accounting; do
         if [[ -n ${OPT[$key]+x} && ${OPT[$key]} != "${P[${key//-/_}]}" ]]; then differ+=" --$key"; fi
     done
     if [[ -n ${OPT[nodes]-}${OPT[node-list]-} && $(asked_names | tr '\n' ' ') != "${P[names]} " ]]; then
