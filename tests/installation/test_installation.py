@@ -89,7 +89,8 @@ def make_older(package: pathlib.Path, folder: pathlib.Path, plugin: pathlib.Path
         sample = tree / "etc/slurm/plugstack.conf.d/aml-dist.conf"
         sample.write_text("# As it was.\n" + sample.read_text())
         if plugin:
-            (installed,) = tree.glob("usr/lib/**/spank_aml_dist.so")
+            # The other is a link to it, where Debian's Slurm looks.
+            (installed,) = [file for file in tree.glob("usr/lib/**/spank_aml_dist.so") if not file.is_symlink()]
             shutil.copyfile(plugin, installed)
         (tree / "usr/share/man/man8/aml-dist-gone.8.gz").write_bytes(b"")
     target = folder / package.name.replace(version, OLDER)
