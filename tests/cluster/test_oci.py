@@ -28,7 +28,8 @@ def bundle():
     busybox = shutil.which("busybox")
     folder = pathlib.Path(tempfile.mkdtemp(prefix="aml-dist-oci-", dir="/var/tmp"))
     folder.chmod(0o755)
-    for name in ("bin", "proc", "dev", "lib"):
+    # Slurm mounts something at /var/run/slurm; two runc that both make that folder in one image can fail.
+    for name in ("bin", "proc", "dev", "lib", "var/run/slurm"):
         (folder / "rootfs" / name).mkdir(parents=True)
     static = busybox and subprocess.run(["objdump", "-p", busybox], capture_output=True, text=True)
     if not static or "NEEDED" in static.stdout:

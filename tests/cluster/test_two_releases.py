@@ -21,7 +21,7 @@ BEHIND = [("login",), ("node1", "node2"), ("node1",), ("node2",)]
 @pytest.fixture(scope="module")
 def earlier() -> pathlib.Path:
     done = subprocess.run([ROOT / "tests/build-earlier", BUILD / "earlier", *([RELEASE] if RELEASE else [])], capture_output=True, text=True)
-    if "history lacks" in done.stderr:
+    if done.returncode == 3:
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stderr
     return pathlib.Path(shutil.copy(done.stdout.strip(), READABLE / "earlier.so"))

@@ -72,9 +72,9 @@ def build_packages(folder: pathlib.Path) -> None:
 
 
 def build_earlier(folder: pathlib.Path) -> pathlib.Path | None:
-    """The plugin of 0.1.0; None in a checkout without history."""
+    """The plugin of 0.1.0; None in a checkout without history, and for a Slurm that it was not made for."""
     done = subprocess.run([str(ROOT / "tests/build-earlier"), str(folder), RELEASE], capture_output=True, text=True)
-    assert done.returncode == 0 or "history lacks" in done.stderr, done.stderr
+    assert done.returncode in (0, 3), done.stderr
     return pathlib.Path(done.stdout.strip()) if done.returncode == 0 else None
 
 

@@ -4,6 +4,8 @@
 # and this file into a repository of yours as packages/aml_dist/package.py (Spack 1.0 on; before: packages/aml-dist).
 # Slurm is the site's own, an external package, because the plugin runs only in the release that it was built for:
 #   packages: {slurm: {buildable: false, externals: [{spec: slurm@24.11.5, prefix: /usr}]}}
+import os
+
 from spack.package import *
 
 try:
@@ -15,7 +17,9 @@ except ImportError:
 class AmlDist(CMakePackage):
     """Azure ML's distributed environment on Slurm: a SPANK plugin, a collectives library and commands."""
 
+    # Where spack was started, if no mirror has it.
     manual_download = True
+    url = f"file://{os.getcwd()}/aml-dist-0.1.0.tar.gz"
 
     maintainers("aml-dist")
     license("Apache-2.0")
