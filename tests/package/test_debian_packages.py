@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+VERSION = re.search(r"project\(amldist VERSION ([0-9.]+) ", (ROOT / "CMakeLists.txt").read_text())[1]
 
 
 def run(*command, **options) -> str:
@@ -58,7 +59,7 @@ def test_one_package_for_each_purpose(packages, plugin):
     ("libamldist0", ["/usr/lib/libamldist.so.0"]),
     ("python3-amldist", ["/usr/lib/python3/dist-packages/amldist/__init__.py", "/usr/lib/python3/dist-packages/amldist/torch/_group.py",
                          "/usr/lib/python3/dist-packages/amldist_trace/__init__.py",
-                         "/usr/lib/python3/dist-packages/amldist-0.1.0.dist-info/entry_points.txt"]),
+                         f"/usr/lib/python3/dist-packages/amldist-{VERSION}.dist-info/entry_points.txt"]),
     ("libamldist-mpi", ["/usr/lib/aml-dist/libamldist_mpi.so"]),
     ("libamldist-dev", ["/usr/include/amldist/amldist.h", "/usr/lib/libamldist.so", "/usr/lib/pkgconfig/amldist.pc",
                         "/usr/lib/cmake/amldist/amldist-config.cmake"]),

@@ -53,7 +53,9 @@ def test_set_version_reaches_every_file(checkout, tmp_path):
     done = run(tree / "contrib/release/set-version", "7.8.9")
     assert done.returncode == 0, done
     assert re.search(r"^## \[Unreleased\]\n\n## \[7\.8\.9\] - \d{4}-\d\d-\d\d\n\n### ", (tree / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert run("grep", "-rlF", "--include=*.py", f"amldist-{VERSION}", tree / "tests").stdout == "", "files named by their version"
+    left = run("grep", "-rnIwF", VERSION, tree, "--exclude-dir=tests", "--exclude-dir=.git", "--exclude-dir=decisions").stdout.splitlines()
+    of_the_past = ("CHANGELOG.md", "aml-dist.spec:", "plugin.preinst:", "docs/contributing.md:", "docs/administrator-guide.md:", "docs/promises.md:")
+    assert not [line for line in left if not re.search(r"\d\." + re.escape(VERSION), line) and not any(name in line for name in of_the_past)]
     done = release(tree, tmp_path, "--only", "version")
     assert (done.returncode, done.stdout) == (0, "release: version   7.8.9\n"), done
     assert run(tree / "contrib/devcluster/devcluster", "--version").stdout.strip().endswith("7.8.9")
@@ -108,6 +110,59 @@ def test_uncommitted_work_is_no_release(checkout, tmp_path):
     done = release(checkout, tmp_path, "--only", "tree")
     (checkout / "stray").unlink()
     assert done.returncode == 1 and "uncommitted" in done.stderr
+
+
+@pytest.fixture
+def branch(checkout, tmp_path) -> pathlib.Path:
+    """A clone to release from, with a name for its commits and something new in the changelog."""
+    folder = tmp_path / "branch"
+    assert run("git", "clone", "-q", checkout, folder).returncode == 0
+    for words in (["user.name", "t"], ["user.email", "t@example.invalid"]):
+        run("git", "-C", folder, "config", *words)
+    text = (folder / "CHANGELOG.md").read_text()
+    (folder / "CHANGELOG.md").write_text(text.replace("## [Unreleased]\n", "## [Unreleased]\n\n### Added\n- Something.\n", 1))
+    assert run("git", "-C", folder, "commit", "-qam", "new").returncode == 0
+    return folder
+
+
+def head(branch) -> str:
+    return run("git", "-C", branch, "rev-parse", "HEAD").stdout
+
+
+def test_a_release_is_prepared_in_a_clone_and_the_last_act_is_one_line(branch, tmp_path):
+    before = head(branch)
+    done = run(branch / "contrib/release/prepare", "--quick", "7.8.9", tmp_path / "out")
+    assert done.returncode == 0, done
+    assert head(branch) == before and run("git", "-C", branch, "tag").stdout == "", "nothing has changed"
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("  git -C ") and run("bash", "-c", last).returncode == 0, last
+    assert run("git", "-C", branch, "describe", "--exact-match").stdout == "v7.8.9\n"
+    assert run("git", "-C", branch, "rev-list", "--count", f"{before.strip()}..HEAD").stdout == "1\n"
+    listed = run("tar", "-tzf", tmp_path / "out/aml-dist-7.8.9.tar.gz")
+    assert listed.returncode == 0 and "aml-dist-7.8.9/CMakeLists.txt" in listed.stdout.splitlines()
+    assert release(branch, tmp_path / "again", "--only", "archive").returncode == 0
+    assert (tmp_path / "again/aml-dist-7.8.9.tar.gz").read_bytes() == (tmp_path / "out/aml-dist-7.8.9.tar.gz").read_bytes(), "it is the tag's"
+
+
+def test_the_last_act_can_be_done_too(branch, tmp_path):
+    done = run(branch / "contrib/release/prepare", "--quick", "--finish", "7.8.9", tmp_path / "out")
+    assert done.returncode == 0 and run("git", "-C", branch, "describe", "--exact-match").stdout == "v7.8.9\n", done
+    again = run(branch / "contrib/release/prepare", "--quick", "7.9.0", tmp_path / "out")
+    assert again.returncode == 1 and "nothing under Unreleased" in again.stderr, again
+
+
+@pytest.mark.parametrize("version, spoil, says", [
+    (VERSION, [], f"{VERSION} does not come after {VERSION}"), ("0.0.9", [], "does not come after"), ("7.8.9", ["tag", "v7.8.9"], "tagged already")])
+def test_what_is_no_release_is_refused_before_anything_is_done(branch, tmp_path, version, spoil, says):
+    if spoil:
+        assert run("git", "-C", branch, *spoil).returncode == 0
+    done = run(branch / "contrib/release/prepare", version, tmp_path / "out")
+    assert done.returncode == 1 and says in done.stderr and not (tmp_path / "out").exists(), done
+
+
+@pytest.mark.parametrize("words", [[], ["1.2"], ["--key"], ["--what"], ["1.2.3", "a", "b"]])
+def test_wrong_usage_of_prepare(branch, words):
+    assert run(branch / "contrib/release/prepare", *words).returncode == 2
 
 
 @pytest.mark.parametrize("words", [["--only", "nothing"], ["--key"], ["--what"], ["a", "b"]])
