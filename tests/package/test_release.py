@@ -186,6 +186,14 @@ def test_a_recipe_asks_for_options_that_exist(recipe):
         ast.parse(text)
 
 
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="names of x86-64")
+@pytest.mark.parametrize("level", ["x86-64-v3", "x86-64-v4"])
+def test_kernels_compile_for_the_processor_that_spack_and_easybuild_name(level):
+    """Both compile everything with the -march of their target; the kernels choose their instructions for themselves."""
+    done = run("c++", "-std=c++20", "-fsyntax-only", f"-march={level}", "-I", ROOT / "libdist", ROOT / "libdist/collective/kernels/reductions_plain.cpp")
+    assert done.returncode == 0, done.stderr[:2000]
+
+
 def test_the_paths_that_easybuild_expects_are_those_of_the_installation():
     text = (ROOT / RECIPES[1]).read_text()
     for path in ("bin/aml-dist", "include/amldist/amldist.h", "lib/slurm/spank_aml_dist.so"):

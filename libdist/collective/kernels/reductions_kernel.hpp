@@ -49,9 +49,9 @@ inline void store_cached(void* to, V v) {
 }
 template <typename V>
 inline void store_streaming(void* to, V v) {  // `to` is aligned to the vector
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) && AMLDIST_VECTOR_BYTES == 64
   _mm512_stream_si512(static_cast<__m512i*>(to), bits_as<__m512i>(v));
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) && AMLDIST_VECTOR_BYTES == 32
   _mm256_stream_si256(static_cast<__m256i*>(to), bits_as<__m256i>(v));
 #elif defined(__SSE2__)
   _mm_stream_si128(static_cast<__m128i*>(to), bits_as<__m128i>(v));
@@ -210,9 +210,9 @@ struct Half {
   using Arithmetic = float;
   static constexpr std::size_t lanes = vector_bytes / sizeof(float);
   static Accumulator read(const void* from) {
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) && AMLDIST_VECTOR_BYTES == 64
     return bits_as<Accumulator>(_mm512_maskz_cvtph_ps(0xffff, bits_as<__m256i>(load<HalfWords>(from))));
-#elif defined(__F16C__)
+#elif defined(__F16C__) && AMLDIST_VECTOR_BYTES == 32
     return bits_as<Accumulator>(_mm256_cvtph_ps(bits_as<__m128i>(load<HalfWords>(from))));
 #else
     Accumulator v;
@@ -222,9 +222,9 @@ struct Half {
 #endif
   }
   static HalfWords to_stored(Accumulator v) {
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) && AMLDIST_VECTOR_BYTES == 64
     return bits_as<HalfWords>(_mm512_maskz_cvtps_ph(0xffff, bits_as<__m512>(v), _MM_FROUND_TO_NEAREST_INT));
-#elif defined(__F16C__)
+#elif defined(__F16C__) && AMLDIST_VECTOR_BYTES == 32
     return bits_as<HalfWords>(_mm256_cvtps_ph(bits_as<__m256>(v), _MM_FROUND_TO_NEAREST_INT));
 #else
     HalfWords words;
