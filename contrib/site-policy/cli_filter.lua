@@ -9,6 +9,9 @@ local allowed = {
   gpu = { pytorch = true, jax = true, none = true },
 }
 
+-- Where a job goes that names none (Default=YES); a filter is not told.
+local default_partition = "cpu"
+
 -- The kind of an option's text, nil without one.
 local function kind_of(text)
   return type(text) == "string" and text:match("^[^,]+") or nil
@@ -32,12 +35,17 @@ function slurm_cli_setup_defaults(options, early_pass)
 end
 
 function slurm_cli_pre_submit(options, offset)
-  local kinds = allowed[options["partition"] or os.getenv("SLURM_JOB_PARTITION") or ""]
   local kind = wanted_kind(options)
-  if kinds == nil or kind == nil or kinds[kind] then return slurm.SUCCESS end
-  slurm.log_error("partition %s does not offer --aml-dist=%s; it offers %s",
-                  options["partition"] or os.getenv("SLURM_JOB_PARTITION"), kind, words(kinds))
-  return slurm.ERROR
+  if kind == nil then return slurm.SUCCESS end
+  -- A job may name several partitions, and runs in one of them.
+  for partition in (options["partition"] or os.getenv("SLURM_JOB_PARTITION") or default_partition):gmatch("[^,]+") do
+    local kinds = allowed[partition]
+    if kinds ~= nil and not kinds[kind] then
+      slurm.log_error("partition %s does not offer --aml-dist=%s; it offers %s", partition, kind, words(kinds))
+      return slurm.ERROR
+    end
+  end
+  return slurm.SUCCESS
 end
 
 function slurm_cli_post_submit(offset, job_id, step_id)

@@ -6,8 +6,16 @@
 
 local default_kind = { gpu = "pytorch" }
 
+-- Where a job goes that names no partition: that with Default=YES.
+local function default_partition(partitions)
+  for name, partition in pairs(partitions) do
+    if partition.flag_default == 1 then return name end
+  end
+  return ""
+end
+
 function slurm_job_submit(job, partitions, user)
-  local kind = default_kind[job.partition or ""]
+  local kind = default_kind[job.partition or default_partition(partitions)]
   if kind == nil or job.script == nil then return slurm.SUCCESS end
   local given = job.environment["SLURM_AML_DIST"]
   if given == nil or given == "" then job.environment["SLURM_AML_DIST"] = kind end

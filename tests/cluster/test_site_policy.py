@@ -38,7 +38,7 @@ def sample(name: str, partition: str) -> str:
     """The sample, with the test cluster's partition in the place of one of its own."""
     text = (SAMPLES / f"{name}.lua").read_text()
     assert f"{partition} = " in text
-    return text.replace(f"{partition} = ", "main = ")
+    return text.replace(f"{partition} = ", "main = ").replace('default_partition = "cpu"', 'default_partition = "main"')
 
 
 def test_a_partition_offers_some_kinds_only(cluster):
@@ -48,6 +48,9 @@ def test_a_partition_offers_some_kinds_only(cluster):
             refused = cluster.run(command.replace(" ", " -p main ", 1), env=env)
             assert refused.status != 0 and "partition main does not offer --aml-dist=" in refused.err, str(refused)
             assert "it offers mpi, none" in refused.err, str(refused)
+        for where in ("", "-p main,main"):
+            refused = cluster.run(f"srun {where} --aml-dist=pytorch true")
+            assert refused.status != 0 and "partition main does not offer --aml-dist=pytorch" in refused.err, str(refused)
         assert "OMPI_COMM_WORLD_RANK" in cluster.tasks("-p main -N1 -n1 --aml-dist=mpi")[0].env
         assert cluster.run("srun -p main true").status == 0
     check_pytorch(cluster.tasks("-p main -N2 -n4 --aml-dist=pytorch"))
@@ -59,6 +62,8 @@ def test_a_batch_job_gets_the_kind_of_its_partition(cluster, workdir):
     with lua(cluster, "JobSubmitPlugins=lua\n", job_submit=sample("job_submit", "gpu")):
         _, out = cluster.job_output(f"-p main -N2 -n2 {job}", workdir)
         assert "LOCAL_WORLD_SIZE" in out
+        _, out = cluster.job_output(f"-N2 -n2 {job}", workdir)
+        assert "LOCAL_WORLD_SIZE" in out, "main is the default partition"
         _, out = cluster.job_output(f"-p main -N2 -n2 --aml-dist=jax {job}", workdir)
         assert "JAX_COORDINATOR_ADDRESS" in out
         _, out = cluster.job_output(f"-p main -N2 -n2 --aml-dist=none {job}", workdir)
