@@ -52,7 +52,7 @@ def test_set_version_reaches_every_file(checkout, tmp_path):
     shutil.copytree(checkout, tree)
     done = run(tree / "contrib/release/set-version", "7.8.9")
     assert done.returncode == 0, done
-    assert re.search(r"^## \[Unreleased\]\n\n## \[7\.8\.9\] - \d{4}-\d\d-\d\d\n\n### ", (tree / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert re.search(r"^## \[Unreleased\]\n\n## \[7\.8\.9\] - \d{4}-\d\d-\d\d$", (tree / "CHANGELOG.md").read_text(), re.MULTILINE)
     left = run("grep", "-rnIwF", VERSION, tree, "--exclude-dir=tests", "--exclude-dir=.git", "--exclude-dir=decisions").stdout.splitlines()
     of_the_past = ("CHANGELOG.md", "aml-dist.spec:", "plugin.preinst:", "docs/contributing.md:", "docs/administrator-guide.md:", "docs/promises.md:")
     assert not [line for line in left if not re.search(r"\d\." + re.escape(VERSION), line) and not any(name in line for name in of_the_past)]
