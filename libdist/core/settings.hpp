@@ -33,6 +33,7 @@ inline constexpr std::string_view node_name = "AMLDIST_NODE_NAME";
 inline constexpr std::string_view port_range = "AMLDIST_PORT_RANGE";
 inline constexpr std::string_view rdma = "AMLDIST_RDMA";
 inline constexpr std::string_view rdma_sku = "AMLDIST_RDMA_SKU";
+inline constexpr std::string_view single_copy = "AMLDIST_SINGLE_COPY";
 inline constexpr std::string_view secret = "AMLDIST_SECRET";
 inline constexpr std::string_view step_secret = "AMLDIST_STEP_SECRET";
 inline constexpr std::string_view timeout = "AMLDIST_TIMEOUT_MS";
@@ -81,6 +82,7 @@ struct Settings {
   RdmaPolicy rdma = RdmaPolicy::off;
   SecretPolicy secret = SecretPolicy::prefer;
   Integrity integrity = Integrity::off;
+  bool single_copy = true;     ///< long messages of a node are copied once where the kernel allows it
   PortRanges ports;            ///< on which the ranks listen; empty: any
   std::string rdma_sku;        ///< empty: none is named
   std::string node_name;       ///< empty: the host name

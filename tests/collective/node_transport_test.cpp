@@ -65,7 +65,7 @@ class NodeTransportTest : public testing::Test {
   NodeTransportTest() : memory_(make_memory()) {
     for (std::uint32_t i = 0; i < 3; ++i) {
       ends_.push_back(std::make_unique<NodeTransport>(std::make_unique<OtherNodes>(elsewhere), memory_.data(),
-                                                      NodeGroup{i, 3, {first, second, third}}, true));
+                                                      NodeGroup{i, 3, {first, second, third}, {}}, true));
     }
   }
   [[nodiscard]] NodeTransport& end(int rank) { return *ends_[rank == first ? 0 : rank == second ? 1 : 2]; }

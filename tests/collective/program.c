@@ -32,7 +32,9 @@ static const struct {
              {"blame", run_blame},
              {"interrupted", run_interrupted},
              {"tags", run_tags},
-             {"other_lengths", run_other_lengths}};
+             {"other_lengths", run_other_lengths},
+             {"single_copy", run_single_copy},
+             {"nowhere", run_nowhere}};
 
 static int start(void) {
   enum { USUAL_MS = 30000 };

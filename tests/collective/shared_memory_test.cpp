@@ -140,10 +140,10 @@ class HostileOfferTest : public ArenasTest {
 
   HostileOfferTest()
       : memory_(SharedMemory::create(SlotChannel::memory_bytes(2, slot)).value()),
-        own_(memory_.data(), {0, 2, {0, 1}}, slot, true),
-        theirs_(memory_.data(), {1, 2, {0, 1}}, slot, true),
+        own_(memory_.data(), {0, 2, {0, 1}, {}}, slot, true),
+        theirs_(memory_.data(), {1, 2, {0, 1}, {}}, slot, true),
         kernels_(InstructionSet::plain),
-        node_(own_, kernels_, &first_),
+        node_(own_, kernels_, &first_, nullptr),
         data_(first_.allocate(count * sizeof(float)).value()) {}
 
   std::string outcome(const Offer& offer) {

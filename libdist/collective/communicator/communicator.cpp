@@ -27,7 +27,7 @@ Result<void> Communicator::build(const Call& call, Watchdog& watchdog) {
   auto backend = HostBackend::create(
       *process_->channel, watch,
       [&](std::string piece, GatherScope scope) { return gather_.gather_all(std::move(piece), watchdog, scope); },
-      mpi(), process_->settings.instruction_set, watchdog);
+      mpi(), process_->settings, watchdog);
   if (!backend) return backend.error();
   host_ = std::move(*backend);
   const bool tells = call.operation == Operation::init && context_.rank() == 0 && !host_->fall_back().empty();

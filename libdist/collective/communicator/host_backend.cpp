@@ -10,6 +10,7 @@
 #include "collective/transport/tcp_transport.hpp"
 #include "collective/tuning/algorithm_choice.hpp"
 #include "core/text.hpp"
+#include "wireup/greeting.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -103,15 +104,17 @@ HostBackend::HostBackend(const CommWatch& watch, Topology topology, TransportCho
       messages_(std::move(choice.messages)) {}
 
 Result<std::unique_ptr<HostBackend>> HostBackend::create(ControlChannel& channel, const CommWatch& watch,
-                                                         const Gather& gather, MpiSession* mpi, InstructionSet highest,
-                                                         Watchdog& watchdog) {
+                                                         const Gather& gather, MpiSession* mpi,
+                                                         const Settings& settings, Watchdog& watchdog) {
   auto choice = choose_transport(channel, watch, gather, mpi, watchdog);
   if (!choice) return choice.error();
   const int rank = static_cast<int>(watch.rank());
-  std::unique_ptr<HostBackend> out(
-      new HostBackend(watch, Topology::of(nodes_of(channel, watch), rank), std::move(*choice), highest));
+  std::unique_ptr<HostBackend> out(new HostBackend(watch, Topology::of(nodes_of(channel, watch), rank),
+                                                   std::move(*choice), settings.instruction_set));
   if (out->topology_.most_on_a_node() > 1) {
-    if (auto shared = out->share_memory(gather); !shared) return shared.error();
+    if (auto shared = out->share_memory(gather, channel.host_of(watch.members()[watch.rank()]), settings.single_copy);
+        !shared)
+      return shared.error();
   }
   PeerGroup all;
   for (int r = 0; r < static_cast<int>(watch.members().size()); ++r) all.ranks.push_back(r);
@@ -124,7 +127,7 @@ Result<std::unique_ptr<HostBackend>> HostBackend::create(ControlChannel& channel
 }
 
 /// What a rank tells the others of its node: the addresses of its memory.
-std::string HostBackend::memory_offer(std::string& problem) {
+std::string HostBackend::memory_offer(std::string& problem, const PeerMemory::Sample& sample) {
   const auto size = static_cast<std::uint32_t>(topology_.own_ranks().size());
   const auto fail = [&](const Error& why) {
     problem =
@@ -137,7 +140,8 @@ std::string HostBackend::memory_offer(std::string& problem) {
   }
   if (auto made = Arenas::create(topology_.own_index, size)) arenas_ = std::move(*made);
   else fail(made.error());
-  return concat({memory_.data() != nullptr ? memory_.address() : "", "\n", arenas_ ? arenas_->address() : ""});
+  return concat({memory_.data() != nullptr ? memory_.address() : "", "\n", arenas_ ? arenas_->address() : "", "\n",
+                 sample.address()});
 }
 
 /// Opens what the other ranks of the node offer; the sentence where that fails. `offers` are by rank of the
@@ -151,41 +155,60 @@ std::string HostBackend::open_memory(const Pieces& offers) {
   };
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (i == topology_.own_index) continue;
-    const std::string& offer = offers[static_cast<std::size_t>(ranks[i])];
-    const std::size_t end = offer.find('\n');
-    const bool is_whole = end != std::string::npos && end + 1 != offer.size() && (i != 0 || end != 0);
+    const auto offer = text::split(offers[static_cast<std::size_t>(ranks[i])], '\n');
+    const bool is_whole = offer.size() == 3 && !offer[1].empty() && (i != 0 || !offer[0].empty());
     if (!is_whole) return {};  // that rank says why it offers nothing
     if (i == 0) {
-      auto opened = SharedMemory::open(offer.substr(0, end), memory_bytes(static_cast<std::uint32_t>(ranks.size())));
+      auto opened = SharedMemory::open(std::string(offer[0]), memory_bytes(static_cast<std::uint32_t>(ranks.size())));
       if (!opened) return fail(i, opened.error());
       memory_ = std::move(*opened);
     }
-    if (auto opened = arenas_->open(i, offer.substr(end + 1)); !opened) return fail(i, opened.error());
+    if (auto opened = arenas_->open(i, std::string(offer[1])); !opened) return fail(i, opened.error());
   }
   return {};
 }
 
-/// The first rank of each node makes the memory, the others open it; then everybody learns whether all could.
-Result<void> HostBackend::share_memory(const Gather& gather) {
+/// Whether this process may read the private memory of the node's other ranks; if not, `peers_` is empty.
+void HostBackend::open_peers(const Pieces& offers) {
+  const auto& ranks = topology_.own_ranks();
+  peers_.emplace(ranks.size());
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (i == topology_.own_index) continue;
+    const std::string& offer = offers[static_cast<std::size_t>(ranks[i])];
+    if (!peers_->open(i, text::split(offer, '\n').back())) return peers_.reset();
+  }
+}
+
+/// The first rank of each node makes the memory, the others open it; then everybody learns whether all could, and
+/// whether all may read the others' private memory.
+Result<void> HostBackend::share_memory(const Gather& gather, const std::string& host, bool may_read_peers) {
+  constexpr std::string_view reads_no_peers = "-";  // before a problem
   const auto& ranks = topology_.own_ranks();
   const auto size = static_cast<std::uint32_t>(ranks.size());
+  const PeerMemory::Sample sample(wireup::random_number());
   std::string problem;
-  const auto offers = gather(memory_offer(problem), GatherScope::node);
+  const auto offers = gather(memory_offer(problem, sample), GatherScope::node);
   if (!offers) return offers.error();
   if (problem.empty()) problem = open_memory(*offers);
-  const auto problems = gather(problem, GatherScope::everybody);
+  if (may_read_peers) open_peers(*offers);
+  const auto problems = gather(concat({peers_ ? "" : reads_no_peers, problem}), GatherScope::everybody);
   if (!problems) return problems.error();
   memory_.close_file();
   for (const Pieces::Run& each : problems->runs()) {
-    if (!each.piece.empty()) {
-      separate_all(each.piece);
+    std::string_view theirs = each.piece;
+    if (theirs.starts_with(reads_no_peers)) {
+      theirs.remove_prefix(reads_no_peers.size());
+      peers_.reset();
+    }
+    if (!theirs.empty()) {
+      separate_all(std::string(theirs));
       return {};
     }
   }
   if (size == 1) return {};
-  NodeGroup place = {static_cast<std::uint32_t>(topology_.own_index), size, ranks};
+  NodeGroup place = {static_cast<std::uint32_t>(topology_.own_index), size, ranks, host};
   slot_channel_.emplace(memory_.data(), std::move(place), tuning::node_slot, oversubscribed_);
-  node_.emplace(*slot_channel_, kernels_, &*arenas_);
+  node_.emplace(*slot_channel_, kernels_, &*arenas_, peers_ ? &*peers_ : nullptr);
   is_one_node_ = topology_.nodes.size() == 1;
   if (messages_share_memory_) return {};
   std::byte* const rings = memory_.data() + SlotChannel::memory_bytes(size, tuning::node_slot);
@@ -218,6 +241,7 @@ void HostBackend::separate_all(const std::string& why) {
   machines_ = topology_.nodes.size();
   memory_ = SharedMemory();
   arenas_.reset();
+  peers_.reset();
   const int size = static_cast<int>(watch_.members().size());
   topology_ = Topology();
   for (int r = 0; r < size; ++r) topology_.nodes.push_back({r});
@@ -226,7 +250,7 @@ void HostBackend::separate_all(const std::string& why) {
 
 std::string HostBackend::describe() const {
   std::string text;
-  if (node_) text = concat({"shared memory (", to_string(kernels_.instruction_set()), ")"});
+  if (node_) text = concat({"shared memory (", to_string(kernels_.instruction_set()), peers_ ? ", single copy)" : ")"});
   if (!no_shared_memory_.empty()) {
     text = concat({collectives_->name(), " between ranks", machines_ > 1 ? " and nodes" : " of one node"});
   } else if (topology_.nodes.size() > 1) {
@@ -258,7 +282,13 @@ Result<void> HostBackend::finish(const StartedCall& started, Watchdog& watchdog)
   if (slot_channel_) slot_channel_->wait_under(watchdog);
   if (started.is_published_) return node_->finish_allreduce(reduction_of(call, slot_channel_->size()));
   if (is_point_to_point(call.operation)) return exchange({&call, 1}, watchdog);
-  if (!is_one_node_) return run_on_nodes(call, started.signature_, watchdog);
+  auto done = run_collective(call, started.signature_, watchdog);
+  if (!done && slot_channel_) slot_channel_->give_up();
+  return done;
+}
+
+Result<void> HostBackend::run_collective(const Call& call, std::uint32_t signature, Watchdog& watchdog) {
+  if (!is_one_node_) return run_on_nodes(call, signature, watchdog);
   return run_on(*node_, call, reduction_of(call, slot_channel_->size()), static_cast<std::size_t>(call.root));
 }
 

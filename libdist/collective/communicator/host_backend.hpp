@@ -17,6 +17,7 @@
 #include "collective/algorithms/hierarchical/hierarchical_collectives.hpp"
 #include "collective/calls/call.hpp"
 #include "collective/transport/transport_choice.hpp"
+#include "core/settings.hpp"
 
 namespace amldist::collective {
 
@@ -24,10 +25,10 @@ namespace amldist::collective {
 /// may be used by another thread meanwhile.
 class HostBackend {
  public:
-  /// Collective over the communicator. `gather` is its gather_all; `mpi` may be nullptr; `highest` is the user's limit.
+  /// Collective over the communicator. `gather` is its gather_all; `mpi` may be nullptr.
   [[nodiscard]] static Result<std::unique_ptr<HostBackend>> create(ControlChannel& channel, const CommWatch& watch,
                                                                    const Gather& gather, MpiSession* mpi,
-                                                                   InstructionSet highest, Watchdog& watchdog);
+                                                                   const Settings& settings, Watchdog& watchdog);
 
   ~HostBackend() = default;
   HostBackend(const HostBackend&) = delete;
@@ -64,7 +65,7 @@ class HostBackend {
   [[nodiscard]] Transport& messages() noexcept { return *messages_; }
   /// A send or receive, for that transport.
   [[nodiscard]] static Message message_of(const Call& call);
-  /// For people: "shared memory (avx512), mpi between 4 nodes".
+  /// For people: "shared memory (avx512, single copy), mpi between 4 nodes".
   [[nodiscard]] std::string describe() const;
   /// Why ranks of one node do not share memory, as a sentence; empty: they do.
   [[nodiscard]] const std::string& fall_back() const noexcept { return no_shared_memory_; }
@@ -72,10 +73,12 @@ class HostBackend {
  private:
   HostBackend(const CommWatch& watch, Topology topology, TransportChoice choice, InstructionSet highest);
   [[nodiscard]] Result<void> finish(const StartedCall& started, Watchdog& watchdog);
+  [[nodiscard]] Result<void> run_collective(const Call& call, std::uint32_t signature, Watchdog& watchdog);
   [[nodiscard]] Result<void> run_on_nodes(const Call& call, std::uint32_t signature, Watchdog& watchdog);
-  [[nodiscard]] Result<void> share_memory(const Gather& gather);
-  [[nodiscard]] std::string memory_offer(std::string& problem);
+  [[nodiscard]] Result<void> share_memory(const Gather& gather, const std::string& host, bool may_read_peers);
+  [[nodiscard]] std::string memory_offer(std::string& problem, const PeerMemory::Sample& sample);
   [[nodiscard]] std::string open_memory(const Pieces& offers);
+  void open_peers(const Pieces& offers);
   void match_tags(ControlChannel& channel);
   void separate_all(const std::string& why);
   void divide(const Reduction& what) const;
@@ -93,6 +96,7 @@ class HostBackend {
   std::unique_ptr<Transport> collectives_;
   std::unique_ptr<Transport> messages_;
   std::optional<Arenas> arenas_;
+  std::optional<PeerMemory> peers_;  ///< private memory of the node's other ranks, where all may read it
   std::optional<SlotChannel> slot_channel_;
   std::optional<NodeCollectives> node_;
   std::uint32_t chain_ = 0;     ///< of the signatures of all calls until now

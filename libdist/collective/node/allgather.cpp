@@ -5,8 +5,25 @@
 
 namespace amldist::collective {
 
+/// In a single copy: every rank fetches the others' blocks.
+Result<void> NodeCollectives::allgather_fetched(const std::byte* send, std::byte* recv, const Blocks& blocks,
+                                                std::size_t unit) {
+  const std::uint32_t own = slot_channel_.rank();
+  if (auto shown = show(send, nullptr); !shown) return shown;
+  copy(recv + blocks.offset(own) * unit, send, blocks.count(own) * unit);
+  for (std::uint32_t k = 1; k < slot_channel_.size(); ++k) {
+    const std::uint32_t r = (own + k) % slot_channel_.size();
+    if (auto came = slot_channel_.await(r); !came) return came;
+    if (auto got = fetch(r, recv + blocks.offset(r) * unit, offer_of(r, 0).send, blocks.count(r) * unit); !got)
+      return got;
+  }
+  return finish_reading();
+}
+
 Result<void> NodeCollectives::allgather(const std::byte* send, std::byte* recv, const Blocks& blocks,
                                         std::size_t unit) {
+  const std::size_t all = longest_of(blocks, slot_channel_.size()) * slot_channel_.size() * unit;
+  if (is_single_copy(tuning::SingleCopy::allgather, all)) return allgather_fetched(send, recv, blocks, unit);
   const std::uint32_t own = slot_channel_.rank();
   const std::size_t piece = slot_channel_.slot_bytes() / 4;
   copy(recv + blocks.offset(own) * unit, send, blocks.count(own) * unit);

@@ -107,7 +107,7 @@ Result<NodeCollectives::Agreement> NodeCollectives::allreduce_sliced(const Reduc
     slot_channel_.publish();
   }
   if (auto taken = work.take_results(pieces - 1, 0); !taken) return taken.error();
-  return Agreement::staged;
+  return Agreement::of_private;
 }
 
 }  // namespace amldist::collective

@@ -37,7 +37,7 @@ Result<NodeCollectives::Agreement> NodeCollectives::allreduce_whole(const Reduct
         return true;
       });
   if (!done) return done.error();
-  return mixed ? Agreement::mixed : Agreement::staged;
+  return mixed ? Agreement::mixed : Agreement::of_private;
 }
 
 }  // namespace amldist::collective

@@ -1,7 +1,7 @@
 // All-reduce on buffers from amldist_alloc(), which all ranks of the node have mapped: zero-copy. Every rank folds one
 // slice of all inputs and writes it to all results.
 //
-// Waits: 2. Every byte is read and written once. If some ranks have private buffers, all ranks stage instead.
+// Waits: 2. Every byte is read and written once. If some ranks have private buffers, no rank works directly.
 #include <algorithm>
 #include <cstring>
 
@@ -12,8 +12,8 @@
 namespace amldist::collective {
 
 /// A rank whose buffers are in its arena says so and copies nothing. If all ranks do, they work directly on the
-/// buffers. If only some do, all start again with staging buffers, after the rounds that the staging ranks have
-/// published by then.
+/// buffers. If only some do, all start again as with private buffers, after the rounds that the ranks with
+/// private ones have published by then.
 Result<void> NodeCollectives::allreduce_large(const Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   const auto send = arenas_ != nullptr ? arenas_->offset_of(what.send, bytes) : std::nullopt;
@@ -28,7 +28,8 @@ Result<void> NodeCollectives::allreduce_large(const Reduction& what) {
   slot_channel_.publish();
   if (auto came = slot_channel_.await_all(); !came) return came;
   if (agreement(0) == Agreement::direct) return allreduce_direct(what);
-  const bool one_round = folds_whole(bytes) && bytes <= piece_of_whole();
+  const bool one_round =
+      is_single_copy(tuning::SingleCopy::allreduce, bytes) || (folds_whole(bytes) && bytes <= piece_of_whole());
   if (!one_round) {
     if (auto begun = slot_channel_.begin(); !begun) return begun;
     slot_channel_.publish();

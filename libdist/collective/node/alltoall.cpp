@@ -35,8 +35,37 @@ Result<std::uint64_t> NodeCollectives::agree_on_longest(const Blocks& send_block
   return longest;
 }
 
+/// Of a first round with addresses.
+bool NodeCollectives::is_anyone_in_place() {
+  for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) {
+    const Offer theirs = offer_of(r, 0);
+    if (theirs.send == theirs.recv) return true;
+  }
+  return false;
+}
+
+/// In a single copy, for equal blocks, once all have shown their buffers: every rank fetches its block from each of the
+/// others.
+Result<void> NodeCollectives::alltoall_fetched(const std::byte* send, std::byte* recv, std::size_t bytes) {
+  const std::uint32_t own = slot_channel_.rank();
+  const std::uint32_t ranks = slot_channel_.size();
+  copy(recv + own * bytes, send + own * bytes, bytes);
+  for (std::uint32_t k = 1; k < ranks; ++k) {
+    const std::uint32_t r = (own + k) % ranks;
+    if (auto got = fetch(r, recv + r * bytes, offer_of(r, 0).send + own * bytes, bytes); !got) return got;
+  }
+  return finish_reading();
+}
+
 Result<void> NodeCollectives::alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
                                        const Blocks& recv_blocks, std::size_t unit) {
+  if (send_blocks.are_equal() && recv_blocks.are_equal() &&
+      is_single_copy(tuning::SingleCopy::alltoall, send_blocks.count(0) * slot_channel_.size() * unit)) {
+    if (auto shown = show(send, recv); !shown) return shown;
+    if (auto came = slot_channel_.await_all(); !came) return came;
+    // A rank that works in place would overwrite what others have yet to fetch.
+    if (!is_anyone_in_place()) return alltoall_fetched(send, recv, send_blocks.count(0) * unit);
+  }
   const std::uint32_t own = slot_channel_.rank();
   const std::uint32_t ranks = slot_channel_.size();
   const std::size_t piece = slot_channel_.slot_bytes() / ranks / 64 * 64;

@@ -10,14 +10,17 @@
 
 namespace amldist::collective {
 
-NodeCollectives::NodeCollectives(SlotChannel& rounds, const Reductions& kernels, const Arenas* arenas)
+NodeCollectives::NodeCollectives(SlotChannel& rounds, const Reductions& kernels, const Arenas* arenas,
+                                 const PeerMemory* peers)
     : slot_channel_(rounds),
       kernels_(kernels),
       arenas_(arenas),
+      peers_(peers),
       streaming_from_(cache_share(rounds.size()) / 4 * 3),
       sources_(rounds.size()),
       inputs_(rounds.size()),
-      results_(rounds.size()) {}
+      results_(rounds.size()),
+      offers_(rounds.size()) {}
 
 Store NodeCollectives::store_for(std::size_t bytes) const noexcept {
   return bytes >= streaming_from_ ? Store::streaming : Store::cached;
@@ -33,7 +36,7 @@ Result<void> NodeCollectives::reduce(const Reduction& what, std::uint32_t root) 
 
 Result<void> NodeCollectives::reduce_any(const Reduction& what, int root) {
   return what.count * size_of(what.type) < tuning::one_round_below ? reduce_at_once(what, root)
-                                                                   : reduce_staged(what, root);
+                                                                   : reduce_private(what, root);
 }
 
 /// Up to a size, two ranks fold everything: each reads as much from the other as with slices, and waits once less.
@@ -47,12 +50,15 @@ std::size_t NodeCollectives::piece_of_whole() const noexcept {
   return slot_channel_.is_oversubscribed() ? slot_channel_.slot_bytes() : tuning::node_piece;
 }
 
-Result<void> NodeCollectives::reduce_staged(const Reduction& what, int root) {
+Result<void> NodeCollectives::reduce_private(const Reduction& what, int root) {
   offer({Mode::staged, 0, 0});
-  const bool whole = folds_whole(what.count * size_of(what.type));
-  auto agreed = whole ? allreduce_whole(what, root) : allreduce_sliced(what, root);
-  if (agreed && *agreed == Agreement::mixed)
-    agreed = whole ? allreduce_whole(what, root) : allreduce_sliced(what, root);
+  const std::size_t bytes = what.count * size_of(what.type);
+  const auto reduce_once = [&] {
+    if (root == everybody && is_single_copy(tuning::SingleCopy::allreduce, bytes)) return allreduce_single_copy(what);
+    return folds_whole(bytes) ? allreduce_whole(what, root) : allreduce_sliced(what, root);
+  };
+  auto agreed = reduce_once();
+  if (agreed && *agreed == Agreement::mixed) agreed = reduce_once();
   return agreed ? Result<void>() : agreed.error();
 }
 
@@ -90,7 +96,7 @@ NodeCollectives::Offer NodeCollectives::offer_of(std::uint32_t rank, std::uint32
 NodeCollectives::Agreement NodeCollectives::agreement(std::uint32_t back) {
   std::uint32_t direct = 0;
   for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) direct += offer_of(r, back).mode == Mode::direct ? 1 : 0;
-  if (direct == 0) return Agreement::staged;
+  if (direct == 0) return Agreement::of_private;
   return direct == slot_channel_.size() ? Agreement::direct : Agreement::mixed;
 }
 

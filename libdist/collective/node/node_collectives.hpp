@@ -11,7 +11,9 @@
 #include "collective/calls/reduction.hpp"
 #include "collective/kernels/reductions.hpp"
 #include "collective/node/arena.hpp"
+#include "collective/node/peer_memory.hpp"
 #include "collective/node/slot_channel.hpp"
+#include "collective/tuning/algorithm_choice.hpp"
 
 namespace amldist::collective {
 
@@ -20,8 +22,9 @@ class NodeCollectives {
  public:
   using Index = std::uint32_t;  ///< of a rank
 
-  /// `arenas` may be nullptr: then every buffer is private.
-  NodeCollectives(SlotChannel& rounds, const Reductions& kernels, const Arenas* arenas);
+  /// `arenas` may be nullptr: then every buffer is private. So may `peers`: then private buffers are staged. Both are
+  /// there on all ranks of the node, or on none.
+  NodeCollectives(SlotChannel& rounds, const Reductions& kernels, const Arenas* arenas, const PeerMemory* peers);
 
   [[nodiscard]] Result<void> barrier();
   [[nodiscard]] Result<void> allreduce(const Reduction& what);
@@ -45,14 +48,16 @@ class NodeCollectives {
                                       const Blocks& recv_blocks, std::size_t unit);
 
  private:
-  /// Whether buffers are copied to staging buffers or used directly (zero-copy). Published in a call's first round.
-  enum class Mode : std::uint64_t { staged = 0, direct = 1 };
-  /// Result of a first round: all ranks use staging buffers, all work directly, or they differ and start again, staged.
-  enum class Agreement : std::uint8_t { staged, direct, mixed };
+  /// Whether buffers are copied to staging buffers, used directly (zero-copy), or fetched from the process that has
+  /// them (single copy). Published in a call's first round.
+  enum class Mode : std::uint64_t { staged = 0, direct = 1, single_copy = 2 };
+  /// Result of a first round: all ranks use private buffers, all work directly, or they differ and start again with
+  /// private ones.
+  enum class Agreement : std::uint8_t { of_private, direct, mixed };
   class Sliced;
   struct Offer {
     Mode mode;
-    std::uint64_t send;  ///< offset in the rank's arena
+    std::uint64_t send;  ///< direct: offset in the rank's arena; single copy: address in its process
     std::uint64_t recv;
   };
 
@@ -67,8 +72,38 @@ class NodeCollectives {
   void unpack(const Reduction& what, std::size_t begin, std::size_t end) const;
   [[nodiscard]] Result<Agreement> allreduce_whole(const Reduction& what, int root);
   [[nodiscard]] Result<Agreement> allreduce_sliced(const Reduction& what, int root);
-  [[nodiscard]] Result<void> reduce_staged(const Reduction& what, int root);
+  [[nodiscard]] Result<void> reduce_private(const Reduction& what, int root);
   [[nodiscard]] Result<void> reduce_any(const Reduction& what, int root);
+  // ---- single copy ----
+  /// `bytes`: of a rank's larger buffer; equal on all ranks.
+  [[nodiscard]] bool is_single_copy(tuning::SingleCopy what, std::size_t bytes) const noexcept {
+    const std::size_t ranks = slot_channel_.size();
+    return peers_ != nullptr && ranks <= tuning::most_ranks_single_copy &&
+           bytes >= tuning::single_copy_from(what, ranks);
+  }
+  [[nodiscard]] Result<Agreement> allreduce_single_copy(const Reduction& what);
+  [[nodiscard]] Result<void> fold_fetched(const Reduction& what);
+  [[nodiscard]] Result<void> fetch_results(const Reduction& what);
+  [[nodiscard]] Result<void> reduce_scatter_fetched(const Reduction& what, const Blocks& blocks);
+  [[nodiscard]] std::byte* fetched_steps() noexcept { return slot_channel_.own_slot() + tuning::single_copy_offsets; }
+  [[nodiscard]] Result<void> fold_step(const Reduction& what, std::byte* to, std::size_t own_at, std::size_t at,
+                                       std::size_t bytes);
+  [[nodiscard]] Result<void> allgather_fetched(const std::byte* send, std::byte* recv, const Blocks& blocks,
+                                               std::size_t unit);
+  [[nodiscard]] Result<void> scatter_fetched(const std::byte* send, std::byte* recv, const Blocks& blocks,
+                                             std::size_t unit, std::uint32_t root);
+  [[nodiscard]] Result<void> alltoall_fetched(const std::byte* send, std::byte* recv, std::size_t bytes);
+  [[nodiscard]] bool is_anyone_in_place();
+  /// Begins and publishes a round with the addresses of this rank's buffers, and in its slot the offset of each rank's
+  /// block in `send`, if the ranks may have different ones.
+  [[nodiscard]] Result<void> show(const void* send, const void* recv, const Blocks* blocks = nullptr);
+  /// Waits until all ranks have fetched what they need from this one; or only `owner` waits.
+  [[nodiscard]] Result<void> finish_reading();
+  [[nodiscard]] Result<void> finish_reading(std::uint32_t owner);
+  /// Copies from a rank's process. A bad address of this rank ends its process, one of the other rank's the
+  /// call.
+  [[nodiscard]] Result<void> fetch(std::uint32_t rank, std::byte* to, std::uint64_t from, std::size_t bytes);
+
   [[nodiscard]] bool folds_whole(std::size_t bytes) const noexcept;
   [[nodiscard]] std::size_t piece_of_whole() const noexcept;
   void offer(const Offer& own);
@@ -90,10 +125,12 @@ class NodeCollectives {
   SlotChannel& slot_channel_;
   const Reductions& kernels_;
   const Arenas* arenas_;
+  const PeerMemory* peers_;
   std::size_t streaming_from_;        ///< results of this many bytes and more use streaming stores
   std::vector<const void*> sources_;  ///< of a fold, by rank
   std::vector<const std::byte*> inputs_;
   std::vector<std::byte*> results_;
+  std::vector<Offer> offers_;  ///< of a single copy, by rank
   Offer offer_ = {};
 };
 

@@ -1,14 +1,40 @@
 // Reduce-scatter through staging buffers: every rank copies the blocks of the other ranks to its slot and folds its own
 // block from all slots, piece by piece.
 #include <algorithm>
+#include <cstring>
 
 #include "collective/node/node_pipeline.hpp"
 #include "collective/node/node_slices.hpp"
 
 namespace amldist::collective {
 
+/// In a single copy: each rank fetches its block from the buffers of all ranks, step by step. Ranks may have different
+/// offsets, so each shows its own.
+Result<void> NodeCollectives::reduce_scatter_fetched(const Reduction& what, const Blocks& blocks) {
+  const std::size_t unit = size_of(what.type);
+  const std::uint32_t own = slot_channel_.rank();
+  const std::size_t step = tuning::single_copy_step(slot_channel_.size());
+  const std::size_t begin = blocks.offset(own) * unit;
+  const std::size_t block = blocks.count(own) * unit;
+  if (auto shown = show(what.send, nullptr, &blocks); !shown) return shown;
+  if (auto came = slot_channel_.await_all(); !came) return came;
+  for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) {
+    std::uint64_t offset = 0;
+    std::memcpy(&offset, slot_channel_.slot_of(r) + own * sizeof offset, sizeof offset);
+    offers_[r] = offer_of(r, 0);
+    offers_[r].send += offset * unit;
+  }
+  for (std::size_t done = 0; done < block; done += step) {
+    if (auto folded = fold_step(what, what.recv + done, begin + done, done, std::min(step, block - done)); !folded)
+      return folded;
+  }
+  return finish_reading();
+}
+
 Result<void> NodeCollectives::reduce_scatter(const Reduction& what, const Blocks& blocks) {
   const std::size_t unit = size_of(what.type);
+  const std::size_t all = longest_of(blocks, slot_channel_.size()) * slot_channel_.size() * unit;
+  if (is_single_copy(tuning::SingleCopy::reduce_scatter, all)) return reduce_scatter_fetched(what, blocks);
   const std::uint32_t ranks = slot_channel_.size();
   const std::uint32_t own = slot_channel_.rank();
   const std::size_t piece = slot_channel_.slot_bytes() / ranks / cache_line * cache_line / unit;

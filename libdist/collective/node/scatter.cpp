@@ -5,8 +5,25 @@
 
 namespace amldist::collective {
 
+/// In a single copy: every rank fetches its block from the root, all at once.
+Result<void> NodeCollectives::scatter_fetched(const std::byte* send, std::byte* recv, const Blocks& blocks,
+                                              std::size_t unit, std::uint32_t root) {
+  const std::uint32_t own = slot_channel_.rank();
+  if (auto shown = show(send, nullptr); !shown) return shown;
+  if (own == root) {
+    copy(recv, send + blocks.offset(own) * unit, blocks.count(own) * unit);
+    return finish_reading();
+  }
+  if (auto came = slot_channel_.await(root); !came) return came;
+  const std::uint64_t from = offer_of(root, 0).send + blocks.offset(own) * unit;
+  if (auto got = fetch(root, recv, from, blocks.count(own) * unit); !got) return got;
+  return finish_reading(root);
+}
+
 Result<void> NodeCollectives::scatter(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
                                       std::uint32_t root) {
+  const std::size_t all = longest_of(blocks, slot_channel_.size()) * slot_channel_.size() * unit;
+  if (is_single_copy(tuning::SingleCopy::scatter, all)) return scatter_fetched(send, recv, blocks, unit, root);
   const std::uint32_t own = slot_channel_.rank();
   const std::size_t piece = slot_channel_.slot_bytes() / slot_channel_.size() / 64 * 64;
   if (own == root) copy(recv, send + blocks.offset(own) * unit, blocks.count(own) * unit);

@@ -4,7 +4,11 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <thread>
+
+#include "core/text.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -40,6 +44,12 @@ SlotChannel::SlotChannel(std::byte* memory, NodeGroup place, std::size_t slot_by
       seen_(place_.size, 0),
       waiting_(reinterpret_cast<Waiting*>(lines_ + static_cast<std::size_t>(place_.size) * slots)),
       contention_(place_.size) {}
+
+Error SlotChannel::has_bad_buffer(std::uint32_t peer, std::size_t bytes) const {
+  return {Errc::invalid_argument, text::concat({"rank ", std::to_string(place_.communicator_ranks[peer]), " (",
+                                                place_.host, ") gave a buffer to send of which ", std::to_string(bytes),
+                                                " bytes are not its memory (", std::strerror(EFAULT), ")"})};
+}
 
 bool SlotChannel::has_come(std::uint32_t peer, std::uint32_t round, bool& differs) noexcept {
   const std::uint64_t word = line(peer, round).word.load(std::memory_order_acquire);

@@ -20,6 +20,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "collective/calls/watchdog.hpp"
@@ -34,6 +36,7 @@ struct NodeGroup {
   std::uint32_t rank = 0;               ///< within the node
   std::uint32_t size = 1;               ///< ranks of the communicator on this node
   std::vector<int> communicator_ranks;  ///< of each, for the watchdog
+  std::string host;                     ///< name of the node, for people
 };
 
 class SlotChannel {
@@ -113,6 +116,20 @@ class SlotChannel {
     return watchdog_->lost(place_.communicator_ranks[peer], "what it wrote to shared memory is damaged");
   }
 
+  /// This rank ends a call with an error: from now on its buffers may hold anything.
+  void give_up() noexcept { waiting_[place_.rank].has_given_up.store(1, std::memory_order_release); }
+  /// Whether the peer did. What was read from its buffers before is what it had there for the call, if not.
+  [[nodiscard]] bool has_given_up(std::uint32_t peer) const noexcept {
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return waiting_[peer].has_given_up.load(std::memory_order_acquire) != 0;
+  }
+  /// Memory of the peer's process cannot be read; `why` is a clause for people. Ends the call with an error.
+  [[nodiscard]] Error cannot_reach(std::uint32_t peer, std::string_view why) {
+    return watchdog_->lost(place_.communicator_ranks[peer], why);
+  }
+  /// `bytes` that the peer gave as a buffer are not memory of its process.
+  [[nodiscard]] Error has_bad_buffer(std::uint32_t peer, std::size_t bytes) const;
+
   [[nodiscard]] std::byte* own_line() noexcept { return line(place_.rank, round_).data; }
   [[nodiscard]] std::byte* line_of(std::uint32_t peer, std::uint32_t back = 0) noexcept {
     return line(peer, round_ - back).data;
@@ -134,6 +151,7 @@ class SlotChannel {
 
   struct alignas(64) Waiting {
     std::atomic<int> processor;  ///< where the rank last waited for long, plus 1; 0: it never did
+    std::atomic<int> has_given_up;
   };
 
   [[nodiscard]] Line& line(std::uint32_t peer, std::uint32_t round) noexcept {

@@ -8,6 +8,7 @@
 // tests/bench/allreduce/run those inside a node. ../algorithms/README.md has the table with the reasons.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +29,44 @@ inline constexpr std::size_t node_piece = 128 * kib;
 inline constexpr std::size_t node_slice = 32 * kib;
 /// Zero-copy: what a rank folds before it copies the result to the others stays in the cache until then.
 inline constexpr std::size_t zero_copy_step = 64 * kib;
+
+/// Collectives whose data the kernel can copy once, from one process to the other (process_vm_readv).
+enum class SingleCopy : std::uint8_t { allreduce, reduce_scatter, allgather, scatter, alltoall };
+/// Bytes of a rank's larger buffer from which that is faster than staging. A broadcast never is: the kernel lets in one
+/// reader of a page after the other. More than four that read from each other all at once get in each other's way
+/// likewise.
+[[nodiscard]] constexpr std::size_t single_copy_from(SingleCopy what, std::size_t ranks) noexcept {
+  constexpr std::size_t never = SIZE_MAX;
+  const auto by_ranks = [ranks](std::size_t two, std::size_t four, std::size_t more) {
+    return ranks <= 2 ? two : ranks <= 4 ? four : more;
+  };
+  switch (what) {
+    case SingleCopy::allreduce:
+      return by_ranks(4 * mib, 4 * mib, never);
+    case SingleCopy::reduce_scatter:
+      return by_ranks(4 * mib, 16 * mib, never);
+    case SingleCopy::allgather:
+      return by_ranks(128 * kib, mib, never);
+    case SingleCopy::scatter:
+      return by_ranks(512 * kib, 4 * mib, 4 * mib);
+    case SingleCopy::alltoall:
+      break;
+  }
+  return 256 * kib;
+}
+/// More ranks than that: the parts of all of them would not fit into a slot by whole pages.
+inline constexpr std::size_t most_ranks_single_copy = 128;
+/// The beginning of a slot, for offsets of blocks; what is fetched comes behind it.
+inline constexpr std::size_t single_copy_offsets = 4 * kib;
+/// What a rank fetches of each other before it folds it: all of it fits into a slot, and stays in the cache.
+[[nodiscard]] constexpr std::size_t single_copy_step(std::size_t ranks) noexcept {
+  constexpr std::size_t page = 4 * kib;
+  constexpr std::size_t cache = 256 * kib;
+  return std::max(page, cache / (ranks - 1) / page * page);
+}
+static_assert(single_copy_step(most_ranks_single_copy) * (most_ranks_single_copy - 1) <=
+              node_slot - single_copy_offsets);
+static_assert(most_ranks_single_copy * sizeof(std::uint64_t) <= single_copy_offsets);
 
 /// Of staged reductions: whether every rank folds all data, with one wait less, or its slice of it.
 [[nodiscard]] constexpr bool is_whole_faster(std::size_t bytes, std::size_t ranks) noexcept {

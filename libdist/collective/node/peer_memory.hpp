@@ -1,0 +1,54 @@
+// The private memory of the other processes of a node: read by the kernel in a single copy (process_vm_readv(2), Linux
+// 3.2), without a staging buffer. Intel MPI, MPICH and Open MPI call it CMA.
+//
+// It is never written: a rank that was stopped in a call would do so when it goes on, and the survivors may use that
+// memory for something else by then (decision 27).
+//
+// The kernel allows it to processes of one user, as it allows a debugger; Yama's ptrace_scope=1, some containers and
+// other PID namespaces do not. So all ranks of a node try it when a communicator is made.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.hpp"
+
+namespace amldist::collective {
+
+class PeerMemory {
+ public:
+  /// For `ranks` processes, of which none has been opened yet.
+  explicit PeerMemory(std::size_t ranks) : processes_(ranks, 0) {}
+
+  /// A number in this process's memory that others read to find out whether they can. They may do so as long as it
+  /// exists.
+  class Sample {
+   public:
+    /// `value`: one that no other process has.
+    explicit Sample(std::uint64_t value) : value_(value) {}
+    Sample(const Sample&) = delete;
+    Sample& operator=(const Sample&) = delete;
+    /// "PROCESS:ADDRESS:VALUE", for open() in another process.
+    [[nodiscard]] std::string address() const;
+
+   private:
+    std::uint64_t value_;
+  };
+
+  /// Whether this process may read the memory of the one that has that sample; then it is rank `rank`. The text is not
+  /// trusted: a process that has not that value at that address is not opened.
+  [[nodiscard]] bool open(std::size_t rank, std::string_view sample_address);
+
+  /// Copies from an address in the process of an opened rank. Errors: peer (that process has ended, or the kernel
+  /// refuses), as a clause for people; invalid_argument (one of the two ranges is not the memory that it should be).
+  /// Thread-safe.
+  [[nodiscard]] Result<void> read(std::size_t rank, void* to, std::uint64_t from, std::size_t bytes) const;
+
+ private:
+  std::vector<int> processes_;
+};
+
+}  // namespace amldist::collective

@@ -1,0 +1,60 @@
+// What the single-copy algorithms share: a round in which addresses are shown, data that is fetched from the process
+// that has it, and a round that tells that nobody reads any more.
+#include <cstring>
+
+#include "collective/node/node_collectives.hpp"
+
+namespace amldist::collective {
+namespace {
+
+constexpr std::size_t page = 4096;
+
+/// Ends the process as any other algorithm would, if the range is not memory that it may write.
+void touch(std::byte* data, std::size_t bytes) {
+  const auto touch_one = [](std::byte* at) {
+    auto* const byte = reinterpret_cast<volatile unsigned char*>(at);
+    *byte = *byte;
+  };
+  for (std::size_t done = 0; done < bytes; done += page) touch_one(data + done);
+  if (bytes != 0) touch_one(data + bytes - 1);
+}
+
+}  // namespace
+
+Result<void> NodeCollectives::show(const void* send, const void* recv, const Blocks* blocks) {
+  if (auto begun = slot_channel_.begin(); !begun) return begun;
+  for (std::uint32_t r = 0; blocks != nullptr && r < slot_channel_.size(); ++r) {
+    const std::uint64_t offset = blocks->offset(r);
+    std::memcpy(slot_channel_.own_slot() + r * sizeof offset, &offset, sizeof offset);
+  }
+  const Offer own = {Mode::single_copy, reinterpret_cast<std::uintptr_t>(send), reinterpret_cast<std::uintptr_t>(recv)};
+  std::memcpy(slot_channel_.own_line(), &own, sizeof own);
+  slot_channel_.publish();
+  return {};
+}
+
+Result<void> NodeCollectives::finish_reading() {
+  if (auto begun = slot_channel_.begin(); !begun) return begun;
+  slot_channel_.publish();
+  return slot_channel_.await_all();
+}
+
+Result<void> NodeCollectives::finish_reading(std::uint32_t owner) {
+  if (slot_channel_.rank() == owner) return finish_reading();
+  if (auto begun = slot_channel_.begin(); !begun) return begun;
+  slot_channel_.publish();
+  return {};
+}
+
+Result<void> NodeCollectives::fetch(std::uint32_t rank, std::byte* to, std::uint64_t from, std::size_t bytes) {
+  const auto done = peers_->read(rank, to, from, bytes);
+  if (done && slot_channel_.has_given_up(rank)) return slot_channel_.cannot_reach(rank, "it has given up the call");
+  if (done) return {};
+  if (done.error().code == Errc::invalid_argument) {
+    touch(to, bytes);
+    return slot_channel_.has_bad_buffer(rank, bytes);
+  }
+  return slot_channel_.cannot_reach(rank, done.error().message);
+}
+
+}  // namespace amldist::collective
