@@ -107,6 +107,7 @@ Result<void> take_word(const EnvironmentReader& environment, std::string_view na
     return {};
   }
   std::vector<std::string_view> words;
+  words.reserve(N);
   for (const auto& each : choices) words.push_back(each.word);
   return Error{Errc::invalid_argument, concat({name, "=", text::quote(*given), ": use ", alternatives(words)})};
 }

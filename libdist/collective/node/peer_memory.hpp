@@ -29,6 +29,7 @@ class PeerMemory {
    public:
     /// `value`: one that no other process has.
     explicit Sample(std::uint64_t value) : value_(value) {}
+    ~Sample() = default;
     Sample(const Sample&) = delete;
     Sample& operator=(const Sample&) = delete;
     /// "PROCESS:ADDRESS:VALUE", for open() in another process.

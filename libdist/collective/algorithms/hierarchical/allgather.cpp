@@ -48,7 +48,7 @@ Result<void> HierarchicalCollectives::allgather_by_leaders(const std::byte* send
     const std::byte* const bundle = all + of_nodes.view().offset(topology_.own_node) * unit;
     if (auto done = leaders_->allgather(bundle, all, of_nodes.view(), unit); !done) return done;
   }
-  if (node_) {
+  if (node_ != nullptr) {
     if (auto done = node_->broadcast(all, bytes, 0); !done) return done;
   }
   for (std::size_t n = 0; !is_in_order && n < topology_.nodes.size(); ++n) {
@@ -64,7 +64,7 @@ Result<void> HierarchicalCollectives::allgather_by_rails(const std::byte* send, 
   const auto& here = topology_.own_ranks();
   copy_bytes(recv + blocks.offset(static_cast<std::size_t>(here[topology_.own_index])) * unit, send,
              blocks.count(static_cast<std::size_t>(here[topology_.own_index])) * unit);
-  if (!node_) return {};
+  if (node_ == nullptr) return {};
   for (const auto& theirs : topology_.nodes) {
     for (std::size_t first = 0; first < theirs.size(); first += here.size()) {
       BlockList shared;
