@@ -7,7 +7,7 @@
 namespace amldist::collective {
 namespace {
 
-constexpr std::size_t page = 4096;
+constexpr std::size_t smallest_page = 4096;
 
 /// Ends the process as any other algorithm would, if the range is not memory that it may write.
 void touch(std::byte* data, std::size_t bytes) {
@@ -15,7 +15,7 @@ void touch(std::byte* data, std::size_t bytes) {
     auto* const byte = reinterpret_cast<volatile unsigned char*>(at);
     *byte = *byte;
   };
-  for (std::size_t done = 0; done < bytes; done += page) touch_one(data + done);
+  for (std::size_t done = 0; done < bytes; done += smallest_page) touch_one(data + done);
   if (bytes != 0) touch_one(data + bytes - 1);
 }
 
