@@ -34,7 +34,8 @@ static const struct {
              {"tags", run_tags},
              {"other_lengths", run_other_lengths},
              {"single_copy", run_single_copy},
-             {"nowhere", run_nowhere}};
+             {"nowhere", run_nowhere},
+             {"fetching", run_fetching}};
 
 static int start(void) {
   enum { USUAL_MS = 30000 };

@@ -3,6 +3,8 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "program.h"
 
@@ -109,4 +111,42 @@ void run_nowhere(void) {
   printf("%d: %s\n", status, amldist_last_error());
   fflush(stdout);
   _Exit(0);
+}
+
+static void check(const char* what, const float* data, size_t count, float wanted) {
+  for (size_t i = 0; i < count; ++i) {
+    if (data[i] == wanted) continue;
+    printf("wrong %s: element %zu is %g instead of %g\n", what, i, (double)data[i], (double)wanted);
+    exit(1);
+  }
+}
+
+/* Fetches until a call fails. Then other things come into the buffers, as in a program that goes on, and the process
+ * stays for a while: a rank that was stopped in a call fetches from it. */
+void run_fetching(void) {
+  enum { DEADLINE_MS = 1500, GOES_ON_S = 3 };
+  const size_t count = (5 << 20) / sizeof(float), each = count / (size_t)size;
+  float *send = memory(count), *recv = memory(count);
+  OK(amldist_set_timeout(world, DEADLINE_MS));
+  printf("ready\n");
+  fflush(stdout);
+  int status = AMLDIST_OK;
+  for (int call = 0; status == AMLDIST_OK; ++call) {
+    const int root = call % size, more = call % 5;
+    for (size_t i = 0; i < count; ++i) send[i] = (float)(rank + more);
+    status = amldist_allreduce(world, send, recv, count, AMLDIST_FLOAT32, AMLDIST_SUM);
+    if (status == AMLDIST_OK) check("all-reduce", recv, count, (float)(size * (size - 1) / 2 + size * more));
+    if (status == AMLDIST_OK) status = amldist_scatter(world, send, recv, each, AMLDIST_FLOAT32, root);
+    if (status == AMLDIST_OK) check("scatter", recv, each, (float)(root + more));
+    if (status == AMLDIST_OK) status = amldist_alltoall(world, send, recv, each, AMLDIST_FLOAT32);
+    for (int r = 0; status == AMLDIST_OK && r < size; ++r)
+      check("all-to-all", recv + each * (size_t)r, each, (float)(r + more));
+  }
+  memset(send, 0x7f, count * sizeof *send);
+  memset(recv, 0x7f, count * sizeof *recv);
+  printf("error %s\n", amldist_last_error());
+  fflush(stdout);
+  struct timespec goes_on = {GOES_ON_S, 0};
+  nanosleep(&goes_on, NULL);
+  _Exit(7);
 }
