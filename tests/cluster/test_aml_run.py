@@ -312,8 +312,9 @@ def test_inside_an_allocation_a_step_is_started(cluster, workdir):
 @pytest.mark.parametrize("line", [
     ["aml-run", "-N2", "--tasks-per-node=2", "--"], ["aml-torchrun", "--nnodes=2", "--nproc-per-node=2", "--no-python"],
     ["aml-mpirun", "-N", "2"], ["aml-deepspeed", "--num_nodes=2", "--num_gpus=2", "--no_python", "--no_local_rank"]])
-def test_a_step_has_as_many_tasks_as_it_says_whatever_the_allocation_was_made_for(cluster, workdir, line):
+def test_a_step_has_as_many_tasks_as_it_says_whatever_the_allocation_was_made_for(cluster, workdir, line, request):
     """From 24.11 on Slurm gives the allocation's -c to its steps, whose four tasks then need eight processors."""
+    if line[0] == "aml-mpirun": request.getfixturevalue("pmix")
     inner = command(*line, "bash", "-c", 'echo "$RANK $WORLD_SIZE $LOCAL_RANK"')
     done = cluster.run(f"cd {workdir} && salloc --exclusive -N2 -n2 -c2 {inner}")
     assert done.status == 0, str(done)

@@ -6,7 +6,7 @@ accounting() { [[ -n ${P[accounting]-} ]]; }
 # check_accounting ROOT: what is needed in the cluster's own root
 check_accounting() {
     local pair missing=''
-    for pair in slurmdbd:slurmdbd mariadbd:mariadb-server-core mariadb-install-db:mariadb-server-core; do
+    for pair in slurmdbd:slurmdbd mariadbd:mariadb-server-core mariadb-install-db:mariadb-server-core mariadb:mariadb-client-core; do
         compgen -G "$1/usr/*bin/${pair%%:*}" >/dev/null || missing+=" $pair"
     done
     [[ -z $missing ]] || fail "--accounting: not installed${1:+ in $1}:$(programs_of "$missing")"$'\n'"  apt-get install --no-install-recommends $(packages_of "$missing")"
