@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(config, items):
     config.hook.pytest_deselected(items=[item for item in items if item not in mine])
     items[:] = mine
     for item in items:
-        if reason := ways.not_tried(item.nodeid.rpartition("/")[2]):
+        if reason := ways.not_tried(f"{item.path.name}::{item.nodeid.partition('::')[2]}"):
             item.add_marker(pytest.mark.skip(reason=f"not under {ways.STEPS}: {reason}"))
 
 
