@@ -39,6 +39,16 @@ bool is_null_word(std::string_view text) {
   return text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL";
 }
 
+/// yaml-cpp writes \N (U+0085) and \_ (U+00A0) as one byte each. The file is UTF-8, so a byte that is not comes from
+/// them.
+std::string repaired_escapes(std::string text) {
+  for (std::size_t at = shell::utf8_length(text); at < text.size();
+       at += 2 + shell::utf8_length(std::string_view(text).substr(at + 2))) {
+    text.insert(at, 1, '\xc2');
+  }
+  return text;
+}
+
 /// Builds the tree from yaml-cpp's events.
 class Builder : public YAML::EventHandler {
  public:
@@ -70,7 +80,7 @@ class Builder : public YAML::EventHandler {
     value.plain = tag != "!" && !is_text;  // "!": yaml-cpp's word for a scalar in quotes, or behind | and >
     if (tag == "!") last_quoted = value.location;
     value.kind = value.plain && is_null_word(text) ? YamlKind::null : YamlKind::scalar;
-    value.text = text;
+    value.text = repaired_escapes(text);
     remember(anchor, value);
     add(std::move(value));
   }

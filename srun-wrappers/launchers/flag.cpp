@@ -121,6 +121,15 @@ Result<void> check_given(std::span<const Flag> table, const std::vector<GivenFla
   return {};
 }
 
+Result<void> check_ranges(std::span<const Flag> table, const std::vector<GivenFlag>& flags) {
+  for (const GivenFlag& given : flags) {
+    for (const std::string& value : given.values) {
+      if (auto checked = check_python_range(table[given.flag].type, given.name, value); !checked) return checked;
+    }
+  }
+  return {};
+}
+
 /// Of a flag that is given again the last one holds.
 void keep_the_last(std::span<const Flag> table, std::vector<GivenFlag>& flags) {
   std::vector<GivenFlag> kept;
@@ -188,6 +197,7 @@ Result<Reading> read_flags(const Dialect& dialect, std::span<const Flag> table, 
     reading.flags.push_back(std::move(given));
   }
   if (dialect.argparse) keep_the_last(table, reading.flags);
+  if (auto checked = check_ranges(table, reading.flags); !checked) return checked.error();
   reading.program.assign(words.begin() + static_cast<std::ptrdiff_t>(at), words.end());
   return reading;
 }

@@ -57,7 +57,9 @@ Done set_processes(State& state, const GivenFlag& given) {
   return {};
 }
 
+/// An empty list or file is as good as none, as with horovodrun.
 Done add_hosts(State& state, const GivenFlag& given) {
+  if (given.value().empty()) return {};
   auto hosts = parse_host_list(given.value(), std::nullopt);
   if (!hosts) return hosts.error();
   for (const Host& host : *hosts) {
@@ -71,6 +73,7 @@ Done add_hosts(State& state, const GivenFlag& given) {
 }
 
 Done add_hostfile(State& state, const GivenFlag& given) {
+  if (given.value().empty()) return {};
   auto hosts = read_hostfile(given.value());
   if (!hosts) return hosts.error();
   state.hosts = std::move(*hosts);

@@ -55,6 +55,12 @@ Error wrong(std::string_view name, std::string_view kind, std::string_view value
   return {Errc::invalid_argument, concat({name, " needs ", kind, ", and ", quote(value), " is none"})};
 }
 
+std::string_view kind_of_number(std::string_view type) {
+  if (type == "share") return "a number from 0 to 1";
+  if (type.starts_with("int")) return type.ends_with('+') ? "a whole number, 0 or more" : "a whole number";
+  return type.ends_with('+') ? "a number, 0 or more" : "a number";
+}
+
 }  // namespace
 
 std::optional<std::int64_t> python_integer(std::string_view text) {
@@ -76,30 +82,27 @@ std::optional<double> python_number(std::string_view text) {
 
 Result<std::string> read_python_value(std::string_view type, std::string_view name, const std::string& value) {
   if (type.empty()) return value;
-  const bool not_negative = type.ends_with('+');
   if (type.starts_with("int")) {
     const auto number = python_integer(value);
-    if (!number || (not_negative && *number < 0)) {
-      return wrong(name, not_negative ? "a whole number, 0 or more" : "a whole number", value);
-    }
+    if (!number) return wrong(name, kind_of_number(type), value);
     return std::to_string(*number);
   }
-  if (type.starts_with("float")) {
-    const auto number = python_number(value);
-    if (!number || (not_negative && *number < 0)) {
-      return wrong(name, not_negative ? "a number, 0 or more" : "a number", value);
-    }
-    return std::string(text::trim(value));
-  }
-  if (type == "share") {
-    const auto number = python_number(value);
-    if (!number || *number < 0 || *number > 1) return wrong(name, "a number from 0 to 1", value);
+  if (type.starts_with("float") || type == "share") {
+    if (!python_number(value)) return wrong(name, kind_of_number(type), value);
     return std::string(text::trim(value));
   }
   const auto choices = text::split(type, '|');
   if (std::ranges::find(choices, value) == choices.end())
     return wrong(name, concat({"one of ", text::join(choices)}), value);
   return value;
+}
+
+Result<void> check_python_range(std::string_view type, std::string_view name, const std::string& value) {
+  const double most = type == "share" ? 1 : std::numeric_limits<double>::infinity();
+  if (type != "share" && !type.ends_with('+')) return {};
+  const auto number = python_number(value);
+  if (!number || *number < 0 || *number > most) return wrong(name, kind_of_number(type), value);
+  return {};
 }
 
 }  // namespace amldist::launchers

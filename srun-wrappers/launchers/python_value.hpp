@@ -22,4 +22,8 @@ namespace amldist::launchers {
 [[nodiscard]] Result<std::string> read_python_value(std::string_view type, std::string_view name,
                                                     const std::string& value);
 
+/// Holds a value that read_python_value() took against the range of its type. The real tools do so behind argparse:
+/// only with the last value of a flag. Errors: invalid_argument, as read_python_value().
+[[nodiscard]] Result<void> check_python_range(std::string_view type, std::string_view name, const std::string& value);
+
 }  // namespace amldist::launchers

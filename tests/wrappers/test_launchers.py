@@ -356,6 +356,21 @@ def test_values_of_horovodrun_have_their_types(flag, good, bad):
         assert flag in sentence and "needs" in sentence, sentence
 
 
+@pytest.mark.parametrize("first, last, good", [("-1", "2", True), ("2", "-1", False), ("x", "2", False)])
+def test_the_range_of_a_value_of_horovodrun_is_looked_at_in_the_last_one(first, last, good):
+    """argparse reads each value, and horovodrun looks at the one that is left."""
+    line = ["-np", "2", f"--gloo-timeout-seconds={first}", f"--gloo-timeout-seconds={last}", "--dry-run", "t"]
+    if good:
+        Command("aml-horovodrun").good(*line)
+    else:
+        assert "needs a whole number, 0 or more" in Command("aml-horovodrun").refusal(USAGE, *line)
+
+
+@pytest.mark.parametrize("flag", ["--hosts=", "--hostfile="])
+def test_an_empty_list_of_hosts_is_none_for_horovodrun(flag):
+    assert "--ntasks=2 " in Command("aml-horovodrun").good("-np", "2", flag, "--dry-run", "t").text
+
+
 @pytest.mark.parametrize("line, layout", [
     ("--hostfile {hosts} ./a", ["n1"] * 4 + ["n2"] * 2 + ["n3"] * 3),
     ("--hostfile {hosts} -host n3,n1 ./a", ["n3", "n1"]),                    # -host's order and slots

@@ -21,6 +21,7 @@ SCALARS = ["a", "train", "010", "0o10", "0x1F", "0b11", "0b", "1_000", "_1", "1:
            "100000000000000000000", "1_0.5_0", "0.1", "123456789.123456789", "1.0e+16", "1.0e+15", "0.00001", "9007199254740993.0",
            "y", "n", "a b", "a:b", "a#b", "a #b", "-a", "?a", ":a", "a, b", "[", "]", "é", "日本", "a'b", 'a"b', "%a", "@", "`",
            "&a", "*a", "|", ">", "a\tb", "key: value", "${{inputs.x}}", "$[[--x ${{inputs.x}}]]", "C:\\dir", "http://a/b?c=d&e#f"]
+ESCAPES = ["\\N", "\\_", "\\L", "\\P", "\\e", "\\ ", "\\x85", "\\xa0", "\\v"]
 KEYS = ["a", "b", "inputs", "command", "x y", "é", "k-1", "d.e", "type", "path"]
 KINDS = {bool: "truth", int: "whole", float: "real"}
 
@@ -29,6 +30,9 @@ def quoted(generator: random.Random, text: str) -> str:
     if generator.random() < 0.5:
         return "'" + text.replace("'", "''") + "'"
     out = json.dumps(text, ensure_ascii=generator.random() < 0.5)
+    if generator.random() < 0.2:
+        at = generator.choice([1, len(out) - 1])
+        out = out[:at] + generator.choice(ESCAPES) * generator.randrange(1, 3) + out[at:]
     return out.replace("a", generator.choice(["a", "\\x61", "\\u0061", "\\U00000061"])) if generator.random() < 0.3 else out
 
 
