@@ -250,6 +250,27 @@ def test_values_of_a_search_space_are_warned_about(aml_run, tmp_path):
     assert aml_run.good("--dry-run", "--literal", path).said == ""
 
 
+def test_each_trial_works_in_a_copy_of_the_code(aml_run, tmp_path):
+    """Trials run beside each other: what they write to outputs/ or to a file of a fixed name is their own."""
+    (tmp_path / "src").mkdir()
+    job = sweep({"x": {"type": "choice", "values": [1, 2]}}, 2, "grid")
+    job["trial"]["code"] = "./src"
+    script = plan(aml_run, tmp_path, job)["jobs"][0]["script"]
+    assert 'aml-runs/job-1/code "$AML_TRIAL_FOLDER/code" || exit\ncd -- "$AML_TRIAL_FOLDER/code" || exit\n' in script
+    assert "--chdir" not in script and f"cd -- {tmp_path / 'src'}" not in script
+
+
+def test_the_job_behind_a_sweep_may_run_where_the_trials_may(aml_run, tmp_path):
+    job = {"type": "pipeline", "jobs": {"tune": sweep({"x": {"type": "choice", "values": [1, 2]}}, 2, "grid")}}
+    job["jobs"]["tune"]["compute"] = "azureml:there"
+    told = plan(aml_run, tmp_path, job, "--partition=gpu", "--account=a b", "--mem=1T", "--qos=high")
+    trials_job, behind = (each["script"] for each in told["jobs"])
+    for line in ("#SBATCH --partition=gpu\n", '#SBATCH --account="a b"\n', "#SBATCH --qos=high\n"):
+        assert line in trials_job and line in behind
+    assert "--mem" in trials_job and "--mem" not in behind
+    assert "jobs.tune.compute" in [each["key"] for each in told["ignored"]]
+
+
 # --------------------------------------------------------------------------------------------------------------- snapshots
 
 

@@ -51,6 +51,14 @@ void take_along(Plan& plan, const std::string& to, Draft& draft) {
   draft.snapshots.emplace_back(plan.snapshot, to);
 }
 
+/// `job`: what stands in front of the job's keys, "jobs.train.".
+void note_ignored(const std::string& job, const Plan& plan, Draft& draft) {
+  for (Ignored each : plan.ignored) {
+    each.path.insert(0, job);
+    draft.ignored.push_back(std::move(each));
+  }
+}
+
 /// A job without a code folder has a folder of its own, as on Azure ML.
 void give_folder(const Run& run, const std::string& name, Plan& plan) {
   if (!plan.work_folder.empty()) return;
@@ -69,10 +77,7 @@ Result<void> add_command(const CommandLine& line, const SiteTable& table, const 
   plan->mounts.push_back(draft.run.folder);
   if (line.snapshot) take_along(*plan, concat({draft.run.folder, "/", job.name, "/code"}), draft);
   give_folder(draft.run, job.name, *plan);
-  for (Ignored& each : plan->ignored) {
-    each.path = concat({"jobs.", job.name, ".", each.path});
-    draft.ignored.push_back(each);
-  }
+  note_ignored(concat({"jobs.", job.name, "."}), *plan, draft);
   draft.warnings.insert(draft.warnings.end(), plan->warnings.begin(), plan->warnings.end());
   auto script = write_batch_script(*plan);
   if (!script) return script.error();
@@ -104,9 +109,9 @@ Result<void> add_sweep(const CommandLine& line, const SiteTable& table, const Pi
   if (!plan) return plan.error();
   plan->job.set("job-name", alone ? draft.run.name : concat({draft.run.name, ".", job.name}));
   plan->azure_folders = true;
-  if (line.snapshot && !plan->work_folder.empty()) {
+  // Trials run beside each other: each works in a copy of the code folder, as on Azure ML, and has outputs/ of its own.
+  if (!plan->work_folder.empty()) {
     take_along(*plan, folder + "/code", draft);
-    // Each trial has a copy of the copy, and with it outputs/ of its own.
     plan->first_lines.push_back(concat({"rm -rf -- \"$AML_TRIAL_FOLDER/code\"\ncp -r --reflink=auto -- ",
                                         shell::quote(folder + "/code"), " \"$AML_TRIAL_FOLDER/code\" || exit"}));
     plan->first_lines.emplace_back("cd -- \"$AML_TRIAL_FOLDER/code\" || exit");
@@ -118,7 +123,7 @@ Result<void> add_sweep(const CommandLine& line, const SiteTable& table, const Pi
   auto script = write_batch_script(*plan);
   if (!script) return script.error();
   array.script = std::move(*script);
-  draft.ignored.insert(draft.ignored.end(), plan->ignored.begin(), plan->ignored.end());
+  note_ignored(alone ? "" : concat({"jobs.", job.name, "."}), *plan, draft);
   draft.warnings.insert(draft.warnings.end(), plan->warnings.begin(), plan->warnings.end());
   SweepRecord record{{},          sweep->trials, sweep->metric,          sweep->maximize,
                      line.metric, sweep->policy, sweep->timeout_seconds, sweep->outputs};
@@ -130,7 +135,7 @@ Result<void> add_sweep(const CommandLine& line, const SiteTable& table, const Pi
   finish.name = job.name;
   finish.needs = {array.name};
   finish.after_any_end = true;
-  finish.script = finishing_script(draft.run.folder, folder, job.name, draft.run.continue_on_failure);
+  finish.script = finishing_script(draft.run.folder, folder, job.name, plan->job, draft.run.continue_on_failure);
   draft.run.jobs.push_back(std::move(finish));
   return {};
 }

@@ -1,6 +1,8 @@
 #include "aml_run/sweep/sweep_script.hpp"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "aml_run/job_file.hpp"
@@ -35,6 +37,17 @@ std::string values_line(const Sweep& sweep, std::size_t column) {
   std::string out = concat({name, "_of=(''"});
   for (const Trial& trial : sweep.trials) out += concat({" ", shell::quote(trial[column])});
   return concat({out, ")\n", name, "=${", name, "_of[SLURM_ARRAY_TASK_ID]}"});
+}
+
+/// Where a job may run and who pays for it.
+std::string admission_lines(const commands::SlurmOptions& options) {
+  constexpr std::array<std::string_view, 6> names = {"account", "partition", "qos", "reservation", "wckey", "clusters"};
+  std::string out;
+  for (const commands::GivenOption& option : options.all()) {
+    if (option.value && std::ranges::find(names, option.name) != names.end())
+      out += concat({"#SBATCH --", option.name, "=", shell::quote_directive(*option.value), "\n"});
+  }
+  return out;
 }
 
 }  // namespace
@@ -87,13 +100,14 @@ void place_in_sweep(const std::string& run_folder, const std::string& sweep_fold
 }
 
 std::string finishing_script(const std::string& run_folder, const std::string& sweep_folder,
-                             const std::string& job_name, bool continue_on_failure) {
+                             const std::string& job_name, const commands::SlurmOptions& trials,
+                             bool continue_on_failure) {
   const std::string tool = shell::quote(commands::sibling_program("aml-run"));
   const std::string folder = shell::quote(run_folder);
   std::string out = concat(
       {"#!/bin/bash\n#SBATCH --job-name=",
        shell::quote_directive(concat({std::string_view(run_folder).substr(run_folder.rfind('/') + 1), ".", job_name})),
-       "\n#SBATCH --nodes=1\n#SBATCH --ntasks=1\n#SBATCH --time=10\n#SBATCH --output=",
+       "\n", admission_lines(trials), "#SBATCH --nodes=1\n#SBATCH --ntasks=1\n#SBATCH --time=10\n#SBATCH --output=",
        shell::quote_directive(concat({without_patterns(run_folder), "/logs/", job_name, ".out"})),
        "\n\n# Puts the outputs of the sweep's best trial where other jobs look for them.\nrun_folder=", folder, "\n"});
   if (!continue_on_failure)

@@ -17,8 +17,10 @@ namespace amldist::run {
 /// Gives the trial's plan its folder, its parameters, the places for its metric, and what watches over it.
 void place_in_sweep(const std::string& run_folder, const std::string& sweep_folder, const Sweep& sweep, Plan& plan);
 
-/// The script of the small job behind a sweep in a pipeline: it puts the best trial's outputs where other jobs look.
+/// The script of the small job behind a sweep in a pipeline: it puts the best trial's outputs where other jobs look. Of
+/// the trials' options it has those without which a site may refuse a job: partition, account and their like.
 [[nodiscard]] std::string finishing_script(const std::string& run_folder, const std::string& sweep_folder,
-                                           const std::string& job_name, bool continue_on_failure);
+                                           const std::string& job_name, const commands::SlurmOptions& trials,
+                                           bool continue_on_failure);
 
 }  // namespace amldist::run

@@ -20,6 +20,7 @@ from unittest import mock
 from lines import DIFFERS, HERE_ONLY, PROGRAM_WORD, REFUSED, SAME, Flag, Ours, Refused, ask, random_words, verdict
 
 # What ends a tool, and what the nodes' own Python decides.
+GOOD_FOR_MPIRUN = {"--bind-to core", "--x y"}  # of the values that are drawn for --mpi-args
 NOT_DRAWN = {"-h", "--help", "-v", "--version", "--check-build", "-cb", "--print-completion", "--logs-specs"}
 PROGRAM = ["prog", "--x", "y z", "-1"]
 LOCK = threading.Lock()  # the tools' modules have state of their own
@@ -313,7 +314,7 @@ class Horovodrun:
             if arguments.hosts:
                 self.hosts.parse_hosts_and_slots(arguments.hosts)
                 self.hosts.get_host_assignments(self.hosts.parse_hosts(arguments.hosts), arguments.num_proc)
-            if arguments.num_proc < 1 or any(text not in ("", "--bind-to core") for text in (arguments.mpi_args, arguments.binding_args) if text):
+            if arguments.num_proc < 1 or any(text not in GOOD_FOR_MPIRUN for text in (arguments.mpi_args, arguments.binding_args) if text):
                 raise Refused("mpirun refuses it")
             env = {}
             self.config_parser.set_env_from_args(env, arguments)
