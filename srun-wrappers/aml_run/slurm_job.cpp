@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <vector>
 
 #include "core/text.hpp"
@@ -72,6 +73,14 @@ Result<JobState> ask_accounting(const std::string& id) {
   return state;
 }
 
+/// Slurm before 24.11 shows a %% of sbatch's file name as it is, and the file has one %.
+std::string shown_path(std::string path) {
+  std::error_code unknown;
+  if (path.find("%%") == std::string::npos || std::filesystem::exists(path, unknown)) return path;
+  for (std::size_t at = path.find("%%"); at != std::string::npos; at = path.find("%%", at + 1)) path.erase(at, 1);
+  return path;
+}
+
 }  // namespace
 
 bool JobState::ended() const {
@@ -101,8 +110,8 @@ std::optional<JobState> read_scontrol(std::string_view text) {
   state.reason = value_behind(text, "Reason=", false);
   state.nodes = value_behind(text, "NodeList=", false);
   state.folder = value_behind(text, "WorkDir=", true);
-  state.output = value_behind(text, "StdOut=", true);
-  state.error = value_behind(text, "StdErr=", true);
+  state.output = shown_path(value_behind(text, "StdOut=", true));
+  state.error = shown_path(value_behind(text, "StdErr=", true));
   read_exit_code(value_behind(text, "ExitCode=", false), state);
   state.restarts =
       static_cast<std::uint32_t>(text::to_number(value_behind(text, "Restarts=", false), UINT32_MAX).value_or(0));

@@ -10,6 +10,7 @@
 #include "core/spec.hpp"
 #include "core/text.hpp"
 #include "shared/allocation.hpp"
+#include "shared/shell.hpp"
 
 namespace amldist::run {
 namespace {
@@ -81,6 +82,33 @@ std::string escape_pattern(std::string_view folder) {
   return out == "/" ? "" : out;
 }
 
+bool has_control(std::string_view text) {
+  return std::ranges::any_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+}
+
+/// Slurm takes a backslash in a log's path for a sign that no pattern follows, and no line of sbatch holds a newline:
+/// the job would end without a log, and without a word.
+Result<void> check_log_folder(const std::string& folder) {
+  const bool is_plain = folder.find('\\') == std::string::npos && !has_control(folder);
+  if (is_plain) return {};
+  return Error{Errc::invalid_argument,
+               concat({"Slurm can write no log to a folder with a backslash or a control character in its name, and ",
+                       shell::quote(folder), " is one: start aml-run in another folder, or give --output"})};
+}
+
+Result<void> place_log(const CommandLine& line, commands::SlurmOptions& job) {
+  std::error_code unknown;
+  const std::string here = std::filesystem::current_path(unknown).string();
+  if (!job.has("output")) {
+    if (auto checked = check_log_folder(here); !checked) return checked;
+    // With a code folder the log would go there; a person looks where the job was submitted.
+    if (job.has("chdir")) job.set("output", concat({escape_pattern(here), "/slurm-%j.out"}));
+  }
+  // The script goes to such a folder itself; a line of sbatch would name another one.
+  if (has_control(job.value_of("chdir")) && !line.slurm.has("chdir")) job.erase("chdir");
+  return {};
+}
+
 /// Where a job's record lies, less its number: beside the log, if the folder's name is plain, else where aml-run is.
 std::string record_of(const commands::SlurmOptions& job) {
   namespace fs = std::filesystem;
@@ -117,10 +145,8 @@ Result<Plan> finish_plan(const CommandLine& line, Result<Plan> plan, bool as_ste
   if (line.job_file.empty() && !as_step) complete_shape(*spec, plan->job);
   if (auto fits = check_shape(*spec, plan->job); !fits) return fits.error();
   if (as_step) commands::count_tasks(plan->job);
-  // With a code folder the log would go there; a person looks where the job was submitted.
-  if (!as_step && plan->job.has("chdir") && !plan->job.has("output")) {
-    std::error_code ignored;
-    plan->job.set("output", concat({escape_pattern(std::filesystem::current_path(ignored).string()), "/slurm-%j.out"}));
+  if (!as_step) {
+    if (auto placed = place_log(line, plan->job); !placed) return placed.error();
   }
   sort_options(plan->job);
   if (line.wait && !as_step) plan->record = record_of(plan->job);

@@ -234,9 +234,10 @@ int submit_draft(const CommandLine& line, Draft draft) {
     say(refusal->message, commands::Tone::bad);
     return refusal->status;
   }
-  say(concat({"submitted ", draft.run.name, ": ", text::count(draft.run.jobs.size(), "job"), ", ",
-              draft.run.jobs.front().ids.back(), " to ", draft.run.jobs.back().ids.back(),
-              "; results: ", draft.run.folder}));
+  const std::string& first = draft.run.jobs.front().ids.back();
+  const std::string& last = draft.run.jobs.back().ids.back();
+  say(concat({"submitted ", draft.run.name, ": ", text::count(draft.run.jobs.size(), "job"), ", ", first,
+              first == last ? "" : concat({" to ", last}), "; results: ", draft.run.folder}));
   return line.wait ? wait_for_run(line, draft.run) : show_run(line, draft.run, line.json);
 }
 

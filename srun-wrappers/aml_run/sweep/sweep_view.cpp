@@ -128,14 +128,17 @@ std::vector<std::string> draw_sweep(const SweepResults& results, bool colour, bo
 }
 
 std::string summary_of(const SweepResults& results) {
+  std::string metric = results.record.metric;
+  std::ranges::replace_if(
+      metric, [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
   std::string out;
   for (const auto& [state, count] : counts_of(results))
     out += concat({out.empty() ? "" : ", ", std::to_string(count), " ", state});
   out = concat({text::count(results.trials.size(), "trial"), ": ", out});
-  if (!results.best) return concat({out, "; none has reported ", results.record.metric});
+  if (!results.best) return concat({out, "; none has reported ", metric});
   const TrialResult& best = results.trials[*results.best];
   out += concat(
-      {"; best: trial ", std::to_string(best.number), " with ", results.record.metric, " ", metric_text(best), " ("});
+      {"; best: trial ", std::to_string(best.number), " with ", metric, " ", metric_text(best), " ("});
   for (std::size_t i = 0; i < results.record.names.size(); ++i) {
     out += concat({i > 0 ? ", " : "", results.record.names[i], "=", cell(results.record.trials[*results.best][i])});
   }
