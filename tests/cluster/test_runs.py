@@ -106,6 +106,9 @@ def test_a_pipeline_is_cancelled_as_one(cluster, workdir):
             break
         time.sleep(0.5)
     assert {job["state"] for job in run["jobs"]} == {"CANCELLED"}, run
+    again = aml_run(cluster, workdir, "--cancel", "to-end-1")
+    assert again.status == 3 and "the run to-end-1 has ended (cancelled): there is nothing to cancel" in again.err, str(again)
+    assert aml_run(cluster, workdir, "--cancel", "99999").status == 4  # no job has this number
 
 
 def test_hostile_values_reach_the_program_as_they_are(cluster, workdir):

@@ -343,3 +343,33 @@ def test_merge_keys(aml_run, tmp_path):
     (tmp_path / "job.yml").write_text("command: x\nenvironment_variables:\n  <<: [{A: 1, B: 2}, {A: 3, C: 4}]\n  B: 5\n")
     text = aml_run.good("--dry-run", str(tmp_path / "job.yml")).text
     assert "export B=5\n" in text and "export A=1\n" in text and "export C=4\n" in text
+
+
+# ----------------------------------------------------------------------------------------------------------- cancel, download
+
+
+@pytest.mark.parametrize("answer, status, said", [
+    ("echo 'JobId=17 JobState=RUNNING'", 0, "cancelled job 17"),
+    ("echo 'JobId=17 JobState=COMPLETED'", 3, "job 17 has ended (completed): there is nothing to cancel"),
+    ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", NOT_FOUND, "Slurm no longer knows job 17"),
+])
+def test_cancel_says_whether_there_was_a_job_to_cancel(aml_run, slurm, tmp_path, answer, status, said):
+    """scancel itself ends with 0, and without a word, for a number that no job has."""
+    slurm.program("scontrol", answer)
+    slurm.program("scancel", "exit 0")
+    slurm.program("sacct", "exit 1")
+    done = aml_run.run("--cancel", "17", cwd=tmp_path, env=slurm.env)
+    assert done.status == status and said in done.said, done
+
+
+def test_download_takes_what_the_job_has_of_its_own(aml_run, slurm, tmp_path):
+    """In a snapshot all of outputs/ and logs/ is the job's; a folder that other jobs use has one of its number."""
+    for folder in ("aml-runs/snap-1/code", "shared"):
+        for path in ("outputs/model", "outputs/17/o", "logs/log"):
+            (tmp_path / folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / folder / path).write_text(folder)
+    for folder, there in (("aml-runs/snap-1/code", {"outputs/model", "outputs/17/o", "logs/log"}), ("shared", {"outputs/o"})):
+        slurm.program("scontrol", f"printf 'JobId=17 JobState=COMPLETED\\n   WorkDir={tmp_path}/{folder}\\n'")
+        path = tmp_path / f"copies of {folder.replace('/', ' ')}"
+        aml_run.good("--download", "17", "--download-path", path, cwd=tmp_path, env=slurm.env)
+        assert {str(each.relative_to(path / "17")) for each in path.rglob("*") if each.is_file()} == there

@@ -114,14 +114,34 @@ int say_copied(const Result<std::string>& folder) {
   return commands::exit_done;
 }
 
+int say_ended_before(std::string_view what, std::string_view state) {
+  say(concat({what, " has ended (", state, "): there is nothing to cancel"}));
+  return commands::exit_skipped;
+}
+
+/// scancel says nothing of a job that has ended or never was.
+int cancel_job(const CommandLine& line) {
+  const auto state = ask(line.run);
+  if (!state) return fail_for_slurm(state.error());
+  const auto done = cancel(line.run);
+  if (!done) return fail_for_slurm(done.error());
+  if (state->ended()) return say_ended_before(concat({"job ", line.run}), text::to_lower(state->state));
+  say(concat({"cancelled job ", line.run}));
+  return commands::exit_done;
+}
+
+int cancel_whole_run(const Run& run) {
+  const auto state = ask_run(run);
+  if (state && state->ended()) return say_ended_before(concat({"the run ", run.name}), word_for(*state));
+  const auto done = cancel_run(run, "cancelled");
+  if (!done) return fail_for_slurm(done.error());
+  say(concat({"cancelled the run ", run.name}));
+  return commands::exit_done;
+}
+
 /// A job that belongs to no run.
 int answer_about_job(const CommandLine& line) {
-  if (line.run_verb == "cancel") {
-    const auto done = cancel(line.run);
-    if (!done) return fail_for_slurm(done.error());
-    say(concat({"cancelled job ", line.run}));
-    return commands::exit_done;
-  }
+  if (line.run_verb == "cancel") return cancel_job(line);
   if (line.run_verb == "resume") {
     return fail({Errc::invalid_argument, concat({"job ", line.run, " belongs to no run: submit its job file again"})});
   }
@@ -223,10 +243,7 @@ int answer_about_runs(const CommandLine& line) {
   if (line.run_verb == "stream") return wait_for_run(line, *run);
   if (line.run_verb == "show") return show_run(line, *run, true);
   if (line.run_verb == "download") return say_copied(copy_run_results(*run, line.download_path));
-  const auto done = cancel_run(*run, "cancelled");
-  if (!done) return fail_for_slurm(done.error());
-  say(concat({"cancelled the run ", run->name}));
-  return commands::exit_done;
+  return cancel_whole_run(*run);
 }
 
 }  // namespace amldist::run

@@ -2,6 +2,8 @@
 
 #include <filesystem>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "core/text.hpp"
 
@@ -41,6 +43,16 @@ Result<void> copy_if_there(const fs::path& from, const fs::path& to) {
   return fs::exists(from, code) ? copy_all(from, to) : Result<void>();
 }
 
+/// What a job has of its own in its working folder, and where that is copied: all of outputs/ and logs/ in a snapshot,
+/// else the one folder that has its number, as other jobs may work there.
+std::vector<std::pair<fs::path, std::string>> own_folders(std::string_view id, const fs::path& work_folder) {
+  if (work_folder.empty()) return {};
+  const bool is_snapshot =
+      work_folder.filename() == "code" && work_folder.parent_path().parent_path().filename() == "aml-runs";
+  if (!is_snapshot) return {{work_folder / "outputs" / id, "outputs"}};
+  return {{work_folder / "outputs", "outputs"}, {work_folder / "logs", "logs"}};
+}
+
 }  // namespace
 
 Result<std::string> copy_run_results(const Run& run, const std::string& path) {
@@ -66,9 +78,8 @@ Result<std::string> copy_job_results(std::string_view id, const JobState& state,
     if (fs::exists(to, code)) continue;
     if (auto done = copy_if_there(log, to); !done) return done.error();
   }
-  if (!state.folder.empty()) {
-    const fs::path outputs = fs::path(state.folder) / "outputs" / id;
-    if (auto done = copy_if_there(outputs, *folder / "outputs"); !done) return done.error();
+  for (const auto& [from, to] : own_folders(id, state.folder)) {
+    if (auto done = copy_if_there(from, *folder / to); !done) return done.error();
   }
   return folder->string();
 }
