@@ -141,8 +141,8 @@ class Translator {
       use(**line);
     } else if (const auto gpus = gpus_of(type->text)) {
       plan_.job.set("gpus-per-node", std::to_string(*gpus));
-      plan_.heading.push_back(concat({type->text, " has ", std::to_string(*gpus),
-                                      " GPUs, which --gpus-per-node asks for; the kind of GPU is the cluster's."}));
+      plan_.heading.push_back(concat({type->text, " has ", text::count(*gpus, "GPU"),
+                                      ", which --gpus-per-node asks for; the kind of GPU is the cluster's."}));
     } else
       ignore("resources.instance_type", *type,
              "this machine has no table of instance types: choose with --partition, "

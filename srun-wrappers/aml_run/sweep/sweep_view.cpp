@@ -137,8 +137,7 @@ std::string summary_of(const SweepResults& results) {
   out = concat({text::count(results.trials.size(), "trial"), ": ", out});
   if (!results.best) return concat({out, "; none has reported ", metric});
   const TrialResult& best = results.trials[*results.best];
-  out += concat(
-      {"; best: trial ", std::to_string(best.number), " with ", metric, " ", metric_text(best), " ("});
+  out += concat({"; best: trial ", std::to_string(best.number), " with ", metric, " ", metric_text(best), " ("});
   for (std::size_t i = 0; i < results.record.names.size(); ++i) {
     out += concat({i > 0 ? ", " : "", results.record.names[i], "=", cell(results.record.trials[*results.best][i])});
   }
