@@ -267,7 +267,8 @@ std::vector<std::string> Bindings::used_paths() const {
 std::vector<Ignored> Bindings::ignored() const {
   std::vector<Ignored> out = ignored_;
   for (const auto& [name, input] : inputs_) {
-    if (!used_.contains(name))
+    const bool has_no_value = input.replacement && input.replacement->text.empty();  // an optional one of a component
+    if (!used_.contains(name) && !has_no_value)
       out.push_back({concat({"inputs.", name}), input.location, "the command does not use it"});
   }
   return out;

@@ -73,6 +73,13 @@ Done set_number(State& state, const GivenFlag& given) {
   return {};
 }
 
+Done set_port(State& state, const GivenFlag& given) {
+  const auto number = number_of(given, 1, 65535);
+  if (!number) return number.error();
+  state.port = *number;
+  return {};
+}
+
 Done set_log_folder(State& state, const GivenFlag& given) {
   if (given.value() == "None") return {};
   state.line.folders.push_back(given.value());
@@ -95,7 +102,7 @@ std::vector<Row<State>> shape_rows() {
       {{"--num_nodes", 1, F::translated, "--nodes=N", "int"}, set_number<&State::nodes, 65536>},
       {{"--num_accelerators --num_gpus", 1, F::translated, "--ntasks-per-node=N --gpus-per-node=N", "int"},
        set_number<&State::gpus, 1024>},
-      {{"--master_port", 1, F::translated, "master_port=N", "int"}, set_number<&State::port, 65535>},
+      {{"--master_port", 1, F::translated, "master_port=N", "int"}, set_port},
       ignored("--master_addr", 1, "the processes meet on the host of rank 0, wherever Slurm puts it"),
       ignored("--node_rank", 1, "each node is told its own", "int"),
       {{"--launcher", 1, F::ignored, "Slurm is the launcher"}, keep<&State::launcher>},

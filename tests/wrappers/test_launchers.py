@@ -356,6 +356,13 @@ def test_values_of_horovodrun_have_their_types(flag, good, bad):
         assert flag in sentence and "needs" in sentence, sentence
 
 
+@pytest.mark.parametrize("port", ["-1", "0", "65536"])
+def test_a_port_that_there_is_not_is_refused_by_deepspeed(port):
+    """The real one hands it to PyTorch, which fails in each process."""
+    said = Command("aml-deepspeed").refusal(USAGE, "--num_gpus", "2", "--master_port", port, "--dry-run", "t.py")
+    assert f"--master_port '{port}' is not possible: give a whole number from 1 to 65535" in said
+
+
 @pytest.mark.parametrize("first, last, good", [("-1", "2", True), ("2", "-1", False), ("x", "2", False)])
 def test_the_range_of_a_value_of_horovodrun_is_looked_at_in_the_last_one(first, last, good):
     """argparse reads each value, and horovodrun looks at the one that is left."""

@@ -59,7 +59,7 @@ constexpr std::array<RowOfKeys, 22> pipeline_keys = {
      {"type", ""},
      {"name", ""},
      {"display_name", ""},
-     {"experiment_name", "the run's folder keeps its jobs together"},
+     {"experiment_name", ""},
      {"description", ""},
      {"tags", "the run's folder keeps its jobs together"},
      {"settings", ""},
@@ -103,11 +103,21 @@ class Reader {
     const YamlValue* const reference = root.find("component");
     const auto read_all = reference != nullptr ? read_component(root, *reference, scope) : read_whole(root, scope);
     if (!read_all) return read_all.error();
+    hand_on_experiment(root);
     if (auto done = sort_jobs(file_, root.location, pipeline_.jobs); !done) return done.error();
     return std::move(pipeline_);
   }
 
  private:
+  /// Azure ML keeps a pipeline's jobs in its experiment; MLflow is told so in each of them.
+  void hand_on_experiment(const YamlValue& root) {
+    const YamlValue* const experiment = root.find("experiment_name");
+    if (experiment == nullptr) return;
+    for (PipelineJob& each : pipeline_.jobs) {
+      if (each.job.find("experiment_name") == nullptr) each.job.put("experiment_name", *experiment);
+    }
+  }
+
   Result<void> read_whole(const YamlValue& root, Scope& scope) {
     if (auto done = read_inputs(root, scope); !done) return done;
     return read_jobs(root, scope);
