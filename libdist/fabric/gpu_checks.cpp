@@ -45,8 +45,27 @@ std::optional<std::uint32_t> xid_of(std::string_view line) {
 
 /// Xids that are about the hardware, after azurehpc-health-checks' azure_gpu_xid and NVIDIA's catalogue; 95 is an
 /// uncontained memory error. Others (13, 31, 43, 45) are those of a program.
-constexpr std::array<std::uint32_t, 19> sick_xids = {48, 56, 57, 58, 62, 63, 64, 65,  68, 69,
-                                                     73, 74, 79, 80, 81, 92, 95, 119, 120};
+/// The last two: memory that was not recovered, a GPU that does not start.
+constexpr std::array<std::uint32_t, 21> sick_xids = {48, 56, 57, 58, 62, 63, 64,  65,  68,  69, 73,
+                                                     74, 79, 80, 81, 92, 95, 119, 120, 140, 143};
+
+/// Whether a Xid that comes in two kinds is of the hardware's: NVLink's from Blackwell on, "145, RLW_REMAP Fatal XC0
+/// ..." or "Nonfatal", and the action that the driver recommends, "154, GPU recovery action changed from 0x0 (None) to
+/// 0x2 (...)".
+bool is_sick_by_its_text(std::uint32_t xid, std::string_view line) {
+  constexpr std::uint32_t first_of_nvlink = 144;
+  constexpr std::uint32_t last_of_nvlink = 150;
+  constexpr std::uint32_t recovery_action = 154;
+  if (xid >= first_of_nvlink && xid <= last_of_nvlink) return line.find(" Fatal") != std::string_view::npos;
+  return xid == recovery_action && line.find("(None)", line.find(" to ")) == std::string_view::npos;
+}
+
+/// What the driver says of a GPU that it cannot start or no longer reaches, without a Xid.
+bool is_about_a_lost_gpu(std::string_view line) {
+  return line.find("NVRM: ") != std::string_view::npos &&
+         (line.find("RmInitAdapter failed") != std::string_view::npos ||
+          line.find("fallen off the bus") != std::string_view::npos);
+}
 
 }  // namespace
 
@@ -248,7 +267,8 @@ Check check_gpu_xid(const std::optional<std::vector<std::string>>& lines) {
   std::vector<Finding> findings;
   for (const std::string& line : *lines) {
     const auto xid = xid_of(line);
-    const bool sick = xid && std::ranges::find(sick_xids, *xid) != sick_xids.end();
+    const bool listed = xid && std::ranges::find(sick_xids, *xid) != sick_xids.end();
+    const bool sick = listed || (xid && is_sick_by_its_text(*xid, line)) || is_about_a_lost_gpu(line);
     const bool contained = xid && *xid == 94;
     if (!sick && !contained) continue;
     findings.push_back({sick ? Verdict::fail : Verdict::warn, printable(line, 160), std::string(reset_remedy)});

@@ -30,9 +30,7 @@ Check check_pci_functions(const NodeFacts& node) {
   }
   std::vector<Finding> findings;
   for (const NetworkFunction& each : node.network_functions) {
-    // Given to a virtual machine or to user-space drivers: no business of ours.
-    const bool given_away = each.driver == "vfio-pci" || each.driver == "uio_pci_generic" || each.driver == "igb_uio";
-    if (in_use.contains(each.address) || given_away) continue;
+    if (in_use.contains(each.address) || is_given_away(each.driver)) continue;
     if (!each.infiniband && each.driver.empty()) continue;
     findings.push_back({Verdict::warn, concat({each.address, " (", driver_name(each), ") has no RDMA device"}),
                         each.driver.empty() ? "load the driver (mlx5_core, mlx5_ib), or see why it refuses the card"

@@ -297,7 +297,8 @@ void read_pci_bus(const std::string& sys, NodeFacts& node) {
     }
     if (!display || (vendor.text != "0x10de" && vendor.text != "0x1002")) continue;
     node.gpus.push_back({address, resolved(own), read_attribute(own + "/numa_node"), vendor.text == "0x10de",
-                         read_attribute(own + "/current_link_width"), read_attribute(own + "/max_link_width")});
+                         read_attribute(own + "/current_link_width"), read_attribute(own + "/max_link_width"),
+                         link_target_name(own + "/driver")});
   }
 }
 
@@ -337,6 +338,11 @@ std::string without_trailing_slashes(std::string path) {
 }
 
 }  // namespace
+
+bool is_given_away(std::string_view driver) noexcept {
+  constexpr std::array<std::string_view, 4> drivers = {"vfio-pci", "pci-stub", "uio_pci_generic", "igb_uio"};
+  return std::ranges::find(drivers, driver) != drivers.end();
+}
 
 bool share_bridge(std::string_view one, std::string_view other) {
   const auto left = text::split(one, '/');

@@ -122,7 +122,11 @@ struct GpuFacts {
   Attribute numa_node;
   bool nvidia = true;
   Attribute current_width, max_width;
+  std::string driver;  ///< the name of the one that it is bound to
 };
+
+/// Whether this driver has a PCI function for a virtual machine or for a program: no business of ours.
+[[nodiscard]] bool is_given_away(std::string_view driver) noexcept;
 
 /// Whether two resolved PCI paths part below a bridge, and not at the root complex.
 [[nodiscard]] bool share_bridge(std::string_view one, std::string_view other);

@@ -54,4 +54,25 @@ std::vector<std::uint32_t> peers_of(const std::vector<PairRound>& rounds) {
   return out;
 }
 
+std::vector<std::optional<std::size_t>> match_rails(const std::vector<std::string>& own,
+                                                    const std::vector<std::string>& other) {
+  std::vector<std::optional<std::size_t>> out(own.size());
+  std::vector<bool> taken(other.size(), false);
+  const bool one_set = std::ranges::is_permutation(own, other);
+  for (std::size_t rail = 0; (one_set || own.size() != other.size()) && rail < own.size(); ++rail) {
+    const auto found = std::ranges::find(other, own[rail]);
+    if (found == other.end()) continue;
+    out[rail] = static_cast<std::size_t>(found - other.begin());
+    taken[*out[rail]] = true;
+  }
+  for (auto& each : out) {
+    if (each) continue;
+    const auto left = std::ranges::find(taken, false);
+    if (left == taken.end()) break;
+    *left = true;
+    each = static_cast<std::size_t>(left - taken.begin());
+  }
+  return out;
+}
+
 }  // namespace amldist::fabric

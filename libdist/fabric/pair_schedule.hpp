@@ -1,8 +1,10 @@
 // Which nodes write to each other over RDMA before a step's tasks start, and in which round.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "core/spec.hpp"
@@ -30,5 +32,12 @@ inline constexpr std::uint32_t most_nodes_of_all_pairs = 128;
 
 /// All nodes that `node` meets, each once, in the order of the rounds.
 [[nodiscard]] std::vector<std::uint32_t> peers_of(const std::vector<PairRound>& rounds);
+
+/// For each of `own` rails the index of the rail of `other`, the node's peer, that it meets; nullopt: none is left. Two
+/// nodes with equally many rails go by their order, as NCCL does: names may move between nodes of one kind. Where one
+/// has fewer, rails of the same name meet first, so that a lost device does not shift all behind it, and the rest by
+/// order. Both ends come to the same pairs.
+[[nodiscard]] std::vector<std::optional<std::size_t>> match_rails(const std::vector<std::string>& own,
+                                                                  const std::vector<std::string>& other);
 
 }  // namespace amldist::fabric

@@ -58,10 +58,18 @@ std::string model_of(const DeviceFacts& device) { return concat({device.hca_type
 /// Whether an Ethernet port has an address. InfiniBand's GIDs say nothing about use.
 bool has_address(const PortFacts& port) { return port.layer() == LinkLayer::ethernet && has_routable_gid(port); }
 
+/// The place of a port on its card, "0/1": function and port number. Cards of one model are mostly cabled alike.
+std::string place_of(const JudgedPort& each) {
+  const std::string& path = each.device->pci.path;
+  const bool own_card = path.empty() || is_virtual_function(*each.device);
+  return concat({own_card ? "" : path.substr(path.rfind('.') + 1), "/", std::to_string(each.port->number)});
+}
+
 /// What the ports of a node have in common, for judging one of them.
 struct Company {
   std::set<std::string> active_cards;
   std::set<std::string> routable_models;
+  std::map<std::string, std::map<std::string, std::set<std::string>>> active_places;  ///< by model and card
   bool any_active = false;
   bool any_physical_active = false;
   bool any_routable = false;
@@ -76,7 +84,17 @@ struct Company {
       any_active = true;
       any_physical_active = any_physical_active || !is_virtual_function(*each.device);
       active_cards.insert(card_of(*each.device));
+      active_places[model_of(*each.device)][card_of(*each.device)].insert(place_of(each));
     }
+  }
+
+  /// Whether a port is cabled on all other cards of its model, two at least, and its own card is in use.
+  [[nodiscard]] bool is_cabled_elsewhere(const JudgedPort& each) const {
+    const std::string own = card_of(*each.device);
+    const auto cards = active_places.find(model_of(*each.device));
+    if (cards == active_places.end() || !cards->second.contains(own) || cards->second.size() < 3) return false;
+    return std::ranges::all_of(
+        cards->second, [&](const auto& card) { return card.first == own || card.second.contains(place_of(each)); });
   }
 };
 
@@ -87,9 +105,19 @@ bool is_enslaved(const NodeFacts& node, const DeviceFacts& device) {
   });
 }
 
+/// A node whose Ethernet could do RoCE, and nobody has said that it should: no port has an address of its own, as below
+/// a virtual switch or a bridge. Required, that is a fault.
+bool is_plain_ethernet(const PortFacts& port, const Company& company, const Question& question) {
+  return port.layer() == LinkLayer::ethernet && !company.any_routable && port.gids_problem.empty() &&
+         port.is_active() && question.policy != RdmaPolicy::require && !question.expects(Sku::Fabric::roce);
+}
+
 /// Why nobody uses a port that does not work; nullopt: it should work.
-std::optional<std::string> reason_unused(const NodeFacts& node, const JudgedPort& each, const Company& company) {
+std::optional<std::string> reason_unused(const NodeFacts& node, const JudgedPort& each, const Company& company,
+                                         const Question& question) {
   const PortFacts& port = *each.port;
+  if (is_plain_ethernet(port, company, question)) return "no port of the node has an address";
+  if (!port.is_active() && company.is_cabled_elsewhere(each)) return std::nullopt;
   const bool down = port.state.present() && parse_state(port.state.text) == PortState::down;
   const bool routable = has_address(port);
   if (port.layer() == LinkLayer::ethernet && company.any_routable && !routable && !port.is_active()) {
@@ -143,7 +171,7 @@ void set_unused_apart(const NodeFacts& node, const Question& question, PortChoic
   const auto slower = question.sku ? slower_models(all, *question.sku) : std::set<const DeviceFacts*>();
   choice.judged.clear();
   for (const JudgedPort& each : all) {
-    std::optional<std::string> why = is_unknown(each) ? std::nullopt : reason_unused(node, each, company);
+    std::optional<std::string> why = is_unknown(each) ? std::nullopt : reason_unused(node, each, company, question);
     if (!why && slower.contains(each.device)) why = "a slower card of another model";
     if (why) choice.unused.push_back({each.name(), *why});
     else choice.judged.push_back(each);

@@ -9,6 +9,7 @@
 #include "core/settings.hpp"
 #include "core/text.hpp"
 #include "fabric/cuda_memory.hpp"
+#include "fabric/pair_schedule.hpp"
 #include "fabric/rdma_link.hpp"
 
 namespace amldist::fabric {
@@ -28,7 +29,7 @@ std::string describe(const VerbsFailure& failure) {
 
 /// The pattern that node `seed` writes.
 std::byte byte_at(std::size_t i, std::uint32_t seed) {
-  return static_cast<std::byte>((i * 37 + (i >> 8) + seed * 101 + 1) & 0xff);
+  return static_cast<std::byte>((i * 37 + (i >> 8) + std::size_t{seed} * 101 + 1) & 0xff);
 }
 
 /// The numbers of the writer's and the reader's queue pair, then what both share, being on one device.
@@ -46,6 +47,34 @@ std::string to_text(const LinkAddress& writer, const LinkAddress& reader) {
 }
 
 enum class End { writer, reader };
+
+/// The last line of the endpoints. A node of an earlier release sends none, and takes ours for a rail that it lacks.
+constexpr std::string_view names_line = "names";
+
+/// A neighbour's endpoints: a line for each rail, and which of them each own rail meets.
+struct Neighbour {
+  std::vector<std::string_view> lines;
+  std::vector<std::optional<std::size_t>> rails;
+
+  /// Empty: it has no such rail.
+  [[nodiscard]] std::string_view line_for(std::size_t own_rail) const {
+    return own_rail < rails.size() && rails[own_rail] ? lines[*rails[own_rail]] : std::string_view();
+  }
+};
+
+Neighbour neighbour_from(std::string_view endpoints, const std::vector<std::string>& own) {
+  Neighbour out;
+  std::vector<std::string> names;
+  for (const std::string_view line : text::split(endpoints, '\n')) {
+    const auto fields = text::split(line, '\t');
+    if (fields[0] == names_line) names.assign(fields.begin() + 1, fields.end());
+    else if (!line.empty()) out.lines.push_back(line);
+  }
+  // Without names the order decides.
+  if (names.size() != out.lines.size()) names.assign(out.lines.size(), "");
+  out.rails = match_rails(own, names);
+  return out;
+}
 
 std::optional<LinkAddress> address_from(std::string_view text, End end) {
   const auto words = text::split(text, ' ');
@@ -137,18 +166,22 @@ class VerbsRing final : public RingTest {
       out += each->problem.empty() ? concat({"ok\t", to_text(each->writer.address(), each->reader.address()), "\n"})
                                    : concat({"no\t", printable(each->problem, 150), "\n"});
     }
-    return out;
+    if (ends_.empty()) return out;
+    out += names_line;
+    for (const std::string& name : names()) out += concat({"\t", name});
+    return out + "\n";
   }
 
   void connect(std::string_view from, std::string_view to) override {
-    const auto from_left = text::split(from, '\n');
-    const auto from_right = text::split(to, '\n');
+    const Neighbour left = neighbour_from(from, names());
+    const Neighbour right = neighbour_from(to, names());
+    left_rails_ = left.rails;
     for (std::size_t i = 0; i < ends_.size(); ++i) {
       Ends& own = *ends_[i];
       if (!own.problem.empty()) continue;
-      own.read_problem = connect_end(own.reader, i < from_left.size() ? from_left[i] : "", End::writer);
-      own.write_problem = connect_end(own.writer, i < from_right.size() ? from_right[i] : "", End::reader);
-      const auto peer = peer_of(i < from_right.size() ? from_right[i] : "", End::reader);
+      own.read_problem = connect_end(own.reader, left.line_for(i), End::writer);
+      own.write_problem = connect_end(own.writer, right.line_for(i), End::reader);
+      const auto peer = peer_of(right.line_for(i), End::reader);
       if (peer) right_buffers_[i] = peer->buffer;
     }
   }
@@ -173,7 +206,8 @@ class VerbsRing final : public RingTest {
   void compare(std::string_view written) override {
     for (std::size_t rail = 0; rail < ends_.size(); ++rail) {
       const auto& each = ends_[rail];
-      const bool came = rail >= written.size() || written[rail] == '1';
+      const auto its = rail < left_rails_.size() ? left_rails_[rail] : std::nullopt;
+      const bool came = !its || *its >= written.size() || written[*its] == '1';
       if (!each->problem.empty() || !each->read_problem.empty() || !came) continue;
       const auto memory = each->device.memory().subspan(buffer_bytes / 2, test_bytes);
       for (std::size_t i = 0; i < memory.size(); ++i) {
@@ -197,6 +231,13 @@ class VerbsRing final : public RingTest {
   }
 
  private:
+  [[nodiscard]] std::vector<std::string> names() const {
+    std::vector<std::string> out;
+    out.reserve(ends_.size());
+    for (const auto& each : ends_) out.push_back(printable(each->name, 64));
+    return out;
+  }
+
   void make_links(Ends& ends) const {
     ends.problem.clear();
     VerbsOutcome failure = RdmaLink::make(ends.device, ends.writer);
@@ -248,7 +289,7 @@ class VerbsRing final : public RingTest {
     return failure ? describe(*failure) : std::string();
   }
 
-  void measure(Ends& own, std::uint64_t to, Clock::time_point deadline) const {
+  static void measure(Ends& own, std::uint64_t to, Clock::time_point deadline) {
     auto failure = measure_latency(own, to, deadline);
     if (!failure) failure = measure_bandwidth(own, to, deadline, Source::host, own.gbps);
     if (failure) own.write_problem = describe(*failure);
@@ -293,6 +334,7 @@ class VerbsRing final : public RingTest {
   RingPlan plan_;
   std::vector<std::unique_ptr<Ends>> ends_;
   std::map<std::size_t, std::uint64_t> right_buffers_;
+  std::vector<std::optional<std::size_t>> left_rails_;  ///< the rail of the left neighbour that each own one meets
   std::optional<CudaApi> cuda_;
   std::vector<std::string> gpus_;     ///< their addresses
   std::vector<std::string> nearest_;  ///< their places on the PCI bus

@@ -140,7 +140,10 @@ fabric::GpuExpectation expected_gpus(const NodeFacts& node, const Question& ques
   const auto share = text::to_number(question.environment("SLURM_GPUS_ON_NODE").value_or(""), 1024);
   if (share) return {static_cast<std::uint32_t>(*share), "Slurm"};
   if (question.sku && question.sku->gpus) return {question.sku->gpus, "the SKU"};
-  const auto on_bus = static_cast<std::uint32_t>(node.gpus.size());
+  // The library that is asked knows one vendor's: beside NVIDIA's GPUs one of AMD's is a display.
+  const bool nvidia = std::ranges::any_of(node.gpus, &fabric::GpuFacts::nvidia);
+  const auto on_bus = static_cast<std::uint32_t>(std::ranges::count_if(
+      node.gpus, [nvidia](const auto& gpu) { return gpu.nvidia == nvidia && !fabric::is_given_away(gpu.driver); }));
   if (on_bus > 0 && (node.nvidia_driver || node.amd_driver)) return {on_bus, "the PCI bus"};
   return {};
 }

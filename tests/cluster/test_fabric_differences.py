@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from cluster import readable_copy
 from fabric_nodes import trees
 from test_fabric import (ALL, LIBRARY, by_id, check_step, fabric, faulty_helper, four_healthy, healthy, plain_site,  # noqa: F401
                          with_gpus)
@@ -58,6 +59,22 @@ def test_nodes_that_differ_are_named_before_a_program_starts(cluster, fabric, us
         assert all(word in done.own_lines()[0] for word in says), str(done)
     done = cluster.run("srun -w node[1-2] -N2 -n2 --aml-dist=pytorch,rdma=require true", env=fabric.environment())
     assert done.status == 0 and not done.own_lines(), str(done)
+
+
+@pytest.mark.parametrize("priorities, says", [("8", None), ("0", "node2 has flow control PFC none"), ("48", "node2 has flow control PFC 4+5")])
+def test_priority_flow_control_that_differs_is_named(cluster, fabric, workdir, plain_site, priorities, says):
+    """The kernel of a node without such cards says nothing of it: fake_dcb.c answers in its place, on each node its own."""
+    library = LIBRARY.parent / "libfake_dcb.so"
+    for node in ALL:
+        fabric.lay(node, roce())
+    faulty_helper(cluster, workdir, "*", f"export LD_PRELOAD={readable_copy(library)} FAKE_DCB_PRIORITIES=8; "
+                                         f"[[ $SLURMD_NODENAME != node2 ]] || export FAKE_DCB_PRIORITIES={priorities}")
+    done = cluster.run("srun -N4 -n4 --aml-dist=pytorch,rdma=require true", env=fabric.environment())
+    assert done.status == 0, str(done)
+    if says is None:
+        assert not done.own_lines(), str(done)
+    else:
+        assert len(done.own_lines()) == 1 and says in done.own_lines()[0] and "3 nodes have PFC 3" in done.own_lines()[0], str(done)
 
 
 @pytest.mark.parametrize("rdma, health", [("off", "require"), ("require", "prefer"), ("off", "prefer")])

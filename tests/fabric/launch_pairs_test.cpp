@@ -43,6 +43,53 @@ std::vector<std::vector<PairRound>> rounds_of_all(RdmaPairs pairs, std::uint32_t
   return out;
 }
 
+using Rails = std::vector<std::string>;
+using Meets = std::vector<std::optional<std::size_t>>;
+
+TEST(MatchRails, EquallyManyGoByTheirOrderAsNamesMayMove) {
+  EXPECT_EQ(match_rails({"mlx5_0:1", "mlx5_1:1"}, {"mlx5_0:1", "mlx5_1:1"}), (Meets{0, 1}));
+  EXPECT_EQ(match_rails({"mlx5_0:1", "mlx5_1:1"}, {"mlx5_1:1", "mlx5_2:1"}), (Meets{0, 1}));
+  EXPECT_EQ(match_rails({"mlx5_0:1", "mlx5_1:1"}, {"mlx5_ib0:1", "mlx5_ib1:1"}), (Meets{0, 1}));
+}
+
+TEST(MatchRails, TheSameNamesInAnotherOrderMeet) {
+  EXPECT_EQ(match_rails({"mlx5_0:1", "mlx5_1:1"}, {"mlx5_1:1", "mlx5_0:1"}), (Meets{1, 0}));
+}
+
+TEST(MatchRails, ALostDeviceDoesNotShiftThoseBehindIt) {
+  EXPECT_EQ(match_rails({"mlx5_0:1", "mlx5_2:1", "mlx5_3:1"}, {"mlx5_0:1", "mlx5_1:1", "mlx5_2:1", "mlx5_3:1"}),
+            (Meets{0, 2, 3}));
+  EXPECT_EQ(match_rails({"mlx5_0:1", "mlx5_1:1", "mlx5_2:1"}, {"mlx5_0:1", "mlx5_2:1"}), (Meets{0, std::nullopt, 1}));
+  EXPECT_EQ(match_rails({"mlx5_0:1", "mlx5_1:1", "mlx5_2:1"}, {"mlx5_ib0:1", "mlx5_2:1"}), (Meets{0, std::nullopt, 1}));
+}
+
+TEST(MatchRails, ANodeOfAnEarlierReleaseSendsNoNames) {
+  EXPECT_EQ(match_rails({"mlx5_0:1", "mlx5_1:1"}, {"", "", ""}), (Meets{0, 1}));
+  EXPECT_EQ(match_rails({"mlx5_0:1", "mlx5_1:1"}, {""}), (Meets{0, std::nullopt}));
+  EXPECT_EQ(match_rails({"mlx5_0:1"}, {}), (Meets{std::nullopt}));
+}
+
+TEST(MatchRails, BothEndsComeToTheSamePairs) {
+  const Rails names = {"a", "b", "c", "d"};
+  for (unsigned one = 0; one < 16; ++one) {
+    for (unsigned two = 0; two < 16; ++two) {
+      Rails left;
+      Rails right;
+      for (unsigned i = 0; i < 4; ++i) {
+        if ((one >> i & 1) != 0) left.push_back(names[i]);
+        if ((two >> i & 1) != 0) right.push_back(names[3 - i]);
+      }
+      const Meets there = match_rails(left, right);
+      const Meets back = match_rails(right, left);
+      for (std::size_t i = 0; i < there.size(); ++i) {
+        EXPECT_TRUE(!there[i] || back[*there[i]] == i);
+      }
+      const auto met = std::ranges::count_if(there, [](const auto& each) { return each.has_value(); });
+      EXPECT_EQ(static_cast<std::size_t>(met), std::min(left.size(), right.size()));
+    }
+  }
+}
+
 TEST(PairSchedule, ARingIsOneRound) {
   for (const std::uint32_t nodes : {2U, 3U, 8U, 1024U}) EXPECT_EQ(rounds_of_all(RdmaPairs::ring, nodes)[0].size(), 1U);
 }

@@ -12,12 +12,13 @@ import random
 import oracle
 import pytest
 import shapes
+import shapes_clouds
 import shapes_vendors
 import trees
 from trees import Ethernet
 
-HEALTHY = {shape.name: shape for shape in shapes.healthy() + shapes_vendors.healthy()}
-WITHOUT_FABRIC = shapes.azure_without_fabric() + shapes_vendors.without_fabric()
+HEALTHY = {shape.name: shape for shape in shapes.healthy() + shapes_vendors.healthy() + shapes_clouds.healthy()}
+WITHOUT_FABRIC = shapes.azure_without_fabric() + shapes_vendors.without_fabric() + shapes_clouds.without_fabric()
 
 
 def ask(checker, shape: shapes.Shape, policy: str):
@@ -266,6 +267,91 @@ BASES = {
     "OCI": ("OCI BM.GPU.H100.8", OF_ANY_PORT | OF_ROCE),
     "GCP": ("GCP a3-ultragpu-8g", OF_ANY_PORT | OF_ROCE),
 }
+
+def on_plane(number: int, **values):
+    """A port by its number: cards with several planes carry data over some of their ports."""
+    def change(shape: shapes.Shape, device: trees.Device) -> None:
+        for port in device.ports:
+            if port.number == number:
+                for name, value in values.items():
+                    setattr(port, name, copy.deepcopy(value))
+    return change
+
+
+def every_other_port_down(shape: shapes.Shape, device: trees.Device) -> None:
+    for each in shape.node.devices:
+        if each is not device and each.ports:
+            each.ports[0].state, each.ports[0].phys_state = "1: DOWN", "2: Polling"
+
+
+def renamed(shape: shapes.Shape, device: trees.Device) -> None:
+    """The kernel has found it anew, under another name and without a network."""
+    device.name = f"{device.name}9"
+    if device.ports:
+        device.ports[0].state, device.ports[0].phys_state = "1: DOWN", "2: Polling"
+
+
+NO_GIDS = {0: (shapes.NONE, "", "")}
+ONLY_IPV6 = {0: ("fe80:0000:0000:0000:0a00:27ff:fe00:0007", "RoCE v2", "e"), 1: ("fd00:0000:0000:0000:0000:0000:0000:0007", "RoCE v2", "e")}
+OF_CLOUD_INFINIBAND = {
+    "XDR card on an NDR link": on_port(rate="50 Gb/sec (4X FDR)"),
+    "one lane of XDR": on_port(rate="200 Gb/sec (1X XDR)"),
+    "one lane of HDR": on_port(rate="50 Gb/sec (1X HDR)"),
+    "two lanes of EDR": on_port(rate="50 Gb/sec (2X EDR)"),
+    "polling with the last rate": on_port(state="1: DOWN", phys_state="2: Polling"),
+    "initialising with a LID": on_port(state="2: INIT", phys_state="5: LinkUp"),
+    "LID without a manager": on_port(sm_lid="0x0"),
+    "manager without a LID": on_port(lid="0x0"),
+    "default partition limited": on_port(pkeys={0: "0x7fff"}),
+    "partition of its own limited": on_port(pkeys={0: "0x0022", 1: "0x7fff"}),
+    "P_Keys zero": on_port(pkeys={0: "0x0000", 1: "0x0000"}),
+    "prefix of the subnet without a GUID": on_port(gids={0: (shapes.NONE, "IB/RoCE v1", "")}),
+    "in Ethernet mode with an address": on_port(link_layer=Ethernet, gids=trees.roce_gids(9, "ens9"), lid="0x0", sm_lid="0x0"),
+    "all others polling": every_other_port_down,
+    "found anew under another name": renamed,
+    "replaced by RoCE of a bond": replaced_by(lambda: shapes_clouds.bonded_lag("mlx5_bond_7", 77, "bond7", "400 Gb/sec (4X NDR)")),
+}
+OF_CLOUD_ROCE = {
+    "one lane of HDR": on_port(rate="50 Gb/sec (1X HDR)"),
+    "at 10 Gb/s": on_port(rate="10 Gb/sec (1X QDR)"),
+    "polling with its addresses": on_port(state="1: DOWN", phys_state="2: Polling"),
+    "IPv6 only, and NCCL asks for IPv4": on_port(gids=ONLY_IPV6),
+    "GID table of zeros": on_port(gids={index: (shapes.NONE, "", "") for index in range(8)}),
+    "link-local of version 2 only": on_port(gids={0: ("fe80:0000:0000:0000:0a00:27ff:fe00:0007", "RoCE v2", "e")}),
+    "address of version 1 behind link-local": on_port(
+        gids={0: ("fe80:0000:0000:0000:0a00:27ff:fe00:0007", "RoCE v2", "e"), 1: ("0000:0000:0000:0000:0000:ffff:0a00:0007", "IB/RoCE v1", "e")}),
+    "armed": on_port(state="3: ARMED"),
+    "in InfiniBand mode without a manager": on_port(link_layer="InfiniBand", state="2: INIT", lid="0xffff", sm_lid="0x0", gids=NO_GIDS),
+    "all others polling": every_other_port_down,
+    "found anew under another name": renamed,
+    "replaced by a function without an address": replaced_by(lambda: shapes_clouds.link_only("mlx5_66")),
+}
+PLANE_DOWN = {"state": "1: DOWN", "phys_state": "2: Polling", "rate": "40 Gb/sec (4X QDR)"}
+OF_PLANES = {
+    "a plane without a cable": on_plane(6, **PLANE_DOWN),
+    "a plane without a cable and addresses": on_plane(6, **PLANE_DOWN, gids=NO_GIDS),
+    "the last plane without a cable and addresses": on_plane(12, **PLANE_DOWN, gids=NO_GIDS),
+    "a plane that is off": on_plane(9, state="1: DOWN", phys_state="3: Disabled", gids=NO_GIDS),
+    "a plane at one lane": on_plane(9, rate="100 Gb/sec (1X NDR)"),
+    "a plane without an address": on_plane(3, gids=NO_GIDS),
+    "a plane that trains": on_plane(3, state="1: DOWN", phys_state="4: PortConfigurationTraining"),
+    "lost": lost,
+    "without ports": without_ports,
+}
+CLOUD_BASES = {
+    "flat bus": ("a virtual machine on one flat bus, 8 functions", OF_CLOUD_INFINIBAND),
+    "four of 800": ("GB300, 4 HCAs of 800 Gb/s, and a bond of BlueFields", OF_CLOUD_INFINIBAND),
+    "GB200": ("GB200, names by domain, and a bond of BlueFields", OF_CLOUD_INFINIBAND),
+    "IPoIB bond": ("IPoIB in a bond", OF_CLOUD_INFINIBAND),
+    "storage": ("8 NDR cards for the fabric, 2 HDR cards for storage", OF_CLOUD_INFINIBAND),
+    "A4": ("GCP a4-highgpu-8g, names by path, gVNIC beside", OF_CLOUD_ROCE),
+    "Thor 2": ("MI300X, 8 Thor 2 and two management ports of the same maker", OF_CLOUD_ROCE),
+    "Pollara by path": ("MI350X, 8 Pollara, no counters of InfiniBand", OF_CLOUD_ROCE),
+    "bonds": ("8 RoCE bonds of two ports", OF_CLOUD_ROCE),
+    "sub-functions": ("a pod with sub-functions only", OF_CLOUD_ROCE),
+    "planes": ("B300, ConnectX-8 with twelve ports for each device", OF_PLANES),
+}
+BASES |= CLOUD_BASES
 # GB300 has no rate in the table, so a single port that is slow is compared with its neighbours: see RATELESS.
 RATELESS = {("GB300", "half the rate"), ("GB300", "slow")}
 
@@ -288,7 +374,7 @@ def some_pairs() -> list:
     out = []
     for base, (_, faults) in BASES.items():
         pairs = [pair for pair in itertools.combinations(faults, 2) if not any("NCCL" in name for name in pair)]
-        out += [(base, [(one, 1), (two, 2)]) for one, two in chosen.sample(pairs, 30)]
+        out += [(base, [(one, 1), (two, 2)]) for one, two in chosen.sample(pairs, 10 if base in CLOUD_BASES else 30)]
     return out
 
 

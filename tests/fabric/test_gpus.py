@@ -256,6 +256,18 @@ def test_a_node_without_a_driver_and_without_gpus_is_left_alone(checker):
     ("NVRM: Xid (PCI:0001:00:00): 95, pid=9, Uncontained: FBHUB", "fail"),
     ("NVRM: Xid (PCI:0001:00:00): 94, pid=9, Contained: SM", "warn"),
     ("NVRM: Xid (PCI:0001:00:00): 31, pid=9, Ch 00000008, MMU Fault", "pass"),
+    ("NVRM: Xid (PCI:0019:01:00): 149, NETIR Fatal XC0 i0 Link -1 (0x000fe406 0x00000000)", "fail"),
+    ("NVRM: Xid (PCI:0018:01:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x00000008)", "pass"),
+    ("NVRM: Xid (PCI:0000:01:00): 144, SAW_MVB Nonfatal XC0 i0 Link 0 (0x00000001 0x00000008)", "pass"),
+    ("NVRM: Xid (PCI:0000:dc:00): 45, pid=1818990, name=python3, Ch 00000001 caused by previous Xid 149", "pass"),
+    ("NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)", "fail"),
+    ("NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)", "pass"),
+    ("NVRM: Xid (PCI:0000:01:00): 140, pid=7, An uncorrectable ECC error detected", "fail"),
+    ("NVRM: Xid (PCI:0000:01:00): 143, pid='<unknown>', GPU initialization failed", "fail"),
+    ("NVRM: GPU 0000:4f:00.0: RmInitAdapter failed! (0x62:0x40:2393)", "fail"),
+    ("NVRM: GPU at PCI:0000:4f:00: GPU-b850f46d has fallen off the bus.", "fail"),
+    ("NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (nixbld@)", "pass"),
+    ("NVRM: gpuClearFbhubPoisonIntrForBug2924523_GA100: FBHUB Interrupt detected. Clearing it.", "pass"),
     ("NVRM: Xid (PCI:0001:00:00): 13, pid=9, Graphics Exception", "pass"),
     ("NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.90.07", "pass"),
 ])
@@ -264,3 +276,16 @@ def test_xids_of_the_hardware(checker, tmp_path, line, verdict):
     log.write_text(f"3,1,2,-;{line}\n")
     outcome = ask(checker, "--health", "require", "--kernel-log", log)
     assert outcome.verdicts["gpu.xid"] == verdict and outcome.status == (1 if verdict == "fail" else 0), outcome.out
+
+
+# What is on the bus is expected where neither Slurm nor a table says how many: what NVML cannot know is not.
+@pytest.mark.parametrize("card, count", [
+    ({"vendor": "0x1002", "pci_class": "0x030000"}, "pass"),   # a processor's own graphics
+    ({"driver": "vfio-pci"}, "pass"), ({"driver": "pci-stub"}, "pass"),
+    ({"driver": "nvidia"}, "fail"), ({}, "fail"),              # a ninth that NVML does not list: it did not start
+], ids=["AMD's display", "a virtual machine's", "kept back", "lost", "without a driver"])
+def test_gpus_of_the_bus_that_nvml_does_not_list(checker, card, count):
+    node = trees.azure(8, cases.NDR, 8)
+    node.gpus.append(trees.Gpu("0000:c5:00.0", "pci0000:c0/0000:c0:08.1", **card))
+    outcome = checker.node(node, "--health", "require", env={"AMLDIST_NVML": str(LIBRARY)})
+    assert outcome.verdicts["gpu.count"] == count, outcome.out

@@ -58,6 +58,8 @@ class Gpu:
     pci_root: str = "pci0000:00/0000:00:01.0"
     numa: str = "0"
     vendor: str = "0x10de"
+    pci_class: str = "0x030200"
+    driver: str | None = None
 
 
 @dataclasses.dataclass
@@ -86,7 +88,9 @@ class Node:
             build_device(sys, device, device.uverbs or f"uverbs{index}")
         for gpu in self.gpus:
             folder = pci_folder(sys, gpu.pci_root, gpu.pci)
-            write(folder / "class", "0x030200")
+            write(folder / "class", gpu.pci_class)
+            if gpu.driver:
+                (folder / "driver").symlink_to(f"../../../bus/pci/drivers/{gpu.driver}")
             write(folder / "vendor", gpu.vendor)
             write(folder / "numa_node", gpu.numa)
         for name, version in self.modules.items():
