@@ -67,9 +67,10 @@ Command add_bench(CLI::App& app) {
   add_bench_choices(*command, options);
   command->add_option("--ranks", options.ranks, "Start this many ranks on this node")->check(CLI::Range(1, 1024));
   command
-      ->add_option(
-          "--peer", options.peers,
-          "Another library in the same run, interleaved: openmpi, NAME=MPICC, gloo[=PYTHON], or torch[=PYTHON]")
+      ->add_option("--peer", options.peers,
+                   "Another library in the same run, interleaved: openmpi, NAME=MPICC; or, of a Python with PyTorch, "
+                   "gloo, torch (libdist "
+                   "through it), and on GPUs nccl, torch-cuda, each with [=PYTHON]")
       ->type_name("NAME[=PATH]");
   add_scaling(*command, options);
   command->add_option("--svg", options.svg, "Draw times and bandwidths, or the scaling, into this file too")

@@ -32,6 +32,8 @@ constexpr auto answer_limit = std::chrono::seconds(120);
 constexpr std::string_view own_name = "amldist";
 constexpr std::string_view gloo_name = "gloo";
 constexpr std::string_view torch_name = "torch";  ///< libdist as PyTorch calls it
+constexpr std::string_view torch_gpu_name = "torch-cuda";
+constexpr std::string_view nccl_name = "nccl";  ///< PyTorch's own
 
 Error system_error(std::string_view what) {
   return {Errc::unavailable, concat({"bench: ", what, ": ", std::strerror(errno)})};
@@ -314,12 +316,13 @@ Result<void> LocalRanks::start_mpi(const std::string& peer, int ranks) {
                mpi_environment(program->prefix));
 }
 
-/// Ranks of torch.distributed, over Gloo or over libdist; each is a Python of its own.
+/// Ranks of torch.distributed, over Gloo, NCCL or libdist; each is a Python of its own.
 Result<void> LocalRanks::start_torch(const std::string& peer, int ranks) {
   const auto equals = peer.find('=');
   const std::string python = equals == std::string::npos ? "python3" : peer.substr(equals + 1);
-  const std::string_view wanted = name_ == gloo_name ? "torch" : "torch with the package amldist";
-  const std::string import = concat({"import torch.distributed", name_ == gloo_name ? "" : ", amldist.torch"});
+  const bool is_ours = name_ == torch_name || name_ == torch_gpu_name;
+  const std::string_view wanted = is_ours ? "torch with the package amldist" : "torch";
+  const std::string import = concat({"import torch.distributed", is_ours ? ", amldist.torch" : ""});
   if (auto there = run_to_end({python, "-c", import}, clean_environment(), Output::hidden); !there) {
     return Error{Errc::not_found, concat({"--peer ", peer, ": ", text::quote(python), " has no ", wanted,
                                           "; name a Python that has: --peer ", name_, "=/path/to/python3"})};
@@ -334,7 +337,9 @@ Result<void> LocalRanks::start_torch(const std::string& peer, int ranks) {
   return {};
 }
 
-bool LocalRanks::is_of_torch() const { return name_ == gloo_name || name_ == torch_name; }
+bool LocalRanks::is_of_torch() const {
+  return name_ == gloo_name || name_ == torch_name || name_ == torch_gpu_name || name_ == nccl_name;
+}
 
 Result<std::unique_ptr<LocalRanks>> LocalRanks::start_peer(const std::string& peer, int ranks) {
   std::unique_ptr<LocalRanks> made(new LocalRanks(peer.substr(0, peer.find('='))));

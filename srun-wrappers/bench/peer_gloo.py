@@ -2,12 +2,14 @@
 
     peer_gloo.py NAME SOCKET        (RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set; `aml-dist bench --peer gloo` does)
 
-NAME "torch" is libdist through PyTorch (the package amldist), every other name is Gloo.
+NAME "torch" is libdist through PyTorch (the package amldist), "gloo" Gloo; "torch-cuda" and "nccl" are libdist and PyTorch's
+NCCL on GPU tensors: the time ends when the device has done all calls. With fewer GPUs than ranks, ranks share them.
 
 torch.distributed reduces in place only: out of place is a copy before it, as a program has to make. Its own cost of some
 microseconds a call is in the time, because users pay it.
 """
 
+import os
 import socket
 import sys
 import time
@@ -23,6 +25,20 @@ TYPES = {0: torch.int8, 1: torch.uint8, 2: torch.int32, 4: torch.int64, 6: torch
 REDOPS = {SUM: dist.ReduceOp.SUM, PROD: dist.ReduceOp.PRODUCT, MAX: dist.ReduceOp.MAX, MIN: dist.ReduceOp.MIN}
 REDUCTIONS = (ALLREDUCE, REDUCE)
 DIVIDED = (ALLGATHER, GATHER, SCATTER)
+ON_GPU = ("torch-cuda", "nccl")
+device = torch.device("cpu")
+
+
+def use_gpu() -> None:
+    """This rank's GPU. NCCL takes two ranks on one if they seem to be on two hosts."""
+    global device
+    rank, gpus = int(os.environ["RANK"]), torch.cuda.device_count()
+    if gpus == 0:
+        sys.exit("aml-dist: bench: PyTorch sees no GPU here")
+    if gpus < int(os.environ["WORLD_SIZE"]):
+        os.environ.update(NCCL_HOSTID=f"rank{rank}", NCCL_MULTI_RANK_GPU_ENABLE="1")
+    device = torch.device("cuda", rank % gpus)
+    torch.cuda.set_device(device)
 
 
 def pattern(redop: int, rank: int, size: int, count: int, dtype: torch.dtype) -> torch.Tensor:
@@ -48,9 +64,9 @@ class Task:
         elements = length // torch.empty(0, dtype=dtype).element_size()
         self.count = elements // self.size if op in DIVIDED else 0 if op == BARRIER else elements
         whole = self.count * self.size
-        self.send = torch.zeros(whole if op == SCATTER else self.count, dtype=dtype)
+        self.send = torch.zeros(whole if op == SCATTER else self.count, dtype=dtype, device=device)
         shares = in_place and op in (*REDUCTIONS, BROADCAST)
-        self.recv = self.send if shares else torch.zeros(whole if op in (ALLGATHER, GATHER) else self.count, dtype=dtype)
+        self.recv = self.send if shares else torch.zeros(whole if op in (ALLGATHER, GATHER) else self.count, dtype=dtype, device=device)
 
     def fill(self) -> None:
         self.send.copy_(pattern(self.redop, self.rank, self.size, len(self.send), self.send.dtype))
@@ -95,12 +111,12 @@ class Task:
         if self.op == BARRIER or (self.op in (REDUCE, GATHER) and self.rank != 0):
             return 0
         result = self.send if self.op == BROADCAST else self.recv
-        return int((result != self.right()).sum())
+        return int((result.cpu() != self.right()).sum())
 
 
 def possible(op: int, kind: int, redop: int, in_place: bool, off_cache: bool) -> bool:
     size = dist.get_world_size()
-    if off_cache or kind not in TYPES or op in (REDUCE_SCATTER, ALLTOALL) or (op == SENDRECV and size == 1):
+    if off_cache or kind not in TYPES or op in (REDUCE_SCATTER, ALLTOALL) or (op == SENDRECV and (size == 1 or device.type == "cuda")):
         return False
     if in_place and op not in (*REDUCTIONS, BROADCAST, BARRIER):
         return False
@@ -114,6 +130,8 @@ def loop(task: Task, iterations: int, rewrite: bool, calls: bool) -> float:
             task.send.zero_()
         if calls:
             task.run()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
     return (time.perf_counter() - start) * 1e6
 
 
@@ -133,9 +151,11 @@ def answer(line: str) -> tuple[int, float, int]:
 def main() -> int:
     name, path = sys.argv[1:]
     torch.set_num_threads(1)
-    if name == "torch":
+    if name in ON_GPU:
+        use_gpu()
+    if name.startswith("torch"):
         import amldist.torch  # noqa: F401 - older releases of PyTorch do not find it by themselves
-    dist.init_process_group("amldist" if name == "torch" else "gloo")
+    dist.init_process_group("amldist" if name.startswith("torch") else name)
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(path)
     with connection.makefile("rw") as stream:

@@ -1,6 +1,9 @@
 // Is a pointer on a device? Asked without CUDA, and of a driver that answers by heart.
 #include "collective/gpu/cuda_driver.hpp"
 
+#include <array>
+
+#include "collective/communicator/device_calls.hpp"
 #include "fake_cuda.hpp"
 #include "support.hpp"
 
@@ -27,6 +30,23 @@ TEST(CudaDriver, TellsDeviceMemoryFromAllOther) {
   EXPECT_EQ(device_of(driver, &pinned), std::nullopt);
   EXPECT_EQ(device_of(driver, &plain), std::nullopt);
   EXPECT_EQ(device_of(driver, nullptr), std::nullopt);
+}
+
+TEST(DeviceCalls, LookAtACallsBufferWhereverItMovesData) {
+  int in = 0, out = 0;
+  const std::array<std::size_t, 2> counts = {1, 2};
+  Call call;
+  call.send = &in;
+  call.recv = &out;
+  EXPECT_EQ(DeviceCalls::buffer_of(call), nullptr) << "no elements: the pointers may be anything";
+  call.count = 1;
+  EXPECT_EQ(DeviceCalls::buffer_of(call), &in);
+  call.send = nullptr;
+  EXPECT_EQ(DeviceCalls::buffer_of(call), &out) << "a scatter that is not at the root";
+  Call uneven;
+  uneven.send = &in;
+  uneven.send_counts = counts;
+  EXPECT_EQ(DeviceCalls::buffer_of(uneven), &in) << "an alltoallv has counts, and no count";
 }
 
 TEST(CudaDriver, IsNotLoadedByLookingForIt) {

@@ -19,12 +19,19 @@ class DeviceCalls {
               const std::string& nccl_library)
       : context_(context), gather_(gather), observer_(observer), cuda_(cuda), nccl_library_(nccl_library) {}
 
+  /// Where the call's data lies; nullptr: it has none. Calls with uneven parts have no count.
+  [[nodiscard]] static const void* buffer_of(const Call& call) noexcept {
+    if (call.count == 0 && call.send_counts.empty() && call.recv_counts.empty()) return nullptr;
+    return call.send != nullptr ? call.send : call.recv;
+  }
+
   /// The GPU that the call's buffers belong to; nullopt: the host's memory. `now` in ticks, which are at least as many
   /// as nanoseconds, so that the probe looks a little more often than it must.
   [[nodiscard]] std::optional<int> device_of(const Call& call, std::uint64_t now) const {
     const CudaDriver* const driver = cuda_.look(now);
-    if (driver == nullptr || call.count == 0) return std::nullopt;
-    return collective::device_of(*driver, call.send != nullptr ? call.send : call.recv);
+    if (driver == nullptr) return std::nullopt;
+    const void* const buffer = buffer_of(call);
+    return buffer == nullptr ? std::nullopt : collective::device_of(*driver, buffer);
   }
 
   /// Enqueues a call on call.stream. Collective for the first one: it opens NCCL on all ranks.

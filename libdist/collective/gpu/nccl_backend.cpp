@@ -397,22 +397,22 @@ Result<void> NcclBackend::run_group(std::span<const Call> messages, Watchdog& wa
 Result<void> NcclBackend::health() {
   const std::scoped_lock lock(in_use_);
   const DeviceContext::Current current(context_);
-  return check_async_error();
+  return async_error();
 }
 
 /// With in_use_ locked.
-Result<void> NcclBackend::check_async_error() {
+Result<void> NcclBackend::async_error() {
   if (comm_ == nullptr) return Error{Errc::aborted, "the communicator on GPUs was given up before"};
   int status = nccl_success;
   if (const int asked = api_.get_async_error(comm_, &status); asked != nccl_success) status = asked;
   if (status == nccl_success || status == nccl_in_progress) return {};
-  return end(error_of(status, "go on"));
+  return error_of(status, "go on");
 }
 
 Result<bool> NcclBackend::is_complete(void* stream) {
   const std::scoped_lock lock(in_use_);
   const DeviceContext::Current current(context_);
-  if (auto healthy = check_async_error(); !healthy) return healthy.error();
+  if (auto healthy = end(async_error()); !healthy) return healthy.error();
   const int status = driver_->stream_query(stream);
   if (status == cuda_success) return true;
   if (status == cuda_not_ready) return false;

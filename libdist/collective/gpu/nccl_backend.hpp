@@ -45,7 +45,8 @@ class NcclBackend {
   [[nodiscard]] Result<void> run_group(std::span<const Call> messages, Watchdog& watchdog);
   [[nodiscard]] Result<void> synchronize(void* stream, Watchdog& watchdog);
   [[nodiscard]] Result<bool> is_complete(void* stream);
-  /// Whether NCCL has reported an error since; never waits. Errors as those of is_complete().
+  /// Whether NCCL has reported an error since; never waits. Aborts nothing: whoever does makes the stream idle, and has
+  /// to say why before.
   [[nodiscard]] Result<void> health();
 
   /// Device memory that NCCL has registered: transports use it without a copy.
@@ -63,7 +64,7 @@ class NcclBackend {
   NcclBackend(NcclApi api, const CudaDriver& driver, DeviceContext context, int rank, int size);
 
   [[nodiscard]] Result<void> start(const NcclUniqueId& id, Clock::time_point deadline);
-  [[nodiscard]] Result<void> check_async_error();
+  [[nodiscard]] Result<void> async_error();
   [[nodiscard]] int enqueue(const Call& call);
   [[nodiscard]] int enqueue_pieces(const Call& call);
   [[nodiscard]] int enqueue_broadcasts(const Call& call);

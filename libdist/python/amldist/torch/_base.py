@@ -14,7 +14,8 @@ from amldist import _errors, _interrupt
 from amldist._library import lib
 from amldist._request import Request
 from amldist._world import init
-from amldist.torch._tensors import check, is_whole, refuse, shown
+from amldist.torch._device import DeviceWork, Gpu, OnDevice, is_wanted, open_gpu, same_device
+from amldist.torch._tensors import OnHost, check, is_whole, refuse, shown
 from amldist.torch._work import DoneWork, PendingWork, Waiter, backend_error
 
 Tensor = torch.Tensor
@@ -82,8 +83,10 @@ class Group:
         self._lock = threading.RLock()
         self._waiter = Waiter()
         self._pending: Set[PendingWork] = set()
-        self._coalesced: Optional[List[PendingWork]] = None
+        self._coalesced: Optional[List[Any]] = None
         self._done = DoneWork()
+        self._gpu: Optional[Gpu] = None
+        self._has_looked_for_gpu = False
         self.calls = 0
 
     # ---- how a call goes ----
@@ -96,6 +99,8 @@ class Group:
         if wanted != self._deadline:
             self.comm.set_timeout(wanted.total_seconds())
             self._deadline = wanted
+            if self._gpu is not None:
+                self._gpu.set_timeout(wanted.total_seconds())
 
     def _deadline_of(self, opts: Any) -> None:
         self._use_deadline(opts.timeout)
@@ -107,12 +112,17 @@ class Group:
         opts: Any,
         outputs: Any,
         keep: Any,
+        place: OnHost,
         after: Optional[Callable[[], object]] = None,
     ) -> Any:
-        """One collective. A caller that waits anyway has it run in its own thread."""
+        """One collective. A caller that waits anyway has it run in its own thread, or on its own stream."""
+        after = place.finish(after)
         with self._lock:
             self.calls += 1
             self._deadline_of(opts)
+            if isinstance(place, OnDevice):
+                waits = self._coalesced is None and not getattr(opts, "asyncOp", True)
+                return self._kept(place.gpu.call(_BLOCKING[name], arguments, outputs, keep, after, waits))
             if self._coalesced is None and not getattr(opts, "asyncOp", True):
                 status = _BLOCKING[name](self._handle, *arguments)
                 if status < 0:
@@ -139,6 +149,11 @@ class Group:
         work = PendingWork(requests, outputs, after, self._waiter, source, self._deadline.total_seconds())
         self._reap()
         self._pending.add(work)  # nobody has to wait for it
+        self._kept(work)
+        return work
+
+    def _kept(self, work: Any) -> Any:
+        """Notes a work that begins while several are joined."""
         if self._coalesced is not None:
             self._coalesced.append(work)
         return work
@@ -182,6 +197,33 @@ class Group:
             raise refuse(operation, f"{shown(tensor)} is not contiguous: pass tensor.contiguous()")
         return tensor
 
+    # ---- GPUs ----
+
+    def open_gpu(self, device: torch.device) -> None:
+        """Makes the part for the process's GPU; collective, the first time. A later call tells nothing new."""
+        with self._lock:
+            if self._has_looked_for_gpu:
+                return
+            self._has_looked_for_gpu = True
+            if is_wanted(device):
+                self._gpu = open_gpu(self._handle, self.rank, device, self._deadline.total_seconds())
+
+    def _place(self, tensor: Tensor, operation: str, reduction: Optional[Tuple[int, int]] = None) -> OnHost:
+        """Where a call on such a tensor finds its data; ``reduction``: type and operator. The same on all ranks."""
+        device = tensor.device
+        if device.type == "cpu":
+            return OnHost()
+        self.open_gpu(device)
+        if self._gpu is None:
+            return OnHost(device)
+        same_device(self._gpu, tensor, operation)
+        return OnDevice(self._gpu) if self._gpu.takes(reduction) else OnHost(device)
+
+    def _drain(self) -> None:
+        """Until the GPU has done this group's calls."""
+        if self._gpu is not None:
+            self._gpu.drain()
+
     # ---- several calls as one ----
 
     def _several(self, calls: List[Tuple[Callable[..., Any], Tuple[Any, ...]]], opts: Any, outputs: Any) -> Any:
@@ -190,7 +232,10 @@ class Group:
             return self._done
         return self._joined(works, outputs)
 
-    def _joined(self, works: List[Any], outputs: Any) -> PendingWork:
+    def _joined(self, works: List[Any], outputs: Any) -> Any:
+        if works and all(isinstance(work, DeviceWork) for work in works):
+            return works[-1].followed(outputs)  # a stream keeps their order
+
         def finish() -> None:
             for work in works:
                 work.wait()
@@ -208,6 +253,8 @@ class Group:
 
     def abort(self) -> None:
         self.comm.abort()
+        if self._gpu is not None:
+            self._gpu.abort()
 
     def shutdown(self) -> None:
         """Ends the world without waiting for the ranks that still use it: in which order groups are destroyed is each
@@ -216,10 +263,15 @@ class Group:
         if comm._handle is None:
             return
         pending, self._pending = list(self._pending), set()
+        gpu, self._gpu = self._gpu, None
+        unheard = None if gpu is None else gpu.unheard()
+        of_gpu = None if gpu is None else gpu.take()
 
         def finalize() -> None:
             for work in pending:
                 work.finish()
+            if of_gpu is not None:
+                lib.amldist_finalize(of_gpu)
             handle, comm._handle = comm._handle, None
             if handle is not None:
                 lib.amldist_finalize(handle)
@@ -228,6 +280,8 @@ class Group:
         thread = threading.Thread(target=finalize, name="amldist-finalize", daemon=True)
         _finalizers.add(thread)
         thread.start()
+        if unheard is not None:
+            raise unheard
 
 
 _NAMES = (

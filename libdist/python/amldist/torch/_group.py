@@ -91,7 +91,9 @@ class AmldistBackend(_Base):  # type: ignore[misc]
         """Nothing to do: only the members of a new group take part in making it."""
 
     def eager_connect_single_device(self, device: Any) -> None:
-        """Nothing to do: the group is connected when it exists."""
+        """The group is connected when it exists; this is about its GPUs."""
+        if torch.device(device).type == "cuda":
+            self.engine.open_gpu(torch.device(device))
 
     def set_timeout(self, timeout: timedelta) -> None:
         self.engine.set_timeout(timeout)
@@ -109,13 +111,14 @@ class AmldistBackend(_Base):  # type: ignore[misc]
     def _wait_for_pending_works(self) -> None:
         for work in list(self.engine._pending):
             work.finish()
+        self.engine._drain()
 
     def abort(self) -> None:
         self.engine.abort()
 
     def shutdown(self) -> None:
-        self.engine.shutdown()
         _living.discard(self)
+        self.engine.shutdown()
 
 
 # What PyTorch's C++ calls, under the names that its releases have used, and what does it here.
@@ -177,7 +180,10 @@ class AmldistGroup(dist.ProcessGroup):
 
     def __init__(self, store: Any, backend: AmldistBackend) -> None:
         engine = backend.engine
-        super().__init__(store, engine.rank, engine.size)
+        try:
+            super().__init__(store, engine.rank, engine.size)
+        except TypeError:  # such as 2.11: with a store they make no group of a class of Python
+            super().__init__(engine.rank, engine.size)
         self.engine = engine
         self._backend = backend
 
@@ -213,6 +219,24 @@ class AmldistGroup(dist.ProcessGroup):
         @property
         def _device_types(self) -> List[Any]:
             return [torch.device(device) for device in DEVICES]
+
+        # A group without parts has nowhere to keep these.
+        _name: Any = ""
+        _description: Any = ""
+
+        def _set_group_name(self, name: Any) -> None:
+            self._name = name
+
+        @property
+        def group_name(self) -> Any:
+            return self._name
+
+        def _set_group_desc(self, description: Any) -> None:
+            self._description = description
+
+        @property
+        def group_desc(self) -> Any:
+            return self._description
 
 
 def _direct(name: str, call: str, arguments_wanted: int) -> Callable[..., Any]:

@@ -28,7 +28,7 @@ class Messages(Group):
 
     def recv(self, tensors: List[Tensor], peer: int, tag: int) -> Any:
         tensor = self._in_place(tensors, "recv")
-        device = OnHost()
+        device = OnHost(tensor.device if tensor.is_cuda else None)
         host = device.write(tensor)
         count, kind = self._moved(host)
         source = ctypes.c_int(peer)
@@ -36,16 +36,18 @@ class Messages(Group):
             self._use_deadline(None)
             arguments = (host.data_ptr(), count, kind, peer, tag, ctypes.byref(source))
             request = self._begin("recv_tagged", arguments, (host, source))
-            return self._work([request], tensors, device.finish(None), source)
+            return self._work([request], tensors, device.finish(), source)
 
     def recv_anysource(self, tensors: List[Tensor], tag: int) -> Any:
         return self.recv(tensors, _ANY_SOURCE, tag)
 
     def barrier(self, opts: Any) -> Any:
-        return self._call("barrier", (), opts, None, None)
+        self._drain()
+        return self._call("barrier", (), opts, None, None, OnHost())
 
     def monitored_barrier(self, timeout: Optional[timedelta]) -> None:
         """A barrier whose errors begin with Gloo's words, which programs look for, and go on with libdist's."""
+        self._drain()
         with self._lock:
             if timeout is not None and timeout == NO_TIMEOUT and self.rank == 0:
                 raise BackendError("Rank 0 timed out in monitoredBarrier after 0 ms")

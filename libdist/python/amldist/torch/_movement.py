@@ -14,10 +14,10 @@ class Movement(Group):
 
     def broadcast(self, tensors: List[Tensor], opts: Any) -> Any:
         tensor = self._in_place(tensors, "broadcast")
-        device = OnHost()
-        host = device.both(tensor)
-        count, kind = self._moved(host)
-        return self._call("broadcast", (host.data_ptr(), count, kind, opts.rootRank), opts, tensors, host, device.finish(None))
+        place = self._place(tensor, "broadcast")
+        data = place.both(tensor)
+        count, kind = self._moved(data)
+        return self._call("broadcast", (data.data_ptr(), count, kind, opts.rootRank), opts, tensors, data, place)
 
     def allgather_single(self, output: Tensor, source: Tensor, opts: Any) -> Any:
         name = "all_gather_into_tensor"
@@ -25,14 +25,12 @@ class Movement(Group):
             raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: the types must be equal")
         if output.numel() != source.numel() * self.size:
             raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: it must have {self.size} times as many elements")
-        device = OnHost()
         self._in_place([output], name)
-        given = device.read(self._in_place([source], name))
-        result = device.write(output)
+        self._in_place([source], name)
+        place = self._place(source, name)
+        given, result = place.read(source), place.write(output)
         count, kind = self._moved(given)
-        return self._call(
-            "allgather", (given.data_ptr(), result.data_ptr(), count, kind), opts, [output], (given, result), device.finish(None)
-        )
+        return self._call("allgather", (given.data_ptr(), result.data_ptr(), count, kind), opts, [output], (given, result), place)
 
     def allgather_single_coalesced(self, outputs: List[Tensor], inputs: List[Tensor], opts: Any) -> Any:
         return self._several([(self.allgather_single, (output, source)) for output, source in zip(outputs, inputs)], opts, outputs)
@@ -47,21 +45,28 @@ class Movement(Group):
                 raise refuse("all_gather", f"the input is {shown(source)}, an output {shown(tensor)}: the types must be equal")
         if parts[self.rank].numel() != source.numel():
             raise refuse("all_gather", f"the input is {shown(source)}, the output for it {shown(parts[self.rank])}")
-        given = source.detach().contiguous().cpu()
-        flat = torch.empty(sum(part.numel() for part in parts), dtype=source.dtype)
+        place = self._place(source, "all_gather")
+        given = place.read(source.detach().contiguous())
+        flat = place.empty(sum(part.numel() for part in parts), source.dtype)
         after = spread(flat, parts)
         if any(part.numel() != source.numel() for part in parts):
-            return self._gather_uneven(parts, flat, given, opts, after)
+            return self._gather_uneven(parts, flat, given, opts, place, after)
         count, kind = self._moved(given)
-        return self._call("allgather", (given.data_ptr(), flat.data_ptr(), count, kind), opts, outputs, (given, flat), after)
+        return self._call("allgather", (given.data_ptr(), flat.data_ptr(), count, kind), opts, outputs, (given, flat), place, after)
 
     def _gather_uneven(
-        self, parts: List[Tensor], flat: Tensor, given: Tensor, opts: Any, after: Optional[Callable[[], object]]
+        self,
+        parts: List[Tensor],
+        flat: Tensor,
+        given: Tensor,
+        opts: Any,
+        place: OnHost,
+        after: Optional[Callable[[], object]] = None,
     ) -> Any:
         count, kind = self._moved(given)
         counts = [self._moved(part)[0] for part in parts]
         arguments = (given.data_ptr(), count, flat.data_ptr(), *lists(counts), kind)
-        return self._call("allgatherv", arguments, opts, [parts], (given, flat), after)
+        return self._call("allgatherv", arguments, opts, [parts], (given, flat), place, after)
 
     def allgather_coalesced(self, outputs: List[List[Tensor]], inputs: List[Tensor], opts: Any) -> Any:
         calls = [
@@ -72,23 +77,25 @@ class Movement(Group):
     def gather(self, outputs: List[List[Tensor]], inputs: List[Tensor], opts: Any) -> Any:
         source = inputs[0]
         check(source, "gather")
-        given = source.detach().contiguous().cpu()
+        place = self._place(source, "gather")
+        given = place.read(source.detach().contiguous())
         count, kind = self._moved(given)
         if self.rank != opts.rootRank:
-            return self._call("gather", (given.data_ptr(), None, count, kind, opts.rootRank), opts, outputs, given)
+            return self._call("gather", (given.data_ptr(), None, count, kind, opts.rootRank), opts, outputs, given, place)
         if len(outputs) != 1 or len(outputs[0]) != self.size:
             raise refuse("gather", f"{self.size} outputs are taken on the root, one for each rank")
         for part in outputs[0]:
             if part.numel() != source.numel() or part.dtype != source.dtype:
                 raise refuse("gather", f"the input is {shown(source)}, an output {shown(part)}: they must be equal")
-        flat = torch.empty(source.numel() * self.size, dtype=source.dtype)
+        flat = place.empty(source.numel() * self.size, source.dtype)
         arguments = (given.data_ptr(), flat.data_ptr(), count, kind, opts.rootRank)
-        return self._call("gather", arguments, opts, outputs, (given, flat), spread(flat, outputs[0]))
+        return self._call("gather", arguments, opts, outputs, (given, flat), place, spread(flat, outputs[0]))
 
     def scatter(self, outputs: List[Tensor], inputs: List[List[Tensor]], opts: Any) -> Any:
         output = outputs[0]
         check(output, "scatter")
-        result = torch.empty(output.numel(), dtype=output.dtype)
+        place = self._place(output, "scatter")
+        result = place.empty(output.numel(), output.dtype)
         count, kind = self._moved(result)
         flat: Optional[Tensor] = None
         if self.rank == opts.rootRank:
@@ -97,9 +104,9 @@ class Movement(Group):
             for part in inputs[0]:
                 if part.numel() != output.numel() or part.dtype != output.dtype:
                     raise refuse("scatter", f"the output is {shown(output)}, an input {shown(part)}: they must be equal")
-            flat = torch.cat([part.detach().reshape(-1).cpu() for part in inputs[0]])
+            flat = place.join(inputs[0])
         arguments = (None if flat is None else flat.data_ptr(), result.data_ptr(), count, kind, opts.rootRank)
-        return self._call("scatter", arguments, opts, outputs, (flat, result), spread(result, outputs))
+        return self._call("scatter", arguments, opts, outputs, (flat, result), place, spread(result, outputs))
 
     def alltoall_single(
         self, output: Tensor, source: Tensor, output_splits: List[int], input_splits: List[int], opts: Any
@@ -109,8 +116,8 @@ class Movement(Group):
         self._in_place([source], name)
         if output.dtype != source.dtype:
             raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: the types must be equal")
-        device = OnHost()
-        given, result = device.read(source), device.write(output)
+        place = self._place(source, name)
+        given, result = place.read(source), place.write(output)
         sides = []
         for tensor, splits, side in ((given, input_splits, "input"), (result, output_splits, "output")):
             rows = tensor.size(0) if tensor.dim() else 0
@@ -123,7 +130,7 @@ class Movement(Group):
             sides.append(lists([length * row for length in lengths]))
         kind = self._moved(given)[1]
         arguments = (given.data_ptr(), *sides[0], result.data_ptr(), *sides[1], kind)
-        return self._call("alltoallv", arguments, opts, [output], (given, result), device.finish(None))
+        return self._call("alltoallv", arguments, opts, [output], (given, result), place)
 
     def alltoall(self, outputs: List[Tensor], inputs: List[Tensor], opts: Any) -> Any:
         if len(outputs) != self.size or len(inputs) != self.size:
@@ -132,8 +139,9 @@ class Movement(Group):
             check(tensor, "all_to_all")
             if tensor.dtype != inputs[0].dtype:
                 raise refuse("all_to_all", f"an input is {shown(inputs[0])}, another tensor {shown(tensor)}: the types must be equal")
-        flat = torch.cat([tensor.detach().reshape(-1).cpu() for tensor in inputs])
-        result = torch.empty(sum(tensor.numel() for tensor in outputs), dtype=flat.dtype)
+        place = self._place(inputs[0], "all_to_all")
+        flat = place.join(inputs)
+        result = place.empty(sum(tensor.numel() for tensor in outputs), flat.dtype)
         counts = [[self._moved(tensor)[0] for tensor in side] for side in (inputs, outputs)]
         arguments = (flat.data_ptr(), *lists(counts[0]), result.data_ptr(), *lists(counts[1]), self._moved(flat)[1])
-        return self._call("alltoallv", arguments, opts, outputs, (flat, result), spread(result, outputs))
+        return self._call("alltoallv", arguments, opts, outputs, (flat, result), place, spread(result, outputs))

@@ -24,28 +24,26 @@ class Reductions(Movement):
             self._in_place(tensors, "all_reduce")
         operator, factor = self._operator(opts.reduceOp, "all_reduce")
         kind = self._type(tensor, "all_reduce")
-        device = OnHost()
-        host = device.both(tensor)
+        place = self._place(tensor, "all_reduce", (kind, operator))
+        data = place.both(tensor)
         if factor is not None:
-            host.mul_(factor)
-        address = host.data_ptr()
-        return self._call(
-            "allreduce", (address, address, host.numel(), kind, operator), opts, tensors, host, device.finish(None)
-        )
+            data.mul_(factor)
+        address = data.data_ptr()
+        return self._call("allreduce", (address, address, data.numel(), kind, operator), opts, tensors, data, place)
 
     def allreduce_coalesced(self, tensors: List[Tensor], opts: Any) -> Any:
         for tensor in tensors:
             check(tensor, "all_reduce_coalesced")
         if len({tensor.dtype for tensor in tensors}) != 1:
             raise refuse("all_reduce_coalesced", "the tensors have different types: reduce those of each type together")
-        flat = torch.cat([tensor.detach().reshape(-1).cpu() for tensor in tensors])
         operator, factor = self._operator(opts.reduceOp, "all_reduce_coalesced")
+        kind = self._type(tensors[0], "all_reduce_coalesced")
+        place = self._place(tensors[0], "all_reduce_coalesced", (kind, operator))
+        flat = place.join(tensors)
         if factor is not None:
             flat.mul_(factor)
-        address, kind = flat.data_ptr(), self._type(flat, "all_reduce_coalesced")
-        return self._call(
-            "allreduce", (address, address, flat.numel(), kind, operator), opts, tensors, flat, spread(flat, tensors)
-        )
+        arguments = (flat.data_ptr(), flat.data_ptr(), flat.numel(), kind, operator)
+        return self._call("allreduce", arguments, opts, tensors, flat, place, spread(flat, tensors))
 
     def _sparse(self, tensors: List[Tensor], opts: Any) -> Any:
         """The sum of sparse tensors: everybody gets all indices and values, and adds them up."""
@@ -59,10 +57,10 @@ class Reductions(Movement):
         parts = []
         for part in (given.indices().t().contiguous(), given.values().contiguous()):
             everything = torch.empty((int(counts.sum()), *part.shape[1:]), dtype=part.dtype)
-            self._gather_uneven(list(torch.split(everything, counts.tolist())), everything, part, opts, None).wait()
+            self._gather_uneven(list(torch.split(everything, counts.tolist())), everything, part, opts, OnHost()).wait()
             parts.append(everything)
         total = torch.sparse_coo_tensor(parts[0].t(), parts[1], tensor.shape).coalesce()
-        tensor.copy_(total)
+        tensor.copy_(total.to(tensor.device))
         return DoneWork(tensors)
 
     def allreduce_sparse(self, tensors: List[Tensor], opts: Any) -> Any:
@@ -72,13 +70,13 @@ class Reductions(Movement):
         tensor = self._in_place(tensors, "reduce")
         operator, factor = self._operator(opts.reduceOp, "reduce")
         kind = self._type(tensor, "reduce")
-        device = OnHost()
-        host = device.both(tensor) if self.rank == opts.rootRank else device.read(tensor)
+        place = self._place(tensor, "reduce", (kind, operator))
+        data = place.both(tensor) if self.rank == opts.rootRank else place.read(tensor)
         if factor is not None:
-            host = host.mul_(factor) if self.rank == opts.rootRank else host * factor
-        address = host.data_ptr()
-        arguments = (address, address if self.rank == opts.rootRank else None, host.numel(), kind, operator, opts.rootRank)
-        return self._call("reduce", arguments, opts, tensors, host, device.finish(None))
+            data = data.mul_(factor) if self.rank == opts.rootRank else data * factor
+        address = data.data_ptr()
+        arguments = (address, address if self.rank == opts.rootRank else None, data.numel(), kind, operator, opts.rootRank)
+        return self._call("reduce", arguments, opts, tensors, data, place)
 
     def reduce_scatter_single(self, output: Tensor, source: Tensor, opts: Any) -> Any:
         name = "reduce_scatter_tensor"
@@ -86,14 +84,16 @@ class Reductions(Movement):
             raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: the types must be equal")
         if source.numel() != output.numel() * self.size:
             raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: it must have {self.size} times as many elements")
-        device = OnHost()
         self._in_place([source], name)
-        result, given = device.write(self._in_place([output], name)), device.read(source)
+        self._in_place([output], name)
         operator, factor = self._operator(opts.reduceOp, name)
+        kind = self._type(output, name)
+        place = self._place(source, name, (kind, operator))
+        result, given = place.write(output), place.read(source)
         if factor is not None:
             given = given * factor
-        arguments = (given.data_ptr(), result.data_ptr(), result.numel(), self._type(result, name), operator)
-        return self._call("reduce_scatter", arguments, opts, [output], (given, result), device.finish(None))
+        arguments = (given.data_ptr(), result.data_ptr(), result.numel(), kind, operator)
+        return self._call("reduce_scatter", arguments, opts, [output], (given, result), place)
 
     def reduce_scatter(self, outputs: List[Tensor], inputs: List[List[Tensor]], opts: Any) -> Any:
         if len(outputs) != 1 or len(inputs) != 1 or len(inputs[0]) != self.size:
@@ -103,23 +103,17 @@ class Reductions(Movement):
             raise refuse("reduce_scatter", f"the output is {shown(output)}, the input for this rank {shown(parts[self.rank])}")
         for tensor in (output, *parts):
             check(tensor, "reduce_scatter")
-        flat = torch.cat([part.reshape(-1).cpu() for part in parts])
-        if all(part.numel() == output.numel() for part in parts):
-            result = torch.empty(output.numel(), dtype=output.dtype)
-            operator, factor = self._operator(opts.reduceOp, "reduce_scatter")
-            if factor is not None:
-                flat.mul_(factor)
-            arguments = (flat.data_ptr(), result.data_ptr(), result.numel(), self._type(result, "reduce_scatter"), operator)
-            return self._call("reduce_scatter", arguments, opts, outputs, (flat, result), spread(result, outputs))
-        return self._reduce_scatter_uneven(flat, [part.numel() for part in parts], outputs, opts)
-
-    def _reduce_scatter_uneven(self, flat: Tensor, counts: List[int], outputs: List[Tensor], opts: Any) -> Any:
         operator, factor = self._operator(opts.reduceOp, "reduce_scatter")
+        kind = self._type(output, "reduce_scatter")
+        place = self._place(output, "reduce_scatter", (kind, operator))
+        flat, result = place.join(parts), place.empty(output.numel(), output.dtype)
         if factor is not None:
             flat.mul_(factor)
-        result = torch.empty(counts[self.rank], dtype=flat.dtype)
-        arguments = (flat.data_ptr(), result.data_ptr(), *lists(counts), self._type(flat, "reduce_scatter"), operator)
-        return self._call("reduce_scatterv", arguments, opts, outputs, (flat, result), spread(result, outputs))
+        buffers, keep, after = (flat.data_ptr(), result.data_ptr()), (flat, result), spread(result, outputs)
+        if all(part.numel() == output.numel() for part in parts):
+            return self._call("reduce_scatter", (*buffers, output.numel(), kind, operator), opts, outputs, keep, place, after)
+        counts = lists([part.numel() for part in parts])
+        return self._call("reduce_scatterv", (*buffers, *counts, kind, operator), opts, outputs, keep, place, after)
 
     def reduce_scatter_single_coalesced(self, outputs: List[Tensor], inputs: List[Tensor], opts: Any) -> Any:
         return self._several([(self.reduce_scatter_single, (output, source)) for output, source in zip(outputs, inputs)], opts, outputs)

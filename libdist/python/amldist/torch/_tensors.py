@@ -31,9 +31,12 @@ def is_whole(tensor: Tensor) -> bool:
 
 
 class OnHost:
-    """CUDA tensors by way of host memory: what a call reads is copied there, what it writes is copied back."""
+    """Where a call's data lie for the library: in host memory. What it reads of CUDA tensors is copied there, what it
+    writes is copied back."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: Optional[torch.device] = None) -> None:
+        """``device``: the GPU of the call's tensors, if they are on one."""
+        self._device = device
         self._back: List[Tuple[Tensor, Tensor]] = []
 
     def read(self, tensor: Tensor) -> Tensor:
@@ -52,8 +55,16 @@ class OnHost:
             self._back.append((tensor, host))
         return host
 
-    def finish(self, after: Optional[Callable[[], object]]) -> Optional[Callable[[], object]]:
-        if not self._back:
+    def join(self, tensors: Sequence[Tensor]) -> Tensor:
+        """A copy of tensors, one after the other."""
+        return torch.cat([self.read(tensor.detach().reshape(-1)) for tensor in tensors])
+
+    def empty(self, count: int, dtype: torch.dtype) -> Tensor:
+        return torch.empty(count, dtype=dtype)
+
+    def finish(self, after: Optional[Callable[[], object]] = None) -> Optional[Callable[[], object]]:
+        """What is left to do when the library is done."""
+        if self._device is None:
             return after
 
         def copy_back() -> None:
@@ -61,6 +72,7 @@ class OnHost:
                 after()
             for tensor, host in self._back:
                 tensor.copy_(host)
+            torch.cuda.current_stream(self._device).synchronize()  # another thread's stream than the caller's, perhaps
 
         return copy_back
 

@@ -75,6 +75,19 @@ def _raising(error: Exception) -> Callable[[Any], Any]:
     return raise_it
 
 
+def tensors_in(things: Any) -> List[torch.Tensor]:
+    """The tensors of lists of lists of such."""
+    if isinstance(things, torch.Tensor):
+        return [things]
+    return [tensor for thing in things for tensor in tensors_in(thing)] if isinstance(things, (list, tuple)) else []
+
+
+def future_of(outputs: Any) -> "torch.futures.Future[Any]":
+    """PyTorch wants to know beforehand on which GPUs a future's tensors will lie."""
+    devices = {tensor.device for tensor in tensors_in(outputs) if tensor.is_cuda}
+    return torch.futures.Future(devices=list(devices)) if devices else torch.futures.Future()
+
+
 class DoneWork(Work):
     """A call that is complete."""
 
@@ -106,7 +119,7 @@ class DoneWork(Work):
     _source_rank = source_rank
 
     def get_future(self) -> "torch.futures.Future[Any]":
-        future: "torch.futures.Future[Any]" = torch.futures.Future()
+        future = future_of(self._outputs)
         future.set_result(self._outputs)
         return future
 
@@ -217,7 +230,7 @@ class PendingWork(Work):
         ends that pass with its own type: a future hands C++ a RuntimeError with the text alone."""
         in_backward = torch._C._current_graph_task_id() != -1
         with self._lock:
-            future: "torch.futures.Future[Any]" = torch.futures.Future()
+            future = future_of(self._outputs)
             done = self._done
             if not done and self._future is None:
                 self._future, self._raises_in_backward = future, in_backward

@@ -1,0 +1,238 @@
+"""Calls on CUDA tensors: enqueued on a stream by libdist's own communicator over NCCL, and watched there.
+
+As with PyTorch's NCCL back end, a call that the program waits for at once goes onto its current stream, and another onto a
+stream of the group's. wait() lets the current stream wait, not the program; the library's watchdog waits for the device.
+When a rank is missing the stream becomes idle at the deadline, and the next call, wait() or barrier() raises the sentence.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+import warnings
+from datetime import timedelta
+from typing import Any, Callable, List, Optional, Tuple
+
+import torch
+from amldist import _errors
+from amldist._communicator import milliseconds
+from amldist._errors import check
+from amldist._library import lib
+from amldist.torch._tensors import OnHost, refuse
+from amldist.torch._work import BackendError, backend_error, tensors_in
+from torch._C._distributed_c10d import Work
+
+Tensor = torch.Tensor
+#: "host": CUDA tensors go through host memory. All ranks must have the same.
+VARIABLE = "AMLDIST_TORCH_CUDA"
+#: What NCCL does not combine: 16-bit integers, and bits of anything but bools (libdist/collective/gpu/nccl_backend.cpp).
+_INT16, _UINT16, _BOOL = 10, 11, 12
+_BITWISE, _BXOR = (5, 6, 7), 7
+
+
+class OnDevice(OnHost):
+    """CUDA tensors where they lie; lists of them as one buffer on the same device."""
+
+    def __init__(self, gpu: "Gpu") -> None:
+        super().__init__()
+        self.gpu = gpu
+
+    def read(self, tensor: Tensor) -> Tensor:
+        return tensor
+
+    both = write = read
+
+    def empty(self, count: int, dtype: torch.dtype) -> Tensor:
+        return torch.empty(count, dtype=dtype, device=self.gpu.device)
+
+
+class Gpu:
+    """A group's half on one GPU. Everything but ``failure`` and ``end`` is for one thread at a time."""
+
+    def __init__(self, handle: int, device: torch.device) -> None:
+        self.device = device
+        self._handle: Optional[int] = handle
+        self._stream: Optional[int] = -1  # none yet: 0 is the default stream
+        self._side: Any = None
+        self._told = False
+        self.limit_s = 0.0
+
+    def takes(self, reduction: Optional[Tuple[int, int]]) -> bool:
+        """Whether NCCL can combine this type with this operator; None: the data is only moved."""
+        if reduction is None:
+            return True
+        kind, operator = reduction
+        if kind in (_INT16, _UINT16):
+            return False
+        return operator != _BXOR if kind == _BOOL else operator not in _BITWISE
+
+    def call(
+        self,
+        function: Callable[..., int],
+        arguments: Tuple[Any, ...],
+        outputs: Any,
+        keep: Any,
+        after: Optional[Callable[[], object]],
+        waits: bool,
+    ) -> "DeviceWork":
+        """Enqueues a collective behind what the current stream has, and ``after`` behind the collective."""
+        current = torch.cuda.current_stream(self.device)
+        stream = current
+        if not waits:
+            if self._side is None:
+                make: Any = torch.cuda.Stream  # has no types
+                self._side = make(self.device)
+            stream = self._side
+            stream.wait_stream(current)
+        self._use(stream)
+        status = function(self._handle, *arguments)
+        if status < 0:
+            raise self._error(status)
+        with torch.cuda.stream(stream):
+            if after is not None:
+                after()
+            event = None if waits else stream.record_event()
+        if not waits:
+            for tensor in tensors_in([outputs, keep]):
+                if tensor.is_cuda:
+                    tensor.record_stream(stream)
+        return DeviceWork(self, stream, event, outputs)
+
+    def _use(self, stream: Any) -> None:
+        if stream.cuda_stream != self._stream:
+            check(lib.amldist_set_stream(self._handle, ctypes.c_void_p(stream.cuda_stream)))
+            self._stream = stream.cuda_stream
+
+    def set_timeout(self, limit_s: float) -> None:
+        self.limit_s = limit_s
+        if self._handle is not None:
+            check(lib.amldist_set_timeout(self._handle, milliseconds(limit_s)))
+
+    def _error(self, status: int) -> Exception:
+        self._told = True
+        return backend_error(_errors.last_error(status), self.limit_s)
+
+    def failure(self) -> Optional[Exception]:
+        """What the watchdog found, or a call before; None: all is well so far."""
+        if self._handle is None:
+            return None
+        status = lib.amldist_health(self._handle)
+        return self._error(status) if status < 0 else None
+
+    def drain(self) -> None:
+        """Until the device has done this group's calls. Errors: what the watchdog found meanwhile."""
+        torch.cuda.current_stream(self.device).synchronize()
+        if self._side is not None:
+            self._side.synchronize()
+        failed = self.failure()
+        if failed is not None:
+            raise failed
+
+    def unheard(self) -> Optional[Exception]:
+        """A failure that no call has raised."""
+        return None if self._told else self.failure()
+
+    def abort(self) -> None:
+        if self._handle is not None:
+            lib.amldist_abort(self._handle)
+
+    def take(self) -> Optional[int]:
+        """The communicator, for its end."""
+        handle, self._handle = self._handle, None
+        return handle
+
+
+def is_wanted(device: torch.device) -> bool:
+    """False for GPUs that CUDA does not know, and where the user wants the way through host memory."""
+    value = os.environ.get(VARIABLE, "")
+    if value not in ("", "nccl", "host"):
+        raise ValueError(f"amldist: {VARIABLE} is {value!r}: it must be nccl or host")
+    return value != "host" and device.type == "cuda" and torch.version.hip is None
+
+
+def open_gpu(world: Optional[int], rank: int, device: torch.device, limit_s: float) -> Optional[Gpu]:
+    """A communicator of the same ranks for their GPUs; collective. None, with a warning: NCCL cannot be used here, which
+    all ranks find together. Errors: a rank is missing."""
+    handle = ctypes.c_void_p()
+    status = lib.amldist_split(world, 0, rank, ctypes.byref(handle))
+    if status < 0:
+        raise backend_error(_errors.last_error(status), limit_s)
+    gpu = Gpu(handle.value or 0, device)
+    gpu.set_timeout(limit_s)
+    with torch.cuda.device(device):
+        probe = torch.zeros(1, dtype=torch.uint8, device=device)
+        gpu._use(torch.cuda.current_stream(device))
+        status = lib.amldist_allreduce(gpu._handle, probe.data_ptr(), probe.data_ptr(), 1, 1, 2)
+    if status >= 0:
+        return gpu
+    error = gpu._error(status)
+    lib.amldist_finalize(gpu.take())  # no rank has used it
+    if status != _errors.EUNAVAILABLE:
+        raise error
+    warnings.warn(f"amldist: tensors on GPUs go through host memory: {error}", stacklevel=2)
+    return None
+
+
+def same_device(gpu: Gpu, tensor: Tensor, operation: str) -> None:
+    if tensor.device != gpu.device:
+        raise refuse(operation, f"this group's calls are on {gpu.device}, the tensor lies on {tensor.device}: a process uses one GPU for a group")
+
+
+class DeviceWork(Work):
+    """A call that a stream has. ``event`` is behind it; None: the call is on the stream that was current."""
+
+    def __init__(self, gpu: Gpu, stream: Any, event: Optional[Any], outputs: Any) -> None:
+        super().__init__()
+        self._gpu, self._stream, self._event, self._outputs = gpu, stream, event, outputs
+
+    def wait(self, timeout: Optional[timedelta] = None) -> bool:
+        """Lets the current stream wait; with a time limit the caller, too."""
+        limit = timeout.total_seconds() if timeout else 0
+        if limit > 0:
+            self._wait_at_most(limit)
+        if self._event is not None:
+            torch.cuda.current_stream(self._gpu.device).wait_event(self._event)
+        failed = self._gpu.failure()
+        if failed is not None:
+            raise failed
+        return True
+
+    def _wait_at_most(self, limit: float) -> None:
+        deadline = time.monotonic() + limit
+        while not self.is_completed():
+            if time.monotonic() > deadline:
+                raise BackendError(f"the call is not complete after {limit:g} s of waiting; it goes on")
+            time.sleep(50e-6)
+
+    def followed(self, outputs: Any) -> "DeviceWork":
+        """The last of several as all of them."""
+        return DeviceWork(self._gpu, self._stream, self._event, outputs)
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        return bool((self._stream if self._event is None else self._event).query())
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self._gpu.failure() is None
+
+    def exception(self) -> Optional[Exception]:
+        return self._gpu.failure()
+
+    def result(self) -> List[Tensor]:
+        self.wait()
+        return tensors_in(self._outputs)
+
+    def source_rank(self) -> int:
+        raise RuntimeError("this work is no receive: it has no source rank")
+
+    _source_rank = source_rank
+
+    def get_future(self) -> "torch.futures.Future[Any]":
+        """Complete at once: whoever waits for it has the stream wait."""
+        future: "torch.futures.Future[Any]" = torch.futures.Future(devices=[self._gpu.device])
+        with torch.cuda.stream(self._stream):
+            future.set_result(self._outputs)
+        return future
