@@ -134,6 +134,7 @@ class Gpu:
         return None if self._told else self.failure()
 
     def abort(self) -> None:
+        self._told = True  # whoever aborts knows
         if self._handle is not None:
             lib.amldist_abort(self._handle)
 
