@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "aml_run/download.hpp"
+#include "aml_run/literal_place.hpp"
 #include "core/text.hpp"
 #include "shared/shell.hpp"
 
@@ -220,16 +221,23 @@ Result<FilledText> Bindings::finish(std::string_view text, const SourceLocation&
 
 void Bindings::warn(std::string_view text, const SourceLocation& location, const Found& found) {
   const auto pieces = read_template(text);
+  LiteralPlace place;
   for (std::size_t i = 0; i < pieces->size(); ++i) {
     const TemplatePiece& piece = (*pieces)[i];
-    if (!piece.is_expression) continue;
+    if (!piece.is_expression) {
+      place.follow(piece.text);
+      continue;
+    }
     const Replacement& value = found.find(piece.text)->second;
-    const char before = i > 0 && !(*pieces)[i - 1].is_expression ? (*pieces)[i - 1].text.back() : '\0';
-    const char after = i + 1 < pieces->size() ? (*pieces)[i + 1].text.front() : '\0';
+    char before = i > 0 && !(*pieces)[i - 1].is_expression ? (*pieces)[i - 1].text.back() : '\0';
+    char after = i + 1 < pieces->size() ? (*pieces)[i + 1].text.front() : '\0';
+    if (const auto quote_there = place.quote()) before = after = *quote_there;  // "${{inputs.data}}/train"
     const std::string does = what_bash_does(value, before, after);
     if (does.empty()) continue;
-    std::string sentence = concat({show_location(file_, location), piece.text, " is ", text::quote(value.text),
-                                   ", and ", does, ", as on Azure ML: --literal makes it one word"});
+    std::string sentence =
+        concat({show_location(file_, location), piece.text, " is ", text::quote(value.text), ", and ", does,
+                ", as on Azure ML: ", does.ends_with("blanks") ? "put it in double quotes, or " : "",
+                "--literal makes it one word"});
     if (std::ranges::find(warnings_, sentence) == warnings_.end()) warnings_.push_back(std::move(sentence));
   }
 }

@@ -107,4 +107,10 @@ Result<std::string> LiteralPlace::write(std::string_view value) {
       "word of its own, in front of here-documents, backticks, $'...' and \"$(...)\""};
 }
 
+std::optional<char> LiteralPlace::quote() const noexcept {
+  if (quoting_ == Quoting::uncertain) return std::nullopt;
+  if (quoting_ == Quoting::double_quotes) return '"';
+  return quoting_ == Quoting::single_quotes ? '\'' : '\0';
+}
+
 }  // namespace amldist::run

@@ -2,6 +2,7 @@
 // word there.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,9 @@ class LiteralPlace {
   /// `value` as one word, or as a part of one, at the present place. Errors: invalid_argument, the place is uncertain
   /// and bash would act on the value (the sentence without its subject).
   [[nodiscard]] Result<std::string> write(std::string_view value);
+
+  /// The quote in which the present place stands, '\0' in none; nothing: the place is uncertain.
+  [[nodiscard]] std::optional<char> quote() const noexcept;
 
  private:
   enum class Quoting { bare, single_quotes, double_quotes, comment, uncertain };

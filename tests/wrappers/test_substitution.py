@@ -90,9 +90,11 @@ def test_a_value_that_bash_acts_on_is_warned_about(aml_run, tmp_path, place, val
 
 def test_a_path_with_a_blank_is_warned_about_outside_of_quotes(aml_run, tmp_path):
     (tmp_path / "two words").mkdir()
-    for place, warned in (("${{inputs.d}}", True), ('"${{inputs.d}}"', False), ("'${{inputs.d}}'", False)):
+    for place, warned in (("${{inputs.d}}", True), ('"${{inputs.d}}"', False), ("'${{inputs.d}}'", False), ('"${{inputs.d}}/x"', False),
+                          ("'-d=${{inputs.d}} -e'", False), ('"a"${{inputs.d}}"b"', True), ('# "\\n${{inputs.d}}', True)):
         (tmp_path / "job.yml").write_text(json.dumps({"command": f"prog {place}", "inputs": {"d": {"path": "./two words"}}}))
-        assert ("bash splits it at blanks" in aml_run.good("--dry-run", str(tmp_path / "job.yml")).said) == warned
+        told = "bash splits it at blanks, as on Azure ML: put it in double quotes, or --literal makes it one word"
+        assert (told in aml_run.good("--dry-run", str(tmp_path / "job.yml")).said) == warned
 
 
 def test_values_reach_no_line_but_the_command(aml_run, tmp_path):
