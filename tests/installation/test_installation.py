@@ -45,7 +45,7 @@ class Machine:
 
     def versions(self) -> dict[str, str]:
         """Of our packages that are installed."""
-        listed = self.run("dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\n' 'aml-dist*' 'libamldist*'")
+        listed = self.run("dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\n' 'aml-dist*' 'libamldist*' python3-amldist")
         return dict(line.split()[1:] for line in listed.splitlines() if line.startswith("installed "))
 
     def in_cluster(self, line: str, *where: str) -> str:
