@@ -135,6 +135,7 @@ void NcclRecorder::close(Communicator* communicator) noexcept {
   const std::lock_guard lock(mutex_);
   recorder_.complete(communicator->last.exchange(0));
   recorder_.close_communicator(communicator->slot);
+  delete communicator;
 }
 
 void NcclRecorder::enqueue(Communicator& communicator, const CollectiveFacts& facts) noexcept {

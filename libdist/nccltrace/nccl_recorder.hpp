@@ -47,6 +47,7 @@ class NcclRecorder {
   Communicator* add(std::uint64_t id, int rank, int ranks, const char* name) noexcept;
   /// The communicator that an event of the first three versions names.
   Communicator* find_or_add(std::uint64_t id, int rank, const char* name) noexcept;
+  /// Its last call. The pointer must not be used any more; nullptr: does nothing.
   void close(Communicator* communicator) noexcept;
 
   void enqueue(Communicator& communicator, const CollectiveFacts& facts) noexcept;

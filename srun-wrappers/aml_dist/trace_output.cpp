@@ -34,10 +34,11 @@ std::string_view word_of(State state) {
   return words.at(static_cast<std::size_t>(state));
 }
 
-/// The call that says most about a rank: the oldest that has not ended, else the newest.
+/// The call that says most about a rank: the oldest that has not ended, else the newest. Nobody is told when NCCL's
+/// calls end, so of these each communicator's last is open.
 const CallRecord* telling_call(const Recording& recording) {
   const auto pending = std::ranges::find_if(recording.calls, &CallRecord::pending);
-  if (pending != recording.calls.end()) return &*pending;
+  if (pending != recording.calls.end() && recording.source != "nccl") return &*pending;
   return recording.calls.empty() ? nullptr : &recording.calls.back();
 }
 

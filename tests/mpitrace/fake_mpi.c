@@ -4,9 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { world = 0x44000000, no_request = 0x2c000000, attributes = 64, first_request = 0x6c000000 };
+enum { world = 0x44000000, no_request = 0x2c000000, attributes = 20001, first_request = 0x6c000000 };
 
 static void* attribute_of[attributes];
+static int (*end_of_attribute)(int comm, int keyval, void* value, void* extra);
 static int communicators = 1;
 static int requests;
 
@@ -29,7 +30,8 @@ int PMPI_Group_translate_ranks(int group, int n, const int* ranks, int other, in
   return 0;
 }
 int PMPI_Comm_create_keyval(void* copy, void* end, int* keyval, void* extra) {
-  return (void)copy, (void)end, (void)extra, *keyval = 7, 0;
+  memcpy(&end_of_attribute, &end, sizeof end);
+  return (void)copy, (void)extra, *keyval = 7, 0;
 }
 int PMPI_Comm_set_attr(int comm, int keyval, void* value) {
   (void)keyval;
@@ -46,6 +48,11 @@ int PMPI_Comm_dup(int comm, int* made) {
   (void)comm;
   *made = world + communicators++ % attributes;
   return 0;
+}
+int PMPI_Comm_free(int* comm) {
+  void* const value = attribute_of[number_of(*comm)];
+  attribute_of[number_of(*comm)] = NULL;
+  return value == NULL ? 0 : end_of_attribute(*comm, 7, value, NULL);
 }
 int PMPI_Type_size(int type, int* size) { return (void)type, *size = 4, 0; }
 int PMPI_Barrier(int comm) { return (void)comm, 0; }

@@ -4,12 +4,15 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -37,6 +40,8 @@ class Mpi {
   int call(const char* name, Arguments... arguments) const {
     return function<int(Arguments...)>(name)(arguments...);
   }
+  /// A call that is not recorded, because MPI itself tells what it ends.
+  void free_communicator(int comm) const { reinterpret_cast<int (*)(int*)>(::dlsym(fake_, "PMPI_Comm_free"))(&comm); }
 
  private:
   template <typename Function>
@@ -46,6 +51,13 @@ class Mpi {
   void* part_;
   void* fake_;
 };
+
+std::uint64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::uint64_t pages = 0;
+  file >> pages >> pages;
+  return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
 
 /// Runs the program in a process of its own and reads what it recorded.
 Recording recorded_by(const std::function<void(const Mpi&)>& program) {
@@ -146,6 +158,31 @@ TEST(MpiTrace, RecordsNoMoreThanItsRingAndItsSlotsHold) {
       std::ranges::count(recording.communicators, false, &amldist::collective::CommunicatorRecord::closed);
   EXPECT_LE(open, 1 + 128) << "the program's own communicators need the other slots";
   EXPECT_EQ(calls_on(recording, "world").back().sequence, many + 2U);
+}
+
+TEST(MpiTrace, KeepsMemoryAndFileBoundedOverTenThousandCommunicators) {
+  constexpr int many = 10'000;
+  constexpr std::uint64_t most_growth = std::uint64_t{8} << 20;
+  constexpr std::uint64_t largest_file = std::uint64_t{1} << 20;
+  const Recording recording = recorded_by([](const Mpi& mpi) {
+    const auto use = [&] {
+      int made = 0;
+      mpi.call<int, int*>("MPI_Comm_dup", world, &made);
+      allreduce(mpi, made);
+      return made;
+    };
+    mpi.free_communicator(use());
+    const std::uint64_t before = resident_bytes();
+    for (int i = 1; i < many; ++i) mpi.free_communicator(use());
+    for (int i = 0; i < many; ++i) use();  // which stay open
+    EXPECT_TRUE(resident_bytes() < before + most_growth);
+    struct stat file = {};
+    EXPECT_EQ(::stat((std::string(std::getenv("AMLDIST_TRACE_DIR")) + "/42.0/0.mpi.trace").c_str(), &file), 0);
+    EXPECT_TRUE(static_cast<std::uint64_t>(file.st_size) <= largest_file) << file.st_size;
+    if (::testing::Test::HasFailure()) ::_exit(1);
+  });
+  EXPECT_EQ(recording.recorded, 4U * many + 1) << "each is made and used; and MPI_Init";
+  EXPECT_LE(recording.communicators.size(), 256U);
 }
 
 TEST(MpiTrace, SurvivesThreadsThatCallAtTheSameTime) {

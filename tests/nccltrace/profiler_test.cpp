@@ -7,11 +7,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <thread>
 #include <vector>
 
+#include "recorder/flight_recorder.hpp"
 #include "recorder/record_reader.hpp"
 #include "recorder/verdict.hpp"
 #include "scratch.hpp"
@@ -211,6 +215,48 @@ TEST_P(NcclProfiler, TakesCallbacksInAnyOrderFromManyThreads) {
   const Recording recording = recorded(folder, 0);
   EXPECT_EQ(recording.recorded, 8U * 40U * 20U);
   EXPECT_LE(recording.communicators.size(), 256U);
+}
+
+std::uint64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::uint64_t pages = 0;
+  file >> pages >> pages;
+  return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+TEST_P(NcclProfiler, KeepsMemoryAndFileBoundedOverTenThousandCommunicators) {
+  constexpr std::uint64_t many = 10'000;
+  constexpr std::uint64_t most_growth = std::uint64_t{8} << 20;
+  const ScratchFolder folder;
+  as_rank(0, folder, [] {
+    const Nccl nccl(GetParam());
+    if (!nccl.works()) return false;
+    int mask = 0;
+    const auto use = [&](std::uint64_t comm) {
+      void* const context = nccl.init(comm, 2, 0, &mask);
+      nccl.call(context, comm, 0);
+      return context;
+    };
+    nccl.table().finalize(use(1));
+    const std::uint64_t before = resident_bytes();
+    for (std::uint64_t comm = 2; comm <= many; ++comm) nccl.table().finalize(use(comm));
+    std::vector<void*> open;
+    for (std::uint64_t comm = many + 1; comm <= 2 * many; ++comm) open.push_back(use(comm));
+    const bool bounded = resident_bytes() < before + most_growth;
+    for (void* const context : open) nccl.table().finalize(context);
+    nccl.call(nccl.init(7 * many, 2, 0, &mask), 7 * many, 0);
+    return bounded;
+  });
+  const Recording recording = recorded(folder, 0);
+  EXPECT_EQ(recording.recorded, 2 * many + 1);
+  EXPECT_EQ(recording.calls.size(), amldist::collective::FlightRecorder::default_capacity);
+  EXPECT_LE(recording.communicators.size(), 256U);
+  constexpr int first_version_that_says_which_one_ends = 4;
+  if (GetParam() >= first_version_that_says_which_one_ends) {
+    EXPECT_TRUE(std::ranges::any_of(recording.communicators, [](const auto& each) { return each.id == 7 * many; }))
+        << "room of closed ones is used again";
+  }
+  EXPECT_LE(std::filesystem::file_size(folder / "42.0/0.nccl.trace"), std::uintmax_t{1} << 20);
 }
 
 TEST_P(NcclProfiler, AsksForNothingWithoutATrace) {
