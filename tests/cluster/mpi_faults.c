@@ -16,7 +16,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { culprit = 2, elements = 4, long_message = 1 << 20 };
+#ifndef LONG_MESSAGE /* so long that no MPI takes it in before somebody asks for it */
+#define LONG_MESSAGE (1 << 20)
+#endif
+enum { culprit = 2, elements = 4, long_message = LONG_MESSAGE };
 
 static float input[elements], output[elements];
 static int shared;

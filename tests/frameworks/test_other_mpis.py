@@ -10,23 +10,16 @@ import pathlib
 import random
 import re
 import shutil
-import subprocess
 import time
 
 import pytest
 from conftest import FOLDER, ROOT, readable_copy
 from hang_sentences import SENTENCES, hang_lines
+from other_mpis import MPIS, compile_for, is_installed, variables_of
 
 SEED = int(os.environ.get("AMLDIST_HANG_SEED", time.strftime("%Y%m%d")))
 LIBRARIES = pathlib.Path(os.environ.get("AMLDIST_TRACE_LIBRARIES", ROOT / "build-development/lib/aml-dist"))
 STEP = "-w node[1-2] -N2 -n4 --ntasks-per-node=2"
-#: By the interface that the program is compiled for: folder of the MPI, its library, Slurm's way to start it, more variables.
-MPIS = {
-    "mpich": ("mpich", "mpi", "pmi2", {}),
-    "standard": ("mpich", "mpi_abi", "pmi2", {}),
-    "openmpi": ("openmpi", "mpi", "pmix", {}),
-    "impi": ("impi", "mpi", "pmi2", {"I_MPI_PMI": "pmi2", "FI_PROVIDER": "tcp", "FI_PROVIDER_PATH": "{lib}"}),
-}
 #: One trial of each for each MPI; the hundreds of trials are those of Open MPI 4.1. No circle of sends and no other root or
 #: count: some of these MPIs take in a megabyte that nobody has asked for, and the program ends well.
 KINDS = ("late", "stopped", "skipped", "finalize", "communicator", "operation", "message", "persistent", "prepared", "unprepared")
@@ -50,25 +43,13 @@ def tracing(cluster):
 @pytest.fixture(scope="module", params=MPIS)
 def launch(request, tracing):
     """launch(KIND, SEED, ROUNDS): srun's command for the program that is compiled with this MPI."""
-    name, library, pmi, more = MPIS[request.param]
-    home = FOLDER / "mpis" / name
-    if not (home / "lib" / f"lib{library}.so").exists():
+    name = request.param
+    if not is_installed(name, FOLDER):
         pytest.skip(f"{name} is not installed: tests/frameworks/install --mpis")
-    program = tracing / f"mpi_faults-{request.param}"
-    if name == "openmpi":  # its compiler wrapper knows which libraries stand behind libmpi
-        command = [home / "bin/mpicc"]
-    else:
-        command = ["cc", f"-I{home}/include", f"-L{home}/lib", "-Wl,--allow-shlib-undefined"]
-        if request.param == "standard":
-            command.append("-DMPI_ABI")
-    ending = [] if name == "openmpi" else [f"-l{library}"]
-    subprocess.run([*command, "-O1", "-o", program, ROOT / "tests/cluster/mpi_faults.c", *ending], check=True,
-                   env=os.environ | {"OPAL_PREFIX": str(home)} if name == "openmpi" else None)
-    program.chmod(0o755)
-    variables = {"LD_LIBRARY_PATH": f"{home}/lib"} | {key: value.format(lib=f"{home}/lib") for key, value in more.items()}
-    words = " ".join(f"{key}={value}" for key, value in variables.items())
-    return lambda hang, kind, seed, rounds: (f"{words} timeout 80 srun --mpi={pmi} {STEP} --aml-dist=mpi,hang={hang} "
-                                             f"{program} {kind} {seed} {rounds}")
+    program = tracing / f"mpi_faults-{name}"
+    compile_for(name, FOLDER, ROOT / "tests/cluster/mpi_faults.c", program)
+    return lambda hang, kind, seed, rounds: (f"{variables_of(name, FOLDER)} timeout 80 srun --mpi={MPIS[name].pmi} {STEP} "
+                                             f"--aml-dist=mpi,hang={hang} {program} {kind} {seed} {rounds}")
 
 
 @pytest.fixture

@@ -13,23 +13,13 @@ import shutil
 import time
 
 import pytest
-from conftest import ROOT, VENV, need
+from conftest import VENV, need
+from torch_sentences import CALLS, FAULTS, OWN, install_package, is_circle, parts_of
 
-HERE = pathlib.Path(__file__).resolve().parent
 TRIALS = int(os.environ.get("AMLDIST_HANG_TRIALS", "1"))
 HEALTHY = int(os.environ.get("AMLDIST_HANG_HEALTHY", "1"))
 SEED = int(os.environ.get("AMLDIST_HANG_SEED", time.strftime("%Y%m%d")))
 STEP = "srun -w node[1-2] -N2 -n4 --ntasks-per-node=2"
-OWN = "rank 2 (local 0) on node2"
-PLACE = r"; it is in \w+ at torch_faults\.py:\d+"
-# What the others are in when rank 2 does not come.
-CALLS = {"ddp": r"allreduce #\d+ \(.*\)", "fsdp": r"allgather #\d+ \(.*\)( of group '\S+')?",
-         "pipeline": r"(recv|send) \(.*\) (from|to) rank 2|allreduce #\d+ \(.*\) of group 'stage 1'|barrier #\d+"}
-FAULTS = {
-    "late": rf"{re.escape(OWN)} has not (called|met) it for \d+ s; \d ranks? waits?{PLACE}",
-    "stopped": rf"{re.escape(OWN)} is stopped( after| in)? .*for \d+ s; \d ranks? waits?({PLACE})?",
-    "operation": rf"{re.escape(OWN)} (called barrier #\d+ instead|has not (called|met) it for \d+ s); \d ranks? waits?{PLACE}",
-}
 
 
 @pytest.fixture(scope="module")
@@ -37,16 +27,7 @@ def program(cluster):
     """The command. The package is installed as pip would do it."""
     need("torch")
     folder = pathlib.Path(f"/var/tmp/aml-dist-torch-trace-{os.getpid()}")
-    site = folder / "site"
-    shutil.copytree(ROOT / "libdist/python/amldist_trace", site / "amldist_trace", ignore=shutil.ignore_patterns("__pycache__"))
-    information = site / "amldist-0.1.0.dist-info"
-    information.mkdir()
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: amldist\nVersion: 0.1.0\n")
-    (information / "entry_points.txt").write_text("[torch.backends]\namldist_trace = amldist_trace:load\n")
-    shutil.copy(HERE / "torch_faults.py", folder)
-    for path in (folder, *folder.rglob("*")):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    yield f"env PYTHONPATH={site} OMP_NUM_THREADS=1 {VENV}/bin/python {folder}/torch_faults.py"
+    yield install_package(folder, VENV)
     shutil.rmtree(folder)
 
 
@@ -70,15 +51,14 @@ def test_the_right_rank_is_named_with_its_place(cluster, program, workdir, way, 
     done = cluster.run(f"cd {workdir} && timeout 120 {STEP} --aml-dist=pytorch,hang=2 {program} {way} {fault} {seed} 5")
     lines = hang_lines(done)
     assert len(lines) == 1, f"seed {seed}: {done}"
-    said = re.fullmatch(r"aml-dist: hang: (.*?): (rank .*); its stack is in (aml-dist-hang-\d+\.\d+\.txt)", lines[0])
-    in_circle = "deadlock of 2 ranks for \\d+ s: rank 0 waits in send .* to rank 2 for rank 2, rank 2 waits in barrier #2 for rank 0"
-    if (way, fault) == ("pipeline", "operation") and re.search(in_circle, lines[0]):
-        assert done.status == 75  # that is what it is: who is asked first decides between the two
+    if is_circle(way, fault, lines[0]):
+        assert done.status == 75
         return
-    assert said and re.fullmatch(FAULTS[fault], said[2]), f"seed {seed}: {lines[0]}"
-    assert re.fullmatch(CALLS[way], said[1]), f"seed {seed}: {lines[0]}"
+    said = parts_of(lines[0])
+    assert said and re.fullmatch(FAULTS[fault], said[1]), f"seed {seed}: {lines[0]}"
+    assert re.fullmatch(CALLS[way], said[0]), f"seed {seed}: {lines[0]}"
     assert done.status == 75, f"seed {seed}: {done}"
-    report = (workdir / said[3]).read_text()
+    report = (workdir / said[2]).read_text()
     assert "rank 2 (local 0) on node2, torch: " in report, report
     if fault == "late":
         assert re.search(r"^rank 2:\nPython stacks of process \d+\n  thread MainThread\n    do_wrong at ", report, re.MULTILINE), report

@@ -1,0 +1,51 @@
+"""What srun's line says when rank 2 of torch_faults.py does something wrong, and how the package is installed for it."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import shutil
+
+HERE = pathlib.Path(__file__).resolve().parent
+OWN = "rank 2 (local 0) on node2"
+PLACE = r"; it is in \w+ at torch_faults\.py:\d+"
+# What the others are in when rank 2 does not come.
+CALLS = {"ddp": r"allreduce #\d+ \(.*\)", "fsdp": r"allgather #\d+ \(.*\)( of group '\S+')?",
+         "pipeline": r"(recv|send) \(.*\) (from|to) rank 2|allreduce #\d+ \(.*\) of group 'stage 1'|barrier #\d+"}
+FAULTS = {
+    "late": rf"{re.escape(OWN)} has not (called|met) it for \d+ s; \d ranks? waits?{PLACE}",
+    "stopped": rf"{re.escape(OWN)} is stopped( after| in)? .*for \d+ s; \d ranks? waits?({PLACE})?",
+    "operation": rf"{re.escape(OWN)} (called barrier #\d+ instead|has not (called|met) it for \d+ s); \d ranks? waits?{PLACE}",
+}
+# Who is asked first decides between the two: this is what it is, too.
+CIRCLE = "deadlock of 2 ranks for \\d+ s: rank 0 waits in send .* to rank 2 for rank 2, rank 2 waits in barrier #2 for rank 0"
+
+
+def parts_of(line: str) -> tuple[str, str, str] | None:
+    """Call, rank and fault, and file of srun's line."""
+    said = re.fullmatch(r"aml-dist: hang: (.*?): (rank .*); its stack is in (aml-dist-hang-\d+\.\d+\.txt)", line)
+    return (said[1], said[2], said[3]) if said else None
+
+
+def is_circle(way: str, fault: str, line: str) -> bool:
+    return (way, fault) == ("pipeline", "operation") and re.search(CIRCLE, line) is not None
+
+
+def is_named(way: str, fault: str, line: str) -> bool:
+    parts = parts_of(line)
+    named = parts is not None and re.fullmatch(FAULTS[fault], parts[1]) and re.fullmatch(CALLS[way], parts[0])
+    return bool(named) or is_circle(way, fault, line)
+
+
+def install_package(folder: pathlib.Path, venv: pathlib.Path) -> str:
+    """Installs the package as pip would, in FOLDER/site, and returns the command of torch_faults.py."""
+    site = folder / "site"
+    shutil.copytree(HERE.parents[1] / "libdist/python/amldist_trace", site / "amldist_trace", ignore=shutil.ignore_patterns("__pycache__"))
+    information = site / "amldist-0.1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: amldist\nVersion: 0.1.0\n")
+    (information / "entry_points.txt").write_text("[torch.backends]\namldist_trace = amldist_trace:load\n")
+    shutil.copy(HERE / "torch_faults.py", folder)
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return f"env PYTHONPATH={site} OMP_NUM_THREADS=1 {venv}/bin/python {folder}/torch_faults.py"
