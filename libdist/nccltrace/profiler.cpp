@@ -5,8 +5,10 @@
 // profiler.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdio>
 #include <new>
 #include <string>
 
@@ -57,6 +59,24 @@ template <typename Init>
 const Table<Init>* other_table(const char* name) noexcept {
   void* const library = other_library();
   return library != nullptr ? static_cast<const Table<Init>*>(::dlsym(library, name)) : nullptr;
+}
+
+/// The newest version of the other profiler's that takes what this version's callbacks bring; nullptr without one.
+template <typename Init>
+const Table<Init>* other_table(int version, const char* name, const char* one_before) noexcept {
+  constexpr int only_adds_events = 6;
+  const auto* table = other_table<Init>(name);
+  if (table == nullptr && version == only_adds_events) table = other_table<Init>(one_before);
+  const auto named = own_variable(variable::nccl_profiler);
+  if (table == nullptr && named && !named->empty()) {
+    const char* const why =
+        other_library() == nullptr ? "it cannot be loaded" : "it has no table for this version of NCCL";
+    std::fprintf(
+        stderr,
+        "aml-dist: trace: NCCL's events do not reach the profiler '%s' (%s): without trace NCCL loads it itself\n",
+        named->c_str(), why);
+  }
+  return table;
 }
 
 const char* or_empty(const char* text) noexcept { return text != nullptr ? text : ""; }
@@ -146,12 +166,14 @@ struct Version {
                                                        "ncclProfiler_v6"};
 
   static const Table<Init>* other() noexcept {
-    static const Table<Init>* const table = other_table<Init>(names[version]);
+    static const Table<Init>* const table = other_table<Init>(version, names[version], names[std::max(version - 1, 0)]);
     return table;
   }
 
   /// Gives NCCL its context and mask, once the other profiler has given its own to `made`.
   static int give(Context* made, bool traced, void** context, int* mask) noexcept {
+    constexpr int all_before_6 = (1 << 12) - 1;
+    if (version == 6 && other() == other_table<Init>(names[version - 1])) made->other_mask &= all_before_6;
     *context = made;
     *mask = made->other_mask | (traced ? own_mask<version> : 0);
     return 0;

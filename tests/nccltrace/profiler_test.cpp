@@ -327,4 +327,41 @@ TEST(NcclProfilerChain, HandsOnWhatTheOtherProfilerAskedFor) {
   }
 }
 
+TEST(NcclProfilerChain, ServesAnOtherProfilerThatIsOneVersionBehind) {
+  const ScratchFolder folder;
+  as_rank(0, folder, [] {
+    ::setenv("AMLDIST_NCCL_PROFILER", OLDER_PROFILER, 1);
+    const Nccl nccl(6);
+    int mask = 0;
+    void* const context = nccl.init(9, 2, 0, &mask);
+    nccl.call(context, 9, 0);
+    nccl.table().finalize(context);
+    const auto counts =
+        reinterpret_cast<Counts* (*)()>(::dlsym(::dlopen(OLDER_PROFILER, RTLD_NOW), "other_profiler_counts"))();
+    constexpr int events_of_version_5 = (1 << 12) - 1;
+    return mask == events_of_version_5 && counts->inits == 1 && counts->starts == 1 && counts->stops == 1 &&
+           counts->finals == 1;
+  });
+}
+
+TEST(NcclProfilerChain, SaysThatAnOtherProfilerGetsNothing) {
+  for (const auto& [version, profiler] : {std::pair{4, OTHER_PROFILER}, std::pair{6, "/no/such/profiler.so"}}) {
+    const ScratchFolder folder;
+    ::testing::internal::CaptureStderr();
+    as_rank(0, folder, [version = version, profiler = profiler] {
+      ::setenv("AMLDIST_NCCL_PROFILER", profiler, 1);
+      const Nccl nccl(version);
+      int mask = 0;
+      void* const context = nccl.init(9, 2, 0, &mask);
+      nccl.call(context, 9, 0);
+      nccl.table().finalize(context);
+      return mask != 0;
+    });
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_NE(said.find("NCCL's events do not reach the profiler '" + std::string(profiler)), std::string::npos)
+        << said;
+    EXPECT_EQ(recorded(folder, 0).calls.size(), 1U) << "ours works";
+  }
+}
+
 }  // namespace
