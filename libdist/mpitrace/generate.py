@@ -96,11 +96,39 @@ def arguments(parameters: str) -> str:
     return ", ".join(re.findall(r"(\w+)(?:,|$)", parameters))
 
 
+def narrowed(parameters: str) -> str:
+    """The arguments of a call with large counts as those of the call with small ones."""
+    out = []
+    for parameter in parameters.split(", "):
+        name = parameter.split()[-1]
+        if re.match(r"MPI_Count \w+$", parameter):
+            out.append(f"narrow({name})")
+        elif re.match(r"const MPI_Count\* ", parameter) or (re.match(r"const MPI_Aint\* ", parameter) and "w_aint" not in parameter):
+            out.append(f"narrow.{'sent' if name.startswith('s') else 'got'}({name})")
+        else:
+            out.append(name)
+    return ", ".join(out)
+
+
+def without_large_counts(name: str, parameters: str) -> str:
+    """What the wrapper of a call with large counts does where MPI has none: the small call's wrapper."""
+    small = name.removesuffix("_c")
+    arrays = "const MPI_Count*" in parameters
+    lengths = "of_neighbors" if "eighbor" in name else "of_own_group" if "educe_scatter" in name else "of_members"
+    kept = "for_good" if "MPI_Request*" in parameters else "for_the_call"
+    made = f"Narrow narrow{f'(Lengths::{lengths}(comm), Narrow::Kept::{kept})' if arrays else ''};"
+    # The displacements of this one are large in both.
+    told = parameters.replace("MPI_Aint*", "w_aint MPI_Aint*") if "eighbor_alltoallw" in name else parameters
+    return (f"  if (is_missing<&MPI_{name}>(\"PMPI_{name}\")) {{\n    {made}\n"
+            f"    return narrow.call(&MPI_{small}, {narrowed(told)});\n  }}\n")
+
+
 def wrap(name: str, parameters: str, traced: str, end: str, prefix: str = "MPI") -> None:
     full = f"{prefix}_{name}"
     names.append(full.removeprefix("MPI"))
+    before = without_large_counts(name, parameters) if name.endswith("_c") else ""
     call = f"call_real<&{full}>(\"P{full}\", {arguments(parameters)})"
-    text.append(f"int {full}({parameters}) {{\n  Traced call({traced});\n  return {end.replace('CALL', call)};\n}}\n")
+    text.append(f"int {full}({parameters}) {{\n{before}  Traced call({traced});\n  return {end.replace('CALL', call)};\n}}\n")
 
 
 def variants(name: str, parameters: str, traced: str, end: str) -> None:

@@ -77,9 +77,8 @@ void* find_real(const char* name) noexcept { return ::dlsym(tracer().libmpi(), n
 
 Tracer::Use Tracer::use(void* libmpi) noexcept try {
   if (libmpi_ != nullptr) return Use::yes;
-  if (own_variable(variable::trace).value_or("").empty()) return Use::unwanted;
   const auto abi = Abi::of(libmpi);
-  if (!abi) return Use::other_interface;
+  if (!abi) return own_variable(variable::trace).value_or("").empty() ? Use::unwanted : Use::other_interface;
   abi_ = *abi;
   libmpi_ = libmpi;
   return Use::yes;
@@ -89,6 +88,7 @@ Tracer::Use Tracer::use(void* libmpi) noexcept try {
 
 void Tracer::start(std::uint32_t rank, std::uint32_t size) noexcept try {
   const std::string step = own_variable(variable::trace).value_or("");
+  if (step.empty()) return;  // calls pass through
   const auto folder = make_trace_folder(own_variable(variable::trace_folder).value_or(""), step);
   if (!folder || !*folder) {
     if (!folder) std::fprintf(stderr, "aml-dist: rank %u is not traced: %s\n", rank, folder.error().message.c_str());

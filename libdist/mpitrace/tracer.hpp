@@ -39,7 +39,8 @@ struct Communicator {
 
 class Tracer {
  public:
-  /// Whether calls shall be recorded by this process at all: the plugin has said so, and libmpi is of this interface.
+  /// Whether the calls of this libmpi can come here. They are recorded where the plugin has said so, else they pass
+  /// through. `unwanted`: no trace, and another interface.
   enum class Use { other_interface = 0, yes = 1, unwanted = 2 };
   Use use(void* libmpi) noexcept;
   [[nodiscard]] bool on() const noexcept { return recorder_.on(); }
@@ -108,12 +109,19 @@ template <typename Function>
   return reinterpret_cast<Function*>(find_real(name));
 }
 
+/// What a call returns that this MPI does not have: MPI_ERR_OTHER.
+#ifdef AMLDIST_MPI_HANDLES_ARE_NUMBERS
+inline constexpr int unsupported = 15;
+#else
+inline constexpr int unsupported = 16;
+#endif
+
 /// Calls the real function behind one of our wrappers.
 template <auto wrapper, typename... Arguments>
 int call_real(const char* name, Arguments... arguments) noexcept {
   using Function = std::remove_pointer_t<decltype(wrapper)>;
   static auto* const real = find_real_as<Function>(name);
-  return real(arguments...);
+  return real != nullptr ? real(arguments...) : unsupported;
 }
 
 /// Calls inside a recorded call are MPI's own.

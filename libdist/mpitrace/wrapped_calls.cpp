@@ -2,6 +2,7 @@
 #include <optional>
 #include <vector>
 
+#include "mpitrace/narrow.hpp"
 #include "mpitrace/tracer.hpp"
 
 namespace amldist::mpitrace {
@@ -110,7 +111,7 @@ extern "C" {
 
 #include "mpitrace/wrapped_calls.inc"
 
-/// The preloaded part asks before it hands calls to this one. 1: they shall be recorded; 0: this libmpi has another
+/// The preloaded part asks before it hands calls to this one. 1: it may; 0: this libmpi has another
 /// interface; 2: nobody has asked for a trace.
 int amldist_mpitrace_use(void* libmpi) { return static_cast<int>(tracer().use(libmpi)); }
 
@@ -151,6 +152,11 @@ int MPI_Sendrecv(const void* sendbuf, int sendcount, MPI_Datatype sendtype, int 
 int MPI_Sendrecv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
                    void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
                    MPI_Status* status) {
+  if (is_missing<&MPI_Sendrecv_c>("PMPI_Sendrecv_c")) {
+    Narrow narrow;
+    return narrow.call(&MPI_Sendrecv, sendbuf, narrow(sendcount), sendtype, dest, sendtag, recvbuf, narrow(recvcount),
+                       recvtype, source, recvtag, comm, status);
+  }
   Exchange call(comm, dest, sendtag, {sendcount, sendtype, no_op()}, source, recvtag, {recvcount, recvtype, no_op()});
   return call.ended(call_real<&MPI_Sendrecv_c>("PMPI_Sendrecv_c", sendbuf, sendcount, sendtype, dest, sendtag, recvbuf,
                                                recvcount, recvtype, source, recvtag, comm, status));
@@ -165,6 +171,11 @@ int MPI_Sendrecv_replace(void* buf, int count, MPI_Datatype datatype, int dest, 
 
 int MPI_Sendrecv_replace_c(void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
                            int recvtag, MPI_Comm comm, MPI_Status* status) {
+  if (is_missing<&MPI_Sendrecv_replace_c>("PMPI_Sendrecv_replace_c")) {
+    Narrow narrow;
+    return narrow.call(&MPI_Sendrecv_replace, buf, narrow(count), datatype, dest, sendtag, source, recvtag, comm,
+                       status);
+  }
   Exchange call(comm, dest, sendtag, {count, datatype, no_op()}, source, recvtag, {count, datatype, no_op()});
   return call.ended(call_real<&MPI_Sendrecv_replace_c>("PMPI_Sendrecv_replace_c", buf, count, datatype, dest, sendtag,
                                                        source, recvtag, comm, status));
@@ -175,6 +186,10 @@ int MPI_Mrecv(void* buf, int count, MPI_Datatype type, MPI_Message* message, MPI
   return call_real<&MPI_Mrecv>("PMPI_Mrecv", buf, count, type, message, status);
 }
 int MPI_Mrecv_c(void* buf, MPI_Count count, MPI_Datatype type, MPI_Message* message, MPI_Status* status) {
+  if (is_missing<&MPI_Mrecv_c>("PMPI_Mrecv_c")) {
+    Narrow narrow;
+    return narrow.call(&MPI_Mrecv, buf, narrow(count), type, message, status);
+  }
   return call_real<&MPI_Mrecv_c>("PMPI_Mrecv_c", buf, count, type, message, status);
 }
 

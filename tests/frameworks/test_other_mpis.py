@@ -13,8 +13,8 @@ import shutil
 import time
 
 import pytest
-from conftest import FOLDER, ROOT, readable_copy
-from hang_sentences import SENTENCES, hang_lines
+from conftest import FOLDER, ROOT, VENV, need, readable_copy
+from hang_sentences import OWN, SENTENCES, hang_lines
 from other_mpis import MPIS, compile_for, is_installed, variables_of
 
 SEED = int(os.environ.get("AMLDIST_HANG_SEED", time.strftime("%Y%m%d")))
@@ -74,3 +74,30 @@ def test_nobody_is_named_in_a_healthy_run_with_pauses(cluster, launch, workdir):
     done = cluster.run(f"cd {workdir} && {launch(3, 'none', SEED, 20)}")
     assert done.status == 0 and not hang_lines(done), done
     assert not list(workdir.iterdir())
+
+
+MPI4PY = """import sys, time
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+half = world.Split(world.rank % 2)
+for _ in range(3):
+    assert world.allreduce(1) == 4 and world.allgather('x' * world.rank) == ['', 'x', 'xx', 'xxx']
+    half.barrier()
+if world.rank == 2:
+    time.sleep(1000)
+world.barrier()
+"""
+
+
+def test_mpi4py_of_pypi_is_traced(cluster, workdir, tracing):
+    """Its wheel looks for the calls with large counts, which Open MPI 5 does not have: our names must not mislead it."""
+    need("mpi4py")
+    (workdir / "late.py").write_text(MPI4PY)
+    for name in ("openmpi", "mpich", "impi"):
+        if not is_installed(name, FOLDER):
+            pytest.skip(f"{name} is not installed: tests/frameworks/install --mpis")
+        line = (f"{variables_of(name, FOLDER)} MPI4PY_MPIABI={'openmpi' if name == 'openmpi' else 'mpich'} timeout 80 "
+                f"srun --mpi={MPIS[name].pmi} {STEP} --aml-dist=mpi,hang=1 {VENV}/bin/python late.py")
+        done = cluster.run(f"cd {workdir} && {line}")
+        lines = hang_lines(done)
+        assert done.status == 75 and len(lines) == 1 and "barrier #" in lines[0] and f": {OWN} has not called it" in lines[0], done
