@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
     work(rank, size);
     if (strcmp(kind, "none") == 0) pause_at_random();
     if (strcmp(kind, "circle") == 0 && round == wrong_round) {
-      MPI_Send(message, long_message, MPI_CHAR, (rank + 1) % size, 1, MPI_COMM_WORLD);
+      MPI_Ssend(message, long_message, MPI_CHAR, (rank + 1) % size, 1, MPI_COMM_WORLD); /* no MPI may take it in */
       MPI_Recv(message + long_message, long_message, MPI_CHAR, (rank + size - 1) % size, 1, MPI_COMM_WORLD,
                MPI_STATUS_IGNORE);
     }
