@@ -1,6 +1,7 @@
 #include "nccltrace/nccl_recorder.hpp"
 
 #include <array>
+#include <cstddef>
 #include <cstdio>
 #include <new>
 #include <optional>
@@ -77,7 +78,9 @@ std::optional<std::uint32_t> first_number(std::initializer_list<std::string_view
 }  // namespace
 
 NcclRecorder& recorder() noexcept {
-  static auto* const one = new NcclRecorder;  // never destroyed: NCCL's threads may outlive static objects
+  alignas(NcclRecorder) static std::array<std::byte, sizeof(NcclRecorder)> room;
+  static auto* const one =
+      ::new (room.data()) NcclRecorder;  // never destroyed: NCCL's threads may outlive static objects
   return *one;
 }
 
