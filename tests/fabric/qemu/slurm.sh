@@ -95,13 +95,6 @@ expect 'under prefer the step uses sockets, and says why' 0 'rank 0 of 2 1$' 'rd
 heal eth1
 expect 'and starts again when the wire is well' 0 "$both" -- train rdma=require
 expect 'as the file says that the program leaves' 0 -- test -e $slurm/ran
-# Rails meet by their order where nodes have equally many, whatever their names are.
-timeout 60 srun -w guest1 rdma dev set rxe0 name rail0
-timeout 60 srun -w guest1 rdma dev set rxe1 name rail1
-expect 'devices of other names on one node meet in their order' 0 'rank 1 of 2 =rail0:1,rail1:1' -- train rdma=require
-timeout 60 srun -w guest1 rdma dev set rail0 name rxe0
-timeout 60 srun -w guest1 rdma dev set rail1 name rxe1
-expect 'and of the same names again' 0 "$both" -- train rdma=require
 tail -n 40 /run/munge.log >/results/munged 2>/dev/null
 scontrol shutdown
 finish
