@@ -94,7 +94,7 @@ class Refusals final : public Watchdog {
 /// Two ranks in one process, of which the test plays rank 1, the root of a scatter.
 class FetchTest : public testing::Test {
  protected:
-  static constexpr std::size_t block = tuning::single_copy_from(tuning::SingleCopy::scatter, 2) / 2;
+  static constexpr std::size_t block = tuning::single_copy_from(tuning::SingleCopy::scatter, 2, false) / 2;
 
   FetchTest()
       : memory_(SharedMemory::create(SlotChannel::memory_bytes(2, tuning::node_slot)).value()),

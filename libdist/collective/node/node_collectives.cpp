@@ -27,7 +27,10 @@ Store NodeCollectives::store_for(std::size_t bytes) const noexcept {
 }
 
 Result<void> NodeCollectives::allreduce(const Reduction& what) {
-  return what.count * size_of(what.type) >= tuning::one_round_below ? allreduce_large(what) : allreduce_packed(what);
+  const std::size_t bytes = what.count * size_of(what.type);
+  if (bytes < tuning::one_round_below) return allreduce_packed(what);
+  if (auto known = look_at_distance(tuning::SingleCopy::allreduce, bytes); !known) return known;
+  return allreduce_large(what);
 }
 
 Result<void> NodeCollectives::reduce(const Reduction& what, std::uint32_t root) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 
 #include "collective/calls/blocks.hpp"
 #include "collective/calls/call.hpp"
@@ -75,12 +76,16 @@ class NodeCollectives {
   [[nodiscard]] Result<void> reduce_private(const Reduction& what, int root);
   [[nodiscard]] Result<void> reduce_any(const Reduction& what, int root);
   // ---- single copy ----
-  /// `bytes`: of a rank's larger buffer; equal on all ranks.
+  /// `bytes`: of a rank's larger buffer; equal on all ranks. Of reductions only after look_at_distance().
   [[nodiscard]] bool is_single_copy(tuning::SingleCopy what, std::size_t bytes) const noexcept {
     const std::size_t ranks = slot_channel_.size();
     return peers_ != nullptr && ranks <= tuning::most_ranks_single_copy &&
-           bytes >= tuning::single_copy_from(what, ranks);
+           bytes >= tuning::single_copy_from(what, ranks, are_far_.value_or(false));
   }
+  /// Before a reduction: measures how far the ranks are from each other, if the choice depends on it and it is not
+  /// known yet.
+  [[nodiscard]] Result<void> look_at_distance(tuning::SingleCopy what, std::size_t bytes);
+  [[nodiscard]] Result<std::uint64_t> measure_distance();
   [[nodiscard]] Result<Agreement> allreduce_single_copy(const Reduction& what);
   [[nodiscard]] Result<void> fold_fetched(const Reduction& what);
   [[nodiscard]] Result<void> fetch_results(const Reduction& what);
@@ -130,7 +135,8 @@ class NodeCollectives {
   std::vector<const void*> sources_;  ///< of a fold, by rank
   std::vector<const std::byte*> inputs_;
   std::vector<std::byte*> results_;
-  std::vector<Offer> offers_;  ///< of a single copy, by rank
+  std::optional<bool> are_far_;  ///< nullopt: not measured
+  std::vector<Offer> offers_;    ///< of a single copy, by rank
   Offer offer_ = {};
 };
 

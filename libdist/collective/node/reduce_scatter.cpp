@@ -34,6 +34,7 @@ Result<void> NodeCollectives::reduce_scatter_fetched(const Reduction& what, cons
 Result<void> NodeCollectives::reduce_scatter(const Reduction& what, const Blocks& blocks) {
   const std::size_t unit = size_of(what.type);
   const std::size_t all = longest_of(blocks, slot_channel_.size()) * slot_channel_.size() * unit;
+  if (auto known = look_at_distance(tuning::SingleCopy::reduce_scatter, all); !known) return known;
   if (is_single_copy(tuning::SingleCopy::reduce_scatter, all)) return reduce_scatter_fetched(what, blocks);
   const std::uint32_t ranks = slot_channel_.size();
   const std::uint32_t own = slot_channel_.rank();
