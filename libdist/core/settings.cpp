@@ -54,9 +54,11 @@ constexpr auto table = std::to_array<SettingDescription>({
      "`require` refuses a world whose ranks have no secret, or got it over PMIx, MPI or a store; the plugin sets it "
      "where "
      "the site has `secret=require`"},
-    {variable::single_copy, "`amldist_init()`", "`on`, `off`", "`on`",
+    {variable::single_copy, "`amldist_init()`", "`on`, `off`, `always`", "`on`",
      "whether long messages between ranks of a node are copied once, by the kernel, where it allows that "
-     "(`process_vm_readv`); `off` on one rank holds for all"},
+     "(`process_vm_readv`); `always`: reductions too where measurement would not choose it. `off` or `always` on one "
+     "rank "
+     "holds for all"},
     {variable::step_secret, "`amldist_init()`, `aml-dist check`", "64 hexadecimal digits", "none",
      "what tells the processes of a step from strangers; the plugin makes one for every step and replaces any other. "
      "As "
@@ -147,7 +149,8 @@ Result<void> take_words(const EnvironmentReader& environment, Settings& out) {
       std::to_array<Choice<SecretPolicy>>({{"require", SecretPolicy::require}, {"prefer", SecretPolicy::prefer}});
   constexpr auto integrities =
       std::to_array<Choice<Integrity>>({{"off", Integrity::off}, {"crc", Integrity::crc}, {"mac", Integrity::mac}});
-  constexpr auto switches = std::to_array<Choice<bool>>({{"on", true}, {"off", false}});
+  constexpr auto switches = std::to_array<Choice<SingleCopyPolicy>>(
+      {{"on", SingleCopyPolicy::on}, {"off", SingleCopyPolicy::off}, {"always", SingleCopyPolicy::always}});
   if (auto taken = take_word(environment, variable::single_copy, out.single_copy, switches); !taken) return taken;
   if (auto taken = take_word(environment, variable::secret, out.secret, secrets); !taken) return taken;
   if (auto taken = take_word(environment, variable::integrity, out.integrity, integrities); !taken) return taken;

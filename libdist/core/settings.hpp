@@ -73,6 +73,9 @@ enum class Integrity : std::uint8_t { off, crc, mac };
 /// What a world without a secret, or with one that others may have read, comes to. `require`: it is refused.
 enum class SecretPolicy : std::uint8_t { prefer, require };
 
+/// Long messages of a node in a single copy: never, where that is faster, or also reductions of ranks that are near.
+enum class SingleCopyPolicy : std::uint8_t { off, on, always };
+
 /// The settings of a world.
 struct Settings {
   Bootstrap bootstrap = Bootstrap::automatic;
@@ -82,7 +85,7 @@ struct Settings {
   RdmaPolicy rdma = RdmaPolicy::off;
   SecretPolicy secret = SecretPolicy::prefer;
   Integrity integrity = Integrity::off;
-  bool single_copy = true;     ///< long messages of a node are copied once where the kernel allows it
+  SingleCopyPolicy single_copy = SingleCopyPolicy::on;
   PortRanges ports;            ///< on which the ranks listen; empty: any
   std::string rdma_sku;        ///< empty: none is named
   std::string node_name;       ///< empty: the host name

@@ -29,7 +29,7 @@ def judge(victim: int, how: str, step: launch.Step) -> list[str]:
 
 
 def trial(program: str, ranks: int, victim: int, how: str) -> list[str]:
-    step = launch.Step([program, "fetching"], ranks, environment={"AMLDIST_TRACE_DIR": "off"})
+    step = launch.Step([program, "fetching"], ranks, environment={"AMLDIST_TRACE_DIR": "off", "AMLDIST_SINGLE_COPY": "always"})
     try:
         step.wait_for_line("ready", 60, ranks)
         time.sleep(random.uniform(0, 0.25))

@@ -12,6 +12,7 @@
 
 #include "collective/node/node_collectives.hpp"
 #include "collective/tuning/algorithm_choice.hpp"
+#include "refusals.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -80,16 +81,6 @@ TEST(PeerMemory, EndsWithItsProcess) {
   EXPECT_EQ(read.error().code, Errc::peer);
   EXPECT_EQ(read.error().message, "its process has ended");
 }
-
-class Refusals final : public Watchdog {
- public:
-  [[nodiscard]] Result<void> keep_waiting(int /*rank*/) override { return Error{Errc::timeout, "waits"}; }
-  [[nodiscard]] Error differs(int rank) override { return {Errc::peer, "differs " + std::to_string(rank)}; }
-  [[nodiscard]] Error lost(int rank, std::string_view what) override {
-    return {Errc::peer, "lost " + std::to_string(rank) + ": " + std::string(what)};
-  }
-  [[nodiscard]] Clock::time_point deadline() const noexcept override { return Clock::time_point::max(); }
-};
 
 /// Two ranks in one process, of which the test plays rank 1, the root of a scatter.
 class FetchTest : public testing::Test {

@@ -12,22 +12,12 @@
 
 #include "collective/node/node_collectives.hpp"
 #include "collective/tuning/algorithm_choice.hpp"
+#include "refusals.hpp"
 
 namespace amldist::collective {
 namespace {
 
 constexpr std::size_t page = 4096;
-
-/// A watchdog for calls that never wait.
-class Refusals final : public Watchdog {
- public:
-  [[nodiscard]] Result<void> keep_waiting(int /*rank*/) override { return Error{Errc::timeout, "waits"}; }
-  [[nodiscard]] Error differs(int rank) override { return {Errc::peer, "differs " + std::to_string(rank)}; }
-  [[nodiscard]] Error lost(int rank, std::string_view what) override {
-    return {Errc::peer, "lost " + std::to_string(rank) + ": " + std::string(what)};
-  }
-  [[nodiscard]] Clock::time_point deadline() const noexcept override { return Clock::time_point::max(); }
-};
 
 std::string address_of(const FileDescriptor& file) {
   struct stat status = {};

@@ -181,8 +181,10 @@ void HostBackend::open_peers(const Pieces& offers) {
 
 /// The first rank of each node makes the memory, the others open it; then everybody learns whether all could, and
 /// whether all may read the others' private memory.
-Result<void> HostBackend::share_memory(const Gather& gather, const std::string& host, bool may_read_peers) {
-  constexpr std::string_view reads_no_peers = "-";  // before a problem
+Result<void> HostBackend::share_memory(const Gather& gather, const std::string& host, SingleCopyPolicy policy) {
+  constexpr char reads_no_peers = '-';  // one of the three stands before a problem
+  constexpr char reads_peers = '+';
+  constexpr char reads_always = '!';
   const auto& ranks = topology_.own_ranks();
   const auto size = static_cast<std::uint32_t>(ranks.size());
   const PeerMemory::Sample sample(wireup::random_number());
@@ -190,25 +192,25 @@ Result<void> HostBackend::share_memory(const Gather& gather, const std::string& 
   const auto offers = gather(memory_offer(problem, sample), GatherScope::node);
   if (!offers) return offers.error();
   if (problem.empty()) problem = open_memory(*offers);
-  if (may_read_peers) open_peers(*offers);
-  const auto problems = gather(concat({peers_ ? "" : reads_no_peers, problem}), GatherScope::everybody);
+  if (policy != SingleCopyPolicy::off) open_peers(*offers);
+  const char reads = !peers_ ? reads_no_peers : policy == SingleCopyPolicy::always ? reads_always : reads_peers;
+  const auto problems = gather(reads + problem, GatherScope::everybody);
   if (!problems) return problems.error();
   memory_.close_file();
+  std::optional<bool> are_far;  // unless told, the ranks measure it
   for (const Pieces::Run& each : problems->runs()) {
-    std::string_view theirs = each.piece;
-    if (theirs.starts_with(reads_no_peers)) {
-      theirs.remove_prefix(reads_no_peers.size());
-      peers_.reset();
-    }
-    if (!theirs.empty()) {
-      separate_all(std::string(theirs));
+    const char theirs = each.piece.empty() ? reads_no_peers : each.piece.front();
+    if (theirs == reads_no_peers) peers_.reset();
+    if (theirs == reads_always) are_far = true;
+    if (each.piece.size() > 1) {
+      separate_all(each.piece.substr(1));
       return {};
     }
   }
   if (size == 1) return {};
   NodeGroup place = {static_cast<std::uint32_t>(topology_.own_index), size, ranks, host};
   slot_channel_.emplace(memory_.data(), std::move(place), tuning::node_slot, oversubscribed_);
-  node_.emplace(*slot_channel_, kernels_, &*arenas_, peers_ ? &*peers_ : nullptr);
+  node_.emplace(*slot_channel_, kernels_, &*arenas_, peers_ ? &*peers_ : nullptr, are_far);
   is_one_node_ = topology_.nodes.size() == 1;
   if (messages_share_memory_) return {};
   std::byte* const rings = memory_.data() + SlotChannel::memory_bytes(size, tuning::node_slot);

@@ -75,7 +75,7 @@ class HostBackend {
   [[nodiscard]] Result<void> finish(const StartedCall& started, Watchdog& watchdog);
   [[nodiscard]] Result<void> run_collective(const Call& call, std::uint32_t signature, Watchdog& watchdog);
   [[nodiscard]] Result<void> run_on_nodes(const Call& call, std::uint32_t signature, Watchdog& watchdog);
-  [[nodiscard]] Result<void> share_memory(const Gather& gather, const std::string& host, bool may_read_peers);
+  [[nodiscard]] Result<void> share_memory(const Gather& gather, const std::string& host, SingleCopyPolicy policy);
   [[nodiscard]] std::string memory_offer(std::string& problem, const PeerMemory::Sample& sample);
   [[nodiscard]] std::string open_memory(const Pieces& offers);
   void open_peers(const Pieces& offers);

@@ -22,13 +22,14 @@ Result<void> NodeCollectives::allgather_fetched(const std::byte* send, std::byte
 
 Result<void> NodeCollectives::allgather(const std::byte* send, std::byte* recv, const Blocks& blocks,
                                         std::size_t unit) {
-  const std::size_t all = longest_of(blocks, slot_channel_.size()) * slot_channel_.size() * unit;
-  if (is_single_copy(tuning::SingleCopy::allgather, all)) return allgather_fetched(send, recv, blocks, unit);
+  const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
+  if (is_single_copy(tuning::SingleCopy::allgather, longest * slot_channel_.size()))
+    return allgather_fetched(send, recv, blocks, unit);
   const std::uint32_t own = slot_channel_.rank();
   const std::size_t piece = slot_channel_.slot_bytes() / 4;
   copy(recv + blocks.offset(own) * unit, send, blocks.count(own) * unit);
   return pipeline(
-      pieces_of(longest_of(blocks, slot_channel_.size()) * unit, piece),
+      pieces_of(longest, piece),
       [&](std::size_t i) {
         copy_whole_lines(slot_channel_.own_slot(), send + i * piece, part_of(blocks.count(own) * unit, i, piece));
       },

@@ -11,7 +11,7 @@
 namespace amldist::collective {
 
 NodeCollectives::NodeCollectives(SlotChannel& rounds, const Reductions& kernels, const Arenas* arenas,
-                                 const PeerMemory* peers)
+                                 const PeerMemory* peers, std::optional<bool> are_far)
     : slot_channel_(rounds),
       kernels_(kernels),
       arenas_(arenas),
@@ -20,6 +20,7 @@ NodeCollectives::NodeCollectives(SlotChannel& rounds, const Reductions& kernels,
       sources_(rounds.size()),
       inputs_(rounds.size()),
       results_(rounds.size()),
+      are_far_(are_far),
       offers_(rounds.size()) {}
 
 Store NodeCollectives::store_for(std::size_t bytes) const noexcept {

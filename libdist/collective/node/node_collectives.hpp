@@ -25,7 +25,9 @@ class NodeCollectives {
 
   /// `arenas` may be nullptr: then every buffer is private. So may `peers`: then private buffers are staged. Both are
   /// there on all ranks of the node, or on none.
-  NodeCollectives(SlotChannel& rounds, const Reductions& kernels, const Arenas* arenas, const PeerMemory* peers);
+  /// `are_far`: whether reductions take the ranks for far from each other; nullopt: they measure it when that matters.
+  NodeCollectives(SlotChannel& rounds, const Reductions& kernels, const Arenas* arenas, const PeerMemory* peers,
+                  std::optional<bool> are_far = std::nullopt);
 
   [[nodiscard]] Result<void> barrier();
   [[nodiscard]] Result<void> allreduce(const Reduction& what);
@@ -135,7 +137,7 @@ class NodeCollectives {
   std::vector<const void*> sources_;  ///< of a fold, by rank
   std::vector<const std::byte*> inputs_;
   std::vector<std::byte*> results_;
-  std::optional<bool> are_far_;  ///< nullopt: not measured
+  std::optional<bool> are_far_;  ///< nullopt: not known yet
   std::vector<Offer> offers_;    ///< of a single copy, by rank
   Offer offer_ = {};
 };

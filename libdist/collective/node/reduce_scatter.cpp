@@ -33,14 +33,13 @@ Result<void> NodeCollectives::reduce_scatter_fetched(const Reduction& what, cons
 
 Result<void> NodeCollectives::reduce_scatter(const Reduction& what, const Blocks& blocks) {
   const std::size_t unit = size_of(what.type);
-  const std::size_t all = longest_of(blocks, slot_channel_.size()) * slot_channel_.size() * unit;
+  const std::size_t longest = longest_of(blocks, slot_channel_.size());
+  const std::size_t all = longest * slot_channel_.size() * unit;
   if (auto known = look_at_distance(tuning::SingleCopy::reduce_scatter, all); !known) return known;
   if (is_single_copy(tuning::SingleCopy::reduce_scatter, all)) return reduce_scatter_fetched(what, blocks);
   const std::uint32_t ranks = slot_channel_.size();
   const std::uint32_t own = slot_channel_.rank();
   const std::size_t piece = slot_channel_.slot_bytes() / ranks / cache_line * cache_line / unit;
-  std::size_t longest = 0;
-  for (std::uint32_t r = 0; r < ranks; ++r) longest = std::max(longest, blocks.count(r));
   const auto part = [&](std::size_t i, std::uint32_t r) {
     return std::min(piece, blocks.count(r) - std::min(blocks.count(r), i * piece));
   };

@@ -22,13 +22,14 @@ Result<void> NodeCollectives::scatter_fetched(const std::byte* send, std::byte* 
 
 Result<void> NodeCollectives::scatter(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
                                       std::uint32_t root) {
-  const std::size_t all = longest_of(blocks, slot_channel_.size()) * slot_channel_.size() * unit;
-  if (is_single_copy(tuning::SingleCopy::scatter, all)) return scatter_fetched(send, recv, blocks, unit, root);
+  const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
+  if (is_single_copy(tuning::SingleCopy::scatter, longest * slot_channel_.size()))
+    return scatter_fetched(send, recv, blocks, unit, root);
   const std::uint32_t own = slot_channel_.rank();
   const std::size_t piece = slot_channel_.slot_bytes() / slot_channel_.size() / 64 * 64;
   if (own == root) copy(recv, send + blocks.offset(own) * unit, blocks.count(own) * unit);
   return pipeline(
-      pieces_of(longest_of(blocks, slot_channel_.size()) * unit, piece),
+      pieces_of(longest, piece),
       [&](std::size_t i) {
         for (std::uint32_t r = 0; own == root && r < slot_channel_.size(); ++r) {
           if (r == own) continue;

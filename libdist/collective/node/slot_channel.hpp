@@ -121,7 +121,7 @@ class SlotChannel {
   /// Whether the peer did. What was read from its buffers before is what it had there for the call, if not.
   [[nodiscard]] bool has_given_up(std::uint32_t peer) const noexcept {
     std::atomic_thread_fence(std::memory_order_acquire);
-    return waiting_[peer].has_given_up.load(std::memory_order_acquire) != 0;
+    return waiting_[peer].has_given_up.load(std::memory_order_relaxed) != 0;
   }
   /// Memory of the peer's process cannot be read; `why` is a clause for people. Ends the call with an error.
   [[nodiscard]] Error cannot_reach(std::uint32_t peer, std::string_view why) {

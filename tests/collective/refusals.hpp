@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "collective/calls/watchdog.hpp"
+
+namespace amldist::collective {
+
+/// A watchdog for calls that never wait.
+class Refusals final : public Watchdog {
+ public:
+  [[nodiscard]] Result<void> keep_waiting(int /*rank*/) override { return Error{Errc::timeout, "waits"}; }
+  [[nodiscard]] Error differs(int rank) override { return {Errc::peer, "differs " + std::to_string(rank)}; }
+  [[nodiscard]] Error lost(int rank, std::string_view what) override {
+    return {Errc::peer, "lost " + std::to_string(rank) + ": " + std::string(what)};
+  }
+  [[nodiscard]] Clock::time_point deadline() const noexcept override { return Clock::time_point::max(); }
+};
+
+}  // namespace amldist::collective
