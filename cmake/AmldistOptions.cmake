@@ -33,8 +33,16 @@ if(AMLDIST_WERROR)
 endif()
 if(AMLDIST_SANITIZE)
   target_compile_options(amldist_options INTERFACE -fsanitize=${AMLDIST_SANITIZE} -fno-sanitize-recover=all
-    -fno-omit-frame-pointer)
-  target_link_options(amldist_options INTERFACE -fsanitize=${AMLDIST_SANITIZE})
+    -fno-omit-frame-pointer
+    # Functions of C libraries that are opened at run time are called by types of our own for their structures.
+    $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-fno-sanitize=function>)
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND AMLDIST_SANITIZE MATCHES "address")
+    target_compile_definitions(amldist_options INTERFACE __SANITIZE_ADDRESS__=1)  # gcc's name for it
+  endif()
+  target_link_options(amldist_options INTERFACE -fsanitize=${AMLDIST_SANITIZE}
+    $<$<LINK_LANG_AND_ID:C,Clang>:-fsanitize-link-c++-runtime>)
+  # A program in C has the sanitizer's runtime for the libraries in C++ that it loads, too.
+  target_link_libraries(amldist_options INTERFACE $<$<LINK_LANG_AND_ID:C,Clang>:-Wl,--no-as-needed,-lstdc++,--as-needed>)
 else()
   target_compile_definitions(amldist_options INTERFACE $<$<NOT:$<CONFIG:Debug>>:_FORTIFY_SOURCE=2>)
   target_compile_options(amldist_options INTERFACE -fstack-protector-strong)

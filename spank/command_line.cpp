@@ -84,7 +84,7 @@ std::vector<std::uint32_t> component_groups() {
   }
   finish();
   std::ranges::sort(groups);
-  groups.erase(std::ranges::unique(groups).begin(), groups.end());
+  groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
   return groups;
 }
 

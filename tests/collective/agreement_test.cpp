@@ -233,7 +233,7 @@ TEST(Agreement, HoldsWhenARankEndsBeforeAnyOfItsMessages) {
   for (std::uint32_t size = 2; size <= 7; ++size) {
     for (std::uint32_t victim = 0; victim < size; ++victim) {
       for (int sends = 0; sends < 4 * static_cast<int>(size); ++sends) {
-        for (const std::uint64_t seed : {1, 2, 3}) {
+        for (const std::uint64_t seed : {1U, 2U, 3U}) {
           Network network(size, seed * 1000 + static_cast<std::uint64_t>(sends));
           network.ranks[victim]->sends_left = sends;
           network.run_for(std::chrono::seconds(20));
@@ -359,7 +359,7 @@ TEST(Agreement, LeavesOutWhoDoesNotComeBeforeTheDeadline) {
 TEST(Agreement, LeavesOutFromTheStartWhomTheVerdictFoundSilent) {
   Network network(3, 1, 1);
   network.ranks[1]->is_stopped = true;
-  for (const std::uint32_t rank : {0, 2}) network.ranks[rank]->agreement.exclude({{1, Exclusion::silent}});
+  for (const std::uint32_t rank : {0U, 2U}) network.ranks[rank]->agreement.exclude({{1, Exclusion::silent}});
   network.run_for(patience / 2);
   expect_end(network, 1);
   EXPECT_EQ(network.ranks[2]->returned.at(1).excluded, (Exclusions{{1, Exclusion::silent}}));

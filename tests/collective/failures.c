@@ -68,17 +68,21 @@ static int tell_all(void) {
 }
 
 /* Receives into memory that it may not write. */
+/* Where several ranks share a node, which come one after the other. From its own node a rank copies the message itself,
+ * and such a buffer ends its process as it would in any program. */
+static int of_another_node(int who) { return (who + size / 2) % size; }
+
 static int receive_nowhere(void) {
   enum { BYTES = 1 << 20 };
   void* const memory = mmap(NULL, BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHECK(memory != MAP_FAILED);
-  return amldist_recv(world, memory, BYTES, AMLDIST_UINT8, (rank + 1) % size);
+  return amldist_recv(world, memory, BYTES, AMLDIST_UINT8, of_another_node(rank));
 }
 
-/* Its neighbour sends what it waits for, and the others wait for both. */
+/* That rank sends what the victim waits for, and the others wait for both. */
 static int send_to_victim(int who) {
   static char message[1 << 20];
-  if (rank == (who + 1) % size) survivor(amldist_send(world, message, sizeof message, AMLDIST_UINT8, who));
+  if (rank == of_another_node(who)) survivor(amldist_send(world, message, sizeof message, AMLDIST_UINT8, who));
   return amldist_barrier(world);
 }
 

@@ -126,12 +126,13 @@ static void free_buffer(buffer b) {
   for (int i = 0; i < MARGIN; ++i) CHECK(b.data[b.bytes + (size_t)i] == GUARD);
   free(b.base);
 }
-static void expect(const void* got, const void* want, size_t bytes, const char* what, size_t count, int type, int op) {
+static void expect(const void* got, const void* want, size_t bytes, const char* what, size_t count, amldist_type type,
+                   int variant) {
   if (memcmp(got, want, bytes) == 0) return;
   size_t at = 0;
   while (((const char*)got)[at] == ((const char*)want)[at]) ++at;
-  fprintf(stderr, "rank %d of %d: %s of %zu elements, type %d, op %d: byte %zu of %zu is wrong\n", rank, size, what,
-          count, type, op, at, bytes);
+  fprintf(stderr, "rank %d of %d: %s of %zu elements, type %d, variant %d: byte %zu of %zu is wrong\n", rank, size,
+          what, count, (int)type, variant, at, bytes);
   exit(1);
 }
 
@@ -168,7 +169,7 @@ static void check_allreduce(size_t count, amldist_type type, amldist_op op, int 
   fill_combined(want.data, 0, count, type, op);
   void* to = in_place ? send.data : recv.data;
   OK(amldist_allreduce(world, send.data, to, count, type, op));
-  expect(to, want.data, count * unit, in_place ? "allreduce in place" : "allreduce", count, type, op);
+  expect(to, want.data, count * unit, in_place ? "allreduce in place" : "allreduce", count, type, (int)op);
   free_buffer(send), free_buffer(recv), free_buffer(want);
 }
 
@@ -208,7 +209,7 @@ static void check_reduce(size_t count, amldist_type type, amldist_op op, int in_
   fill_combined(want.data, 0, count, type, op);
   void* to = in_place ? send.data : recv.data;
   OK(amldist_reduce(world, send.data, rank == root ? to : NULL, count, type, op, root));
-  if (rank == root) expect(to, want.data, count * unit, "reduce", count, type, op);
+  if (rank == root) expect(to, want.data, count * unit, "reduce", count, type, (int)op);
   free_buffer(send), free_buffer(recv), free_buffer(want);
 }
 
@@ -219,7 +220,7 @@ static void check_reduce_scatter(size_t count, amldist_type type, amldist_op op,
   fill_combined(want.data, own, count, type, op);
   void* to = in_place ? send.data + own * unit : recv.data;
   OK(amldist_reduce_scatter(world, send.data, to, count, type, op));
-  expect(to, want.data, count * unit, "reduce_scatter", count, type, op);
+  expect(to, want.data, count * unit, "reduce_scatter", count, type, (int)op);
   free_buffer(send), free_buffer(recv), free_buffer(want);
 }
 
@@ -234,7 +235,7 @@ static void check_reduce_scatterv(size_t count, amldist_type type, amldist_op op
   fill_combined(want.data, offsets[rank], mine, type, op);
   void* to = in_place ? send.data + offsets[rank] * unit : recv.data;
   OK(amldist_reduce_scatterv(world, send.data, to, counts, offsets, type, op));
-  expect(to, want.data, mine * unit, "reduce_scatterv", count, type, op);
+  expect(to, want.data, mine * unit, "reduce_scatterv", count, type, (int)op);
   free_buffer(send), free_buffer(recv), free_buffer(want);
 }
 
@@ -270,13 +271,13 @@ static void check_bits(size_t count, amldist_type type, amldist_op op) {
   fill_bits(send.data, bytes * (size_t)size, mask);
   fill_combined_bits(want.data, 0, bytes, op, mask);
   OK(amldist_allreduce(world, send.data, recv.data, count, type, op));
-  expect(recv.data, want.data, bytes, "allreduce of bits", count, type, op);
+  expect(recv.data, want.data, bytes, "allreduce of bits", count, type, (int)op);
   memset(recv.data, GUARD, bytes);
   OK(amldist_reduce(world, send.data, recv.data, count, type, op, size - 1));
-  if (rank == size - 1) expect(recv.data, want.data, bytes, "reduce of bits", count, type, op);
+  if (rank == size - 1) expect(recv.data, want.data, bytes, "reduce of bits", count, type, (int)op);
   fill_combined_bits(want.data, bytes * (size_t)rank, bytes, op, mask);
   OK(amldist_reduce_scatter(world, send.data, recv.data, count, type, op));
-  expect(recv.data, want.data, bytes, "reduce_scatter of bits", count, type, op);
+  expect(recv.data, want.data, bytes, "reduce_scatter of bits", count, type, (int)op);
   free_buffer(send), free_buffer(recv), free_buffer(want);
 }
 static void check_all_bits(size_t count) {

@@ -8,6 +8,15 @@
 namespace amldist::collective {
 namespace {
 
+#ifdef AMLDIST_X86_KERNELS
+/// Conversions of half precision, which not every compiler lets one ask for by name (clang 14).
+bool has_half_conversions() noexcept {
+  constexpr unsigned f16c = 1U << 29;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & f16c) != 0;
+}
+#endif
+
 InstructionSet supported() noexcept {
 #ifdef AMLDIST_X86_KERNELS
   __builtin_cpu_init();
@@ -15,7 +24,7 @@ InstructionSet supported() noexcept {
       __builtin_cpu_supports("avx512vl")) {
     return InstructionSet::avx512;
   }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) {
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_half_conversions()) {
     return InstructionSet::avx2;
   }
 #endif

@@ -189,7 +189,8 @@ inline float float_of_half(std::uint16_t half) {
 
 inline std::uint16_t half_of_float(float value) {
 #ifdef __F16C__
-  return _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT);
+  const __m128i halves = _mm_cvtps_ph(_mm_set_ss(value), _MM_FROUND_TO_NEAREST_INT);
+  return static_cast<std::uint16_t>(_mm_extract_epi16(halves, 0));
 #else
   auto bits = bits_as<std::uint32_t>(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000U;
@@ -292,15 +293,15 @@ inline void fold_vectors(const Fold& work, std::size_t at) {
     for (std::size_t b = 0; b < blocks; ++b) sums[b] = combined<Lane, op>(sums[b], Lane::read(source + b * lanes));
   }
   auto* dst = static_cast<Stored*>(work.dst) + at;
-  auto* second = static_cast<Stored*>(work.second) + at;
+  auto* second = static_cast<Stored*>(work.second);  // null where there is one result
   for (std::size_t b = 0; b < blocks; ++b) {
     if constexpr (op == ReduceOp::avg) sums[b] = divided_vector<typename Lane::Arithmetic>(sums[b], work.divisor);
     const auto result = Lane::to_stored(sums[b]);
     store_as<streaming>(dst + b * lanes, result);
     if constexpr (both) {
-      store_streaming(second + b * lanes, result);
-    } else if (work.second != nullptr) {
-      store_cached(second + b * lanes, result);
+      store_streaming(second + at + b * lanes, result);
+    } else if (second != nullptr) {
+      store_cached(second + at + b * lanes, result);
     }
   }
 }

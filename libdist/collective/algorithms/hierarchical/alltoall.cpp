@@ -51,7 +51,7 @@ Result<void> HierarchicalCollectives::alltoall_by_leaders(const std::byte* send,
   const std::size_t of_rank = ranks() * block;
   const std::size_t of_node = topology_.own_ranks().size() * of_rank;
   std::byte* const collected = stage(leaders_ ? 3 * of_node : 0);
-  std::byte* const out = collected + of_node;
+  std::byte* const out = leaders_ ? collected + of_node : nullptr;  // only leaders have staging memory
   if (auto done = gather_in_node(send, collected, Blocks(of_rank), 1, 0); !done) return done;
   if (leaders_) {
     if (auto done = exchange_bundles(collected, out, out + of_node, block); !done) return done;
