@@ -97,6 +97,17 @@ def refusal_of_late_ranks(program: str) -> str | None:
     return None if right else f"late ranks of a refused world: {said}"
 
 
+def refusal_of_whole_nodes(program: str) -> str | None:
+    """Rank 0 does not wait for ranks that hear of a refusal only from the leader of their node."""
+    here = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(launch.free_port()), "AMLDIST_TEST_INIT_MS": "120000"}
+    ranks = [start(program, here | {"RANK": str(rank), "AMLDIST_NODE_NAME": f"node{rank // 3}", "WORLD_SIZE": "7" if rank == 1 else "6"})
+             for rank in range(6)]
+    said = [rank.communicate(timeout=60)[0] for rank in ranks]
+    wanted = b"rank 1 (node0) was started as one of 7 processes, rank 0 as one of 6"
+    right = all(rank.returncode == 3 for rank in ranks) and all(wanted in each for each in said)
+    return None if right else f"ranks of refused nodes: {said}"
+
+
 def connected(port: int) -> socket.socket:
     """A connection to rank 0, as soon as it listens."""
     end = time.monotonic() + 30
@@ -260,8 +271,8 @@ def main() -> int:
         (pathlib.Path(broken) / "libpmix.so.2").write_text("no library")
         table = cases(broken)
         wrong = [each for each in (complaint(program, environment, pattern) for environment, pattern in table) if each]
-    others = (sizes_that_differ, refusal_of_late_ranks, strangers, taken_port, framework_at_master_port, ports_of_a_site, one_port_for_two,
-              two_jobs_in_one_world, ipv6)
+    others = (sizes_that_differ, refusal_of_late_ranks, refusal_of_whole_nodes, strangers, taken_port, framework_at_master_port,
+              ports_of_a_site, one_port_for_two, two_jobs_in_one_world, ipv6)
     wrong += [each for each in (other(program) for other in others) if each]
     print("\n".join([*wrong, f"{len(table) + len(others)} cases, {len(wrong)} with an unexpected answer"]))
     return 1 if wrong else 0

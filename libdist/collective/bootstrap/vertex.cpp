@@ -90,6 +90,13 @@ std::string OwnPlace::greeting(GreetingPurpose purpose) const {
   return writer.take();
 }
 
+std::string OwnPlace::greeting_about(std::span<const std::uint32_t> heard) const {
+  auto writer = Greeting{group, rank, size, process, host, {}}.to_frame();
+  writer.number(static_cast<std::uint64_t>(GreetingPurpose::heard));
+  for (const std::uint32_t each : heard) writer.number(each);
+  return writer.take();
+}
+
 Vertex::Vertex(const OwnPlace& own, const FileDescriptor& listener, const FileDescriptor& node_listener)
     : own_(own),
       listener_(listener),
@@ -147,19 +154,10 @@ Result<BuiltVertex> Vertex::refuse_those_who_come(const FileDescriptor& publishe
 
 // ---- other leaders ----
 Result<BuiltVertex> Vertex::serve_as_leader(RootAddress& root, Clock::time_point deadline) {
-  if (auto climbed = climb(root, deadline); !climbed) {
-    // Those of the node that came meanwhile wait at the listener; their proof takes a moment.
-    constexpr milliseconds for_proofs(500);
-    refused_ = climbed.error();
-    accept_followers();
-    for (const auto end = Clock::now() + for_proofs; pending_.size() != 0 && Clock::now() < end;) {
-      serve_once(nullptr, end);
-    }
-    return give_up(climbed.error());
-  }
+  if (auto climbed = climb(root, deadline); !climbed) return leave(root, climbed.error());
   const auto end = deadline + last_word;
   while (table_.empty()) {
-    if (refused_) return give_up(*refused_);
+    if (refused_) return leave(root, *refused_);
     if (Clock::now() >= end)
       return give_up({Errc::timeout, concat({"amldist_init: rank 0 is at ", root_address_.to_string(),
                                              " but the world was not complete before the deadline"})});
@@ -168,6 +166,32 @@ Result<BuiltVertex> Vertex::serve_as_leader(RootAddress& root, Clock::time_point
   }
   distribute(table_);
   return built();
+}
+
+/// Tells the node. Those of it that came meanwhile wait at the listener; their proof takes a moment.
+Result<BuiltVertex> Vertex::leave(RootAddress& root, const Error& error) {
+  constexpr milliseconds for_proofs(500);
+  refused_ = error;
+  accept_followers();
+  for (const auto end = Clock::now() + for_proofs; pending_.size() != 0 && Clock::now() < end;) {
+    serve_once(nullptr, end);
+  }
+  for (const FrameLink* const each : followers_) heard_.push_back(each->rank);
+  refuse_all(error);
+  if (error.code == Errc::mismatch) report_who_heard(root);
+  return error;
+}
+
+/// The root stays until all have heard of a refusal (refuse_those_who_come), and cannot see whom only a leader told.
+void Vertex::report_who_heard(RootAddress& root) {
+  constexpr std::size_t of_a_greeting = 256;
+  constexpr milliseconds patience(500);  // a root that has ended needs to know no more
+  const wireup::Destination destination = {[&root](Clock::time_point until) { return root.look_up(until); }, "", ""};
+  for (std::span<const std::uint32_t> left = heard_; !left.empty();) {
+    const auto some = left.first(std::min(left.size(), of_a_greeting));
+    static_cast<void>(wireup::join(destination, own_.greeting_about(some), own_.key, Clock::now() + patience));
+    left = left.subspan(some.size());
+  }
 }
 
 /// Asks the root for a place, and connects to the leader above.
@@ -244,9 +268,10 @@ void Vertex::on_greeting(FileDescriptor connection, Frame frame) {
   const bool in_node = purpose == GreetingPurpose::follower;
   if (greeting->group != (in_node ? own_.node_group : own_.group)) return answer(connection, wireup::elsewhere_frame());
   if (refused_) {
-    roster_.mark_seen(greeting->number);
+    note_who_heard(*greeting, purpose);
     return answer(connection, wireup::refused_frame(*refused_));
   }
+  if (purpose == GreetingPurpose::heard) return answer(connection, wireup::elsewhere_frame());
   const auto rank = static_cast<std::uint32_t>(greeting->number);
   if (purpose == GreetingPurpose::leader) return let_leader_in(std::move(connection), *greeting);
   const auto port = static_cast<std::uint16_t>(greeting->details.number());
@@ -254,6 +279,16 @@ void Vertex::on_greeting(FileDescriptor connection, Frame frame) {
   FrameLink& link = links_.add(rank, std::move(connection));
   (in_node ? followers_ : children_).push_back(&link);
   if (in_node) note({rank, index_, port, greeting->process, greeting->size});
+}
+
+void Vertex::note_who_heard(Greeting& greeting, GreetingPurpose purpose) {
+  if (own_.rank != 0) return heard_.push_back(static_cast<std::uint32_t>(greeting.number));
+  roster_.mark_seen(greeting.number);
+  while (purpose == GreetingPurpose::heard) {
+    const std::uint64_t rank = greeting.details.number();
+    if (greeting.details.is_short()) return;
+    roster_.mark_seen(rank);
+  }
 }
 
 void Vertex::let_leader_in(FileDescriptor connection, Greeting& greeting) {

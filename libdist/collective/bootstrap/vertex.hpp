@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,7 +25,12 @@ enum class BootstrapKind : std::uint8_t {
 };
 
 /// What a greeting is for: its first further field.
-enum class GreetingPurpose : std::uint8_t { leader = 1, child, follower };
+enum class GreetingPurpose : std::uint8_t {
+  leader = 1,
+  child,
+  follower,
+  heard,  ///< a leader names ranks of its node that it has told of a refusal
+};
 
 /// This process, as others are told of it.
 struct OwnPlace {
@@ -41,6 +47,7 @@ struct OwnPlace {
   std::uint16_t port = 0;
 
   [[nodiscard]] std::string greeting(GreetingPurpose purpose) const;
+  [[nodiscard]] std::string greeting_about(std::span<const std::uint32_t> heard) const;
 };
 
 /// What a leader has when the world is complete.
@@ -70,6 +77,7 @@ class Vertex {
   void serve_once(const FileDescriptor* published, Clock::time_point deadline);
   void accept_followers();
   void on_greeting(FileDescriptor connection, wireup::Frame frame);
+  void note_who_heard(wireup::Greeting& greeting, GreetingPurpose purpose);
   void let_leader_in(FileDescriptor connection, wireup::Greeting& greeting);
   void on_frame(FrameLink& link, wireup::Frame& frame);
   void on_end(const FrameLink& link);
@@ -78,6 +86,8 @@ class Vertex {
   void distribute(std::string_view table);
   void refuse_all(const Error& error);
   Result<BuiltVertex> give_up(Error error);
+  Result<BuiltVertex> leave(RootAddress& root, const Error& error);
+  void report_who_heard(RootAddress& root);
   Result<BuiltVertex> refuse_those_who_come(const FileDescriptor& published, RootAddress& root,
                                             Clock::time_point deadline);
   [[nodiscard]] Error missing() const;
@@ -97,6 +107,7 @@ class Vertex {
   std::vector<Arrival> arrivals_;
   Clock::time_point arrivals_due_ = Clock::time_point::max();
   std::optional<Error> refused_;
+  std::vector<std::uint32_t> heard_;  ///< of the node, of that refusal
   std::string table_;
   RankTable::Storage shared_;  ///< the same, where the node has a copy
   std::vector<std::pair<std::uint32_t, wireup::Frame>> early_;

@@ -1,6 +1,7 @@
 #include "collective/kernels/reductions.hpp"
 
 #include <algorithm>
+#include <array>
 #ifdef __x86_64__
 #include <cpuid.h>
 #endif
@@ -8,12 +9,20 @@
 namespace amldist::collective {
 namespace {
 
+#ifdef __x86_64__
+/// The registers a, b, c and d of a leaf of cpuid; zero where the processor has no such leaf.
+[[maybe_unused]] std::array<unsigned, 4> cpuid(unsigned leaf) noexcept {
+  std::array<unsigned, 4> out = {};
+  static_cast<void>(__get_cpuid_count(leaf, 0, &out[0], &out[1], &out[2], &out[3]));
+  return out;
+}
+#endif
+
 #ifdef AMLDIST_X86_KERNELS
 /// Conversions of half precision, which not every compiler lets one ask for by name (clang 14).
 bool has_half_conversions() noexcept {
   constexpr unsigned f16c = 1U << 29;
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & f16c) != 0;
+  return (cpuid(1)[2] & f16c) != 0;
 }
 #endif
 
@@ -45,8 +54,7 @@ KernelTable kernels_of(InstructionSet set) noexcept {
 bool has_fast_string_copy() noexcept {
   constexpr unsigned leaf = 7;
   constexpr unsigned enhanced = 1U << 9;
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid_count(leaf, 0, &a, &b, &c, &d) != 0 && (b & enhanced) != 0;
+  return (cpuid(leaf)[1] & enhanced) != 0;
 }
 
 /// A string instruction announces that it will overwrite whole cache lines. The processor then neither reads them first

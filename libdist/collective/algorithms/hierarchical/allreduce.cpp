@@ -20,7 +20,7 @@ Result<void> HierarchicalCollectives::allreduce(const Reduction& what) {
 }
 
 Result<void> HierarchicalCollectives::allreduce_by_leaders(const Reduction& what) {
-  if (node_) {
+  if (node_ != nullptr) {
     if (auto done = node_->reduce(what, 0); !done) return done;
   } else {
     copy_bytes(what.recv, what.send, what.count * size_of(what.type));
@@ -30,7 +30,7 @@ Result<void> HierarchicalCollectives::allreduce_by_leaders(const Reduction& what
     between.send = what.recv;
     if (auto done = leaders_->allreduce(between); !done) return done;
   }
-  return node_ ? node_->broadcast(what.recv, what.count * size_of(what.type), 0) : Result<void>();
+  return node_ != nullptr ? node_->broadcast(what.recv, what.count * size_of(what.type), 0) : Result<void>();
 }
 
 /// Each rank of a node all-reduces one slice of the node's sum with its peers on the other nodes.
@@ -50,7 +50,7 @@ Result<void> HierarchicalCollectives::allreduce_by_rails(const Reduction& what) 
   std::byte* const slice = what.recv + offsets[topology_.own_index] * unit;
   Reduction mine = what;
   mine.recv = slice;
-  if (node_) {
+  if (node_ != nullptr) {
     if (auto done = node_->reduce_scatter(mine, blocks); !done) return done;
   }
   if (rail_) {
@@ -58,7 +58,7 @@ Result<void> HierarchicalCollectives::allreduce_by_rails(const Reduction& what) 
     mine.count = counts[topology_.own_index];
     if (auto done = rail_->allreduce(mine); !done) return done;
   }
-  return node_ ? node_->allgather(slice, what.recv, blocks, unit) : Result<void>();
+  return node_ != nullptr ? node_->allgather(slice, what.recv, blocks, unit) : Result<void>();
 }
 
 }  // namespace amldist::collective

@@ -22,7 +22,7 @@ Result<void> HierarchicalCollectives::alltoall(const std::byte* send, const Bloc
   if (send == recv) return all_.alltoall(send, send_blocks, recv, recv_blocks, unit);
   const BlockList out = blocks_of_node(topology_.own_node, send_blocks);
   const BlockList in = blocks_of_node(topology_.own_node, recv_blocks);
-  if (node_) {
+  if (node_ != nullptr) {
     if (auto done = node_->alltoall(send, out.view(), recv, in.view(), unit); !done) return done;
   } else {
     copy_bytes(recv + in.view().offset(0) * unit, send + out.view().offset(0) * unit, in.sum() * unit);

@@ -6,13 +6,13 @@
 namespace amldist::collective {
 
 Result<void> HierarchicalCollectives::barrier() {
-  if (node_) {
+  if (node_ != nullptr) {
     if (auto done = node_->barrier(); !done) return done;
   }
   if (leaders_) {
     if (auto done = leaders_->barrier(); !done) return done;
   }
-  return node_ ? node_->barrier() : Result<void>();
+  return node_ != nullptr ? node_->barrier() : Result<void>();
 }
 
 }  // namespace amldist::collective

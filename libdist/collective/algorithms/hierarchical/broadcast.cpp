@@ -12,7 +12,7 @@ Result<void> HierarchicalCollectives::broadcast(std::byte* buffer, std::size_t b
   if (is(agent)) {
     if (auto done = between.broadcast(buffer, bytes, topology_.node_of(root)); !done) return done;
   }
-  if (!node_) return {};
+  if (node_ == nullptr) return {};
   return node_->broadcast(buffer, bytes, index_of(topology_.own_ranks(), agent));
 }
 

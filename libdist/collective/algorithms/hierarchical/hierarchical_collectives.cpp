@@ -69,14 +69,14 @@ BlockList HierarchicalCollectives::blocks_of_node(std::size_t node, const Blocks
 
 Result<void> HierarchicalCollectives::gather_in_node(const std::byte* send, std::byte* to, const Blocks& blocks,
                                                      std::size_t unit, std::uint32_t index) {
-  if (node_) return node_->gather(send, to, blocks, unit, index);
+  if (node_ != nullptr) return node_->gather(send, to, blocks, unit, index);
   copy_bytes(to + blocks.offset(0) * unit, send, blocks.count(0) * unit);
   return {};
 }
 
 Result<void> HierarchicalCollectives::scatter_in_node(const std::byte* from, std::byte* recv, const Blocks& blocks,
                                                       std::size_t unit, std::uint32_t index) {
-  if (node_) return node_->scatter(from, recv, blocks, unit, index);
+  if (node_ != nullptr) return node_->scatter(from, recv, blocks, unit, index);
   copy_bytes(recv, from + blocks.offset(0) * unit, blocks.count(0) * unit);
   return {};
 }

@@ -22,7 +22,7 @@ Result<void> HierarchicalCollectives::reduce(const Reduction& what, int root) {
     part.send = what.send + at * unit;
     if (!is_root && piece_.size() < part.count * unit) piece_.resize(part.count * unit);
     part.recv = is_root ? what.recv + at * unit : piece_.data();
-    if (node_) {
+    if (node_ != nullptr) {
       if (auto done = node_->reduce(part, index_of(topology_.own_ranks(), agent)); !done) return done;
       part.send = part.recv;
     }

@@ -79,7 +79,7 @@ Result<void> HierarchicalCollectives::reduce_in_node(const Reduction& what, std:
         const bool is_there = j < theirs.size();
         blocks.add(is_there ? count : 0, is_there ? static_cast<std::size_t>(theirs[j]) * what.count + at : 0);
       }
-      if (node_) {
+      if (node_ != nullptr) {
         if (auto done = node_->reduce_scatter(in_node, blocks.view()); !done) return done;
       } else {
         copy_bytes(in_node.recv, what.send + blocks.view().offset(0) * unit, count * unit);
