@@ -13,7 +13,7 @@ namespace {
 /// The registers a, b, c and d of a leaf of cpuid; zero where the processor has no such leaf.
 [[maybe_unused]] std::array<unsigned, 4> cpuid(unsigned leaf) noexcept {
   std::array<unsigned, 4> out = {};
-  static_cast<void>(__get_cpuid_count(leaf, 0, &out[0], &out[1], &out[2], &out[3]));
+  static_cast<void>(__get_cpuid_count(leaf, 0, out.data(), &out[1], &out[2], &out[3]));
   return out;
 }
 #endif
