@@ -41,8 +41,9 @@ constexpr std::size_t most_notices = std::size_t{8} << 20;
 
 class StandInThread {
  public:
-  StandInThread(int socket, int stop, const StandIn::Step& step)
+  StandInThread(int socket, int begin, int stop, const StandIn::Step& step)
       : socket_(socket),
+        begin_(begin),
         stop_(stop),
         step_(step),
         desk_({.token = step.token,
@@ -52,6 +53,7 @@ class StandInThread {
                .tell = tell_step}) {}
 
   void run() {
+    wait_for_output();
     while (!node_ended()) {
       wait();
       take_all();
@@ -67,6 +69,13 @@ class StandInThread {
 
  private:
   [[nodiscard]] bool node_ended() const noexcept { return ended_; }
+
+  /// Until the step's output is there, or will not be.
+  void wait_for_output() const {
+    std::array<pollfd, 2> files = {{{begin_, POLLIN, 0}, {stop_, POLLIN, 0}}};
+    while (::poll(files.data(), files.size(), -1) < 0 && errno == EINTR) {
+    }
+  }
 
   /// After this node's tasks: whether somebody may still ask, or the line is due.
   [[nodiscard]] bool has_to_do() const {
@@ -122,6 +131,7 @@ class StandInThread {
   }
 
   int socket_;
+  int begin_;
   int stop_;
   StandIn::Step step_;
   StepDesk desk_;
@@ -144,8 +154,10 @@ Error cannot_listen(std::uint16_t port) {
 
 }  // namespace
 
-StandIn::StandIn(FileDescriptor socket, FileDescriptor stop) noexcept
-    : socket_(std::move(socket)), stop_(std::move(stop)) {}
+StandIn::StandIn(FileDescriptor socket, FileDescriptor begin, FileDescriptor stop) noexcept
+    : socket_(std::move(socket)), begin_(std::move(begin)), stop_(std::move(stop)) {}
+
+void StandIn::begin() const noexcept { static_cast<void>(::eventfd_write(begin_.get(), 1)); }
 
 Result<std::unique_ptr<StandIn>> StandIn::open(std::uint16_t port, Step step) {
   FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -156,17 +168,18 @@ Result<std::unique_ptr<StandIn>> StandIn::open(std::uint16_t port, Step step) {
   if (!socket || ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return cannot_listen(port);
   }
+  FileDescriptor begin(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   FileDescriptor stop(::eventfd(0, EFD_CLOEXEC));
-  if (!stop) return cannot_listen(port);
-  std::unique_ptr<StandIn> own(new StandIn(std::move(socket), std::move(stop)));
+  if (!begin || !stop) return cannot_listen(port);
+  std::unique_ptr<StandIn> own(new StandIn(std::move(socket), std::move(begin), std::move(stop)));
   // slurmstepd's own threads take its signals.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    own->thread_ =
-        std::make_unique<std::thread>(run_in_sruns_place, StandInThread(own->socket_.get(), own->stop_.get(), step));
+    own->thread_ = std::make_unique<std::thread>(
+        run_in_sruns_place, StandInThread(own->socket_.get(), own->begin_.get(), own->stop_.get(), step));
   } catch (const std::exception&) {
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -29,8 +29,14 @@ class StandIn {
     UserRights rights;  ///< the step's user
   };
 
-  /// Listens on a UDP port, and starts the thread. Errors: unavailable, with the reason.
+  /// Takes a UDP port, and starts a thread that waits for begin(): what comes before is kept by the kernel, and who
+  /// asks asks again. Errors: unavailable, with the reason.
   [[nodiscard]] static Result<std::unique_ptr<StandIn>> open(std::uint16_t port, Step step);
+
+  /// Answers from here on. To be called when what this process prints reaches the step's output, which slurmstepd opens
+  /// between SPANK's init_post_opt and its task_post_fork: a line before that would be in slurmd's log. Any number of
+  /// calls.
+  void begin() const noexcept;
 
   StandIn(const StandIn&) = delete;
   StandIn& operator=(const StandIn&) = delete;
@@ -39,10 +45,11 @@ class StandIn {
   ~StandIn();
 
  private:
-  StandIn(FileDescriptor socket, FileDescriptor stop) noexcept;
+  StandIn(FileDescriptor socket, FileDescriptor begin, FileDescriptor stop) noexcept;
 
   FileDescriptor socket_;
-  FileDescriptor stop_;  ///< an eventfd; readable: this node's tasks have ended
+  FileDescriptor begin_;  ///< an eventfd; readable: the step's output is there
+  FileDescriptor stop_;   ///< an eventfd; readable: this node's tasks have ended
   std::unique_ptr<std::thread> thread_;
   pid_t holder_ = ::getpid();
 };

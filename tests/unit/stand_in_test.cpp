@@ -119,6 +119,7 @@ TEST(StandIn, SaysTheFirstFailureWhenItsNodeHasEnded) {
   {
     auto own = StandIn::open(port, step());
     ASSERT_TRUE(own) << own.error().message;
+    (*own)->begin();
     send_report(link_here(), failed(2));
     send_report(link_here(), failed(1));
     EXPECT_TRUE(tell(link_here(), WorkerEnd{false, 0, 0, 0, 2}.to_datagram(token)));
@@ -145,14 +146,37 @@ TEST(StandIn, EndsUnderAFloodOfItsOwnUsers) {
     const FileDescriptor socket = open_socket();
     while (!stop) send_to(link_here(), socket.get(), to_datagram(MessageType::may_i_end, token));
   });
-  { EXPECT_TRUE(StandIn::open(port, step())); }  // a flood that could hold it would hold this test to its time limit
+  {
+    auto own = StandIn::open(port, step());
+    ASSERT_TRUE(own) << own.error().message;
+    (*own)->begin();
+  }  // a flood that could hold it would hold this test to its time limit
   stop = true;
   flood.join();
+}
+
+TEST(StandIn, SaysNothingBeforeTheStepsOutputIsThere) {
+  lines().clear();
+  const auto told = [] {
+    const std::lock_guard lock(telling());
+    return lines().size();
+  };
+  auto own = StandIn::open(port, step());
+  ASSERT_TRUE(own) << own.error().message;
+  const FabricVote sick{1, 2, RdmaPolicy::prefer, false, "", "node2: ib.state: port 1 is down"};
+  const std::string vote = sick.to_datagram(token);
+  EXPECT_FALSE(tell(link_here(), vote));
+  EXPECT_EQ(told(), 0U);
+  (*own)->begin();
+  while (told() == 0) std::this_thread::yield();  // the vote was kept
+  own->reset();
+  EXPECT_EQ(told(), 1U) << "once, however often the node votes";
 }
 
 TEST(StandIn, AForkThatEndsLeavesItAlone) {
   auto own = StandIn::open(port, step());
   ASSERT_TRUE(own) << own.error().message;
+  (*own)->begin();
   EXPECT_EXIT(
       {
         own->reset();
