@@ -60,7 +60,7 @@ _aml_dist() {
 
     if [[ ${COMP_WORDS[1]} == bench ]]; then
         local choices='--op --min --max --factor --type --redop --rounds --in-place --off-cache --rewrite --library-memory
-            --ranks --peer --scaling --gradients --compute-ms --svg --json --help'
+            --ranks --peer --scaling --gradients --compute-ms --topology --svg --json --help'
         case $previous in
         --op) choices='allreduce reduce broadcast allgather reduce_scatter alltoall gather scatter sendrecv barrier' ;;
         --type) choices='float32 float64 float16 bfloat16 int8 uint8 int16 uint16 int32 uint32 int64 uint64' ;;

@@ -114,5 +114,6 @@ complete -c aml-dist -n $bench -l peer -x -a openmpi -d 'Another library in the 
 complete -c aml-dist -n $bench -l scaling -d 'Efficiency of a training step'
 complete -c aml-dist -n $bench -l gradients -x -d 'Bytes of gradients in a step'
 complete -c aml-dist -n $bench -l compute-ms -x -d 'Computing in a step'
+complete -c aml-dist -n $bench -l topology -d 'How far each two ranks are from each other'
 complete -c aml-dist -n $bench -l svg -r -F -d 'Draw the bandwidths too'
 complete -c aml-dist -n $bench -l json -d 'An array for programs'

@@ -8,6 +8,7 @@
 #include "aml_dist/bench_output.hpp"
 #include "aml_dist/bench_plan.hpp"
 #include "aml_dist/bench_scaling.hpp"
+#include "aml_dist/bench_topology.hpp"
 #include "aml_dist/bench_world.hpp"
 #include "aml_dist/common/files.hpp"
 #include "collective/calls/data_type.hpp"
@@ -81,6 +82,7 @@ int bench_here(const BenchOptions& options) {
     if (!ranks) return fail(ranks.error());
     started.push_back(std::move(*ranks));
   }
+  contenders.reserve(started.size());
   for (const auto& ranks : started) contenders.push_back(ranks->contender());
   const auto rows = measure(options, contenders, true);
   return rows ? print_rows(*rows, options) : fail(rows.error());
@@ -134,10 +136,26 @@ int scale_in_step(const BenchOptions& options) {
   return speaks ? print_rows(*rows, options) : commands::exit_done;
 }
 
+int print_topology(const NodeTopology& topology, const BenchOptions& options) {
+  std::fputs(options.json ? to_json(topology).c_str() : to_table(topology).c_str(), stdout);
+  if (options.svg.empty()) return commands::exit_done;
+  const auto written = write_file(options.svg, draw_topology(topology));
+  return written ? commands::exit_done : fail(written.error());
+}
+
+int map_in_step(const BenchOptions& options) {
+  const auto world = World::join();
+  if (!world) return fail(world.error());
+  const bool speaks = world->rank() == 0;
+  if (const auto fine = check_picture(*world, options); !fine) return fail_once(fine.error(), speaks);
+  const ProgressLine line(speaks);
+  const auto topology = measure_topology(*world, [&](std::string_view what) { line(what); });
+  if (!topology) return fail_once(topology.error(), speaks);
+  return speaks ? print_topology(*topology, options) : commands::exit_done;
+}
+
 /// The same program once for each rank; rank 0 prints.
-int scale_here(const BenchOptions& options) {
-  std::vector<std::string> arguments = {"--scaling", "--gradients", options.gradients, "--compute-ms",
-                                        std::to_string(options.compute_ms)};
+int again_for_each_rank(std::vector<std::string> arguments, const BenchOptions& options) {
   if (options.json) arguments.emplace_back("--json");
   if (!options.svg.empty()) arguments.insert(arguments.end(), {"--svg", options.svg});
   const auto status = run_ranks(options.ranks, arguments);
@@ -146,7 +164,9 @@ int scale_here(const BenchOptions& options) {
 
 int scale(const BenchOptions& options) {
   if (const auto bytes = parse_bytes(options.gradients); !bytes) return fail(bytes.error());
-  return options.ranks > 0 ? scale_here(options) : scale_in_step(options);
+  if (options.ranks == 0) return scale_in_step(options);
+  return again_for_each_rank(
+      {"--scaling", "--gradients", options.gradients, "--compute-ms", std::to_string(options.compute_ms)}, options);
 }
 
 int serve(const std::string& socket) {
@@ -159,6 +179,7 @@ int serve(const std::string& socket) {
 int bench(const BenchOptions& options) {
   if (!options.worker.empty()) return serve(options.worker);
   if (options.scaling) return scale(options);
+  if (options.topology) return options.ranks > 0 ? again_for_each_rank({"--topology"}, options) : map_in_step(options);
   return options.ranks > 0 ? bench_here(options) : bench_in_step(options);
 }
 

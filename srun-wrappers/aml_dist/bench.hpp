@@ -25,6 +25,7 @@ struct BenchOptions {
   bool scaling = false;
   std::string gradients = "100M";  ///< --scaling: bytes of gradients in a step
   double compute_ms = 200;         ///< --scaling: computing in a step of one rank
+  bool topology = false;           ///< each pair of ranks instead of a collective
   bool json = false;
   std::string svg;
   std::string worker;  ///< internal: serve requests on this socket

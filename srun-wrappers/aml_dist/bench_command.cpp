@@ -14,7 +14,8 @@ constexpr const char* bench_examples =
     "  aml-dist bench --ranks 2 --peer openmpi --svg bandwidth.svg      (starts its own ranks on this node)\n"
     "  aml-dist bench --ranks 4 --op alltoall --type float64 --json\n"
     "  aml-dist bench --ranks 2 --peer mpich=/opt/mpich/bin/mpicc\n"
-    "  srun -N4 --ntasks-per-node=4 aml-dist bench --scaling   (twice the nodes, half the time?)\n\n"
+    "  srun -N4 --ntasks-per-node=4 aml-dist bench --scaling   (twice the nodes, half the time?)\n"
+    "  srun -N1 -n16 aml-dist bench --topology                 (which ranks share a cache?)\n\n"
     "Sizes and bandwidths are those of nccl-tests: the whole array, and busbw with its factors. Every result is "
     "checked.\n"
     "Exit status: 0 measured; 1 a library failed or a result is wrong; others as in aml_dist(7).";
@@ -57,6 +58,14 @@ void add_scaling(CLI::App& command, BenchOptions& options) {
     scaling->excludes(command.get_option(of_one_collective));
 }
 
+void add_topology(CLI::App& command, BenchOptions& options) {
+  CLI::Option* const topology = command.add_flag(
+      "--topology", options.topology, "How far each two ranks are from each other: latency, bandwidth, shared caches");
+  for (const char* const other : {"--op", "--min", "--max", "--factor", "--type", "--redop", "--rounds", "--in-place",
+                                  "--off-cache", "--rewrite", "--library-memory", "--peer", "--scaling"})
+    topology->excludes(command.get_option(other));
+}
+
 }  // namespace
 
 Command add_bench(CLI::App& app) {
@@ -73,8 +82,8 @@ Command add_bench(CLI::App& app) {
                    "through it), and on GPUs nccl, torch-cuda, each with [=PYTHON]")
       ->type_name("NAME[=PATH]");
   add_scaling(*command, options);
-  command->add_option("--svg", options.svg, "Draw times and bandwidths, or the scaling, into this file too")
-      ->type_name("FILE");
+  add_topology(*command, options);
+  command->add_option("--svg", options.svg, "Draw what was measured into this file too")->type_name("FILE");
   command->add_flag("--json", options.json, "An array with an object for each size and library");
   command->add_option("--worker", options.worker)->group("");  // how this program starts its own ranks
   return {command, [shared] { return bench(*shared); }};

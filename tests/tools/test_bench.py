@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import pty
 import re
 import shutil
@@ -253,6 +254,31 @@ def test_scaling_has_a_row_for_each_part_of_the_step(tool):
         assert row["steps_per_s"] == pytest.approx(1000 / row["step_ms"])
 
 
+def test_topology_has_each_pair_and_what_the_kernel_says(tool):
+    done = tool.run("bench", "--topology", "--ranks", "3", "--json", env=ENVIRONMENT)
+    assert (done.returncode, done.stderr) == (FINE, ""), done
+    found = json.loads(done.stdout)
+    assert [each["rank"] for each in found["ranks"]] == [0, 1, 2]
+    for name in ("latency_ns", "bandwidth_GBs"):
+        matrix = found[name]
+        assert all(matrix[a][b] == matrix[b][a] and (matrix[a][b] == 0) == (a == b) for a in range(3) for b in range(3))
+    assert sorted(rank for group in found["groups"] for rank in group) == [0, 1, 2]
+    for each in found["ranks"]:
+        said = pathlib.Path(f"/sys/devices/system/cpu/cpu{each['processor']}/topology/physical_package_id")
+        assert each["socket"] == (int(said.read_text()) if said.exists() else None)
+        assert each["bound"] == (len(os.sched_getaffinity(0)) not in {0, 2})  # one for each, or one for all
+
+
+def test_topology_is_a_table_and_a_picture(tool, tmp_path):
+    tree, table = draw(tool, tmp_path / "topology.svg", "--topology", "--ranks", "2")
+    paragraphs = table.split("\n\n")
+    assert [paragraph.split()[0] for paragraph in paragraphs] == ["RANK", "LATENCY_NS", "BANDWIDTH_GBS", "near"]
+    assert "near each other, as measured: {0,1}" in table
+    latency = paragraphs[1].splitlines()[1].split()[-1]
+    assert latency in words_in(tree) or f"{float(latency) / 1000:.0f}k" in words_in(tree)
+    assert "How far 2 ranks are from each other" in words_in(tree)
+
+
 @pytest.mark.parametrize("status, words, arguments", [
     (USAGE, "--op 'allredcue' is not known", ["--op", "allredcue"]),
     (USAGE, "--type 'float31'", ["--type", "float31"]),
@@ -294,6 +320,9 @@ def test_no_process_and_no_file_is_left(tool, tmp_path):
     (USAGE, "--gradients requires --scaling", ["--gradients", "1M"]),
     (USAGE, "--compute-ms", ["--scaling", "--compute-ms", "0"]),
     (FAILED, "cannot be written", ["--scaling", "--svg", "/nonexistent/x.svg"]),
+    (USAGE, "--op excludes --topology", ["--topology", "--op", "barrier"]),
+    (USAGE, "--scaling excludes --topology", ["--topology", "--scaling"]),
+    (FAILED, "cannot be written", ["--topology", "--svg", "/nonexistent/x.svg"]),
     (FAILED, "cannot be written", ["--scaling", "--ranks", "2", "--svg", "/nonexistent/x.svg"]),
 ])
 def test_bad_input_of_scaling_is_one_sentence_and_a_status(tool, status, words, arguments):

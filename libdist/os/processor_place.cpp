@@ -1,0 +1,50 @@
+#include "os/processor_place.hpp"
+
+#include <climits>
+#include <filesystem>
+
+#include "core/text.hpp"
+#include "os/whole_file.hpp"
+
+namespace amldist {
+namespace {
+
+constexpr std::string_view digits = "0123456789";
+
+/// The number with which a text such as "4-7,12" begins, or -1.
+int leading_number(std::string_view words) {
+  const auto number = text::to_number(words.substr(0, words.find_first_not_of(digits)), INT_MAX);
+  return number ? static_cast<int>(*number) : -1;
+}
+
+/// Of the last cache that is listed, which is the farthest from the processor.
+int first_sharer_of_last_cache(const std::string& folder) {
+  int first = -1;
+  for (int index = 0;; ++index) {
+    const std::string shared = first_line_of(folder + "/index" + std::to_string(index) + "/shared_cpu_list");
+    if (shared.empty()) return first;
+    first = leading_number(shared);
+  }
+}
+
+/// The processor's folder has a link that is named for its NUMA node.
+int memory_node(const std::string& folder) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    constexpr std::string_view prefix = "node";
+    if (name.starts_with(prefix) && name.find_first_not_of(digits, prefix.size()) == std::string::npos)
+      return leading_number(std::string_view(name).substr(prefix.size()));
+  }
+  return -1;
+}
+
+}  // namespace
+
+ProcessorPlace place_of_processor(int processor, const std::string& folder) {
+  const std::string own = folder + "/cpu" + std::to_string(processor);
+  return {first_sharer_of_last_cache(own + "/cache"), memory_node(own),
+          leading_number(first_line_of(own + "/topology/physical_package_id"))};
+}
+
+}  // namespace amldist
