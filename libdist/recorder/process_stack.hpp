@@ -18,7 +18,8 @@ inline constexpr std::size_t longest_stack = 3500;
 ///   libdist/python/amldist_trace), waiting at most `patience`;
 /// - for another Python process what py-spy says, if it lies in the PATH of that process and the kernel permits it;
 /// - the state of each thread and the kernel's function that it waits in.
-/// The first two only for recorders of the calling user. "" if the process is gone, or of another host.
+/// The first two only for recorders of the calling user. "" if the process is gone. It must be one of this machine:
+/// another machine's number means another process here.
 [[nodiscard]] std::string stack_of(const Recording& recording, std::chrono::milliseconds patience);
 
 /// "train_step at train.py:33": the innermost call of the first thread of such a text that lies outside installed

@@ -4,6 +4,10 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "aml_dist/common/files.hpp"
 #include "aml_dist/timeline_svg.hpp"
@@ -12,7 +16,10 @@
 #include "aml_dist/trace_output.hpp"
 #include "aml_dist/trace_step.hpp"
 #include "core/text.hpp"
+#include "os/environment.hpp"
+#include "os/own_network.hpp"
 #include "recorder/process_stack.hpp"
+#include "recorder/stalls.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/terminal.hpp"
 
@@ -43,17 +50,43 @@ Result<TracedStep> read_named(const std::vector<std::string>& names) {
   return folder ? read_traced_step(*folder) : Result<TracedStep>(folder.error());
 }
 
+std::string_view without_domain(std::string_view host) { return host.substr(0, host.find('.')); }
+
+/// Whether processes of `host` are this machine's: by Slurm's name for it, or its own.
+bool is_here(std::string_view host) {
+  return host.empty() || host == own_variable("SLURMD_NODENAME") ||
+         without_domain(host) == without_domain(own_host_name());
+}
+
+/// In a folder that all nodes see, ranks of other machines have process numbers that mean another process here.
+void say_elsewhere(std::span<const std::uint32_t> ranks, const std::string& host) {
+  std::fprintf(stderr,
+               "aml-dist: no stacks of ranks %s: this is %s, and they are on other nodes (the first on %s); ask there, "
+               "with srun --overlap\n",
+               collective::compress_ranks(ranks).c_str(), own_host_name().c_str(), host.c_str());
+}
+
 /// One stack for each process; it may have several recorders, of which that of PyTorch comes last and tells most.
 void print_stacks(const TracedStep& step) {
   constexpr std::chrono::milliseconds patience{2000};
   const auto& all = step.recordings;
+  std::vector<std::uint32_t> elsewhere;
+  elsewhere.reserve(all.size());
+  std::string first_host;
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (i + 1 < all.size() && all[i + 1].rank == all[i].rank) continue;
+    if (all[i].writer == collective::Writer::gone) continue;
+    if (!is_here(all[i].host)) {
+      if (elsewhere.empty()) first_host = all[i].host;
+      elsewhere.push_back(all[i].rank);
+      continue;
+    }
     collective::Recording recording = all[i];
     recording.path = text::concat({step.folder, "/", recording.path});
     const std::string stack = collective::stack_of(recording, patience);
     if (!stack.empty()) std::printf("\nrank %u on %s:\n%s", recording.rank, recording.host.c_str(), stack.c_str());
   }
+  if (!elsewhere.empty()) say_elsewhere(elsewhere, first_host);
 }
 
 }  // namespace

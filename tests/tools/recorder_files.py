@@ -38,6 +38,7 @@ class Recorder:
     host: str = "node1"
     job: str = "42.0"
     note: str = ""
+    pid: int = 4711
     ending: int = 0
     calls: list[Call] = field(default_factory=list)
     created: int = 1_760_000_000 * 10**9
@@ -50,7 +51,7 @@ class Recorder:
         entered = max((call.sequence for call in self.collectives()), default=0)
         completed = max((call.sequence for call in self.collectives() if call.state == "completed"), default=0)
         base = 1000  # ticks of one nanosecond each, from an odd origin
-        header = HEADER.pack(MAGIC, 2, SLOTS_AT, ENTRIES_AT, 64, CAPACITY, self.rank, self.size, 0, 4711, self.ending, 0, base,
+        header = HEADER.pack(MAGIC, 2, SLOTS_AT, ENTRIES_AT, 64, CAPACITY, self.rank, self.size, 0, self.pid, self.ending, 0, base,
                              self.created, base + self.latest, self.created + self.latest, len(self.calls),
                              self.job.encode(), self.host.encode(), len(self.note), self.note.encode(),
                              b"amldist", MEMBERS_AT)

@@ -138,6 +138,31 @@ def test_a_living_writer_is_told_from_a_dead_one(tool, tmp_path):
     assert step["stalls"][0]["stragglers"][0]["why"] == "never-called"
 
 
+@pytest.mark.parametrize("host, env, shown", [
+    (os.uname().nodename, {}, True),
+    (os.uname().nodename.partition(".")[0] + ".some.domain", {}, True),
+    ("elsewhere", {"SLURMD_NODENAME": "elsewhere"}, True),
+    ("elsewhere", {"SLURMD_NODENAME": "here"}, False),
+    ("elsewhere", {}, False),
+])
+def test_stacks_are_those_of_processes_of_this_machine(tool, tmp_path, host, env, shown):
+    """A rank of another node has the number of this process, which is not that rank."""
+    for rank in range(3):
+        recorder = working(rank, 3, 5, host)
+        recorder.pid = os.getpid()
+        recorder.write(tmp_path)
+    with open(tmp_path / "1.trace", "r+b") as first, open(tmp_path / "2.trace", "r+b") as second:
+        fcntl.lockf(first, fcntl.LOCK_EX)
+        fcntl.lockf(second, fcntl.LOCK_EX)
+        done = tool.run("trace", str(tmp_path), "--stacks", env=env)
+    assert done.returncode == FINE, done
+    own = f"process {os.getpid()}\n  thread {os.getpid()} ("
+    assert [f"\nrank {rank} on {host}:\n{own}" in done.stdout for rank in range(3)] == [False, shown, shown], done
+    said = (f"aml-dist: no stacks of ranks 1,2: this is {os.uname().nodename}, and they are on other nodes (the first on elsewhere); "
+            "ask there, with srun --overlap\n")
+    assert (own in done.stdout, done.stderr) == ((True, "") if shown else (False, said)), done
+
+
 def test_a_working_step_has_no_stall(tool, tmp_path):
     for rank in range(3):
         working(rank, 3, 5).write(tmp_path)
