@@ -44,11 +44,11 @@ def hang_lines(done) -> list[str]:
 
 
 @pytest.mark.parametrize("trial", range(TRIALS))
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", ["late", "stopped", "operation"])  # tests/soak/hang_trials tries the others
 @pytest.mark.parametrize("way", CALLS)
 def test_the_right_rank_is_named_with_its_place(cluster, program, workdir, way, fault, trial):
     seed = random.Random(f"{SEED} {way} {fault} {trial}").randrange(1 << 30)
-    done = cluster.run(f"cd {workdir} && timeout 120 {STEP} --aml-dist=pytorch,hang=2 {program} {way} {fault} {seed} 5")
+    done = cluster.run(f"cd {workdir} && timeout 120 {STEP} --aml-dist=pytorch,hang=5 {program} {way} {fault} {seed} 5")
     lines = hang_lines(done)
     assert len(lines) == 1, f"seed {seed}: {done}"
     if is_circle(way, fault, lines[0]):
@@ -71,7 +71,7 @@ def test_nobody_is_named_in_a_healthy_run(cluster, program, workdir, way, trial)
     seed = random.Random(f"{SEED} {way} healthy {trial}").randrange(1 << 30)
     recorders = "ls /dev/shm/aml-dist-0/"
     before = cluster.run(recorders, on="node1").out
-    done = cluster.run(f"cd {workdir} && timeout 120 {STEP} --aml-dist=pytorch,hang=2 {program} {way} none {seed} 20")
+    done = cluster.run(f"cd {workdir} && timeout 120 {STEP} --aml-dist=pytorch,hang=5 {program} {way} none {seed} 20")
     assert done.status == 0 and done.out.count("done") == 4 and not hang_lines(done), f"seed {seed}: {done}"
     assert not list(workdir.iterdir())
     more = set(cluster.run(recorders, on="node1").out.split()) - set(before.split())
@@ -80,7 +80,7 @@ def test_nobody_is_named_in_a_healthy_run(cluster, program, workdir, way, trial)
 
 @pytest.mark.parametrize("fault, said", {"killed": "signal 9", "exception": "status 1"}.items())
 def test_a_rank_that_ends_is_named(cluster, program, workdir, fault, said):
-    done = cluster.run(f"cd {workdir} && timeout 120 {STEP} --aml-dist=pytorch,hang=2 {program} ddp {fault} 1 5")
+    done = cluster.run(f"cd {workdir} && timeout 120 {STEP} --aml-dist=pytorch,hang=10 {program} ddp {fault} 1 5")
     named = [line for line in done.own_lines() if OWN in line and ("first failure" in line or "hang: " in line)]
     assert named and said in named[0], done
 

@@ -67,18 +67,36 @@ def do_wrong(fault: str) -> None:
         raise RuntimeError("rank 2 has had enough")
 
 
+def call_together(fault: str, rank: int, others: dist.ProcessGroup) -> None:
+    """The faults that are one call, which rank 2 makes in another way than the others; the circle is everybody's."""
+    wrong = rank == 2
+    data = torch.ones(1 << 20)
+    if fault == "root":
+        dist.reduce(data, 3 if wrong else 0)  # a broadcast from another rank passes with Gloo
+    elif fault == "count":
+        dist.broadcast(data[:0] if wrong else data, 0)
+    elif fault == "communicator":
+        dist.all_reduce(data, group=others if wrong else None)
+    elif fault == "circle":
+        dist.send(data, (rank + 1) % dist.get_world_size())
+        dist.recv(data, (rank - 1) % dist.get_world_size())
+
+
 def main() -> None:
     way, fault, seed, steps = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     step = ways(way, rank)
+    others = dist.new_group(list(range(dist.get_world_size())), group_desc="others")
     pause = random.Random(seed * 100 + rank)
     for _ in range(steps):
-        time.sleep(pause.random() * 0.02)
+        time.sleep(pause.random() * 0.02 + (0.3 if fault == "straggler" and rank == 2 else 0))
         step()
-    if rank == 2 and fault != "none":
+    if rank == 2:
         do_wrong(fault)
-    step()
+    call_together(fault, rank, others)
+    if rank != 2 or fault != "skipped":
+        step()
     dist.barrier()
     dist.destroy_process_group()
     print("done", rank)

@@ -16,7 +16,15 @@ FAULTS = {
     "late": rf"{re.escape(OWN)} has not (called|met) it for \d+ s; \d ranks? waits?{PLACE}",
     "stopped": rf"{re.escape(OWN)} is stopped( after| in)? .*for \d+ s; \d ranks? waits?({PLACE})?",
     "operation": rf"{re.escape(OWN)} (called barrier #\d+ instead|has not (called|met) it for \d+ s); \d ranks? waits?{PLACE}",
+    "skipped": rf"{re.escape(OWN)} (called barrier #\d+ instead|has not (called|met) it for \d+ s); \d ranks? waits?{PLACE}",
+    # The wrong root and the right one wait for each other in that call, while the others, who only sent, are in the next.
+    "root": rf"(rank 0 \(local 0\) on node1 has not called it for \d+ s, )?{re.escape(OWN)} (called reduce #\d+ .* instead.*|has not "
+            rf"called it for \d+ s); \d ranks? waits?({PLACE})?",
+    "communicator": rf"{re.escape(OWN)} has not called it for \d+ s; \d ranks? waits?{PLACE}",
 }
+# The call of all that the fault is, or the next one, whatever way of training is around it.
+TOGETHER = {"root": r"(reduce|allreduce|allgather|barrier) #\d+.*|(recv|send) .* (from|to) rank [02]", "communicator": r"allreduce #\d+ \(.*\)"}
+CIRCLE_OF_ALL = r"aml-dist: hang: deadlock of 4 ranks for \d+ s: rank 0 waits in send .* to rank 1 for rank 1, .*"
 # Who is asked first decides between the two: this is what it is, too.
 CIRCLE = "deadlock of 2 ranks for \\d+ s: rank 0 waits in send .* to rank 2 for rank 2, rank 2 waits in barrier #2 for rank 0"
 
@@ -28,12 +36,14 @@ def parts_of(line: str) -> tuple[str, str, str] | None:
 
 
 def is_circle(way: str, fault: str, line: str) -> bool:
-    return (way, fault) == ("pipeline", "operation") and re.search(CIRCLE, line) is not None
+    return way == "pipeline" and fault in ("operation", "skipped") and re.search(CIRCLE, line) is not None
 
 
 def is_named(way: str, fault: str, line: str) -> bool:
+    if fault == "circle":
+        return re.match(CIRCLE_OF_ALL, line) is not None
     parts = parts_of(line)
-    named = parts is not None and re.fullmatch(FAULTS[fault], parts[1]) and re.fullmatch(CALLS[way], parts[0])
+    named = parts is not None and re.fullmatch(FAULTS[fault], parts[1]) and re.fullmatch(TOGETHER.get(fault, CALLS[way]), parts[0])
     return bool(named) or is_circle(way, fault, line)
 
 
