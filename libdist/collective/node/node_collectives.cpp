@@ -20,7 +20,8 @@ NodeCollectives::NodeCollectives(SlotChannel& rounds, const Reductions& kernels,
       sources_(rounds.size()),
       inputs_(rounds.size()),
       results_(rounds.size()),
-      are_far_(are_far),
+      is_distance_given_(are_far.has_value()),
+      are_far_(are_far.value_or(false)),
       offers_(rounds.size()) {}
 
 Store NodeCollectives::store_for(std::size_t bytes) const noexcept {

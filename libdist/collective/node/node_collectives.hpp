@@ -82,10 +82,10 @@ class NodeCollectives {
   [[nodiscard]] bool is_single_copy(tuning::SingleCopy what, std::size_t bytes) const noexcept {
     const std::size_t ranks = slot_channel_.size();
     return peers_ != nullptr && ranks <= tuning::most_ranks_single_copy &&
-           bytes >= tuning::single_copy_from(what, ranks, are_far_.value_or(false));
+           bytes >= tuning::single_copy_from(what, ranks, are_far_);
   }
-  /// Before a reduction: measures how far the ranks are from each other, if the choice depends on it and it is not
-  /// known yet.
+  /// Before a reduction: measures how far the ranks are from each other, if the choice depends on it, for the first and
+  /// every tuning::distance_every-th of those.
   [[nodiscard]] Result<void> look_at_distance(tuning::SingleCopy what, std::size_t bytes);
   [[nodiscard]] Result<std::uint64_t> measure_distance();
   [[nodiscard]] Result<Agreement> allreduce_single_copy(const Reduction& what);
@@ -137,8 +137,10 @@ class NodeCollectives {
   std::vector<const void*> sources_;  ///< of a fold, by rank
   std::vector<const std::byte*> inputs_;
   std::vector<std::byte*> results_;
-  std::optional<bool> are_far_;  ///< nullopt: not known yet
-  std::vector<Offer> offers_;    ///< of a single copy, by rank
+  const bool is_distance_given_;
+  bool are_far_;
+  std::uint64_t long_reductions_ = 0;  ///< of which it matters how far the ranks are
+  std::vector<Offer> offers_;          ///< of a single copy, by rank
   Offer offer_ = {};
 };
 

@@ -1,6 +1,9 @@
 // How far the ranks of a node are from each other: the time in which one copies what another has just written. Ranks
 // that share a last-level cache take a third of the time of those on different core complexes, sockets or stops of a
 // mesh; then staging a reduction is cheap, and fetching it is not worth the kernel's part.
+//
+// It is measured again from time to time: a virtual machine's processors move while a program runs. All ranks make the
+// same long reductions, so they need not agree about when.
 #include <algorithm>
 #include <cstring>
 
@@ -10,7 +13,8 @@
 namespace amldist::collective {
 
 Result<void> NodeCollectives::look_at_distance(tuning::SingleCopy what, std::size_t bytes) {
-  if (are_far_ || peers_ == nullptr || bytes < tuning::single_copy_from(what, slot_channel_.size(), true)) return {};
+  const bool matters = peers_ != nullptr && bytes >= tuning::single_copy_from(what, slot_channel_.size(), true);
+  if (is_distance_given_ || !matters || long_reductions_++ % tuning::distance_every != 0) return {};
   const auto slowest = measure_distance();
   if (!slowest) return slowest.error();
   are_far_ = *slowest >= tuning::far_from_ns;

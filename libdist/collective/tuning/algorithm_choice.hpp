@@ -36,6 +36,8 @@ enum class SingleCopy : std::uint8_t { allreduce, reduce_scatter, allgather, sca
 /// An EPYC with one L3 takes 4 us, a Xeon whose cores share a mesh 11.
 inline constexpr std::size_t distance_bytes = 128 * kib;
 inline constexpr std::uint64_t far_from_ns = 7000;
+/// Measuring takes about a tenth of a millisecond: less than a thousandth of so many long reductions.
+inline constexpr std::uint64_t distance_every = 256;
 static_assert(2 * distance_bytes <= node_slot);
 /// Bytes of a rank's larger buffer from which that is faster than staging. A broadcast never is: the kernel lets in one
 /// reader of a page after the other. More than four that read from each other all at once get in each other's way
