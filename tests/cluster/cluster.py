@@ -124,8 +124,9 @@ class Cluster:
 
 
 def finish(command: list[str], timeout: float) -> Finished:
+    kept = {name: os.environ[name] for name in ("PATH", "DEVCLUSTER_ROOTS") if name in os.environ}
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL,
-                          cwd="/", env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}, errors="replace")
+                          cwd="/", env=kept | {"LANG": "C.UTF-8"}, errors="replace")
     return Finished(shlex.join(command), done.returncode, done.stdout, done.stderr)
 
 
