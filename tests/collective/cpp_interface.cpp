@@ -2,8 +2,11 @@
 // are refused before anything is sent.
 #include <algorithm>
 #include <amldist/amldist.hpp>
+#include <amldist/memory_resource.hpp>
 #include <cstdio>
+#include <new>
 #include <numeric>
+#include <span>
 #include <vector>
 
 namespace {
@@ -176,6 +179,33 @@ void messages(Communicator& world) {
   done(world.barrier(), "barrier");
 }
 
+/// Containers in library memory, whole and in a pool, wherever in it they are.
+void containers(Communicator& world) {
+  const Numbers n(world);
+  amldist::MemoryResource memory(world);
+  amldist::MemoryResource same(world);
+  expect(memory == same && memory != *std::pmr::new_delete_resource(), "resources of one communicator are equal");
+  std::pmr::unsynchronized_pool_resource pool(&memory);
+  const std::pmr::vector<int> before(static_cast<std::size_t>(n.rank) * 1000 + 1, &pool);  // other places on each rank
+  std::pmr::vector<int> given(300000, n.rank + 1, &pool);
+  std::pmr::vector<int> sums(given.size(), &memory);
+  const int wanted = static_cast<int>(n.ranks) * (static_cast<int>(n.ranks) + 1) / 2;
+  const auto all_right = [&](std::span<const int> got) {
+    return std::ranges::all_of(got, [&](int each) { return each == wanted; });
+  };
+  done(world.allreduce(std::span<const int>(given), std::span<int>(sums)), "allreduce of containers");
+  expect(all_right(sums), "sums of containers");
+  done(world.allreduce(std::span<int>(given)), "allreduce of a container in place");
+  expect(all_right(given), "sums of a container in place");
+  bool refused_it = false;
+  try {
+    const std::pmr::vector<char> endless(std::size_t{1} << 50, &memory);
+  } catch (const std::bad_alloc&) {
+    refused_it = true;
+  }
+  expect(refused_it, "what is too long is refused");
+}
+
 /// Before any communication: the calls behind it still fit together.
 void misfits(Communicator& world) {
   const Numbers n(world);
@@ -224,6 +254,7 @@ int main() {
   copies(world);
   uneven_copies(world);
   messages(world);
+  containers(world);
   misfits(world);
   settings(world);
   survivors(world);
