@@ -52,10 +52,13 @@ def both(call, *inputs):
         results = []
         for group in (None, gloo):
             copies = [[t.clone() for t in i] if isinstance(i, list) else i.clone() for i in inputs]
-            work = call(*copies, group=group, async_op=async_op)
+            try: work = call(*copies, group=group, async_op=async_op)
+            except RuntimeError as error:
+                if group is None or "does not support" not in str(error): raise
+                break     # an older PyTorch's Gloo lacks some
             if async_op: work.wait()
             results.append(copies)
-        for ours, theirs in zip(*results):
+        for ours, theirs in zip(*results) if len(results) == 2 else []:
             for a, b in zip(ours, theirs) if isinstance(ours, list) else [(ours, theirs)]:
                 assert a.dtype == b.dtype and torch.equal(a, b), (call, a, b)
 torch.manual_seed(rank)
@@ -109,7 +112,8 @@ for work in dist.batch_isend_irecv([dist.P2POp(dist.irecv, got, right), dist.P2P
 assert (got == -1).all()
 if rank == 0: dist.send(torch.arange(3), 1)
 if rank == 1: m = torch.zeros(3, dtype=torch.int64); assert dist.recv(m, 0) == 0 and m[2] == 2
-dist.barrier(); dist.monitored_barrier(); dist.barrier(async_op=True).wait(); dist.barrier(device_ids=[0])
+if OFFERS_MONITORED_BARRIER: dist.monitored_barrier()
+dist.barrier(); dist.barrier(async_op=True).wait(); dist.barrier(device_ids=[0])
 future = dist.all_reduce(torch.ones(2), async_op=True).get_future()
 assert future.then(lambda f: f.value()[0] + 1).wait()[0] == size + 1
 with dist._coalescing_manager(async_ops=True) as cm:
@@ -217,7 +221,11 @@ def test_messages_with_tags_and_from_any_rank():
 
 def test_a_part_of_a_group_beside_another_back_end():
     run("""
-        start("cpu:amldist,cuda:gloo")
+        try: start("cpu:amldist,cuda:gloo")
+        except ValueError as error:      # PyTorch 2.6 and 2.11
+            assert "takes no back end in Python for one device of a group" in str(error)
+            print("fine")
+            sys.exit()
         assert isinstance(dist.group.WORLD._get_backend(torch.device("cpu")), amldist.torch.AmldistBackend)
         x = torch.ones(3); dist.all_reduce(x); assert x[0] == size
         w = dist.all_reduce(x, async_op=True); w.wait(); assert x[0] == size * size
@@ -371,7 +379,8 @@ def test_timeouts_of_a_group_of_a_call_and_of_a_wait():
             time.sleep(3)
             work = dist.all_reduce(torch.ones(1), async_op=True)
         work.wait()
-        if rank == 0: raises(lambda: dist.monitored_barrier(timeout=timedelta(seconds=1)), RuntimeError, "rank 1")
+        if not OFFERS_MONITORED_BARRIER: pass
+        elif rank == 0: raises(lambda: dist.monitored_barrier(timeout=timedelta(seconds=1)), RuntimeError, "rank 1")
         else: time.sleep(2)
         print("fine")
         os._exit(0)
@@ -541,7 +550,7 @@ def test_pytorch_s_own_tests_pass_as_recorded():
     """At least what Gloo passes, but for what upstream.md lists with its reason."""
     need("torch", "expecttest")
     done = subprocess.run([PYTHON, HERE / "upstream.py", "-v"], env=environment(BACKEND="amldist", WORLD_SIZE="3"),
-                          capture_output=True, text=True, timeout=900, check=False)
+                          capture_output=True, text=True, timeout=1800, check=False)
     import re
 
     failed = set(re.findall(r"^(?:ERROR|FAIL): (test_\w+)", done.stderr, re.MULTILINE))

@@ -50,3 +50,19 @@ def run(package: pathlib.Path, ways: list[str]) -> None:
 @pytest.mark.parametrize("ways", [["compiled", "compiled"], ["compiled", "python", "compiled"], ["python", "python"]])
 def test_compiled_calls_do_what_the_others_do(package, ways):
     run(package, ways)
+
+
+def test_there_is_nothing_to_build_for_a_release_of_pytorch(package):
+    """`python -m amldist.torch` says which way calls go; without a fitting PyTorch it says so in a sentence."""
+    def said(python: object, *arguments: str, **more: str) -> subprocess.CompletedProcess:
+        return subprocess.run([python, "-m", "amldist.torch", *arguments], capture_output=True, text=True, check=False, timeout=120,
+                              env=os.environ | {"PYTHONPATH": str(package), "AMLDIST_LIBRARY": str(LIBRARY)} | more)
+
+    done = said(VENV / "bin/python", "build")
+    assert done.returncode == 0 and "nothing to build" in done.stdout and done.stdout.endswith("calls        compiled\n"), done
+    assert "AMLDIST_TORCH_COMPILED=0" in said(VENV / "bin/python", AMLDIST_TORCH_COMPILED="0").stdout
+    assert said(VENV / "bin/python", "bild").returncode == 2
+    (package / "torch.py").write_text("raise ModuleNotFoundError('none', name='torch')")
+    none = said(VENV / "bin/python", "build")
+    (package / "torch.py").unlink()
+    assert none.returncode == 1 and none.stderr == "amldist: this Python has no PyTorch (pip install torch)\n", none

@@ -7,6 +7,7 @@ Each rank's exit status and what it printed last come back as JSON, in the order
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import signal
@@ -24,6 +25,8 @@ if not os.environ.get("AMLDIST_TEST_ENTRY_POINT"):
     import amldist.torch  # noqa: F401
 
 torch.set_num_threads(1)
+#: Older releases of PyTorch offer it to Gloo alone.
+OFFERS_MONITORED_BARRIER = "get_backend(group) != Backend.GLOO" not in inspect.getsource(dist.monitored_barrier)
 
 
 def free_port() -> int:

@@ -9,10 +9,27 @@ operation and its number; also as ``rank``, ``host``, ``operation``, ``number`` 
 
 from __future__ import annotations
 
-import torch.distributed as dist
+import sys
+from typing import NoReturn
+
+
+def _cannot(sentence: str) -> NoReturn:
+    if sys.argv[:1] == ["-m"] and "amldist.torch" in getattr(sys, "orig_argv", ()):  # python -m amldist.torch: no traceback
+        sys.exit(f"amldist: {sentence}")
+    raise ImportError(f"amldist: {sentence}")
+
+
+try:
+    import torch.distributed as dist
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    _cannot("this Python has no PyTorch (pip install torch)")
 
 if not dist.is_available():
-    raise ImportError("amldist: this PyTorch was built without torch.distributed")
+    _cannot("this PyTorch was built without torch.distributed")
+if not hasattr(dist, "DistBackendError"):
+    _cannot("this PyTorch is too old; 2.6 or a later one is needed")
 
 from amldist.torch import _direct
 from amldist.torch._group import DEVICES, NAME, AmldistBackend, AmldistGroup, create

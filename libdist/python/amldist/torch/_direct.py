@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import types as python_types
 from datetime import timedelta
 from typing import Any, Dict, NoReturn, Tuple
@@ -45,14 +46,27 @@ def _facts() -> Dict[str, Any]:
     }  # fmt: skip
 
 
-def install() -> bool:
-    """Puts compiled methods before those of the class of process groups. False: there are none here."""
-    if os.environ.get(VARIABLE) == "0" or not hasattr(dist.AllreduceOptions(), "asyncOp"):
-        return False
+def why_not() -> str:
+    """Why there are no compiled methods here, in a few words; empty: there are."""
+    if os.environ.get(VARIABLE) == "0":
+        return f"{VARIABLE}=0 asks for that"
+    if not hasattr(dist.AllreduceOptions(), "asyncOp"):
+        return f"PyTorch {torch.__version__} does not tell a back end whether the program waits"
+    if sys.version_info < (3, 10):
+        return "Python is older than 3.10"
     try:
-        from amldist.torch import _calls  # type: ignore[attr-defined]
-    except ImportError:  # a Python before 3.10, or a package without the extension
+        from amldist.torch import _calls  # type: ignore[attr-defined]  # noqa: F401
+    except ImportError:
+        return "the package was built without Python's headers"
+    return ""
+
+
+def install() -> bool:
+    """Puts compiled methods before those of the class of process groups. False: there are none here (``why_not``)."""
+    if why_not():
         return False
+    from amldist.torch import _calls  # type: ignore[attr-defined]
+
     addresses = {name: ctypes.cast(getattr(lib, f"amldist_{name}"), ctypes.c_void_p).value for name in _FUNCTIONS}
     names = {name: call for name, call in _METHODS.items() if name in vars(_group.AmldistGroup)}
     _calls.install(_group.AmldistGroup, names, addresses, _facts())
