@@ -1,5 +1,5 @@
 // What GCC's headers and library take from glibc since 2.28, for a wheel that also runs with that one
-// (build-manylinux). Hidden in the library.
+// (python/build-manylinux). Hidden in the library.
 #include <errno.h>
 #include <pthread.h>
 #include <time.h>
