@@ -477,6 +477,17 @@ int amldist_free(amldist_comm* comm, void* memory) {
   });
 }
 
+int amldist_register(amldist_comm* comm, void* buffer, size_t bytes) {
+  return guarded_on(comm, [&]() -> Result<void> {
+    return !is_usable(comm) ? Result<void>(refusal_of(comm)) : comm->impl->register_memory(buffer, bytes);
+  });
+}
+int amldist_deregister(amldist_comm* comm, void* buffer) {
+  return guarded_on(comm, [&]() -> Result<void> {
+    return !is_usable(comm) ? Result<void>(refusal_of(comm)) : comm->impl->deregister_memory(buffer);
+  });
+}
+
 int amldist_set_timeout(amldist_comm* comm, int timeout_ms) {
   return guarded_on(comm, [&]() -> Result<void> {
     if (!is_usable(comm)) return refusal_of(comm);

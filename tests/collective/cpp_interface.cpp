@@ -4,6 +4,8 @@
 #include <amldist/amldist.hpp>
 #include <amldist/memory_resource.hpp>
 #include <cstdio>
+#include <cstdlib>
+#include <memory>
 #include <new>
 #include <numeric>
 #include <span>
@@ -221,6 +223,24 @@ void misfits(Communicator& world) {
   done(world.barrier(), "the communicator is as it was");
 }
 
+void registered(Communicator& world) {
+  constexpr std::size_t page = 4096;
+  struct Free {
+    void operator()(float* data) const { std::free(data); }
+  };
+  const std::unique_ptr<float, Free> memory(static_cast<float*>(std::aligned_alloc(page, 4 * page)));
+  const std::span<float> all(memory.get(), 4 * page / sizeof(float));
+  std::ranges::fill(all, 1.0F);
+  for (int round = 0; round < 2; ++round) {  // what was registered can be registered again
+    auto made = world.register_memory(all);
+    done(made.status(), "register_memory");
+    expect(made.ok() && made->data() == all.data() && made->size() == all.size(), "its place");
+    done(world.allreduce(std::span<const float>(all), all, amldist::Op::max), "allreduce of registered memory");
+    refused(world.register_memory(all.subspan(1)).status(), "whole pages");
+  }
+  expect(std::ranges::count(all, 1.0F) == std::ssize(all), "what was registered");
+}
+
 void settings(Communicator& world) {
   done(world.set_stream(nullptr), "set_stream");
   done(world.set_log([](const char*, void*) {}), "set_log");
@@ -256,6 +276,7 @@ int main() {
   messages(world);
   containers(world);
   misfits(world);
+  registered(world);
   settings(world);
   survivors(world);
   return failures != 0;

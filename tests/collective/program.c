@@ -35,6 +35,7 @@ static const struct {
              {"other_lengths", run_other_lengths},
              {"single_copy", run_single_copy},
              {"nowhere", run_nowhere},
+             {"registered", run_registered},
              {"fetching", run_fetching}};
 
 static int start(void) {

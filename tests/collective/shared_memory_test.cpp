@@ -8,10 +8,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <span>
 
 #include "collective/node/node_collectives.hpp"
 #include "collective/tuning/algorithm_choice.hpp"
+#include "os/memory_map.hpp"
 #include "refusals.hpp"
 
 namespace amldist::collective {
@@ -114,6 +118,64 @@ TEST_F(ArenasTest, FollowNoRangeThatLeavesAnArena) {
   EXPECT_EQ(first_.at(1, UINT64_MAX, 8), nullptr);
   EXPECT_EQ(first_.at(1, UINT64_MAX - 7, 16), nullptr);
   EXPECT_EQ(first_.at(1, 8, SIZE_MAX), nullptr);
+}
+
+/// Whole pages of the program's own.
+class Pages {
+ public:
+  explicit Pages(std::size_t bytes) : data_(std::aligned_alloc(page, bytes)), bytes_(bytes) {}
+  ~Pages() { std::free(data_); }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  [[nodiscard]] std::span<std::byte> bytes() const { return {static_cast<std::byte*>(data_), bytes_}; }
+  [[nodiscard]] void* data() const { return data_; }
+
+ private:
+  void* data_;
+  std::size_t bytes_;
+};
+
+TEST_F(ArenasTest, ShowRegisteredMemoryToTheOtherRanks) {
+  const Pages memory(4 * page);
+  std::ranges::fill(memory.bytes(), std::byte{1});
+  ASSERT_TRUE(first_.register_memory(memory.data(), 4 * page));
+  const auto offset = first_.offset_of(memory.data(), 4 * page);
+  ASSERT_TRUE(offset);
+  std::byte* const theirs = second_.at(0, *offset, 4 * page);
+  EXPECT_EQ(theirs[4 * page - 1], std::byte{1});
+  memory.bytes()[page] = std::byte{2};
+  EXPECT_EQ(theirs[page], std::byte{2});
+  theirs[2 * page] = std::byte{3};
+  EXPECT_EQ(memory.bytes()[2 * page], std::byte{3});
+  EXPECT_EQ(first_.offset_of(&memory.bytes()[100], 8), *offset + 100);
+  EXPECT_FALSE(first_.offset_of(&memory.bytes()[100], 4 * page));
+  EXPECT_FALSE(first_.offset_of(memory.data(), 4 * page + 1));
+  EXPECT_TRUE(first_.deregister_memory(memory.data()));
+}
+
+TEST_F(ArenasTest, KeepNothingOfDeregisteredMemory) {
+  const Pages memory(4 * page);
+  std::ranges::fill(memory.bytes(), std::byte{1});
+  ASSERT_TRUE(first_.register_memory(memory.data(), 4 * page));
+  std::byte* const theirs = second_.at(0, *first_.offset_of(memory.data(), 8), 4 * page);
+  ASSERT_TRUE(first_.deregister_memory(memory.data()));
+  EXPECT_FALSE(first_.offset_of(memory.data(), 8));
+  EXPECT_EQ(memory.bytes()[3 * page], std::byte{1});
+  EXPECT_EQ(theirs[0], std::byte{0});  // and can be allocated again
+  theirs[0] = std::byte{9};
+  EXPECT_EQ(memory.bytes()[0], std::byte{1});
+}
+
+TEST_F(ArenasTest, LeaveRegisteredMemoryToTheProgram) {
+  const Pages memory(2 * page);
+  {
+    Arenas alone = Arenas::create(0, 1).value();
+    ASSERT_TRUE(alone.register_memory(memory.data(), 2 * page));
+    std::ranges::fill(memory.bytes(), std::byte{4});
+  }
+  EXPECT_EQ(memory.bytes()[2 * page - 1], std::byte{4});
+  const auto maps = own_memory_map().value();
+  EXPECT_TRUE(check_private_memory(maps, reinterpret_cast<std::uintptr_t>(memory.data()), 2 * page));
 }
 
 /// A large all-reduce on buffers of arenas, whose other rank offers a buffer elsewhere.

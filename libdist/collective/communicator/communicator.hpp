@@ -64,6 +64,10 @@ class Communicator {
 
   [[nodiscard]] Result<void*> allocate(std::size_t bytes) { return host_->allocate(bytes); }
   [[nodiscard]] Result<void> release(void* memory) { return host_->release(memory); }
+  [[nodiscard]] Result<void> register_memory(void* memory, std::size_t bytes) {
+    return host_->register_memory(memory, bytes);
+  }
+  [[nodiscard]] Result<void> deregister_memory(void* memory) { return host_->deregister_memory(memory); }
   [[nodiscard]] Result<void> set_timeout(milliseconds timeout);
   /// For calls on device buffers from now on.
   void set_stream(void* stream) noexcept { stream_ = stream; }

@@ -349,6 +349,14 @@ Result<void> HostBackend::release(void* memory) {
   return Error{Errc::invalid_argument, "amldist_free: this memory is not from amldist_alloc() of this communicator"};
 }
 
+Result<void> HostBackend::register_memory(void* memory, std::size_t bytes) {
+  return node_ ? arenas_->register_memory(memory, bytes) : Arenas::check_whole_pages(memory, bytes);
+}
+
+Result<void> HostBackend::deregister_memory(void* memory) {
+  return node_ ? arenas_->deregister_memory(memory) : Result<void>();
+}
+
 /// The end of an average whose sum went over several levels.
 void HostBackend::divide(const Reduction& what) const {
   if (what.count == 0) return;

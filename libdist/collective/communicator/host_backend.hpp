@@ -58,6 +58,10 @@ class HostBackend {
   [[nodiscard]] Result<void*> allocate(std::size_t bytes);
   /// Takes back what allocate() gave.
   [[nodiscard]] Result<void> release(void* memory);
+  /// Makes memory of the program such memory, until deregister_memory() or the end. Nothing where this rank shares
+  /// memory with nobody.
+  [[nodiscard]] Result<void> register_memory(void* memory, std::size_t bytes);
+  [[nodiscard]] Result<void> deregister_memory(void* memory);
 
   /// Whether calls may come from any thread, or only from the one that the program makes its calls from.
   [[nodiscard]] bool serves_any_thread() const noexcept { return collectives_->serves_any_thread(); }

@@ -8,6 +8,7 @@
 #include <bit>
 
 #include "core/text.hpp"
+#include "os/memory_map.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -47,50 +48,131 @@ Result<void> Arenas::open(std::size_t rank, const std::string& address) {
   return {};
 }
 
-Result<void*> Arenas::allocate(std::size_t bytes) {
+/// A free block. `asker` is the function that errors speak of.
+Result<std::uint64_t> Arenas::take(std::size_t bytes, std::string_view asker) {
   if (bytes > own().size() / 2 || bytes > physical_memory()) {
-    return Error{Errc::limit, text::concat({"amldist_alloc: ", std::to_string(bytes),
-                                            " bytes are more than this machine "
-                                            "has"})};
+    return Error{Errc::limit,
+                 text::concat({asker, ": ", std::to_string(bytes), " bytes are more than this machine has"})};
   }
   const std::uint64_t length = rounded(std::max<std::uint64_t>(bytes, 1), page);
   const std::uint64_t alignment = length >= large_page ? large_page : page;
+  const std::lock_guard lock(tables_->mutex);
   std::uint64_t at = 0;
-  for (const auto& [offset, taken] : used_) {  // the first gap that is large enough
+  for (const auto& [offset, taken] : tables_->used) {  // the first gap that is large enough
     if (offset >= at && offset - at >= length) break;
     at = rounded(offset + taken, alignment);
   }
   if (at + length > own().size()) {
-    return Error{Errc::limit,
-                 text::concat({"amldist_alloc: not enough free memory for ", std::to_string(bytes), " bytes"})};
+    return Error{Errc::limit, text::concat({asker, ": not enough free memory for ", std::to_string(bytes), " bytes"})};
   }
-  used_.emplace(at, length);
-  return own().data() + at;
+  tables_->used.emplace(at, length);
+  return at;
+}
+
+/// Returns the pages to the system, for every process that has them mapped. The next allocation finds zeros.
+void Arenas::give_back(std::map<std::uint64_t, std::uint64_t>::iterator block) {
+  static_cast<void>(::madvise(own().data() + block->first, block->second, MADV_REMOVE));
+  tables_->used.erase(block);
+}
+
+Result<void*> Arenas::allocate(std::size_t bytes) {
+  const auto at = take(bytes, "amldist_alloc");
+  if (!at) return at.error();
+  return own().data() + *at;
 }
 
 Result<void> Arenas::release(void* memory) {
   const auto at = static_cast<std::uint64_t>(static_cast<std::byte*>(memory) - own().data());
-  const auto found = used_.find(at);
-  if (found == used_.end()) {
+  const std::lock_guard lock(tables_->mutex);
+  const auto found = tables_->used.find(at);
+  if (found == tables_->used.end()) {
     return Error{Errc::invalid_argument,
                  "amldist_free: the memory was not allocated by amldist_alloc() on this communicator"};
   }
-  // Returns the pages to the system, for every process that has them mapped. The next allocation finds zeros.
-  static_cast<void>(::madvise(own().data() + at, found->second, MADV_REMOVE));
-  used_.erase(found);
+  give_back(found);
+  return {};
+}
+
+Result<void> Arenas::check_whole_pages(const void* memory, std::size_t bytes) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  const bool is_whole = address % page == 0 && bytes % page == 0;
+  if (memory != nullptr && bytes > 0 && is_whole && bytes <= UINTPTR_MAX - address) return {};
+  return Error{
+      Errc::invalid_argument,
+      text::concat({"amldist_register: ", std::to_string(bytes), " bytes at an address that is ",
+                    memory == nullptr ? "NULL" : std::to_string(address % page) + " bytes behind a page's start",
+                    " are not whole pages of ", std::to_string(page), " bytes: allocate with aligned_alloc()"})};
+}
+
+Result<void> Arenas::register_memory(void* memory, std::size_t bytes) {
+  if (auto whole = check_whole_pages(memory, bytes); !whole) return whole;
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  const auto refuse = [](Errc code, std::string_view why) {
+    return Error{code, text::concat({"amldist_register: the buffer cannot be registered: ", why})};
+  };
+  const auto next = tables_->registered.lower_bound(address);
+  const bool meets_next = next != tables_->registered.end() && next->first - address < bytes;
+  const bool meets_last =
+      next != tables_->registered.begin() && address - std::prev(next)->first < std::prev(next)->second.bytes();
+  if (meets_next || meets_last) return refuse(Errc::invalid_argument, "it, or a part of it, is registered already");
+  const auto maps = own_memory_map();
+  if (!maps) return refuse(Errc::unavailable, maps.error().message);
+  if (auto fits = check_private_memory(*maps, address, bytes); !fits)
+    return refuse(fits.error().code, fits.error().message);
+  const auto at = take(bytes, "amldist_register");
+  if (!at) return at.error();
+  auto placed = RegisteredMemory::place(memory, bytes, own(), *at);
+  const std::lock_guard lock(tables_->mutex);
+  if (!placed) {
+    give_back(tables_->used.find(*at));
+    return refuse(placed.error().code, placed.error().message);
+  }
+  tables_->registered.emplace(address, std::move(*placed));
+  tables_->has_registered = true;
+  return {};
+}
+
+Result<void> Arenas::deregister_memory(void* memory) {
+  const auto found = tables_->registered.find(reinterpret_cast<std::uintptr_t>(memory));
+  if (found == tables_->registered.end()) {
+    return Error{Errc::invalid_argument, "amldist_deregister: no memory is registered at this address"};
+  }
+  auto restored = found->second.restore();
+  const bool is_lost = !restored && restored.error().code == Errc::invalid_argument;
+  if (!restored && !is_lost)
+    return Error{restored.error().code, text::concat({"amldist_deregister: ", restored.error().message})};
+  const std::lock_guard lock(tables_->mutex);
+  // Whatever still shows the pages of memory that was remapped keeps them until the end.
+  if (!is_lost) give_back(tables_->used.find(found->second.offset()));
+  tables_->registered.erase(found);
+  tables_->has_registered = !tables_->registered.empty();
+  if (is_lost) return Error{Errc::invalid_argument, text::concat({"amldist_deregister: ", restored.error().message})};
   return {};
 }
 
 std::optional<std::uint64_t> Arenas::offset_of(const void* data, std::size_t bytes) const {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
   const auto base = reinterpret_cast<std::uintptr_t>(own().data());
-  if (address < base || address - base >= own().size()) return std::nullopt;
+  if (address < base || address - base >= own().size()) {
+    return tables_->has_registered ? offset_of_registered(address, bytes) : std::nullopt;
+  }
   const std::uint64_t offset = address - base;
-  auto next = used_.upper_bound(offset);
-  if (next == used_.begin()) return std::nullopt;
+  const std::lock_guard lock(tables_->mutex);
+  auto next = tables_->used.upper_bound(offset);
+  if (next == tables_->used.begin()) return std::nullopt;
   --next;
   const std::uint64_t left = next->second - std::min(next->second, offset - next->first);
   return bytes <= left && left != 0 ? std::optional(offset) : std::nullopt;
+}
+
+std::optional<std::uint64_t> Arenas::offset_of_registered(std::uintptr_t address, std::size_t bytes) const {
+  const std::lock_guard lock(tables_->mutex);
+  auto next = tables_->registered.upper_bound(address);
+  if (next == tables_->registered.begin()) return std::nullopt;
+  --next;
+  const std::size_t behind = address - next->first;
+  const bool is_within = behind < next->second.bytes() && bytes <= next->second.bytes() - behind;
+  return is_within ? std::optional(next->second.offset() + behind) : std::nullopt;
 }
 
 }  // namespace amldist::collective

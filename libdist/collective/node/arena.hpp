@@ -1,21 +1,28 @@
 // Arenas: memory of one rank that the other ranks of its node have mapped too; amldist_alloc() allocates from it. To
 // the other ranks an address in it is a rank and an offset. Collectives read and write it without copying (zero-copy).
+// amldist_register() makes memory of the program a part of it.
 //
 // Each rank creates one arena, and all ranks map all arenas at setup. Address space is reserved then; physical pages
 // are allocated on first touch and returned when freed.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "collective/node/registered_memory.hpp"
 #include "collective/node/shared_memory.hpp"
 
 namespace amldist::collective {
 
+/// Memory is allocated and registered by one thread at a time; offset_of() may be asked by another one meanwhile.
 class Arenas {
  public:
   /// Creates this rank's own arena, before the others are known. Errors: limit (address space), unavailable.
@@ -30,8 +37,17 @@ class Arenas {
   /// Errors: invalid_argument for memory that allocate() did not return.
   [[nodiscard]] Result<void> release(void* memory);
 
-  /// Offset of a range within one allocation of this rank's arena; nullopt for any other memory, which takes a few
-  /// nanoseconds.
+  /// Puts memory of the program into the arena, with its contents, at the address that it has. Errors:
+  /// invalid_argument (see check_whole_pages(); not private memory; a part is registered), unavailable, limit.
+  [[nodiscard]] Result<void> register_memory(void* memory, std::size_t bytes);
+  /// Takes it out again, with its contents. Errors: invalid_argument for memory that is not registered, and what
+  /// RegisteredMemory::restore() gives.
+  [[nodiscard]] Result<void> deregister_memory(void* memory);
+  /// Whether memory can be registered as far as its address and length say. Errors: invalid_argument.
+  [[nodiscard]] static Result<void> check_whole_pages(const void* memory, std::size_t bytes);
+
+  /// Offset of a range within one allocation of this rank's arena, or of registered memory; nullopt for any other
+  /// memory, which takes a few nanoseconds.
   [[nodiscard]] std::optional<std::uint64_t> offset_of(const void* data, std::size_t bytes) const;
   /// A range of a rank's arena, at the offset that this rank told, as an address in this process; nullptr: such a range
   /// is not in its arena.
@@ -46,10 +62,20 @@ class Arenas {
  private:
   Arenas(std::size_t rank, std::vector<SharedMemory> arenas) : rank_(rank), arenas_(std::move(arenas)) {}
   [[nodiscard]] const SharedMemory& own() const { return arenas_[rank_]; }
+  [[nodiscard]] Result<std::uint64_t> take(std::size_t bytes, std::string_view asker);
+  void give_back(std::map<std::uint64_t, std::uint64_t>::iterator block);
+  [[nodiscard]] std::optional<std::uint64_t> offset_of_registered(std::uintptr_t address, std::size_t bytes) const;
+
+  struct Tables {
+    std::mutex mutex;                                       ///< of everything here
+    std::map<std::uint64_t, std::uint64_t> used;            ///< offset -> bytes, in whole pages
+    std::map<std::uintptr_t, RegisteredMemory> registered;  ///< by address
+    std::atomic<bool> has_registered = false;               ///< read without the mutex
+  };
 
   std::size_t rank_;
   std::vector<SharedMemory> arenas_;
-  std::map<std::uint64_t, std::uint64_t> used_;  ///< offset -> bytes, in whole pages
+  std::unique_ptr<Tables> tables_ = std::make_unique<Tables>();
 };
 
 }  // namespace amldist::collective

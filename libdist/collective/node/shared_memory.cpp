@@ -58,7 +58,7 @@ Result<void> SharedMemory::map(std::size_t bytes) {
 
 Result<SharedMemory> SharedMemory::create(std::size_t bytes) {
   SharedMemory memory;
-  memory.file_ = FileDescriptor(::memfd_create("amldist", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  memory.file_ = FileDescriptor(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory.file_ || ::ftruncate(memory.file_.get(), static_cast<off_t>(bytes)) != 0 ||
       ::fcntl(memory.file_.get(), F_ADD_SEALS, fixed_size) != 0) {
     return Error{Errc::unavailable,
@@ -68,10 +68,14 @@ Result<SharedMemory> SharedMemory::create(std::size_t bytes) {
   return memory;
 }
 
-std::string SharedMemory::address() const {
+std::uint64_t SharedMemory::inode() const noexcept {
   struct stat status = {};
   static_cast<void>(::fstat(file_.get(), &status));
-  return concat({std::to_string(::getpid()), ":", std::to_string(file_.get()), ":", std::to_string(status.st_ino)});
+  return status.st_ino;
+}
+
+std::string SharedMemory::address() const {
+  return concat({std::to_string(::getpid()), ":", std::to_string(file_.get()), ":", std::to_string(inode())});
 }
 
 Result<SharedMemory> SharedMemory::open(const std::string& address, std::size_t bytes) {

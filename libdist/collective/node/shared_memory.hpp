@@ -45,6 +45,9 @@ class SharedMemory {
 
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return bytes_; }
+  /// As the kernel's lists of mappings call it.
+  static constexpr const char* name = "amldist";
+  [[nodiscard]] std::uint64_t inode() const noexcept;
   [[nodiscard]] const FileDescriptor& file() const noexcept { return file_; }
 
  private:

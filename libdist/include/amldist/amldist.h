@@ -398,6 +398,21 @@ AMLDIST_API int amldist_group_end(amldist_comm* comm);
 AMLDIST_API int amldist_alloc(amldist_comm* comm, size_t bytes, void** memory);
 AMLDIST_API int amldist_free(amldist_comm* comm, void* memory);
 
+/* Makes memory of the program's own what amldist_alloc() gives, at the address and with the contents that it has, until
+ * amldist_deregister(). Local. `buffer` and `bytes` are whole pages (aligned_alloc(4096, ...)) of private memory, of no
+ * file and no stack. Meanwhile no other thread may write there, and the pages may be neither pinned (RDMA, CUDA) nor
+ * locked. While it is registered, the program may not free or remap it, and a child of fork() shares it with its
+ * parent: it may read, but not write there. Where the rank shares memory with nobody, both do nothing. Errors:
+ * AMLDIST_EINVAL (not such memory, or registered already, in part or by another communicator), AMLDIST_ELIMIT,
+ * AMLDIST_EUNAVAILABLE
+ * (/proc/self/maps cannot be read). Since 0.2. */
+AMLDIST_API int amldist_register(amldist_comm* comm, void* buffer, size_t bytes);
+/* Ends that; the program keeps the memory with its contents. `buffer` is the address that was registered; no rank may
+ * still be in a call that uses it. Local; possible also when the communicator has failed. amldist_finalize() does it
+ * for the rest. Errors: AMLDIST_EINVAL (not registered, or remapped since), AMLDIST_ELIMIT, AMLDIST_EUNAVAILABLE. Since
+ * 0.2. */
+AMLDIST_API int amldist_deregister(amldist_comm* comm, void* buffer);
+
 /* Deadline of every later call in milliseconds, at least 1; 0: the default. Local: set it on every rank. */
 AMLDIST_API int amldist_set_timeout(amldist_comm* comm, int timeout_ms);
 /* Has no effect, and is kept so that programs that call it still link. Results are deterministic with or without it: a

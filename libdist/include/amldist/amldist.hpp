@@ -210,11 +210,14 @@ class [[nodiscard]] Request {
   amldist_request* request_;
 };
 
-/// Memory from amldist_alloc(): collectives use it without copying. Move-only; must go before its communicator.
+/// Memory that collectives use without copying: from amldist_alloc(), or the program's own, registered until the
+/// destruction. Move-only; must go before its communicator, and before memory of the program's own.
 template <Element T>
 class Buffer {
  public:
-  Buffer(amldist_comm* comm, T* data, std::size_t count) noexcept : data_(data, Deleter{comm}), count_(count) {}
+  using Release = int (*)(amldist_comm*, void*);
+  Buffer(amldist_comm* comm, T* data, std::size_t count, Release release = amldist_free) noexcept
+      : data_(data, Deleter{comm, release}), count_(count) {}
   [[nodiscard]] std::span<T> span() const noexcept { return {data_.get(), count_}; }
   [[nodiscard]] T* data() const noexcept { return data_.get(); }
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
@@ -222,7 +225,8 @@ class Buffer {
  private:
   struct Deleter {
     amldist_comm* comm;
-    void operator()(T* data) const noexcept { static_cast<void>(amldist_free(comm, data)); }
+    Release release;
+    void operator()(T* data) const noexcept { static_cast<void>(release(comm, data)); }
   };
   std::unique_ptr<T, Deleter> data_;
   std::size_t count_;
@@ -503,6 +507,13 @@ class Communicator {
     const int status = amldist_alloc(get(), count * sizeof(T), &memory);
     if (status != AMLDIST_OK) return Status::of(status);
     return Buffer<T>(get(), static_cast<T*>(memory), count);
+  }
+  /// Whole pages of private memory; see amldist_register().
+  template <Element T>
+  Expected<Buffer<T>> register_memory(std::span<T> memory) {
+    const int status = amldist_register(get(), memory.data(), memory.size_bytes());
+    if (status != AMLDIST_OK) return Status::of(status);
+    return Buffer<T>(get(), memory.data(), memory.size(), amldist_deregister);
   }
 
   Status set_timeout(std::chrono::milliseconds timeout) {

@@ -1,0 +1,48 @@
+// Memory of the program that lies in an arena while it is registered: the same addresses, other pages.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "collective/node/shared_memory.hpp"
+
+namespace amldist::collective {
+
+/// From construction to destruction a range of the program's addresses shows pages of a SharedMemory. Each exchange of
+/// pages is one system call: no thread ever finds a hole, and only what is written during the copy before it is lost.
+class RegisteredMemory {
+ public:
+  /// Whole pages, of which nobody knows but this process. Their contents are copied to `offset` of `shared`, and
+  /// those pages then take their place. Errors: limit.
+  [[nodiscard]] static Result<RegisteredMemory> place(void* memory, std::size_t bytes, const SharedMemory& shared,
+                                                      std::uint64_t offset);
+  /// Gives the range private pages again, with its contents. Errors: limit and unavailable, and then nothing has
+  /// changed; invalid_argument: the program has unmapped or remapped the range, which is left alone.
+  [[nodiscard]] Result<void> restore();
+
+  RegisteredMemory(RegisteredMemory&& other) noexcept
+      : memory_(std::exchange(other.memory_, nullptr)),
+        bytes_(other.bytes_),
+        inode_(other.inode_),
+        offset_(other.offset_) {}
+  RegisteredMemory& operator=(RegisteredMemory&&) = delete;
+  RegisteredMemory(const RegisteredMemory&) = delete;
+  RegisteredMemory& operator=(const RegisteredMemory&) = delete;
+  /// What cannot be restored stays shared memory, which the mapping alone keeps.
+  ~RegisteredMemory();
+
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::uint64_t offset() const noexcept { return offset_; }
+
+ private:
+  RegisteredMemory(void* memory, std::size_t bytes, std::uint64_t inode, std::uint64_t offset) noexcept
+      : memory_(memory), bytes_(bytes), inode_(inode), offset_(offset) {}
+
+  void* memory_;  ///< nullptr: restored
+  std::size_t bytes_;
+  std::uint64_t inode_;
+  std::uint64_t offset_;
+};
+
+}  // namespace amldist::collective
