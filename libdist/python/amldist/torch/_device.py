@@ -20,8 +20,7 @@ from amldist._communicator import milliseconds
 from amldist._errors import check
 from amldist._library import lib
 from amldist.torch._tensors import OnHost, refuse
-from amldist.torch._work import BackendError, backend_error, tensors_in
-from torch._C._distributed_c10d import Work
+from amldist.torch._work import BackendError, KeptWork, backend_error, tensors_in
 
 Tensor = torch.Tensor
 #: "host": CUDA tensors go through host memory. All ranks must have the same.
@@ -180,7 +179,7 @@ def same_device(gpu: Gpu, tensor: Tensor, operation: str) -> None:
         raise refuse(operation, f"this group's calls are on {gpu.device}, the tensor lies on {tensor.device}: a process uses one GPU for a group")
 
 
-class DeviceWork(Work):
+class DeviceWork(KeptWork):
     """A call that a stream has. ``event`` is behind it; None: the call is on the stream that was current."""
 
     def __init__(self, gpu: Gpu, stream: Any, event: Optional[Any], outputs: Any) -> None:
@@ -194,6 +193,7 @@ class DeviceWork(Work):
             self._wait_at_most(limit)
         if self._event is not None:
             torch.cuda.current_stream(self._gpu.device).wait_event(self._event)
+        self.let_go()
         failed = self._gpu.failure()
         if failed is not None:
             raise failed

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import queue
+import re
 import threading
 import time
 from datetime import timedelta
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -88,7 +89,37 @@ def future_of(outputs: Any) -> "torch.futures.Future[Any]":
     return torch.futures.Future(devices=list(devices)) if devices else torch.futures.Future()
 
 
-class DoneWork(Work):
+def _release() -> Tuple[int, int]:
+    found = re.match(r"(\d+)\.(\d+)", torch.__version__)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+class KeptWork(Work):
+    """A work that lives until somebody has waited for it.
+
+    The functional collectives of PyTorch before 2.9 keep the half of a Work that is written in C++ alone, and wait by
+    it: without the other half, that would last for ever. Works that nobody waits for are given up from the oldest on.
+    """
+
+    _NEEDED = _release() < (2, 9)
+    _MOST = 4096
+    _unwaited: Dict[int, "KeptWork"] = {}
+
+    def __init__(self) -> None:
+        super().__init__()
+        if not self._NEEDED:
+            return
+        self._unwaited[id(self)] = self
+        if len(self._unwaited) > self._MOST:
+            self._unwaited.pop(next(iter(self._unwaited)), None)
+
+    def let_go(self) -> None:
+        """Somebody has waited, who holds this work meanwhile."""
+        if self._NEEDED:
+            self._unwaited.pop(id(self), None)
+
+
+class DoneWork(KeptWork):
     """A call that is complete."""
 
     def __init__(self, outputs: Any = None) -> None:
@@ -96,6 +127,7 @@ class DoneWork(Work):
         self._outputs = outputs
 
     def wait(self, timeout: Any = None) -> bool:
+        self.let_go()
         return True
 
     def is_completed(self) -> bool:
@@ -124,7 +156,7 @@ class DoneWork(Work):
         return future
 
 
-class PendingWork(Work):
+class PendingWork(KeptWork):
     """A call in progress.
 
     Any thread may wait. The first that does finishes the work: it also copies results to where they belong. An error is
@@ -185,6 +217,7 @@ class PendingWork(Work):
             if limit > 0:
                 self._wait_at_most(limit)
             self.finish()
+        self.let_go()
         if self._error is not None:
             raise self._error
         return True
