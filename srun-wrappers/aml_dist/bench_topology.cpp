@@ -21,7 +21,7 @@ namespace {
 using text::concat;
 using Matrix = std::vector<std::vector<double>>;
 
-constexpr int most_ranks = 256;  // 32,640 pairs
+constexpr int most_measured_ranks = 256;  // 32,640 pairs
 
 // ---- where the ranks are ----
 std::vector<int> allowed_processors() {
@@ -202,9 +202,9 @@ std::string matrix_table(const Matrix& values, std::string_view title, int digit
 }  // namespace
 
 Result<NodeTopology> measure_topology(const World& world, const std::function<void(std::string_view)>& progress) {
-  if (world.size() > most_ranks) {
+  if (world.size() > most_measured_ranks) {
     return Error{Errc::invalid_argument,
-                 concat({"--topology measures each pair of at most ", std::to_string(most_ranks),
+                 concat({"--topology measures each pair of at most ", std::to_string(most_measured_ranks),
                          " ranks; this step has ", std::to_string(world.size())})};
   }
   NodeTopology out;
