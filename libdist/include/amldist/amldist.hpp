@@ -215,9 +215,8 @@ class [[nodiscard]] Request {
 template <Element T>
 class Buffer {
  public:
-  using Release = int (*)(amldist_comm*, void*);
-  Buffer(amldist_comm* comm, T* data, std::size_t count, Release release = amldist_free) noexcept
-      : data_(data, Deleter{comm, release}), count_(count) {}
+  Buffer(amldist_comm* comm, T* data, std::size_t count, bool is_registered = false) noexcept
+      : data_(data, Deleter{comm, is_registered}), count_(count) {}
   [[nodiscard]] std::span<T> span() const noexcept { return {data_.get(), count_}; }
   [[nodiscard]] T* data() const noexcept { return data_.get(); }
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
@@ -225,8 +224,10 @@ class Buffer {
  private:
   struct Deleter {
     amldist_comm* comm;
-    Release release;
-    void operator()(T* data) const noexcept { static_cast<void>(release(comm, data)); }
+    bool is_registered;
+    void operator()(T* data) const noexcept {
+      static_cast<void>(is_registered ? amldist_deregister(comm, data) : amldist_free(comm, data));
+    }
   };
   std::unique_ptr<T, Deleter> data_;
   std::size_t count_;
@@ -513,7 +514,7 @@ class Communicator {
   Expected<Buffer<T>> register_memory(std::span<T> memory) {
     const int status = amldist_register(get(), memory.data(), memory.size_bytes());
     if (status != AMLDIST_OK) return Status::of(status);
-    return Buffer<T>(get(), memory.data(), memory.size(), amldist_deregister);
+    return Buffer<T>(get(), memory.data(), memory.size(), true);
   }
 
   Status set_timeout(std::chrono::milliseconds timeout) {
