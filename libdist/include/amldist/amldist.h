@@ -401,8 +401,9 @@ AMLDIST_API int amldist_free(amldist_comm* comm, void* memory);
 /* Makes memory of the program's own what amldist_alloc() gives, at the address and with the contents that it has, until
  * amldist_deregister(). Local. `buffer` and `bytes` are whole pages (aligned_alloc(4096, ...)) of private memory, of no
  * file and no stack. Meanwhile no other thread may write there, and the pages may be neither pinned (RDMA, CUDA) nor
- * locked. While it is registered, the program may not free or remap it, and a child of fork() shares it with its
- * parent: it may read, but not write there. Where the rank shares memory with nobody, both do nothing. Errors:
+ * locked. While it is registered, the program may not free or remap it: that goes unnoticed, and later calls with a
+ * buffer at the same address have wrong results. A child of fork() shares it with its parent: it may read, but neither
+ * write there nor free it. Where the rank shares memory with nobody, both do nothing. Errors:
  * AMLDIST_EINVAL (not such memory, or registered already, in part or by another communicator), AMLDIST_ELIMIT,
  * AMLDIST_EUNAVAILABLE
  * (/proc/self/maps cannot be read). Since 0.2. */
