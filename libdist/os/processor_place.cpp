@@ -1,5 +1,8 @@
 #include "os/processor_place.hpp"
 
+#include <sched.h>
+
+#include <algorithm>
 #include <climits>
 #include <filesystem>
 
@@ -39,12 +42,38 @@ int memory_node(const std::string& folder) {
   return -1;
 }
 
+/// Whether no processor with a smaller number is a thread of the same core.
+bool is_first_of_core(int processor, const std::string& folder) {
+  const int first =
+      leading_number(first_line_of(folder + "/cpu" + std::to_string(processor) + "/topology/thread_siblings_list"));
+  return first < 0 || first == processor;
+}
+
 }  // namespace
 
 ProcessorPlace place_of_processor(int processor, const std::string& folder) {
   const std::string own = folder + "/cpu" + std::to_string(processor);
   return {first_sharer_of_last_cache(own + "/cache"), memory_node(own),
           leading_number(first_line_of(own + "/topology/physical_package_id"))};
+}
+
+std::vector<int> own_processors(const std::string& folder) {
+  cpu_set_t allowed;
+  std::vector<int> processors;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return processors;
+  for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
+    if (CPU_ISSET(processor, &allowed)) processors.push_back(processor);
+  }
+  std::stable_partition(processors.begin(), processors.end(),
+                        [&](int processor) { return is_first_of_core(processor, folder); });
+  return processors;
+}
+
+void bind_to_processor(pid_t process, int processor) noexcept {
+  cpu_set_t only;
+  CPU_ZERO(&only);
+  CPU_SET(static_cast<std::size_t>(processor), &only);
+  static_cast<void>(::sched_setaffinity(process, sizeof only, &only));
 }
 
 }  // namespace amldist

@@ -1,7 +1,10 @@
-// Where a processor is in its machine, as Linux describes it.
+// Where a processor is in its machine, as Linux describes it; and which processors a process may use.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
+#include <vector>
 
 namespace amldist {
 
@@ -16,5 +19,11 @@ struct ProcessorPlace {
 
 /// `folder`: what /sys/devices/system/cpu is on this machine.
 [[nodiscard]] ProcessorPlace place_of_processor(int processor, const std::string& folder = "/sys/devices/system/cpu");
+
+/// The processors that this thread may use, one of each core before the rest; empty: the kernel does not say it.
+[[nodiscard]] std::vector<int> own_processors(const std::string& folder = "/sys/devices/system/cpu");
+
+/// Gives the first thread of a process (0: this thread) one processor. What cannot be bound stays as it is.
+void bind_to_processor(pid_t process, int processor) noexcept;
 
 }  // namespace amldist

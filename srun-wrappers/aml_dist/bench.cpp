@@ -125,17 +125,6 @@ int print_rows(const std::vector<ScalingRow>& rows, const BenchOptions& options)
   return written ? commands::exit_done : fail(written.error());
 }
 
-int scale_in_step(const BenchOptions& options) {
-  const auto world = World::join();
-  if (!world) return fail(world.error());
-  const bool speaks = world->rank() == 0;
-  if (const auto fine = check_picture(*world, options); !fine) return fail_once(fine.error(), speaks);
-  const ProgressLine line(speaks);
-  const auto rows = measure_scaling(*world, options, [&](std::string_view what) { line(what); });
-  if (!rows) return fail_once(rows.error(), speaks);
-  return speaks ? print_rows(*rows, options) : commands::exit_done;
-}
-
 int print_topology(const NodeTopology& topology, const BenchOptions& options) {
   std::fputs(options.json ? to_json(topology).c_str() : to_table(topology).c_str(), stdout);
   if (options.svg.empty()) return commands::exit_done;
@@ -143,15 +132,17 @@ int print_topology(const NodeTopology& topology, const BenchOptions& options) {
   return written ? commands::exit_done : fail(written.error());
 }
 
-int map_in_step(const BenchOptions& options) {
+/// Measures something as a rank of a step; rank 0 prints it. `measure(world, progress)` gives it.
+template <typename Measure, typename Print>
+int measure_in_step(const BenchOptions& options, Measure measure, Print print) {
   const auto world = World::join();
   if (!world) return fail(world.error());
   const bool speaks = world->rank() == 0;
   if (const auto fine = check_picture(*world, options); !fine) return fail_once(fine.error(), speaks);
   const ProgressLine line(speaks);
-  const auto topology = measure_topology(*world, [&](std::string_view what) { line(what); });
-  if (!topology) return fail_once(topology.error(), speaks);
-  return speaks ? print_topology(*topology, options) : commands::exit_done;
+  const auto measured = measure(*world, [&](std::string_view what) { line(what); });
+  if (!measured) return fail_once(measured.error(), speaks);
+  return speaks ? print(*measured, options) : commands::exit_done;
 }
 
 /// The same program once for each rank; rank 0 prints.
@@ -164,9 +155,21 @@ int again_for_each_rank(std::vector<std::string> arguments, const BenchOptions& 
 
 int scale(const BenchOptions& options) {
   if (const auto bytes = parse_bytes(options.gradients); !bytes) return fail(bytes.error());
-  if (options.ranks == 0) return scale_in_step(options);
+  if (options.ranks == 0) {
+    const auto measure_all = [&](const World& world, const auto& progress) {
+      return measure_scaling(world, options, progress);
+    };
+    return measure_in_step(options, measure_all, [](const std::vector<ScalingRow>& rows, const BenchOptions& chosen) {
+      return print_rows(rows, chosen);
+    });
+  }
   return again_for_each_rank(
       {"--scaling", "--gradients", options.gradients, "--compute-ms", std::to_string(options.compute_ms)}, options);
+}
+
+int map(const BenchOptions& options) {
+  return options.ranks > 0 ? again_for_each_rank({"--topology"}, options)
+                           : measure_in_step(options, measure_topology, print_topology);
 }
 
 int serve(const std::string& socket) {
@@ -179,7 +182,7 @@ int serve(const std::string& socket) {
 int bench(const BenchOptions& options) {
   if (!options.worker.empty()) return serve(options.worker);
   if (options.scaling) return scale(options);
-  if (options.topology) return options.ranks > 0 ? again_for_each_rank({"--topology"}, options) : map_in_step(options);
+  if (options.topology) return map(options);
   return options.ranks > 0 ? bench_here(options) : bench_in_step(options);
 }
 

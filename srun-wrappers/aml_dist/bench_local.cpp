@@ -20,6 +20,7 @@
 
 #include "core/text.hpp"
 #include "os/environment.hpp"
+#include "os/processor_place.hpp"
 
 namespace amldist::tools {
 namespace {
@@ -203,37 +204,13 @@ std::string line_of(const bench_request& r) {
                  "\n"});
 }
 
-/// Whether no processor with a smaller number is a thread of the same core.
-bool is_first_of_core(int processor) {
-  std::ifstream siblings(
-      concat({"/sys/devices/system/cpu/cpu", std::to_string(processor), "/topology/thread_siblings_list"}));
-  int first = processor;
-  siblings >> first;
-  return first == processor;
-}
-
-/// The processors that this program may use, one of each core before the rest.
-std::vector<int> own_processors() {
-  cpu_set_t allowed;
-  std::vector<int> processors;
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return processors;
-  for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
-    if (CPU_ISSET(processor, &allowed)) processors.push_back(processor);
-  }
-  std::stable_partition(processors.begin(), processors.end(), is_first_of_core);
-  return processors;
-}
-
 /// Gives the process behind a connection one processor, so that no two ranks of any library share one while another is
 /// idle. Of its threads only the first, which makes the calls. What cannot be bound is measured as it is.
 void bind(const FileDescriptor& connection, int processor) {
   ucred peer = {};
   socklen_t length = sizeof peer;
   if (::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return;
-  cpu_set_t only;
-  CPU_ZERO(&only);
-  CPU_SET(processor, &only);
-  static_cast<void>(::sched_setaffinity(peer.pid, sizeof only, &only));
+  bind_to_processor(peer.pid, processor);
 }
 
 }  // namespace

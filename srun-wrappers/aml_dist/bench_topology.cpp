@@ -24,33 +24,19 @@ using Matrix = std::vector<std::vector<double>>;
 constexpr int most_measured_ranks = 256;  // 32,640 pairs
 
 // ---- where the ranks are ----
-std::vector<int> allowed_processors() {
-  cpu_set_t allowed;
-  std::vector<int> processors;
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return processors;
-  for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
-    if (CPU_ISSET(processor, &allowed)) processors.push_back(processor);
-  }
-  return processors;
-}
-
 /// So that the processor is known. Only this thread, which makes the calls.
-void bind_to_one_of(const std::vector<int>& allowed, const World& world) {
+void bind_to_one_of(const std::vector<int>& processors, const World& world) {
   const auto local = static_cast<std::size_t>(amldist_local_rank(world.comm()));
   const auto ranks = static_cast<std::size_t>(amldist_local_size(world.comm()));
-  if (allowed.size() < 2 || allowed.size() < ranks) return;
-  cpu_set_t only;
-  CPU_ZERO(&only);
-  CPU_SET(allowed[local], &only);
-  static_cast<void>(::sched_setaffinity(0, sizeof only, &only));
+  if (processors.size() >= std::max<std::size_t>(2, ranks)) bind_to_processor(0, processors[local]);
 }
 
 Result<std::vector<RankPlace>> find_places(const World& world) {
-  bind_to_one_of(allowed_processors(), world);
+  bind_to_one_of(own_processors(), world);
   const int processor = ::sched_getcpu();
   const ProcessorPlace place = place_of_processor(processor);
   constexpr std::size_t width = 5;
-  const std::array<std::int32_t, width> own = {processor, allowed_processors().size() == 1 ? 1 : 0, place.cache,
+  const std::array<std::int32_t, width> own = {processor, own_processors().size() == 1 ? 1 : 0, place.cache,
                                                place.memory, place.socket};
   std::vector<std::array<std::int32_t, width>> all(static_cast<std::size_t>(world.size()));
   if (amldist_allgather(world.comm(), own.data(), all.data(), width, AMLDIST_INT32) != AMLDIST_OK)

@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <thread>
+#include <vector>
 
 namespace amldist {
 namespace {
@@ -48,6 +51,32 @@ TEST_F(PlaceOfProcessor, IsUnknownWhereNonsenseIsSaid) {
   std::filesystem::create_directories(folder_ + "/cpu0/nodes");
   std::filesystem::create_directories(folder_ + "/cpu0/node99999999999999999999");
   EXPECT_EQ(place_of_processor(0, folder_), ProcessorPlace());
+}
+
+TEST_F(PlaceOfProcessor, OneOfEachCoreComesFirst) {
+  const auto own = own_processors();
+  if (own.size() < 2) GTEST_SKIP() << "needs two processors";
+  for (const int processor : own)
+    write("cpu" + std::to_string(processor) + "/topology/thread_siblings_list", std::to_string(processor));
+  EXPECT_EQ(own_processors(folder_).size(), own.size());
+  const int least = *std::ranges::min_element(own);
+  const int most = *std::ranges::max_element(own);
+  write("cpu" + std::to_string(least) + "/topology/thread_siblings_list",
+        std::to_string(most + 1) + "," + std::to_string(least));
+  const auto ordered = own_processors(folder_);
+  EXPECT_EQ(ordered.back(), least) << "the second thread of a core";
+  EXPECT_TRUE(std::ranges::is_permutation(ordered, own));
+  EXPECT_NE(ordered.front(), least);
+  EXPECT_LE(ordered.front(), most);
+}
+
+TEST(BindToProcessor, LeavesOneProcessor) {
+  const auto all = own_processors();
+  std::thread([&] {
+    bind_to_processor(0, all.back());
+    EXPECT_EQ(own_processors(), std::vector<int>{all.back()});
+  }).join();
+  EXPECT_EQ(own_processors(), all);
 }
 
 }  // namespace
