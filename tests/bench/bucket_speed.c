@@ -6,15 +6,11 @@
  * program's own buffers), the reducer on those buffers, and the reducer on its views. A figure is the median over the
  * rounds of the time of separate calls over the time of the other way in the same round. */
 #include <amldist/amldist.h>
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
+
+#include "local_ranks.h"
 
 enum { MOST_TENSORS = 1024, MOST_ROUNDS = 200 };
 
@@ -33,26 +29,10 @@ static const struct workload workloads[] = {
     {"8 x 16 MiB", 8, 16 << 20, 1, 1},
 };
 
-static double now_us(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
-}
-
 static void must(int status, const char* what) {
   if (status == AMLDIST_OK) return;
   fprintf(stderr, "bucket_speed: %s: %s\n", what, amldist_last_error());
   exit(1);
-}
-
-static int ascending(const void* a, const void* b) {
-  const double left = *(const double*)a, right = *(const double*)b;
-  return left < right ? -1 : left > right;
-}
-
-static double median(double* samples, int count) {
-  qsort(samples, (size_t)count, sizeof *samples, ascending);
-  return samples[count / 2];
 }
 
 static double separate(amldist_comm* comm, char** data, const struct workload* work) {
@@ -122,39 +102,14 @@ static int be_rank(int rounds, int json) {
   return 0;
 }
 
-static int free_port(void) {
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-  socklen_t length = sizeof address;
-  const int probe = socket(AF_INET, SOCK_STREAM, 0);
-  if (bind(probe, (struct sockaddr*)&address, length) != 0) return 0;
-  getsockname(probe, (struct sockaddr*)&address, &length);
-  close(probe);
-  return ntohs(address.sin_port);
-}
-
-static void set_number(const char* name, int value) {
-  char digits[16];
-  snprintf(digits, sizeof digits, "%d", value);
-  setenv(name, digits, 1);
-}
-
 int main(int argc, char** argv) {
-  int ranks = 2, rounds = 15, json = 0, bad = 0;
+  int ranks = 2, rounds = 15, json = 0;
   for (int i = 1; i < argc; ++i) {
     if (strcmp(argv[i], "--json") == 0) json = 1;
     else if (strcmp(argv[i], "--ranks") == 0 && i + 1 < argc) ranks = atoi(argv[++i]);
     else if (strcmp(argv[i], "--rounds") == 0 && i + 1 < argc) rounds = atoi(argv[++i]);
   }
   if (ranks < 1 || rounds < 1 || rounds > MOST_ROUNDS) return 2;
-  setenv("MASTER_ADDR", "127.0.0.1", 1);
-  setenv("AMLDIST_BOOTSTRAP", "tcp", 1);
-  set_number("MASTER_PORT", free_port());
-  set_number("WORLD_SIZE", ranks);
-  for (int rank = 0; rank < ranks; ++rank) {
-    if (fork() != 0) continue;
-    set_number("RANK", rank);
-    return be_rank(rounds, json);
-  }
-  for (int rank = 0, status = 0; rank < ranks; ++rank) bad |= wait(&status) < 0 || status != 0;
-  return bad;
+  const int rank = start_ranks(ranks);
+  return rank >= 0 ? be_rank(rounds, json) : await_ranks(ranks);
 }

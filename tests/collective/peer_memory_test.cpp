@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "collective/node/node_collectives.hpp"
@@ -137,6 +138,58 @@ TEST_F(FetchTest, NamesWhoseBufferIsNoMemory) {
 TEST_F(FetchTest, UsesNothingFromARankThatHasGivenUp) {
   theirs_.give_up();
   EXPECT_EQ(scatter(address_of(sent_.data())), "lost 1: it has given up the call");
+}
+
+/// A rank of a node of two that makes long all-reduces in a thread of its own.
+class ReducingRank {
+ public:
+  ReducingRank(const SharedMemory& memory, std::uint32_t rank)
+      : channel_(memory.data(), {rank, 2, {0, 1}, "node7"}, tuning::node_slot, true),
+        kernels_(InstructionSet::plain),
+        peers_(2),
+        node_(channel_, kernels_, nullptr, &peers_) {
+    EXPECT_TRUE(peers_.open(1 - rank, sample_.address()));
+    channel_.wait_under(watchdog_);
+  }
+
+  void reduce(std::size_t calls) {
+    for (std::size_t call = 0; call < calls; ++call) {
+      const std::uint32_t before = channel_.rounds();
+      channel_.begin_call(1);
+      auto* const data = reinterpret_cast<std::byte*>(data_.data());
+      EXPECT_TRUE(node_.allreduce({data, data, data_.size(), DataType::int32, ReduceOp::sum}));
+      rounds_.push_back(channel_.rounds() - before);
+    }
+  }
+  [[nodiscard]] const std::vector<std::uint32_t>& rounds() const { return rounds_; }
+
+ private:
+  SlotChannel channel_;
+  Reductions kernels_;
+  PeerMemory peers_;
+  PeerMemory::Sample sample_{7};
+  Patience watchdog_;
+  NodeCollectives node_;
+  std::vector<std::int32_t> data_ = std::vector<std::int32_t>(
+      tuning::single_copy_from(tuning::SingleCopy::allreduce, 2, true) / sizeof(std::int32_t));
+  std::vector<std::uint32_t> rounds_;  ///< of each call
+};
+
+/// Virtual machines move their processors: what was measured at the start may be wrong later.
+TEST(DistanceOfRanks, IsMeasuredByTheFirstOfSoManyLongReductions) {
+  constexpr std::size_t every = tuning::distance_every;
+  const auto memory = SharedMemory::create(SlotChannel::memory_bytes(2, tuning::node_slot));
+  ASSERT_TRUE(memory);
+  ReducingRank first(*memory, 0);
+  ReducingRank second(*memory, 1);
+  std::thread other([&] { second.reduce(every + 2); });
+  first.reduce(every + 2);
+  other.join();
+  const auto& rounds = first.rounds();
+  EXPECT_EQ(rounds, second.rounds());
+  for (std::size_t call = 2; call < every; ++call) EXPECT_EQ(rounds[call], rounds[1]) << call;
+  EXPECT_GT(rounds[0], rounds[1]) << "the first measures";
+  EXPECT_GT(rounds[every], rounds[every + 1]) << "and so does this one";
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ static const struct {
              {"single_copy", run_single_copy},
              {"nowhere", run_nowhere},
              {"registered", run_registered},
+             {"registered_unasked", run_registered_unasked},
              {"fetching", run_fetching}};
 
 static int start(void) {

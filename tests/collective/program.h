@@ -38,6 +38,7 @@ void run_other_lengths(void);
 void run_interrupted(void);
 void run_single_copy(void);
 void run_registered(void);
+void run_registered_unasked(void);
 void run_nowhere(void);
 void run_fetching(void);
 void run_victim(int argc, char** argv);    /* HOW WHO DEADLINE_MS */

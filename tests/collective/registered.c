@@ -1,9 +1,16 @@
 /* Memory of the program's own that is registered: reductions take place in it, its contents stay, and what cannot be
  * registered is refused. */
+#define _GNU_SOURCE /* mremap */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -142,6 +149,106 @@ static void only_private_memory_is(void) {
   CHECK(munmap(several, 4 * PAGE) == 0 && munmap(shared, PAGE) == 0);
 }
 
+/* What the program has told the kernel of its pages would be lost with them. */
+static void marked_memory_is_not(void) {
+  static const struct {
+    int advice;
+    const char* words;
+  } marks[] = {{MADV_DONTFORK, "do not inherit it"}, {MADV_WIPEONFORK, "find it empty"}, {MADV_DONTDUMP, "core dumps"}};
+  for (size_t i = 0; i < sizeof marks / sizeof *marks; ++i) {
+    char* const memory = map(2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    CHECK(madvise(memory + PAGE, PAGE, marks[i].advice) == 0);
+    refused(amldist_register(world, memory, 2 * PAGE), AMLDIST_EINVAL, marks[i].words);
+    CHECK(munmap(memory, 2 * PAGE) == 0);
+  }
+  char* const locked = map(2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+  if (mlock(locked, PAGE) == 0) refused(amldist_register(world, locked, 2 * PAGE), AMLDIST_EINVAL, "locked (mlock)");
+  CHECK(munmap(locked, 2 * PAGE) == 0);
+}
+
+/* Against the rules, the program frees a registered buffer, and gets the address again for another one. */
+static void may_be_freed(void) {
+  for (int round = 0; round < 3; ++round) {
+    const int is_in_place = round != 1;
+    char* const first = map(2 * (size_t)BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    OK(amldist_register(world, first, BYTES));
+    OK(amldist_register(world, first + BYTES, BYTES));
+    reduce(first + BYTES, first, BYTES);
+    CHECK(munmap(first, 2 * (size_t)BYTES) == 0);
+    char* const again = mmap(first, 2 * (size_t)BYTES, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    CHECK(again == first);
+    reduce(is_in_place ? again : again + BYTES, again, BYTES);
+    OK(amldist_register(world, again + PAGE, BYTES)); /* a part of both */
+    reduce(again + PAGE, again + PAGE, BYTES);
+    if (round == 2) { /* half of it is other memory, shared like ours */
+      CHECK(mmap(again + PAGE, BYTES / 2 / PAGE * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED,
+                 -1, 0) == again + PAGE);
+      reduce(again + PAGE, again + PAGE, BYTES);
+      refused(amldist_deregister(world, again + PAGE), shares_memory() ? AMLDIST_EINVAL : AMLDIST_OK, "");
+    } else {
+      OK(amldist_deregister(world, again + PAGE));
+    }
+    CHECK(munmap(again, 2 * (size_t)BYTES) == 0);
+  }
+}
+
+/* realloc() may move it: what was registered goes along, and is the program's as before. */
+static void may_be_moved(void) {
+  char* memory = map(BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+  OK(amldist_register(world, memory, BYTES));
+  reduce(memory, memory, BYTES);
+  for (int i = 0; i < BYTES; ++i) memory[i] = (char)(i * 3);
+  char* const moved = mremap(memory, BYTES, BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, map(BYTES, PROT_NONE, MAP_PRIVATE));
+  CHECK(moved != MAP_FAILED);
+  for (int i = 0; i < BYTES; ++i) CHECK(moved[i] == (char)(i * 3));
+  reduce(moved, moved, BYTES);
+  if (shares_memory()) refused(amldist_deregister(world, memory), AMLDIST_EINVAL, "unmapped or remapped");
+  reduce(moved, moved, BYTES);
+  CHECK(munmap(moved, BYTES) == 0);
+}
+
+/* Every other collective takes registered buffers, too. */
+static void serves_all_collectives(void) {
+  enum { PART = 64 * 1024 };
+  const size_t all = (size_t)size * PART;
+  char* const one = pages(PART);
+  char* const several = pages(all);
+  char* const others = pages(all);
+  OK(amldist_register(world, one, PART));
+  OK(amldist_register(world, several, all));
+  OK(amldist_register(world, others, all));
+  for (int root = 0; root < size; ++root) {
+    memset(one, rank == root ? 40 + root : 0, PART);
+    OK(amldist_broadcast(world, one, PART, AMLDIST_INT8, root));
+    for (int i = 0; i < PART; ++i) CHECK(one[i] == 40 + root);
+    memset(one, rank + 1, PART);
+    OK(amldist_gather(world, one, several, PART, AMLDIST_INT8, root));
+    for (size_t i = 0; rank == root && i < all; ++i) CHECK(several[i] == (char)(i / PART + 1));
+    OK(amldist_scatter(world, several, others, PART, AMLDIST_INT8, root));
+    CHECK(rank != root || others[PART - 1] == rank + 1);
+    OK(amldist_reduce(world, one, others, PART, AMLDIST_INT8, AMLDIST_MAX, root));
+    for (int i = 0; rank == root && i < PART; ++i) CHECK(others[i] == size);
+  }
+  OK(amldist_allgather(world, one, several, PART, AMLDIST_INT8));
+  for (size_t i = 0; i < all; ++i) CHECK(several[i] == (char)(i / PART + 1));
+  OK(amldist_alltoall(world, several, others, PART, AMLDIST_INT8));
+  for (size_t i = 0; i < all; ++i) CHECK(others[i] == rank + 1);
+  OK(amldist_reduce_scatter(world, several, one, PART, AMLDIST_INT8, AMLDIST_SUM));
+  for (int i = 0; i < PART; ++i) CHECK(one[i] == (char)(size * (rank + 1)));
+  amldist_request* receiving = NULL;
+  OK(amldist_irecv(world, others, PART, AMLDIST_INT8, (rank + size - 1) % size, &receiving));
+  OK(amldist_send(world, one, PART, AMLDIST_INT8, (rank + 1) % size));
+  OK(amldist_wait(&receiving));
+  for (int i = 0; i < PART; ++i) CHECK(others[i] == (char)(size * ((rank + size - 1) % size + 1)));
+  OK(amldist_deregister(world, one));
+  OK(amldist_deregister(world, several));
+  OK(amldist_deregister(world, others));
+  free(one);
+  free(several);
+  free(others);
+}
+
 static void only_whole_pages_are(void) {
   char* const memory = pages(2 * PAGE);
   refused(amldist_register(world, memory + 8, PAGE), AMLDIST_EINVAL, "whole pages");
@@ -152,22 +259,35 @@ static void only_whole_pages_are(void) {
   free(memory);
 }
 
-/* Like a data loader: it reads what the parent has there, also what is reduced after the fork. */
-static void is_read_by_a_child(void) {
+/* A child has a copy, like of any memory of its parent: neither sees what the other writes. */
+static void is_copied_to_a_child(void) {
   char* const memory = pages(BYTES);
+  char* const freed = map(BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE);
   memset(memory, 3, BYTES);
   OK(amldist_register(world, memory, BYTES));
+  OK(amldist_register(world, freed, BYTES));
+  CHECK(munmap(freed, BYTES) == 0);
+  int go[2];
+  CHECK(pipe(go) == 0);
   const pid_t child = fork();
   CHECK(child >= 0);
   if (child == 0) {
+    char byte = 0;
+    CHECK(close(go[1]) == 0 && read(go[0], &byte, 1) == 0); /* until the parent has written */
     for (int i = 0; i < BYTES; ++i) CHECK(memory[i] == 3);
+    memset(memory, 7, BYTES);
     refused(amldist_deregister(world, memory), AMLDIST_EUNAVAILABLE, "forked from");
     OK(amldist_finalize(world));
-    for (int i = 0; i < BYTES; ++i) CHECK(memory[i] == 3);
+    for (int i = 0; i < BYTES; ++i) CHECK(memory[i] == 7);
+    free(memory);
     _exit(0);
   }
+  memset(memory, 5, BYTES);
+  CHECK(close(go[0]) == 0 && close(go[1]) == 0);
   int status = -1;
   CHECK(waitpid(child, &status, 0) == child && status == 0);
+  for (int i = 0; i < BYTES; ++i) CHECK(memory[i] == 5);
+  CHECK(is_shared(memory) == shares_memory());
   reduce(memory, memory, BYTES);
   OK(amldist_deregister(world, memory));
   free(memory);
@@ -219,13 +339,76 @@ static void outlives_its_communicator(int is_aborted) {
   free(other);
 }
 
+/* Where free() kept the pages of a buffer that is registered, they still are. */
+static int registers(void* memory, size_t bytes) {
+  if (amldist_register(world, memory, bytes) == AMLDIST_OK) return 1;
+  CHECK(strstr(amldist_last_error(), "is registered already") != NULL);
+  return 0;
+}
+
+/* Buffers that come and go in any order, used whether they are registered or not, and freed in either case. */
+static void lives_of_buffers(unsigned seed) {
+  enum { BUFFERS = 4, STEPS = 200 };
+  char* buffers[BUFFERS] = {NULL};
+  int are_registered[BUFFERS] = {0};
+  for (int step = 0; step < STEPS; ++step) { /* each rank does other things, but all reduce as much */
+    const int which = step % BUFFERS;
+    const size_t bytes = (size_t)(which + 1) * BYTES / BUFFERS / PAGE * PAGE;
+    const int choice = rand_r(&seed) % 4;
+    char** const buffer = &buffers[which];
+    if (*buffer == NULL) *buffer = pages(bytes);
+    if (choice == 0 && !are_registered[which]) are_registered[which] = registers(*buffer, bytes);
+    if (choice == 1 && are_registered[which]) {
+      OK(amldist_deregister(world, *buffer));
+      are_registered[which] = 0;
+    }
+    REDUCE_AS(int32_t, AMLDIST_INT32, *buffer, *buffer, bytes / sizeof(int32_t));
+    if (choice != 2) continue;
+    free(*buffer);
+    *buffer = NULL;
+    are_registered[which] = 0;
+  }
+  for (int i = 0; i < BUFFERS; ++i) {
+    if (are_registered[i]) OK(amldist_deregister(world, buffers[i]));
+    free(buffers[i]);
+  }
+}
+
+/* Like a kernel before 6.11, which cannot be asked about a mapping. */
+void run_registered_unasked(void) {
+  const unsigned procmap_query = 0xC0686611; /* _IOWR('f', 17, struct procmap_query) */
+  struct sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, procmap_query, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOTTY),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+  CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+  CHECK(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0);
+  is_reduced_in_place();
+  may_be_freed();
+  may_be_moved();
+  lives_of_buffers(2 + (unsigned)rank);
+  OK(amldist_barrier(world));
+}
+
 void run_registered(void) {
   is_reduced_in_place();
   only_whole_pages_are();
-  if (shares_memory()) only_private_memory_is();
-  is_read_by_a_child();
+  if (shares_memory()) {
+    only_private_memory_is();
+    marked_memory_is_not();
+  }
+  is_copied_to_a_child();
   is_never_missing();
+  may_be_freed();
+  may_be_moved();
+  serves_all_collectives();
   outlives_its_communicator(0);
   outlives_its_communicator(1);
+  lives_of_buffers(1 + (unsigned)rank); /* the last: free() keeps pages that are registered */
   OK(amldist_barrier(world));
 }

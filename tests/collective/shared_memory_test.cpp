@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <span>
 
 #include "collective/node/node_collectives.hpp"
@@ -105,6 +106,9 @@ class ArenasTest : public testing::Test {
     EXPECT_TRUE(first_.open(1, second_.address()));
     EXPECT_TRUE(second_.open(0, first_.address()));
   }
+  [[nodiscard]] std::optional<std::uint64_t> offset_of(const void* data, std::size_t bytes) const {
+    return first_.offset_of(data, bytes, Arenas::Access::written);
+  }
   Arenas first_;
   Arenas second_;
 };
@@ -139,7 +143,7 @@ TEST_F(ArenasTest, ShowRegisteredMemoryToTheOtherRanks) {
   const Pages memory(4 * page);
   std::ranges::fill(memory.bytes(), std::byte{1});
   ASSERT_TRUE(first_.register_memory(memory.data(), 4 * page));
-  const auto offset = first_.offset_of(memory.data(), 4 * page);
+  const auto offset = offset_of(memory.data(), 4 * page);
   ASSERT_TRUE(offset);
   std::byte* const theirs = second_.at(0, *offset, 4 * page);
   EXPECT_EQ(theirs[4 * page - 1], std::byte{1});
@@ -147,9 +151,9 @@ TEST_F(ArenasTest, ShowRegisteredMemoryToTheOtherRanks) {
   EXPECT_EQ(theirs[page], std::byte{2});
   theirs[2 * page] = std::byte{3};
   EXPECT_EQ(memory.bytes()[2 * page], std::byte{3});
-  EXPECT_EQ(first_.offset_of(&memory.bytes()[100], 8), *offset + 100);
-  EXPECT_FALSE(first_.offset_of(&memory.bytes()[100], 4 * page));
-  EXPECT_FALSE(first_.offset_of(memory.data(), 4 * page + 1));
+  EXPECT_EQ(offset_of(&memory.bytes()[100], 8), *offset + 100);
+  EXPECT_FALSE(offset_of(&memory.bytes()[100], 4 * page));
+  EXPECT_FALSE(offset_of(memory.data(), 4 * page + 1));
   EXPECT_TRUE(first_.deregister_memory(memory.data()));
 }
 
@@ -157,9 +161,9 @@ TEST_F(ArenasTest, KeepNothingOfDeregisteredMemory) {
   const Pages memory(4 * page);
   std::ranges::fill(memory.bytes(), std::byte{1});
   ASSERT_TRUE(first_.register_memory(memory.data(), 4 * page));
-  std::byte* const theirs = second_.at(0, *first_.offset_of(memory.data(), 8), 4 * page);
+  std::byte* const theirs = second_.at(0, *offset_of(memory.data(), 8), 4 * page);
   ASSERT_TRUE(first_.deregister_memory(memory.data()));
-  EXPECT_FALSE(first_.offset_of(memory.data(), 8));
+  EXPECT_FALSE(offset_of(memory.data(), 8));
   EXPECT_EQ(memory.bytes()[3 * page], std::byte{1});
   EXPECT_EQ(theirs[0], std::byte{0});  // and can be allocated again
   theirs[0] = std::byte{9};

@@ -130,7 +130,8 @@ void run_other_lengths(void) {
   int32_t x[2] = {1, 2};
   amldist_request* request = NULL;
   if (rank == 1) OK(amldist_isend_tagged(world, x, 2, AMLDIST_INT32, 0, 4, &request));
-  OK(amldist_barrier(world));
+  const int met = amldist_barrier(world); /* rank 0 may have left it, and failed, while others are still in it */
+  CHECK(met == AMLDIST_OK || (rank != 0 && met == AMLDIST_EPEER));
   if (rank == 0) {
     CHECK(amldist_recv_tagged(world, x, 1, AMLDIST_INT32, AMLDIST_ANY_SOURCE, 4, NULL) == AMLDIST_EPEER);
     CHECK(strstr(amldist_last_error(), "sends another message than") != NULL);

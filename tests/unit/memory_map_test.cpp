@@ -1,8 +1,13 @@
 // Lists of mappings as the kernel writes them, and as it never should.
 #include "os/memory_map.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <optional>
 #include <string>
 
 namespace amldist {
@@ -33,6 +38,76 @@ TEST(MemoryMap, SaysWhatElseItIs) {
   EXPECT_EQ(reason("1000-2000 r--p 00000000 00:00 0 \n"), "it cannot be read and written (r--p)");
   EXPECT_EQ(reason("1000-2000 ---p 00000000 00:00 0 \n"), "it cannot be read and written (---p)");
   EXPECT_EQ(reason("1000-2000 rwxp 00000000 00:00 0 \n"), "it can be executed (rwxp)");
+}
+
+TEST(MemoryMap, ReadsTheFlagsOfTheMappingsThatAreConcerned) {
+  const auto with = [](std::string_view before, std::string_view own) {
+    const std::string maps = "0-1000 rw-p 0 00:00 0 \nSize: 4 kB\nAnonHugePages: 0 kB\nVmFlags: rd wr " +
+                             std::string(before) + " \n1000-2000 rw-p 0 00:00 0 \nRss: 4 kB\nVmFlags: rd wr " +
+                             std::string(own) + " \n2000-3000 rw-p 0 00:00 0 \nVmFlags: lo \n";
+    return reason(maps);
+  };
+  EXPECT_EQ(with("lo dc", "mr mw me ac sd"), "private");
+  EXPECT_EQ(with("mr", "lo mr"), "it is locked (mlock)");
+  EXPECT_EQ(with("mr", "mr gd"), "it is a stack");
+  EXPECT_EQ(with("mr", "ac dc"), "children do not inherit it (MADV_DONTFORK)");
+  EXPECT_EQ(with("mr", "ac wf"), "children find it empty (MADV_WIPEONFORK)");
+  EXPECT_EQ(with("mr", "dd"), "it is kept out of core dumps (MADV_DONTDUMP)");
+  EXPECT_EQ(reason("1000-2000 rw-p 0 00:00 0   [anon: glibc: pthread stack: 7]\n"),
+            "it is the process's '[anon: glibc: pthread stack: 7]'");
+}
+
+/// A page of a memfd, between two that are not mapped.
+class MappedPage {
+ public:
+  MappedPage() : file_(::memfd_create("test", MFD_CLOEXEC)) {
+    EXPECT_EQ(::ftruncate(file_.get(), 2 * page), 0);
+    place_ = static_cast<char*>(::mmap(nullptr, 4 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    EXPECT_EQ(::munmap(place_, 4 * page), 0);
+    map(1, PROT_READ | PROT_WRITE, MAP_SHARED, page);
+  }
+  ~MappedPage() { ::munmap(place_, 4 * page); }
+  MappedPage(const MappedPage&) = delete;
+  MappedPage& operator=(const MappedPage&) = delete;
+
+  void map(std::size_t where, int access, int flags, off_t offset) {
+    ASSERT_NE(::mmap(place_ + where * page, page, access, flags | MAP_FIXED, file_.get(), offset), MAP_FAILED);
+  }
+  /// Whether `pages` pages from `where` on are the file's from its second page on.
+  [[nodiscard]] std::optional<bool> is_shared(const MappingQuery& query, std::size_t where = 1, std::size_t pages = 1) {
+    struct stat status = {};
+    EXPECT_EQ(::fstat(file_.get(), &status), 0);
+    return query.is_shared(reinterpret_cast<std::uintptr_t>(place_) + where * page, pages * page,
+                           {"", status.st_ino, page});
+  }
+
+ private:
+  static constexpr std::size_t page = 4096;
+  FileDescriptor file_;
+  char* place_ = nullptr;
+};
+
+TEST(MappingQuery, KnowsWhatLiesAtAnAddress) {
+  MappedPage memory;
+  const MappingQuery query;
+  if (!memory.is_shared(query)) GTEST_SKIP() << "this kernel cannot be asked (PROCMAP_QUERY, Linux 6.11)";
+  EXPECT_EQ(memory.is_shared(query), true);
+  EXPECT_EQ(memory.is_shared(query, 0), false);
+  EXPECT_EQ(memory.is_shared(query, 1, 2), false);
+  memory.map(2, PROT_READ | PROT_WRITE, MAP_PRIVATE, 8192 - 4096);
+  EXPECT_EQ(memory.is_shared(query, 1, 2), false);
+  memory.map(1, PROT_READ | PROT_WRITE, MAP_SHARED, 0);
+  EXPECT_EQ(memory.is_shared(query), false) << "another page of the file";
+  memory.map(1, PROT_READ | PROT_WRITE, MAP_PRIVATE, 4096);
+  EXPECT_EQ(memory.is_shared(query), false) << "a private one";
+  memory.map(1, PROT_READ, MAP_SHARED, 4096);
+  EXPECT_EQ(memory.is_shared(query), false) << "one that cannot be written";
+}
+
+TEST(MappingQuery, SaysThatItCannotAsk) {
+  MappedPage memory;
+  EXPECT_EQ(memory.is_shared(MappingQuery(FileDescriptor())), std::nullopt);
+  EXPECT_EQ(memory.is_shared(MappingQuery(FileDescriptor(::open("/dev/null", O_RDONLY)))), std::nullopt);
 }
 
 TEST(MemoryMap, JudgesEveryPart) {

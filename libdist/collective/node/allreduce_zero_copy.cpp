@@ -16,8 +16,11 @@ namespace amldist::collective {
 /// private ones have published by then.
 Result<void> NodeCollectives::allreduce_large(const Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
-  const auto send = arenas_ != nullptr ? arenas_->offset_of(what.send, bytes) : std::nullopt;
-  const auto recv = send ? arenas_->offset_of(what.recv, bytes) : std::nullopt;
+  using Access = Arenas::Access;
+  const bool in_place = what.send == what.recv;
+  const auto send = arenas_ != nullptr ? arenas_->offset_of(what.send, bytes, in_place ? Access::written : Access::read)
+                                       : std::nullopt;
+  const auto recv = !send || in_place ? send : arenas_->offset_of(what.recv, bytes, Access::written);
   if (!recv) return allreduce_packed(what);
   offer({Mode::direct, *send, *recv});
   if (auto begun = slot_channel_.begin(); !begun) return begun;

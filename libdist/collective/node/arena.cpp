@@ -110,12 +110,9 @@ Result<void> Arenas::register_memory(void* memory, std::size_t bytes) {
   const auto refuse = [](Errc code, std::string_view why) {
     return Error{code, text::concat({"amldist_register: the buffer cannot be registered: ", why})};
   };
-  const auto next = tables_->registered.lower_bound(address);
-  const bool meets_next = next != tables_->registered.end() && next->first - address < bytes;
-  const bool meets_last =
-      next != tables_->registered.begin() && address - std::prev(next)->first < std::prev(next)->second.bytes();
-  if (meets_next || meets_last) return refuse(Errc::invalid_argument, "it, or a part of it, is registered already");
-  const auto maps = own_memory_map();
+  if (auto free = forget_what_was_remapped(address, bytes); !free)
+    return refuse(free.error().code, free.error().message);
+  const auto maps = own_memory_map_with_flags();
   if (!maps) return refuse(Errc::unavailable, maps.error().message);
   if (auto fits = check_private_memory(*maps, address, bytes); !fits)
     return refuse(fits.error().code, fits.error().message);
@@ -129,6 +126,21 @@ Result<void> Arenas::register_memory(void* memory, std::size_t bytes) {
   }
   tables_->registered.emplace(address, std::move(*placed));
   tables_->has_registered = true;
+  return {};
+}
+
+/// Drops registrations in a range whose memory the program has freed or remapped. Errors: invalid_argument for one that
+/// is still there; unavailable.
+Result<void> Arenas::forget_what_was_remapped(std::uintptr_t address, std::size_t bytes) {
+  auto next = tables_->registered.lower_bound(address);
+  if (next != tables_->registered.begin() && address - std::prev(next)->first < std::prev(next)->second.bytes()) --next;
+  while (next != tables_->registered.end() && (next->first <= address || next->first - address < bytes)) {
+    const auto is_there = next->second.is_in_place();
+    if (!is_there) return is_there.error();
+    if (*is_there) return Error{Errc::invalid_argument, "it, or a part of it, is registered already"};
+    const std::lock_guard lock(tables_->mutex);
+    next = tables_->registered.erase(next);  // its part of the arena stays taken: a remapped buffer may show it
+  }
   return {};
 }
 
@@ -150,11 +162,12 @@ Result<void> Arenas::deregister_memory(void* memory) {
   return {};
 }
 
-std::optional<std::uint64_t> Arenas::offset_of(const void* data, std::size_t bytes) const {
+std::optional<std::uint64_t> Arenas::offset_of(const void* data, std::size_t bytes, Access access) const {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
   const auto base = reinterpret_cast<std::uintptr_t>(own().data());
   if (address < base || address - base >= own().size()) {
-    return tables_->has_registered ? offset_of_registered(address, bytes) : std::nullopt;
+    if (!tables_->has_registered) return std::nullopt;
+    return offset_of_registered(static_cast<const std::byte*>(data), bytes, access);
   }
   const std::uint64_t offset = address - base;
   const std::lock_guard lock(tables_->mutex);
@@ -165,14 +178,17 @@ std::optional<std::uint64_t> Arenas::offset_of(const void* data, std::size_t byt
   return bytes <= left && left != 0 ? std::optional(offset) : std::nullopt;
 }
 
-std::optional<std::uint64_t> Arenas::offset_of_registered(std::uintptr_t address, std::size_t bytes) const {
+std::optional<std::uint64_t> Arenas::offset_of_registered(const std::byte* data, std::size_t bytes,
+                                                          Access access) const {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
   const std::lock_guard lock(tables_->mutex);
   auto next = tables_->registered.upper_bound(address);
   if (next == tables_->registered.begin()) return std::nullopt;
-  --next;
-  const std::size_t behind = address - next->first;
-  const bool is_within = behind < next->second.bytes() && bytes <= next->second.bytes() - behind;
-  return is_within ? std::optional(next->second.offset() + behind) : std::nullopt;
+  const auto& [begin, memory] = *--next;
+  const std::size_t behind = address - begin;
+  const bool is_within = behind < memory.bytes() && bytes <= memory.bytes() - behind;
+  if (!is_within || !memory.has(data, bytes, access, query_, own())) return std::nullopt;
+  return memory.offset() + behind;
 }
 
 }  // namespace amldist::collective

@@ -46,9 +46,10 @@ class Arenas {
   /// Whether memory can be registered as far as its address and length say. Errors: invalid_argument.
   [[nodiscard]] static Result<void> check_whole_pages(const void* memory, std::size_t bytes);
 
-  /// Offset of a range within one allocation of this rank's arena, or of registered memory; nullopt for any other
-  /// memory, which takes a few nanoseconds.
-  [[nodiscard]] std::optional<std::uint64_t> offset_of(const void* data, std::size_t bytes) const;
+  using Access = RegisteredMemory::Access;
+  /// Offset of a range within one allocation of this rank's arena, or of registered memory that is still there (see
+  /// RegisteredMemory::has(), also for `access`); nullopt for any other memory, which takes a few nanoseconds.
+  [[nodiscard]] std::optional<std::uint64_t> offset_of(const void* data, std::size_t bytes, Access access) const;
   /// A range of a rank's arena, at the offset that this rank told, as an address in this process; nullptr: such a range
   /// is not in its arena.
   [[nodiscard]] std::byte* at(std::size_t rank, std::uint64_t offset, std::size_t bytes) const noexcept {
@@ -64,7 +65,9 @@ class Arenas {
   [[nodiscard]] const SharedMemory& own() const { return arenas_[rank_]; }
   [[nodiscard]] Result<std::uint64_t> take(std::size_t bytes, std::string_view asker);
   void give_back(std::map<std::uint64_t, std::uint64_t>::iterator block);
-  [[nodiscard]] std::optional<std::uint64_t> offset_of_registered(std::uintptr_t address, std::size_t bytes) const;
+  [[nodiscard]] std::optional<std::uint64_t> offset_of_registered(const std::byte* data, std::size_t bytes,
+                                                                  Access access) const;
+  [[nodiscard]] Result<void> forget_what_was_remapped(std::uintptr_t address, std::size_t bytes);
 
   struct Tables {
     std::mutex mutex;                                       ///< of everything here
@@ -76,6 +79,7 @@ class Arenas {
   std::size_t rank_;
   std::vector<SharedMemory> arenas_;
   std::unique_ptr<Tables> tables_ = std::make_unique<Tables>();
+  MappingQuery query_;
 };
 
 }  // namespace amldist::collective

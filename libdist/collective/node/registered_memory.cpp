@@ -1,43 +1,163 @@
 #include "collective/node/registered_memory.hpp"
 
+#include <pthread.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/text.hpp"
-#include "os/memory_map.hpp"
 
 namespace amldist::collective {
 namespace {
 
 using text::concat;
 
-/// Maps pages elsewhere, copies the contents of `memory` into them, and moves them to where `memory` is.
-Result<void> exchange_pages(void* memory, std::size_t bytes, int flags, int file, std::uint64_t offset) {
-  const auto refuse = [&] {
+/// Other pages with the contents of `memory`. Errors: limit.
+Result<void*> copy_of(const void* memory, std::size_t bytes, int flags, int file, std::uint64_t offset) {
+  void* const copy = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, file, static_cast<off_t>(offset));
+  if (copy == MAP_FAILED) {
     return Error{Errc::limit, concat({"not enough memory or address space for ", std::to_string(bytes),
                                       " bytes: ", std::strerror(errno)})};
-  };
-  void* const copy = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, file, static_cast<off_t>(offset));
-  if (copy == MAP_FAILED) return refuse();
+  }
   std::memcpy(copy, memory, bytes);
-  // The kernel refuses before it changes anything (too many mappings, say).
+  return copy;
+}
+
+Result<void*> private_copy_of(const void* memory, std::size_t bytes) {
+  return copy_of(memory, bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+/// Moves pages to where `memory` is. The kernel refuses before it changes anything (too many mappings, say), and then
+/// they are unmapped. Errors: limit.
+Result<void> take_place(void* copy, std::size_t bytes, void* memory) {
   if (::mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, memory) != MAP_FAILED) return {};
-  Error error = refuse();
+  Error error{Errc::limit, concat({"the pages cannot be exchanged: ", std::strerror(errno)})};
   static_cast<void>(::munmap(copy, bytes));
   return error;
+}
+
+constexpr std::string_view mapping_name = "/memfd:amldist";
+static_assert(mapping_name.ends_with(SharedMemory::name));
+
+/// Memory that shows the pages of a file.
+struct Range {
+  void* memory;
+  std::size_t bytes;
+  FilePages pages;
+  void* copy = nullptr;  ///< during a fork(); nullptr: leave it alone; MAP_FAILED: no memory for one
+};
+
+bool is_in_place(std::string_view maps, const Range& range) {
+  return is_shared_mapping(maps, reinterpret_cast<std::uintptr_t>(range.memory), range.bytes, range.pages);
+}
+
+/// All registered memory of this process, for fork(). None takes place while the lock is held.
+class Ranges {
+ public:
+  static Ranges& all() {
+    static Ranges ranges;
+    return ranges;
+  }
+
+  std::mutex mutex;
+  std::vector<Range> list;
+
+ private:
+  Ranges() {
+    static_cast<void>(
+        ::pthread_atfork([] { all().before_fork(); }, [] { all().in_parent(); }, [] { all().in_child(); }));
+  }
+
+  /// The copies are the child's: what it writes, if only by free(), must not change its parent's data.
+  void before_fork() noexcept {
+    mutex.lock();
+    for (Range& range : list) range.copy = nullptr;
+    if (list.empty()) return;
+    try {
+      const auto maps = own_memory_map();
+      for (Range& range : list) {
+        if (!maps || !is_in_place(*maps, range)) continue;
+        const auto copy = private_copy_of(range.memory, range.bytes);
+        range.copy = copy ? *copy : MAP_FAILED;
+      }
+    } catch (const std::bad_alloc&) {
+      return;  // the rest stays shared
+    }
+  }
+
+  void in_parent() noexcept {
+    for (const Range& range : list) {
+      if (range.copy != nullptr && range.copy != MAP_FAILED) static_cast<void>(::munmap(range.copy, range.bytes));
+    }
+    mutex.unlock();
+  }
+
+  /// Without memory for a copy the child can read what its parent has, and is stopped if it writes.
+  void in_child() noexcept {
+    constexpr int moved = MREMAP_MAYMOVE | MREMAP_FIXED;
+    for (const Range& range : list) {
+      if (range.copy == nullptr) continue;
+      const bool has_copy = range.copy != MAP_FAILED;
+      if (has_copy && ::mremap(range.copy, range.bytes, range.bytes, moved, range.memory) != MAP_FAILED) continue;
+      static_cast<void>(::mprotect(range.memory, range.bytes, PROT_READ));
+    }
+    list.clear();
+    mutex.unlock();
+  }
+};
+
+/// Whether two addresses show one byte, which is `ours` to write: a byte elsewhere cannot follow two changes.
+bool is_same_byte(const std::byte* theirs, std::byte* ours) noexcept {
+  const volatile std::byte* const seen = theirs;
+  volatile std::byte* const changed = ours;
+  const std::byte before = *changed;
+  const auto follows = [&](std::byte value) {
+    *changed = value;
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return *seen == value;
+  };
+  const bool is_same = follows(~before) && follows(before ^ std::byte{1});
+  *changed = before;
+  return is_same;
 }
 
 }  // namespace
 
 Result<RegisteredMemory> RegisteredMemory::place(void* memory, std::size_t bytes, const SharedMemory& shared,
                                                  std::uint64_t offset) {
-  auto placed = exchange_pages(memory, bytes, MAP_SHARED | MAP_NORESERVE, shared.file().get(), offset);
-  if (!placed) return placed.error();
+  Ranges& ranges = Ranges::all();
+  const std::lock_guard lock(ranges.mutex);
+  ranges.list.reserve(ranges.list.size() + 1);
+  const auto copy = copy_of(memory, bytes, MAP_SHARED | MAP_NORESERVE, shared.file().get(), offset);
+  if (!copy) return copy.error();
+  if (auto placed = take_place(*copy, bytes, memory); !placed) return placed.error();
+  ranges.list.push_back({memory, bytes, {mapping_name, shared.inode(), offset}});
   return RegisteredMemory(memory, bytes, shared.inode(), offset);
+}
+
+bool RegisteredMemory::has(const std::byte* part, std::size_t bytes, Access access, const MappingQuery& query,
+                           const SharedMemory& shared) const {
+  const auto begin = static_cast<std::uint64_t>(part - static_cast<const std::byte*>(memory_));
+  const auto is_it =
+      query.is_shared(reinterpret_cast<std::uintptr_t>(part), bytes, {mapping_name, inode_, offset_ + begin});
+  if (is_it) return *is_it;
+  std::byte* const ours = shared.data() + offset_ + begin;
+  return access == Access::written && bytes > 0 && is_same_byte(part, ours) &&
+         is_same_byte(part + bytes - 1, ours + bytes - 1);
+}
+
+Result<bool> RegisteredMemory::is_in_place() const {
+  const auto maps = own_memory_map();
+  if (!maps) return maps.error();
+  return collective::is_in_place(*maps, {memory_, bytes_, {mapping_name, inode_, offset_}});
 }
 
 RegisteredMemory::~RegisteredMemory() {
@@ -50,17 +170,21 @@ RegisteredMemory::~RegisteredMemory() {
 
 Result<void> RegisteredMemory::restore() {
   if (memory_ == nullptr) return {};
-  const auto maps = own_memory_map();
-  if (!maps) return maps.error();
-  const std::string name = concat({"/memfd:", SharedMemory::name});
-  const FilePages pages = {name, inode_, offset_};
-  if (!is_shared_mapping(*maps, reinterpret_cast<std::uintptr_t>(memory_), bytes_, pages)) {
-    memory_ = nullptr;
-    return Error{Errc::invalid_argument, "the program has unmapped or remapped it since it was registered"};
+  const auto still = is_in_place();
+  if (!still) return still.error();
+  Ranges& ranges = Ranges::all();
+  const std::lock_guard lock(ranges.mutex);
+  if (*still) {
+    const auto copy = private_copy_of(memory_, bytes_);
+    if (!copy) return copy.error();
+    if (auto done = take_place(*copy, bytes_, memory_); !done) return done;
   }
-  if (auto done = exchange_pages(memory_, bytes_, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); !done) return done;
+  std::erase_if(ranges.list, [&](const Range& range) {
+    return range.memory == memory_ && range.pages.inode == inode_ && range.pages.offset == offset_;
+  });
   memory_ = nullptr;
-  return {};
+  if (*still) return {};
+  return Error{Errc::invalid_argument, "the program has unmapped or remapped it since it was registered"};
 }
 
 }  // namespace amldist::collective

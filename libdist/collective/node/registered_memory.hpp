@@ -6,11 +6,13 @@
 #include <utility>
 
 #include "collective/node/shared_memory.hpp"
+#include "os/memory_map.hpp"
 
 namespace amldist::collective {
 
 /// From construction to destruction a range of the program's addresses shows pages of a SharedMemory. Each exchange of
 /// pages is one system call: no thread ever finds a hole, and only what is written during the copy before it is lost.
+/// A child of fork() gets private pages with a copy of the contents, as of any memory of its parent.
 class RegisteredMemory {
  public:
   /// Whole pages, of which nobody knows but this process. Their contents are copied to `offset` of `shared`, and
@@ -34,6 +36,15 @@ class RegisteredMemory {
 
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] std::uint64_t offset() const noexcept { return offset_; }
+
+  enum class Access : std::uint8_t { read, written };  ///< by a call, which alone may touch what it writes
+  /// Whether `bytes` at `part`, in the range, still are its pages: the program may have freed them, and have got other
+  /// ones at the same address. Asks the kernel; an older one than `query` wants, of memory that the call writes, writes
+  /// and restores its first and last byte in `shared`, and else trusts nothing.
+  [[nodiscard]] bool has(const std::byte* part, std::size_t bytes, Access access, const MappingQuery& query,
+                         const SharedMemory& shared) const;
+  /// The same of the whole range, by reading /proc/self/maps. Errors: unavailable.
+  [[nodiscard]] Result<bool> is_in_place() const;
 
  private:
   RegisteredMemory(void* memory, std::size_t bytes, std::uint64_t inode, std::uint64_t offset) noexcept

@@ -53,6 +53,8 @@ class SlotChannel {
   [[nodiscard]] std::uint32_t size() const noexcept { return place_.size; }
   [[nodiscard]] std::size_t slot_bytes() const noexcept { return slot_bytes_; }
   [[nodiscard]] const NodeGroup& place() const noexcept { return place_; }
+  /// Rounds that this rank has begun.
+  [[nodiscard]] std::uint32_t rounds() const noexcept { return round_; }
   /// Whether the node has more ranks than processors. Then waiting ranks yield at once.
   [[nodiscard]] bool is_oversubscribed() const noexcept { return oversubscribed_; }
 

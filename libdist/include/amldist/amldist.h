@@ -400,13 +400,11 @@ AMLDIST_API int amldist_free(amldist_comm* comm, void* memory);
 
 /* Makes memory of the program's own what amldist_alloc() gives, at the address and with the contents that it has, until
  * amldist_deregister(). Local. `buffer` and `bytes` are whole pages (aligned_alloc(4096, ...)) of private memory, of no
- * file and no stack. Meanwhile no other thread may write there, and the pages may be neither pinned (RDMA, CUDA) nor
- * locked. While it is registered, the program may not free or remap it: that goes unnoticed, and later calls with a
- * buffer at the same address have wrong results. A child of fork() shares it with its parent: it may read, but neither
- * write there nor free it. Where the rank shares memory with nobody, both do nothing. Errors:
+ * file and no stack, not locked. Meanwhile no other thread may write there, and the pages may not be pinned (RDMA,
+ * CUDA). Deregister before you free it; a call recognises memory that was freed or remapped all the same, and takes it
+ * as private. A child of fork() has a copy. Where the rank shares memory with nobody, both do nothing. Errors:
  * AMLDIST_EINVAL (not such memory, or registered already, in part or by another communicator), AMLDIST_ELIMIT,
- * AMLDIST_EUNAVAILABLE
- * (/proc/self/maps cannot be read). Since 0.2. */
+ * AMLDIST_EUNAVAILABLE (/proc/self/maps cannot be read). Since 0.2. */
 AMLDIST_API int amldist_register(amldist_comm* comm, void* buffer, size_t bytes);
 /* Ends that; the program keeps the memory with its contents. `buffer` is the address that was registered; no rank may
  * still be in a call that uses it. Local; possible also when the communicator has failed. amldist_finalize() does it
