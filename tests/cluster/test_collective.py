@@ -1,5 +1,6 @@
 """Communicators in real steps: every MPI type, every layout, and a rank that is killed."""
 
+import json
 import os
 import pathlib
 import re
@@ -64,6 +65,19 @@ def test_the_examples_as_they_are(cluster, program, pmix, example):
                        f"srun -N4 --ntasks-per-node=2 --mpi=pmix {command}")
     assert done.status == 0, str(done)
     assert done.out.strip(), str(done)
+
+
+def test_the_pairs_of_a_step_are_measured(cluster):
+    """By `aml-dist bench --topology`, within a node and between nodes, with a group for each node's ranks."""
+    done = cluster.run("timeout 90 srun --aml-dist=pytorch -N2 --ntasks-per-node=2 "
+                       f"{BUILD}/bin/aml-dist bench --topology --json")
+    assert done.status == 0, str(done)
+    found = json.loads(done.out)
+    hosts = [each["host"] for each in found["ranks"]]
+    assert hosts[0] == hosts[1] != hosts[2] == hosts[3]
+    latency = found["latency_ns"]
+    assert all(latency[a][b] > 0 for a in range(4) for b in range(4) if a != b)
+    assert sorted(rank for group in found["groups"] for rank in group) == [0, 1, 2, 3]
 
 
 def lines_of(done, beginning: str) -> list[str]:

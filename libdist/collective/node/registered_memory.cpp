@@ -48,30 +48,30 @@ constexpr std::string_view mapping_name = "/memfd:amldist";
 static_assert(mapping_name.ends_with(SharedMemory::name));
 
 /// Memory that shows the pages of a file.
-struct Range {
+struct RegisteredRange {
   void* memory;
   std::size_t bytes;
   FilePages pages;
   void* copy = nullptr;  ///< during a fork(); nullptr: leave it alone; MAP_FAILED: no memory for one
 };
 
-bool is_in_place(std::string_view maps, const Range& range) {
+bool is_in_place(std::string_view maps, const RegisteredRange& range) {
   return is_shared_mapping(maps, reinterpret_cast<std::uintptr_t>(range.memory), range.bytes, range.pages);
 }
 
 /// All registered memory of this process, for fork(). None takes place while the lock is held.
-class Ranges {
+class RegisteredRanges {
  public:
-  static Ranges& all() {
-    static Ranges ranges;
+  static RegisteredRanges& all() {
+    static RegisteredRanges ranges;
     return ranges;
   }
 
   std::mutex mutex;
-  std::vector<Range> list;
+  std::vector<RegisteredRange> list;
 
  private:
-  Ranges() {
+  RegisteredRanges() {
     static_cast<void>(
         ::pthread_atfork([] { all().before_fork(); }, [] { all().in_parent(); }, [] { all().in_child(); }));
   }
@@ -79,11 +79,11 @@ class Ranges {
   /// The copies are the child's: what it writes, if only by free(), must not change its parent's data.
   void before_fork() noexcept {
     mutex.lock();
-    for (Range& range : list) range.copy = nullptr;
+    for (RegisteredRange& range : list) range.copy = nullptr;
     if (list.empty()) return;
     try {
       const auto maps = own_memory_map();
-      for (Range& range : list) {
+      for (RegisteredRange& range : list) {
         if (!maps || !is_in_place(*maps, range)) continue;
         const auto copy = private_copy_of(range.memory, range.bytes);
         range.copy = copy ? *copy : MAP_FAILED;
@@ -94,7 +94,7 @@ class Ranges {
   }
 
   void in_parent() noexcept {
-    for (const Range& range : list) {
+    for (const RegisteredRange& range : list) {
       if (range.copy != nullptr && range.copy != MAP_FAILED) static_cast<void>(::munmap(range.copy, range.bytes));
     }
     mutex.unlock();
@@ -103,7 +103,7 @@ class Ranges {
   /// Without memory for a copy the child can read what its parent has, and is stopped if it writes.
   void in_child() noexcept {
     constexpr int moved = MREMAP_MAYMOVE | MREMAP_FIXED;
-    for (const Range& range : list) {
+    for (const RegisteredRange& range : list) {
       if (range.copy == nullptr) continue;
       const bool has_copy = range.copy != MAP_FAILED;
       if (has_copy && ::mremap(range.copy, range.bytes, range.bytes, moved, range.memory) != MAP_FAILED) continue;
@@ -133,7 +133,7 @@ bool is_same_byte(const std::byte* theirs, std::byte* ours) noexcept {
 
 Result<RegisteredMemory> RegisteredMemory::place(void* memory, std::size_t bytes, const SharedMemory& shared,
                                                  std::uint64_t offset) {
-  Ranges& ranges = Ranges::all();
+  RegisteredRanges& ranges = RegisteredRanges::all();
   const std::lock_guard lock(ranges.mutex);
   ranges.list.reserve(ranges.list.size() + 1);
   const auto copy = copy_of(memory, bytes, MAP_SHARED | MAP_NORESERVE, shared.file().get(), offset);
@@ -172,14 +172,14 @@ Result<void> RegisteredMemory::restore() {
   if (memory_ == nullptr) return {};
   const auto still = is_in_place();
   if (!still) return still.error();
-  Ranges& ranges = Ranges::all();
+  RegisteredRanges& ranges = RegisteredRanges::all();
   const std::lock_guard lock(ranges.mutex);
   if (*still) {
     const auto copy = private_copy_of(memory_, bytes_);
     if (!copy) return copy.error();
     if (auto done = take_place(*copy, bytes_, memory_); !done) return done;
   }
-  std::erase_if(ranges.list, [&](const Range& range) {
+  std::erase_if(ranges.list, [&](const RegisteredRange& range) {
     return range.memory == memory_ && range.pages.inode == inode_ && range.pages.offset == offset_;
   });
   memory_ = nullptr;
