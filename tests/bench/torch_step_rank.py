@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Callable
 
-import amldist.torch  # noqa: F401
+import amldist.torch
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -15,6 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 SHAPES = {"large": (24, 1020), "small": (200, 64)}
 #: Steps of one turn.
 STEPS = {"large": 2, "small": 6}
+#: A back end, or a back end with its own memory.
+COMPARED = ("gloo", "amldist", "amldist memory")
 
 
 def model_of(layers: int, width: int) -> torch.nn.Module:
@@ -52,6 +54,14 @@ def communicate_nothing(_: object, bucket: dist.GradBucket) -> torch.futures.Fut
     return done
 
 
+def meet_of(group: dist.ProcessGroup) -> Callable[..., torch.futures.Future[torch.Tensor]]:
+    def meet(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        met = dist.all_reduce(torch.zeros(1), group=group, async_op=True)
+        return met.get_future().then(lambda _: bucket.buffer())
+
+    return meet
+
+
 def main() -> None:
     plan = json.loads(sys.argv[1])
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -63,10 +73,13 @@ def main() -> None:
     layers, width = SHAPES[plan["model"]]
     plain = model_of(layers, width)
     data = torch.randn(plan["batch"], width)
-    models = {name: DistributedDataParallel(copy.deepcopy(plain), process_group=dist.new_group(backend=name))
-              for name in ("gloo", "amldist")}
+    groups = {name: dist.new_group(backend=name.partition(" ")[0]) for name in COMPARED}
+    models = {name: DistributedDataParallel(copy.deepcopy(plain), process_group=group) for name, group in groups.items()}
+    amldist.torch.use_library_memory(models["amldist memory"])
     models["nothing"] = DistributedDataParallel(copy.deepcopy(plain), process_group=dist.new_group(backend="gloo"))
     models["nothing"].register_comm_hook(None, communicate_nothing)
+    models["met"] = DistributedDataParallel(copy.deepcopy(plain), process_group=dist.new_group(backend="gloo"))
+    models["met"].register_comm_hook(None, meet_of(groups["amldist"]))
     steps = {name: step_of(model, data) for name, model in models.items()}
     steps["alone"] = without_communication(models["gloo"], step_of(models["gloo"], data))
     times: dict[str, list[float]] = {name: [] for name in steps}
@@ -75,9 +88,10 @@ def main() -> None:
             each = milliseconds_of(step, STEPS[plan["model"]])
             if turn:  # the first turn warms up
                 times[name].append(each)
-    for name in ("gloo", "amldist"):
+    for name in COMPARED:
         steps[name]()
-    assert all(torch.allclose(a.grad, b.grad, rtol=1e-4, atol=1e-6) for a, b in zip(*(models[name].parameters() for name in ("gloo", "amldist"))))
+    for parameters in zip(*(models[name].parameters() for name in COMPARED)):
+        assert all(torch.allclose(each.grad, parameters[0].grad, rtol=1e-4, atol=1e-6) for each in parameters)
     if rank == 0:
         print(json.dumps({"ms": times, "parameters": sum(each.numel() for each in plain.parameters())}))
     dist.barrier()

@@ -255,12 +255,13 @@ def test_groups_within_groups():
 
 
 TRAINING = """
-def train(backend):
+def train(backend, in_library=False, **options):
     start(backend, init_method=f"tcp://127.0.0.1:{int(os.environ['MASTER_PORT']) + train.count}", rank=rank, world_size=size)
     train.count += 1
     torch.manual_seed(5)
     model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(6)], torch.nn.Tanh())
-    model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.02)
+    model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.02, **options)
+    if in_library: amldist.torch.use_library_memory(model)
     optimizer, losses = torch.optim.Adam(model.parameters(), lr=1e-3), []
     torch.manual_seed(100 + rank)
     for step in range(12):
@@ -273,6 +274,7 @@ def train(backend):
     first = weights.clone(); dist.broadcast(first, 0); assert torch.equal(first, weights)
     dist.barrier()
     dist.destroy_process_group()
+    assert all(p.grad.isfinite().all() for p in model.parameters())     # they are the program's own, and stay
     return losses, weights
 train.count = 1
 (ours, w1), (again, w2), (theirs, w3) = train("amldist"), train("amldist"), train("gloo")
@@ -286,6 +288,24 @@ print("fine")
 @pytest.mark.parametrize("size", [2, 4])
 def test_one_model_from_one_seed_as_with_gloo_and_the_same_bits_twice(size):
     run(TRAINING, size)
+
+
+IN_LIBRARY_MEMORY = TRAINING[:TRAINING.index("(ours, w1)")] + """
+(plain, w1), (shared, w2), (views, w3) = train("amldist"), train("amldist", True), train("amldist", True, gradient_as_bucket_view=True)
+assert torch.allclose(torch.tensor(plain), torch.tensor(shared), rtol=1e-4) and torch.allclose(w1, w2, atol=1e-4)
+assert views == shared and torch.equal(w2, w3)
+start("gloo", init_method=f"tcp://127.0.0.1:{int(os.environ['MASTER_PORT']) + train.count}", rank=rank, world_size=size)
+try: amldist.torch.use_library_memory(torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2)))
+except ValueError as error: assert "make it with the back end amldist" in str(error), error
+else: raise AssertionError("taken")
+dist.destroy_process_group()
+print("fine")
+"""
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_gradients_in_library_memory_train_the_same_model(size):
+    run(IN_LIBRARY_MEMORY, size)
 
 
 def test_fsdp2_dtensor_and_functional_collectives():
@@ -324,8 +344,10 @@ def test_fsdp2_dtensor_and_functional_collectives():
 
 
 UNDER_DDP = """
-start(timeout={timeout})
+start(timeout=60)      # a busy machine takes its time to start
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(8)]), bucket_cap_mb=0.02)
+if {in_library}: amldist.torch.use_library_memory(model)
+dist.group.WORLD.set_timeout(timedelta(seconds={timeout}))
 wrong, bad_step = {wrong}, {step}
 try:
     for step in range(1000):
@@ -352,9 +374,9 @@ DEEDS = {
 }
 
 
-def trial(deed: str, wrong: int, step: int, size: int = 4) -> None:
+def trial(deed: str, wrong: int, step: int, size: int = 4, in_library: bool = False) -> None:
     """One rank does something bad in a training by DistributedDataParallel; every other one names it, and ends."""
-    program = UNDER_DDP.format(deed=DEEDS[deed], wrong=wrong, step=step, timeout=5 if deed in ("stopped", "late") else 30)
+    program = UNDER_DDP.format(deed=DEEDS[deed], wrong=wrong, step=step, in_library=in_library, timeout=5 if deed in ("stopped", "late") else 30)
     outputs = run_some(program, size, AMLDIST_TEST_STOPPED=str(wrong))
     good = [rank for rank, output in enumerate(outputs) if output.endswith("fine\n")]
     assert set(good) >= set(range(size)) - {wrong}, "\n".join(outputs)
@@ -363,6 +385,11 @@ def trial(deed: str, wrong: int, step: int, size: int = 4) -> None:
 @pytest.mark.parametrize("deed", DEEDS)
 def test_a_bad_rank_under_ddp_is_named_by_every_other(deed):
     trial(deed, wrong=2, step=3)
+
+
+@pytest.mark.parametrize("deed", ["killed", "late"])
+def test_a_bad_rank_is_named_with_gradients_in_library_memory_too(deed):
+    trial(deed, wrong=1, step=4, in_library=True)
 
 
 def test_timeouts_of_a_group_of_a_call_and_of_a_wait():

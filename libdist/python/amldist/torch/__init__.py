@@ -32,12 +32,13 @@ if not hasattr(dist, "DistBackendError"):
     _cannot("this PyTorch is too old; 2.6 or a later one is needed")
 
 from amldist.torch import _direct
+from amldist.torch._buckets import use_library_memory
 from amldist.torch._group import DEVICES, NAME, AmldistBackend, AmldistGroup, create
 from amldist.torch._work import BackendError
 
 BackendError.__module__ = __name__  # the name that users see and can import
 
-__all__ = ["AmldistBackend", "AmldistGroup", "BackendError", "register"]
+__all__ = ["AmldistBackend", "AmldistGroup", "BackendError", "register", "use_library_memory"]
 
 
 def register() -> None:
