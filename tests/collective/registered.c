@@ -82,6 +82,11 @@ static void reduce(void* send, void* recv, size_t most) {
   }
 }
 
+/* All that has been registered there, or not: one long message. */
+static void reduce_all(void* send, void* recv) {
+  REDUCE_AS(int32_t, AMLDIST_INT32, send, recv, BYTES / sizeof(int32_t));
+}
+
 static void is_reduced_in_place(void) {
   char* const send = pages(BYTES);
   char* const recv = pages(BYTES);
@@ -96,8 +101,8 @@ static void is_reduced_in_place(void) {
     reduce(send, recv, BYTES);
     reduce(recv, recv, BYTES);
     reduce(send + 2 * PAGE + 64, recv + 128, BYTES / 2);
-    reduce(send, private, BYTES);
-    reduce(private, recv, BYTES);
+    reduce_all(send, private);
+    reduce_all(private, recv);
     OK(amldist_deregister(world, recv));
     CHECK(!is_shared(recv));
     reduce(rank == 0 ? recv : send, rank == 0 ? recv : send, BYTES); /* on rank 0 it is private */
@@ -105,7 +110,7 @@ static void is_reduced_in_place(void) {
     OK(amldist_deregister(world, send));
     CHECK(!is_shared(send));
     for (int i = 0; i < BYTES; ++i) CHECK(send[i] == (char)(i * 11 + rank));
-    reduce(send, recv, BYTES);
+    reduce_all(send, recv);
   }
   free(send);
   free(recv);
@@ -174,18 +179,18 @@ static void may_be_freed(void) {
     char* const first = map(2 * (size_t)BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE);
     OK(amldist_register(world, first, BYTES));
     OK(amldist_register(world, first + BYTES, BYTES));
-    reduce(first + BYTES, first, BYTES);
+    reduce_all(first + BYTES, first);
     CHECK(munmap(first, 2 * (size_t)BYTES) == 0);
     char* const again = mmap(first, 2 * (size_t)BYTES, PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     CHECK(again == first);
-    reduce(is_in_place ? again : again + BYTES, again, BYTES);
+    reduce_all(is_in_place ? again : again + BYTES, again);
     OK(amldist_register(world, again + PAGE, BYTES)); /* a part of both */
-    reduce(again + PAGE, again + PAGE, BYTES);
+    reduce_all(again + PAGE, again + PAGE);
     if (round == 2) { /* half of it is other memory, shared like ours */
       CHECK(mmap(again + PAGE, BYTES / 2 / PAGE * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED,
                  -1, 0) == again + PAGE);
-      reduce(again + PAGE, again + PAGE, BYTES);
+      reduce_all(again + PAGE, again + PAGE);
       refused(amldist_deregister(world, again + PAGE), shares_memory() ? AMLDIST_EINVAL : AMLDIST_OK, "");
     } else {
       OK(amldist_deregister(world, again + PAGE));
@@ -198,14 +203,14 @@ static void may_be_freed(void) {
 static void may_be_moved(void) {
   char* memory = map(BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE);
   OK(amldist_register(world, memory, BYTES));
-  reduce(memory, memory, BYTES);
+  reduce_all(memory, memory);
   for (int i = 0; i < BYTES; ++i) memory[i] = (char)(i * 3);
   char* const moved = mremap(memory, BYTES, BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, map(BYTES, PROT_NONE, MAP_PRIVATE));
   CHECK(moved != MAP_FAILED);
   for (int i = 0; i < BYTES; ++i) CHECK(moved[i] == (char)(i * 3));
-  reduce(moved, moved, BYTES);
+  reduce_all(moved, moved);
   if (shares_memory()) refused(amldist_deregister(world, memory), AMLDIST_EINVAL, "unmapped or remapped");
-  reduce(moved, moved, BYTES);
+  reduce_all(moved, moved);
   CHECK(munmap(moved, BYTES) == 0);
 }
 
@@ -289,7 +294,7 @@ static void is_copied_to_a_child(void) {
   CHECK(waitpid(child, &status, 0) == child && status == 0);
   for (int i = 0; i < BYTES; ++i) CHECK(memory[i] == 5);
   CHECK(is_shared(memory) == shares_memory());
-  reduce(memory, memory, BYTES);
+  reduce_all(memory, memory);
   OK(amldist_deregister(world, memory));
   free(memory);
 }
@@ -355,7 +360,7 @@ enum { MAY_FREE_REGISTERED = 1 };
 
 /* Buffers that come and go in any order, used whether they are registered or not, and freed in either case. */
 static void lives_of_buffers(unsigned seed) {
-  enum { BUFFERS = 4, STEPS = 200 };
+  enum { BUFFERS = 4, STEPS = 100 };
   char* buffers[BUFFERS] = {NULL};
   int are_registered[BUFFERS] = {0};
   for (int step = 0; step < STEPS; ++step) { /* each rank does other things, but all reduce as much */
