@@ -10,7 +10,12 @@
 #include "program.h"
 
 enum { COUNT = 1 << 14, ROUNDS = 5 };
-static float* data; /* registered with the world; it stays where it is when that fails */
+static float* data; /* survivors register it with the world; it stays where it is when that fails */
+
+static void make_data(void) {
+  if (data == NULL) data = aligned_alloc(4096, COUNT * sizeof(float));
+  CHECK(data != NULL);
+}
 
 static double now(void) {
   struct timespec time;
@@ -104,6 +109,7 @@ static void agree_where_others_shrink(amldist_comm* comm) {
 
 /* Without a loss: agree, and shrink to all ranks. Again, and once more. MPI is left aside from then on. */
 void run_shrunk(void) {
+  make_data();
   int flags = -1 - (1 << rank);
   OK(amldist_agree(world, &flags));
   CHECK(flags == -(1 << size));
@@ -141,7 +147,7 @@ void run_survivors(int argc, char** argv) {
   const char *how = argv[2], *victims = argv[3];
   OK(amldist_set_timeout(world, atoi(argv[4])));
   amldist_comm *split = NULL, *failing = world;
-  data = aligned_alloc(4096, COUNT * sizeof(float));
+  make_data();
   OK(amldist_register(world, data, COUNT * sizeof(float)));
   void* memory = NULL;
   OK(amldist_alloc(world, 4096, &memory));
