@@ -44,6 +44,13 @@ for file in "${own[@]}" "${shared[@]}"; do [[ -e /etc/$file ]] || missing+=("$fi
 for file in "${own[@]}"; do mount --bind "$me/$file" "/etc/$file"; done
 for file in "${shared[@]}"; do mount --bind "$state/etc/$file" "/etc/$file"; done
 
+# Debian testing's Open MPI 6 is set to the loopback interface alone, over which no two nodes reach each other.
+parameters=/etc/openmpi/openmpi-mca-params.conf
+if grep -qsE '^btl_tcp_if_include *= *lo *$' "$parameters"; then
+    grep -vE '^btl_tcp_if_include *= *lo *$' "$parameters" >"$me/open-mpi.conf" || true
+    mount --bind "$me/open-mpi.conf" "$parameters"
+fi
+
 [[ $name == login ]] || mount --bind "$me/munge" "$state/munge"
 
 # The nodes of a configless cluster have no configuration but what slurmd fetches into /run/slurm. It does not yet
