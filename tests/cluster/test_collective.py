@@ -117,7 +117,9 @@ def test_the_killed_rank_is_named_where_slurm_kills_the_step(cluster, program, k
 def test_a_program_of_mpi(cluster, program, options, carrier):
     if not AGAINST_MPI.is_file():
         pytest.skip("built without Open MPI")
-    done = cluster.run(f"{program.format('srun ' + options).replace('/program', '/against_mpi')} 11 200 '{carrier}'")
+    line = program.format("srun " + options).replace("/program", "/against_mpi")
+    # On a busy machine ranks of MPI that wait for each other without a pause need minutes.
+    done = cluster.run(f"env OMPI_MCA_mpi_yield_when_idle=1 {line} 11 200 '{carrier}'")
     assert done.status == 0, str(done)
 
 
