@@ -49,6 +49,7 @@ struct Abi {
   int any_tag = -1;
   int no_process = -2;
   int undefined = -32766;
+  int thread_multiple = 3;
   void* in_place = nullptr;
 
   struct Type {

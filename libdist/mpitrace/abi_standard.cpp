@@ -16,6 +16,7 @@ std::optional<Abi> Abi::of(void* /*library*/) noexcept {
   abi.any_source = -1;
   abi.any_tag = -2;
   abi.no_process = -3;
+  abi.thread_multiple = 4096;
   abi.in_place = handle(1);
   struct Numbered {
     std::uintptr_t number;

@@ -133,6 +133,10 @@ void Tracer::initialized(Ticket ticket, int status) noexcept try {
   keyval_ = keyval;
   find_real_as<int(MPI_Comm, MPI_Group*)>("PMPI_Comm_group")(abi_.world, &world_group_);
   recorder_.complete(ticket);
+  int threads = abi_.thread_multiple;
+  const auto ask_threads = find_real_as<int(int*)>("PMPI_Query_thread");
+  has_threads_ = ask_threads == nullptr || ask_threads(&threads) != 0 || threads >= abi_.thread_multiple;
+  if (!has_threads_) recorder_.one_at_a_time();
   recorder_.tick();  // long enough after the first reading for a good rate
   const std::lock_guard lock(mutex_);
   auto* const world = new Communicator;
@@ -152,7 +156,7 @@ Ticket Tracer::finalizing() noexcept {
   Communicator* const world = find(abi_.world);
   if (world == nullptr) return 0;
   const Ticket ticket =
-      recorder_.begin({Operation::finalize, unknown_type, ReduceOp::sum, world->slot, ++world->sequence, 0});
+      recorder_.begin({Operation::finalize, unknown_type, ReduceOp::sum, world->slot, next_number(*world), 0});
   return ticket;
 }
 
@@ -365,7 +369,7 @@ void Traced::begin(Blocking /*how*/, const OfAll& call, const Data& data) noexce
   Communicator* const communicator = trace.find(call.comm);
   if (communicator == nullptr) return;
   parent_ = communicator;
-  sequence_ = ++communicator->sequence;
+  sequence_ = trace.next_number(*communicator);
   ticket_ = trace.recorder().begin({call.operation, trace.type_of(data.type), trace.op_of(data.op), communicator->slot,
                                     sequence_, trace.bytes_of(data.count, data.type), call.root});
 }
@@ -376,7 +380,7 @@ void Traced::begin(Posted /*how*/, const OfAll& call, const Data& data) noexcept
   if (communicator == nullptr) return;
   ticket_ =
       trace.recorder().enqueue({call.operation, trace.type_of(data.type), trace.op_of(data.op), communicator->slot,
-                                ++communicator->sequence, trace.bytes_of(data.count, data.type), call.root});
+                                trace.next_number(*communicator), trace.bytes_of(data.count, data.type), call.root});
 }
 
 namespace {

@@ -62,6 +62,15 @@ class Tracer {
   /// MPI deletes it.
   void forget(Communicator* communicator) noexcept;
 
+  /// Of the next call that all members make.
+  [[nodiscard]] std::uint64_t next_number(Communicator& communicator) const noexcept {
+    constexpr auto relaxed = std::memory_order_relaxed;
+    if (has_threads_) return communicator.sequence.fetch_add(1, relaxed) + 1;
+    const std::uint64_t number = communicator.sequence.load(relaxed) + 1;  // without the lock of an addition
+    communicator.sequence.store(number, relaxed);
+    return number;
+  }
+
   [[nodiscard]] DataType type_of(MPI_Datatype type) const noexcept;
   [[nodiscard]] ReduceOp op_of(MPI_Op op) const noexcept;
   [[nodiscard]] std::uint64_t bytes_of(std::int64_t count, MPI_Datatype type) const noexcept;
@@ -88,6 +97,7 @@ class Tracer {
   Abi abi_;
   mutable std::atomic<const Abi::Type*> recent_type_{nullptr};
   FlightRecorder recorder_;
+  bool has_threads_ = true;    ///< several may be in MPI at once
   std::optional<int> keyval_;  ///< any number: MPICH's are negative
   MPI_Group world_group_{};
   std::atomic<std::uint64_t> deletions_{0};  ///< of communicators, so that no thread keeps one that is gone

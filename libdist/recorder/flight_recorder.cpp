@@ -146,6 +146,8 @@ FlightRecorder& FlightRecorder::operator=(FlightRecorder&& other) noexcept {
   std::swap(entries_, other.entries_);
   std::swap(mask_, other.mask_);
   std::swap(clock_, other.clock_);
+  std::swap(burst_, other.burst_);
+  std::swap(inexact_, other.inexact_);
   std::swap(file_, other.file_);
   std::swap(pid_, other.pid_);
   std::swap(path_, other.path_);
@@ -206,10 +208,18 @@ void FlightRecorder::close_communicator(std::uint32_t slot) noexcept {
   if (on() && slot < communicator_slots) communicators_[slot].closed = 1;
 }
 
+FlightRecorder::Ticket FlightRecorder::next_ticket() noexcept {
+  constexpr auto relaxed = std::memory_order_relaxed;
+  if (!burst_) return header_->recorded.fetch_add(1, relaxed) + 1;
+  const Ticket ticket = header_->recorded.load(relaxed) + 1;
+  header_->recorded.store(ticket, relaxed);
+  return ticket;
+}
+
 FlightRecorder::Ticket FlightRecorder::write(const RecordedCall& call, State state, std::uint64_t now) noexcept {
   if (header_ == nullptr) return 0;
   constexpr auto relaxed = std::memory_order_relaxed;
-  const Ticket ticket = header_->recorded.fetch_add(1, relaxed) + 1;
+  const Ticket ticket = next_ticket();
   RecordedEntry& entry = entries_[(ticket - 1) & mask_];
   const std::uint32_t slot = call.communicator;
   // Each new field must become visible after the ticket was cleared. Release stores do this; on x86 they are ordinary
@@ -240,7 +250,13 @@ FlightRecorder::Ticket FlightRecorder::write(const RecordedCall& call, State sta
 }
 
 FlightRecorder::Ticket FlightRecorder::enqueue(const RecordedCall& call) noexcept {
-  return write(call, State::enqueued, clock_.now());
+  return write(call, State::enqueued, now());
+}
+
+FlightRecorder::Ticket FlightRecorder::begin(const RecordedCall& call) noexcept {
+  const Ticket ticket = write(call, State::started, now());
+  if (burst_) inexact_ = burst_->is_exact() ? 0 : ticket;
+  return ticket;
 }
 
 FlightRecorder::Ticket FlightRecorder::begin(const RecordedCall& call, std::uint64_t now) noexcept {
@@ -257,7 +273,9 @@ RecordedEntry* FlightRecorder::entry_of(Ticket ticket) const noexcept {
 void FlightRecorder::start(Ticket ticket) noexcept {
   RecordedEntry* const entry = entry_of(ticket);
   if (entry == nullptr) return;
-  entry->started.store(clock_.now(), std::memory_order_relaxed);
+  // Later than `enqueued` also where the clock says the same: so a reader knows a call that was posted first.
+  const std::uint64_t moment = std::max(now(), std::atomic_ref(entry->enqueued).load(std::memory_order_relaxed) + 1);
+  entry->started.store(moment, std::memory_order_relaxed);
   entry->state.store(static_cast<std::uint8_t>(State::started), std::memory_order_release);
 }
 
@@ -268,11 +286,23 @@ void FlightRecorder::suspend(Ticket ticket) noexcept {
   entry->started.store(0, std::memory_order_relaxed);
 }
 
+/// A call of a burst that ends after the kernel's next tick began just before that tick or long before: nobody knows.
+/// It counts as one that took no time, because most do. One that has seen two ticks has waited.
+std::uint64_t FlightRecorder::end_of(RecordedEntry& entry, Ticket ticket) noexcept {
+  if (!burst_ || ticket != inexact_) return now();
+  const BurstClock::End end = burst_->end_of_inexact();
+  if (end.in_next_tick) {
+    std::atomic_ref(entry.enqueued).store(end.ticks, std::memory_order_relaxed);
+    entry.started.store(end.ticks, std::memory_order_relaxed);
+  }
+  return end.ticks;
+}
+
 void FlightRecorder::complete(Ticket ticket) noexcept {
   RecordedEntry* const entry = entry_of(ticket);
   if (entry == nullptr) return;
   constexpr auto relaxed = std::memory_order_relaxed;
-  entry->ended.store(clock_.now(), relaxed);
+  entry->ended.store(end_of(*entry, ticket), relaxed);
   entry->state.store(static_cast<std::uint8_t>(State::completed), std::memory_order_release);
   // Another thread may be writing a later call into this entry: the ring has gone round.
   if (!is_collective(Operation{std::atomic_ref(entry->operation).load(relaxed)})) return;
@@ -283,7 +313,7 @@ void FlightRecorder::complete(Ticket ticket) noexcept {
 void FlightRecorder::fail(Ticket ticket, int status) noexcept {
   RecordedEntry* const entry = entry_of(ticket);
   if (entry == nullptr) return;
-  entry->ended.store(clock_.now(), std::memory_order_relaxed);
+  entry->ended.store(end_of(*entry, ticket), std::memory_order_relaxed);
   std::atomic_ref(entry->status).store(static_cast<std::int16_t>(status), std::memory_order_relaxed);
   entry->state.store(static_cast<std::uint8_t>(State::failed), std::memory_order_release);
 }

@@ -7,11 +7,12 @@
 //   recorder->complete(ticket);
 //
 // A record costs two readings of the time-stamp counter and one cache line: no system call, no lock, no allocation. All
-// members except create(), add_communicator() and close() may be called from several threads at once. record_format.hpp
-// defines the file format, record_reader.hpp reads it, record_folder.hpp says where files are.
+// members except create(), add_communicator(), one_at_a_time() and close() may be called from several threads at once.
+// record_format.hpp defines the file format, record_reader.hpp reads it, record_folder.hpp says where files are.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +21,7 @@
 #include "core/result.hpp"
 #include "os/file_descriptor.hpp"
 #include "os/tick_clock.hpp"
+#include "recorder/burst_clock.hpp"
 
 namespace amldist::collective {
 
@@ -85,6 +87,10 @@ class FlightRecorder {
   [[nodiscard]] static Result<FlightRecorder> create(const std::string& folder, const RecorderOwner& owner,
                                                      std::uint32_t capacity = default_capacity);
 
+  /// From now on no two threads are in a member at once, which makes a record cheaper. A call among more than 500 in
+  /// one tick of the kernel's clock has less exact times then: see record_format.hpp.
+  void one_at_a_time() noexcept { burst_.emplace(); }
+
   [[nodiscard]] bool on() const noexcept { return header_ != nullptr; }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
@@ -100,7 +106,7 @@ class FlightRecorder {
   /// Records a call that starts later (asynchronous). Then call start(), then complete() or fail().
   Ticket enqueue(const RecordedCall& call) noexcept;
   /// Records a call that starts now, or that started at `now`.
-  Ticket begin(const RecordedCall& call) noexcept { return begin(call, clock_.now()); }
+  Ticket begin(const RecordedCall& call) noexcept;
   Ticket begin(const RecordedCall& call, std::uint64_t now) noexcept;
   void start(Ticket ticket) noexcept;
   /// A started call that nobody waits in any more, though it has not ended.
@@ -125,6 +131,9 @@ class FlightRecorder {
  private:
   Ticket write(const RecordedCall& call, recorder_format::State state, std::uint64_t now) noexcept;
   [[nodiscard]] recorder_format::RecordedEntry* entry_of(Ticket ticket) const noexcept;
+  [[nodiscard]] std::uint64_t now() noexcept { return burst_ ? burst_->now() : clock_.now(); }
+  [[nodiscard]] std::uint64_t end_of(recorder_format::RecordedEntry& entry, Ticket ticket) noexcept;
+  [[nodiscard]] Ticket next_ticket() noexcept;
   void put_members(recorder_format::CommunicatorSlot& slot, std::span<const std::uint32_t> ranks) noexcept;
   void unmap() noexcept;
 
@@ -135,7 +144,9 @@ class FlightRecorder {
   recorder_format::RecordedEntry* entries_ = nullptr;
   std::uint32_t mask_ = 0;
   TickClock clock_;
-  FileDescriptor file_;  ///< holds the lock that shows readers that the writer is alive
+  std::optional<BurstClock> burst_;  ///< instead, where calls come one at a time
+  Ticket inexact_ = 0;               ///< the newest call, if it began at a moment that is not exact
+  FileDescriptor file_;              ///< holds the lock that shows readers that the writer is alive
   std::int32_t pid_ = 0;
   std::string path_;
 };

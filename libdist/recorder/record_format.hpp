@@ -8,6 +8,11 @@
 // A process may have several files: one per source of records, which are libamldist itself, MPI, NCCL and PyTorch.
 // Their communicators are told apart by their ids.
 //
+// Times are exact where a source makes calls from several threads, and for the first 500 calls or so in each tick of
+// the kernel's clock (1 to 10 ms). Of further calls in that tick the beginning may be given too early, by less than a
+// tick; one that ends in the next tick is given no length; any other end is exact. `enqueued` and `started` are the
+// same for a call that begins at once, and differ for one that was posted first.
+//
 // Numbers are in the byte order of the machine that wrote the file; the magic shows it. Texts are NUL-terminated and
 // untrusted. A later version may append to the header's spare room; any other change gets a new version number.
 #pragma once

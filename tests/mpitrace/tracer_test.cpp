@@ -215,6 +215,25 @@ TEST(MpiTrace, GivesAnErrorForACallThatMpiDoesNotHave) {
   });
 }
 
+TEST(MpiTrace, RecordsABurstOfCallsWhereThereAreNoThreads) {
+  constexpr int many = 20'000;  // more than have exact times in one tick of the kernel's clock
+  ::setenv("FAKE_MPI_THREADS", "1", 1);
+  const Recording recording = recorded_by([](const Mpi& mpi) {
+    for (int i = 0; i < many; ++i) allreduce(mpi);
+  });
+  ::unsetenv("FAKE_MPI_THREADS");
+  EXPECT_EQ(recording.recorded, many + 1U);
+  std::int64_t before = 0;
+  for (const CallRecord& call : recording.calls) {
+    EXPECT_EQ(call.state, State::completed);
+    EXPECT_EQ(call.sequence, call.ticket) << "each has a number of its own";
+    EXPECT_LE(before, call.enqueued_ns);
+    EXPECT_EQ(call.enqueued_ns, call.started_ns);
+    EXPECT_LE(call.started_ns, call.ended_ns);
+    before = call.enqueued_ns;
+  }
+}
+
 TEST(MpiTrace, SurvivesThreadsThatCallAtTheSameTime) {
   constexpr int threads = 4;
   constexpr int each = 2000;

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <ctime>
 #include <fstream>
@@ -281,6 +282,39 @@ TEST(Recorder, TakesCallsFromSeveralThreads) {
   ASSERT_EQ(recording.calls.size(), calls * threads);
   std::array<std::uint64_t, threads> next = {};
   for (const CallRecord& call : recording.calls) EXPECT_EQ(call.sequence, ++next.at(call.communicator));
+}
+
+TEST(Recorder, KnowsALongCallAmongABurstOfShortOnes) {
+  constexpr std::uint64_t burst = 100'000;  // many more than have exact times in a tick of the kernel's clock
+  constexpr std::int64_t pause_ns = 100'000'000;
+  constexpr std::int64_t longest_tick_ns = 10'000'000;
+  const ScratchFolder folder;
+  auto recorder = FlightRecorder::create(folder.path(), owner());
+  ASSERT_TRUE(recorder) << recorder.error().message;
+  static_cast<void>(recorder->add_communicator(77, 0, 4, "world"));
+  recorder->one_at_a_time();
+  for (std::uint64_t i = 1; i <= burst; ++i) recorder->complete(recorder->begin(allreduce(i)));
+  const auto waiting = recorder->begin(allreduce(burst + 1));
+  std::this_thread::sleep_for(std::chrono::nanoseconds(pause_ns));
+  recorder->complete(waiting);
+  const auto posted = recorder->enqueue(allreduce(burst + 2));
+  recorder->start(posted);
+  recorder->complete(posted);
+  recorder->tick();
+  const Recording recording = read(folder / "0.trace");
+  EXPECT_EQ(recording.recorded, burst + 2);
+  const auto& calls = recording.calls;
+  const CallRecord& waited = calls[calls.size() - 2];
+  EXPECT_GE(waited.ended_ns - waited.started_ns, pause_ns - longest_tick_ns);
+  EXPECT_EQ(waited.started_ns, waited.enqueued_ns);
+  EXPECT_GE(calls.back().started_ns, calls.back().enqueued_ns);
+  std::int64_t before = 0;
+  for (const CallRecord& call : calls) {
+    EXPECT_EQ(call.state, State::completed);
+    EXPECT_LE(before, call.enqueued_ns);
+    EXPECT_LE(call.started_ns, call.ended_ns);
+    before = call.enqueued_ns;
+  }
 }
 
 TEST(Recorder, HasLinesForTenThousandCommunicatorsThatComeAndGo) {
