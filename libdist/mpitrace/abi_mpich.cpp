@@ -1,6 +1,7 @@
 // MPICH since 3.1, Intel MPI, MVAPICH: handles are fixed numbers.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -18,10 +19,8 @@ bool is_mpich(void* library) noexcept {
   if (ask(words.data(), &length) != 0) return false;
   const std::string_view version(words.data());
   constexpr std::array<std::string_view, 4> known = {"MPICH", "Intel(R) MPI", "MVAPICH", "CRAY MPI"};
-  for (const std::string_view each : known) {
-    if (version.find(each) != std::string_view::npos) return true;
-  }
-  return false;
+  return std::ranges::any_of(known,
+                             [&](std::string_view each) { return version.find(each) != std::string_view::npos; });
 }
 
 }  // namespace
@@ -37,7 +36,7 @@ std::optional<Abi> Abi::of(void* library) noexcept {
   abi.any_source = -2;
   abi.any_tag = -1;
   abi.no_process = -1;
-  abi.in_place = reinterpret_cast<void*>(-1);
+  abi.in_place = reinterpret_cast<void*>(-1);  // NOLINT(performance-no-int-to-ptr): the interface's own value
   constexpr std::array<Type, 21> types = {
       {{0x4c000101, DataType::int8},    {0x4c000118, DataType::int8},    {0x4c000137, DataType::int8},
        {0x4c000102, DataType::uint8},   {0x4c00010d, DataType::uint8},   {0x4c00013b, DataType::uint8},
