@@ -39,11 +39,12 @@ Error refusal_of(const amldist_comm* comm) {
 
 std::shared_ptr<collective::Communicator> retire(amldist_comm* comm) {
   static std::mutex mutex;
-  static std::deque<std::unique_ptr<amldist_comm>> retired;
+  // Never destroyed: an exit handler of the program may finalize, after those of this library.
+  static auto* const retired = new std::deque<std::unique_ptr<amldist_comm>>;
   const std::lock_guard lock(mutex);
   auto impl = std::move(comm->impl);
-  retired.emplace_back(comm);
-  if (retired.size() > most_retired) retired.pop_front();
+  retired->emplace_back(comm);
+  if (retired->size() > most_retired) retired->pop_front();
   return impl;
 }
 

@@ -387,6 +387,24 @@ static void lives_of_buffers(unsigned seed) {
   }
 }
 
+static amldist_comm* last_of_all;
+static char* last_memory;
+static void finalize_last_of_all(void) {
+  const int status = amldist_finalize(last_of_all);
+  for (int i = 0; i < BYTES; ++i)
+    if (last_memory[i] != (char)(i * 5)) _exit(1);
+  if (status != AMLDIST_OK || is_shared(last_memory)) _exit(1);
+}
+
+/* As a static object does that was made before: after what the library itself keeps until the exit. */
+static void may_be_finalized_at_exit(void) {
+  CHECK(atexit(finalize_last_of_all) == 0);
+  OK(amldist_split(world, 0, rank, &last_of_all));
+  last_memory = pages(BYTES);
+  OK(amldist_register(last_of_all, last_memory, BYTES));
+  for (int i = 0; i < BYTES; ++i) last_memory[i] = (char)(i * 5);
+}
+
 /* Like a kernel before 6.11, which cannot be asked about a mapping. */
 void run_registered_unasked(void) {
   const unsigned procmap_query = 0xC0686611; /* _IOWR('f', 17, struct procmap_query) */
@@ -409,6 +427,7 @@ void run_registered_unasked(void) {
 }
 
 void run_registered(void) {
+  may_be_finalized_at_exit();
   is_reduced_in_place();
   only_whole_pages_are();
   if (shares_memory()) {

@@ -62,9 +62,10 @@ bool is_in_place(std::string_view maps, const RegisteredRange& range) {
 /// All registered memory of this process, for fork(). None takes place while the lock is held.
 class RegisteredRanges {
  public:
+  /// Never destroyed: a communicator may be finalized by an exit handler of the program, after those of this library.
   static RegisteredRanges& all() {
-    static RegisteredRanges ranges;
-    return ranges;
+    static auto* const ranges = new RegisteredRanges;
+    return *ranges;
   }
 
   std::mutex mutex;
