@@ -5,8 +5,9 @@ from __future__ import annotations
 import atexit
 import ctypes
 import threading
+import weakref
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Set, Tuple
 
 import torch
 import torch.distributed as dist
@@ -61,6 +62,13 @@ class _TorchStore:
         return bytes(self._store.get(key))
 
 
+class Guest(Protocol):
+    """What has lent library memory to PyTorch."""
+
+    def leave(self, frees: bool) -> None:
+        """Takes PyTorch's data out of it, which is about to go away."""
+
+
 class Group:
     """One process group: its world in libdist, and what all of its calls share."""
 
@@ -88,6 +96,7 @@ class Group:
         self._gpu: Optional[Gpu] = None
         self._has_looked_for_gpu = False
         self.calls = 0
+        self.guests: "weakref.WeakSet[Guest]" = weakref.WeakSet()
 
     # ---- how a call goes ----
 
@@ -262,6 +271,8 @@ class Group:
         comm, self._handle = self.comm, None
         if comm._handle is None:
             return
+        for guest in list(self.guests):
+            guest.leave(frees=False)
         pending, self._pending = list(self._pending), set()
         gpu, self._gpu = self._gpu, None
         unheard = None if gpu is None else gpu.unheard()

@@ -2,53 +2,92 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Dict, Tuple
 
 import torch
 import torch.distributed as dist
-from amldist._communicator import Communicator
+from amldist.torch._engine import Engine
 from torch._C._distributed_c10d import GradBucket
+
+#: Whether this PyTorch can exchange the memory of two storages, which all tensors that are views of them see.
+CAN_MOVE = hasattr(torch.UntypedStorage, "_swap_data_ptr_")
 
 
 class Buckets:
-    """The hook of one model. A bucket is copied into library memory, where all ranks add it up in place with two waits;
-    DistributedDataParallel takes the averages from there. Without this, the ranks of a node pass a bucket through
-    small buffers, piece by piece.
+    """The hook of one model. Its buckets lie in library memory, where all ranks add them up in place with two waits.
+    Without this, the ranks of a node pass a bucket through small buffers, piece by piece.
 
-    The memory is kept for the next step: as much as the model has gradients. It lives as long as the group.
+    Each bucket moves there when it is first seen, and back into memory of PyTorch's before the library's goes away.
+    Where PyTorch cannot do that, each step copies it to library memory, from where DistributedDataParallel takes the
+    averages.
     """
 
-    def __init__(self, group: dist.ProcessGroup, comm: Communicator) -> None:
+    def __init__(self, group: dist.ProcessGroup, engine: Engine) -> None:
         self._group = group
-        self._comm = comm
-        self._memory: Dict[int, Tuple[torch.Tensor, Any]] = {}  # with what the tensor is a view of
+        self._engine = engine
+        #: Of each bucket, by its number: the tensor in library memory, and the array to free.
+        self._known: Dict[int, Tuple[torch.Tensor, Any]] = {}
+        engine.guests.add(self)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_known") and not sys.is_finalizing():
+            self.leave(frees=True)
 
     def reduce(self, bucket: GradBucket) -> "torch.futures.Future[torch.Tensor]":
         given = bucket.buffer()
         shared = given
         if given.device.type == "cpu" and given.layout is torch.strided:
-            shared = self._shared(bucket.index(), given).copy_(given)
+            shared = self._moved(bucket.index(), given) if CAN_MOVE else self._copied(bucket.index(), given)
         work = dist.all_reduce(shared, dist.ReduceOp.AVG, group=self._group, async_op=True)
         return work.get_future().then(lambda future: future.value()[0])
 
-    def _shared(self, index: int, like: torch.Tensor) -> torch.Tensor:
-        """Library memory for a bucket. DistributedDataParallel cuts its buckets anew after the first step; then nothing
-        uses the old ones."""
-        if index in self._memory:
-            kept, raw = self._memory[index]
-            if kept.dtype == like.dtype and kept.numel() == like.numel():
-                return kept
-            del self._memory[index]
-            self._comm.free(raw)
-        raw = self._comm.allocate(like.numel() * like.element_size(), "uint8")
-        made = torch.frombuffer(raw, dtype=torch.uint8).view(like.dtype)
-        self._memory[index] = made, raw
-        return made
+    def leave(self, frees: bool) -> None:
+        """Moves all buckets into memory of PyTorch's. ``frees``: no rank is in a call that uses the library's."""
+        known, self._known = self._known, {}
+        for tensor, raw in known.values():
+            if CAN_MOVE:
+                storage = tensor.untyped_storage()
+                storage._swap_data_ptr_(storage.clone())
+            if frees and self._engine.comm._handle is not None:
+                self._engine.comm.free(raw)
+
+    def _moved(self, index: int, given: torch.Tensor) -> torch.Tensor:
+        """A bucket, whose storage is in library memory afterwards."""
+        if index in self._known:
+            if self._known[index][0].data_ptr() == given.data_ptr():
+                return given
+            self.leave(frees=True)  # DistributedDataParallel has cut its buckets anew, which it does after the first step
+        storage = given.untyped_storage()
+        ours, raw = self._allocate(storage.nbytes())
+        memory = ours.untyped_storage()
+        memory.copy_(storage)
+        storage._swap_data_ptr_(memory)
+        self._known[index] = given, raw
+        return given
+
+    def _copied(self, index: int, given: torch.Tensor) -> torch.Tensor:
+        kept, raw = self._known.get(index, (None, None))
+        if kept is None or kept.dtype != given.dtype or kept.numel() != given.numel():
+            if kept is not None:
+                del self._known[index]
+                self._engine.comm.free(raw)
+            made, raw = self._allocate(given.numel() * given.element_size())
+            kept = made.view(given.dtype)
+            self._known[index] = kept, raw
+        return kept.copy_(given)
+
+    def _allocate(self, size: int) -> Tuple[torch.Tensor, Any]:
+        raw = self._engine.comm.allocate(size, "uint8")
+        return torch.frombuffer(raw, dtype=torch.uint8), raw
 
 
 def use_library_memory(model: "torch.nn.parallel.DistributedDataParallel") -> None:
     """Reduces the gradients of a model in memory that the ranks of a node share, which saves time at each step where
-    gradients are in host memory. Call it on all ranks, after the model was wrapped and before its first step. It costs
+    gradients are in host memory. Call it on all ranks, after the model was wrapped and before its first step.
+
+    DistributedDataParallel's buckets themselves lie there until the group is destroyed. A child by fork() shares them:
+    it may not write gradients. Where PyTorch cannot move them (it has no ``UntypedStorage._swap_data_ptr_``), it costs
     as much memory as the gradients, and one copy of them a step.
 
     Errors: ValueError if the model's group is not libdist's; RuntimeError if the model has a hook already. A step raises
@@ -58,7 +97,7 @@ def use_library_memory(model: "torch.nn.parallel.DistributedDataParallel") -> No
     engine = getattr(group, "engine", None)
     if engine is None:
         raise ValueError(f"amldist: the model's group is one of {dist.get_backend(group)}: make it with the back end amldist")
-    buckets = Buckets(group, engine.comm)
+    buckets = Buckets(group, engine)
 
     def hook(_state: object, bucket: GradBucket) -> "torch.futures.Future[torch.Tensor]":
         return buckets.reduce(bucket)
