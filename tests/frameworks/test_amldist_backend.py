@@ -290,71 +290,6 @@ def test_one_model_from_one_seed_as_with_gloo_and_the_same_bits_twice(size):
     run(TRAINING, size)
 
 
-IN_LIBRARY_MEMORY = TRAINING[:TRAINING.index("(ours, w1)")] + """
-(plain, w1), (shared, w2), (views, w3) = train("amldist"), train("amldist", True), train("amldist", True, gradient_as_bucket_view=True)
-assert torch.allclose(torch.tensor(plain), torch.tensor(shared), rtol=1e-4) and torch.allclose(w1, w2, atol=1e-4)
-assert views == shared and torch.equal(w2, w3)
-from amldist.torch import _buckets
-if _buckets.CAN_MOVE:
-    _buckets.CAN_MOVE = False
-    copied, w4 = train("amldist", True)
-    assert copied == shared and torch.equal(w2, w4)
-start("gloo", init_method=f"tcp://127.0.0.1:{int(os.environ['MASTER_PORT']) + train.count}", rank=rank, world_size=size)
-try: amldist.torch.use_library_memory(torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2)))
-except ValueError as error: assert "make it with the back end amldist" in str(error), error
-else: raise AssertionError("taken")
-dist.destroy_process_group()
-print("fine")
-"""
-
-
-@pytest.mark.parametrize("size", [2, 4])
-def test_gradients_in_library_memory_train_the_same_model(size):
-    run(IN_LIBRARY_MEMORY, size)
-
-
-def test_buckets_lie_in_library_memory_until_their_model_or_their_group_goes():
-    run("""
-        start()
-        import gc
-        from amldist.torch import _buckets
-        def shared_kib(): return int(open("/proc/self/status").read().split("RssShmem:")[1].split()[0])
-        def step(model):
-            model(torch.full((1, 512), float(rank + 1))).sum().backward()
-            return [p.grad.clone() for p in model.parameters()]
-        def wrapped(**options):
-            torch.manual_seed(3)
-            model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(512, 512), gradient_as_bucket_view=True, **options)
-            amldist.torch.use_library_memory(model)
-            return model
-        def is_library_memory(tensor):
-            at = tensor.untyped_storage().data_ptr()
-            for line in open("/proc/self/maps"):
-                first, last = (int(end, 16) for end in line.split()[0].split("-"))
-                if first <= at < last: return "amldist" in line
-        average = torch.full((512, 512), sum(range(1, size + 1)) / size)
-        before = shared_kib()
-        for round in range(20):     # 1 MiB each: what one model has given back serves the next
-            model = wrapped()
-            for again in range(3):  # buckets are cut anew after the first
-                model.zero_grad(set_to_none=False)
-                assert torch.allclose(step(model)[0], average)
-            kept = [p.grad for p in model.parameters()]
-            assert all(is_library_memory(grad) == _buckets.CAN_MOVE for grad in kept)
-            del model
-            gc.collect()
-            assert not any(is_library_memory(grad) for grad in kept) and torch.allclose(kept[0], average)
-        assert shared_kib() - before < 8 * 1024, (before, shared_kib())
-        model = wrapped()
-        step(model); step(model)
-        dist.destroy_process_group()
-        grads = [p.grad for p in model.parameters()]
-        assert not any(is_library_memory(grad) for grad in grads) and torch.isfinite(grads[0]).all()
-        grads[0].fill_(1)
-        print("fine")
-    """, 2)
-
-
 def test_fsdp2_dtensor_and_functional_collectives():
     run("""
         start()
@@ -432,11 +367,6 @@ def trial(deed: str, wrong: int, step: int, size: int = 4, in_library: bool = Fa
 @pytest.mark.parametrize("deed", DEEDS)
 def test_a_bad_rank_under_ddp_is_named_by_every_other(deed):
     trial(deed, wrong=2, step=3)
-
-
-@pytest.mark.parametrize("deed", ["killed", "late"])
-def test_a_bad_rank_is_named_with_gradients_in_library_memory_too(deed):
-    trial(deed, wrong=1, step=4, in_library=True)
 
 
 def test_timeouts_of_a_group_of_a_call_and_of_a_wait():
