@@ -10,8 +10,19 @@ import torch.distributed as dist
 from amldist.torch._engine import Engine
 from torch._C._distributed_c10d import GradBucket
 
-#: Whether this PyTorch can exchange the memory of two storages, which all tensors that are views of them see.
-CAN_MOVE = hasattr(torch.UntypedStorage, "_swap_data_ptr_")
+
+def _can_move() -> bool:
+    """Whether this PyTorch can exchange the memory of two storages so that all views of them see it. It has a method for
+    that since 2.14 at the latest; the name is not public, so what it does is tried."""
+    seen, other = torch.zeros(2)[1:], torch.ones(2)
+    try:
+        seen.untyped_storage()._swap_data_ptr_(other.untyped_storage())
+    except (AttributeError, RuntimeError, TypeError):
+        return False
+    return bool(seen.item() == 1 and other[1].item() == 0)
+
+
+CAN_MOVE = _can_move()
 
 
 class Buckets:
@@ -87,8 +98,8 @@ def use_library_memory(model: "torch.nn.parallel.DistributedDataParallel") -> No
     gradients are in host memory. Call it on all ranks, after the model was wrapped and before its first step.
 
     DistributedDataParallel's buckets themselves lie there until the group is destroyed. A child by fork() shares them:
-    it may not write gradients. Where PyTorch cannot move them (it has no ``UntypedStorage._swap_data_ptr_``), it costs
-    as much memory as the gradients, and one copy of them a step.
+    it may not write gradients. Where PyTorch cannot move them, it costs as much memory as the gradients, and one copy of
+    them a step.
 
     Errors: ValueError if the model's group is not libdist's; RuntimeError if the model has a hook already. A step raises
     MemoryError if that memory cannot be had.
