@@ -1,5 +1,9 @@
 #include "capi/guard.hpp"
 
+#include <array>
+#include <cstddef>
+#include <new>
+
 namespace amldist::capi {
 namespace {
 
@@ -13,9 +17,25 @@ struct LastError {
   std::uint64_t number = 0;
 };
 
+/// Of the calling thread. An exit handler of the program may call after the objects of its thread were destroyed: what
+/// it gets then is never destroyed.
 LastError& last_error() noexcept {
-  thread_local LastError last;
-  return last;
+  thread_local bool has_ended = false;
+  thread_local LastError* late = nullptr;
+  alignas(LastError) thread_local std::array<std::byte, sizeof(LastError)> room;
+  struct Kept {
+    Kept() = default;
+    ~Kept() { has_ended = true; }
+    Kept(const Kept&) = delete;
+    Kept& operator=(const Kept&) = delete;
+    LastError last;
+  };
+  if (has_ended) {
+    if (late == nullptr) late = new (room.data()) LastError;
+    return *late;
+  }
+  thread_local Kept kept;
+  return kept.last;
 }
 
 }  // namespace

@@ -101,16 +101,16 @@ std::optional<std::string> why_not_private(const MappedRegion& region) {
 }
 
 /// Asks `judge` for a reason against each region that has a part of the range, and why_not_plain() for one against its
-/// flags, if the list has them. Errors: invalid_argument, with that reason, or because the regions leave a gap or are
-/// none.
+/// flags, if the list has them. Regions that other threads change while the kernel writes the list may overlap the ones
+/// before, where two have become one; what stays mapped all the time is in the list. Errors: invalid_argument, with
+/// that reason, or because the regions leave a gap or are none.
 template <typename Judge>
 Result<void> judge_regions(std::string_view maps, std::uintptr_t begin, std::size_t bytes, Judge judge) {
   const auto refuse = [](std::string why) { return Error{Errc::invalid_argument, std::move(why)}; };
   if (bytes > UINTPTR_MAX - begin) return refuse("it goes beyond the address space");
   const std::uintptr_t end = begin + bytes;
   std::uintptr_t at = begin;  // until here every region is fine
-  std::uintptr_t last = 0;
-  bool has_part = false;  // the last region, of the range
+  bool has_part = false;      // the last region, of the range
   while (!maps.empty()) {
     const std::string_view line = take_until(maps, '\n');
     if (is_field(line)) {
@@ -119,8 +119,7 @@ Result<void> judge_regions(std::string_view maps, std::uintptr_t begin, std::siz
       continue;
     }
     const auto region = parse_region(line);
-    if (!region || region->begin < last) return refuse("/proc/self/maps has a line that this library does not know");
-    last = region->end;
+    if (!region) return refuse("/proc/self/maps has a line that this library does not know");
     has_part = at < end && region->begin <= at && at < region->end;
     if (!has_part) continue;
     if (auto why = judge(*region, at)) return refuse(std::move(*why));

@@ -390,6 +390,8 @@ static void lives_of_buffers(unsigned seed) {
 static amldist_comm* last_of_all;
 static char* last_memory;
 static void finalize_last_of_all(void) {
+  /* An error has its sentence here, too. */
+  if (amldist_register(last_of_all, NULL, PAGE) != AMLDIST_EINVAL || *amldist_last_error() == '\0') _exit(1);
   const int status = amldist_finalize(last_of_all);
   for (int i = 0; i < BYTES; ++i)
     if (last_memory[i] != (char)(i * 5)) _exit(1);

@@ -8,10 +8,15 @@
 #include <unistd.h>
 
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace amldist {
 namespace {
+
+constexpr std::size_t page = 4096;
 
 std::string reason(std::string_view maps, std::uintptr_t begin = 0x1000, std::size_t bytes = 0x1000) {
   const auto checked = check_private_memory(maps, begin, bytes);
@@ -82,7 +87,6 @@ class MappedPage {
   }
 
  private:
-  static constexpr std::size_t page = 4096;
   FileDescriptor file_;
   char* place_ = nullptr;
 };
@@ -146,7 +150,48 @@ TEST(MemoryMap, RefusesWhatIsNoList) {
     const std::string behind = std::string("1000-2000 rw-p 0 00:00 0 \n") + line;
     EXPECT_NE(reason(behind).find("a line that this library does not know"), std::string::npos) << behind;
   }
-  EXPECT_NE(reason("1000-3000 rw-p 0 00:00 0 \n2000-4000 rw-s 0 00:00 0 \n").find("does not know"), std::string::npos);
+}
+
+TEST(MemoryMap, TakesRegionsThatBecameOneWhileTheListWasWritten) {
+  EXPECT_EQ(reason("0-1800 rw-p 0 00:00 0 \n1000-4000 rw-p 0 00:00 0 \n"), "private");
+  EXPECT_EQ(reason("0-5000 rw-p 0 00:00 0 \n4000-6000 rw-s 0 00:00 0 \n"), "private") << "what comes later has no part";
+  EXPECT_EQ(reason("0-1800 rw-p 0 00:00 0 \n1000-4000 rw-s 0 00:00 0 \n"), "it is shared memory already");
+  EXPECT_EQ(reason("0-1800 rw-p 0 00:00 0 \n1000-1900 rw-p 0 00:00 0 \n"), "part of it is not mapped");
+}
+
+/// Changes the access to some of its pages all the time, so that regions part and become one.
+class RestlessMemory {
+ public:
+  RestlessMemory() : place_(static_cast<char*>(::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
+    thread_ = std::jthread([this](const std::stop_token& stop) {
+      for (std::size_t turn = 0; !stop.stop_requested(); ++turn) {
+        constexpr std::size_t step = 7;  // has no common divisor with the number of pages
+        const int access = turn / (bytes / page) % 2 == 0 ? PROT_READ | PROT_WRITE : PROT_READ;
+        ::mprotect(place_ + turn * step * page % bytes, page, access);
+      }
+    });
+  }
+  ~RestlessMemory() {
+    thread_ = {};
+    ::munmap(place_, bytes);
+  }
+  RestlessMemory(const RestlessMemory&) = delete;
+  RestlessMemory& operator=(const RestlessMemory&) = delete;
+
+ private:
+  static constexpr std::size_t bytes = 512 * page;
+  char* place_;
+  std::jthread thread_;
+};
+
+TEST(MemoryMap, IsReadWhileOtherThreadsChangeIt) {
+  const RestlessMemory other;
+  std::vector<char> memory(4 * page);
+  for (int turn = 0; turn < 300; ++turn) {
+    const auto maps = own_memory_map_with_flags();
+    ASSERT_TRUE(maps);
+    EXPECT_EQ(reason(*maps, reinterpret_cast<std::uintptr_t>(memory.data()), memory.size()), "private");
+  }
 }
 
 TEST(MemoryMap, KnowsPagesOfAFile) {
