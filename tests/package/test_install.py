@@ -108,6 +108,22 @@ def test_cmake_consumer(prefix, tmp_path):
     assert run(tmp_path / "consumer").startswith("0.")
 
 
+@pytest.mark.parametrize("wanted, serves", [("0.0", True), ("0.1", True), ("0.99", False), ("1.0", False)])
+def test_cmake_serves_whoever_asks_for_an_earlier_release(prefix, tmp_path, wanted, serves):
+    """The C interface only grows until 1.0."""
+    script = tmp_path / "ask.cmake"
+    script.write_text(f"""set(PACKAGE_FIND_VERSION {wanted})
+        string(REPLACE "." ";" parts {wanted})
+        list(GET parts 0 PACKAGE_FIND_VERSION_MAJOR)
+        include("{find(prefix, 'lib*/**/amldist-config-version.cmake')}")
+        if(PACKAGE_VERSION_COMPATIBLE)
+          message(FATAL_ERROR serves)
+        endif()
+    """)
+    done = subprocess.run(["cmake", "-P", script], capture_output=True, text=True)
+    assert (done.returncode != 0, "serves" in done.stderr) == (serves, serves), done.stderr
+
+
 def test_pkg_config_consumer(prefix, tmp_path):
     folder = find(prefix, "lib*/**/pkgconfig/amldist.pc").parent
     environment = {**os.environ, "PKG_CONFIG_PATH": str(folder)}
