@@ -25,7 +25,7 @@ NO_PROC = r"shared memory between rank 0 and rank 1 is not available \([^()]*/pr
 
 
 def problems_of(program: str, ranks: int, nodes: int, way: str, limit: str, sentence: str) -> list[str]:
-    step = launch.Step(["sh", "-c", limit, "sh", program, "place", "messages"], ranks, nodes, {"AMLDIST_TRACE_DIR": "off"})
+    step = launch.Step(["sh", "-c", limit, "sh", program, "place", "messages", "exchanges"], ranks, nodes, {"AMLDIST_TRACE_DIR": "off"})
     statuses = step.wait(200)
     found = []
     if any(statuses):

@@ -263,8 +263,8 @@ AMLDIST_API int amldist_reduce_scatter(amldist_comm* comm, const void* send, voi
  * equal on all ranks, offsets need not be. recv == send + offsets[own rank]: in place. Since 0.2. */
 AMLDIST_API int amldist_reduce_scatterv(amldist_comm* comm, const void* send, void* recv, const size_t* counts,
                                         const size_t* offsets, amldist_type type, amldist_op op);
-/* send[size][count], recv[size][count]: send[r] goes to rank r, recv[r] comes from rank r. send == recv on all ranks:
- * in place. */
+/* send[size][count], recv[size][count]: send[r] goes to rank r, recv[r] comes from rank r. send == recv: in place,
+ * on all ranks or on some. */
 AMLDIST_API int amldist_alltoall(amldist_comm* comm, const void* send, void* recv, size_t count, amldist_type type);
 /* The same with counts and offsets per rank. The count that rank a sends to b must be the count that b expects from a.
  * Not in place. */

@@ -2,8 +2,8 @@
 //
 // Leaders (short): the leader of a node collects all blocks of its ranks, exchanges bundles with the other leaders, and
 // distributes what it received. Direct (long): every pair of ranks on different nodes exchanges its two blocks; inside
-// a node shared memory is used. In place and long: pairwise exchange among all ranks. Source: N. Karonis et al.,
-// "Exploiting Hierarchy in Parallel Computer Networks to Optimize Collective Operation Performance", IPDPS 2000.
+// a node shared memory is used. Source: N. Karonis et al., "Exploiting Hierarchy in Parallel Computer Networks to
+// Optimize Collective Operation Performance", IPDPS 2000.
 #include <utility>
 #include <vector>
 
@@ -19,7 +19,6 @@ Result<void> HierarchicalCollectives::alltoall(const std::byte* send, const Bloc
   if (tuning::choose_alltoall(block, ranks(), topology_.most_on_a_node()) == tuning::Hierarchy::leaders) {
     return alltoall_by_leaders(send, recv, block);
   }
-  if (send == recv) return all_.alltoall(send, send_blocks, recv, recv_blocks, unit);
   const BlockList out = blocks_of_node(topology_.own_node, send_blocks);
   const BlockList in = blocks_of_node(topology_.own_node, recv_blocks);
   if (node_ != nullptr) {
@@ -27,22 +26,7 @@ Result<void> HierarchicalCollectives::alltoall(const std::byte* send, const Bloc
   } else {
     copy_bytes(recv + in.view().offset(0) * unit, send + out.view().offset(0) * unit, in.sum() * unit);
   }
-  const auto own = static_cast<std::size_t>(topology_.own_ranks()[topology_.own_index]);
-  std::vector<Message> sends;
-  std::vector<Message> receives;
-  for (std::size_t k = 1; k < ranks(); ++k) {
-    const std::size_t to = (own + k) % ranks();
-    const std::size_t from = (own + ranks() - k) % ranks();
-    if (topology_.node_of(static_cast<int>(to)) != topology_.own_node) {
-      const std::byte* const data = send + send_blocks.offset(to) * unit;
-      sends.push_back(message(static_cast<int>(to), data, send_blocks.count(to) * unit));
-    }
-    if (topology_.node_of(static_cast<int>(from)) != topology_.own_node) {
-      std::byte* const data = recv + recv_blocks.offset(from) * unit;
-      receives.push_back(message(static_cast<int>(from), data, recv_blocks.count(from) * unit));
-    }
-  }
-  return transport_.exchange(sends, receives, *watchdog_);
+  return all_.alltoall_beyond(topology_.own_ranks(), send, send_blocks, recv, recv_blocks, unit);
 }
 
 /// The node's ranks send all blocks to their leader, which exchanges them with the other leaders and distributes what

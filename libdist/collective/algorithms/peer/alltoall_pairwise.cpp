@@ -1,5 +1,6 @@
 // All-to-all: every pair of ranks exchanges its two blocks directly. Out of place all messages are under way at once;
-// in place the pairs take turns (pairwise exchange), through a segment of scratch memory.
+// in place the pairs take turns (pairwise exchange), through a segment of scratch memory. Blocks travel in segments
+// either way, since some ranks may work in place and others not.
 //
 // Steps: 1, or n in place. Source: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of Collective Communication
 // Operations in MPICH", IJHPCA 19(1), 2005.
@@ -12,35 +13,61 @@
 
 namespace amldist::collective {
 
-Result<void> PeerCollectives::alltoall(const std::byte* send_buffer, const Blocks& send_blocks, std::byte* recv,
+Result<void> PeerCollectives::alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
                                        const Blocks& recv_blocks, std::size_t unit) {
-  const std::size_t size = group_.size();
-  const auto from = [&](std::size_t r) { return send_buffer + send_blocks.offset(r) * unit; };
-  const auto to = [&](std::size_t r) { return recv + recv_blocks.offset(r) * unit; };
-  copy_bytes(to(group_.own), from(group_.own), send_blocks.count(group_.own) * unit);
-  if (send_buffer != recv) {
-    std::vector<Message> sends;
-    std::vector<Message> receives;
-    for (std::size_t k = 1; k < size; ++k) {
-      const std::size_t r = (group_.own + k) % size;
-      const std::size_t l = (group_.own + size - k) % size;
-      sends.push_back(message(r, from(r), send_blocks.count(r) * unit));
-      receives.push_back(message(l, to(l), recv_blocks.count(l) * unit));
-    }
-    return transport_.exchange(sends, receives, *watchdog_);
+  copy_bytes(recv + recv_blocks.offset(group_.own) * unit, send + send_blocks.offset(group_.own) * unit,
+             send_blocks.count(group_.own) * unit);
+  const int own = group_.ranks[group_.own];
+  return alltoall_beyond({&own, 1}, send, send_blocks, recv, recv_blocks, unit);
+}
+
+Result<void> PeerCollectives::alltoall_beyond(std::span<const int> done, const std::byte* send,
+                                              const Blocks& send_blocks, std::byte* recv, const Blocks& recv_blocks,
+                                              std::size_t unit) {
+  const auto is_left = [&](std::size_t r) { return !std::ranges::binary_search(done, group_.ranks[r]); };
+  // Lists have other places for what is sent, even where both begin at the same address.
+  if (send == recv && send_blocks.are_equal()) {
+    return swap_blocks(is_left, recv, recv_blocks.count(0) * unit);
   }
+  const std::size_t size = group_.size();
+  sends_.clear();
+  receives_.clear();
+  for (std::size_t k = 1; k < size; ++k) {
+    const std::size_t to = (group_.own + k) % size;
+    const std::size_t from = (group_.own + size - k) % size;
+    if (is_left(to)) {
+      add_segments(sends_, to, send + send_blocks.offset(to) * unit, send_blocks.count(to) * unit);
+    }
+    if (is_left(from)) {
+      add_segments(receives_, from, recv + recv_blocks.offset(from) * unit, recv_blocks.count(from) * unit);
+    }
+  }
+  return transport_.exchange(sends_, receives_, *watchdog_);
+}
+
+/// In place, for equal blocks of so many bytes.
+Result<void> PeerCollectives::swap_blocks(const std::function<bool(std::size_t)>& is_left, std::byte* buffer,
+                                          std::size_t bytes) {
+  const std::size_t size = group_.size();
   for (std::size_t k = 0; k < size; ++k) {  // pairs (a, b) with a + b = k modulo size meet in the same step
     const std::size_t partner = (k + size - group_.own) % size;
-    if (partner == group_.own) continue;
-    const std::size_t bytes = send_blocks.count(partner) * unit;
+    if (!is_left(partner)) continue;
     for (std::size_t at = 0; at < std::max<std::size_t>(bytes, 1); at += tuning::longest_segment) {
       const std::size_t part = std::min(tuning::longest_segment, bytes - at);
+      std::byte* const place = buffer + partner * bytes + at;
       std::byte* const other = scratch(part);
-      if (auto done = swap(partner, to(partner) + at, part, partner, other, part); !done) return done;
-      copy_bytes(to(partner) + at, other, part);
+      if (auto done = swap(partner, place, part, partner, other, part); !done) return done;
+      copy_bytes(place, other, part);
     }
   }
   return {};
+}
+
+void PeerCollectives::add_segments(std::vector<Message>& list, std::size_t peer, const std::byte* data,
+                                   std::size_t bytes) const {
+  for (std::size_t at = 0; at < std::max<std::size_t>(bytes, 1); at += tuning::longest_segment) {
+    add_parts(list, peer, data + at, std::min(tuning::longest_segment, bytes - at));
+  }
 }
 
 }  // namespace amldist::collective

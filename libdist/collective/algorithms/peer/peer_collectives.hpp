@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <span>
 #include <vector>
 
 #include "collective/calls/blocks.hpp"
@@ -47,8 +49,14 @@ class PeerCollectives {
                                      std::size_t root);
   [[nodiscard]] Result<void> alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
                                       const Blocks& recv_blocks, std::size_t unit);
+  /// The same without the blocks from and to these ranks of the communicator, this one among them; ascending.
+  [[nodiscard]] Result<void> alltoall_beyond(std::span<const int> done, const std::byte* send,
+                                             const Blocks& send_blocks, std::byte* recv, const Blocks& recv_blocks,
+                                             std::size_t unit);
 
  private:
+  [[nodiscard]] Result<void> swap_blocks(const std::function<bool(std::size_t)>& is_left, std::byte* buffer,
+                                         std::size_t bytes);
   [[nodiscard]] Result<void> allgather_recursive_doubling(std::byte* recv, const Blocks& blocks, std::size_t unit);
   [[nodiscard]] Result<void> allgather_ring(std::byte* recv, const Blocks& blocks, std::size_t unit);
   [[nodiscard]] Result<void> allreduce_direct(const Reduction& what);
@@ -65,6 +73,8 @@ class PeerCollectives {
   /// Appends messages for this data, in parts; the first has room before it if there is some.
   void add_parts(std::vector<Message>& list, std::size_t peer, const std::byte* data, std::size_t bytes,
                  bool has_room = false) const;
+  /// The same segment by segment, as swaps of segments do it.
+  void add_segments(std::vector<Message>& list, std::size_t peer, const std::byte* data, std::size_t bytes) const;
   [[nodiscard]] Message message(std::size_t peer, const std::byte* data, std::size_t bytes) const;
   [[nodiscard]] Result<void> send(std::size_t to, const std::byte* data, std::size_t bytes);
   [[nodiscard]] Result<void> receive(std::size_t from, std::byte* data, std::size_t bytes);
