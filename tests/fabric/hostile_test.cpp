@@ -141,14 +141,26 @@ NodePlace place(std::uint16_t port, std::uint32_t node, std::uint32_t nodes) {
   return {"127.0.0.1", port, "1.0", node, nodes};
 }
 
-/// A port that nobody has at the moment.
-std::uint16_t free_port() { return static_cast<std::uint16_t>(20000 + static_cast<unsigned>(::getpid()) % 20000); }
+struct Service {
+  std::uint16_t port = 0;
+  std::unique_ptr<NodeExchangeServer> server;
+};
+
+/// The side of node 0, on the first of some ports that nobody else has: tests run beside each other.
+Service open_service(NodePlace own, std::chrono::milliseconds patience = std::chrono::seconds(20)) {
+  std::random_device random;
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    own.port = static_cast<std::uint16_t>(20000 + random() % 12000);
+    if (auto server = NodeExchangeServer::open(own, patience)) return {own.port, std::move(*server)};
+  }
+  ADD_FAILURE() << "no free port was found";
+  return {};
+}
 
 TEST(NodeExchange, EveryNodeGetsTheTextsItAskedFor) {
   constexpr std::uint32_t nodes = 16;
-  const std::uint16_t port = free_port();
-  const auto server = NodeExchangeServer::open(place(port, 0, nodes), std::chrono::seconds(20));
-  ASSERT_TRUE(server) << server.error().message;
+  const Service service = open_service(place(0, 0, nodes));
+  const std::uint16_t port = service.port;
   std::vector<std::thread> threads;
   std::atomic<int> right = 0;
   for (std::uint32_t node = 0; node < nodes; ++node) {
@@ -169,9 +181,7 @@ TEST(NodeExchange, EveryNodeGetsTheTextsItAskedFor) {
 }
 
 TEST(NodeExchange, LongTextsOfAllNodesArriveWhole) {
-  const auto port = free_port();
-  const auto server = NodeExchangeServer::open(place(port, 0, 2), std::chrono::seconds(20));
-  ASSERT_TRUE(server) << server.error().message;
+  const auto [port, server] = open_service(place(0, 0, 2));
   auto zero = NodeExchange::join(place(port, 0, 2), std::chrono::seconds(20));
   auto one = NodeExchange::join(place(port, 1, 2), std::chrono::seconds(20));
   ASSERT_TRUE(zero && one);
@@ -184,9 +194,7 @@ TEST(NodeExchange, LongTextsOfAllNodesArriveWhole) {
 }
 
 TEST(NodeExchange, ANodeThatDoesNotComeIsNamed) {
-  const auto port = free_port();
-  const auto server = NodeExchangeServer::open(place(port, 0, 3), std::chrono::milliseconds(300));
-  ASSERT_TRUE(server) << server.error().message;
+  const auto [port, server] = open_service(place(0, 0, 3), std::chrono::milliseconds(300));
   auto zero = NodeExchange::join(place(port, 0, 3), std::chrono::seconds(5));
   auto one = NodeExchange::join(place(port, 1, 3), std::chrono::seconds(5));
   ASSERT_TRUE(zero && one);
@@ -198,9 +206,7 @@ TEST(NodeExchange, ANodeThatDoesNotComeIsNamed) {
 }
 
 TEST(NodeExchange, ANodeThatLeavesIsNamed) {
-  const auto port = free_port();
-  const auto server = NodeExchangeServer::open(place(port, 0, 2), std::chrono::seconds(20));
-  ASSERT_TRUE(server) << server.error().message;
+  const auto [port, server] = open_service(place(0, 0, 2));
   auto zero = NodeExchange::join(place(port, 0, 2), std::chrono::seconds(20));
   ASSERT_TRUE(zero);
   ASSERT_TRUE(NodeExchange::join(place(port, 1, 2), std::chrono::seconds(20)));
@@ -210,11 +216,10 @@ TEST(NodeExchange, ANodeThatLeavesIsNamed) {
 }
 
 TEST(NodeExchange, ANodeWithoutTheSecretIsNotLetIn) {
-  const auto port = free_port();
-  NodePlace own = place(port, 0, 1);
+  NodePlace own = place(0, 0, 1);
   own.credentials = {wireup::Key::from_secret("of the step"), wireup::Trust::authenticated};
-  const auto server = NodeExchangeServer::open(own, std::chrono::seconds(20));
-  ASSERT_TRUE(server) << server.error().message;
+  const Service service = open_service(own);
+  own.port = service.port;
   const wireup::Credentials of_others = {wireup::Key::from_secret("of another step"), wireup::Trust::authenticated};
   for (const wireup::Credentials& each : {wireup::Credentials(), of_others}) {
     NodePlace stranger = own;
@@ -229,9 +234,7 @@ TEST(NodeExchange, ANodeWithoutTheSecretIsNotLetIn) {
 }
 
 TEST(NodeExchange, ANodeOfAnotherStepIsNotLetIn) {
-  const auto port = free_port();
-  const auto server = NodeExchangeServer::open(place(port, 0, 1), std::chrono::seconds(20));
-  ASSERT_TRUE(server) << server.error().message;
+  const auto [port, server] = open_service(place(0, 0, 1));
   NodePlace stranger = place(port, 0, 1);
   stranger.step = "2.0";
   const auto wrong = NodeExchange::join(stranger, std::chrono::milliseconds(500));

@@ -26,6 +26,12 @@ class Blocks {
   std::span<const std::size_t> offsets_;
 };
 
+/// Where a rank's block begins, in units of `unit` bytes. nullptr if it is empty: then `buffer` may be nullptr, too.
+template <typename Byte>
+[[nodiscard]] Byte* block_of(Byte* buffer, const Blocks& blocks, std::size_t rank, std::size_t unit) {
+  return blocks.count(rank) == 0 ? nullptr : buffer + blocks.offset(rank) * unit;
+}
+
 /// Listed blocks that own their lists.
 class BlockList {
  public:

@@ -10,12 +10,12 @@ Result<void> NodeCollectives::allgather_fetched(const std::byte* send, std::byte
                                                 std::size_t unit) {
   const std::uint32_t own = slot_channel_.rank();
   if (auto shown = show(send, nullptr); !shown) return shown;
-  copy(recv + blocks.offset(own) * unit, send, blocks.count(own) * unit);
+  copy(block_of(recv, blocks, own, unit), send, blocks.count(own) * unit);
   for (std::uint32_t k = 1; k < slot_channel_.size(); ++k) {
     const std::uint32_t r = (own + k) % slot_channel_.size();
     if (auto came = slot_channel_.await(r); !came) return came;
-    if (auto got = fetch(r, recv + blocks.offset(r) * unit, offer_of(r, 0).send, blocks.count(r) * unit); !got)
-      return got;
+    std::byte* const to = block_of(recv, blocks, r, unit);
+    if (auto got = fetch(r, to, offer_of(r, 0).send, blocks.count(r) * unit); !got) return got;
   }
   return finish_reading();
 }
@@ -27,18 +27,19 @@ Result<void> NodeCollectives::allgather(const std::byte* send, std::byte* recv, 
     return allgather_fetched(send, recv, blocks, unit);
   const std::uint32_t own = slot_channel_.rank();
   const std::size_t piece = slot_channel_.slot_bytes() / 4;
-  copy(recv + blocks.offset(own) * unit, send, blocks.count(own) * unit);
+  copy(block_of(recv, blocks, own, unit), send, blocks.count(own) * unit);
   return pipeline(
       pieces_of(longest, piece),
       [&](std::size_t i) {
-        copy_whole_lines(slot_channel_.own_slot(), send + i * piece, part_of(blocks.count(own) * unit, i, piece));
+        const std::size_t part = part_of(blocks.count(own) * unit, i, piece);
+        if (part != 0) copy_whole_lines(slot_channel_.own_slot(), send + i * piece, part);
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
         for (std::uint32_t k = 1; k < slot_channel_.size(); ++k) {
           const std::uint32_t r = (own + k) % slot_channel_.size();
           if (auto came = slot_channel_.await(r, back); !came) return came;
-          copy(recv + blocks.offset(r) * unit + i * piece, slot_channel_.slot_of(r, back),
-               part_of(blocks.count(r) * unit, i, piece));
+          const std::size_t part = part_of(blocks.count(r) * unit, i, piece);
+          if (part != 0) copy(block_of(recv, blocks, r, unit) + i * piece, slot_channel_.slot_of(r, back), part);
         }
         return {};
       });

@@ -71,22 +71,24 @@ Result<void> NodeCollectives::alltoall(const std::byte* send, const Blocks& send
   const std::size_t piece = slot_channel_.slot_bytes() / ranks / 64 * 64;
   const auto longest = agree_on_longest(send_blocks, recv_blocks);
   if (!longest) return longest.error();
-  copy(recv + recv_blocks.offset(own) * unit, send + send_blocks.offset(own) * unit, send_blocks.count(own) * unit);
+  copy(block_of(recv, recv_blocks, own, unit), block_of(send, send_blocks, own, unit), send_blocks.count(own) * unit);
   return pipeline(
       pieces_of(*longest * unit, piece),
       [&](std::size_t i) {
         for (std::uint32_t r = 0; r < ranks; ++r) {
-          if (r == own) continue;
-          copy_whole_lines(slot_channel_.own_slot() + r * piece, send + send_blocks.offset(r) * unit + i * piece,
-                           part_of(send_blocks.count(r) * unit, i, piece));
+          const std::size_t part = part_of(send_blocks.count(r) * unit, i, piece);
+          if (r == own || part == 0) continue;
+          copy_whole_lines(slot_channel_.own_slot() + r * piece, block_of(send, send_blocks, r, unit) + i * piece,
+                           part);
         }
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
         for (std::uint32_t k = 1; k < ranks; ++k) {
           const std::uint32_t r = (own + k) % ranks;
           if (auto came = slot_channel_.await(r, back); !came) return came;
-          copy(recv + recv_blocks.offset(r) * unit + i * piece, slot_channel_.slot_of(r, back) + own * piece,
-               part_of(recv_blocks.count(r) * unit, i, piece));
+          const std::size_t part = part_of(recv_blocks.count(r) * unit, i, piece);
+          if (part == 0) continue;
+          copy(block_of(recv, recv_blocks, r, unit) + i * piece, slot_channel_.slot_of(r, back) + own * piece, part);
         }
         return {};
       });

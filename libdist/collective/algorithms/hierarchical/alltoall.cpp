@@ -24,7 +24,7 @@ Result<void> HierarchicalCollectives::alltoall(const std::byte* send, const Bloc
   if (node_ != nullptr) {
     if (auto done = node_->alltoall(send, out.view(), recv, in.view(), unit); !done) return done;
   } else {
-    copy_bytes(recv + in.view().offset(0) * unit, send + out.view().offset(0) * unit, in.sum() * unit);
+    copy_bytes(block_of(recv, in.view(), 0, unit), block_of(send, out.view(), 0, unit), in.sum() * unit);
   }
   return all_.alltoall_beyond(topology_.own_ranks(), send, send_blocks, recv, recv_blocks, unit);
 }

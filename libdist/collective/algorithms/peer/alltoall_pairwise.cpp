@@ -15,7 +15,7 @@ namespace amldist::collective {
 
 Result<void> PeerCollectives::alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
                                        const Blocks& recv_blocks, std::size_t unit) {
-  copy_bytes(recv + recv_blocks.offset(group_.own) * unit, send + send_blocks.offset(group_.own) * unit,
+  copy_bytes(block_of(recv, recv_blocks, group_.own, unit), block_of(send, send_blocks, group_.own, unit),
              send_blocks.count(group_.own) * unit);
   const int own = group_.ranks[group_.own];
   return alltoall_beyond({&own, 1}, send, send_blocks, recv, recv_blocks, unit);
@@ -36,10 +36,10 @@ Result<void> PeerCollectives::alltoall_beyond(std::span<const int> done, const s
     const std::size_t to = (group_.own + k) % size;
     const std::size_t from = (group_.own + size - k) % size;
     if (is_left(to)) {
-      add_segments(sends_, to, send + send_blocks.offset(to) * unit, send_blocks.count(to) * unit);
+      add_segments(sends_, to, block_of(send, send_blocks, to, unit), send_blocks.count(to) * unit);
     }
     if (is_left(from)) {
-      add_segments(receives_, from, recv + recv_blocks.offset(from) * unit, recv_blocks.count(from) * unit);
+      add_segments(receives_, from, block_of(recv, recv_blocks, from, unit), recv_blocks.count(from) * unit);
     }
   }
   return transport_.exchange(sends_, receives_, *watchdog_);
