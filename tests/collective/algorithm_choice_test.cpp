@@ -58,10 +58,14 @@ TEST(AlgorithmChoice, AllGatherAmongPeers) {
 }
 
 TEST(AlgorithmChoice, StagedReductionsInsideANode) {
-  EXPECT_TRUE(is_whole_faster(128 * kib, 2));
-  EXPECT_FALSE(is_whole_faster(128 * kib + 1, 2));
-  EXPECT_TRUE(is_whole_faster(8 * kib, 3));
-  EXPECT_FALSE(is_whole_faster(8 * kib + 1, 3)) << "slices pay earlier with more ranks";
+  EXPECT_TRUE(is_whole_faster(128 * kib, 2, false));
+  EXPECT_FALSE(is_whole_faster(128 * kib + 1, 2, false));
+  EXPECT_TRUE(is_whole_faster(16 * kib - 1, 2, true));
+  EXPECT_FALSE(is_whole_faster(16 * kib, 2, true)) << "a trial has shown that slices pay";
+  for (const bool slices : {false, true}) {
+    EXPECT_TRUE(is_whole_faster(8 * kib, 3, slices));
+    EXPECT_FALSE(is_whole_faster(8 * kib + 1, 3, slices)) << "slices pay earlier with more ranks";
+  }
 }
 
 TEST(AlgorithmChoice, SeveralRanksOnSeveralNodes) {

@@ -7,7 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -140,14 +142,19 @@ TEST_F(FetchTest, UsesNothingFromARankThatHasGivenUp) {
   EXPECT_EQ(scatter(address_of(sent_.data())), "lost 1: it has given up the call");
 }
 
-/// A rank of a node of two that makes long all-reduces in a thread of its own.
+constexpr std::size_t long_bytes = tuning::single_copy_from(tuning::SingleCopy::allreduce, 2, true);
+
+/// A rank of a node of two that makes all-reduces in a thread of its own.
 class ReducingRank {
  public:
-  ReducingRank(const SharedMemory& memory, std::uint32_t rank)
-      : channel_(memory.data(), {rank, 2, {0, 1}, "node7"}, tuning::node_slot, true),
-        kernels_(InstructionSet::plain),
+  ReducingRank(const SharedMemory& memory, std::uint32_t rank, std::size_t bytes, bool oversubscribed,
+               std::optional<NodeTuning> given = std::nullopt)
+      : channel_(memory.data(), {rank, 2, {0, 1}, "node7"}, tuning::node_slot, oversubscribed),
+        kernels_(),
         peers_(2),
-        node_(channel_, kernels_, nullptr, &peers_) {
+        node_(channel_, kernels_, nullptr, &peers_, given),
+        data_(bytes / sizeof(std::int32_t)),
+        own_(static_cast<std::int32_t>(rank)) {
     EXPECT_TRUE(peers_.open(1 - rank, sample_.address()));
     channel_.wait_under(watchdog_);
   }
@@ -156,40 +163,81 @@ class ReducingRank {
     for (std::size_t call = 0; call < calls; ++call) {
       const std::uint32_t before = channel_.rounds();
       channel_.begin_call(1);
+      const std::size_t step = std::max<std::size_t>(1, data_.size() / most_checked);
+      for (std::size_t i = 0; i < data_.size(); i += step) data_[i] = static_cast<std::int32_t>(i + call) * (own_ + 1);
       auto* const data = reinterpret_cast<std::byte*>(data_.data());
       EXPECT_TRUE(node_.allreduce({data, data, data_.size(), DataType::int32, ReduceOp::sum}));
       rounds_.push_back(channel_.rounds() - before);
+      for (std::size_t i = 0; i < data_.size(); i += step)
+        wrong_ += data_[i] != static_cast<std::int32_t>(i + call) * 3;
     }
   }
+  [[nodiscard]] std::size_t wrong() const { return wrong_; }
   [[nodiscard]] const std::vector<std::uint32_t>& rounds() const { return rounds_; }
 
  private:
+  static constexpr std::size_t most_checked = 10000;  ///< elements of a call; the others stay 0
+
   SlotChannel channel_;
   Reductions kernels_;
   PeerMemory peers_;
   PeerMemory::Sample sample_{7};
   Patience watchdog_;
   NodeCollectives node_;
-  std::vector<std::int32_t> data_ = std::vector<std::int32_t>(
-      tuning::single_copy_from(tuning::SingleCopy::allreduce, 2, true) / sizeof(std::int32_t));
+  std::vector<std::int32_t> data_;
+  std::int32_t own_;
+  std::size_t wrong_ = 0;              ///< elements
   std::vector<std::uint32_t> rounds_;  ///< of each call
 };
+
+/// What two ranks needed for each of so many calls, and that their results were right.
+std::vector<std::uint32_t> rounds_of(std::size_t calls, std::size_t bytes, bool oversubscribed,
+                                     std::optional<NodeTuning> given = std::nullopt) {
+  const auto memory = SharedMemory::create(SlotChannel::memory_bytes(2, tuning::node_slot));
+  if (!memory) ADD_FAILURE() << memory.error().message;
+  ReducingRank first(*memory, 0, bytes, oversubscribed, given);
+  ReducingRank second(*memory, 1, bytes, oversubscribed, given);
+  std::thread other([&] { second.reduce(calls); });
+  first.reduce(calls);
+  other.join();
+  EXPECT_EQ(first.rounds(), second.rounds());
+  EXPECT_EQ(first.wrong() + second.wrong(), 0U);
+  return first.rounds();
+}
 
 /// Virtual machines move their processors: what was measured at the start may be wrong later.
 TEST(DistanceOfRanks, IsMeasuredByTheFirstOfSoManyLongReductions) {
   constexpr std::size_t every = tuning::distance_every;
-  const auto memory = SharedMemory::create(SlotChannel::memory_bytes(2, tuning::node_slot));
-  ASSERT_TRUE(memory);
-  ReducingRank first(*memory, 0);
-  ReducingRank second(*memory, 1);
-  std::thread other([&] { second.reduce(every + 2); });
-  first.reduce(every + 2);
-  other.join();
-  const auto& rounds = first.rounds();
-  EXPECT_EQ(rounds, second.rounds());
+  const auto rounds = rounds_of(every + 2, long_bytes, true);
   for (std::size_t call = 2; call < every; ++call) EXPECT_EQ(rounds[call], rounds[1]) << call;
   EXPECT_GT(rounds[0], rounds[1]) << "the first measures";
   EXPECT_GT(rounds[every], rounds[every + 1]) << "and so does this one";
+}
+
+TEST(WayOfStaging, IsTriedByTheFirstOfSoManyCalls) {
+  constexpr std::size_t every = tuning::staging_trial_every;
+  const auto rounds = rounds_of(every + 2, tuning::staging_trial_from, false);
+  for (std::size_t call = 2; call < every; ++call) ASSERT_EQ(rounds[call], rounds[1]) << call;
+  EXPECT_GT(rounds[0], rounds[1]) << "the first tries";
+  EXPECT_GT(rounds[every], rounds[every + 1]) << "and so does this one";
+}
+
+TEST(WayOfStaging, IsNotTriedForShortCallsNorByRanksThatShareProcessors) {
+  const auto are_equal = [](const std::vector<std::uint32_t>& rounds) {
+    return std::ranges::all_of(rounds, [&](std::uint32_t each) { return each == rounds.front(); });
+  };
+  EXPECT_TRUE(are_equal(rounds_of(3, tuning::staging_trial_from - sizeof(std::int32_t), false)));
+  EXPECT_TRUE(are_equal(rounds_of(3, tuning::staging_trial_from, true)));
+}
+
+TEST(WayOfStaging, NoneChangesAResult) {
+  for (const bool slices : {false, true}) {
+    for (const Store store : {Store::whole_lines, Store::streaming, Store::cached}) {
+      for (const std::size_t bytes : {std::size_t{4}, 16 * tuning::kib, 100 * tuning::kib + 12, 3 * tuning::mib + 4}) {
+        static_cast<void>(rounds_of(3, bytes, false, NodeTuning{.slices = slices, .for_others = store}));
+      }
+    }
+  }
 }
 
 }  // namespace

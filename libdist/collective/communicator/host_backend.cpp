@@ -197,11 +197,11 @@ Result<void> HostBackend::share_memory(const Gather& gather, const std::string& 
   const auto problems = gather(reads + problem, GatherScope::everybody);
   if (!problems) return problems.error();
   memory_.close_file();
-  std::optional<bool> are_far;  // unless told, the ranks measure it
+  std::optional<NodeTuning> given;  // unless told, the ranks measure what is fastest
   for (const Pieces::Run& each : problems->runs()) {
     const char theirs = each.piece.empty() ? reads_no_peers : each.piece.front();
     if (theirs == reads_no_peers) peers_.reset();
-    if (theirs == reads_always) are_far = true;
+    if (theirs == reads_always) given = NodeTuning{.are_far = true};
     if (each.piece.size() > 1) {
       separate_all(each.piece.substr(1));
       return {};
@@ -210,7 +210,7 @@ Result<void> HostBackend::share_memory(const Gather& gather, const std::string& 
   if (size == 1) return {};
   NodeGroup place = {static_cast<std::uint32_t>(topology_.own_index), size, ranks, host};
   slot_channel_.emplace(memory_.data(), std::move(place), tuning::node_slot, oversubscribed_);
-  node_.emplace(*slot_channel_, kernels_, &*arenas_, peers_ ? &*peers_ : nullptr, are_far);
+  node_.emplace(*slot_channel_, kernels_, &*arenas_, peers_ ? &*peers_ : nullptr, given);
   is_one_node_ = topology_.nodes.size() == 1;
   if (messages_share_memory_) return {};
   std::byte* const rings = memory_.data() + SlotChannel::memory_bytes(size, tuning::node_slot);

@@ -33,9 +33,16 @@ struct Fold {
   std::size_t count = 0;
   std::size_t divisor = 1;
   Store store = Store::cached;  ///< of dst
-  Store second_store =
-      Store::cached;  ///< of second; used only if dst is streamed and both have the same alignment within a vector
+  /// Of second. Streaming counts only if dst is streamed and both have the same alignment within a vector, or if
+  /// can_stream_second() and second begins a cache line.
+  Store second_store = Store::cached;
 };
+
+/// Whether a second result can be streamed beside a first one that is not: the gradients' sums, since each such loop
+/// makes the library larger.
+[[nodiscard]] constexpr bool can_stream_second(DataType type, ReduceOp op) noexcept {
+  return type == DataType::float32 && op == ReduceOp::sum;
+}
 
 /// The best that this processor and the build have, and at most `highest`.
 [[nodiscard]] InstructionSet best_instruction_set(InstructionSet highest = InstructionSet::avx512) noexcept;

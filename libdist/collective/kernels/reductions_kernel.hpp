@@ -336,7 +336,7 @@ void fold_all(const Fold& work) {
   std::size_t i = streaming ? fold_head<Lane, op>(work) : 0;
   for (; i + step <= work.count; i += step) fold_vectors<Lane, op, unroll, streaming, both>(work, i);
   if (i < work.count) fold_rest<Lane, op>(work, i);
-  if constexpr (streaming) fence_streaming();
+  if constexpr (streaming || both) fence_streaming();
 }
 
 // Two sources: every all-reduce of two ranks. This version takes up to a third less time, because the addresses are in
@@ -370,7 +370,7 @@ void fold_pair(const Fold& work) {
     }
   }
   if (i < count) fold_rest<Lane, op>(work, i);
-  if constexpr (streaming) fence_streaming();
+  if constexpr (streaming || both) fence_streaming();
 }
 
 template <typename Lane, ReduceOp op, bool streaming, bool both>
@@ -379,6 +379,11 @@ void fold_some(const Fold& work) {
   else if (both || work.second != nullptr) fold_pair<Lane, op, streaming, both, true>(work);
   else fold_pair<Lane, op, streaming, both, false>(work);
 }
+
+template <typename A, typename B>
+constexpr bool is_same = false;
+template <typename A>
+constexpr bool is_same<A, A> = true;
 
 template <typename T>
 constexpr bool is_integer = static_cast<T>(1) / static_cast<T>(2) == 0;
@@ -390,6 +395,14 @@ void fold(const Fold& work) {
   if constexpr (op == ReduceOp::avg && is_integer<Kind>) {  // dividing takes longer than any way to store
     fold_rest<Lane, op>(work, 0);
     return;
+  }
+  if constexpr (is_same<Lane, Native<float>> && op == ReduceOp::sum) {  // can_stream_second()
+    const bool begins_line = reinterpret_cast<std::uintptr_t>(work.second) % 64 == 0;
+    if (work.store != Store::streaming && work.second != nullptr && work.second_store == Store::streaming &&
+        begins_line) {
+      fold_some<Lane, op, false, true>(work);
+      return;
+    }
   }
   // Half-width stores have no streaming form, so they stay in the caches.
   if constexpr (sizeof(Stored) == sizeof(Kind)) {

@@ -25,6 +25,7 @@ Result<void> NodeCollectives::allgather(const std::byte* send, std::byte* recv, 
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
   if (is_single_copy(tuning::SingleCopy::allgather, longest * slot_channel_.size()))
     return allgather_fetched(send, recv, blocks, unit);
+  if (auto known = look_at_staging(longest); !known) return known;
   const std::uint32_t own = slot_channel_.rank();
   const std::size_t piece = slot_channel_.slot_bytes() / 4;
   copy(block_of(recv, blocks, own, unit), send, blocks.count(own) * unit);
@@ -32,7 +33,7 @@ Result<void> NodeCollectives::allgather(const std::byte* send, std::byte* recv, 
       pieces_of(longest, piece),
       [&](std::size_t i) {
         const std::size_t part = part_of(blocks.count(own) * unit, i, piece);
-        if (part != 0) copy_whole_lines(slot_channel_.own_slot(), send + i * piece, part);
+        if (part != 0) copy_for_others(slot_channel_.own_slot(), send + i * piece, part);
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
         for (std::uint32_t k = 1; k < slot_channel_.size(); ++k) {

@@ -30,7 +30,7 @@ void NodeCollectives::publish(const Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   const bool in_line = bytes <= SlotChannel::line_data;
   if (in_line) copy_bytes(slot_channel_.own_line(), what.send, bytes);
-  else copy_whole_lines(slot_channel_.own_slot(), what.send, bytes);
+  else copy_for_others(slot_channel_.own_slot(), what.send, bytes);
   slot_channel_.publish();
   if (in_line) slot_channel_.prefetch_next_line();
 }

@@ -38,8 +38,8 @@ class NodeCollectives::Sliced {
     const std::byte* const from = what_.send + i * piece_ * unit_;
     const std::size_t before = cut.begin(slot_channel_.rank()) * unit_;
     const std::size_t after = cut.begin(slot_channel_.rank() + 1) * unit_;
-    owner_.copy_whole_lines(slot_channel_.own_slot(), from, before);
-    owner_.copy_whole_lines(slot_channel_.own_slot() + after, from + after, cut.count * unit_ - after);
+    owner_.copy_for_others(slot_channel_.own_slot(), from, before);
+    owner_.copy_for_others(slot_channel_.own_slot() + after, from + after, cut.count * unit_ - after);
   }
 
   void fold(std::size_t i) const {
@@ -53,11 +53,12 @@ class NodeCollectives::Sliced {
     std::byte* const staged = slot_channel_.own_slot() + piece_ * unit_;
     std::byte* const to = receives_ ? what_.recv + i * piece_ * unit_ + at : staged;
     // A streamed result is not in the cache, so it is stored twice instead of copied.
-    const bool twice = to != staged && store_ == Store::streaming;
+    const bool streams = owner_.tuned_.for_others == Store::streaming && can_stream_second(what_.type, what_.op);
+    const bool twice = to != staged && (store_ == Store::streaming || streams);
     owner_.kernels_.fold({to, twice ? staged : nullptr, owner_.sources_.data(), slot_channel_.size(), cut.size(own),
-                          what_.divisor, twice ? store_ : Store::cached},
+                          what_.divisor, twice ? store_ : Store::cached, streams ? Store::streaming : Store::cached},
                          what_.type, what_.op);
-    if (to != staged && !twice) owner_.copy_whole_lines(staged, to, cut.size(own) * unit_);
+    if (to != staged && !twice) owner_.copy_for_others(staged, to, cut.size(own) * unit_);
   }
 
   [[nodiscard]] Result<void> take_results(std::size_t i, std::uint32_t back) const {

@@ -21,7 +21,7 @@ Result<NodeCollectives::Agreement> NodeCollectives::allreduce_whole(const Reduct
       (what.count + piece - 1) / piece,
       [&](std::size_t i) {
         if (i == 0) std::memcpy(slot_channel_.own_line(), &offer_, sizeof offer_);
-        copy_whole_lines(slot_channel_.own_slot(), what.send + i * piece * unit, part(i) * unit);
+        copy_for_others(slot_channel_.own_slot(), what.send + i * piece * unit, part(i) * unit);
       },
       [&](std::size_t i, std::uint32_t back) -> Result<bool> {
         if (!folds) return true;

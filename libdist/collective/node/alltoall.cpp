@@ -78,8 +78,7 @@ Result<void> NodeCollectives::alltoall(const std::byte* send, const Blocks& send
         for (std::uint32_t r = 0; r < ranks; ++r) {
           const std::size_t part = part_of(send_blocks.count(r) * unit, i, piece);
           if (r == own || part == 0) continue;
-          copy_whole_lines(slot_channel_.own_slot() + r * piece, block_of(send, send_blocks, r, unit) + i * piece,
-                           part);
+          copy_for_others(slot_channel_.own_slot() + r * piece, block_of(send, send_blocks, r, unit) + i * piece, part);
         }
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {

@@ -6,6 +6,7 @@
 namespace amldist::collective {
 
 Result<void> NodeCollectives::broadcast(std::byte* buffer, std::size_t bytes, std::uint32_t root) {
+  if (auto known = look_at_staging(bytes); !known) return known;
   const bool sends = slot_channel_.rank() == root;
   const std::size_t piece = bytes <= SlotChannel::line_data ? SlotChannel::line_data : slot_channel_.slot_bytes() / 4;
   const bool in_line = piece == SlotChannel::line_data;
@@ -14,8 +15,8 @@ Result<void> NodeCollectives::broadcast(std::byte* buffer, std::size_t bytes, st
       pieces_of(bytes, piece),
       [&](std::size_t i) {
         if (sends)
-          copy_whole_lines(in_line ? slot_channel_.own_line() : slot_channel_.own_slot(), buffer + i * piece,
-                           part_of(bytes, i, piece));
+          copy_for_others(in_line ? slot_channel_.own_line() : slot_channel_.own_slot(), buffer + i * piece,
+                          part_of(bytes, i, piece));
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
         if (sends) return {};

@@ -14,7 +14,7 @@ Result<void> NodeCollectives::gather(const std::byte* send, std::byte* recv, con
       pieces_of(longest_of(blocks, slot_channel_.size()) * unit, piece),
       [&](std::size_t i) {
         if (own != root)
-          copy_whole_lines(slot_channel_.own_slot(), send + i * piece, part_of(blocks.count(own) * unit, i, piece));
+          copy_for_others(slot_channel_.own_slot(), send + i * piece, part_of(blocks.count(own) * unit, i, piece));
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
         for (std::uint32_t r = 0; own == root && r < slot_channel_.size(); ++r) {

@@ -11,7 +11,7 @@
 namespace amldist::collective {
 
 NodeCollectives::NodeCollectives(SlotChannel& rounds, const Reductions& kernels, const Arenas* arenas,
-                                 const PeerMemory* peers, std::optional<bool> are_far)
+                                 const PeerMemory* peers, std::optional<NodeTuning> given)
     : slot_channel_(rounds),
       kernels_(kernels),
       arenas_(arenas),
@@ -20,8 +20,8 @@ NodeCollectives::NodeCollectives(SlotChannel& rounds, const Reductions& kernels,
       sources_(rounds.size()),
       inputs_(rounds.size()),
       results_(rounds.size()),
-      is_distance_given_(are_far.has_value()),
-      are_far_(are_far.value_or(false)),
+      is_given_(given.has_value()),
+      tuned_(given.value_or(NodeTuning{})),
       offers_(rounds.size()) {}
 
 Store NodeCollectives::store_for(std::size_t bytes) const noexcept {
@@ -32,10 +32,12 @@ Result<void> NodeCollectives::allreduce(const Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   if (bytes < tuning::one_round_below) return allreduce_packed(what);
   if (auto known = look_at_distance(tuning::SingleCopy::allreduce, bytes); !known) return known;
+  if (auto known = look_at_staging(bytes); !known) return known;
   return allreduce_large(what);
 }
 
 Result<void> NodeCollectives::reduce(const Reduction& what, std::uint32_t root) {
+  if (auto known = look_at_staging(what.count * size_of(what.type)); !known) return known;
   return reduce_any(what, static_cast<int>(root));
 }
 
@@ -47,7 +49,7 @@ Result<void> NodeCollectives::reduce_any(const Reduction& what, int root) {
 /// Up to a size, two ranks fold everything: each reads as much from the other as with slices, and waits once less.
 /// Above it slices are a tenth faster, because each rank reads less of its own memory.
 bool NodeCollectives::folds_whole(std::size_t bytes) const noexcept {
-  return tuning::is_whole_faster(bytes, slot_channel_.size());
+  return tuning::is_whole_faster(bytes, slot_channel_.size(), tuned_.slices);
 }
 
 /// Bytes per piece where every rank folds all data. Oversubscribed ranks wait as seldom as they can.
@@ -78,7 +80,7 @@ Result<void> NodeCollectives::allreduce_packed(const Reduction& what) {
 
 void NodeCollectives::pack(const Reduction& what, std::size_t begin, std::size_t end) const {
   for_segments(what.segments, begin, end, [&](const BufferSegment& segment) {
-    copy_whole_lines(what.recv + segment.offset, segment.data, segment.bytes);
+    copy_for_others(what.recv + segment.offset, segment.data, segment.bytes);
   });
 }
 
@@ -86,7 +88,7 @@ void NodeCollectives::pack(const Reduction& what, std::size_t begin, std::size_t
 /// near processors, a tenth faster between far ones.
 void NodeCollectives::unpack(const Reduction& what, std::size_t begin, std::size_t end) const {
   for_segments(what.segments, begin, end, [&](const BufferSegment& segment) {
-    copy_whole_lines(segment.data, what.recv + segment.offset, segment.bytes);
+    copy_for_others(segment.data, what.recv + segment.offset, segment.bytes);
   });
 }
 

@@ -18,6 +18,16 @@
 
 namespace amldist::collective {
 
+/// What is fastest on this machine, with the processors that the ranks have now.
+struct NodeTuning {
+  bool are_far = false;  ///< the ranks, from each other: long reductions are fetched
+  bool slices = false;   ///< staged all-reduces of two ranks are faster in slices than whole, already from 16 KiB on
+  /// How data is written to memory that another rank has in its cache and reads next.
+  Store for_others = Store::whole_lines;
+
+  friend bool operator==(const NodeTuning&, const NodeTuning&) = default;
+};
+
 /// Ranks and roots are those within the node. SlotChannel::begin_call() must come before every call.
 class NodeCollectives {
  public:
@@ -25,9 +35,9 @@ class NodeCollectives {
 
   /// `arenas` may be nullptr: then every buffer is private. So may `peers`: then private buffers are staged. Both are
   /// there on all ranks of the node, or on none.
-  /// `are_far`: whether reductions take the ranks for far from each other; nullopt: they measure it when that matters.
+  /// `given`: nullopt: what depends on the machine is measured when it matters.
   NodeCollectives(SlotChannel& rounds, const Reductions& kernels, const Arenas* arenas, const PeerMemory* peers,
-                  std::optional<bool> are_far = std::nullopt);
+                  std::optional<NodeTuning> given = std::nullopt);
 
   [[nodiscard]] Result<void> barrier();
   [[nodiscard]] Result<void> allreduce(const Reduction& what);
@@ -82,12 +92,18 @@ class NodeCollectives {
   [[nodiscard]] bool is_single_copy(tuning::SingleCopy what, std::size_t bytes) const noexcept {
     const std::size_t ranks = slot_channel_.size();
     return peers_ != nullptr && ranks <= tuning::most_ranks_single_copy &&
-           bytes >= tuning::single_copy_from(what, ranks, are_far_);
+           bytes >= tuning::single_copy_from(what, ranks, tuned_.are_far);
   }
   /// Before a reduction: measures how far the ranks are from each other, if the choice depends on it, for the first and
   /// every tuning::distance_every-th of those.
   [[nodiscard]] Result<void> look_at_distance(tuning::SingleCopy what, std::size_t bytes);
   [[nodiscard]] Result<std::uint64_t> measure_distance();
+  // ---- staging ----
+  /// Before a call of so many bytes, equal on all ranks: tries the ways of staging, if the choice matters, for the
+  /// first and every tuning::staging_trial_every-th of those.
+  [[nodiscard]] Result<void> look_at_staging(std::size_t bytes);
+  [[nodiscard]] Result<void> try_stagings();
+  [[nodiscard]] Result<std::uint64_t> time_staging(const Reduction& trial);
   [[nodiscard]] Result<Agreement> allreduce_single_copy(const Reduction& what);
   [[nodiscard]] Result<void> fold_fetched(const Reduction& what);
   [[nodiscard]] Result<void> fetch_results(const Reduction& what);
@@ -121,8 +137,8 @@ class NodeCollectives {
     if (bytes != 0 && to != from) kernels_.copy(to, from, bytes, store);
   }
   /// Copies to the own staging buffer or other memory that another rank has in its cache.
-  void copy_whole_lines(void* to, const void* from, std::size_t bytes) const {
-    copy(to, from, bytes, Store::whole_lines);
+  void copy_for_others(void* to, const void* from, std::size_t bytes) const {
+    copy(to, from, bytes, tuned_.for_others);
   }
   /// One pipeline: `stage(i)` fills the own slot or line, `consume(i, back)` reads the other ranks' round. It may end
   /// the pipeline by returning false (a Result<bool>).
@@ -137,9 +153,10 @@ class NodeCollectives {
   std::vector<const void*> sources_;  ///< of a fold, by rank
   std::vector<const std::byte*> inputs_;
   std::vector<std::byte*> results_;
-  const bool is_distance_given_;
-  bool are_far_;
+  const bool is_given_;
+  NodeTuning tuned_;
   std::uint64_t long_reductions_ = 0;  ///< of which it matters how far the ranks are
+  std::uint64_t staged_calls_ = 0;     ///< of which it matters how data is staged
   std::vector<Offer> offers_;          ///< of a single copy, by rank
   Offer offer_ = {};
 };

@@ -14,10 +14,10 @@ namespace amldist::collective {
 
 Result<void> NodeCollectives::look_at_distance(tuning::SingleCopy what, std::size_t bytes) {
   const bool matters = peers_ != nullptr && bytes >= tuning::single_copy_from(what, slot_channel_.size(), true);
-  if (is_distance_given_ || !matters || long_reductions_++ % tuning::distance_every != 0) return {};
+  if (is_given_ || !matters || long_reductions_++ % tuning::distance_every != 0) return {};
   const auto slowest = measure_distance();
   if (!slowest) return slowest.error();
-  are_far_ = *slowest >= tuning::far_from_ns;
+  tuned_.are_far = *slowest >= tuning::far_from_ns;
   return {};
 }
 
@@ -31,7 +31,7 @@ Result<std::uint64_t> NodeCollectives::measure_distance() {
   for (int i = 0; i < attempts; ++i) {
     if (auto begun = slot_channel_.begin(); !begun) return begun.error();
     std::byte* const own = slot_channel_.own_slot();
-    copy_whole_lines(own, own + bytes, bytes);
+    copy_for_others(own, own + bytes, bytes);
     slot_channel_.publish();
     if (auto came = slot_channel_.await(next); !came) return came.error();
     const auto before = Clock::now();

@@ -37,6 +37,7 @@ Result<void> NodeCollectives::reduce_scatter(const Reduction& what, const Blocks
   const std::size_t all = longest * slot_channel_.size() * unit;
   if (auto known = look_at_distance(tuning::SingleCopy::reduce_scatter, all); !known) return known;
   if (is_single_copy(tuning::SingleCopy::reduce_scatter, all)) return reduce_scatter_fetched(what, blocks);
+  if (auto known = look_at_staging(all); !known) return known;
   const std::uint32_t ranks = slot_channel_.size();
   const std::uint32_t own = slot_channel_.rank();
   const std::size_t piece = slot_channel_.slot_bytes() / ranks / cache_line * cache_line / unit;
@@ -48,8 +49,8 @@ Result<void> NodeCollectives::reduce_scatter(const Reduction& what, const Blocks
       [&](std::size_t i) {
         for (std::uint32_t r = 0; r < ranks; ++r) {
           if (r == own) continue;
-          copy_whole_lines(slot_channel_.own_slot() + r * piece * unit,
-                           what.send + (blocks.offset(r) + i * piece) * unit, part(i, r) * unit);
+          copy_for_others(slot_channel_.own_slot() + r * piece * unit,
+                          what.send + (blocks.offset(r) + i * piece) * unit, part(i, r) * unit);
         }
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {

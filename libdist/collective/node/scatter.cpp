@@ -33,8 +33,8 @@ Result<void> NodeCollectives::scatter(const std::byte* send, std::byte* recv, co
       [&](std::size_t i) {
         for (std::uint32_t r = 0; own == root && r < slot_channel_.size(); ++r) {
           if (r == own) continue;
-          copy_whole_lines(slot_channel_.own_slot() + r * piece, send + blocks.offset(r) * unit + i * piece,
-                           part_of(blocks.count(r) * unit, i, piece));
+          copy_for_others(slot_channel_.own_slot() + r * piece, send + blocks.offset(r) * unit + i * piece,
+                          part_of(blocks.count(r) * unit, i, piece));
         }
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {

@@ -76,9 +76,17 @@ static_assert(single_copy_step(most_ranks_single_copy) * (most_ranks_single_copy
               node_slot - single_copy_offsets);
 static_assert(most_ranks_single_copy * sizeof(std::uint64_t) <= single_copy_offsets);
 
-/// Of staged reductions: whether every rank folds all data, with one wait less, or its slice of it.
-[[nodiscard]] constexpr bool is_whole_faster(std::size_t bytes, std::size_t ranks) noexcept {
-  return bytes <= (ranks <= 2 ? node_piece : one_round_below);
+/// From so many bytes on it matters which way of staging is taken; and what a trial of the ways reduces.
+inline constexpr std::size_t staging_trial_from = 16 * kib;
+inline constexpr std::size_t staging_trial_bytes = 64 * kib;
+/// A trial takes 0.1 to 0.3 ms, less than a hundredth of so many calls.
+inline constexpr std::uint64_t staging_trial_every = 4096;
+
+/// Of staged reductions: whether every rank folds all data, with one wait less, or its slice of it. `slices`: a trial
+/// found slices to be faster for two ranks (an EPYC of the third generation; on one of the fifth they are not).
+[[nodiscard]] constexpr bool is_whole_faster(std::size_t bytes, std::size_t ranks, bool slices) noexcept {
+  if (ranks > 2) return bytes <= one_round_below;
+  return slices ? bytes < staging_trial_from : bytes <= node_piece;
 }
 
 // ---- between nodes: ranks that only exchange messages ----
