@@ -201,7 +201,7 @@ Result<void> HostBackend::share_memory(const Gather& gather, const std::string& 
   for (const Pieces::Run& each : problems->runs()) {
     const char theirs = each.piece.empty() ? reads_no_peers : each.piece.front();
     if (theirs == reads_no_peers) peers_.reset();
-    if (theirs == reads_always) given = NodeTuning{.are_far = true};
+    if (theirs == reads_always) given = NodeTuning{.fetches = true};
     if (each.piece.size() > 1) {
       separate_all(each.piece.substr(1));
       return {};

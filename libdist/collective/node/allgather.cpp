@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "collective/node/node_pipeline.hpp"
+#include "collective/node/single_copy_trial.hpp"
 
 namespace amldist::collective {
 
@@ -23,9 +24,15 @@ Result<void> NodeCollectives::allgather_fetched(const std::byte* send, std::byte
 Result<void> NodeCollectives::allgather(const std::byte* send, std::byte* recv, const Blocks& blocks,
                                         std::size_t unit) {
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
-  if (is_single_copy(tuning::SingleCopy::allgather, longest * slot_channel_.size()))
-    return allgather_fetched(send, recv, blocks, unit);
   if (auto known = look_at_staging(longest); !known) return known;
+  return in_better_way(tuning::SingleCopy::allgather, longest * slot_channel_.size(), [&](bool fetches) {
+    return fetches ? allgather_fetched(send, recv, blocks, unit) : allgather_staged(send, recv, blocks, unit);
+  });
+}
+
+Result<void> NodeCollectives::allgather_staged(const std::byte* send, std::byte* recv, const Blocks& blocks,
+                                               std::size_t unit) {
+  const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
   const std::uint32_t own = slot_channel_.rank();
   const std::size_t piece = slot_channel_.slot_bytes() / 4;
   copy(block_of(recv, blocks, own, unit), send, blocks.count(own) * unit);

@@ -31,8 +31,7 @@ Result<void> NodeCollectives::allreduce_large(const Reduction& what) {
   slot_channel_.publish();
   if (auto came = slot_channel_.await_all(); !came) return came;
   if (agreement(0) == Agreement::direct) return allreduce_direct(what);
-  const bool one_round =
-      is_single_copy(tuning::SingleCopy::allreduce, bytes) || (folds_whole(bytes) && bytes <= piece_of_whole());
+  const bool one_round = fetches_ || (folds_whole(bytes) && bytes <= piece_of_whole());
   if (!one_round) {
     if (auto begun = slot_channel_.begin(); !begun) return begun;
     slot_channel_.publish();

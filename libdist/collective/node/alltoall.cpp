@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "collective/node/node_pipeline.hpp"
+#include "collective/node/single_copy_trial.hpp"
 
 namespace amldist::collective {
 
@@ -59,13 +60,20 @@ Result<void> NodeCollectives::alltoall_fetched(const std::byte* send, std::byte*
 
 Result<void> NodeCollectives::alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
                                        const Blocks& recv_blocks, std::size_t unit) {
-  if (send_blocks.are_equal() && recv_blocks.are_equal() &&
-      is_single_copy(tuning::SingleCopy::alltoall, send_blocks.count(0) * slot_channel_.size() * unit)) {
+  const auto staged = [&] { return alltoall_staged(send, send_blocks, recv, recv_blocks, unit); };
+  if (!send_blocks.are_equal() || !recv_blocks.are_equal()) return staged();
+  const std::size_t bytes = send_blocks.count(0) * unit;
+  return in_better_way(tuning::SingleCopy::alltoall, bytes * slot_channel_.size(), [&](bool fetches) -> Result<void> {
+    if (!fetches) return staged();
     if (auto shown = show(send, recv); !shown) return shown;
     if (auto came = slot_channel_.await_all(); !came) return came;
     // A rank that works in place would overwrite what others have yet to fetch.
-    if (!is_anyone_in_place()) return alltoall_fetched(send, recv, send_blocks.count(0) * unit);
-  }
+    return is_anyone_in_place() ? staged() : alltoall_fetched(send, recv, bytes);
+  });
+}
+
+Result<void> NodeCollectives::alltoall_staged(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
+                                              const Blocks& recv_blocks, std::size_t unit) {
   const std::uint32_t own = slot_channel_.rank();
   const std::uint32_t ranks = slot_channel_.size();
   const std::size_t piece = slot_channel_.slot_bytes() / ranks / 64 * 64;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "collective/node/node_slices.hpp"
+#include "collective/node/single_copy_trial.hpp"
 #include "collective/tuning/algorithm_choice.hpp"
 #include "os/cache_share.hpp"
 
@@ -31,9 +32,11 @@ Store NodeCollectives::store_for(std::size_t bytes) const noexcept {
 Result<void> NodeCollectives::allreduce(const Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   if (bytes < tuning::one_round_below) return allreduce_packed(what);
-  if (auto known = look_at_distance(tuning::SingleCopy::allreduce, bytes); !known) return known;
   if (auto known = look_at_staging(bytes); !known) return known;
-  return allreduce_large(what);
+  return in_better_way(tuning::SingleCopy::allreduce, bytes, [&](bool fetches) {
+    fetches_ = fetches;
+    return allreduce_large(what);
+  });
 }
 
 Result<void> NodeCollectives::reduce(const Reduction& what, std::uint32_t root) {
@@ -61,7 +64,7 @@ Result<void> NodeCollectives::reduce_private(const Reduction& what, int root) {
   offer({Mode::staged, 0, 0});
   const std::size_t bytes = what.count * size_of(what.type);
   const auto reduce_once = [&] {
-    if (root == everybody && is_single_copy(tuning::SingleCopy::allreduce, bytes)) return allreduce_single_copy(what);
+    if (root == everybody && fetches_) return allreduce_single_copy(what);
     return folds_whole(bytes) ? allreduce_whole(what, root) : allreduce_sliced(what, root);
   };
   auto agreed = reduce_once();

@@ -3,6 +3,7 @@
 // the others read the last one.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -20,7 +21,7 @@ namespace amldist::collective {
 
 /// What is fastest on this machine, with the processors that the ranks have now.
 struct NodeTuning {
-  bool are_far = false;  ///< the ranks, from each other: long reductions are fetched
+  bool fetches = false;  ///< long messages are fetched (single copy) instead of staged
   bool slices = false;   ///< staged all-reduces of two ranks are faster in slices than whole, already from 16 KiB on
   /// How data is written to memory that another rank has in its cache and reads next.
   Store for_others = Store::whole_lines;
@@ -88,16 +89,22 @@ class NodeCollectives {
   [[nodiscard]] Result<void> reduce_private(const Reduction& what, int root);
   [[nodiscard]] Result<void> reduce_any(const Reduction& what, int root);
   // ---- single copy ----
-  /// `bytes`: of a rank's larger buffer; equal on all ranks. Of reductions only after look_at_distance().
-  [[nodiscard]] bool is_single_copy(tuning::SingleCopy what, std::size_t bytes) const noexcept {
+  /// Two ways for the long calls of a collective, and what the last trial found.
+  struct LongCalls {
+    std::uint64_t begun = 0;
+    bool fetches = false;
+    std::array<std::uint64_t, 2> least = {};  ///< picoseconds a byte: staged, fetched
+  };
+  /// A call of a collective that could be fetched: `work(bool fetches)`. `bytes`: of a rank's larger buffer; equal on
+  /// all ranks.
+  template <typename Work>
+  [[nodiscard]] Result<void> in_better_way(tuning::SingleCopy what, std::size_t bytes, Work work);
+  [[nodiscard]] bool could_fetch(tuning::SingleCopy what, std::size_t bytes) const noexcept {
     const std::size_t ranks = slot_channel_.size();
     return peers_ != nullptr && ranks <= tuning::most_ranks_single_copy &&
-           bytes >= tuning::single_copy_from(what, ranks, tuned_.are_far);
+           bytes >= tuning::single_copy_from(what, ranks);
   }
-  /// Before a reduction: measures how far the ranks are from each other, if the choice depends on it, for the first and
-  /// every tuning::distance_every-th of those.
-  [[nodiscard]] Result<void> look_at_distance(tuning::SingleCopy what, std::size_t bytes);
-  [[nodiscard]] Result<std::uint64_t> measure_distance();
+  [[nodiscard]] Result<void> decide(LongCalls& calls);
   // ---- staging ----
   /// Before a call of so many bytes, equal on all ranks: tries the ways of staging, if the choice matters, for the
   /// first and every tuning::staging_trial_every-th of those.
@@ -115,6 +122,13 @@ class NodeCollectives {
                                                std::size_t unit);
   [[nodiscard]] Result<void> scatter_fetched(const std::byte* send, std::byte* recv, const Blocks& blocks,
                                              std::size_t unit, std::uint32_t root);
+  [[nodiscard]] Result<void> reduce_scatter_staged(const Reduction& what, const Blocks& blocks);
+  [[nodiscard]] Result<void> allgather_staged(const std::byte* send, std::byte* recv, const Blocks& blocks,
+                                              std::size_t unit);
+  [[nodiscard]] Result<void> scatter_staged(const std::byte* send, std::byte* recv, const Blocks& blocks,
+                                            std::size_t unit, std::uint32_t root);
+  [[nodiscard]] Result<void> alltoall_staged(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
+                                             const Blocks& recv_blocks, std::size_t unit);
   [[nodiscard]] Result<void> alltoall_fetched(const std::byte* send, std::byte* recv, std::size_t bytes);
   [[nodiscard]] bool is_anyone_in_place();
   /// Begins and publishes a round with the addresses of this rank's buffers, and in its slot the offset of each rank's
@@ -155,9 +169,10 @@ class NodeCollectives {
   std::vector<std::byte*> results_;
   const bool is_given_;
   NodeTuning tuned_;
-  std::uint64_t long_reductions_ = 0;  ///< of which it matters how far the ranks are
-  std::uint64_t staged_calls_ = 0;     ///< of which it matters how data is staged
-  std::vector<Offer> offers_;          ///< of a single copy, by rank
+  bool fetches_ = false;  ///< the present all-reduce
+  std::array<LongCalls, tuning::single_copy_collectives> long_calls_;
+  std::uint64_t staged_calls_ = 0;  ///< of which it matters how data is staged
+  std::vector<Offer> offers_;       ///< of a single copy, by rank
   Offer offer_ = {};
 };
 

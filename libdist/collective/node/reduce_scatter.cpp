@@ -5,6 +5,7 @@
 
 #include "collective/node/node_pipeline.hpp"
 #include "collective/node/node_slices.hpp"
+#include "collective/node/single_copy_trial.hpp"
 
 namespace amldist::collective {
 
@@ -35,9 +36,15 @@ Result<void> NodeCollectives::reduce_scatter(const Reduction& what, const Blocks
   const std::size_t unit = size_of(what.type);
   const std::size_t longest = longest_of(blocks, slot_channel_.size());
   const std::size_t all = longest * slot_channel_.size() * unit;
-  if (auto known = look_at_distance(tuning::SingleCopy::reduce_scatter, all); !known) return known;
-  if (is_single_copy(tuning::SingleCopy::reduce_scatter, all)) return reduce_scatter_fetched(what, blocks);
   if (auto known = look_at_staging(all); !known) return known;
+  return in_better_way(tuning::SingleCopy::reduce_scatter, all, [&](bool fetches) {
+    return fetches ? reduce_scatter_fetched(what, blocks) : reduce_scatter_staged(what, blocks);
+  });
+}
+
+Result<void> NodeCollectives::reduce_scatter_staged(const Reduction& what, const Blocks& blocks) {
+  const std::size_t unit = size_of(what.type);
+  const std::size_t longest = longest_of(blocks, slot_channel_.size());
   const std::uint32_t ranks = slot_channel_.size();
   const std::uint32_t own = slot_channel_.rank();
   const std::size_t piece = slot_channel_.slot_bytes() / ranks / cache_line * cache_line / unit;

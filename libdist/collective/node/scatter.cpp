@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "collective/node/node_pipeline.hpp"
+#include "collective/node/single_copy_trial.hpp"
 
 namespace amldist::collective {
 
@@ -23,8 +24,14 @@ Result<void> NodeCollectives::scatter_fetched(const std::byte* send, std::byte* 
 Result<void> NodeCollectives::scatter(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
                                       std::uint32_t root) {
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
-  if (is_single_copy(tuning::SingleCopy::scatter, longest * slot_channel_.size()))
-    return scatter_fetched(send, recv, blocks, unit, root);
+  return in_better_way(tuning::SingleCopy::scatter, longest * slot_channel_.size(), [&](bool fetches) {
+    return fetches ? scatter_fetched(send, recv, blocks, unit, root) : scatter_staged(send, recv, blocks, unit, root);
+  });
+}
+
+Result<void> NodeCollectives::scatter_staged(const std::byte* send, std::byte* recv, const Blocks& blocks,
+                                             std::size_t unit, std::uint32_t root) {
+  const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
   const std::uint32_t own = slot_channel_.rank();
   const std::size_t piece = slot_channel_.slot_bytes() / slot_channel_.size() / 64 * 64;
   if (own == root) copy(recv, send + blocks.offset(own) * unit, blocks.count(own) * unit);

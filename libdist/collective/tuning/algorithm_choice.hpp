@@ -32,27 +32,21 @@ inline constexpr std::size_t zero_copy_step = 64 * kib;
 
 /// Collectives whose data the kernel can copy once, from one process to the other (process_vm_readv).
 enum class SingleCopy : std::uint8_t { allreduce, reduce_scatter, allgather, scatter, alltoall };
-/// Ranks are far from each other if one takes this long to copy so many bytes that another has just written: 19 GB/s.
-/// An EPYC with one L3 takes 4 us, a Xeon whose cores share a mesh 11.
-inline constexpr std::size_t distance_bytes = 128 * kib;
-inline constexpr std::uint64_t far_from_ns = 7000;
-/// Measuring takes about a tenth of a millisecond: less than a thousandth of so many long reductions.
-inline constexpr std::uint64_t distance_every = 256;
-static_assert(2 * distance_bytes <= node_slot);
-/// Bytes of a rank's larger buffer from which that is faster than staging. A broadcast never is: the kernel lets in one
-/// reader of a page after the other. More than four that read from each other all at once get in each other's way
-/// likewise. Nor is a gather, where the root does all the copying in either way. Reductions of near ranks are faster
-/// through staging buffers, which stay in the cache that they share.
-[[nodiscard]] constexpr std::size_t single_copy_from(SingleCopy what, std::size_t ranks, bool are_far) noexcept {
+inline constexpr std::size_t single_copy_collectives = 5;
+/// Bytes of a rank's larger buffer from which that may be faster than staging: then the first calls try both. A
+/// broadcast never is: the kernel lets in one reader of a page after the other. More than four that read from each
+/// other all at once get in each other's way likewise. Nor is a gather, where the root does all the copying in either
+/// way.
+[[nodiscard]] constexpr std::size_t single_copy_from(SingleCopy what, std::size_t ranks) noexcept {
   constexpr std::size_t never = SIZE_MAX;
   const auto by_ranks = [ranks](std::size_t two, std::size_t four, std::size_t more) {
     return ranks <= 2 ? two : ranks <= 4 ? four : more;
   };
   switch (what) {
     case SingleCopy::allreduce:
-      return are_far ? by_ranks(4 * mib, 4 * mib, never) : never;
+      return by_ranks(4 * mib, 4 * mib, never);
     case SingleCopy::reduce_scatter:
-      return are_far ? by_ranks(4 * mib, 16 * mib, never) : never;
+      return by_ranks(4 * mib, 16 * mib, never);
     case SingleCopy::allgather:
       return by_ranks(mib, mib, never);
     case SingleCopy::scatter:
@@ -62,6 +56,9 @@ static_assert(2 * distance_bytes <= node_slot);
   }
   return 256 * kib;
 }
+/// The first of so many long calls of a collective are made in both ways in turn, and timed.
+inline constexpr std::uint64_t single_copy_tried = 6;
+inline constexpr std::uint64_t single_copy_trial_every = 512;
 /// More ranks than that: the parts of all of them would not fit into a slot by whole pages.
 inline constexpr std::size_t most_ranks_single_copy = 128;
 /// The beginning of a slot, for offsets of blocks; what is fetched comes behind it.
