@@ -37,6 +37,10 @@ class Watchdog {
   virtual void troubled(int /*rank*/, std::string_view /*why*/) {}
 
   [[nodiscard]] virtual Clock::time_point deadline() const noexcept = 0;
+
+  /// Whether nobody in the program waits for the call, so that it may be computing on the processor that polls. Costs
+  /// nothing, and may change during the call.
+  [[nodiscard]] virtual bool is_unawaited() const noexcept { return false; }
 };
 
 }  // namespace amldist::collective

@@ -5,7 +5,7 @@
 
 namespace amldist::collective {
 
-Result<void> CallRunner::run(Call& call) {
+Result<void> CallRunner::run(Call& call, const std::atomic<bool>* is_awaited) {
   if (parts_.context.is_lost()) return parts_.refused.refuse(call, parts_.ticks.now());
   const std::uint64_t began = parts_.ticks.now();
   const auto device = parts_.devices.device_of(call, began);
@@ -14,15 +14,16 @@ Result<void> CallRunner::run(Call& call) {
   }
   call.sequence = parts_.numbers.next(call, device.has_value());
   if (call.operation == Operation::split) return run_split(call);
-  return device ? run_on_device(*device, call, began) : run_on_host(call, began);
+  return device ? run_on_device(*device, call, began) : run_on_host(call, began, is_awaited);
 }
 
 template <typename Finish>
-Result<void> CallRunner::observe(const Call& call, std::uint64_t began, bool on_device, Finish finish) {
+Result<void> CallRunner::observe(const Call& call, std::uint64_t began, bool on_device,
+                                 const std::atomic<bool>* is_awaited, Finish finish) {
   const auto ticket = parts_.recorder.begin(call, began);
   CommWatch& watch = parts_.context.watch();
   watch.enter(call);
-  CallWatchdog watchdog(parts_.context, &parts_.progress);
+  CallWatchdog watchdog(parts_.context, &parts_.progress, is_awaited);
   Result<void> result = finish(watchdog);
   // Before leave(): a rank whose device works on a call is never seen outside of it.
   if (result && on_device) parts_.devices.watch(call, ticket);
@@ -38,13 +39,14 @@ void CallRunner::fail(CallObserver::Ticket ticket, const Error& error) {
 }
 
 /// The start comes first of all: the other ranks wait for it.
-Result<void> CallRunner::run_on_host(const Call& call, std::uint64_t began) {
+Result<void> CallRunner::run_on_host(const Call& call, std::uint64_t began, const std::atomic<bool>* is_awaited) {
   const auto started = parts_.host.start(call);
-  return observe(call, began, false, [&](CallWatchdog& watchdog) { return started.finish(watchdog); });
+  return observe(call, began, false, is_awaited, [&](CallWatchdog& watchdog) { return started.finish(watchdog); });
 }
 
 Result<void> CallRunner::run_on_device(int device, const Call& call, std::uint64_t began) {
-  return observe(call, began, true, [&](CallWatchdog& watchdog) { return parts_.devices.run(device, call, watchdog); });
+  return observe(call, began, true, nullptr,
+                 [&](CallWatchdog& watchdog) { return parts_.devices.run(device, call, watchdog); });
 }
 
 Result<void> CallRunner::run_group(std::span<Call> messages) {
@@ -52,17 +54,18 @@ Result<void> CallRunner::run_group(std::span<Call> messages) {
   if (parts_.context.is_lost()) return parts_.refused.refuse(messages.back(), began);
   const auto device = parts_.devices.device_of(messages.back(), began);
   for (Call& message : messages) message.sequence = parts_.numbers.next(message, device.has_value());
-  return observe(messages.back(), began, device.has_value(), [&](CallWatchdog& watchdog) {
+  return observe(messages.back(), began, device.has_value(), nullptr, [&](CallWatchdog& watchdog) {
     return device ? parts_.devices.run_group(*device, messages, watchdog)
                   : watchdog.with_cause(parts_.host.exchange(messages, watchdog));
   });
 }
 
-Result<void> CallRunner::run_to_completion(const std::vector<std::shared_ptr<Request>>& requests) {
+Result<void> CallRunner::run_to_completion(const std::vector<std::shared_ptr<Request>>& requests,
+                                           const std::atomic<bool>& is_awaited) {
   Result<void> result;
   if (requests.size() == 1) {
     for (Call call : requests.front()->calls()) {
-      if (result) result = run(call);
+      if (result) result = run(call, &is_awaited);
     }
   } else {
     std::vector<Call> messages;
@@ -91,7 +94,7 @@ Result<void> CallRunner::finalize() {
   Call call;
   call.operation = Operation::finalize;
   call.sequence = parts_.numbers.next(call, false);
-  return observe(call, parts_.ticks.now(), false, [&](CallWatchdog& watchdog) {
+  return observe(call, parts_.ticks.now(), false, nullptr, [&](CallWatchdog& watchdog) {
     auto met = parts_.host.start(call).finish(watchdog);
     return met ? check_all_received(parts_.context, parts_.host, parts_.numbers, call, watchdog) : met;
   });

@@ -1,6 +1,7 @@
 // Runs calls: gives each its number, its watchdog and its place to run, and tells the observer of its begin and end.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -33,24 +34,27 @@ class CallRunner {
   explicit CallRunner(const Parts& parts) : parts_(parts) {}
 
   /// On the host, to its end; on a device, until it is enqueued. Sets the call's sequence number.
-  [[nodiscard]] Result<void> run(Call& call);
+  [[nodiscard]] Result<void> run(Call& call) { return run(call, nullptr); }
   /// Sends and receives that may cross, as one.
   [[nodiscard]] Result<void> run_group(std::span<Call> messages);
   /// What the progress engine took from its queue: one request, or several messages that run as one. Done when the
-  /// device is done, too.
-  [[nodiscard]] Result<void> run_to_completion(const std::vector<std::shared_ptr<Request>>& requests);
+  /// device is done, too. `is_awaited`: whether a thread of the program waits for it, which may change meanwhile.
+  [[nodiscard]] Result<void> run_to_completion(const std::vector<std::shared_ptr<Request>>& requests,
+                                               const std::atomic<bool>& is_awaited);
   /// For a thread that waits for another one, which runs a call.
   void interrupt() { parts_.context.interrupt(); }
   /// The last call: waits for all ranks. Errors: those of a call, and a rank that has not received all that was sent.
   [[nodiscard]] Result<void> finalize();
 
  private:
-  [[nodiscard]] Result<void> run_on_host(const Call& call, std::uint64_t began);
+  [[nodiscard]] Result<void> run(Call& call, const std::atomic<bool>* is_awaited);
+  [[nodiscard]] Result<void> run_on_host(const Call& call, std::uint64_t began, const std::atomic<bool>* is_awaited);
   [[nodiscard]] Result<void> run_on_device(int device, const Call& call, std::uint64_t began);
   [[nodiscard]] Result<void> run_split(const Call& call);
   /// Whatever began is seen by the observer and the other ranks until it ends.
   template <typename Finish>
-  [[nodiscard]] Result<void> observe(const Call& call, std::uint64_t began, bool on_device, Finish finish);
+  [[nodiscard]] Result<void> observe(const Call& call, std::uint64_t began, bool on_device,
+                                     const std::atomic<bool>* is_awaited, Finish finish);
   void fail(CallObserver::Ticket ticket, const Error& error);
 
   const Parts parts_;

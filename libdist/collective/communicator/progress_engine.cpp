@@ -93,7 +93,7 @@ void ProgressEngine::progress_once(Lock& lock, int& idle) {
   lock.unlock();
   messages_.take_up();
   if (!next.empty()) {
-    const auto result = runner_.run_to_completion(next);
+    const auto result = runner_.run_to_completion(next, has_waiter_);
     for (const auto& request : next) request->complete(result);
   }
   idle = messages_.progress() || !next.empty() ? 0 : idle + 1;

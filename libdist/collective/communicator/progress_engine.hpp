@@ -8,6 +8,7 @@
 // threads, and the processor that the waiting thread has is free.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -76,7 +77,7 @@ class ProgressEngine {
   std::condition_variable thread_needed_;       ///< separate: a wakeup takes the processor from whoever else has it
   std::deque<std::shared_ptr<Request>> queue_;  ///< that have not begun
   bool is_driven_ = false;                      ///< a thread is in progress_once()
-  bool has_waiter_ = false;                     ///< a thread that waits for a request drives, not the progress thread
+  std::atomic<bool> has_waiter_ = false;        ///< a thread that waits for a request drives, not the progress thread
   bool flush_messages_ = false;                 ///< device messages in the queue are not to wait for more of them
   bool is_stopping_ = false;
   std::thread thread_;

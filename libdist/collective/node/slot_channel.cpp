@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/text.hpp"
+#include "os/shared_futex.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -43,7 +44,8 @@ SlotChannel::SlotChannel(std::byte* memory, NodeGroup place, std::size_t slot_by
       oversubscribed_(oversubscribed),
       seen_(place_.size, 0),
       waiting_(reinterpret_cast<Waiting*>(lines_ + static_cast<std::size_t>(place_.size) * slots)),
-      contention_(place_.size) {}
+      contention_(place_.size),
+      unawaited_contention_(place_.size) {}
 
 Error SlotChannel::has_bad_buffer(std::uint32_t peer, std::size_t bytes) const {
   return {Errc::invalid_argument, text::concat({"rank ", std::to_string(place_.communicator_ranks[peer]), " (",
@@ -89,7 +91,7 @@ bool SlotChannel::spin_apart(std::uint32_t peer, std::uint32_t round, bool& diff
     part();
     return false;
   }
-  if (contention_.was_contended() && contention_.is_contended(Clock::now())) return false;
+  if (contention().was_contended() && contention().is_contended(Clock::now())) return false;
   for (int poll = 0; poll < polls; ++poll) {
     if (has_come(peer, round, differs)) return true;
     relax();
@@ -117,45 +119,48 @@ void SlotChannel::part() noexcept {
   nap(std::chrono::microseconds(1));
 }
 
-/// Yields the processor; after about a millisecond sleeps in growing naps. No process needs to be woken, so publishing
-/// stays cheap. A yield to another program takes a slice of its time, some milliseconds; ranks yield back at once. So
-/// where yields take long, naps take their place for a while: Linux prefers who has slept to who computes.
+/// Yields the processor, and after a while sleeps until the peer publishes. Ranks that outnumber the processors sleep
+/// soon: a processor where somebody yields again and again is not idle, so Linux brings no other rank there. A yield to
+/// another program takes a slice of its time, some milliseconds, where ranks yield back at once. So where yields take
+/// long, sleep takes their place for a while: Linux prefers who has slept to who computes.
 Result<void> SlotChannel::wait_slowly(std::uint32_t peer, std::uint32_t round) {
   // Where many wait for a processor, each yield takes a turn of all of them: 64 took seconds in which no verdict was
   // heard.
   constexpr int yields_between_checks = 4;
-  constexpr int checks_before_naps = 1024;
-  constexpr auto longest_nap = std::chrono::microseconds(500);
-  constexpr auto longest_contended_nap = std::chrono::microseconds(160);
-  auto length = std::chrono::microseconds(20);
-  auto contended_nap = std::chrono::microseconds(10);
+  const int checks_before_sleep = oversubscribed_ ? 16 : 1024;
   auto before = Clock::now();
-  bool contended = contention_.is_contended(before);
-  for (int poll = 0;; ++poll) {
+  bool contended = contention().is_contended(before);
+  for (int check = 0;; ++check) {
     for (int i = 0; i < yields_between_checks; ++i) {
       bool differs = false;
       if (has_come(peer, round, differs)) {
         if (differs) return watchdog_->differs(place_.communicator_ranks[peer]);
         return {};
       }
-      if (poll >= checks_before_naps) {
-        std::this_thread::sleep_for(length);
-        length = std::min(length * 2, longest_nap);
+      if (contended || check >= checks_before_sleep) {
+        sleep(peer, round);
         break;
-      }
-      if (contended) {
-        nap(contended_nap);
-        contended_nap = std::min(contended_nap * 2, longest_contended_nap);
-        continue;
       }
       static_cast<void>(::sched_yield());
       const auto now = Clock::now();
-      contended = contention_.yielded(now, now - before);
+      contended = contention().yielded(now, now - before);
       before = now;
     }
     if (auto going_on = watchdog_->keep_waiting(place_.communicator_ranks[peer]); !going_on) return going_on;
     before = Clock::now();
+    contended = contention().is_contended(before);
   }
 }
+
+void SlotChannel::sleep(std::uint32_t peer, std::uint32_t round) noexcept {
+  auto& sleepers = waiting_[peer].sleepers;
+  sleepers.fetch_add(1, std::memory_order_seq_cst);
+  const std::uint64_t word = line(peer, round).word.load(std::memory_order_acquire);
+  const auto shown = static_cast<std::uint32_t>(word >> 32);
+  if (static_cast<std::int32_t>(shown - round) < 0) sleep_while(round_in(line(peer, round)), shown, longest_sleep_);
+  sleepers.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void SlotChannel::wake_up() noexcept { static_cast<void>(wake_sleepers(round_in(line(place_.rank, round_)))); }
 
 }  // namespace amldist::collective

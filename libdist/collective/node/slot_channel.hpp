@@ -17,6 +17,8 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -66,6 +68,9 @@ class SlotChannel {
   /// From now on, waits use this watchdog.
   void wait_under(Watchdog& watchdog) noexcept { watchdog_ = &watchdog; }
 
+  /// How long a rank sleeps at most before the watchdog looks again.
+  void look_every(std::chrono::nanoseconds period) noexcept { longest_sleep_ = period; }
+
   /// Begins the next round. Afterwards own_slot() and own_line() may be written.
   [[nodiscard]] Result<void> begin() {
     const std::uint32_t wanted = round_ - 1;  // the line of round_+1-2
@@ -88,6 +93,15 @@ class SlotChannel {
   void publish() noexcept {
     line(place_.rank, round_).word.store(word_of(round_), std::memory_order_release);
     seen_[place_.rank] = round_;
+    // No fence, which would take as long as a short call: a rank that falls asleep at this moment is missed, and wakes
+    // by itself after a millisecond.
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (has_sleepers()) [[unlikely]]
+      wake_up();
+  }
+  /// Whether ranks sleep until this one publishes.
+  [[nodiscard]] bool has_sleepers() const noexcept {
+    return waiting_[place_.rank].sleepers.load(std::memory_order_relaxed) != 0;
   }
   /// Call it after publish() if the next round is likely to be written next: that write becomes faster. No rank reads
   /// that line any more. (With data in slots it makes calls slower, because the slots' cache lines are being
@@ -150,10 +164,16 @@ class SlotChannel {
     std::byte data[line_data];
   };
   static_assert(sizeof(Line) == 64 && std::atomic<std::uint64_t>::is_always_lock_free);
+  /// The half of a line's word that futexes take.
+  [[nodiscard]] static const std::atomic<std::uint32_t>& round_in(const Line& line) noexcept {
+    static_assert(std::endian::native == std::endian::little && std::atomic<std::uint32_t>::is_always_lock_free);
+    return reinterpret_cast<const std::atomic<std::uint32_t>*>(&line.word)[1];
+  }
 
   struct alignas(64) Waiting {
     std::atomic<int> processor;  ///< where the rank last waited for long, plus 1; 0: it never did
     std::atomic<int> has_given_up;
+    std::atomic<std::uint32_t> sleepers;  ///< ranks that sleep until this one publishes
   };
 
   [[nodiscard]] Line& line(std::uint32_t peer, std::uint32_t round) noexcept {
@@ -168,6 +188,14 @@ class SlotChannel {
   }
   [[nodiscard]] Result<void> wait_until(std::uint32_t peer, std::uint32_t round);
   [[nodiscard]] Result<void> wait_slowly(std::uint32_t peer, std::uint32_t round);
+  /// Until the peer publishes `round`, or for about a millisecond.
+  void sleep(std::uint32_t peer, std::uint32_t round) noexcept;
+  /// The ranks that sleep until this one publishes.
+  [[gnu::cold]] void wake_up() noexcept;
+  /// Of the processor, as this wait sees it: the program's own computation counts only while nobody waits for the call.
+  [[nodiscard]] ProcessorContention& contention() noexcept {
+    return watchdog_->is_unawaited() ? unawaited_contention_ : contention_;
+  }
   /// Polls for a while if the peer is on another processor; whether its line arrived.
   [[nodiscard, gnu::noinline]] bool spin_apart(std::uint32_t peer, std::uint32_t round, bool& differs) noexcept;
   /// Whether the peer last waited on another processor than this rank's, as far as is known.
@@ -189,9 +217,11 @@ class SlotChannel {
   std::vector<std::uint32_t> seen_;  // by peer: the last round known to be published
   // Of waits that are not short:
   Waiting* waiting_;
+  std::chrono::nanoseconds longest_sleep_ = std::chrono::milliseconds(1);
   int own_processor_ = -1;          ///< as published
   Clock::time_point next_parting_;  ///< initially in the past
   ProcessorContention contention_;
+  ProcessorContention unawaited_contention_;
 };
 
 }  // namespace amldist::collective
