@@ -71,3 +71,68 @@ def test_buckets_lie_in_library_memory_until_their_model_or_their_group_goes():
 @pytest.mark.parametrize("deed", ["killed", "late"])
 def test_a_bad_rank_is_named_with_gradients_in_library_memory_too(deed):
     trial(deed, wrong=1, step=4, in_library=True)
+
+
+FUTURES = """
+start()
+from amldist.torch import _work
+added, left = [], []
+add, leave = _work.Waiter.add, _work.Waiter.leave
+_work.Waiter.add = lambda self, work: (added.append(work), add(self, work))
+_work.Waiter.leave = lambda self, work: (left.append(work), leave(self, work))
+def wrapped(**options):
+    torch.manual_seed(3)
+    return torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64), **options)
+def step(model):
+    added.clear(); left.clear()
+    model.zero_grad()
+    model(torch.full((1, 64), float(rank + 1))).sum().backward()
+    average = torch.full((64, 64), sum(range(1, size + 1)) / size)
+    assert all(torch.allclose(p.grad, average if p.dim() == 2 else torch.ones(64)) for p in model.parameters())
+"""
+
+
+def test_no_thread_waits_for_buckets_beside_the_backward_pass():
+    run(FUTURES + """
+for options in ({}, {"static_graph": True}, {"find_unused_parameters": True}):
+    for in_library in (False, True):
+        model = wrapped(**options)
+        if in_library: amldist.torch.use_library_memory(model)
+        for again in range(3):
+            step(model)
+            assert left and all(work.is_done for work in left) and not any(work in added for work in left), (added, left)
+print("fine")
+""", 2)
+
+
+def test_a_hook_may_wait_for_its_future_within_the_backward_pass():
+    run(FUTURES + """
+def average(state, bucket):
+    future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
+    assert future.wait()[0] is not None and added and not left
+    return future.then(lambda done: done.value()[0].div_(size))
+average.__annotations__.clear()
+model = wrapped()
+model.register_comm_hook(None, average)
+step(model); step(model)
+print("fine")
+""", 2)
+
+
+def test_whoever_waits_too_early_for_a_future_that_was_left_to_the_pass_gets_it_all_the_same():
+    run(FUTURES + """
+class Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(context, given): return given.clone()
+    @staticmethod
+    def backward(context, gradient):
+        work = dist.all_reduce(gradient.clone(), async_op=True)
+        total = work.future_at_end_of_backward(work.result)
+        again = work.get_future()
+        assert left == [work] and total.wait() == work.result
+        return again.wait()[0]
+given = torch.ones(4, requires_grad=True)
+Sum.apply(given).sum().backward()
+assert torch.equal(given.grad, torch.full((4,), float(size))), given.grad
+print("fine")
+""", 2)

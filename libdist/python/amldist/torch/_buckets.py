@@ -8,6 +8,7 @@ from typing import Any, Dict, Tuple
 import torch
 import torch.distributed as dist
 from amldist.torch._engine import Engine
+from amldist.torch._work import PendingWork
 from torch._C._distributed_c10d import GradBucket
 
 
@@ -51,6 +52,8 @@ class Buckets:
         if given.device.type == "cpu" and given.layout is torch.strided:
             shared = self._moved(bucket.index(), given) if CAN_MOVE else self._copied(bucket.index(), given)
         work = dist.all_reduce(shared, dist.ReduceOp.AVG, group=self._group, async_op=True)
+        if isinstance(work, PendingWork):
+            return work.future_at_end_of_backward(shared)
         return work.get_future().then(lambda future: future.value()[0])
 
     def leave(self, frees: bool) -> None:

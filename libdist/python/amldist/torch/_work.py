@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import queue
 import re
+import sys
 import threading
 import time
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -39,22 +41,35 @@ def backend_error(error: Exception, limit_s: float = 0, before: str = "") -> Exc
 class Waiter:
     """A thread that waits for works in the order in which they were begun, for those who asked for futures.
 
-    It ends after a second without work, so that a program that uses none has no thread.
+    It ends after a second without work, so that a program that uses none has no thread. Works that the program itself
+    will wait for at the end of a backward pass are left to it for about a second.
     """
 
     _IDLE_S = 1.0
 
     def __init__(self) -> None:
         self._works: "queue.Queue[PendingWork]" = queue.Queue()
+        self._left: Deque[PendingWork] = collections.deque()
         self._lock = threading.Lock()
         self._runs = False
 
     def add(self, work: "PendingWork") -> None:
         with self._lock:
             self._works.put(work)
-            if not self._runs:
-                self._runs = True
-                threading.Thread(target=self._run, name="amldist-waiter", daemon=True).start()
+            self._start()
+
+    def leave(self, work: "PendingWork") -> None:
+        """Takes the work up only if nobody has waited for it before long. That wakes no thread."""
+        with self._lock:
+            while self._left and self._left[0].is_done:
+                self._left.popleft()
+            self._left.append(work)
+            self._start()
+
+    def _start(self) -> None:
+        if not self._runs:
+            self._runs = True
+            threading.Thread(target=self._run, name="amldist-waiter", daemon=True).start()
 
     def _run(self) -> None:
         while True:
@@ -62,9 +77,12 @@ class Waiter:
                 work = self._works.get(timeout=self._IDLE_S)
             except queue.Empty:
                 with self._lock:
-                    if self._works.empty():
+                    left, self._left = self._left, collections.deque()
+                    if self._works.empty() and not left:
                         self._runs = False
                         return
+                for each in left:
+                    each.finish()
                 continue
             work.finish()
 
@@ -156,6 +174,10 @@ class DoneWork(KeptWork):
         return future
 
 
+#: What calls the engine of backward passes: the caller of what C++ calls in one.
+_BACKWARD = getattr(getattr(torch.autograd.graph, "_engine_run_backward", None), "__code__", None)
+
+
 class PendingWork(KeptWork):
     """A call in progress.
 
@@ -183,6 +205,7 @@ class PendingWork(KeptWork):
         self._done = False
         self._error: Optional[Exception] = None
         self._future: Optional["torch.futures.Future[Any]"] = None
+        self._value: Any = outputs  #: of the future
         self._raises_in_backward = False
 
     def finish(self) -> None:
@@ -201,13 +224,18 @@ class PendingWork(KeptWork):
             self._requests, self._after = [], None
             future, self._future_given = self._future, True
         if future is not None:
-            self._complete(future)
+            self._complete(future, self._value)
 
     _future_given = False
 
-    def _complete(self, future: "torch.futures.Future[Any]") -> None:
+    @property
+    def is_done(self) -> bool:
+        """Whether somebody has finished it. Unlike is_completed() this makes no progress."""
+        return self._done
+
+    def _complete(self, future: "torch.futures.Future[Any]", value: Any) -> None:
         if self._error is None or self._raises_in_backward:
-            future.set_result(self._outputs)  # a future that raises is derived of this one
+            future.set_result(value)  # a future that raises is derived of this one
         else:
             future.set_exception(self._error)
 
@@ -261,6 +289,8 @@ class PendingWork(KeptWork):
     def get_future(self) -> "torch.futures.Future[Any]":
         """A future of the output tensors. Asked for in a backward pass, as DistributedDataParallel does, an error also
         ends that pass with its own type: a future hands C++ a RuntimeError with the text alone."""
+        if sys._getframe(1).f_code is _BACKWARD:
+            return self.future_at_end_of_backward(self._outputs)
         in_backward = torch._C._current_graph_task_id() != -1
         with self._lock:
             future = future_of(self._outputs)
@@ -271,13 +301,27 @@ class PendingWork(KeptWork):
             else:
                 first = False
         if done:
-            self._complete(future)
+            self._complete(future, self._outputs)
             return self._guarded(future, in_backward)
         if not first:
             assert self._future is not None
             return self._future.then(self._value_of)
         self._waiter.add(self)
         return self._guarded(future, in_backward)
+
+    def future_at_end_of_backward(self, value: Any) -> "torch.futures.Future[Any]":
+        """A future of ``value``, some of the outputs, for whoever waits for it no sooner than at the end of a backward
+        pass, as DistributedDataParallel does: there the program's thread waits for the call and completes the future. A
+        thread that waited meanwhile would compete with the computation, for the processor and for Python's lock."""
+        with self._lock:
+            is_first = self._future is None and not self._done and torch._C._current_graph_task_id() != -1
+            if is_first:
+                self._future, self._value = future_of(self._outputs), value
+        if not is_first:
+            return self.get_future().then(lambda _future: value)
+        self._waiter.leave(self)
+        torch.autograd.Variable._execution_engine.queue_callback(self._wait_in_backward)
+        return self._future
 
     def _value_of(self, _future: Any) -> Any:
         if self._error is not None:
