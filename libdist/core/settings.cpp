@@ -38,6 +38,10 @@ constexpr auto table = std::to_array<SettingDescription>({
      "another profiler for NCCL, which gets the events that it asks for; the plugin puts the user's "
      "NCCL_PROFILER_PLUGIN "
      "here"},
+    {variable::node_domains, "`amldist_init()`", "`auto`, `off`, `RANKS[,RANKS]...[/RANKS...]`", "`auto`",
+     "which ranks of a node share a last-level cache, as the kernel says it (`auto`), or by their numbers on the node: "
+     "`0-3,4-7`, or `0-1,2-3/4-5,6-7` with two sockets; `off`: no leaders inside a node. A rank that is not listed, or "
+     "`off` on one rank, is the end of it for all"},
     {variable::node_name, "`amldist_init()`", "name", "the host name",
      "ranks with different names share no memory; tests simulate several nodes on one machine with it"},
     {variable::nvml_library, "`aml-dist check`", "path", "`libnvidia-ml.so.1`; with AMD's GPUs `librocm_smi64.so`",
@@ -136,6 +140,15 @@ Result<void> take_ports(const EnvironmentReader& environment, PortRanges& out) {
   return {};
 }
 
+Result<void> take_domains(const EnvironmentReader& environment, NodeDomains& out) {
+  const auto given = value_of(environment, variable::node_domains);
+  if (!given) return {};
+  auto domains = NodeDomains::parse(*given);
+  if (!domains) return Error{Errc::invalid_argument, concat({variable::node_domains, ": ", domains.error().message})};
+  out = std::move(*domains);
+  return {};
+}
+
 Result<void> take_words(const EnvironmentReader& environment, Settings& out) {
   constexpr auto bootstraps = std::to_array<Choice<Bootstrap>>(
       {{"tcp", Bootstrap::tcp}, {"pmix", Bootstrap::pmix}, {"slurm", Bootstrap::slurm}, {"mpi", Bootstrap::mpi}});
@@ -182,6 +195,7 @@ Result<Settings> Settings::read(const EnvironmentReader& environment) {
   if (auto taken = take_words(environment, out); !taken) return taken.error();
   if (auto taken = take_timeout(environment, out.timeout); !taken) return taken.error();
   if (auto taken = take_ports(environment, out.ports); !taken) return taken.error();
+  if (auto taken = take_domains(environment, out.node_domains); !taken) return taken.error();
   out.rdma_sku = word(variable::rdma_sku);
   out.node_name = word(variable::node_name);
   out.mpi_library = word(variable::mpi_library);

@@ -11,6 +11,7 @@
 
 #include "core/environment.hpp"
 #include "core/instruction_set.hpp"
+#include "core/node_domains.hpp"
 #include "core/port_ranges.hpp"
 #include "core/result.hpp"
 #include "core/spec.hpp"
@@ -29,6 +30,7 @@ inline constexpr std::string_view mpi_library = "AMLDIST_MPI";
 inline constexpr std::string_view nccl_library = "AMLDIST_NCCL";
 inline constexpr std::string_view nvml_library = "AMLDIST_NVML";
 inline constexpr std::string_view cuda_library = "AMLDIST_CUDA";
+inline constexpr std::string_view node_domains = "AMLDIST_NODE_DOMAINS";
 inline constexpr std::string_view node_name = "AMLDIST_NODE_NAME";
 inline constexpr std::string_view port_range = "AMLDIST_PORT_RANGE";
 inline constexpr std::string_view rdma = "AMLDIST_RDMA";
@@ -86,6 +88,7 @@ struct Settings {
   SecretPolicy secret = SecretPolicy::prefer;
   Integrity integrity = Integrity::off;
   SingleCopyPolicy single_copy = SingleCopyPolicy::on;
+  NodeDomains node_domains;    ///< which ranks of a node are near each other
   PortRanges ports;            ///< on which the ranks listen; empty: any
   std::string rdma_sku;        ///< empty: none is named
   std::string node_name;       ///< empty: the host name

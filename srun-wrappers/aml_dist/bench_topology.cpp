@@ -199,6 +199,7 @@ Result<NodeTopology> measure_topology(const World& world, const std::function<vo
   out.ranks = std::move(*places);
   if (auto measured = measure_pairs(world, out, progress); !measured) return measured.error();
   out.groups = groups_by_latency(out.latency_ns);
+  out.provenance = amldist_provenance(world.comm());
   return out;
 }
 
@@ -211,7 +212,8 @@ std::string to_table(const NodeTopology& topology) {
                      number_or_unknown(each.place.socket)});
   }
   return format_table(table) + "\n" + matrix_table(topology.latency_ns, "LATENCY_NS", 0) + "\n" +
-         matrix_table(topology.bandwidth_gbs, "BANDWIDTH_GBS", 2) + "\n" + comparison(topology);
+         matrix_table(topology.bandwidth_gbs, "BANDWIDTH_GBS", 2) + "\n" + comparison(topology) +
+         concat({"the library: ", topology.provenance, "\n"});
 }
 
 std::string to_json(const NodeTopology& topology) {
@@ -231,6 +233,7 @@ std::string to_json(const NodeTopology& topology) {
   out["latency_ns"] = topology.latency_ns;
   out["bandwidth_GBs"] = topology.bandwidth_gbs;
   out["groups"] = topology.groups;
+  out["library"] = topology.provenance;
   return out.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 

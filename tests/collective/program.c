@@ -38,6 +38,7 @@ static const struct {
              {"nowhere", run_nowhere},
              {"registered", run_registered},
              {"registered_unasked", run_registered_unasked},
+             {"sums", run_sums},
              {"fetching", run_fetching}};
 
 static int start(void) {

@@ -263,10 +263,17 @@ def test_topology_has_each_pair_and_what_the_kernel_says(tool):
         matrix = found[name]
         assert all(matrix[a][b] == matrix[b][a] and (matrix[a][b] == 0) == (a == b) for a in range(3) for b in range(3))
     assert sorted(rank for group in found["groups"] for rank in group) == [0, 1, 2]
+    assert "shared memory (" in found["library"]
     for each in found["ranks"]:
         said = pathlib.Path(f"/sys/devices/system/cpu/cpu{each['processor']}/topology/physical_package_id")
         assert each["socket"] == (int(said.read_text()) if said.exists() else None)
         assert each["bound"] == (len(os.sched_getaffinity(0)) not in {0, 2})  # one for each, or one for all
+
+
+def test_topology_says_which_domains_the_library_has(tool):
+    done = tool.run("bench", "--topology", "--ranks", "4", env=ENVIRONMENT | {"AMLDIST_NODE_DOMAINS": "0-1,2-3"})
+    assert (done.returncode, done.stderr) == (FINE, ""), done
+    assert re.search(r"^the library: .*, 2 cache domains, leaders\)", done.stdout, re.MULTILINE), done.stdout
 
 
 def test_topology_is_a_table_and_a_picture(tool, tmp_path):

@@ -1,4 +1,4 @@
-"""The model of collectives in a node (tests/bench/node_model): its arithmetic."""
+"""The model of collectives in a node (tests/bench/node_model): its arithmetic, and that the library's rule is its."""
 
 import importlib.machinery
 import importlib.util
@@ -12,6 +12,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "tests/bench/node_model"
+HEADER = ROOT / "libdist/collective/tuning/algorithm_choice.hpp"
 
 
 def load():
@@ -91,6 +92,30 @@ def test_the_model_is_near_what_was_measured():
     off = [max(ratio, 1 / ratio) for ratio in ratios]
     assert max(off) < 2.5
     assert sum(each < 1.3 for each in off) > 0.75 * len(off)
+
+
+def constant(name: str) -> int:
+    found = re.search(rf"\b{name} = (\d+);", HEADER.read_text())
+    assert found, f"{HEADER} has no {name}"
+    return int(found[1])
+
+
+def test_the_library_has_leaders_where_the_model_says_that_they_are_faster():
+    fewest, of_each = constant("fewest_ranks_with_leaders"), constant("ranks_of_a_led_domain")
+    for row in model.rule(model.Costs()):
+        each = -(-max(fewest, of_each * row["domains"]) // row["domains"])
+        assert all(row[operation] <= each * row["domains"] for operation in model.OPERATIONS), row
+
+
+@pytest.mark.parametrize(("sockets", "complexes"), [(2, 4), (2, 8), (4, 2), (4, 4), (8, 2)])
+@pytest.mark.parametrize("cores", [2, 4, 8])
+def test_the_library_has_leaders_of_sockets_where_the_model_says_that_they_are_faster(sockets, complexes, cores):
+    assert sockets * complexes >= constant("fewest_domains_with_socket_leaders")
+    places = model.Machine(sockets, complexes, cores).places(sockets * complexes * cores, False)
+    times = {size: [model.estimate(model.Costs(), places, algorithm, "allreduce", size).ns for algorithm in model.ALGORITHMS[1:3]]
+             for size in (4, 1024)}
+    assert times[4][1] < 1.05 * times[4][0], "as fast"
+    assert times[1024][1] < 0.8 * times[1024][0], "faster"
 
 
 def test_it_prints_a_table_and_json():

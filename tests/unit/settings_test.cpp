@@ -22,6 +22,7 @@ TEST(Settings, HaveDefaults) {
                                                    {"AMLDIST_TIMEOUT_MS", ""},
                                                    {"AMLDIST_ISA", ""},
                                                    {"AMLDIST_RDMA", ""},
+                                                   {"AMLDIST_NODE_DOMAINS", ""},
                                                    {"AMLDIST_NODE_NAME", ""}})}) {
     EXPECT_EQ(settings.bootstrap, Bootstrap::automatic);
     EXPECT_EQ(settings.transport, NodeTransport::automatic);
@@ -31,6 +32,7 @@ TEST(Settings, HaveDefaults) {
     EXPECT_EQ(settings.secret, SecretPolicy::prefer);
     EXPECT_EQ(settings.integrity, Integrity::off);
     EXPECT_EQ(settings.node_name, "");
+    EXPECT_TRUE(settings.node_domains.is_automatic());
     EXPECT_FALSE(settings.mpi_yields);
     EXPECT_FALSE(settings.is_under_srun);
   }

@@ -41,9 +41,22 @@ Blocks blocks_of(const Call& call) {
   return call.recv_counts.empty() ? Blocks(call.count) : Blocks(call.recv_counts, call.recv_offsets);
 }
 
-/// That the ranks of a node share: for collectives, behind it for messages, and behind that for those with tags.
-std::size_t memory_bytes(std::uint32_t ranks) {
+/// That the ranks of a node share: for collectives, behind it for messages, behind that for those with tags, and for
+/// collectives through leaders.
+std::size_t memory_before_domains(std::uint32_t ranks) {
   return SlotChannel::memory_bytes(ranks, tuning::node_slot) + 2 * NodeTransport::memory_bytes(ranks);
+}
+std::size_t memory_bytes(std::uint32_t ranks) {
+  return memory_before_domains(ranks) + DomainCollectives::memory_bytes(ranks);
+}
+
+/// Of this process: where its processors are, or where it is said to be.
+NodePlace own_node_place(const RankTable& table, std::uint32_t rank, const NodeDomains& domains) {
+  if (domains.is_automatic()) return {own_place(), false};
+  std::uint32_t index = 0;  // on its node, in the world: the same in every communicator
+  for (std::uint32_t other = 0; other < rank; ++other) index += table.node_of(other) == table.node_of(rank) ? 1 : 0;
+  const auto given = domains.of(index);
+  return given ? NodePlace{{given->domain, -1, given->socket}, true} : NodePlace();
 }
 
 std::vector<std::uint32_t> nodes_of(const ControlChannel& channel, const CommWatch& watch) {
@@ -112,8 +125,11 @@ Result<std::unique_ptr<HostBackend>> HostBackend::create(ControlChannel& channel
   std::unique_ptr<HostBackend> out(new HostBackend(watch, Topology::of(nodes_of(channel, watch), rank),
                                                    std::move(*choice), settings.instruction_set));
   if (out->topology_.most_on_a_node() > 1) {
-    if (auto shared = out->share_memory(gather, channel.host_of(watch.members()[watch.rank()]), settings.single_copy);
-        !shared)
+    const std::uint32_t own = watch.members()[watch.rank()];
+    NodePlace place;
+    if (DomainCollectives::has_levels(static_cast<std::uint32_t>(out->topology_.own_ranks().size())))
+      place = own_node_place(channel.table(), own, settings.node_domains);
+    if (auto shared = out->share_memory(gather, channel.host_of(own), settings.single_copy, place); !shared)
       return shared.error();
   }
   PeerGroup all;
@@ -121,7 +137,7 @@ Result<std::unique_ptr<HostBackend>> HostBackend::create(ControlChannel& channel
   all.own = watch.rank();
   out->match_tags(channel);
   out->all_.emplace(*out->collectives_, std::move(all), out->kernels_);
-  NodeCollectives* const node = out->node_ ? &*out->node_ : nullptr;
+  DomainCollectives* const node = out->node_levels_ ? &*out->node_levels_ : nullptr;
   out->nodes_.emplace(out->topology_, *out->collectives_, out->kernels_, *out->all_, node);
   return out;
 }
@@ -181,17 +197,19 @@ void HostBackend::open_peers(const Pieces& offers) {
 
 /// The first rank of each node makes the memory, the others open it; then everybody learns whether all could, and
 /// whether all may read the others' private memory.
-Result<void> HostBackend::share_memory(const Gather& gather, const std::string& host, SingleCopyPolicy policy) {
+Result<void> HostBackend::share_memory(const Gather& gather, const std::string& host, SingleCopyPolicy policy,
+                                       const NodePlace& place) {
   constexpr char reads_no_peers = '-';  // one of the three stands before a problem
   constexpr char reads_peers = '+';
   constexpr char reads_always = '!';
-  const auto& ranks = topology_.own_ranks();
-  const auto size = static_cast<std::uint32_t>(ranks.size());
+  const auto size = static_cast<std::uint32_t>(topology_.own_ranks().size());
   const PeerMemory::Sample sample(wireup::random_number());
   std::string problem;
   const auto offers = gather(memory_offer(problem, sample), GatherScope::node);
   if (!offers) return offers.error();
   if (problem.empty()) problem = open_memory(*offers);
+  if (memory_.data() != nullptr && DomainCollectives::has_levels(size))
+    DomainCollectives::publish(domain_memory(), static_cast<std::uint32_t>(topology_.own_index), place);
   if (policy != SingleCopyPolicy::off) open_peers(*offers);
   const char reads = !peers_ ? reads_no_peers : policy == SingleCopyPolicy::always ? reads_always : reads_peers;
   const auto problems = gather(reads + problem, GatherScope::everybody);
@@ -207,15 +225,28 @@ Result<void> HostBackend::share_memory(const Gather& gather, const std::string& 
       return {};
     }
   }
-  if (size == 1) return {};
+  if (size > 1) make_node(host, given);
+  return {};
+}
+
+/// In memory that all ranks of the node have opened.
+void HostBackend::make_node(const std::string& host, std::optional<NodeTuning> given) {
+  const auto& ranks = topology_.own_ranks();
+  const auto size = static_cast<std::uint32_t>(ranks.size());
   NodeGroup place = {static_cast<std::uint32_t>(topology_.own_index), size, ranks, host};
   slot_channel_.emplace(memory_.data(), std::move(place), tuning::node_slot, oversubscribed_);
   node_.emplace(*slot_channel_, kernels_, &*arenas_, peers_ ? &*peers_ : nullptr, given);
+  std::byte* const domains = DomainCollectives::has_levels(size) ? domain_memory() : nullptr;
+  node_levels_.emplace(*node_, *slot_channel_, kernels_, domains);
   is_one_node_ = topology_.nodes.size() == 1;
-  if (messages_share_memory_) return {};
+  starts_early_ = is_one_node_ && !node_levels_->has_leaders();
+  if (messages_share_memory_) return;
   std::byte* const rings = memory_.data() + SlotChannel::memory_bytes(size, tuning::node_slot);
   messages_ = std::make_unique<NodeTransport>(std::move(messages_), rings, slot_channel_->place(), oversubscribed_);
-  return {};
+}
+
+std::byte* HostBackend::domain_memory() const noexcept {
+  return memory_.data() + memory_before_domains(static_cast<std::uint32_t>(topology_.own_ranks().size()));
 }
 
 /// Messages with tags go their own way, whatever carries the others. The communicator's identifier is random: this
@@ -252,7 +283,11 @@ void HostBackend::separate_all(const std::string& why) {
 
 std::string HostBackend::describe() const {
   std::string text;
-  if (node_) text = concat({"shared memory (", to_string(kernels_.instruction_set()), peers_ ? ", single copy)" : ")"});
+  if (node_) {
+    const std::string& domains = node_levels_->describe();
+    text = concat({"shared memory (", to_string(kernels_.instruction_set()), peers_ ? ", single copy" : "",
+                   domains.empty() ? "" : ", ", domains, ")"});
+  }
   if (!no_shared_memory_.empty()) {
     text = concat({collectives_->name(), " between ranks", machines_ > 1 ? " and nodes" : " of one node"});
   } else if (topology_.nodes.size() > 1) {
@@ -274,7 +309,7 @@ HostBackend::StartedCall HostBackend::start(const Call& call) {
   if (is_point_to_point(call.operation)) return started;
   started.signature_ = chained_signature(call);
   if (slot_channel_) slot_channel_->begin_call(started.signature_);
-  if (is_one_node_ && call.operation == Operation::allreduce && call.segments == nullptr)
+  if (starts_early_ && call.operation == Operation::allreduce && call.segments == nullptr)
     started.is_published_ = node_->start_allreduce(reduction_of(call, slot_channel_->size()));
   return started;
 }
@@ -290,8 +325,9 @@ Result<void> HostBackend::finish(const StartedCall& started, Watchdog& watchdog)
 }
 
 Result<void> HostBackend::run_collective(const Call& call, std::uint32_t signature, Watchdog& watchdog) {
+  if (node_levels_ && node_levels_->has_leaders()) node_levels_->begin_call(signature, watchdog);
   if (!is_one_node_) return run_on_nodes(call, signature, watchdog);
-  return run_on(*node_, call, reduction_of(call, slot_channel_->size()), static_cast<std::size_t>(call.root));
+  return run_on(*node_levels_, call, reduction_of(call, slot_channel_->size()), static_cast<std::size_t>(call.root));
 }
 
 Result<void> HostBackend::run_on_nodes(const Call& call, std::uint32_t signature, Watchdog& watchdog) {
