@@ -8,6 +8,7 @@
 #include "recorder/process_stack.hpp"
 #include "step_messages/control_message.hpp"
 #include "step_messages/rank_state.hpp"
+#include "step_messages/wait_shares.hpp"
 
 namespace amldist::spank {
 namespace {
@@ -86,25 +87,12 @@ void HangJudge::take_stack(std::string_view text) {
 }
 
 void HangJudge::take_shares(std::string_view text, Clock::time_point now) {
-  constexpr std::size_t fields = 4;
-  constexpr std::uint64_t per_whole = 1000;
-  constexpr std::uint64_t most_calls = 1ULL << 40;
-  const auto blank = text.find(' ');
-  std::string host(text.substr(0, std::min<std::size_t>(blank, 64)));
-  const bool printable = std::ranges::all_of(host, [](char c) { return c > ' ' && c < 0x7f; });
-  if (blank == std::string_view::npos || !printable || named_) return;
-  for (const std::string_view entry : text::split(text.substr(blank + 1), ',')) {
-    const auto words = text::split(entry, ':');
-    if (words.size() != fields || tasks_ == 0) return;
-    const auto rank = text::to_number(words[0], tasks_ - 1);
-    const auto local_rank = text::to_number(words[1], tasks_ - 1);
-    const auto calls = text::to_number(words[2], most_calls);
-    const auto part = text::to_number(words[3], per_whole);
-    if (!rank || !local_rank || !calls || !part) return;
-    const auto number = static_cast<std::uint32_t>(*rank);
-    shares_.insert_or_assign(number, ToldShare{{number, static_cast<std::uint32_t>(*local_rank), host, *calls,
-                                                static_cast<double>(*part) / static_cast<double>(per_whole)},
-                                               now});
+  if (named_) return;
+  auto ranks = parse_wait_shares(text, tasks_);
+  if (!ranks) return;
+  for (collective::OwnWaits& each : *ranks) {
+    const std::uint32_t rank = each.rank;
+    shares_.insert_or_assign(rank, ToldShare{std::move(each), now});
   }
 }
 
@@ -133,6 +121,8 @@ std::optional<std::string> HangJudge::straggler(Clock::time_point now) {
   constexpr seconds believed_after{5};
   constexpr seconds told_within{30};
   if (named_ || over_ || shares_.size() != tasks_) return std::nullopt;
+  if (weighed_at_ && now - *weighed_at_ < between_looks) return std::nullopt;
+  weighed_at_ = now;
   std::vector<collective::OwnWaits> ranks;
   ranks.reserve(shares_.size());
   for (const auto& [rank, told] : shares_) {

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "os/clock.hpp"
+#include "recorder/laggard.hpp"
 #include "recorder/verdict.hpp"
-#include "recorder/waits.hpp"
 
 namespace amldist::spank {
 
@@ -80,6 +80,7 @@ class HangJudge {
   std::map<std::uint32_t, ToldShare> shares_;  ///< by rank
   std::optional<std::uint32_t> laggard_;       ///< whom all wait for, since
   std::optional<Clock::time_point> laggard_since_;
+  std::optional<Clock::time_point> weighed_at_;  ///< when straggler() last looked
   bool named_ = false;
 };
 

@@ -14,17 +14,19 @@
 #include <ctime>
 #include <exception>
 #include <optional>
+#include <span>
 
 #include "core/text.hpp"
 #include "os/calendar_time.hpp"
 #include "os/clock.hpp"
 #include "os/whole_file.hpp"
+#include "recorder/laggard.hpp"
 #include "recorder/process_stack.hpp"
 #include "recorder/record_reader.hpp"
-#include "recorder/waits.hpp"
 #include "step_messages/control_message.hpp"
 #include "step_messages/datagram.hpp"
 #include "step_messages/rank_state.hpp"
+#include "step_messages/wait_shares.hpp"
 
 namespace amldist::spank {
 namespace {
@@ -73,27 +75,26 @@ std::string longest_wait(const WatchedNode& node) {
   return std::to_string(longest);
 }
 
-/// "node2 2:0:40:612,3:1:40:14": what each rank waits, by the first of its recorders that tells. Many ranks: several
-/// lines, each for a datagram.
-std::string shares_of(const WatchedNode& node) {
-  constexpr int per_whole = 1000;
-  constexpr std::size_t longest_entry = 64;
-  std::string text;
-  std::size_t line = 0;
-  for (const std::uint32_t rank : node.ranks) {
+/// What the ranks from the `first` one of this node on wait, each by the first of its recorders that tells: a line for
+/// each datagram. Before them a line with the first rank that an answer has no room for.
+std::string shares_of(const WatchedNode& node, std::size_t first) {
+  constexpr std::size_t room = longest_answer_as_user - longest_wait_shares - 64;
+  std::vector<std::string> texts;
+  std::size_t used = 0;
+  while (first < node.ranks.size() && used < room) {
+    const std::uint32_t rank = node.ranks[first++];
     for (const std::string_view source : sources) {
       const auto recording = recording_of(node, rank, source);
       const auto own = recording ? collective::own_waits(*recording, calendar_ns()) : std::nullopt;
       if (!own) continue;
-      const bool first = text.empty() || text.size() - line + longest_entry > longest_rank_state;
-      if (first) line = text.size();
-      text += concat({first ? concat({text.empty() ? "" : "\n", node.host, " "}) : ",", std::to_string(rank), ":",
-                      std::to_string(own->local_rank), ":", std::to_string(own->calls), ":",
-                      std::to_string(static_cast<int>(own->part * per_whole))});
+      add_wait_share(node.host, *own, texts);
+      used = 0;
+      for (const std::string& each : texts) used += each.size() + 1;
       break;
     }
   }
-  return text;
+  const std::vector<std::string_view> lines(texts.begin(), texts.end());
+  return concat({std::to_string(first), "\n", text::join(lines, "\n")});
 }
 
 std::string state_of(const WatchedNode& node, std::uint32_t rank, std::string_view source) {
@@ -189,10 +190,16 @@ class WatchThread {
     constexpr std::chrono::seconds between{3};
     if (Clock::now() - shares_sent_ < between) return;
     shares_sent_ = Clock::now();
-    const auto shares = ask([this] { return shares_of(node_); });
-    if (!shares || shares->empty()) return;
-    for (const std::string_view line : text::split(*shares, '\n'))
-      send_to(watcher(), socket_.get(), to_datagram(Subject::shares, line, token()));
+    for (std::size_t first = 0; first < node_.ranks.size();) {
+      const auto answer = ask([&] { return shares_of(node_, first); });
+      const auto lines = text::split(answer ? *answer : std::string_view(), '\n');
+      const auto next = text::to_number(lines.front(), node_.ranks.size());
+      if (!next || *next <= first) return;
+      first = *next;
+      for (const std::string_view line : std::span(lines).subspan(1)) {
+        if (!line.empty()) send_to(watcher(), socket_.get(), to_datagram(Subject::shares, line, token()));
+      }
+    }
   }
 
   void send_states() {

@@ -33,13 +33,6 @@ bool holds_all(Operation operation) noexcept {
   }
 }
 
-/// Whether the time from its beginning to its end was all spent in it. MPI's own non-blocking calls end in the record
-/// when the program waits for them; NCCL's host does not know when they end.
-bool is_timed(const Recording& recording, const CallRecord& call) noexcept {
-  if (call.sequence == 0 || !holds_all(call.operation) || recording.source == "nccl") return false;
-  return recording.source != "mpi" || call.started_ns == call.enqueued_ns;
-}
-
 struct Spent {
   const Recording* recording;
   std::int64_t begin_ns;
@@ -57,7 +50,7 @@ std::map<std::pair<std::uint64_t, std::uint64_t>, GroupCall> ended_calls(std::sp
   for (const Recording& recording : recordings) {
     for (const CallRecord& call : recording.calls) {
       const auto* const communicator = recording.communicator(call.communicator);
-      if (call.state != State::completed || communicator == nullptr || !is_timed(recording, call)) continue;
+      if (call.state != State::completed || communicator == nullptr || !is_wait_for_all(recording, call)) continue;
       GroupCall& group = calls[{communicator->id, call.sequence}];
       group.members = communicator->size;
       group.spent.push_back({&recording, call.enqueued_ns, call.ended_ns});
@@ -72,15 +65,12 @@ struct Reach {
   std::int64_t last = 0;
 };
 
-std::string percent(double part) { return concat({std::to_string(std::lround(part * 100)), " %"}); }
-
-template <typename Rank>
-std::string who(const Rank& rank) {
-  return concat({"rank ", std::to_string(rank.rank), " (local ", std::to_string(rank.local_rank), ")",
-                 rank.host.empty() ? "" : concat({" on ", rank.host})});
-}
-
 }  // namespace
+
+bool is_wait_for_all(const Recording& recording, const CallRecord& call) noexcept {
+  if (call.sequence == 0 || !holds_all(call.operation) || recording.source == "nccl") return false;
+  return recording.source != "mpi" || call.started_ns == call.enqueued_ns;
+}
 
 double StepWaits::share_of(const AwaitedRank& rank) const noexcept {
   return waited_ns > 0 ? static_cast<double>(rank.waited_ns) / static_cast<double>(waited_ns) : 0;
@@ -132,63 +122,16 @@ std::optional<AwaitedRank> straggler_in(const StepWaits& waits) {
                                                                                        : std::nullopt;
 }
 
+std::string in_percent(double part) { return concat({std::to_string(std::lround(part * 100)), " %"}); }
+
 std::string sentence(const StepWaits& waits, const AwaitedRank& straggler) {
   const auto all = static_cast<double>(std::max<std::int64_t>(1, waits.looked_at_ns));
   const double cost = static_cast<double>(straggler.waited_ns) / all;
-  return concat({who(straggler), ": the others waited for it in ", std::to_string(straggler.calls), " of ",
-                 text::count(waits.awaited, "call"), ", which is ", percent(waits.share_of(straggler)),
-                 " of all waits and ", percent(cost), " of the time of all ranks"});
-}
-
-std::optional<OwnWaits> own_waits(const Recording& recording, std::int64_t now_ns) {
-  constexpr std::int64_t minute_ns = 60'000'000'000;
-  constexpr std::int64_t least_ns = 10'000'000'000;
-  constexpr std::size_t left_out = 2;
-  if (recording.calls.empty()) return std::nullopt;
-  const std::int64_t since = std::max(now_ns - minute_ns, recording.calls.front().enqueued_ns);
-  std::vector<std::int64_t> spent;
-  std::int64_t last = since;
-  for (const CallRecord& call : recording.calls) {
-    if (call.state != State::completed || !is_timed(recording, call) || call.ended_ns <= since) continue;
-    spent.push_back(call.ended_ns - std::max(call.enqueued_ns, since));
-    last = std::max(last, call.ended_ns);
-  }
-  if (spent.size() <= left_out || last - since < least_ns) return std::nullopt;
-  std::ranges::sort(spent);
-  std::int64_t together = 0;
-  for (const std::int64_t each : std::span(spent).first(spent.size() - left_out)) together += each;
-  const auto length = static_cast<double>(last - since);
-  OwnWaits own{recording.rank, recording.local_rank, recording.host};
-  own.calls = static_cast<std::uint64_t>(static_cast<double>(spent.size()) * static_cast<double>(minute_ns) / length);
-  own.part = std::clamp(static_cast<double>(together) / length, 0.0, 1.0);
-  return own;
-}
-
-std::optional<Laggard> laggard_of(std::span<const OwnWaits> ranks) {
-  constexpr std::uint64_t least_calls = 5;
-  constexpr double least_part = 0.1;
-  constexpr double least_share = 2.0 / 3;
-  if (ranks.size() < 2) return std::nullopt;
-  const auto [fewest, most] = std::ranges::minmax_element(ranks, {}, &OwnWaits::calls);
-  // Ranks that make different calls wait for different ranks. Those under way make a difference of a few.
-  if (fewest->calls < least_calls || most->calls - fewest->calls > 3 + fewest->calls / 10) return std::nullopt;
-  const auto last = std::ranges::min_element(ranks, {}, &OwnWaits::part);
-  double least_of_others = 1;
-  double waited = 0;
-  for (const OwnWaits& each : ranks) {
-    if (each.rank == last->rank) continue;
-    least_of_others = std::min(least_of_others, each.part);
-    waited += each.part;
-  }
-  const double mean = waited / static_cast<double>(ranks.size() - 1);
-  const double beyond = least_of_others - last->part;
-  if (beyond < least_part || beyond < least_share * mean) return std::nullopt;
-  return Laggard{*last, beyond, beyond / mean};
-}
-
-std::string sentence(const Laggard& laggard) {
-  return concat({who(laggard.rank), ": the others wait for it ", percent(laggard.others), " of their time, which is ",
-                 percent(laggard.share), " of their waits"});
+  const std::string_view host = straggler.host;
+  return concat({"rank ", std::to_string(straggler.rank), " (local ", std::to_string(straggler.local_rank), ")",
+                 host.empty() ? "" : " on ", host, ": the others waited for it in ", std::to_string(straggler.calls),
+                 " of ", text::count(waits.awaited, "call"), ", which is ", in_percent(waits.share_of(straggler)),
+                 " of all waits and ", in_percent(cost), " of the time of all ranks"});
 }
 
 }  // namespace amldist::collective

@@ -46,28 +46,12 @@ struct StepWaits {
 /// time of all ranks".
 [[nodiscard]] std::string sentence(const StepWaits& waits, const AwaitedRank& straggler);
 
-/// What one rank spent in calls of all members, whoever it waited for.
-struct OwnWaits {
-  std::uint32_t rank = 0;
-  std::uint32_t local_rank = 0;
-  std::string host = {};
-  std::uint64_t calls = 0;  ///< ended ones in a minute
-  double part = 0;          ///< of its time, from 0 to 1; without the two longest, which may have been for a checkpoint
-};
-/// In the last minute before `now_ns`, or as far back as its file reaches; nullopt: that is less than 10 seconds, or it
-/// has hardly ended any such call.
-[[nodiscard]] std::optional<OwnWaits> own_waits(const Recording& recording, std::int64_t now_ns);
+/// "61 %" of 0.61.
+[[nodiscard]] std::string in_percent(double part);
 
-/// The straggler, by what all ranks of a step spent in as many calls: each of the others waits for a tenth of its time
-/// or more beyond what this one waits, and that is two thirds of what they wait or more.
-struct Laggard {
-  OwnWaits rank;
-  double others = 0;  ///< the part of their time that all others wait beyond what it waits
-  double share = 0;   ///< of what they wait
-};
-[[nodiscard]] std::optional<Laggard> laggard_of(std::span<const OwnWaits> ranks);
-
-/// "rank 2 (local 0) on node2: the others wait for it 61 % of their time, which is 97 % of their waits".
-[[nodiscard]] std::string sentence(const Laggard& laggard);
+/// Whether the time from its beginning to its end was all spent in it, and nobody leaves such a call before all members
+/// have come. MPI's own non-blocking calls end in the record when the program waits for them; NCCL's host does not know
+/// when they end.
+[[nodiscard]] bool is_wait_for_all(const Recording& recording, const CallRecord& call) noexcept;
 
 }  // namespace amldist::collective

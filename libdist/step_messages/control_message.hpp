@@ -17,7 +17,7 @@
 // `heard`; `wants-states`, for the state of every rank (step_messages/rank_state.hpp); or `wants-stacks` with ranks:
 //
 //   aml-dist;1;00c0ffee00c0ffee;waits;61200                       to srun
-//   aml-dist;1;00c0ffee00c0ffee;shares;0:0:40:612,1:1:40:14       to srun: rank, local rank, calls, waited permille
+//   aml-dist;1;00c0ffee00c0ffee;shares;node2 2:0:40:612:612:r1=9  to srun: the text of wait_shares.hpp
 //   aml-dist;1;00c0ffee00c0ffee;wants-stacks;2,0                  from srun
 //   aml-dist;1;00c0ffee00c0ffee;stack;2;0;thread 1234 ...         to srun, in pieces
 //

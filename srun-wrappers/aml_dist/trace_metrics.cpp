@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "aml_dist/trace_output.hpp"
+#include "recorder/laggard.hpp"
 #include "recorder/waits.hpp"
 #include "shared/metrics.hpp"
 
@@ -31,12 +32,12 @@ class TraceMetrics {
     for (const Stall& each : step.stalls) add(each);
     stalled_.add({{"step", step.job()}}, static_cast<double>(step.stalls.size()));
     const auto waits = collective::find_waits(step.recordings);
-    const auto straggler = collective::straggler_in(waits);
+    const auto straggler = collective::name_straggler(step.recordings, waits);
     for (const auto& each : waits.ranks) {
-      const Gauge::Labels labels = {{"step", step.job()}, {"rank", std::to_string(each.rank)}, {"host", each.host}};
-      shares_.add(labels, waits.share_of(each));
-      straggler_.add(labels, straggler && straggler->rank == each.rank ? 1 : 0);
+      shares_.add(labels_of(each.rank, each.host), waits.share_of(each));
+      if (!straggler || straggler->rank != each.rank) straggler_.add(labels_of(each.rank, each.host), 0);
     }
+    if (straggler) straggler_.add(labels_of(straggler->rank, straggler->host), 1);
   }
 
   [[nodiscard]] std::string text() const {
@@ -44,6 +45,10 @@ class TraceMetrics {
   }
 
  private:
+  [[nodiscard]] Gauge::Labels labels_of(std::uint32_t rank, const std::string& host) const {
+    return {{"step", step_.job()}, {"rank", std::to_string(rank)}, {"host", host}};
+  }
+
   [[nodiscard]] Gauge::Labels labels_of(const Stall& stall, const Straggler& straggler) const {
     return {{"step", step_.job()},
             {"rank", std::to_string(straggler.rank)},

@@ -8,6 +8,7 @@
 
 #include "aml_dist/common/table.hpp"
 #include "core/text.hpp"
+#include "recorder/laggard.hpp"
 #include "recorder/waits.hpp"
 
 namespace amldist::tools {
@@ -133,7 +134,7 @@ ordered_json object_of(const Stall& stall) {
           {"stragglers", std::move(stragglers)}};
 }
 
-ordered_json object_of(const collective::StepWaits& waits) {
+ordered_json object_of(const collective::StepWaits& waits, std::span<const Recording> recordings) {
   ordered_json ranks = ordered_json::array();
   for (const auto& each : waits.ranks) {
     ranks.push_back({{"rank", each.rank},
@@ -142,12 +143,12 @@ ordered_json object_of(const collective::StepWaits& waits) {
                      {"waited_ns", each.waited_ns},
                      {"share", waits.share_of(each)}});
   }
-  const auto straggler = collective::straggler_in(waits);
+  const auto straggler = collective::name_straggler(recordings, waits);
   return {{"calls", waits.calls},
           {"waited_ns", waits.waited_ns},
           {"ranks", std::move(ranks)},
           {"straggler", straggler ? ordered_json(straggler->rank) : ordered_json()},
-          {"sentence", straggler ? ordered_json(collective::sentence(waits, *straggler)) : ordered_json()}};
+          {"sentence", straggler ? ordered_json(straggler->sentence) : ordered_json()}};
 }
 
 }  // namespace
@@ -178,8 +179,8 @@ std::string to_table(const TracedStep& step) {
   if (!step.stalls.empty()) out += "\n";
   for (const Stall& stall : step.stalls) out += stall_line(step, stall);
   const auto waits = collective::find_waits(step.recordings);
-  if (const auto straggler = collective::straggler_in(waits))
-    out += concat({step.stalls.empty() ? "\n" : "", "straggler: ", collective::sentence(waits, *straggler), "\n"});
+  if (const auto straggler = collective::name_straggler(step.recordings, waits))
+    out += concat({step.stalls.empty() ? "\n" : "", "straggler: ", straggler->sentence, "\n"});
   for (const Recording& recording : step.recordings) {
     if (!recording.note.empty())
       out += concat({"rank ", std::to_string(recording.rank), " found: ", recording.note, "\n"});
@@ -197,7 +198,7 @@ std::string to_json(const TracedStep& step, std::size_t last) {
                             {"size", step.size()},
                             {"now_ns", step.now_ns},
                             {"stalls", std::move(stalls)},
-                            {"waits", object_of(collective::find_waits(step.recordings))},
+                            {"waits", object_of(collective::find_waits(step.recordings), step.recordings)},
                             {"recorders", std::move(recorders)},
                             {"problems", step.problems}};
   return all.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";

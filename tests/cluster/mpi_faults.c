@@ -2,7 +2,8 @@
  *
  *   mpi_faults KIND SEED ROUNDS
  *
- * `none` does nothing wrong: it pauses at random. */
+ * `none` does nothing wrong: it pauses at random. In `stages` the ranks are the stages of a pipeline, balanced but for
+ * random pauses; in `slow-stage` rank 2 takes six times as long as the others. */
 #include <mpi.h>
 #if defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION < 5 /* an extension there */
 #include <mpi-ext.h>
@@ -47,6 +48,23 @@ static void work(int rank, int size) {
 
 static void pause_at_random(void) { usleep((useconds_t)(rand() % 4 == 0 ? rand() % 300000 : 0)); }
 
+/* The parts of a batch go through all stages, and then back. Each stage works on a part for a while. */
+static void pass(int rank, int from, int to, useconds_t longest) {
+  enum { parts = 8 };
+  for (int part = 0; part < parts; ++part) {
+    if (from >= 0) MPI_Recv(input, elements, MPI_FLOAT, from, part, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    usleep(rank == culprit ? longest : longest / 2 + (useconds_t)rand() % (longest / 2));
+    if (to >= 0) MPI_Send(input, elements, MPI_FLOAT, to, part, MPI_COMM_WORLD);
+  }
+}
+
+static void train(int rank, int size, int is_slow) {
+  const useconds_t longest = rank == culprit && is_slow ? 48000 : 8000;
+  const int next = rank + 1 < size ? rank + 1 : -1;
+  pass(rank, rank - 1, next, longest);
+  pass(rank, next, rank - 1, longest);
+}
+
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
   const char* const kind = argv[1];
@@ -65,6 +83,10 @@ int main(int argc, char** argv) {
   char* const message = calloc(2, long_message);
   for (int round = 0; round < rounds; ++round) {
     const int wrong = rank == culprit && round == wrong_round;
+    if (strcmp(kind, "stages") == 0 || strcmp(kind, "slow-stage") == 0) {
+      train(rank, size, kind[1] == 'l');
+      continue;
+    }
     if (strcmp(kind, "straggler") == 0 && rank == culprit) usleep(200000);
     work(rank, size);
     if (strcmp(kind, "none") == 0) pause_at_random();

@@ -85,15 +85,40 @@ def test_nobody_is_named_in_a_healthy_run_with_pauses(cluster, pmix, program, wo
     assert not [line for line in more if not line.endswith(":")], "a step that ended well leaves nothing"
 
 
-@pytest.mark.parametrize("trial", range(TRIALS))
-def test_a_straggler_is_named_with_its_share_of_the_waits(cluster, pmix, program, workdir, trial):
-    """Rank 2 comes to every round a fifth of a second late. Nothing hangs, so the step goes on to its end."""
-    done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=10 {program} straggler {SEED + trial} 140")
+def said_of_straggler(done) -> tuple[int, int]:
+    """The part of their time that the others wait for rank 2, and of their waits, by srun's one line."""
     lines = [line for line in done.err.splitlines() if "aml-dist: straggler" in line]
     said = re.fullmatch(rf"aml-dist: straggler: {re.escape(OWN)}: the others wait for it (\d+) % of their time, which is (\d+) % of their "
                         "waits", lines[0] if lines else "")
     assert done.status == 0 and len(lines) == 1 and said and not hang_lines(done), done
-    assert int(said[1]) > 50 and int(said[2]) > 66, done
+    return int(said[1]), int(said[2])
+
+
+@pytest.mark.parametrize("trial", range(TRIALS))
+def test_a_straggler_is_named_with_its_share_of_the_waits(cluster, pmix, program, workdir, trial):
+    """Rank 2 comes to every round a fifth of a second late. Nothing hangs, so the step goes on to its end."""
+    part, share = said_of_straggler(cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=10 {program} straggler {SEED + trial} 140"))
+    assert part > 50 and share > 66
+
+
+@pytest.mark.parametrize("trial", range(TRIALS))
+def test_the_slow_stage_of_a_pipeline_is_named(cluster, pmix, program, workdir, trial):
+    """Only ranks 1 and 3 exchange messages with it; rank 0 waits for rank 1. No call is made by all."""
+    shared = workdir / "recorders"
+    shared.mkdir(mode=0o700)
+    step = f"AMLDIST_TRACE_DIR={shared} {STEP} --aml-dist=mpi,hang=10 {program} slow-stage {SEED + trial} 40"
+    done = cluster.run(f"cd {workdir} && {{ {step} & sleep 25; {TOOL} trace {shared}; {TOOL} trace {shared} --format openmetrics; wait $!; }}")
+    part, share = said_of_straggler(done)
+    assert part > 40 and share > 66
+    assert re.search(rf"^straggler: {re.escape(OWN)}: the others wait for it \d+ % of their time, which is \d+ % of their waits$",
+                     done.out, re.MULTILINE), done
+    assert re.search(r'^aml_dist_trace_straggler\{step="[\d.]+",rank="2",host="node2"\} 1$', done.out, re.MULTILINE), done
+
+
+@pytest.mark.parametrize("trial", range(HEALTHY))
+def test_nobody_is_named_in_a_balanced_pipeline(cluster, pmix, program, workdir, trial):
+    done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=10 {program} stages {SEED + trial} 200")
+    assert done.status == 0 and not hang_lines(done) and "straggler" not in done.err, done
 
 
 def test_a_straggler_is_named_by_the_recorders_of_a_running_step(cluster, pmix, program, workdir):

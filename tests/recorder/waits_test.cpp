@@ -1,9 +1,6 @@
 // Who came last to the calls that have ended, on recordings made up by hand.
 #include "recorder/waits.hpp"
 
-#include <chrono>
-
-#include "spank/hang_judge.hpp"
 #include "support.hpp"
 
 namespace amldist::collective {
@@ -113,66 +110,6 @@ TEST(Waits, AreNotCountedWhereTheEndOrTheOthersAreUnknown) {
   fewer.pop_back();
   EXPECT_EQ(find_waits(fewer).calls, 0U);
   EXPECT_FALSE(straggler_in(find_waits({})));
-}
-
-OwnWaits waits_of(std::uint32_t rank, std::uint64_t calls, double part) {
-  return {rank, rank % 2, "node", calls, part};
-}
-
-TEST(OwnWaits, ArePartOfTheLastMinuteWithoutTheTwoLongest) {
-  Recording recording = rank_that_comes(0, 0, 400);  // 40 s
-  recording.calls[100].enqueued_ns = recording.calls[100].started_ns -= 3000 * ms;
-  const auto own = own_waits(recording, start + 41'000 * ms);
-  ASSERT_TRUE(own);
-  EXPECT_NEAR(own->part, 0.5, 0.01) << "50 of each 100 ms; the checkpoint of 3 s does not count";
-  EXPECT_NEAR(static_cast<double>(own->calls), 600, 10);
-  EXPECT_FALSE(own_waits(rank_that_comes(0, 0, 90), start + 11'000 * ms)) << "9 s are too short";
-  EXPECT_FALSE(own_waits(Recording(), start));
-}
-
-TEST(Laggard, IsWhoWaitsLeastWhileAllOthersWait) {
-  const auto found = laggard_of(
-      std::vector{waits_of(0, 600, 0.5), waits_of(1, 601, 0.48), waits_of(2, 600, 0.02), waits_of(3, 599, 0.5)});
-  ASSERT_TRUE(found);
-  EXPECT_EQ(sentence(*found),
-            "rank 2 (local 0) on node: the others wait for it 46 % of their time, which is 93 % of their waits");
-  const auto nobody = [](const std::vector<OwnWaits>& all) { return !laggard_of(all); };
-  EXPECT_TRUE(nobody({waits_of(0, 600, 0.5), waits_of(1, 600, 0.45)})) << "both wait as much";
-  EXPECT_TRUE(nobody({waits_of(0, 600, 0.5), waits_of(1, 600, 0.1), waits_of(2, 600, 0.05)})) << "two come late";
-  EXPECT_TRUE(nobody({waits_of(0, 600, 0.5), waits_of(1, 60, 0.02)})) << "it makes other calls";
-  EXPECT_TRUE(nobody({waits_of(0, 600, 0.09), waits_of(1, 600, 0.0)})) << "too little";
-  EXPECT_TRUE(nobody({waits_of(0, 4, 0.9), waits_of(1, 4, 0.0)})) << "too few calls";
-  EXPECT_TRUE(nobody({waits_of(0, 600, 0.5)}));
-  EXPECT_TRUE(nobody({}));
-}
-
-TEST(HangJudge, NamesTheStragglerOnceWhenItWasOneForAWhile) {
-  spank::HangJudge judge(60, 2);
-  const Clock::time_point begin = Clock::now();
-  const auto told_after = [&](int seconds) {
-    const auto now = begin + std::chrono::seconds(seconds);
-    judge.take_shares("node1 0:0:600:612", now);
-    judge.take_shares("node2 1:0:600:14", now);
-    return judge.straggler(now);
-  };
-  EXPECT_FALSE(told_after(0));
-  EXPECT_FALSE(told_after(4));
-  EXPECT_EQ(told_after(6),
-            "rank 1 (local 0) on node2: the others wait for it 60 % of their time, which is 98 % of their waits");
-  EXPECT_FALSE(told_after(30)) << "once";
-}
-
-TEST(HangJudge, BelievesNoSharesThatMakeNoSense) {
-  spank::HangJudge judge(60, 2);
-  const Clock::time_point now = Clock::now();
-  for (const char* const wrong :
-       {"", "node1", "node1 ", "node1 0:0:600", "node1 0:0:600:1001", "node1 2:0:600:1", "node1 -1:0:600:1",
-        "no\tde 0:0:600:1,1:0:600:900", "node1 0:0:600:1:1", "node1 0:0:99999999999999:1"}) {
-    judge.take_shares(wrong, now);
-    EXPECT_FALSE(judge.straggler(now)) << wrong;
-  }
-  judge.take_shares("node1 0:0:600:612", now);
-  EXPECT_FALSE(judge.straggler(now + std::chrono::seconds(20))) << "nothing was heard of rank 1";
 }
 
 }  // namespace
