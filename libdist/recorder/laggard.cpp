@@ -126,7 +126,7 @@ class Chain {
     constexpr int most_rounds = 64;
     for (int round = 0; round < most_rounds && reached_.size() < ranks_.size(); ++round) {
       const std::size_t before = reached_.size();
-      // To and fro: a chain in the order of the ranks, or against it, takes one round.
+      // Both ways: a chain in the order of the ranks, or against it, takes one round.
       for (const OwnWaits& each : ranks_) look_at(each);
       for (std::size_t i = ranks_.size(); i-- > 0;) look_at(ranks_[i]);
       if (reached_.size() == before) break;

@@ -316,3 +316,27 @@ echo over after $i s
     assert re.match(rf"barrier #\d+: {re.escape(OWN)} has not called it; 3 ranks wait\nverdict: not-come\n", said), said
     assert re.search(r"^  thread \d+ \(mpi_faults\): state ", said, re.MULTILINE), said
     assert re.search(r"^over after \d+ s$", done.out, re.MULTILINE) and "over after 50 s" not in done.out, "the step was ended"
+    logs = pathlib.Path(f"/run/aml-devcluster/{cluster.name}/log").glob("node*.log")
+    told = [line for each in logs for line in each.read_text(errors="replace").splitlines() if "whose srun does not answer: hang: " in line]
+    assert any("barrier #" in line and f"{OWN} has not called it for " in line for line in told), told
+
+
+def test_slurm_ends_the_step_of_an_srun_that_alone_was_killed(cluster, pmix, program, workdir):
+    """Its child is there for that. Nothing hangs any more, so nobody says a line: srun cannot, and there is no report."""
+    script = workdir / "job.sh"
+    script.write_text(f"""#!/bin/bash
+#SBATCH -w node[1-2] -N2 -n4 --ntasks-per-node=2 -o {workdir}/out
+srun --mpi=pmix --aml-dist=mpi,hang=6 {program} late 3 5 &
+sleep 4
+pgrep -f 'mpi_faults late' >/dev/null && echo runs
+kill -KILL $!
+wait $!
+echo srun ended with $?
+for i in $(seq 50); do sleep 1; pgrep -f 'mpi_faults late' >/dev/null || break; done
+echo over after $i s
+""")
+    done = cluster.run(f"cd {workdir} && sbatch --wait job.sh; cat out; ls")
+    assert "runs\n" in done.out and "srun ended with 137\n" in done.out, done
+    over = re.search(r"^over after (\d+) s$", done.out, re.MULTILINE)
+    assert over and int(over[1]) < 50, done
+    assert not list(workdir.glob("aml-dist-hang-*.txt")) and "aml-dist: hang" not in done.out, done
