@@ -10,7 +10,7 @@
 
 #include "table_fixture.hpp"
 
-namespace amldist::collective {
+namespace amldist::collective::agreement_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -453,4 +453,4 @@ TEST(AgreementMessage, IsRefusedWhenItIsCutShort) {
 }
 
 }  // namespace
-}  // namespace amldist::collective
+}  // namespace amldist::collective::agreement_test

@@ -6,9 +6,8 @@
 #include <array>
 #include <string>
 
+namespace amldist::collective::call_check_test {
 namespace {
-
-using namespace amldist::collective;
 
 constexpr std::uint32_t size = 4;
 constexpr std::uint32_t rank = 1;
@@ -212,3 +211,4 @@ TEST(CallCheck, ListsAgreeWithTheOwnPart) {
 }
 
 }  // namespace
+}  // namespace amldist::collective::call_check_test

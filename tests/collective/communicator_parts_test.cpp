@@ -8,11 +8,8 @@
 #include "collective/communicator/refused_calls.hpp"
 #include "collective/communicator/split_requests.hpp"
 
+namespace amldist::collective::communicator_parts_test {
 namespace {
-
-using namespace amldist::collective;
-using amldist::Errc;
-using amldist::Error;
 
 // ---- split ----
 TEST(SplitRequests, TravelAsText) {
@@ -135,3 +132,4 @@ TEST(RefusedCalls, TellTheObserverOfTheFirstOnly) {
 }
 
 }  // namespace
+}  // namespace amldist::collective::communicator_parts_test

@@ -378,7 +378,7 @@ struct Disagreement {
   std::string believed;  ///< the variable that it contradicts
 };
 void PrintTo(const Disagreement& trial, std::ostream* out) { *out << trial.what; }
-class TwoSources : public testing::TestWithParam<Disagreement> {};
+class TwoSources : public ::testing::TestWithParam<Disagreement> {};
 
 TEST_P(TwoSources, AreBothNamed) {
   const auto& [what, base, changed, believed] = GetParam();
@@ -389,7 +389,7 @@ TEST_P(TwoSources, AreBothNamed) {
 
 INSTANTIATE_TEST_SUITE_P(
     Pairs, TwoSources,
-    testing::Values(
+    ::testing::Values(
         Disagreement{"SlurmPmi2", by_pmi2, "PMI_RANK", "SLURM_PROCID"},
         Disagreement{"SlurmPmi2Size", by_pmi2, "PMI_SIZE", "SLURM_NTASKS"},
         Disagreement{"SlurmPmix", by_pmix, "PMIX_RANK", "SLURM_PROCID"},

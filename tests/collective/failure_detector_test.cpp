@@ -8,7 +8,7 @@
 
 #include "table_fixture.hpp"
 
-namespace amldist::collective {
+namespace amldist::collective::failure_detector_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -320,4 +320,4 @@ TEST(FailureDetector, CostsARankItsNeighboursOnly) {
 }
 
 }  // namespace
-}  // namespace amldist::collective
+}  // namespace amldist::collective::failure_detector_test

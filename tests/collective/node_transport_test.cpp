@@ -56,7 +56,7 @@ SharedMemory make_memory() {
 }
 
 /// Ranks 2, 5 and 6 of a communicator are one node.
-class NodeTransportTest : public testing::Test {
+class NodeTransportTest : public ::testing::Test {
  protected:
   static constexpr int first = 2;
   static constexpr int second = 5;
@@ -249,7 +249,7 @@ TEST_F(NodeTransportTest, AWaitEndsByAskingAndCanBeInterrupted) {
 }
 
 /// Positions that no correct peer can publish.
-class DamagedRing : public NodeTransportTest, public testing::WithParamInterface<std::uint64_t> {};
+class DamagedRing : public NodeTransportTest, public ::testing::WithParamInterface<std::uint64_t> {};
 
 TEST_P(DamagedRing, IsNoticedByTheReader) {
   std::vector<std::byte> data(1000);
@@ -269,8 +269,8 @@ TEST_P(DamagedRing, IsNoticedByTheWriter) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Counters, DamagedRing,
-                         testing::Values(MessageRing::capacity + MessageRing::line, ~std::uint64_t{0}, 63, 1,
-                                         std::uint64_t{1} << 63));
+                         ::testing::Values(MessageRing::capacity + MessageRing::line, ~std::uint64_t{0}, 63, 1,
+                                           std::uint64_t{1} << 63));
 
 /// A header with an impossible length is compared with the expected one; nothing is allocated.
 TEST_F(NodeTransportTest, AHeaderOfNonsenseIsAnotherMessage) {

@@ -86,7 +86,7 @@ TEST(PeerMemory, EndsWithItsProcess) {
 }
 
 /// Two ranks in one process, of which the test plays rank 1, the root of a scatter.
-class FetchTest : public testing::Test {
+class FetchTest : public ::testing::Test {
  protected:
   static constexpr std::size_t block = tuning::single_copy_from(tuning::SingleCopy::scatter, 2) / 2;
 

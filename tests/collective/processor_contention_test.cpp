@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace amldist::collective {
+namespace amldist::collective::processor_contention_test {
 namespace {
 
 using std::chrono::microseconds;
@@ -88,4 +88,4 @@ TEST(ProcessorContention, AfterAPauseItBeginsAnew) {
 }
 
 }  // namespace
-}  // namespace amldist::collective
+}  // namespace amldist::collective::processor_contention_test

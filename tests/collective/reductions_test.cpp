@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace amldist::collective {
+namespace amldist::collective::reductions_test {
 namespace {
 
 constexpr std::size_t most = 5000;
@@ -228,4 +228,4 @@ TEST(Kernels, DivideByMoreRanksThanTheElementTypeCanCount) {
 }
 
 }  // namespace
-}  // namespace amldist::collective
+}  // namespace amldist::collective::reductions_test

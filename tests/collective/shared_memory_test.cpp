@@ -71,7 +71,7 @@ TEST(SharedMemory, IsMappedOnlyWhereItsSizeIsSealed) {
 }
 
 TEST(SharedMemory, IsNoOtherFile) {
-  std::string name = testing::TempDir() + "amldist_XXXXXX";
+  std::string name = ::testing::TempDir() + "amldist_XXXXXX";
   const FileDescriptor file(::mkstemp(name.data()));
   ASSERT_TRUE(file);
   EXPECT_EQ(::unlink(name.c_str()), 0);
@@ -100,7 +100,7 @@ TEST(SharedMemory, HasAnAddressOfThreeNumbers) {
 }
 
 /// Two arenas that have each other mapped.
-class ArenasTest : public testing::Test {
+class ArenasTest : public ::testing::Test {
  protected:
   ArenasTest() : first_(Arenas::create(0, 2).value()), second_(Arenas::create(1, 2).value()) {
     EXPECT_TRUE(first_.open(1, second_.address()));

@@ -5,7 +5,7 @@
 #include "fabric/selection.hpp"
 #include "unit/support.hpp"
 
-namespace amldist::fabric {
+namespace amldist::fabric::selection_test {
 namespace {
 
 struct Vector {
@@ -148,4 +148,4 @@ TEST(NcclParameter, IsReadAsStrtollDoes) {
 TEST(Selection, ExactForm) { EXPECT_EQ(exact_selection({{"mlx5_ib0", 1}, {"mlx5_ib1", 2}}), "=mlx5_ib0:1,mlx5_ib1:2"); }
 
 }  // namespace
-}  // namespace amldist::fabric
+}  // namespace amldist::fabric::selection_test

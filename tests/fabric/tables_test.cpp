@@ -8,7 +8,7 @@
 #include "step_messages/fabric_vote.hpp"
 #include "unit/support.hpp"
 
-namespace amldist::fabric {
+namespace amldist::fabric::tables_test {
 namespace {
 
 using amldist::testing::expect_sentence;
@@ -319,4 +319,4 @@ TEST(FabricTally, DifferentPartitionsAreNamed) {
 }
 
 }  // namespace
-}  // namespace amldist::fabric
+}  // namespace amldist::fabric::tables_test

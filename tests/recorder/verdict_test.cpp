@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace amldist::collective {
+namespace amldist::collective::verdict_test {
 namespace {
 
 using recorder_format::State;
@@ -150,4 +150,4 @@ TEST(Verdict, AnotherRootIsAnotherCall) {
 }
 
 }  // namespace
-}  // namespace amldist::collective
+}  // namespace amldist::collective::verdict_test

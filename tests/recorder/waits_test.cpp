@@ -3,7 +3,7 @@
 
 #include "support.hpp"
 
-namespace amldist::collective {
+namespace amldist::collective::waits_test {
 namespace {
 
 using amldist::testing::expect_sentence;
@@ -113,4 +113,4 @@ TEST(Waits, AreNotCountedWhereTheEndOrTheOthersAreUnknown) {
 }
 
 }  // namespace
-}  // namespace amldist::collective
+}  // namespace amldist::collective::waits_test

@@ -3,7 +3,7 @@
 #include "core/tasks_per_node.hpp"
 #include "support.hpp"
 
-namespace amldist {
+namespace amldist::components_test {
 namespace {
 
 using Numbers = std::vector<std::uint32_t>;
@@ -129,4 +129,4 @@ TEST(Components, TogetherHaveNoMoreHostsThanSlurm) {
 }
 
 }  // namespace
-}  // namespace amldist
+}  // namespace amldist::components_test

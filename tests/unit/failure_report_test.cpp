@@ -4,7 +4,7 @@
 
 #include "support.hpp"
 
-namespace amldist {
+namespace amldist::failure_report_test {
 namespace {
 
 constexpr std::uint64_t token = 0x00c0ffee00c0ffee;
@@ -172,4 +172,4 @@ TEST(FirstFailure, TimesAreForReaders) {
 }
 
 }  // namespace
-}  // namespace amldist
+}  // namespace amldist::failure_report_test

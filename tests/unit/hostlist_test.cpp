@@ -2,7 +2,7 @@
 
 #include "support.hpp"
 
-namespace amldist {
+namespace amldist::hostlist_test {
 namespace {
 
 using testing::expect_sentence;
@@ -105,4 +105,4 @@ TEST(Hostlist, RefusesNamesThatNoHostHas) {
 }
 
 }  // namespace
-}  // namespace amldist
+}  // namespace amldist::hostlist_test

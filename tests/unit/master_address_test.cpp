@@ -2,7 +2,7 @@
 
 #include "support.hpp"
 
-namespace amldist {
+namespace amldist::master_address_test {
 namespace {
 
 using Addresses = std::map<std::string, std::string, std::less<>>;
@@ -242,4 +242,4 @@ TEST(Ipv4, IsStrict) {
 }
 
 }  // namespace
-}  // namespace amldist
+}  // namespace amldist::master_address_test

@@ -4,7 +4,7 @@
 
 #include <latch>
 
-namespace amldist {
+namespace amldist::name_lookup_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -43,4 +43,4 @@ TEST(NameLookup, LeavesAResolverBehindThatDoesNotAnswer) {
 }
 
 }  // namespace
-}  // namespace amldist
+}  // namespace amldist::name_lookup_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace amldist {
+namespace amldist::observed_time_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -25,4 +25,4 @@ TEST(ObservedTime, AStopIsMissedTime) {
 }
 
 }  // namespace
-}  // namespace amldist
+}  // namespace amldist::observed_time_test

@@ -4,7 +4,7 @@
 #include "rendezvous/step_port.hpp"
 #include "support.hpp"
 
-namespace amldist {
+namespace amldist::rendezvous_test {
 namespace {
 
 using testing::environment;
@@ -114,4 +114,4 @@ TEST(Stamp, ReadsBackWhatItWrites) {
 }
 
 }  // namespace
-}  // namespace amldist
+}  // namespace amldist::rendezvous_test

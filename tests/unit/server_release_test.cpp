@@ -7,7 +7,7 @@
 #include "step_messages/datagram.hpp"
 #include "support.hpp"
 
-namespace amldist {
+namespace amldist::server_release_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -128,4 +128,4 @@ TEST(TensorflowRoles, RolesNobodyPlaysAreSkipped) {
 }
 
 }  // namespace
-}  // namespace amldist
+}  // namespace amldist::server_release_test

@@ -182,7 +182,7 @@ TEST(StandIn, AForkThatEndsLeavesItAlone) {
         own->reset();
         std::_Exit(0);
       },
-      testing::ExitedWithCode(0), "");
+      ::testing::ExitedWithCode(0), "");
   EXPECT_TRUE(tell(link_here(), WorkerEnd{false, 0, 0, 0, 2}.to_datagram(token)));
 }
 

@@ -6,7 +6,7 @@
 
 #include "support.hpp"
 
-namespace amldist {
+namespace amldist::step_port_test {
 namespace {
 
 using testing::environment;
@@ -122,4 +122,4 @@ TEST(OwnStepPort, IsThatOfTheJobAndItsRestart) {
 }
 
 }  // namespace
-}  // namespace amldist
+}  // namespace amldist::step_port_test

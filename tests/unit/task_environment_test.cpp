@@ -3,7 +3,7 @@
 
 #include "support.hpp"
 
-namespace amldist {
+namespace amldist::task_environment_test {
 namespace {
 
 using testing::applied;
@@ -306,4 +306,4 @@ TEST(Counts, AreAssertionsThatNameBothNumbers) {
 }
 
 }  // namespace
-}  // namespace amldist
+}  // namespace amldist::task_environment_test

@@ -5,7 +5,7 @@
 
 #include "support.hpp"
 
-namespace amldist {
+namespace amldist::task_map_test {
 namespace {
 
 using Kind = Distribution::Kind;
@@ -204,4 +204,4 @@ TEST(TaskMap, CountsThatAreDealtInMillionsOfRoundsAreRefused) {
 }
 
 }  // namespace
-}  // namespace amldist
+}  // namespace amldist::task_map_test

@@ -5,7 +5,7 @@
 
 #include "pair.hpp"
 
-namespace amldist::wireup {
+namespace amldist::wireup::handshake_test {
 namespace {
 
 using State = HostHandshake::State;
@@ -158,4 +158,4 @@ TEST(Handshake, EveryBitOfTheProofCounts) {
 }
 
 }  // namespace
-}  // namespace amldist::wireup
+}  // namespace amldist::wireup::handshake_test

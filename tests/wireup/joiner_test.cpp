@@ -9,7 +9,7 @@
 #include "wireup/acceptor.hpp"
 #include "wireup/limits.hpp"
 
-namespace amldist::wireup {
+namespace amldist::wireup::joiner_test {
 namespace {
 
 std::string greeting(const std::string& name) { return Greeting{name, 0, 1, 1, "n", {}}.to_frame().take(); }
@@ -156,4 +156,4 @@ TEST(Join, AGreetingLongerThanTheLimitIsNotSent) {
 }
 
 }  // namespace
-}  // namespace amldist::wireup
+}  // namespace amldist::wireup::joiner_test
