@@ -67,17 +67,21 @@ function(amldist_kind target result)
     endif()
   elseif(type STREQUAL "EXECUTABLE" AND "GTest::gtest_main" IN_LIST links)
     set(kind test)
+  elseif(type STREQUAL "EXECUTABLE" AND target MATCHES "^fuzz_")
+    set(kind fuzz)
   elseif(type STREQUAL "EXECUTABLE" AND "nlohmann_json::nlohmann_json" IN_LIST links)
     set(kind command)
   endif()
   set(${result} ${kind} PARENT_SCOPE)
 endfunction()
 
-# The first target of a kind that has three files or more makes the header, the others take it from there.
+# The first target of a kind that has three files or more makes the header, the others take it from there. Fuzz targets have one
+# file each, but there are many of them.
 function(amldist_precompile)
   set(header_of_library precompiled.hpp)
   set(header_of_command precompiled_command.hpp)
   set(header_of_test precompiled_test.hpp)
+  set(header_of_fuzz precompiled.hpp)
   amldist_targets(${PROJECT_SOURCE_DIR} targets)
   foreach(target IN LISTS targets)
     amldist_kind(${target} kind)
@@ -89,7 +93,7 @@ function(amldist_precompile)
       continue()  # a few files in the end, which parse each header once as they are
     elseif(made_for_${kind})
       target_precompile_headers(${target} REUSE_FROM ${made_for_${kind}})
-    elseif(number GREATER 2)
+    elseif(number GREATER 2 OR kind STREQUAL "fuzz")
       target_precompile_headers(${target} PRIVATE
         $<$<COMPILE_LANGUAGE:CXX>:${PROJECT_SOURCE_DIR}/cmake/${header_of_${kind}}>)
       set(made_for_${kind} ${target})
@@ -97,13 +101,14 @@ function(amldist_precompile)
   endforeach()
 endfunction()
 
-# Of the product, the files of one folder become one: what they include is parsed once, and templates are compiled once. So
-# names in unnamed namespaces are to differ within a folder.
+# Of the product and of the unit tests, the files of one folder become one: what they include is parsed once, and templates are
+# compiled once. So names in unnamed namespaces are to differ within a folder.
 function(amldist_unite)
   amldist_targets(${PROJECT_SOURCE_DIR} targets)
   foreach(target IN LISTS targets)
     get_target_property(directory ${target} SOURCE_DIR)
-    if(directory MATCHES "^${PROJECT_SOURCE_DIR}/tests")
+    amldist_kind(${target} kind)
+    if(directory MATCHES "^${PROJECT_SOURCE_DIR}/tests" AND NOT kind STREQUAL "test")
       continue()
     endif()
     amldist_alike(${target} sources)
