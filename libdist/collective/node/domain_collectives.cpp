@@ -60,6 +60,7 @@ class DomainCollectives::CallComparison final : public Watchdog {
   [[nodiscard]] Error lost(int rank, std::string_view what) override { return under_->lost(rank, what); }
   void troubled(int rank, std::string_view why) override { under_->troubled(rank, why); }
   [[nodiscard]] Clock::time_point deadline() const noexcept override { return under_->deadline(); }
+  [[nodiscard]] bool is_unawaited() const noexcept override { return under_->is_unawaited(); }
 
  private:
   Published* const published_;
