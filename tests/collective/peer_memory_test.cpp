@@ -163,12 +163,13 @@ class ReducingRank {
     for (std::size_t call = 0; call < calls; ++call) {
       const std::uint32_t before = channel_.rounds();
       channel_.begin_call(1);
-      const std::size_t step = std::max<std::size_t>(1, data_.size() / most_checked);
-      for (std::size_t i = 0; i < data_.size(); i += step) data_[i] = static_cast<std::int32_t>(i + call) * (own_ + 1);
+      const std::size_t stride = std::max<std::size_t>(1, data_.size() / most_checked);
+      for (std::size_t i = 0; i < data_.size(); i += stride)
+        data_[i] = static_cast<std::int32_t>(i + call) * (own_ + 1);
       auto* const data = reinterpret_cast<std::byte*>(data_.data());
       EXPECT_TRUE(node_.allreduce({data, data, data_.size(), DataType::int32, ReduceOp::sum}));
       rounds_.push_back(channel_.rounds() - before);
-      for (std::size_t i = 0; i < data_.size(); i += step)
+      for (std::size_t i = 0; i < data_.size(); i += stride)
         wrong_ += data_[i] != static_cast<std::int32_t>(i + call) * 3;
     }
   }

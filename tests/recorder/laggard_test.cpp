@@ -8,7 +8,7 @@
 #include "spank/hang_judge.hpp"
 #include "support.hpp"
 
-namespace amldist::collective {
+namespace amldist::collective::laggard_test {
 namespace {
 
 using recorder_format::State;
@@ -310,4 +310,4 @@ TEST(HangJudge, NamesNobodyWhileARankIsUnheard) {
 }
 
 }  // namespace
-}  // namespace amldist::collective
+}  // namespace amldist::collective::laggard_test
