@@ -10,7 +10,7 @@ SKIPPED = 77
 
 
 def test_the_gpu_tests_are_built_with_nothing_but_compilers():
-    done = subprocess.run([SCRIPT, "--build-only"], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([SCRIPT, "--build-only"], capture_output=True, text=True, timeout=1800)
     if done.returncode == SKIPPED:
         pytest.skip(done.stdout.strip())
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
