@@ -194,7 +194,7 @@ def test_the_size_comes_from_a_copy_of_azures_metadata(checker, tmp_path):
     outcome = checker.node(node, "--sku", f"@{copy}")
     assert outcome.status == 0, outcome.out
     evidence = outcome.checks["ib.policy"]["evidence"]
-    assert "Standard_ND96isr_H100_v5" in evidence and str(copy) in evidence
+    assert "Standard_ND96isr_H100_v5" in evidence and str(copy)[:40] in evidence  # a long path is cut
     copy.write_text(METADATA % "Standard_ND128isr_NDR_GB200_v6")
     node = trees.azure(3, "400 Gb/sec (4X NDR)", 4)
     assert checker.node(node, "--sku", f"@{copy}").verdicts["ib.count"] == "fail"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import random
 import signal
 import socket
 import sys
@@ -30,9 +31,15 @@ OFFERS_MONITORED_BARRIER = "get_backend(group) != Backend.GLOO" not in inspect.g
 
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """Below the kernel's own ports, which any connection of this machine may take meanwhile."""
+    while True:
+        port = random.SystemRandom().randrange(15000, 32000)
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 def start(backend: str = "amldist", timeout: float = 30, **named) -> None:

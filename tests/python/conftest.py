@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -27,9 +28,15 @@ rank, size = comm.rank, comm.size
 
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """Below the kernel's own ports, which any connection of this machine may take meanwhile."""
+    while True:
+        port = random.SystemRandom().randrange(15000, 32000)
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 def environment(**more: object) -> dict[str, str]:
