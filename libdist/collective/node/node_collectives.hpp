@@ -88,12 +88,19 @@ class NodeCollectives {
   [[nodiscard]] Result<Agreement> allreduce_sliced(const Reduction& what, int root);
   [[nodiscard]] Result<void> reduce_private(const Reduction& what, int root);
   [[nodiscard]] Result<void> reduce_any(const Reduction& what, int root);
+  // ---- trials ----
+  static constexpr std::size_t most_ways = 4;
+  using Times = std::array<std::uint64_t, most_ways>;  ///< of each way; UINT64_MAX: it was not tried
+  static_assert(sizeof(Times) <= SlotChannel::line_data);
+  /// The way whose slowest rank is fastest, or the present one if that is not slower by more than a twentieth. `own`:
+  /// what this rank has measured. The same on all ranks.
+  [[nodiscard]] Result<std::size_t> fastest_way(const Times& own, std::size_t present);
   // ---- single copy ----
   /// Two ways for the long calls of a collective, and what the last trial found.
   struct LongCalls {
     std::uint64_t begun = 0;
     bool fetches = false;
-    std::array<std::uint64_t, 2> least = {};  ///< picoseconds a byte: staged, fetched
+    Times least = {};  ///< picoseconds a byte: staged, fetched
   };
   /// A call of a collective that could be fetched: `work(bool fetches)`. `bytes`: of a rank's larger buffer; equal on
   /// all ranks.
@@ -104,7 +111,6 @@ class NodeCollectives {
     return peers_ != nullptr && ranks <= tuning::most_ranks_single_copy &&
            bytes >= tuning::single_copy_from(what, ranks);
   }
-  [[nodiscard]] Result<void> decide(LongCalls& calls);
   // ---- staging ----
   /// Before a call of so many bytes, equal on all ranks: tries the ways of staging, if the choice matters, for the
   /// first and every tuning::staging_trial_every-th of those.

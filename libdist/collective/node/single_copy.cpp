@@ -1,7 +1,5 @@
 // What the single-copy algorithms share: a round in which addresses are shown, data that is fetched from the process
 // that has it, and a round that tells that nobody reads any more.
-#include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "collective/node/node_collectives.hpp"
@@ -22,24 +20,6 @@ void touch(std::byte* data, std::size_t bytes) {
 }
 
 }  // namespace
-
-/// Takes the faster way, or the present one if that is not slower by more than a twentieth.
-Result<void> NodeCollectives::decide(LongCalls& calls) {
-  if (auto begun = slot_channel_.begin(); !begun) return begun;
-  std::memcpy(slot_channel_.own_line(), &calls.least, sizeof calls.least);
-  slot_channel_.publish();
-  if (auto came = slot_channel_.await_all(); !came) return came;
-  std::array<std::uint64_t, 2> slowest = {};
-  for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) {
-    decltype(slowest) theirs = {};
-    std::memcpy(&theirs, slot_channel_.line_of(r), sizeof theirs);
-    for (std::size_t way = 0; way < slowest.size(); ++way) slowest[way] = std::max(slowest[way], theirs[way]);
-  }
-  const std::uint64_t present = slowest[calls.fetches ? 1 : 0];
-  const std::uint64_t other = slowest[calls.fetches ? 0 : 1];
-  if (other < present - present / 20) calls.fetches = !calls.fetches;
-  return {};
-}
 
 Result<void> NodeCollectives::show(const void* send, const void* recv, const Blocks* blocks) {
   if (auto begun = slot_channel_.begin(); !begun) return begun;

@@ -20,7 +20,9 @@ Result<void> NodeCollectives::in_better_way(tuning::SingleCopy what, std::size_t
   LongCalls& calls = long_calls_[static_cast<std::size_t>(what)];
   const std::uint64_t turn = calls.begun++ % tuning::single_copy_trial_every;
   if (turn == tuning::single_copy_tried) {
-    if (auto decided = decide(calls); !decided) return decided;
+    const auto way = fastest_way(calls.least, calls.fetches ? 1 : 0);
+    if (!way) return way.error();
+    calls.fetches = *way == 1;
   }
   if (turn >= tuning::single_copy_tried) return work(calls.fetches);
   if (turn == 0) calls.least.fill(UINT64_MAX);

@@ -28,14 +28,6 @@ constexpr std::array<Way, 4> ways = {{
     {true, Store::whole_lines},
     {true, Store::streaming},
 }};
-using Times = std::array<std::uint64_t, ways.size()>;  ///< of each way, nanoseconds
-static_assert(sizeof(Times) <= SlotChannel::line_data);
-
-/// The fastest way, or the present one if that is not slower by more than a twentieth.
-std::size_t fastest(const Times& times, std::size_t present) noexcept {
-  const auto least = std::ranges::min_element(times);
-  return *least + *least / 20 >= times[present] ? present : static_cast<std::size_t>(least - times.begin());
-}
 
 }  // namespace
 
@@ -67,20 +59,28 @@ Result<void> NodeCollectives::try_stagings() {
       if (attempt > 0) least[w] = std::min(least[w], *took);
     }
   }
-  if (auto begun = slot_channel_.begin(); !begun) return begun;
-  std::memcpy(slot_channel_.own_line(), &least, sizeof least);
-  slot_channel_.publish();
-  if (auto came = slot_channel_.await_all(); !came) return came;
-  Times slowest = {};
-  for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) {
-    Times theirs;
-    std::memcpy(&theirs, slot_channel_.line_of(r), sizeof theirs);
-    for (std::size_t w = 0; w < ways.size(); ++w) slowest[w] = std::max(slowest[w], theirs[w]);
-  }
-  const Way& taken = ways[fastest(slowest, present)];
+  const auto way = fastest_way(least, present);
+  if (!way) return way.error();
+  const Way& taken = ways[*way];
   tuned_.slices = taken.slices;
   tuned_.for_others = taken.for_others;
   return {};
+}
+
+Result<std::size_t> NodeCollectives::fastest_way(const Times& own, std::size_t present) {
+  if (auto begun = slot_channel_.begin(); !begun) return begun.error();
+  std::memcpy(slot_channel_.own_line(), &own, sizeof own);
+  slot_channel_.publish();
+  if (auto came = slot_channel_.await_all(); !came) return came.error();
+  Times slowest = {};
+  for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) {
+    Times theirs = {};
+    std::memcpy(&theirs, slot_channel_.line_of(r), sizeof theirs);
+    for (std::size_t way = 0; way < slowest.size(); ++way) slowest[way] = std::max(slowest[way], theirs[way]);
+  }
+  const auto least = std::ranges::min_element(slowest);
+  const bool stays = *least >= slowest[present] - slowest[present] / 20;
+  return stays ? present : static_cast<std::size_t>(least - slowest.begin());
 }
 
 /// Nanoseconds of one all-reduce that all ranks begin together.
