@@ -163,16 +163,18 @@ class WatchThread {
     return ::poll(&stop, 1, static_cast<int>(pause.count())) != 0;
   }
 
+  /// Nothing once slurmstepd ends: it waits for this thread, and many questions may be left.
   [[nodiscard]] std::optional<std::string> ask(const std::function<std::string()>& question) const {
+    if (stopped_within(milliseconds(0))) return std::nullopt;
     return answer_as_user(node_.rights, question, reading_timeout);
   }
 
-  /// srun's reply, or nothing within a second.
+  /// srun's reply, or nothing within a second or once slurmstepd ends.
   [[nodiscard]] std::string answer() const {
-    pollfd ready = {socket_.get(), POLLIN, 0};
+    std::array<pollfd, 2> ready{pollfd{socket_.get(), POLLIN, 0}, pollfd{stop_, POLLIN, 0}};
     constexpr int patience_ms = 1000;
     std::array<char, longest_datagram> buffer{};
-    if (::poll(&ready, 1, patience_ms) <= 0) return {};
+    if (::poll(ready.data(), ready.size(), patience_ms) <= 0) return {};
     const ssize_t got = ::recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     return {buffer.data(), got > 0 ? static_cast<std::size_t>(got) : 0};
   }

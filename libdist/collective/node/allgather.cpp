@@ -11,7 +11,8 @@ Result<void> NodeCollectives::allgather_fetched(const std::byte* send, std::byte
                                                 std::size_t unit) {
   const std::uint32_t own = slot_channel_.rank();
   if (auto shown = show(send, nullptr); !shown) return shown;
-  copy(block_of(recv, blocks, own, unit), send, blocks.count(own) * unit);
+  const Store store = store_for(longest_of(blocks, slot_channel_.size()) * unit * slot_channel_.size());
+  copy(block_of(recv, blocks, own, unit), send, blocks.count(own) * unit, store);
   for (std::uint32_t k = 1; k < slot_channel_.size(); ++k) {
     const std::uint32_t r = (own + k) % slot_channel_.size();
     if (auto came = slot_channel_.await(r); !came) return came;
@@ -35,7 +36,8 @@ Result<void> NodeCollectives::allgather_staged(const std::byte* send, std::byte*
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
   const std::uint32_t own = slot_channel_.rank();
   const std::size_t piece = slot_channel_.slot_bytes() / 4;
-  copy(block_of(recv, blocks, own, unit), send, blocks.count(own) * unit);
+  const Store store = store_for(longest * slot_channel_.size());
+  copy(block_of(recv, blocks, own, unit), send, blocks.count(own) * unit, store);
   return pipeline(
       pieces_of(longest, piece),
       [&](std::size_t i) {
@@ -47,7 +49,8 @@ Result<void> NodeCollectives::allgather_staged(const std::byte* send, std::byte*
           const std::uint32_t r = (own + k) % slot_channel_.size();
           if (auto came = slot_channel_.await(r, back); !came) return came;
           const std::size_t part = part_of(blocks.count(r) * unit, i, piece);
-          if (part != 0) copy(block_of(recv, blocks, r, unit) + i * piece, slot_channel_.slot_of(r, back), part);
+          if (part == 0) continue;
+          copy(block_of(recv, blocks, r, unit) + i * piece, slot_channel_.slot_of(r, back), part, store);
         }
         return {};
       });

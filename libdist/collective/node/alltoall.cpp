@@ -50,7 +50,7 @@ bool NodeCollectives::is_anyone_in_place() {
 Result<void> NodeCollectives::alltoall_fetched(const std::byte* send, std::byte* recv, std::size_t bytes) {
   const std::uint32_t own = slot_channel_.rank();
   const std::uint32_t ranks = slot_channel_.size();
-  copy(recv + own * bytes, send + own * bytes, bytes);
+  copy(recv + own * bytes, send + own * bytes, bytes, store_for(bytes * ranks));
   for (std::uint32_t k = 1; k < ranks; ++k) {
     const std::uint32_t r = (own + k) % ranks;
     if (auto got = fetch(r, recv + r * bytes, offer_of(r, 0).send + own * bytes, bytes); !got) return got;
@@ -79,7 +79,9 @@ Result<void> NodeCollectives::alltoall_staged(const std::byte* send, const Block
   const std::size_t piece = slot_channel_.slot_bytes() / ranks / 64 * 64;
   const auto longest = agree_on_longest(send_blocks, recv_blocks);
   if (!longest) return longest.error();
-  copy(block_of(recv, recv_blocks, own, unit), block_of(send, send_blocks, own, unit), send_blocks.count(own) * unit);
+  const Store store = send == recv ? Store::cached : store_for(*longest * unit * ranks);
+  copy(block_of(recv, recv_blocks, own, unit), block_of(send, send_blocks, own, unit), send_blocks.count(own) * unit,
+       store);
   return pipeline(
       pieces_of(*longest * unit, piece),
       [&](std::size_t i) {
@@ -95,7 +97,8 @@ Result<void> NodeCollectives::alltoall_staged(const std::byte* send, const Block
           if (auto came = slot_channel_.await(r, back); !came) return came;
           const std::size_t part = part_of(recv_blocks.count(r) * unit, i, piece);
           if (part == 0) continue;
-          copy(block_of(recv, recv_blocks, r, unit) + i * piece, slot_channel_.slot_of(r, back) + own * piece, part);
+          copy(block_of(recv, recv_blocks, r, unit) + i * piece, slot_channel_.slot_of(r, back) + own * piece, part,
+               store);
         }
         return {};
       });

@@ -12,7 +12,8 @@ Result<void> NodeCollectives::scatter_fetched(const std::byte* send, std::byte* 
   const std::uint32_t own = slot_channel_.rank();
   if (auto shown = show(send, nullptr); !shown) return shown;
   if (own == root) {
-    copy(recv, send + blocks.offset(own) * unit, blocks.count(own) * unit);
+    const std::size_t bytes = blocks.count(own) * unit;
+    copy(recv, send + blocks.offset(own) * unit, bytes, store_for(bytes));
     return finish_reading();
   }
   if (auto came = slot_channel_.await(root); !came) return came;
@@ -34,7 +35,8 @@ Result<void> NodeCollectives::scatter_staged(const std::byte* send, std::byte* r
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
   const std::uint32_t own = slot_channel_.rank();
   const std::size_t piece = slot_channel_.slot_bytes() / slot_channel_.size() / 64 * 64;
-  if (own == root) copy(recv, send + blocks.offset(own) * unit, blocks.count(own) * unit);
+  const Store store = store_for(longest);
+  if (own == root) copy(recv, send + blocks.offset(own) * unit, blocks.count(own) * unit, store);
   return pipeline(
       pieces_of(longest, piece),
       [&](std::size_t i) {
@@ -48,7 +50,7 @@ Result<void> NodeCollectives::scatter_staged(const std::byte* send, std::byte* r
         if (own == root) return {};
         if (auto came = slot_channel_.await(root, back); !came) return came;
         copy(recv + i * piece, slot_channel_.slot_of(root, back) + own * piece,
-             part_of(blocks.count(own) * unit, i, piece));
+             part_of(blocks.count(own) * unit, i, piece), store);
         return {};
       });
 }
