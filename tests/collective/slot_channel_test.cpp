@@ -1,9 +1,12 @@
-// How ranks that wait for long sleep, and are woken by the one that they wait for.
+// How ranks that wait for long sleep and are woken; how far a sender may be ahead; where in a slot contributions lie.
 #include "collective/node/slot_channel.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
 #include <thread>
+#include <vector>
 
 #include "os/shared_futex.hpp"
 #include "refusals.hpp"
@@ -68,6 +71,100 @@ TEST_F(SlotChannelTest, ARankThatWaitsForLongSleepsUntilThePeerPublishes) {
   waiter.join();
   EXPECT_FALSE(theirs_.has_sleepers());
   EXPECT_FALSE(own_.has_sleepers());
+}
+
+TEST_F(SlotChannelTest, ARankThatSendsShortDataIsFourteenRoundsAheadOfItsReader) {
+  constexpr std::uint64_t rounds = SlotChannel::lines - 2;
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    ASSERT_TRUE(own_.begin_short());
+    std::memcpy(own_.own_place(sizeof round), &round, sizeof round);
+    own_.publish();
+  }
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    ASSERT_TRUE(theirs_.begin_short());
+    theirs_.publish();
+    ASSERT_TRUE(theirs_.await_stream(0));
+    std::uint64_t got = rounds;
+    std::memcpy(&got, theirs_.place_of(0, sizeof got), sizeof got);
+    EXPECT_EQ(got, round);
+  }
+}
+
+TEST_F(SlotChannelTest, NoShortDataIsOverwrittenBeforeTheReaderHasIt) {
+  constexpr std::size_t rounds = 1000;
+  std::vector<std::byte> sent(SlotChannel::short_data);
+  std::thread sender([&] {
+    for (std::size_t round = 0; round < rounds; ++round) {
+      ASSERT_TRUE(own_.begin_short());
+      std::memset(own_.own_place(sent.size()), static_cast<int>(round % 251), sent.size());
+      own_.publish();
+    }
+  });
+  std::size_t wrong = 0;
+  for (std::size_t round = 0; round < rounds; ++round) {
+    ASSERT_TRUE(theirs_.begin_short());
+    theirs_.publish();
+    ASSERT_TRUE(theirs_.await_stream(0));
+    std::ranges::fill(sent, static_cast<std::byte>(round % 251));
+    wrong += std::memcmp(sent.data(), theirs_.place_of(0, sent.size()), sent.size()) == 0 ? 0U : 1U;
+  }
+  sender.join();
+  EXPECT_EQ(wrong, 0U);
+}
+
+/// A slot in which short contributions take turns.
+class SlotPositionTest : public ::testing::Test {
+ protected:
+  static constexpr std::size_t slot = 512UL << 10;
+
+  SlotPositionTest()
+      : memory_(SharedMemory::create(SlotChannel::memory_bytes(1, slot)).value()),
+        channel_(memory_.data(), {0, 1, {0}, {}}, slot, true) {}
+
+  /// Where the slot of each of the next rounds is used, for `bytes`.
+  std::vector<std::byte*> places(std::size_t bytes, int rounds) {
+    std::vector<std::byte*> out;
+    channel_.use_slots(bytes);
+    for (int round = 0; round < rounds; ++round) {
+      EXPECT_TRUE(channel_.begin());
+      channel_.publish();
+      out.push_back(channel_.own_slot());
+    }
+    return out;
+  }
+
+  SharedMemory memory_;
+  SlotChannel channel_;
+};
+
+TEST_F(SlotPositionTest, ShortContributionsComeBackToAPlaceAfterManyRoundsAndNeverOverlap) {
+  for (const std::size_t bytes : {5000UL, 8192UL, 10000UL, 16384UL, 32768UL, 65536UL}) {
+    auto used = places(bytes, 8);
+    std::ranges::sort(used);
+    EXPECT_TRUE(std::ranges::adjacent_find(used) == used.end()) << bytes;
+    for (std::size_t i = 1; i < used.size(); ++i) EXPECT_GE(used[i] - used[i - 1], static_cast<std::ptrdiff_t>(bytes));
+  }
+}
+
+TEST_F(SlotPositionTest, ContributionsThatNeedAllOfASlotBeginWhereItBegins) {
+  static_cast<void>(places(8192, 7));
+  for (const std::size_t bytes : {slot, slot / 2, slot / 4, 1UL}) {
+    const auto used = places(bytes, 8);
+    for (std::size_t i = 0; i < 4; ++i) {
+      EXPECT_EQ(used[i], used[i + 4]) << bytes;
+      const std::byte* const first = *std::ranges::min_element(used);
+      EXPECT_EQ(static_cast<std::size_t>(used[i] - first) % slot, 0U) << bytes;
+    }
+  }
+}
+
+TEST_F(SlotPositionTest, ASlotEndsBehindTheLastPosition) {
+  const auto all = places(slot, 4);
+  const std::byte* const first = *std::ranges::min_element(all);
+  for (const std::size_t bytes : {5000UL, 20000UL, 65536UL}) {
+    for (const std::byte* const place : places(bytes, 200))
+      EXPECT_LE(static_cast<std::size_t>(place - first) % slot + bytes, slot);
+  }
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // All-gather: every rank publishes its block in its slot and copies those of the other ranks; pipelined in pieces.
+// Short blocks take a round without a slot.
 #include <algorithm>
 
 #include "collective/node/node_pipeline.hpp"
@@ -22,9 +23,24 @@ Result<void> NodeCollectives::allgather_fetched(const std::byte* send, std::byte
   return finish_reading();
 }
 
+Result<void> NodeCollectives::allgather_short(const std::byte* send, std::byte* recv, const Blocks& blocks,
+                                              std::size_t unit) {
+  const std::uint32_t own = slot_channel_.rank();
+  const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
+  if (auto begun = slot_channel_.begin_short(); !begun) return begun;
+  publish_short(longest, [&](std::byte* place) { copy_for_others(place, send, blocks.count(own) * unit); });
+  copy(block_of(recv, blocks, own, unit), send, blocks.count(own) * unit);
+  if (auto came = slot_channel_.await_all(); !came) return came;
+  for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) {
+    if (r != own) copy(block_of(recv, blocks, r, unit), slot_channel_.place_of(r, longest), blocks.count(r) * unit);
+  }
+  return {};
+}
+
 Result<void> NodeCollectives::allgather(const std::byte* send, std::byte* recv, const Blocks& blocks,
                                         std::size_t unit) {
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
+  if (longest <= SlotChannel::short_data) return allgather_short(send, recv, blocks, unit);
   if (auto known = look_at_staging(longest); !known) return known;
   return in_better_way(tuning::SingleCopy::allgather, longest * slot_channel_.size(), [&](bool fetches) {
     return fetches ? allgather_fetched(send, recv, blocks, unit) : allgather_staged(send, recv, blocks, unit);
@@ -36,6 +52,7 @@ Result<void> NodeCollectives::allgather_staged(const std::byte* send, std::byte*
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
   const std::uint32_t own = slot_channel_.rank();
   const std::size_t piece = slot_channel_.slot_bytes() / 4;
+  slot_channel_.use_slots(blocks.are_equal() ? std::min(longest, piece) : piece);
   const Store store = store_for(longest * slot_channel_.size());
   copy(block_of(recv, blocks, own, unit), send, blocks.count(own) * unit, store);
   return pipeline(

@@ -1,5 +1,5 @@
 // All-reduce and reduce of short messages: one round. Every rank publishes its data (in the cache line itself, beside
-// the round's number, if it fits, else in its slot), and every rank folds all of it.
+// the round's number, if it fits), and every rank folds all of it; of a reduce, only the root.
 //
 // Waits: 1. A rank reads the data of all ranks. All-reduce has two phases, so that a rank's part is on its way before
 // the call is recorded (decision 15). Source: R. Graham, G. Shipman, "MPI Support for Multi-core Architectures:
@@ -14,10 +14,22 @@
 namespace amldist::collective {
 
 Result<void> NodeCollectives::reduce_at_once(const Reduction& what, int root) {
-  if (auto begun = slot_channel_.begin(); !begun) return begun;
+  const bool is_short = root != everybody && what.count * size_of(what.type) <= SlotChannel::short_data;
+  if (auto begun = is_short ? slot_channel_.begin_short() : slot_channel_.begin(); !begun) return begun;
   publish(what);
-  const bool folds = root == everybody || static_cast<std::uint32_t>(root) == slot_channel_.rank();
-  return folds ? finish_allreduce(what) : Result<void>();
+  if (root == everybody) return finish_allreduce(what);
+  if (static_cast<std::uint32_t>(root) != slot_channel_.rank()) return {};
+  if (auto came = await_stream_of_all(); !came) return came;
+  fold_shown(what);
+  return {};
+}
+
+Result<void> NodeCollectives::await_stream_of_all() {
+  for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) {
+    if (r == slot_channel_.rank()) continue;
+    if (auto came = slot_channel_.await_stream(r); !came) return came;
+  }
+  return {};
 }
 
 bool NodeCollectives::start_allreduce(const Reduction& what) {
@@ -29,28 +41,31 @@ bool NodeCollectives::start_allreduce(const Reduction& what) {
 void NodeCollectives::publish(const Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   const bool in_line = bytes <= SlotChannel::line_data;
+  if (bytes > SlotChannel::short_data) slot_channel_.use_slots(bytes);
   if (in_line) copy_bytes(slot_channel_.own_line(), what.send, bytes);
-  else copy_for_others(slot_channel_.own_slot(), what.send, bytes);
+  else copy_for_others(slot_channel_.own_place(bytes), what.send, bytes);
   slot_channel_.publish();
   if (in_line) slot_channel_.prefetch_next_line();
 }
 
 Result<void> NodeCollectives::finish_allreduce(const Reduction& what) {
-  const std::size_t bytes = what.count * size_of(what.type);
-  slot_channel_.delay_polling(bytes);
+  slot_channel_.delay_polling(what.count * size_of(what.type));
   if (auto came = slot_channel_.await_all(); !came) return came;
-  if (what.count == 0) return {};
-  const bool in_line = bytes <= SlotChannel::line_data;
-  const std::byte* shown = in_line ? slot_channel_.line_of(0) : slot_channel_.slot_of(0);
-  const std::size_t to_the_next = in_line ? SlotChannel::between_lines() : slot_channel_.between_slots();
+  fold_shown(what);
+  return {};
+}
+
+void NodeCollectives::fold_shown(const Reduction& what) {
+  const std::size_t bytes = what.count * size_of(what.type);
+  if (bytes == 0) return;
+  const std::byte* shown = slot_channel_.place_of(0, bytes);
   for (const void*& source : sources_) {
     source = shown;
-    shown += to_the_next;
+    shown += slot_channel_.between_places(bytes);
   }
   sources_[slot_channel_.rank()] = what.send;
   kernels_.fold({what.recv, nullptr, sources_.data(), sources_.size(), what.count, what.divisor, Store::cached},
                 what.type, what.op);
-  return {};
 }
 
 }  // namespace amldist::collective

@@ -27,7 +27,10 @@ class NodeCollectives::Sliced {
     const std::size_t most = (slot_channel_.slot_bytes() - 2 * cache_line) / (ranks + 1) * ranks;
     const std::size_t wanted =
         slot_channel_.is_oversubscribed() || ranks == 2 ? most : std::min(most, tuning::node_slice * ranks);
-    piece_ = wanted / (cache_line * ranks) * (cache_line * ranks) / unit_;
+    const std::size_t grain = cache_line * ranks;
+    const std::size_t needed = (std::min(what.count * unit_, wanted) + grain - 1) / grain * grain;
+    piece_ = std::min(needed, wanted / grain * grain) / unit_;
+    slot_channel_.use_slots((piece_ + piece_ / ranks) * unit_);
   }
 
   [[nodiscard]] std::size_t pieces() const noexcept { return (what_.count + piece_ - 1) / piece_; }

@@ -1,5 +1,5 @@
 // All-reduce and reduce through staging buffers, whole: every rank copies all of its data to its staging buffer and
-// folds the data of all ranks, piece by piece, one piece ahead.
+// folds the data of all ranks, piece by piece, one piece ahead. In a reduce, the root only folds, the others only copy.
 //
 // Waits: 1 a piece. A rank reads the data of all ranks: for two ranks, and for short messages.
 #include <algorithm>
@@ -12,16 +12,18 @@ namespace amldist::collective {
 
 Result<NodeCollectives::Agreement> NodeCollectives::allreduce_whole(const Reduction& what, int root) {
   const std::size_t unit = size_of(what.type);
-  const std::size_t piece = piece_of_whole() / unit;
-  const bool folds = root == everybody || static_cast<std::uint32_t>(root) == slot_channel_.rank();
+  const bool is_root = root == static_cast<int>(slot_channel_.rank());
+  const bool folds = root == everybody || is_root;
+  const std::size_t piece = (root == everybody ? piece_of_whole() : one_way_piece(what.count * unit)) / unit;
   const Store store = what.send == what.recv ? Store::cached : store_for(what.count * unit);
   const auto part = [&](std::size_t i) { return std::min(piece, what.count - i * piece); };
   bool mixed = false;
+  slot_channel_.use_slots(part(0) * unit);
   auto done = pipeline(
       (what.count + piece - 1) / piece,
       [&](std::size_t i) {
         if (i == 0) std::memcpy(slot_channel_.own_line(), &offer_, sizeof offer_);
-        copy_for_others(slot_channel_.own_slot(), what.send + i * piece * unit, part(i) * unit);
+        if (!is_root) copy_for_others(slot_channel_.own_slot(), what.send + i * piece * unit, part(i) * unit);
       },
       [&](std::size_t i, std::uint32_t back) -> Result<bool> {
         if (!folds) return true;

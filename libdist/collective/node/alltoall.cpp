@@ -1,4 +1,5 @@
-// All-to-all: every rank publishes its blocks in its slot, each rank copies what is for it; pipelined in pieces.
+// All-to-all: every rank publishes its blocks in its slot, each rank copies what is for it; pipelined in pieces. Short
+// equal blocks take a round without a slot.
 #include <algorithm>
 #include <cstring>
 
@@ -16,6 +17,7 @@ Result<std::uint64_t> NodeCollectives::agree_on_longest(const Blocks& send_block
   const std::uint32_t ranks = slot_channel_.size();
   constexpr std::uint64_t most = SIZE_MAX / 2 / sizeof(std::uint64_t);  // elements that any memory can have
   std::uint64_t longest = longest_of(send_blocks, ranks);
+  slot_channel_.use_slots(slot_channel_.slot_bytes());
   if (auto begun = slot_channel_.begin(); !begun) return begun.error();
   std::memcpy(slot_channel_.own_line(), &longest, sizeof longest);
   for (std::uint32_t r = 0; send_blocks.are_listed() && r < ranks; ++r) {
@@ -58,11 +60,30 @@ Result<void> NodeCollectives::alltoall_fetched(const std::byte* send, std::byte*
   return finish_reading();
 }
 
+Result<void> NodeCollectives::alltoall_short(const std::byte* send, std::byte* recv, std::size_t bytes) {
+  const std::uint32_t own = slot_channel_.rank();
+  const std::uint32_t ranks = slot_channel_.size();
+  const std::size_t all = bytes * (ranks - 1);
+  if (auto begun = slot_channel_.begin_short(); !begun) return begun;
+  publish_short(all, [&](std::byte* place) {
+    for (std::uint32_t r = 0; r < ranks; ++r) {
+      if (r != own) copy_for_others(place + part_for(r, own) * bytes, send + r * bytes, bytes);
+    }
+  });
+  copy(recv + own * bytes, send + own * bytes, bytes);
+  if (auto came = slot_channel_.await_all(); !came) return came;
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    if (r != own) copy(recv + r * bytes, slot_channel_.place_of(r, all) + part_for(own, r) * bytes, bytes);
+  }
+  return {};
+}
+
 Result<void> NodeCollectives::alltoall(const std::byte* send, const Blocks& send_blocks, std::byte* recv,
                                        const Blocks& recv_blocks, std::size_t unit) {
   const auto staged = [&] { return alltoall_staged(send, send_blocks, recv, recv_blocks, unit); };
   if (!send_blocks.are_equal() || !recv_blocks.are_equal()) return staged();
   const std::size_t bytes = send_blocks.count(0) * unit;
+  if (is_short_for_each(bytes)) return alltoall_short(send, recv, bytes);
   return in_better_way(tuning::SingleCopy::alltoall, bytes * slot_channel_.size(), [&](bool fetches) -> Result<void> {
     if (!fetches) return staged();
     if (auto shown = show(send, recv); !shown) return shown;
@@ -76,9 +97,9 @@ Result<void> NodeCollectives::alltoall_staged(const std::byte* send, const Block
                                               const Blocks& recv_blocks, std::size_t unit) {
   const std::uint32_t own = slot_channel_.rank();
   const std::uint32_t ranks = slot_channel_.size();
-  const std::size_t piece = slot_channel_.slot_bytes() / ranks / 64 * 64;
   const auto longest = agree_on_longest(send_blocks, recv_blocks);
   if (!longest) return longest.error();
+  const std::size_t piece = use_slots_by_rank(*longest * unit);
   const Store store = send == recv ? Store::cached : store_for(*longest * unit * ranks);
   copy(block_of(recv, recv_blocks, own, unit), block_of(send, send_blocks, own, unit), send_blocks.count(own) * unit,
        store);
@@ -88,7 +109,8 @@ Result<void> NodeCollectives::alltoall_staged(const std::byte* send, const Block
         for (std::uint32_t r = 0; r < ranks; ++r) {
           const std::size_t part = part_of(send_blocks.count(r) * unit, i, piece);
           if (r == own || part == 0) continue;
-          copy_for_others(slot_channel_.own_slot() + r * piece, block_of(send, send_blocks, r, unit) + i * piece, part);
+          copy_for_others(slot_channel_.own_slot() + part_for(r, own) * piece,
+                          block_of(send, send_blocks, r, unit) + i * piece, part);
         }
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
@@ -97,8 +119,8 @@ Result<void> NodeCollectives::alltoall_staged(const std::byte* send, const Block
           if (auto came = slot_channel_.await(r, back); !came) return came;
           const std::size_t part = part_of(recv_blocks.count(r) * unit, i, piece);
           if (part == 0) continue;
-          copy(block_of(recv, recv_blocks, r, unit) + i * piece, slot_channel_.slot_of(r, back) + own * piece, part,
-               store);
+          copy(block_of(recv, recv_blocks, r, unit) + i * piece,
+               slot_channel_.slot_of(r, back) + part_for(own, r) * piece, part, store);
         }
         return {};
       });

@@ -1,28 +1,39 @@
-// Broadcast: the root publishes pieces in its cache line or slot, the other ranks copy them; pipelined.
+// Broadcast: the root publishes pieces in its slot, the other ranks copy them; pipelined. A short one is a round
+// without a slot.
 #include <algorithm>
 
 #include "collective/node/node_pipeline.hpp"
 
 namespace amldist::collective {
 
+Result<void> NodeCollectives::broadcast_short(std::byte* buffer, std::size_t bytes, std::uint32_t root) {
+  if (auto begun = slot_channel_.begin_short(); !begun) return begun;
+  if (slot_channel_.rank() == root) {
+    publish_short(bytes, [&](std::byte* place) { copy_for_others(place, buffer, bytes); });
+    return {};
+  }
+  slot_channel_.publish();
+  if (auto came = slot_channel_.await_stream(root); !came) return came;
+  copy(buffer, slot_channel_.place_of(root, bytes), bytes);
+  return {};
+}
+
 Result<void> NodeCollectives::broadcast(std::byte* buffer, std::size_t bytes, std::uint32_t root) {
+  if (bytes <= SlotChannel::short_data) return broadcast_short(buffer, bytes, root);
   if (auto known = look_at_staging(bytes); !known) return known;
   const bool sends = slot_channel_.rank() == root;
-  const std::size_t piece = bytes <= SlotChannel::line_data ? SlotChannel::line_data : slot_channel_.slot_bytes() / 4;
-  const bool in_line = piece == SlotChannel::line_data;
+  const std::size_t piece = one_way_piece(bytes);
   const Store store = store_for(bytes);
+  slot_channel_.use_slots(std::min(bytes, piece));
   return pipeline(
       pieces_of(bytes, piece),
       [&](std::size_t i) {
-        if (sends)
-          copy_for_others(in_line ? slot_channel_.own_line() : slot_channel_.own_slot(), buffer + i * piece,
-                          part_of(bytes, i, piece));
+        if (sends) copy_for_others(slot_channel_.own_slot(), buffer + i * piece, part_of(bytes, i, piece));
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
         if (sends) return {};
         if (auto came = slot_channel_.await(root, back); !came) return came;
-        copy(buffer + i * piece, in_line ? slot_channel_.line_of(root, back) : slot_channel_.slot_of(root, back),
-             part_of(bytes, i, piece), store);
+        copy(buffer + i * piece, slot_channel_.slot_of(root, back), part_of(bytes, i, piece), store);
         return {};
       });
 }

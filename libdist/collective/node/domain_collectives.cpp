@@ -9,12 +9,13 @@ namespace amldist::collective {
 namespace {
 
 constexpr std::size_t group_page = 4096;
-/// Whole messages that are short: NodeCollectives broadcasts a quarter of a slot at once.
-constexpr std::size_t group_slot = 4 * tuning::one_round_below;
+/// For whole messages, which are short.
+constexpr std::size_t group_slot = tuning::one_round_below;
 /// A rank is in one group of each level; more levels than these there are never.
 constexpr std::size_t most_levels = 3;
-/// Of each member, more than its part of the lines.
-constexpr std::size_t member_bytes = group_page + SlotChannel::slots * group_slot;
+
+/// Of each member: a group of several takes at most as many times more.
+std::size_t member_bytes() noexcept { return SlotChannel::memory_bytes(1, group_slot); }
 
 std::size_t pages_of(std::size_t bytes) noexcept { return (bytes + group_page - 1) / group_page * group_page; }
 
@@ -116,7 +117,7 @@ class DomainCollectives::Group {
 
 std::size_t DomainCollectives::memory_bytes(std::uint32_t ranks) noexcept {
   if (!has_levels(ranks)) return 0;
-  return pages_of(ranks * sizeof(Published)) + most_levels * ranks * member_bytes;
+  return pages_of(ranks * sizeof(Published)) + most_levels * ranks * member_bytes();
 }
 
 void DomainCollectives::publish(std::byte* memory, std::uint32_t rank, const NodePlace& place) noexcept {
@@ -154,7 +155,7 @@ void DomainCollectives::find_levels(std::byte* memory, const NodeDivision& divis
     for (const auto& group : level) {
       if (std::ranges::binary_search(group, rounds_.rank()))
         levels_.push_back(std::make_unique<Group>(memory, group, rounds_, kernels));
-      memory += group.size() * member_bytes;
+      memory += group.size() * member_bytes();
     }
   }
 }

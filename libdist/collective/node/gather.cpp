@@ -1,15 +1,37 @@
-// Gather: every rank publishes its block in its slot, the root copies them; pipelined in pieces.
+// Gather: every rank publishes its block in its slot, the root copies them; pipelined in pieces. Short blocks take a
+// round without a slot.
 #include <algorithm>
 
 #include "collective/node/node_pipeline.hpp"
 
 namespace amldist::collective {
 
+Result<void> NodeCollectives::gather_short(const std::byte* send, std::byte* recv, const Blocks& blocks,
+                                           std::size_t unit, std::uint32_t root) {
+  const std::uint32_t own = slot_channel_.rank();
+  const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
+  if (auto begun = slot_channel_.begin_short(); !begun) return begun;
+  if (own != root) {
+    publish_short(longest, [&](std::byte* place) { copy_for_others(place, send, blocks.count(own) * unit); });
+    return {};
+  }
+  slot_channel_.publish();
+  copy(recv + blocks.offset(own) * unit, send, blocks.count(own) * unit);
+  for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) {
+    if (r == own) continue;
+    if (auto came = slot_channel_.await_stream(r); !came) return came;
+    copy(recv + blocks.offset(r) * unit, slot_channel_.place_of(r, longest), blocks.count(r) * unit);
+  }
+  return {};
+}
+
 Result<void> NodeCollectives::gather(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
                                      std::uint32_t root) {
   const std::uint32_t own = slot_channel_.rank();
-  const std::size_t piece = slot_channel_.slot_bytes() / 4;
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
+  if (longest <= SlotChannel::short_data) return gather_short(send, recv, blocks, unit, root);
+  const std::size_t piece = one_way_piece(longest);
+  slot_channel_.use_slots(blocks.are_equal() ? std::min(longest, piece) : piece);
   const Store store = store_for(longest * slot_channel_.size());
   if (own == root) copy(recv + blocks.offset(own) * unit, send, blocks.count(own) * unit, store);
   return pipeline(

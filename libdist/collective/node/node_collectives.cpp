@@ -29,6 +29,14 @@ Store NodeCollectives::store_for(std::size_t bytes) const noexcept {
   return bytes >= streaming_from_ ? Store::streaming : Store::cached;
 }
 
+std::size_t NodeCollectives::use_slots_by_rank(std::size_t longest) noexcept {
+  const std::size_t readers = std::max<std::size_t>(1, slot_channel_.size() - 1);
+  const std::size_t most = slot_channel_.slot_bytes() / readers / cache_line * cache_line;
+  const std::size_t piece = std::min(most, (std::min(longest, most) + cache_line - 1) / cache_line * cache_line);
+  slot_channel_.use_slots(piece * readers);
+  return std::max(piece, cache_line);
+}
+
 Result<void> NodeCollectives::allreduce(const Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   if (bytes < tuning::one_round_below) return allreduce_packed(what);
@@ -65,7 +73,8 @@ Result<void> NodeCollectives::reduce_private(const Reduction& what, int root) {
   const std::size_t bytes = what.count * size_of(what.type);
   const auto reduce_once = [&] {
     if (root == everybody && fetches_) return allreduce_single_copy(what);
-    return folds_whole(bytes) ? allreduce_whole(what, root) : allreduce_sliced(what, root);
+    return folds_whole(bytes) || (root != everybody && slot_channel_.size() == 2) ? allreduce_whole(what, root)
+                                                                                  : allreduce_sliced(what, root);
   };
   auto agreed = reduce_once();
   if (agreed && *agreed == Agreement::mixed) agreed = reduce_once();

@@ -87,6 +87,29 @@ class NodeCollectives {
   [[nodiscard]] Result<Agreement> allreduce_whole(const Reduction& what, int root);
   [[nodiscard]] Result<Agreement> allreduce_sliced(const Reduction& what, int root);
   [[nodiscard]] Result<void> reduce_private(const Reduction& what, int root);
+  // ---- short messages: one round without a slot ----
+  /// Publishes what `fill(place)` puts into this rank's place for `bytes`.
+  template <typename Fill>
+  void publish_short(std::size_t bytes, Fill fill) noexcept {
+    fill(slot_channel_.own_place(bytes));
+    slot_channel_.publish();
+    if (bytes <= SlotChannel::line_data) slot_channel_.prefetch_next_line();
+  }
+  /// Whether blocks of at most so many bytes for every other rank are short together.
+  [[nodiscard]] bool is_short_for_each(std::size_t bytes) const noexcept {
+    return bytes <= SlotChannel::short_data && bytes * (slot_channel_.size() - 1) <= SlotChannel::short_data;
+  }
+  [[nodiscard]] Result<void> await_stream_of_all();
+  void fold_shown(const Reduction& what);
+  [[nodiscard]] Result<void> broadcast_short(std::byte* buffer, std::size_t bytes, std::uint32_t root);
+  [[nodiscard]] Result<void> allgather_short(const std::byte* send, std::byte* recv, const Blocks& blocks,
+                                             std::size_t unit);
+  [[nodiscard]] Result<void> gather_short(const std::byte* send, std::byte* recv, const Blocks& blocks,
+                                          std::size_t unit, std::uint32_t root);
+  [[nodiscard]] Result<void> scatter_short(const std::byte* send, std::byte* recv, const Blocks& blocks,
+                                           std::size_t unit, std::uint32_t root);
+  [[nodiscard]] Result<void> alltoall_short(const std::byte* send, std::byte* recv, std::size_t bytes);
+  // ---- reductions ----
   [[nodiscard]] Result<void> reduce_any(const Reduction& what, int root);
   // ---- trials ----
   static constexpr std::size_t most_ways = 4;
@@ -96,7 +119,7 @@ class NodeCollectives {
   /// what this rank has measured. The same on all ranks.
   [[nodiscard]] Result<std::size_t> fastest_way(const Times& own, std::size_t present);
   // ---- single copy ----
-  /// Two ways for the long calls of a collective, and what the last trial found.
+  /// Two ways for the long calls of a collective of a class of sizes, and what the last trial found.
   struct LongCalls {
     std::uint64_t begun = 0;
     bool fetches = false;
@@ -160,6 +183,17 @@ class NodeCollectives {
   void copy_for_others(void* to, const void* from, std::size_t bytes) const {
     copy(to, from, bytes, tuned_.for_others);
   }
+  /// A slot has a part for each other rank: the bytes of one, a multiple of a cache line, where blocks have at most
+  /// `longest` bytes. All ranks must give the same.
+  [[nodiscard]] std::size_t use_slots_by_rank(std::size_t longest) noexcept;
+  /// Which part of a rank's slot is for `reader`.
+  [[nodiscard]] std::size_t part_for(std::uint32_t reader, std::uint32_t writer) const noexcept {
+    return (reader > writer ? reader : reader + slot_channel_.size()) - writer - 1;
+  }
+  /// Bytes of a piece of a pipeline in which data goes one way only, from or to the root.
+  [[nodiscard]] std::size_t one_way_piece(std::size_t bytes) const noexcept {
+    return std::min(slot_channel_.slot_bytes(), tuning::one_way_piece(bytes, slot_channel_.is_oversubscribed()));
+  }
   /// One pipeline: `stage(i)` fills the own slot or line, `consume(i, back)` reads the other ranks' round. It may end
   /// the pipeline by returning false (a Result<bool>).
   template <typename Stage, typename Consume>
@@ -176,7 +210,7 @@ class NodeCollectives {
   const bool is_given_;
   NodeTuning tuned_;
   bool fetches_ = false;  ///< the present all-reduce
-  std::array<LongCalls, tuning::single_copy_collectives> long_calls_;
+  std::array<std::array<LongCalls, tuning::single_copy_classes>, tuning::single_copy_collectives> long_calls_;
   std::uint64_t staged_calls_ = 0;  ///< of which it matters how data is staged
   std::vector<Offer> offers_;       ///< of a single copy, by rank
   Offer offer_ = {};

@@ -47,7 +47,7 @@ Result<void> NodeCollectives::reduce_scatter_staged(const Reduction& what, const
   const std::size_t longest = longest_of(blocks, slot_channel_.size());
   const std::uint32_t ranks = slot_channel_.size();
   const std::uint32_t own = slot_channel_.rank();
-  const std::size_t piece = slot_channel_.slot_bytes() / ranks / cache_line * cache_line / unit;
+  const std::size_t piece = use_slots_by_rank(blocks.are_equal() ? longest * unit : SIZE_MAX) / unit;
   const auto part = [&](std::size_t i, std::uint32_t r) {
     return std::min(piece, blocks.count(r) - std::min(blocks.count(r), i * piece));
   };
@@ -56,7 +56,7 @@ Result<void> NodeCollectives::reduce_scatter_staged(const Reduction& what, const
       [&](std::size_t i) {
         for (std::uint32_t r = 0; r < ranks; ++r) {
           if (r == own) continue;
-          copy_for_others(slot_channel_.own_slot() + r * piece * unit,
+          copy_for_others(slot_channel_.own_slot() + part_for(r, own) * piece * unit,
                           what.send + (blocks.offset(r) + i * piece) * unit, part(i, r) * unit);
         }
       },
@@ -64,7 +64,7 @@ Result<void> NodeCollectives::reduce_scatter_staged(const Reduction& what, const
         if (auto came = slot_channel_.await_all(back); !came) return came;
         for (std::uint32_t r = 0; r < ranks; ++r) {
           sources_[r] = r == own ? what.send + (blocks.offset(own) + i * piece) * unit
-                                 : slot_channel_.slot_of(r, back) + own * piece * unit;
+                                 : slot_channel_.slot_of(r, back) + part_for(own, r) * piece * unit;
         }
         if (part(i, own) == 0) return {};
         kernels_.fold(

@@ -31,6 +31,9 @@ inline void relax_briefly() noexcept {
 #endif
 }
 
+/// Requests a cache line that will be read soon.
+inline void prefetch_for_reading(const void* line) noexcept { __builtin_prefetch(line); }
+
 /// Requests a cache line for writing ahead of time, while this rank waits for others. A reader has it in its cache, and
 /// a store would have to wait until that copy is invalidated.
 inline void prefetch_for_write(void* line) noexcept {

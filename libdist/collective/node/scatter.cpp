@@ -1,4 +1,5 @@
-// Scatter: the root publishes the blocks in its slot, every rank copies its own; pipelined in pieces.
+// Scatter: the root publishes the blocks in its slot, every rank copies its own; pipelined in pieces. Short blocks take
+// a round without a slot.
 #include <algorithm>
 
 #include "collective/node/node_pipeline.hpp"
@@ -22,9 +23,33 @@ Result<void> NodeCollectives::scatter_fetched(const std::byte* send, std::byte* 
   return finish_reading(root);
 }
 
+Result<void> NodeCollectives::scatter_short(const std::byte* send, std::byte* recv, const Blocks& blocks,
+                                            std::size_t unit, std::uint32_t root) {
+  const std::uint32_t own = slot_channel_.rank();
+  const std::uint32_t ranks = slot_channel_.size();
+  const std::size_t longest = longest_of(blocks, ranks) * unit;
+  const std::size_t all = longest * (ranks - 1);
+  if (auto begun = slot_channel_.begin_short(); !begun) return begun;
+  if (own != root) {
+    slot_channel_.publish();
+    if (auto came = slot_channel_.await_stream(root); !came) return came;
+    copy(recv, slot_channel_.place_of(root, all) + part_for(own, root) * longest, blocks.count(own) * unit);
+    return {};
+  }
+  publish_short(all, [&](std::byte* place) {
+    for (std::uint32_t r = 0; r < ranks; ++r) {
+      if (r != own)
+        copy_for_others(place + part_for(r, own) * longest, send + blocks.offset(r) * unit, blocks.count(r) * unit);
+    }
+  });
+  copy(recv, send + blocks.offset(own) * unit, blocks.count(own) * unit);
+  return {};
+}
+
 Result<void> NodeCollectives::scatter(const std::byte* send, std::byte* recv, const Blocks& blocks, std::size_t unit,
                                       std::uint32_t root) {
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
+  if (is_short_for_each(longest)) return scatter_short(send, recv, blocks, unit, root);
   return in_better_way(tuning::SingleCopy::scatter, longest * slot_channel_.size(), [&](bool fetches) {
     return fetches ? scatter_fetched(send, recv, blocks, unit, root) : scatter_staged(send, recv, blocks, unit, root);
   });
@@ -34,7 +59,7 @@ Result<void> NodeCollectives::scatter_staged(const std::byte* send, std::byte* r
                                              std::size_t unit, std::uint32_t root) {
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
   const std::uint32_t own = slot_channel_.rank();
-  const std::size_t piece = slot_channel_.slot_bytes() / slot_channel_.size() / 64 * 64;
+  const std::size_t piece = use_slots_by_rank(std::min(longest, one_way_piece(longest)));
   const Store store = store_for(longest);
   if (own == root) copy(recv, send + blocks.offset(own) * unit, blocks.count(own) * unit, store);
   return pipeline(
@@ -42,14 +67,14 @@ Result<void> NodeCollectives::scatter_staged(const std::byte* send, std::byte* r
       [&](std::size_t i) {
         for (std::uint32_t r = 0; own == root && r < slot_channel_.size(); ++r) {
           if (r == own) continue;
-          copy_for_others(slot_channel_.own_slot() + r * piece, send + blocks.offset(r) * unit + i * piece,
-                          part_of(blocks.count(r) * unit, i, piece));
+          copy_for_others(slot_channel_.own_slot() + part_for(r, own) * piece,
+                          send + blocks.offset(r) * unit + i * piece, part_of(blocks.count(r) * unit, i, piece));
         }
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
         if (own == root) return {};
         if (auto came = slot_channel_.await(root, back); !came) return came;
-        copy(recv + i * piece, slot_channel_.slot_of(root, back) + own * piece,
+        copy(recv + i * piece, slot_channel_.slot_of(root, back) + part_for(own, root) * piece,
              part_of(blocks.count(own) * unit, i, piece), store);
         return {};
       });

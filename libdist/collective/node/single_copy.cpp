@@ -22,6 +22,7 @@ void touch(std::byte* data, std::size_t bytes) {
 }  // namespace
 
 Result<void> NodeCollectives::show(const void* send, const void* recv, const Blocks* blocks) {
+  slot_channel_.use_slots(slot_channel_.slot_bytes());
   if (auto begun = slot_channel_.begin(); !begun) return begun;
   for (std::uint32_t r = 0; blocks != nullptr && r < slot_channel_.size(); ++r) {
     const std::uint64_t offset = blocks->offset(r);

@@ -17,7 +17,7 @@ template <typename Work>
 Result<void> NodeCollectives::in_better_way(tuning::SingleCopy what, std::size_t bytes, Work work) {
   if (!could_fetch(what, bytes)) return work(false);
   if (is_given_) return work(tuned_.fetches);
-  LongCalls& calls = long_calls_[static_cast<std::size_t>(what)];
+  LongCalls& calls = long_calls_[static_cast<std::size_t>(what)][tuning::single_copy_class(bytes)];
   const std::uint64_t turn = calls.begun++ % tuning::single_copy_trial_every;
   if (turn == tuning::single_copy_tried) {
     const auto way = fastest_way(calls.least, calls.fetches ? 1 : 0);

@@ -16,10 +16,11 @@ namespace {
 
 constexpr std::size_t page_bytes = 4096;
 
-/// The ranks' lines, and behind them their places.
+std::size_t whole_pages(std::size_t bytes) noexcept { return (bytes + page_bytes - 1) / page_bytes * page_bytes; }
+
+/// The ranks' lines, and behind them what they show about their waiting.
 std::size_t lines_bytes(std::uint32_t ranks) noexcept {
-  const std::size_t bytes = static_cast<std::size_t>(ranks) * (SlotChannel::slots + 1) * 64;
-  return (bytes + page_bytes - 1) / page_bytes * page_bytes;
+  return whole_pages(static_cast<std::size_t>(ranks) * (SlotChannel::lines + 1) * 64);
 }
 
 /// Sleeps no longer than asked: Linux adds 50 us by default.
@@ -33,17 +34,19 @@ void nap(std::chrono::nanoseconds length) noexcept {
 }  // namespace
 
 std::size_t SlotChannel::memory_bytes(std::uint32_t ranks, std::size_t slot_bytes) noexcept {
-  return lines_bytes(ranks) + static_cast<std::size_t>(ranks) * slots * slot_bytes;
+  return lines_bytes(ranks) + whole_pages(ranks * lines * short_stride) +
+         static_cast<std::size_t>(ranks) * slots * slot_bytes;
 }
 
 SlotChannel::SlotChannel(std::byte* memory, NodeGroup place, std::size_t slot_bytes, bool oversubscribed)
     : place_(std::move(place)),
       lines_(reinterpret_cast<Line*>(memory)),
-      stages_(memory + lines_bytes(place_.size)),
+      shorts_(memory + lines_bytes(place_.size)),
+      stages_(shorts_ + whole_pages(place_.size * lines * short_stride)),
       slot_bytes_(slot_bytes),
       oversubscribed_(oversubscribed),
       seen_(place_.size, 0),
-      waiting_(reinterpret_cast<Waiting*>(lines_ + static_cast<std::size_t>(place_.size) * slots)),
+      waiting_(reinterpret_cast<Waiting*>(lines_ + static_cast<std::size_t>(place_.size) * lines)),
       contention_(place_.size),
       unawaited_contention_(place_.size) {}
 
@@ -61,6 +64,19 @@ bool SlotChannel::has_come(std::uint32_t peer, std::uint32_t round, bool& differ
   differs = of_this_call && word != word_of(round);
   seen_[peer] = round;
   return true;
+}
+
+void SlotChannel::use_slots(std::size_t bytes) noexcept {
+  // Memory is used again after four slots, or two if calls take two rounds each: after 128 KiB at least, more than a
+  // first-level cache has. Not after much more, since every page that is used takes a page fault once.
+  constexpr std::size_t page = 4UL << 10;
+  constexpr std::size_t short_position = 8UL << 10;
+  const std::size_t position = std::bit_ceil(std::max<std::size_t>(bytes, 1));
+  const std::size_t rotated = position <= short_position ? 8 * short_position : 16 * short_position;
+  const std::size_t region = std::min(rotated, std::bit_floor(slot_bytes_));
+  const bool rotates = position > page && position < region;  // shorter ones are as fast without
+  last_position_ = rotates ? static_cast<std::uint32_t>(region / position - 1) : 0;
+  position_shift_ = static_cast<std::uint32_t>(std::countr_zero(position));
 }
 
 void SlotChannel::delay_polling(std::size_t bytes) const noexcept {

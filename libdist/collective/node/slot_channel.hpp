@@ -3,15 +3,21 @@
 //
 // In round k every rank publishes one cache line ("line" below) with the number of the round, the signature of its
 // call, and 56 bytes of data. A rank that needs another's contribution waits for its line. Larger contributions go into
-// the rank's staging buffer, which has four slots, one for each of four consecutive rounds; there are four lines
-// likewise.
+// a short buffer beside it or into the rank's staging buffer, which has four slots, one for each of four consecutive
+// rounds.
 //
-//   rank 0  line[k%4]  k | signature | data       stage[k%4]  up to slot_bytes()
+//   rank 0  line[k%16]  k | signature | data       short[k%16]  up to 2 KiB       stage[k%4]  up to slot_bytes()
 //   rank 1  ...
 //
 // Why four suffice: a rank writes into the slot of round k after it has seen every other rank's line of round k-2
 // (begin() waits for that). A rank publishes round k-2 only after it has finished reading all rounds up to k-4. The
-// caller must ensure this: when it publishes round j, it has read everything of rounds before j-1.
+// caller must ensure this: when it publishes round j, it has read everything of rounds before j-1. Lines and short
+// buffers are sixteen for the same reason: a round that uses no slot (begin_short()) waits for round k-14 only, so
+// where data goes one way, the sender need not wait for each message to arrive.
+//
+// A staging buffer that was used a moment ago is still in the nearest cache of the rank that read it, and then writing
+// it takes twice as long as when it has moved on to a larger one. So short contributions take turns in several
+// positions of their slot (use_slots()).
 //
 // Because the line carries the signature, a rank that makes another call is detected immediately and at no cost.
 #pragma once
@@ -44,7 +50,9 @@ struct NodeGroup {
 class SlotChannel {
  public:
   static constexpr std::size_t line_data = 56;
+  static constexpr std::size_t short_data = 2048;
   static constexpr std::size_t slots = 4;
+  static constexpr std::size_t lines = 16;  ///< and short buffers
 
   /// Bytes of shared memory that `ranks` need with slots of `slot_bytes` each.
   [[nodiscard]] static std::size_t memory_bytes(std::uint32_t ranks, std::size_t slot_bytes) noexcept;
@@ -64,23 +72,20 @@ class SlotChannel {
   void begin_call(std::uint32_t signature) noexcept {
     signature_ = signature;
     first_of_call_ = round_ + 1;
+    last_position_ = 0;
   }
+  /// The next rounds of this call use up to `bytes` of their slots, on all ranks alike: only then may it be called.
+  void use_slots(std::size_t bytes) noexcept;
   /// From now on, waits use this watchdog.
   void wait_under(Watchdog& watchdog) noexcept { watchdog_ = &watchdog; }
 
   /// How long a rank sleeps at most before the watchdog looks again.
   void look_every(std::chrono::nanoseconds period) noexcept { longest_sleep_ = period; }
 
-  /// Begins the next round. Afterwards own_slot() and own_line() may be written.
-  [[nodiscard]] Result<void> begin() {
-    const std::uint32_t wanted = round_ - 1;  // the line of round_+1-2
-    if (round_ < 2) return advance();
-    for (std::uint32_t peer = 0; peer < place_.size; ++peer) {
-      if (static_cast<std::int32_t>(seen_[peer] - wanted) >= 0) continue;
-      if (auto came = wait_until(peer, wanted); !came) return came;
-    }
-    return advance();
-  }
+  /// Begins the next round. Afterwards own_slot(), own_line() and own_place() may be written.
+  [[nodiscard]] Result<void> begin() { return begin_after(slots - 2); }
+  /// The same for a round in which no rank uses its slot: other ranks may be more rounds behind.
+  [[nodiscard]] Result<void> begin_short() { return begin_after(lines - 2); }
   /// Begins the next round if that needs no waiting; returns whether it did.
   [[nodiscard]] bool try_begin() noexcept {
     for (const std::uint32_t seen : seen_) {
@@ -112,6 +117,14 @@ class SlotChannel {
     const std::uint32_t wanted = round_ - back;
     if (static_cast<std::int32_t>(seen_[peer] - wanted) >= 0) return {};
     return wait_until(peer, wanted);
+  }
+  /// await() for a rank that sends without receiving: where it is ahead, its next lines are fetched, too.
+  [[nodiscard]] Result<void> await_stream(std::uint32_t peer) {
+    bool differs = false;
+    if (!has_come(peer, round_, differs) || differs) return wait_until(peer, round_);
+    prefetch_for_reading(&line(peer, round_ + 1));
+    prefetch_for_reading(&line(peer, round_ + 2));
+    return {};
   }
   /// Call it before waiting for ranks that copy this many bytes to their slots. Polling a line takes it from its
   /// writer, who must fetch it back to publish; so do not poll before the copy can be finished.
@@ -150,15 +163,27 @@ class SlotChannel {
   [[nodiscard]] std::byte* line_of(std::uint32_t peer, std::uint32_t back = 0) noexcept {
     return line(peer, round_ - back).data;
   }
-  /// Distance between two ranks' lines, or slots, of the same round.
-  [[nodiscard]] static constexpr std::size_t between_lines() noexcept { return slots * sizeof(Line); }
-  [[nodiscard]] std::size_t between_slots() const noexcept { return slots * slot_bytes_; }
+  /// Where a rank shows `bytes`: in its line, its short buffer or its slot. All ranks must ask for as many.
+  [[nodiscard]] std::byte* place_of(std::uint32_t peer, std::size_t bytes) noexcept {
+    return bytes <= line_data ? line_of(peer) : bytes <= short_data ? short_of(peer) : slot_of(peer);
+  }
+  [[nodiscard]] std::byte* own_place(std::size_t bytes) noexcept { return place_of(place_.rank, bytes); }
+  /// Distance between two ranks' places of the same round.
+  [[nodiscard]] std::size_t between_places(std::size_t bytes) const noexcept {
+    if (bytes <= line_data) return lines * sizeof(Line);
+    return bytes <= short_data ? lines * short_stride : slots * slot_bytes_;
+  }
   [[nodiscard]] std::byte* own_slot() noexcept { return slot_of(place_.rank); }
   [[nodiscard]] std::byte* slot_of(std::uint32_t peer, std::uint32_t back = 0) noexcept {
-    return stages_ + (static_cast<std::size_t>(peer) * slots + (round_ - back) % slots) * slot_bytes_;
+    const std::uint32_t round = round_ - back;
+    return stages_ + (static_cast<std::size_t>(peer) * slots + round % slots) * slot_bytes_ +
+           (static_cast<std::size_t>(round / slots & last_position_) << position_shift_);
   }
 
  private:
+  /// One cache line more than the data, so that short buffers are in different sets of a cache.
+  static constexpr std::size_t short_stride = short_data + 64;
+
   struct alignas(64) Line {
     std::atomic<std::uint64_t> word;  // round << 32 | signature
     std::byte data[line_data];
@@ -177,7 +202,20 @@ class SlotChannel {
   };
 
   [[nodiscard]] Line& line(std::uint32_t peer, std::uint32_t round) noexcept {
-    return lines_[static_cast<std::size_t>(peer) * slots + round % slots];
+    return lines_[static_cast<std::size_t>(peer) * lines + round % lines];
+  }
+  [[nodiscard]] std::byte* short_of(std::uint32_t peer) noexcept {
+    return shorts_ + (static_cast<std::size_t>(peer) * lines + round_ % lines) * short_stride;
+  }
+  /// Begins the next round once every rank has published the one of so many rounds before.
+  [[nodiscard]] Result<void> begin_after(std::uint32_t rounds) {
+    if (round_ < rounds) return advance();
+    const std::uint32_t wanted = round_ + 1 - rounds;
+    for (std::uint32_t peer = 0; peer < place_.size; ++peer) {
+      if (static_cast<std::int32_t>(seen_[peer] - wanted) >= 0) continue;
+      if (auto came = wait_until(peer, wanted); !came) return came;
+    }
+    return advance();
   }
   [[nodiscard]] std::uint64_t word_of(std::uint32_t round) const noexcept {
     return static_cast<std::uint64_t>(round) << 32 | signature_;
@@ -207,12 +245,15 @@ class SlotChannel {
 
   NodeGroup place_;
   Line* lines_;
+  std::byte* shorts_;
   std::byte* stages_;
   std::size_t slot_bytes_;
   bool oversubscribed_;
   std::uint32_t round_ = 0;
   std::uint32_t first_of_call_ = 1;
   std::uint32_t signature_ = 0;
+  std::uint32_t last_position_ = 0;   ///< positions in a slot, a power of two, less one
+  std::uint32_t position_shift_ = 0;  ///< a position has 1 << this bytes
   Watchdog* watchdog_ = nullptr;
   std::vector<std::uint32_t> seen_;  // by peer: the last round known to be published
   // Of waits that are not short:

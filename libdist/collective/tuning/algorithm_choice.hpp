@@ -42,6 +42,13 @@ inline constexpr std::size_t fewest_domains_with_socket_leaders = 8;
 /// Staging buffers: bytes of a slot; and of a piece where every rank folds all data (a slot, if oversubscribed).
 inline constexpr std::size_t node_slot = 512 * kib;
 inline constexpr std::size_t node_piece = 128 * kib;
+/// Bytes of a piece where data goes one way only, in broadcasts, reduces, gathers and scatters: the receiver copies one
+/// piece while the sender stages the next. Eight pieces, where these are long enough to be worth a wait.
+inline constexpr std::size_t shortest_one_way_piece = 16 * kib;
+[[nodiscard]] constexpr std::size_t one_way_piece(std::size_t bytes, bool oversubscribed) noexcept {
+  if (oversubscribed) return node_piece;
+  return std::clamp(std::bit_floor(bytes / 8), shortest_one_way_piece, node_piece);
+}
 /// Largest slice of a piece with three ranks or more: the slices of all ranks stay in the cache together.
 inline constexpr std::size_t node_slice = 32 * kib;
 /// Zero-copy: what a rank folds before it copies the result to the others stays in the cache until then.
@@ -65,13 +72,19 @@ inline constexpr std::size_t single_copy_collectives = 5;
     case SingleCopy::reduce_scatter:
       return by_ranks(4 * mib, 16 * mib, never);
     case SingleCopy::allgather:
-      return by_ranks(mib, mib, never);
+      return by_ranks(256 * kib, mib, never);
     case SingleCopy::scatter:
       return by_ranks(512 * kib, 4 * mib, 4 * mib);
     case SingleCopy::alltoall:
       break;
   }
   return 256 * kib;
+}
+/// Which of the two is faster differs with the size: each of these classes has a trial of its own.
+/// below 1 MiB, below 4, below 16, the others.
+inline constexpr std::size_t single_copy_classes = 4;
+[[nodiscard]] constexpr std::size_t single_copy_class(std::size_t bytes) noexcept {
+  return std::min(single_copy_classes - 1, (static_cast<std::size_t>(std::bit_width(bytes / mib)) + 1) / 2);
 }
 /// The first of so many long calls of a collective are made in both ways in turn, and timed.
 inline constexpr std::uint64_t single_copy_tried = 6;
