@@ -119,7 +119,7 @@ class SlotPositionTest : public ::testing::Test {
 
   SlotPositionTest()
       : memory_(SharedMemory::create(SlotChannel::memory_bytes(1, slot)).value()),
-        channel_(memory_.data(), {0, 1, {0}, {}}, slot, true) {}
+        channel_(memory_.data(), {0, 1, {0}, {}}, slot, false) {}
 
   /// Where the slot of each of the next rounds is used, for `bytes`.
   std::vector<std::byte*> places(std::size_t bytes, int rounds) {

@@ -1,6 +1,7 @@
 #include "collective/node/slot_channel.hpp"
 
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
@@ -15,6 +16,10 @@ namespace amldist::collective {
 namespace {
 
 constexpr std::size_t page_bytes = 4096;
+/// Bytes of a slot in which contributions take turns.
+constexpr std::size_t longest_rotation = 128UL << 10;
+/// Of more, each would map that much of all the others.
+constexpr std::uint32_t most_ranks_rotating = 16;
 
 std::size_t whole_pages(std::size_t bytes) noexcept { return (bytes + page_bytes - 1) / page_bytes * page_bytes; }
 
@@ -45,6 +50,7 @@ SlotChannel::SlotChannel(std::byte* memory, NodeGroup place, std::size_t slot_by
       stages_(shorts_ + whole_pages(place_.size * lines * short_stride)),
       slot_bytes_(slot_bytes),
       oversubscribed_(oversubscribed),
+      may_rotate_(!oversubscribed && place_.size <= most_ranks_rotating),
       seen_(place_.size, 0),
       waiting_(reinterpret_cast<Waiting*>(lines_ + static_cast<std::size_t>(place_.size) * lines)),
       contention_(place_.size),
@@ -67,16 +73,23 @@ bool SlotChannel::has_come(std::uint32_t peer, std::uint32_t round, bool& differ
 }
 
 void SlotChannel::use_slots(std::size_t bytes) noexcept {
-  // Memory is used again after four slots, or two if calls take two rounds each: after 128 KiB at least, more than a
-  // first-level cache has. Not after much more, since every page that is used takes a page fault once.
-  constexpr std::size_t page = 4UL << 10;
-  constexpr std::size_t short_position = 8UL << 10;
+  // Memory is used again after four slots, or two if calls take two rounds each: after 256 KiB, more than a first-level
+  // cache has, and less than a second-level one.
   const std::size_t position = std::bit_ceil(std::max<std::size_t>(bytes, 1));
-  const std::size_t rotated = position <= short_position ? 8 * short_position : 16 * short_position;
-  const std::size_t region = std::min(rotated, std::bit_floor(slot_bytes_));
-  const bool rotates = position > page && position < region;  // shorter ones are as fast without
+  const std::size_t region = std::min(longest_rotation, std::bit_floor(slot_bytes_));
+  const bool rotates = may_rotate_ && position > page_bytes && position < region;  // shorter ones are as fast without
+  if (rotates && !is_mapped_) map_rotation();
   last_position_ = rotates ? static_cast<std::uint32_t>(region / position - 1) : 0;
   position_shift_ = static_cast<std::uint32_t>(std::countr_zero(position));
+}
+
+/// All at once, instead of by a page fault for each page of the first calls. Where the kernel cannot (before
+/// Linux 5.14), it is by page faults.
+void SlotChannel::map_rotation() noexcept {
+  is_mapped_ = true;
+  const std::size_t each = std::min(longest_rotation, slot_bytes_ / page_bytes * page_bytes);
+  for (std::size_t slot = 0; slot < slots * place_.size; ++slot)
+    static_cast<void>(::madvise(stages_ + slot * slot_bytes_, each, MADV_POPULATE_WRITE));
 }
 
 void SlotChannel::delay_polling(std::size_t bytes) const noexcept {

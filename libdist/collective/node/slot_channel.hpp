@@ -204,6 +204,7 @@ class SlotChannel {
   [[nodiscard]] Line& line(std::uint32_t peer, std::uint32_t round) noexcept {
     return lines_[static_cast<std::size_t>(peer) * lines + round % lines];
   }
+  void map_rotation() noexcept;
   [[nodiscard]] std::byte* short_of(std::uint32_t peer) noexcept {
     return shorts_ + (static_cast<std::size_t>(peer) * lines + round_ % lines) * short_stride;
   }
@@ -249,6 +250,8 @@ class SlotChannel {
   std::byte* stages_;
   std::size_t slot_bytes_;
   bool oversubscribed_;
+  bool may_rotate_;         ///< ranks that share a processor find in its cache what they have just written
+  bool is_mapped_ = false;  ///< the part of the slots in which contributions take turns
   std::uint32_t round_ = 0;
   std::uint32_t first_of_call_ = 1;
   std::uint32_t signature_ = 0;
