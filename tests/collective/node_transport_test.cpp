@@ -272,6 +272,47 @@ INSTANTIATE_TEST_SUITE_P(Counters, DamagedRing,
                          ::testing::Values(MessageRing::capacity + MessageRing::line, ~std::uint64_t{0}, 63, 1,
                                            std::uint64_t{1} << 63));
 
+/// The word of a message reaches the reader before the writer's position does.
+TEST_F(NodeTransportTest, AnAnnouncedMessageArrivesBeforeThePositionDoes) {
+  for (const std::size_t length : {0UL, 8UL, 48UL, 49UL, 5000UL}) {
+    std::vector<std::byte> given = pattern(length, 5);
+    std::vector<std::byte> got(length);
+    std::size_t sending = 0;
+    std::size_t receiving = 0;
+    post(first, Direction::send, second, given, sending);
+    post(second, Direction::receive, first, got, receiving);
+    const std::uint64_t before = ring().written;
+    ASSERT_EQ(error_of(first), "none");
+    const std::uint64_t position = ring().written.exchange(before);
+    EXPECT_EQ(error_of(second), "none");
+    EXPECT_EQ(receiving, 0U) << length;
+    EXPECT_EQ(got, given) << length;
+    std::vector<std::byte> next(1);
+    std::size_t waiting = 0;
+    post(second, Direction::receive, first, next, waiting);
+    EXPECT_EQ(error_of(second), "none") << "the position is behind what was taken";
+    ring().written = position;
+    EXPECT_EQ(error_of(second), "none");
+    EXPECT_EQ(waiting, 1U);
+    post(first, Direction::send, second, next, sending);
+    run(first, second);
+    EXPECT_EQ(waiting, 0U);
+  }
+}
+
+/// A position behind the last one that was seen was never written by a ring's writer.
+TEST_F(NodeTransportTest, APositionThatGoesBackIsDamage) {
+  std::vector<std::byte> data(MessageRing::capacity / 2 + 100);
+  std::size_t sending = 0;
+  std::size_t receiving = 0;
+  post(first, Direction::send, second, data, sending);
+  post(second, Direction::receive, first, data, receiving);
+  run(first, second);
+  ring().written = MessageRing::line;
+  post(second, Direction::receive, first, data, receiving);
+  EXPECT_EQ(error_of(second), "lost 2: the ring in shared memory is damaged");
+}
+
 /// A header with an impossible length is compared with the expected one; nothing is allocated.
 TEST_F(NodeTransportTest, AHeaderOfNonsenseIsAnotherMessage) {
   const std::uint64_t nonsense[2] = {7, ~std::uint64_t{0}};

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,12 @@ namespace {
 /// Part size: the other end continues while this one copies the next part.
 constexpr std::size_t together = 16UL << 10;
 constexpr std::string_view damaged = "the ring in shared memory is damaged";
+
+std::uint64_t random_key() noexcept {
+  std::uint64_t key = 0;
+  static_cast<void>(::getrandom(&key, sizeof key, 0) == 0);
+  return key | 1;
+}
 
 }  // namespace
 
@@ -33,13 +40,13 @@ NodeTransport::NodeTransport(std::unique_ptr<Transport> others, std::byte* memor
   auto* const rings = reinterpret_cast<MessageRing*>(memory);  // by sender, then by receiver
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     neighbours_.push_back(
-        {RingWriter(rings[own_ * ranks_.size() + i]), RingReader(rings[i * ranks_.size() + own_]), 0});
+        {RingWriter(rings[own_ * ranks_.size() + i], random_key()), RingReader(rings[i * ranks_.size() + own_]), 0});
   }
 }
 
 std::span<std::byte> NodeTransport::Progress::data(std::size_t bytes) const noexcept {
-  const std::size_t in_header = done < sizeof(Header) ? sizeof(Header) - done : 0;
-  return {message.data + (done + in_header - sizeof(Header)), bytes - in_header};
+  const std::size_t in_header = done < header() ? header() - done : 0;
+  return {message.data + (done + in_header - header()), bytes - in_header};
 }
 
 Result<void> NodeTransport::post(const Message& message, Direction direction, std::size_t& left, Watchdog& watchdog) {
@@ -94,8 +101,12 @@ Result<bool> NodeTransport::push(Progress& send, Watchdog& watchdog) {
     if (!fits) return watchdog.lost(send.message.peer, damaged);
     const std::size_t bytes = std::min(wanted, *fits);
     if (bytes == 0) break;
-    const Header header = {send.message.signature, send.message.bytes};
-    if (send.done == 0) ring.put(std::as_bytes(std::span(&header, 1)));
+    if (send.done == 0) {
+      const std::uint64_t length = send.message.bytes;
+      ring.begin_message(send.message.signature, bytes == wanted);
+      ring.put(std::as_bytes(std::span(&length, 1)));
+      if (send.header() == MessageRing::line) ring.end_line();
+    }
     ring.put(send.data(bytes));
     ring.publish();
     send.done += bytes;
@@ -104,21 +115,27 @@ Result<bool> NodeTransport::push(Progress& send, Watchdog& watchdog) {
   return moved != 0;
 }
 
+bool NodeTransport::is_expected(RingReader& ring, const Message& message) noexcept {
+  const auto signature = ring.take_word();
+  std::uint64_t length = 0;
+  ring.take(std::as_writable_bytes(std::span(&length, 1)));
+  if (header_bytes(message.bytes) == MessageRing::line) ring.end_line();
+  return signature == message.signature && length == message.bytes;
+}
+
 Result<bool> NodeTransport::pull(Progress& receive, Watchdog& watchdog) {
   RingReader& ring = neighbours_[receive.neighbour].from;
   std::size_t moved = 0;
   while (receive.remaining() != 0 && moved < MessageRing::capacity) {
     const std::size_t wanted = std::min(receive.remaining(), together);
-    const auto available = ring.available(wanted);
+    const bool begins = receive.done == 0;
+    const auto available =
+        begins && ring.is_announced(receive.message.signature) ? std::optional(wanted) : ring.available(wanted);
     if (!available) return watchdog.lost(receive.message.peer, damaged);
     const std::size_t bytes = std::min(wanted, *available);
     if (bytes == 0) break;
-    if (receive.done == 0) {  // at least one cache line is available, and a header is shorter
-      Header header = {};
-      ring.take(std::as_writable_bytes(std::span(&header, 1)));
-      const bool expected = header.signature == receive.message.signature && header.bytes == receive.message.bytes;
-      if (!expected) return watchdog.differs(receive.message.peer);
-    }
+    // At least one cache line is available, and a header is shorter.
+    if (begins && !is_expected(ring, receive.message)) return watchdog.differs(receive.message.peer);
     ring.take(receive.data(bytes));
     ring.release();
     receive.done += bytes;

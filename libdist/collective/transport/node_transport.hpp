@@ -15,7 +15,7 @@ namespace amldist::collective {
 
 class NodeTransport final : public Transport {
  public:
-  /// Bytes of shared memory for `ranks` of one node: about 64 KiB per ordered pair; only pairs that communicate use
+  /// Bytes of shared memory for `ranks` of one node: about 128 KiB per ordered pair; only pairs that communicate use
   /// physical pages.
   [[nodiscard]] static std::size_t memory_bytes(std::uint32_t ranks) noexcept;
   /// `memory` must be zeroed, aligned to a cache line, and outlive this object. The ranks of `place` are in ascending
@@ -35,16 +35,19 @@ class NodeTransport final : public Transport {
   void give_up() noexcept override;
 
  private:
-  struct Header {
-    std::uint64_t signature;
-    std::uint64_t bytes;
-  };
+  /// The word with the signature, and the length. Data that does not fit behind them begins with a cache line of its
+  /// own: copying it to another place within one takes twice as long.
+  [[nodiscard]] static constexpr std::size_t header_bytes(std::size_t data) noexcept {
+    constexpr std::size_t words = RingEnd::word_bytes + sizeof(std::uint64_t);
+    return words + data <= MessageRing::line ? words : MessageRing::line;
+  }
   struct Progress {
     Message message;
     std::size_t* left = nullptr;
     std::size_t neighbour = 0;  ///< index of the peer on the node
     std::size_t done = 0;       ///< bytes of header and data
-    [[nodiscard]] std::size_t remaining() const noexcept { return sizeof(Header) + message.bytes - done; }
+    [[nodiscard]] std::size_t header() const noexcept { return header_bytes(message.bytes); }
+    [[nodiscard]] std::size_t remaining() const noexcept { return header() + message.bytes - done; }
     /// The part of the data that is among the next `bytes` bytes of header and data.
     [[nodiscard]] std::span<std::byte> data(std::size_t bytes) const noexcept;
   };
@@ -56,6 +59,8 @@ class NodeTransport final : public Transport {
   };
 
   [[nodiscard]] bool is_idle() const noexcept { return sends_.empty() && receives_.empty(); }
+  /// Takes the header of what arrives, and compares it with what is expected.
+  [[nodiscard]] static bool is_expected(RingReader& ring, const Message& message) noexcept;
   [[nodiscard]] Result<bool> push(Progress& send, Watchdog& watchdog);
   [[nodiscard]] Result<bool> pull(Progress& receive, Watchdog& watchdog);
   template <typename Move>
