@@ -19,13 +19,13 @@ class AmlDist(CMakePackage):
 
     # Where spack was started, if no mirror has it.
     manual_download = True
-    url = f"file://{os.getcwd()}/aml-dist-0.1.0.tar.gz"
+    url = f"file://{os.getcwd()}/aml-dist-0.2.0.tar.gz"
 
     maintainers("aml-dist")
     license("Apache-2.0")
 
     # The checksum of the archive that contrib/release has made: spack checksum, or --no-checksum for one of your own.
-    version("0.1.0")
+    version("0.2.0")
 
     variant("plugin", default=True, description="Build the SPANK plugin for the site's Slurm")
     variant("tools", default=True, description="Build the commands aml-dist, aml-run and the launchers")
