@@ -62,10 +62,12 @@ class NodeTransportTest : public ::testing::Test {
   static constexpr int second = 5;
   static constexpr int third = 6;
 
-  NodeTransportTest() : memory_(make_memory()) {
+  NodeTransportTest() : memory_(make_memory()) { replace_ends(nullptr); }
+  void replace_ends(const PeerMemory* peers) {
+    ends_.clear();
     for (std::uint32_t i = 0; i < 3; ++i) {
       ends_.push_back(std::make_unique<NodeTransport>(std::make_unique<OtherNodes>(elsewhere), memory_.data(),
-                                                      NodeGroup{i, 3, {first, second, third}, {}}, true));
+                                                      NodeGroup{i, 3, {first, second, third}, "node7"}, true, peers));
     }
   }
   [[nodiscard]] NodeTransport& end(int rank) { return *ends_[rank == first ? 0 : rank == second ? 1 : 2]; }
@@ -311,6 +313,138 @@ TEST_F(NodeTransportTest, APositionThatGoesBackIsDamage) {
   ring().written = MessageRing::line;
   post(second, Direction::receive, first, data, receiving);
   EXPECT_EQ(error_of(second), "lost 2: the ring in shared memory is damaged");
+}
+
+/// Ranks that may read each other's memory, which is this process's for all of them.
+class FetchedMessageTest : public NodeTransportTest {
+ protected:
+  FetchedMessageTest() : sample_(4711) {
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(peers_.open(i, sample_.address()));
+    replace_ends(&peers_);
+  }
+  /// One message from the first rank to the second.
+  void exchange(std::size_t length, unsigned salt) {
+    std::vector<std::byte> given = pattern(length, salt);
+    std::vector<std::byte> got(length);
+    std::size_t sending = 0;
+    std::size_t receiving = 0;
+    post(second, Direction::receive, first, got, receiving);
+    post(first, Direction::send, second, given, sending);
+    run(first, second);
+    EXPECT_EQ(sending + receiving, 0U) << length;
+    EXPECT_EQ(got, given) << length;
+  }
+  [[nodiscard]] std::uint64_t fetched() { return ring().fetched; }
+
+  PeerMemory::Sample sample_;
+  PeerMemory peers_{3};
+};
+
+TEST_F(FetchedMessageTest, LongMessagesAreTriedInBothWaysAndArriveInBoth) {
+  std::uint64_t before = 0;
+  for (const std::size_t length : {tuning::message_fetched_from, 100000UL, 1UL << 20, 5000001UL}) {
+    for (unsigned i = 0; i < 40; ++i) exchange(length, i);
+    EXPECT_GE(fetched(), before + tuning::messages_tried / 2) << length;
+    before = fetched();
+  }
+}
+
+TEST_F(FetchedMessageTest, ShortMessagesNeverAre) {
+  for (unsigned i = 0; i < 40; ++i) exchange(tuning::message_fetched_from - 1, i);
+  EXPECT_EQ(fetched(), 0U);
+}
+
+TEST_F(FetchedMessageTest, ASendIsCompleteWhenTheReceiverHasAllOfIt) {
+  exchange(100000, 1);  // the next one is fetched
+  std::vector<std::byte> given = pattern(100000, 2);
+  std::vector<std::byte> got(given.size());
+  std::size_t sending = 0;
+  std::size_t receiving = 0;
+  post(first, Direction::send, second, given, sending);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(error_of(first), "none");
+  EXPECT_EQ(sending, 1U);
+  post(second, Direction::receive, first, got, receiving);
+  run(first, second);
+  EXPECT_EQ(sending, 0U);
+  EXPECT_EQ(got, given);
+}
+
+TEST_F(FetchedMessageTest, ASenderThatGaveUpIsNotBelieved) {
+  exchange(100000, 1);
+  std::vector<std::byte> given = pattern(100000, 2);
+  std::vector<std::byte> got(given.size());
+  std::size_t sending = 0;
+  std::size_t receiving = 0;
+  post(first, Direction::send, second, given, sending);
+  EXPECT_EQ(error_of(first), "none");
+  end(first).give_up();
+  post(second, Direction::receive, first, got, receiving);
+  EXPECT_EQ(error_of(second), "lost 2: it has given up the call");
+}
+
+TEST_F(FetchedMessageTest, ABadBufferIsTheSendersError) {
+  exchange(100000, 1);
+  std::vector<std::byte> got(100000);
+  std::size_t sending = 0;
+  std::size_t receiving = 0;
+  auto* const nowhere = reinterpret_cast<std::byte*>(std::uintptr_t{4096});
+  EXPECT_TRUE(end(first).post({second, nowhere, got.size(), 7, false}, Direction::send, sending, watchdog));
+  EXPECT_EQ(error_of(first), "none");
+  post(second, Direction::receive, first, got, receiving);
+  EXPECT_EQ(error_of(second),
+            "rank 2 (node7) gave a buffer to send of which 100000 bytes are not its memory (Bad address)");
+}
+
+TEST_F(FetchedMessageTest, AnImpossibleCountOfFetchedMessagesIsDamage) {
+  exchange(100000, 1);
+  std::vector<std::byte> given = pattern(100000, 2);
+  std::size_t sending = 0;
+  post(first, Direction::send, second, given, sending);
+  EXPECT_EQ(error_of(first), "none");
+  ring().fetched = 77;
+  EXPECT_EQ(error_of(first), "lost 5: the ring in shared memory is damaged");
+}
+
+TEST_F(NodeTransportTest, AnAddressThatNobodyMayReadIsAnotherMessage) {
+  std::vector<std::byte> given(100000);
+  std::size_t sending = 0;
+  std::size_t receiving = 0;
+  post(first, Direction::send, second, given, sending);
+  EXPECT_EQ(error_of(first), "none");
+  const std::uint64_t is_offered = std::uint64_t{1} << 62;
+  std::uint64_t word = 0;
+  std::memcpy(&word, ring().data, sizeof word);
+  word ^= is_offered;
+  std::memcpy(ring().data, &word, sizeof word);
+  post(second, Direction::receive, first, given, receiving);
+  EXPECT_EQ(error_of(second), "differs 2");
+}
+
+TEST(MessageWay, TheWriterTriesBothInTurnAndThenTakesWhatTheReaderPrefers) {
+  MessageWayChoice choice;
+  for (std::uint64_t i = 0; i < tuning::messages_tried; ++i) EXPECT_EQ(choice.fetches(100000, 0), i % 2 == 1);
+  EXPECT_FALSE(choice.fetches(100000, 0));
+  EXPECT_TRUE(choice.fetches(100000, 1U << tuning::message_class(100000)));
+  EXPECT_FALSE(choice.fetches(100000, 1U << tuning::message_class(1 << 20)));
+}
+
+TEST(MessageWay, TheReaderPrefersWhatWasFasterOnceItKnowsBoth) {
+  MessageWayTimes times;
+  const std::uint64_t bit = 1U << tuning::message_class(100000);
+  EXPECT_EQ(times.note(100000, false, 200), 0U);
+  EXPECT_EQ(times.note(100000, true, 100), bit);
+  EXPECT_EQ(times.note(1 << 20, true, 100), bit) << "each class has times of its own";
+  EXPECT_EQ(times.note(100000, false, 98), bit) << "a difference of a twentieth changes nothing";
+  EXPECT_EQ(times.note(100000, false, 50), 0U);
+}
+
+TEST(MessageWay, OldTimesCountLessAndLess) {
+  MessageWayTimes times;
+  static_cast<void>(times.note(100000, true, 100));
+  EXPECT_EQ(times.note(100000, false, 50), 0U);
+  std::uint64_t preferred = 0;
+  for (int i = 0; i < 200; ++i) preferred = times.note(100000, false, 300);  // the processors have moved
+  EXPECT_EQ(preferred, 1U << tuning::message_class(100000));
 }
 
 /// A header with an impossible length is compared with the expected one; nothing is allocated.

@@ -242,7 +242,8 @@ void HostBackend::make_node(const std::string& host, std::optional<NodeTuning> g
   starts_early_ = is_one_node_ && !node_levels_->has_leaders();
   if (messages_share_memory_) return;
   std::byte* const rings = memory_.data() + SlotChannel::memory_bytes(size, tuning::node_slot);
-  messages_ = std::make_unique<NodeTransport>(std::move(messages_), rings, slot_channel_->place(), oversubscribed_);
+  messages_ = std::make_unique<NodeTransport>(std::move(messages_), rings, slot_channel_->place(), oversubscribed_,
+                                              peers_ ? &*peers_ : nullptr);
 }
 
 std::byte* HostBackend::domain_memory() const noexcept {
@@ -261,7 +262,8 @@ void HostBackend::match_tags(ControlChannel& channel) {
     const std::uint32_t size = slot_channel_->size();
     std::byte* const rings =
         memory_.data() + SlotChannel::memory_bytes(size, tuning::node_slot) + NodeTransport::memory_bytes(size);
-    return std::make_unique<NodeTransport>(std::move(out), rings, slot_channel_->place(), oversubscribed_);
+    return std::make_unique<NodeTransport>(std::move(out), rings, slot_channel_->place(), oversubscribed_,
+                                           peers_ ? &*peers_ : nullptr);
   };
   auto forget = [this, &channel] { channel.forget_data_connections(watch_.id() ^ of_tagged); };
   messages_ = std::make_unique<MatchingTransport>(std::move(messages_), watch_.members().size(), std::move(make),

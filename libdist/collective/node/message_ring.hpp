@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -16,6 +17,7 @@
 #include <span>
 #include <utility>
 
+#include "collective/node/message_way.hpp"
 #include "collective/node/relax.hpp"
 
 namespace amldist::collective {
@@ -28,11 +30,32 @@ struct MessageRing {
 
   alignas(line) std::atomic<std::uint64_t> written;  ///< bytes written since the beginning; published by the writer
   std::atomic<std::uint64_t> key;                    ///< random; 0: the writer is not there yet
+  std::atomic<std::uint64_t> has_given_up;           ///< 1: what the writer offered may hold anything by now
   alignas(line) std::atomic<std::uint64_t> taken;    ///< bytes read since the beginning; published by the reader
+  std::atomic<std::uint64_t> fetched;                ///< messages that the reader has fetched from the writer's memory
+  std::atomic<std::uint64_t> preferred;              ///< by the reader: which classes of messages it would fetch
   alignas(line) std::byte data[capacity];
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert((MessageRing::capacity & (MessageRing::capacity - 1)) == 0 && sizeof(MessageRing) % 64 == 0);
+
+/// How a message begins.
+struct MessageStart {
+  std::uint32_t signature = 0;
+  bool is_offered = false;  ///< its address is behind its length, and the reader fetches it; else its data is
+  bool is_announced =
+      false;  ///< what is behind the word up to the next publish() is there: an address, or a first part
+
+  /// As the word of a message, before the position.
+  [[nodiscard]] std::uint64_t word() const noexcept {
+    return static_cast<std::uint64_t>(is_announced) << 63 | static_cast<std::uint64_t>(is_offered) << 62 | signature;
+  }
+  /// nullopt: it is no such word.
+  [[nodiscard]] static std::optional<MessageStart> from(std::uint64_t word) noexcept {
+    const MessageStart out = {static_cast<std::uint32_t>(word), (word >> 62 & 1) != 0, word >> 63 != 0};
+    return out.word() == word ? std::optional(out) : std::nullopt;
+  }
+};
 
 /// Common to both ends: the ring, this end's position, and the last known position of the other end.
 class RingEnd {
@@ -51,9 +74,7 @@ class RingEnd {
   }
   /// The word of a message that begins here. What the ring held before, which may be anything, is it by chance only,
   /// once in 2^64.
-  [[nodiscard]] std::uint64_t word_of(std::uint32_t signature, bool is_announced) const noexcept {
-    return (key_ + at_) ^ (static_cast<std::uint64_t>(is_announced) << 63 | signature);
-  }
+  [[nodiscard]] std::uint64_t word_of(const MessageStart& start) const noexcept { return (key_ + at_) ^ start.word(); }
   [[nodiscard]] std::atomic_ref<std::uint64_t> word_at(std::uint64_t position) const noexcept {
     return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(ring_->data + position % MessageRing::capacity));
   }
@@ -95,13 +116,25 @@ class RingWriter : public RingEnd {
     pass(bytes.size(),
          [&](std::byte* to, std::size_t from, std::size_t count) { std::copy_n(bytes.data() + from, count, to); });
   }
-  /// Begins a message. `is_announced`: everything up to the next publish() is what announced() asks for.
-  void begin_message(std::uint32_t signature, bool is_announced) noexcept {
+  void begin_message(const MessageStart& start) noexcept {
     begun_ = at_;
-    word_ = word_of(signature, is_announced);
+    word_ = word_of(start);
     has_begun_ = true;
     at_ += word_bytes;
+    offered_ += start.is_offered ? 1 : 0;
   }
+  /// Whether the next message of so many bytes is offered instead of written.
+  [[nodiscard]] bool offers(std::size_t bytes) noexcept {
+    return ways_.fetches(bytes, ring_->preferred.load(std::memory_order_relaxed));
+  }
+  /// Whether the reader has fetched what was offered last. nullopt: the ring is damaged.
+  [[nodiscard]] std::optional<bool> is_fetched() const noexcept {
+    const std::uint64_t fetched = ring_->fetched.load(std::memory_order_acquire);
+    if (fetched == offered_) return true;
+    if (fetched + 1 != offered_) return std::nullopt;
+    return false;
+  }
+  void give_up() noexcept { ring_->has_given_up.store(1, std::memory_order_release); }
   /// Publishes what was written.
   void publish() noexcept {
     end_line();
@@ -114,55 +147,82 @@ class RingWriter : public RingEnd {
   std::uint64_t begun_ = 0;  ///< where the message begins that was begun since the last publish()
   std::uint64_t word_ = 0;
   bool has_begun_ = false;
+  std::uint64_t offered_ = 0;
+  MessageWayChoice ways_;
 };
 
 class RingReader : public RingEnd {
  public:
   explicit RingReader(MessageRing& ring) : RingEnd(ring) {}
 
-  /// Whether a message of this signature begins here whose first part is announced. Then all of that part can be read.
+  /// Whether a message of this signature that is announced begins here. Then its header can be read, and what it
+  /// announces, of which known() is to be told.
   [[nodiscard]] bool is_announced(std::uint32_t signature) noexcept {
     constexpr int polls = 3;  // the line of the position stays with the writer meanwhile
     if (key_ == 0) key_ = ring_->key.load(std::memory_order_relaxed);
     if (key_ == 0) return false;
-    const std::uint64_t wanted = word_of(signature, true);
+    const std::uint64_t written = word_of({signature, false, true});
+    const std::uint64_t offered = word_of({signature, true, true});
     for (int poll = 0; poll < polls; ++poll) {
-      if (word_at(at_).load(std::memory_order_acquire) == wanted) return true;
+      const std::uint64_t word = word_at(at_).load(std::memory_order_acquire);
+      if (word == written || word == offered) return true;
       relax_briefly();
     }
     return false;
   }
-  /// Bytes that can be read before the next release(), whole cache lines; nullopt: the ring is damaged.
+  /// So many bytes from `position` on can be read, whether the writer's position shows that or not.
+  void known(std::uint64_t position, std::size_t bytes) noexcept {
+    known_ = std::max(known_, (position + bytes + MessageRing::line - 1) / MessageRing::line * MessageRing::line);
+  }
+  [[nodiscard]] std::uint64_t position() const noexcept { return at_; }
+  /// Bytes that can be read before the next release(); nullopt: the ring is damaged.
   [[nodiscard]] std::optional<std::size_t> available(std::size_t wanted) noexcept {
-    if (other_ < at_ + wanted) {
+    if (known_ < at_ + wanted) {
       const std::uint64_t written = ring_->written.load(std::memory_order_acquire);
-      // What was announced may have been taken before the position shows it.
-      const bool is_behind = other_ <= written && written < at_ && written % MessageRing::line == 0;
-      if (!is_behind && !are_valid(written, at_)) return std::nullopt;
+      const bool is_ahead = written > at_;
+      if (written < other_ || written % MessageRing::line != 0) return std::nullopt;
+      if (is_ahead && written - at_ > MessageRing::capacity) return std::nullopt;
       other_ = written;
-      if (is_behind) return 0;
+      known_ = std::max(known_, written);
     }
-    return other_ - at_;
+    return known_ - at_;
   }
   /// Takes the word with which a message begins. nullopt: it is no such word.
-  [[nodiscard]] std::optional<std::uint32_t> take_word() noexcept {
-    constexpr std::uint64_t flag = std::uint64_t{1} << 63;
+  [[nodiscard]] std::optional<MessageStart> take_word() noexcept {
     if (key_ == 0) key_ = ring_->key.load(std::memory_order_relaxed);
-    const std::uint64_t content = (word_at(at_).load(std::memory_order_relaxed) ^ (key_ + at_)) & ~flag;
+    const auto start = MessageStart::from(word_at(at_).load(std::memory_order_relaxed) ^ (key_ + at_));
     at_ += word_bytes;
-    if (content > UINT32_MAX) return std::nullopt;
-    return static_cast<std::uint32_t>(content);
+    return start;
   }
   void take(std::span<std::byte> bytes) noexcept {
     pass(bytes.size(), [&](const std::byte* from, std::size_t to, std::size_t count) {
       std::copy_n(from, count, bytes.data() + to);
     });
   }
+  /// All of the message that was offered is here.
+  void finish_fetching() noexcept { ring_->fetched.store(++fetched_, std::memory_order_release); }
+  /// Whether the writer gave up. What was fetched before is what it offered, if not.
+  [[nodiscard]] bool has_given_up() const noexcept {
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return ring_->has_given_up.load(std::memory_order_relaxed) != 0;
+  }
+  /// A message has taken so long, from its header to its end.
+  void note(std::size_t bytes, bool was_fetched, std::chrono::nanoseconds took) noexcept {
+    const auto picoseconds = static_cast<std::uint64_t>(took.count()) * 1000;
+    const std::uint64_t now = ways_.note(bytes, was_fetched, picoseconds / bytes);
+    if (std::exchange(preferred_, now) != now) ring_->preferred.store(now, std::memory_order_relaxed);
+  }
   /// Gives the space of what was read back to the writer.
   void release() noexcept {
     end_line();
     ring_->taken.store(at_, std::memory_order_release);
   }
+
+ private:
+  std::uint64_t known_ = 0;  ///< up to here the ring can be read
+  std::uint64_t fetched_ = 0;
+  std::uint64_t preferred_ = 0;
+  MessageWayTimes ways_;
 };
 
 }  // namespace amldist::collective

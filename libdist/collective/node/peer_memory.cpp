@@ -23,6 +23,22 @@ Error why_refused(int problem) {
 
 }  // namespace
 
+void write_to_each_page(std::byte* data, std::size_t bytes) {
+  constexpr std::size_t smallest_page = 4096;
+  const auto touch_one = [](std::byte* at) {
+    auto* const byte = reinterpret_cast<volatile unsigned char*>(at);
+    *byte = *byte;
+  };
+  for (std::size_t done = 0; done < bytes; done += smallest_page) touch_one(data + done);
+  if (bytes != 0) touch_one(data + bytes - 1);
+}
+
+Error bad_buffer_of(int rank, std::string_view host, std::size_t bytes) {
+  return {Errc::invalid_argument,
+          text::concat({"rank ", std::to_string(rank), " (", host, ") gave a buffer to send of which ",
+                        std::to_string(bytes), " bytes are not its memory (", std::strerror(EFAULT), ")"})};
+}
+
 std::string PeerMemory::Sample::address() const {
   const auto where = reinterpret_cast<std::uintptr_t>(&value_);
   return text::concat({std::to_string(::getpid()), ":", std::to_string(where), ":", std::to_string(value_)});

@@ -52,4 +52,9 @@ class PeerMemory {
   std::vector<int> processes_;
 };
 
+/// Leaves the range as it is. Ends the process, as any other algorithm would, if it is not memory that it may write.
+void write_to_each_page(std::byte* data, std::size_t bytes);
+/// That `bytes` which a rank gave as a buffer to send are not memory of its process.
+[[nodiscard]] Error bad_buffer_of(int rank, std::string_view host, std::size_t bytes);
+
 }  // namespace amldist::collective

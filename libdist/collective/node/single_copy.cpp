@@ -5,21 +5,6 @@
 #include "collective/node/node_collectives.hpp"
 
 namespace amldist::collective {
-namespace {
-
-constexpr std::size_t smallest_page = 4096;
-
-/// Ends the process as any other algorithm would, if the range is not memory that it may write.
-void touch(std::byte* data, std::size_t bytes) {
-  const auto touch_one = [](std::byte* at) {
-    auto* const byte = reinterpret_cast<volatile unsigned char*>(at);
-    *byte = *byte;
-  };
-  for (std::size_t done = 0; done < bytes; done += smallest_page) touch_one(data + done);
-  if (bytes != 0) touch_one(data + bytes - 1);
-}
-
-}  // namespace
 
 Result<void> NodeCollectives::show(const void* send, const void* recv, const Blocks* blocks) {
   slot_channel_.use_slots(slot_channel_.slot_bytes());
@@ -52,7 +37,7 @@ Result<void> NodeCollectives::fetch(std::uint32_t rank, std::byte* to, std::uint
   if (done && slot_channel_.has_given_up(rank)) return slot_channel_.cannot_reach(rank, "it has given up the call");
   if (done) return {};
   if (done.error().code == Errc::invalid_argument) {
-    touch(to, bytes);
+    write_to_each_page(to, bytes);
     return slot_channel_.has_bad_buffer(rank, bytes);
   }
   return slot_channel_.cannot_reach(rank, done.error().message);

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <thread>
 
-#include "core/text.hpp"
+#include "collective/node/peer_memory.hpp"
 #include "os/shared_futex.hpp"
 
 namespace amldist::collective {
@@ -57,9 +57,7 @@ SlotChannel::SlotChannel(std::byte* memory, NodeGroup place, std::size_t slot_by
       unawaited_contention_(place_.size) {}
 
 Error SlotChannel::has_bad_buffer(std::uint32_t peer, std::size_t bytes) const {
-  return {Errc::invalid_argument, text::concat({"rank ", std::to_string(place_.communicator_ranks[peer]), " (",
-                                                place_.host, ") gave a buffer to send of which ", std::to_string(bytes),
-                                                " bytes are not its memory (", std::strerror(EFAULT), ")"})};
+  return bad_buffer_of(place_.communicator_ranks[peer], place_.host, bytes);
 }
 
 bool SlotChannel::has_come(std::uint32_t peer, std::uint32_t round, bool& differs) noexcept {

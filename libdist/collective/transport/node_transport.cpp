@@ -16,6 +16,8 @@ namespace {
 
 /// Part size: the other end continues while this one copies the next part.
 constexpr std::size_t together = 16UL << 10;
+/// Of a message that is fetched, at once: other messages and the watchdog get their turn between two.
+constexpr std::size_t fetched_at_once = 1UL << 20;
 constexpr std::string_view damaged = "the ring in shared memory is damaged";
 
 std::uint64_t random_key() noexcept {
@@ -31,10 +33,12 @@ std::size_t NodeTransport::memory_bytes(std::uint32_t ranks) noexcept {
 }
 
 NodeTransport::NodeTransport(std::unique_ptr<Transport> others, std::byte* memory, const NodeGroup& place,
-                             bool oversubscribed)
+                             bool oversubscribed, const PeerMemory* peers)
     : others_(std::move(others)),
       ranks_(place.communicator_ranks),
       own_(place.rank),
+      host_(place.host),
+      peers_(peers),
       oversubscribed_(oversubscribed),
       interrupted_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   auto* const rings = reinterpret_cast<MessageRing*>(memory);  // by sender, then by receiver
@@ -56,7 +60,9 @@ Result<void> NodeTransport::post(const Message& message, Direction direction, st
     others_are_idle_ = false;
     return others_->post(message, direction, left, watchdog);
   }
-  (direction == Direction::send ? sends_ : receives_).push_back({message, &left, index, 0});
+  const bool is_offered =
+      direction == Direction::send && may_be_fetched(message) && neighbours_[index].to.offers(message.bytes);
+  (direction == Direction::send ? sends_ : receives_).push_back({message, &left, index, 0, is_offered});
   ++left;
   is_new_ = true;
   return {};
@@ -91,8 +97,29 @@ Result<bool> NodeTransport::progress(Watchdog& watchdog) {
   return *sent || *got || *moved;
 }
 
+/// Shows where the data is, once; then waits until the receiver has it.
+Result<bool> NodeTransport::offer(Progress& send, Watchdog& watchdog) {
+  RingWriter& ring = neighbours_[send.neighbour].to;
+  if (send.done == 0) {
+    const auto fits = ring.room(MessageRing::line);
+    if (!fits) return watchdog.lost(send.message.peer, damaged);
+    if (*fits == 0) return false;
+    const std::uint64_t contents[] = {send.message.bytes, reinterpret_cast<std::uintptr_t>(send.message.data)};
+    ring.begin_message({send.message.signature, true, true});
+    ring.put(std::as_bytes(std::span(contents)));
+    ring.publish();
+    send.done = send.header();
+    return true;
+  }
+  const auto fetched = ring.is_fetched();
+  if (!fetched) return watchdog.lost(send.message.peer, damaged);
+  if (*fetched) send.done += send.remaining();
+  return *fetched;
+}
+
 /// Moves at most one ring's capacity, so that other messages and the other direction get their turn.
 Result<bool> NodeTransport::push(Progress& send, Watchdog& watchdog) {
+  if (send.is_offered) return offer(send, watchdog);
   RingWriter& ring = neighbours_[send.neighbour].to;
   std::size_t moved = 0;
   while (send.remaining() != 0 && moved < MessageRing::capacity) {
@@ -103,7 +130,7 @@ Result<bool> NodeTransport::push(Progress& send, Watchdog& watchdog) {
     if (bytes == 0) break;
     if (send.done == 0) {
       const std::uint64_t length = send.message.bytes;
-      ring.begin_message(send.message.signature, bytes == wanted);
+      ring.begin_message({send.message.signature, false, bytes == wanted});
       ring.put(std::as_bytes(std::span(&length, 1)));
       if (send.header() == MessageRing::line) ring.end_line();
     }
@@ -115,33 +142,91 @@ Result<bool> NodeTransport::push(Progress& send, Watchdog& watchdog) {
   return moved != 0;
 }
 
-bool NodeTransport::is_expected(RingReader& ring, const Message& message) noexcept {
-  const auto signature = ring.take_word();
+Result<bool> NodeTransport::take_header(Progress& receive, Watchdog& watchdog) {
+  RingReader& ring = neighbours_[receive.neighbour].from;
+  const std::uint64_t begins = ring.position();
+  const bool is_announced = ring.is_announced(receive.message.signature);
+  if (!is_announced) {
+    const auto available = ring.available(MessageRing::line);
+    if (!available) return watchdog.lost(receive.message.peer, damaged);
+    if (*available == 0) return false;
+  }
+  const auto start = ring.take_word();
   std::uint64_t length = 0;
   ring.take(std::as_writable_bytes(std::span(&length, 1)));
-  if (header_bytes(message.bytes) == MessageRing::line) ring.end_line();
-  return signature == message.signature && length == message.bytes;
+  const bool is_expected = start && start->signature == receive.message.signature && length == receive.message.bytes &&
+                           (!start->is_offered || peers_ != nullptr);
+  if (!is_expected) return watchdog.differs(receive.message.peer);
+  receive.is_offered = start->is_offered;
+  if (receive.is_offered) ring.take(std::as_writable_bytes(std::span(&receive.from, 1)));
+  else if (is_announced) ring.known(begins, std::min(receive.remaining(), together));
+  if (receive.is_offered) ring.release();
+  else if (receive.header() == MessageRing::line) ring.end_line();
+  receive.done = receive.header();
+  if (may_be_fetched(receive.message)) receive.begun = Clock::now();
+  return true;
 }
 
-Result<bool> NodeTransport::pull(Progress& receive, Watchdog& watchdog) {
+/// A message that the ring holds takes twice as long as this rank takes to copy it out: the sender has copied it in,
+/// most of it before the header was found.
+void NodeTransport::end_timing(const Progress& receive) {
+  const auto took = Clock::now() - receive.begun;
+  const bool fits = receive.message.bytes <= MessageRing::capacity;
+  neighbours_[receive.neighbour].from.note(receive.message.bytes, receive.is_offered,
+                                           fits && !receive.is_offered ? 2 * took : took);
+}
+
+/// In a single copy.
+Result<bool> NodeTransport::fetch(Progress& receive, Watchdog& watchdog) {
+  RingReader& ring = neighbours_[receive.neighbour].from;
+  const std::size_t bytes = std::min(receive.remaining(), fetched_at_once);
+  const std::size_t at = receive.done - receive.header();
+  const auto read = peers_->read(receive.neighbour, receive.message.data + at, receive.from + at, bytes);
+  if (!read) return why_not_fetched(receive, bytes, read.error(), watchdog);
+  if (ring.has_given_up()) return watchdog.lost(receive.message.peer, "it has given up the call");
+  receive.done += bytes;
+  if (receive.remaining() == 0) ring.finish_fetching();
+  return true;
+}
+
+/// A bad buffer of this rank ends its process, as copying to it would.
+Error NodeTransport::why_not_fetched(const Progress& receive, std::size_t bytes, const Error& error,
+                                     Watchdog& watchdog) const {
+  if (error.code != Errc::invalid_argument) return watchdog.lost(receive.message.peer, error.message);
+  write_to_each_page(receive.message.data + (receive.done - receive.header()), bytes);
+  return bad_buffer_of(receive.message.peer, host_, bytes);
+}
+
+/// From the ring.
+Result<bool> NodeTransport::stream(Progress& receive, Watchdog& watchdog) {
   RingReader& ring = neighbours_[receive.neighbour].from;
   std::size_t moved = 0;
   while (receive.remaining() != 0 && moved < MessageRing::capacity) {
     const std::size_t wanted = std::min(receive.remaining(), together);
-    const bool begins = receive.done == 0;
-    const auto available =
-        begins && ring.is_announced(receive.message.signature) ? std::optional(wanted) : ring.available(wanted);
+    const auto available = ring.available(wanted);
     if (!available) return watchdog.lost(receive.message.peer, damaged);
     const std::size_t bytes = std::min(wanted, *available);
     if (bytes == 0) break;
-    // At least one cache line is available, and a header is shorter.
-    if (begins && !is_expected(ring, receive.message)) return watchdog.differs(receive.message.peer);
     ring.take(receive.data(bytes));
     ring.release();
     receive.done += bytes;
     moved += bytes;
   }
   return moved != 0;
+}
+
+Result<bool> NodeTransport::pull(Progress& receive, Watchdog& watchdog) {
+  bool moved = false;
+  if (receive.done == 0) {
+    auto begun = take_header(receive, watchdog);
+    if (!begun || !*begun) return begun;
+    moved = true;
+    if (receive.remaining() == 0) neighbours_[receive.neighbour].from.release();
+  }
+  auto more = receive.is_offered ? fetch(receive, watchdog) : stream(receive, watchdog);
+  if (!more) return more;
+  if (receive.remaining() == 0 && may_be_fetched(receive.message)) end_timing(receive);
+  return moved || *more;
 }
 
 int NodeTransport::awaited() const noexcept {
@@ -209,6 +294,9 @@ void NodeTransport::interrupt() noexcept {
 }
 
 void NodeTransport::give_up() noexcept {
+  for (const Progress& each : sends_) {
+    if (each.is_offered) neighbours_[each.neighbour].to.give_up();
+  }
   sends_.clear();
   receives_.clear();
   others_->give_up();

@@ -1,14 +1,17 @@
 // Messages between the ranks of one node through shared memory; another transport carries those to other nodes. There
 // is one ring for each ordered pair of ranks, in memory of the communicator. A message is preceded by its signature and
-// length. A message longer than the ring streams through it.
+// length. A long message streams through the ring, or the reader fetches it from the process that has it, in a single
+// copy, where the kernel allows that.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "collective/node/message_ring.hpp"
+#include "collective/node/peer_memory.hpp"
 #include "collective/node/slot_channel.hpp"
 #include "collective/transport/transport.hpp"
+#include "collective/tuning/algorithm_choice.hpp"
 #include "os/file_descriptor.hpp"
 
 namespace amldist::collective {
@@ -20,7 +23,10 @@ class NodeTransport final : public Transport {
   [[nodiscard]] static std::size_t memory_bytes(std::uint32_t ranks) noexcept;
   /// `memory` must be zeroed, aligned to a cache line, and outlive this object. The ranks of `place` are in ascending
   /// order.
-  NodeTransport(std::unique_ptr<Transport> others, std::byte* memory, const NodeGroup& place, bool oversubscribed);
+  /// `peers`: where the ranks may read each other's memory, on all of them or on none; else null. It must outlive this
+  /// object.
+  NodeTransport(std::unique_ptr<Transport> others, std::byte* memory, const NodeGroup& place, bool oversubscribed,
+                const PeerMemory* peers = nullptr);
 
   [[nodiscard]] std::string_view name() const noexcept override { return others_->name(); }
   [[nodiscard]] std::size_t part_bytes() const noexcept override { return others_->part_bytes(); }
@@ -37,6 +43,7 @@ class NodeTransport final : public Transport {
  private:
   /// The word with the signature, and the length. Data that does not fit behind them begins with a cache line of its
   /// own: copying it to another place within one takes twice as long.
+  /// Where data is fetched, its address is behind them.
   [[nodiscard]] static constexpr std::size_t header_bytes(std::size_t data) noexcept {
     constexpr std::size_t words = RingEnd::word_bytes + sizeof(std::uint64_t);
     return words + data <= MessageRing::line ? words : MessageRing::line;
@@ -44,8 +51,11 @@ class NodeTransport final : public Transport {
   struct Progress {
     Message message;
     std::size_t* left = nullptr;
-    std::size_t neighbour = 0;  ///< index of the peer on the node
-    std::size_t done = 0;       ///< bytes of header and data
+    std::size_t neighbour = 0;     ///< index of the peer on the node
+    std::size_t done = 0;          ///< bytes of header and data
+    bool is_offered = false;       ///< the receiver fetches it
+    std::uint64_t from = 0;        ///< of a receive that is fetched: address in the peer's process
+    Clock::time_point begun = {};  ///< of a receive: when its header came, if it is timed
     [[nodiscard]] std::size_t header() const noexcept { return header_bytes(message.bytes); }
     [[nodiscard]] std::size_t remaining() const noexcept { return header() + message.bytes - done; }
     /// The part of the data that is among the next `bytes` bytes of header and data.
@@ -59,8 +69,17 @@ class NodeTransport final : public Transport {
   };
 
   [[nodiscard]] bool is_idle() const noexcept { return sends_.empty() && receives_.empty(); }
+  [[nodiscard]] bool may_be_fetched(const Message& message) const noexcept {
+    return peers_ != nullptr && message.bytes >= tuning::message_fetched_from;
+  }
+  [[nodiscard]] Result<bool> offer(Progress& send, Watchdog& watchdog);
   /// Takes the header of what arrives, and compares it with what is expected.
-  [[nodiscard]] static bool is_expected(RingReader& ring, const Message& message) noexcept;
+  [[nodiscard]] Result<bool> take_header(Progress& receive, Watchdog& watchdog);
+  void end_timing(const Progress& receive);
+  [[nodiscard]] Result<bool> fetch(Progress& receive, Watchdog& watchdog);
+  [[nodiscard]] Error why_not_fetched(const Progress& receive, std::size_t bytes, const Error& error,
+                                      Watchdog& watchdog) const;
+  [[nodiscard]] Result<bool> stream(Progress& receive, Watchdog& watchdog);
   [[nodiscard]] Result<bool> push(Progress& send, Watchdog& watchdog);
   [[nodiscard]] Result<bool> pull(Progress& receive, Watchdog& watchdog);
   template <typename Move>
@@ -70,6 +89,8 @@ class NodeTransport final : public Transport {
   std::unique_ptr<Transport> others_;
   std::vector<int> ranks_;  ///< of the communicator, on this node
   std::size_t own_;         ///< index among them
+  std::string host_;
+  const PeerMemory* peers_;
   bool oversubscribed_;
   FileDescriptor interrupted_;
   std::atomic<bool> naps_ = false;

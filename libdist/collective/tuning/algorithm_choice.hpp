@@ -103,6 +103,17 @@ static_assert(single_copy_step(most_ranks_single_copy) * (most_ranks_single_copy
               node_slot - single_copy_offsets);
 static_assert(most_ranks_single_copy * sizeof(std::uint64_t) <= single_copy_offsets);
 
+/// Messages of so many bytes may be fetched from the process that has them, where the kernel allows that, instead of
+/// being copied to a ring and from there. Which way is faster is tried for each of these classes.
+inline constexpr std::size_t message_fetched_from = 8 * kib;
+inline constexpr std::size_t message_classes = 4;
+[[nodiscard]] constexpr std::size_t message_class(std::size_t bytes) noexcept {
+  return bytes < 64 * kib ? 0 : bytes < 512 * kib ? 1 : bytes < 4 * mib ? 2 : 3;
+}
+/// The first of so many messages of a class go in both ways in turn.
+inline constexpr std::uint64_t messages_tried = 6;
+inline constexpr std::uint64_t message_trial_every = 1024;
+
 /// From so many bytes on it matters which way of staging is taken; and what a trial of the ways reduces.
 inline constexpr std::size_t staging_trial_from = 16 * kib;
 inline constexpr std::size_t staging_trial_bytes = 64 * kib;

@@ -1,0 +1,58 @@
+// Which way long messages of a pair of ranks go: through the ring, or fetched by the reader from the writer's memory.
+// It depends on the processors and on the kernel: fetching 64 KiB took half of the time of the ring on a Xeon, and one
+// and a half times on an EPYC (decision 32). So the writer sends a few messages of each class of sizes in both ways in
+// turn, the reader times all of them and says which way it prefers, and the writer takes that. Some hundred messages
+// later the writer tries again.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "collective/tuning/algorithm_choice.hpp"
+
+namespace amldist::collective {
+
+/// The writer's side. `preferred`: the reader's, a bit for each class.
+class MessageWayChoice {
+ public:
+  /// Whether the next message of so many bytes is fetched.
+  [[nodiscard]] bool fetches(std::size_t bytes, std::uint64_t preferred) noexcept {
+    const std::size_t of = tuning::message_class(bytes);
+    const std::uint64_t turn = begun_[of]++ % tuning::message_trial_every;
+    return turn < tuning::messages_tried ? turn % 2 == 1 : (preferred >> of & 1) != 0;
+  }
+
+ private:
+  std::array<std::uint64_t, tuning::message_classes> begun_ = {};
+};
+
+/// The reader's side.
+class MessageWayTimes {
+ public:
+  /// A message took so many picoseconds a byte, from its header to its end. Returns what the reader prefers now.
+  std::uint64_t note(std::size_t bytes, bool was_fetched, std::uint64_t took) noexcept {
+    const std::size_t of = tuning::message_class(bytes);
+    Least& least = least_[of];
+    std::uint64_t& known = was_fetched ? least.fetched : least.streamed;
+    known = std::min(known == unknown ? unknown : known + known / 128 + 1, took);  // old times count less and less
+    if (least.fetched == unknown || least.streamed == unknown) return preferred_;
+    const std::uint64_t bit = std::uint64_t{1} << of;
+    const bool stays = std::max(least.fetched, least.streamed) * 19 / 20 <= std::min(least.fetched, least.streamed);
+    if (!stays) preferred_ = least.fetched < least.streamed ? preferred_ | bit : preferred_ & ~bit;
+    return preferred_;
+  }
+
+ private:
+  static constexpr std::uint64_t unknown = UINT64_MAX;
+  struct Least {
+    std::uint64_t streamed = unknown;
+    std::uint64_t fetched = unknown;
+  };
+
+  std::array<Least, tuning::message_classes> least_ = {};
+  std::uint64_t preferred_ = 0;
+};
+
+}  // namespace amldist::collective
