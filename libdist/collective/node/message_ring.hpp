@@ -42,9 +42,8 @@ static_assert((MessageRing::capacity & (MessageRing::capacity - 1)) == 0 && size
 /// How a message begins.
 struct MessageStart {
   std::uint32_t signature = 0;
-  bool is_offered = false;  ///< its address is behind its length, and the reader fetches it; else its data is
-  bool is_announced =
-      false;  ///< what is behind the word up to the next publish() is there: an address, or a first part
+  bool is_offered = false;    ///< its address is behind its length, and the reader fetches it; else its data is
+  bool is_announced = false;  ///< the address is there, or all of the first part
 
   /// As the word of a message, before the position.
   [[nodiscard]] std::uint64_t word() const noexcept {
