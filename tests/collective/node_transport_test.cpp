@@ -55,6 +55,12 @@ SharedMemory make_memory() {
   return std::move(*made);
 }
 
+std::vector<std::byte> pattern(std::size_t bytes, unsigned salt) {
+  std::vector<std::byte> out(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(i * 31 + i / 251 + salt);
+  return out;
+}
+
 /// Ranks 2, 5 and 6 of a communicator are one node.
 class NodeTransportTest : public ::testing::Test {
  protected:
@@ -87,6 +93,18 @@ class NodeTransportTest : public ::testing::Test {
       moved = *a || *b;
     }
   }
+  /// One message from the first rank to the second.
+  void exchange(std::size_t length, unsigned salt) {
+    std::vector<std::byte> given = pattern(length, salt);
+    std::vector<std::byte> got(length);
+    std::size_t sending = 0;
+    std::size_t receiving = 0;
+    post(second, Direction::receive, first, got, receiving);
+    post(first, Direction::send, second, given, sending);
+    run(first, second);
+    EXPECT_EQ(sending + receiving, 0U) << length;
+    EXPECT_EQ(got, given) << length;
+  }
   [[nodiscard]] std::string error_of(int rank) {
     const auto moved = end(rank).progress(watchdog);
     return moved ? "none" : moved.error().message;
@@ -100,12 +118,6 @@ class NodeTransportTest : public ::testing::Test {
   std::vector<std::unique_ptr<NodeTransport>> ends_;
 };
 
-std::vector<std::byte> pattern(std::size_t bytes, unsigned salt) {
-  std::vector<std::byte> out(bytes);
-  for (std::size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(i * 31 + i / 251 + salt);
-  return out;
-}
-
 constexpr std::size_t header = 16;
 
 TEST_F(NodeTransportTest, EveryLengthAtABorderArrives) {
@@ -117,18 +129,7 @@ TEST_F(NodeTransportTest, EveryLengthAtABorderArrives) {
     }
   }
   lengths.push_back(10 * MessageRing::capacity + 333);
-  for (const std::size_t length : lengths) {  // each begins where the last one ended
-    std::vector<std::byte> given = pattern(length, 3);
-    std::vector<std::byte> got(length);
-    std::size_t sending = 0;
-    std::size_t receiving = 0;
-    post(first, Direction::send, second, given, sending);
-    post(second, Direction::receive, first, got, receiving);
-    run(first, second);
-    EXPECT_EQ(sending, 0U) << length;
-    EXPECT_EQ(receiving, 0U) << length;
-    EXPECT_EQ(got, given) << length;
-  }
+  for (const std::size_t length : lengths) exchange(length, 3);  // each begins where the last one ended
 }
 
 TEST_F(NodeTransportTest, ManyAreSentBeforeTheFirstIsReceived) {
@@ -321,18 +322,6 @@ class FetchedMessageTest : public NodeTransportTest {
   FetchedMessageTest() : sample_(4711) {
     for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(peers_.open(i, sample_.address()));
     replace_ends(&peers_);
-  }
-  /// One message from the first rank to the second.
-  void exchange(std::size_t length, unsigned salt) {
-    std::vector<std::byte> given = pattern(length, salt);
-    std::vector<std::byte> got(length);
-    std::size_t sending = 0;
-    std::size_t receiving = 0;
-    post(second, Direction::receive, first, got, receiving);
-    post(first, Direction::send, second, given, sending);
-    run(first, second);
-    EXPECT_EQ(sending + receiving, 0U) << length;
-    EXPECT_EQ(got, given) << length;
   }
   [[nodiscard]] std::uint64_t fetched() { return ring().fetched; }
 

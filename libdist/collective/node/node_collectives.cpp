@@ -32,9 +32,10 @@ Store NodeCollectives::store_for(std::size_t bytes) const noexcept {
 std::size_t NodeCollectives::use_slots_by_rank(std::size_t longest) noexcept {
   const std::size_t readers = std::max<std::size_t>(1, slot_channel_.size() - 1);
   const std::size_t most = slot_channel_.slot_bytes() / readers / cache_line * cache_line;
-  const std::size_t piece = std::min(most, (std::min(longest, most) + cache_line - 1) / cache_line * cache_line);
+  const std::size_t whole_lines = (std::min(longest, most) + cache_line - 1) / cache_line * cache_line;
+  const std::size_t piece = std::max(whole_lines, cache_line);
   slot_channel_.use_slots(piece * readers);
-  return std::max(piece, cache_line);
+  return piece;
 }
 
 Result<void> NodeCollectives::allreduce(const Reduction& what) {
