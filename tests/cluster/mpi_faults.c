@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
       train(rank, size, kind[1] == 'l');
       continue;
     }
-    if (strcmp(kind, "straggler") == 0 && rank == culprit) usleep(200000);
+    if (strcmp(kind, "straggler") == 0 && rank == culprit) usleep(800000);
     work(rank, size);
     if (strcmp(kind, "none") == 0) pause_at_random();
     if (strcmp(kind, "circle") == 0 && round == wrong_round) {

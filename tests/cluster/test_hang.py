@@ -96,8 +96,11 @@ def said_of_straggler(done) -> tuple[int, int]:
 
 @pytest.mark.parametrize("trial", range(TRIALS))
 def test_a_straggler_is_named_with_its_share_of_the_waits(cluster, pmix, program, workdir, trial):
-    """Rank 2 comes to every round a fifth of a second late. Nothing hangs, so the step goes on to its end."""
-    part, share = said_of_straggler(cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=10 {program} straggler {SEED + trial} 140"))
+    """Rank 2 comes to every round 0.8 s late. Nothing hangs, so the step goes on to its end.
+
+    So late, because on a busy machine each round also waits a fifth of a second for a processor, which is nobody's fault.
+    """
+    part, share = said_of_straggler(cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=10 {program} straggler {SEED + trial} 36"))
     assert part > 50 and share > 66
 
 
@@ -124,8 +127,8 @@ def test_nobody_is_named_in_a_balanced_pipeline(cluster, pmix, program, workdir,
 def test_a_straggler_is_named_by_the_recorders_of_a_running_step(cluster, pmix, program, workdir):
     shared = workdir / "recorders"
     shared.mkdir(mode=0o700)
-    step = f"AMLDIST_TRACE_DIR={shared} timeout 40 {STEP} --aml-dist=mpi,trace {program} straggler 1 100"
-    look = f"sleep 8; {TOOL} trace {shared}; {TOOL} trace {shared} --format openmetrics"
+    step = f"AMLDIST_TRACE_DIR={shared} timeout 40 {STEP} --aml-dist=mpi,trace {program} straggler 1 30"
+    look = f"sleep 12; {TOOL} trace {shared}; {TOOL} trace {shared} --format openmetrics"
     done = cluster.run(f"cd {workdir} && {{ {step} & {look}; wait $!; }}")
     assert done.status == 0, done
     assert re.search(rf"^straggler: {re.escape(OWN)}: the others waited for it in \d+ of \d+ calls, which is \d+ % of all waits and \d+ % of "
