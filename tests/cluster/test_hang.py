@@ -127,7 +127,7 @@ def test_nobody_is_named_in_a_balanced_pipeline(cluster, pmix, program, workdir,
 def test_a_straggler_is_named_by_the_recorders_of_a_running_step(cluster, pmix, program, workdir):
     shared = workdir / "recorders"
     shared.mkdir(mode=0o700)
-    step = f"AMLDIST_TRACE_DIR={shared} timeout 40 {STEP} --aml-dist=mpi,trace {program} straggler 1 30"
+    step = f"AMLDIST_TRACE_DIR={shared} timeout 40 {STEP} --aml-dist=mpi,trace {program} straggler 1 26"
     look = f"sleep 12; {TOOL} trace {shared}; {TOOL} trace {shared} --format openmetrics"
     done = cluster.run(f"cd {workdir} && {{ {step} & {look}; wait $!; }}")
     assert done.status == 0, done
