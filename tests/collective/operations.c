@@ -6,6 +6,13 @@
 
 #include "program.h"
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(begin, bytes) ((void)(begin), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(begin, bytes) ((void)(begin), (void)(bytes))
+#endif
+
 static const size_t element_bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 2, 2, 1};
 enum { TYPES = 12, OPS = 5 }; /* with numbers; bits and bools: check_bits() */
 
@@ -110,21 +117,49 @@ static double as_stored(double value, amldist_type type) {
 /* With guard bytes on both sides, and aligned only to the element. */
 typedef struct {
   unsigned char *base, *data;
-  size_t bytes;
+  size_t bytes, allocated;
 } buffer;
-enum { MARGIN = 64, GUARD = 0xa5 };
+enum { MARGIN = 64, GUARD = 0xa5, KEPT = 8 };
 
+/* Buffers that were freed, for the next ones: fresh pages would take longer than the calls, and most of all with a
+ * sanitizer. It is told what of them is nobody's: the margins, and all of those that nobody has. */
+static buffer kept_buffers[KEPT];
+static buffer unused_buffer(size_t bytes) { /* of at least `bytes`, its contents undefined */
+  for (buffer* kept = kept_buffers; kept < kept_buffers + KEPT; ++kept) {
+    if (kept->base == NULL || kept->allocated < bytes) continue;
+    const buffer found = *kept;
+    ASAN_UNPOISON_MEMORY_REGION(found.base, found.allocated);
+    kept->base = NULL;
+    return found;
+  }
+  const buffer fresh = {malloc(bytes), NULL, 0, bytes};
+  CHECK(fresh.base != NULL);
+  return fresh;
+}
+static void keep_buffer(buffer b) { /* instead of a shorter one where there is no place */
+  ASAN_POISON_MEMORY_REGION(b.base, b.allocated);
+  for (buffer* kept = kept_buffers; kept < kept_buffers + KEPT; ++kept) {
+    if (kept->base != NULL && kept->allocated >= b.allocated) continue;
+    const buffer shorter = *kept;
+    *kept = b, b = shorter;
+    if (b.base == NULL) return;
+  }
+  ASAN_UNPOISON_MEMORY_REGION(b.base, b.allocated);
+  free(b.base);
+}
 static buffer new_buffer(size_t bytes, size_t shift) {
-  buffer b = {malloc(bytes + 2 * MARGIN + shift), NULL, bytes};
-  CHECK(b.base != NULL);
+  buffer b = unused_buffer(bytes + 2 * MARGIN + shift);
   memset(b.base, GUARD, bytes + 2 * MARGIN + shift);
-  b.data = b.base + MARGIN + shift;
+  b.data = b.base + MARGIN + shift, b.bytes = bytes;
+  ASAN_POISON_MEMORY_REGION(b.base, MARGIN + shift);
+  ASAN_POISON_MEMORY_REGION(b.data + bytes, MARGIN);
   return b;
 }
 static void free_buffer(buffer b) {
+  ASAN_UNPOISON_MEMORY_REGION(b.base, b.allocated);
   for (unsigned char* p = b.base; p < b.data; ++p) CHECK(*p == GUARD);
   for (int i = 0; i < MARGIN; ++i) CHECK(b.data[b.bytes + (size_t)i] == GUARD);
-  free(b.base);
+  keep_buffer(b);
 }
 static void expect(const void* got, const void* want, size_t bytes, const char* what, size_t count, amldist_type type,
                    int variant) {
