@@ -25,7 +25,7 @@ std::size_t whole_pages(std::size_t bytes) noexcept { return (bytes + page_bytes
 
 /// The ranks' lines, and behind them what they show about their waiting.
 std::size_t lines_bytes(std::uint32_t ranks) noexcept {
-  return whole_pages(static_cast<std::size_t>(ranks) * (SlotChannel::lines + 1) * 64);
+  return whole_pages(static_cast<std::size_t>(ranks) * (SlotChannel::lines_oversubscribed + 1) * 64);
 }
 
 /// Sleeps no longer than asked: Linux adds 50 us by default.
@@ -39,7 +39,7 @@ void nap(std::chrono::nanoseconds length) noexcept {
 }  // namespace
 
 std::size_t SlotChannel::memory_bytes(std::uint32_t ranks, std::size_t slot_bytes) noexcept {
-  return lines_bytes(ranks) + whole_pages(ranks * lines * short_stride) +
+  return lines_bytes(ranks) + whole_pages(ranks * most_lines * short_stride) +
          static_cast<std::size_t>(ranks) * slots * slot_bytes;
 }
 
@@ -47,12 +47,13 @@ SlotChannel::SlotChannel(std::byte* memory, NodeGroup place, std::size_t slot_by
     : place_(std::move(place)),
       lines_(reinterpret_cast<Line*>(memory)),
       shorts_(memory + lines_bytes(place_.size)),
-      stages_(shorts_ + whole_pages(place_.size * lines * short_stride)),
+      stages_(shorts_ + whole_pages(place_.size * most_lines * short_stride)),
       slot_bytes_(slot_bytes),
+      last_line_((oversubscribed ? lines_oversubscribed : lines) - 1),
       oversubscribed_(oversubscribed),
       may_rotate_(!oversubscribed && place_.size <= most_ranks_rotating),
       seen_(place_.size, 0),
-      waiting_(reinterpret_cast<Waiting*>(lines_ + static_cast<std::size_t>(place_.size) * lines)),
+      waiting_(reinterpret_cast<Waiting*>(lines_ + static_cast<std::size_t>(place_.size) * most_lines)),
       contention_(place_.size),
       unawaited_contention_(place_.size) {}
 

@@ -13,7 +13,9 @@
 // (begin() waits for that). A rank publishes round k-2 only after it has finished reading all rounds up to k-4. The
 // caller must ensure this: when it publishes round j, it has read everything of rounds before j-1. Lines and short
 // buffers are sixteen for the same reason: a round that uses no slot (begin_short()) waits for round k-14 only, so
-// where data goes one way, the sender need not wait for each message to arrive.
+// where data goes one way, the sender need not wait for each message to arrive. Once it must wait, it does so until the
+// others are half as far behind: it looks at a line of theirs in every seventh round, and not in each. Where ranks
+// share processors, each wait is a turn of all of them, so there they have 128.
 //
 // A staging buffer that was used a moment ago is still in the nearest cache of the rank that read it, and then writing
 // it takes twice as long as when it has moved on to a larger one. So short contributions take turns in several
@@ -22,6 +24,7 @@
 // Because the line carries the signature, a rank that makes another call is detected immediately and at no cost.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <chrono>
@@ -52,7 +55,8 @@ class SlotChannel {
   static constexpr std::size_t line_data = 56;
   static constexpr std::size_t short_data = 2048;
   static constexpr std::size_t slots = 4;
-  static constexpr std::size_t lines = 16;  ///< and short buffers
+  static constexpr std::uint32_t lines = 16;                  ///< and short buffers
+  static constexpr std::uint32_t lines_oversubscribed = 128;  ///< where ranks share processors
 
   /// Bytes of shared memory that `ranks` need with slots of `slot_bytes` each.
   [[nodiscard]] static std::size_t memory_bytes(std::uint32_t ranks, std::size_t slot_bytes) noexcept;
@@ -83,9 +87,9 @@ class SlotChannel {
   void look_every(std::chrono::nanoseconds period) noexcept { longest_sleep_ = period; }
 
   /// Begins the next round. Afterwards own_slot(), own_line() and own_place() may be written.
-  [[nodiscard]] Result<void> begin() { return begin_after(slots - 2); }
+  [[nodiscard]] Result<void> begin() { return begin_after(slots - 2, slots - 2); }
   /// The same for a round in which no rank uses its slot: other ranks may be more rounds behind.
-  [[nodiscard]] Result<void> begin_short() { return begin_after(lines - 2); }
+  [[nodiscard]] Result<void> begin_short() { return begin_after(last_line_ - 1, last_line_ / 2); }
   /// Begins the next round if that needs no waiting; returns whether it did.
   [[nodiscard]] bool try_begin() noexcept {
     for (const std::uint32_t seen : seen_) {
@@ -170,8 +174,8 @@ class SlotChannel {
   [[nodiscard]] std::byte* own_place(std::size_t bytes) noexcept { return place_of(place_.rank, bytes); }
   /// Distance between two ranks' places of the same round.
   [[nodiscard]] std::size_t between_places(std::size_t bytes) const noexcept {
-    if (bytes <= line_data) return lines * sizeof(Line);
-    return bytes <= short_data ? lines * short_stride : slots * slot_bytes_;
+    if (bytes <= line_data) return lines_in_use() * sizeof(Line);
+    return bytes <= short_data ? lines_in_use() * short_stride : slots * slot_bytes_;
   }
   [[nodiscard]] std::byte* own_slot() noexcept { return slot_of(place_.rank); }
   [[nodiscard]] std::byte* slot_of(std::uint32_t peer, std::uint32_t back = 0) noexcept {
@@ -181,6 +185,7 @@ class SlotChannel {
   }
 
  private:
+  static constexpr std::uint32_t most_lines = std::max(lines, lines_oversubscribed);  // what memory is there for
   /// One cache line more than the data, so that short buffers are in different sets of a cache.
   static constexpr std::size_t short_stride = short_data + 64;
 
@@ -201,20 +206,22 @@ class SlotChannel {
     std::atomic<std::uint32_t> sleepers;  ///< ranks that sleep until this one publishes
   };
 
+  [[nodiscard]] std::size_t lines_in_use() const noexcept { return std::size_t{last_line_} + 1; }
   [[nodiscard]] Line& line(std::uint32_t peer, std::uint32_t round) noexcept {
-    return lines_[static_cast<std::size_t>(peer) * lines + round % lines];
+    return lines_[peer * lines_in_use() + (round & last_line_)];
   }
   void map_rotation() noexcept;
   [[nodiscard]] std::byte* short_of(std::uint32_t peer) noexcept {
-    return shorts_ + (static_cast<std::size_t>(peer) * lines + round_ % lines) * short_stride;
+    return shorts_ + (peer * lines_in_use() + (round_ & last_line_)) * short_stride;
   }
-  /// Begins the next round once every rank has published the one of so many rounds before.
-  [[nodiscard]] Result<void> begin_after(std::uint32_t rounds) {
+  /// Begins the next round once every rank has published the one of `rounds` before. Whoever has not is waited for
+  /// until he has published the one of `then` before.
+  [[nodiscard]] Result<void> begin_after(std::uint32_t rounds, std::uint32_t then) {
     if (round_ < rounds) return advance();
     const std::uint32_t wanted = round_ + 1 - rounds;
     for (std::uint32_t peer = 0; peer < place_.size; ++peer) {
       if (static_cast<std::int32_t>(seen_[peer] - wanted) >= 0) continue;
-      if (auto came = wait_until(peer, wanted); !came) return came;
+      if (auto came = wait_until(peer, round_ + 1 - then); !came) return came;
     }
     return advance();
   }
@@ -249,6 +256,7 @@ class SlotChannel {
   std::byte* shorts_;
   std::byte* stages_;
   std::size_t slot_bytes_;
+  std::uint32_t last_line_;  ///< lines in use of each rank, a power of two, less one
   bool oversubscribed_;
   bool may_rotate_;         ///< ranks that share a processor find in its cache what they have just written
   bool is_mapped_ = false;  ///< the part of the slots in which contributions take turns

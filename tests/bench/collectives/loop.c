@@ -128,14 +128,14 @@ static float* memory(size_t count) {
 }
 static int samples_for(size_t bytes, int calls) {
   const int at_two = bytes <= 65536 ? 60 : bytes <= 1 << 20 ? 24 : bytes <= 16 << 20 ? 6 : 3;
-  const int samples = calls * (size > 2 ? at_two / 10 + 2 : at_two);
+  const int samples = calls * (size > 2 ? at_two / 4 + 2 : at_two);
   return samples < MOST_SAMPLES ? samples : MOST_SAMPLES;
 }
 
 static void measure_all(size_t bytes, int calls) {
   const size_t block = bytes / sizeof(float) / (size_t)size ? bytes / sizeof(float) / (size_t)size : 1;
   const struct buffers b = {memory(block * (size_t)size), memory(block * (size_t)size), block * (size_t)size, block};
-  const int batch = bytes > 4096 ? 1 : size > 2 ? 4 : 50;
+  const int batch = bytes > 4096 ? 1 : 50;
   for (size_t i = bytes == 0 ? 0 : 1; i < (bytes == 0 ? 1 : sizeof collectives / sizeof *collectives); ++i) {
     const double time = measure(&collectives[i], &b, samples_for(bytes, calls), batch);
     if (rank == ROOT) printf("%s %zu %.3f\n", collectives[i].name, bytes, time);
