@@ -217,7 +217,6 @@ class SlotChannel {
   /// Begins the next round once every rank has published the one of `rounds` before. Whoever has not is waited for
   /// until he has published the one of `then` before.
   [[nodiscard]] Result<void> begin_after(std::uint32_t rounds, std::uint32_t then) {
-    if (round_ < rounds) return advance();
     const std::uint32_t wanted = round_ + 1 - rounds;
     for (std::uint32_t peer = 0; peer < place_.size; ++peer) {
       if (static_cast<std::int32_t>(seen_[peer] - wanted) >= 0) continue;
