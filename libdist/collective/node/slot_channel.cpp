@@ -49,7 +49,7 @@ SlotChannel::SlotChannel(std::byte* memory, NodeGroup place, std::size_t slot_by
       shorts_(memory + lines_bytes(place_.size)),
       stages_(shorts_ + whole_pages(place_.size * most_lines * short_stride)),
       slot_bytes_(slot_bytes),
-      last_line_((oversubscribed ? lines_oversubscribed : lines) - 1),
+      last_line_(static_cast<std::uint32_t>(oversubscribed ? lines_oversubscribed : lines) - 1),
       oversubscribed_(oversubscribed),
       may_rotate_(!oversubscribed && place_.size <= most_ranks_rotating),
       seen_(place_.size, 0),
