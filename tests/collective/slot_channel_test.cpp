@@ -120,8 +120,28 @@ class Relay {
  private:
   static constexpr std::size_t page = 4096;
 
+  /// Waits until a rank has failed, which the others need not wait for.
+  class UntilFailure final : public Refusals {
+   public:
+    explicit UntilFailure(const std::atomic<bool>& has_failed) : has_failed_(has_failed) {}
+    [[nodiscard]] Result<void> keep_waiting(int /*rank*/) override {
+      if (has_failed_) return Error{Errc::peer, "another rank has failed"};
+      return {};
+    }
+
+   private:
+    const std::atomic<bool>& has_failed_;
+  };
+
   std::size_t wrong_on(std::uint32_t rank) {
-    Patience watchdog;
+    const std::size_t out = wrong_before_failure(rank);
+    if (out == rounds) has_failed_ = true;
+    return out;
+  }
+
+  /// `rounds` if the rank failed.
+  std::size_t wrong_before_failure(std::uint32_t rank) {
+    UntilFailure watchdog(has_failed_);
     SlotChannel channel(memory_.data(), {rank, ranks, {0, 1, 2}, {}}, page, oversubscribed_);
     channel.wait_under(watchdog);
     std::size_t wrong = 0;
@@ -144,6 +164,7 @@ class Relay {
   SharedMemory memory_;
   bool oversubscribed_;
   std::vector<std::uint32_t> senders_;
+  std::atomic<bool> has_failed_ = false;
 };
 
 TEST(SlotChannelRelay, NoShortDataIsOverwrittenBeforeAllReadersHaveIt) {

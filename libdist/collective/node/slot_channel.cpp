@@ -39,7 +39,7 @@ void nap(std::chrono::nanoseconds length) noexcept {
 }  // namespace
 
 std::size_t SlotChannel::memory_bytes(std::uint32_t ranks, std::size_t slot_bytes) noexcept {
-  return lines_bytes(ranks) + whole_pages(ranks * most_lines * short_stride) +
+  return lines_bytes(ranks) + whole_pages(ranks * lines_oversubscribed * short_stride) +
          static_cast<std::size_t>(ranks) * slots * slot_bytes;
 }
 
@@ -47,13 +47,13 @@ SlotChannel::SlotChannel(std::byte* memory, NodeGroup place, std::size_t slot_by
     : place_(std::move(place)),
       lines_(reinterpret_cast<Line*>(memory)),
       shorts_(memory + lines_bytes(place_.size)),
-      stages_(shorts_ + whole_pages(place_.size * most_lines * short_stride)),
+      stages_(shorts_ + whole_pages(place_.size * lines_oversubscribed * short_stride)),
       slot_bytes_(slot_bytes),
       last_line_(static_cast<std::uint32_t>(oversubscribed ? lines_oversubscribed : lines) - 1),
       oversubscribed_(oversubscribed),
       may_rotate_(!oversubscribed && place_.size <= most_ranks_rotating),
       seen_(place_.size, 0),
-      waiting_(reinterpret_cast<Waiting*>(lines_ + static_cast<std::size_t>(place_.size) * most_lines)),
+      waiting_(reinterpret_cast<Waiting*>(lines_ + static_cast<std::size_t>(place_.size) * lines_oversubscribed)),
       contention_(place_.size),
       unawaited_contention_(place_.size) {}
 

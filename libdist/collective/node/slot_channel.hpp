@@ -24,7 +24,6 @@
 // Because the line carries the signature, a rank that makes another call is detected immediately and at no cost.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <chrono>
@@ -55,8 +54,9 @@ class SlotChannel {
   static constexpr std::size_t line_data = 56;
   static constexpr std::size_t short_data = 2048;
   static constexpr std::size_t slots = 4;
-  static constexpr std::size_t lines = 16;                  ///< and short buffers
-  static constexpr std::size_t lines_oversubscribed = 128;  ///< where ranks share processors
+  static constexpr std::size_t lines = 16;  ///< and short buffers
+  static constexpr std::size_t lines_oversubscribed =
+      128;  ///< where ranks share processors; there is memory for as many everywhere
 
   /// Bytes of shared memory that `ranks` need with slots of `slot_bytes` each.
   [[nodiscard]] static std::size_t memory_bytes(std::uint32_t ranks, std::size_t slot_bytes) noexcept;
@@ -185,7 +185,6 @@ class SlotChannel {
   }
 
  private:
-  static constexpr std::size_t most_lines = std::max(lines, lines_oversubscribed);  // what memory is there for
   /// One cache line more than the data, so that short buffers are in different sets of a cache.
   static constexpr std::size_t short_stride = short_data + 64;
 
