@@ -6,7 +6,9 @@ import dataclasses
 import json
 import os
 import pathlib
+import shutil
 import subprocess
+from collections.abc import Iterator
 
 import pytest
 
@@ -45,14 +47,21 @@ class Checker:
         return Outcome(done.returncode, done.stdout.decode("ascii"), done.stderr.decode())
 
     def node(self, node, *arguments, env: dict[str, str] | None = None, timeout: float = 20) -> Outcome:
-        """Builds a fabricated node and checks it."""
+        """Builds a fabricated node and checks it. The one before it is removed."""
+        self.remove_node()
         self.count += 1
         sys_folder, dev_folder = node.build(self.folder / str(self.count))
         return self.run("--sysfs-root", sys_folder, "--dev-root", dev_folder, "--json", *arguments, env=env,
                         timeout=timeout)
 
+    def remove_node(self) -> None:
+        """Thousands of nodes have a million files, which fill gigabytes of memory where temporary files are kept there."""
+        shutil.rmtree(self.folder / str(self.count), ignore_errors=True)
+
 
 @pytest.fixture
-def checker(tmp_path) -> Checker:
+def checker(tmp_path) -> Iterator[Checker]:
     assert TOOL.is_file(), f"{TOOL} is not built (AMLDIST_TOOL names another)"
-    return Checker(tmp_path)
+    checker = Checker(tmp_path)
+    yield checker
+    checker.remove_node()

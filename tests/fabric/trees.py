@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import fcntl
+import os
 import pathlib
 
 InfiniBand, Ethernet = "InfiniBand", "Ethernet"
@@ -106,8 +107,13 @@ class Node:
 def write(path: pathlib.Path, value: str | bytes | None) -> None:
     if value is None:
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(value if isinstance(value, bytes) else (value + "\n").encode())
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)  # a million times: pathlib takes thrice as long
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.write(file, value if isinstance(value, bytes) else (value + "\n").encode())
+    os.close(file)
 
 
 def pci_folder(sys: pathlib.Path, root: str, address: str) -> pathlib.Path:
