@@ -165,8 +165,7 @@ class Step:
         port = launch.free_port()
         zero = rank(self.program, 0, 2, port, case="operations", **self.secret)
         connected(launch.meeting_port(port)).close()
-        names = {line.split()[-1][1:] for line in pathlib.Path("/proc/net/unix").read_text().splitlines()
-                 if line.split()[-1].startswith("@") and line.split()[6] in sockets_of(zero.pid)}
+        names = names_of(zero.pid)
         met = ends([zero, rank(self.program, 1, 2, port, case="operations", **self.secret)])
         squat = ("import socket, sys, time; held = [socket.socket(socket.AF_UNIX) for _ in sys.argv[1:]]; "
                  "[(one.bind('\\0' + name), one.listen()) for one, name in zip(held, sys.argv[1:])]; "
@@ -178,6 +177,18 @@ class Step:
         if met[0] == statuses == [0, 0] and err == ["", ""] and names:
             return None
         return f"a squatted name: {names} {met} {statuses} {err}"
+
+
+def names_of(process: int) -> set[str]:
+    """Those of its abstract sockets, as soon as it has one, or none after 30 seconds."""
+    end = time.monotonic() + 30
+    names: set[str] = set()
+    while not names and time.monotonic() < end:
+        sockets = sockets_of(process)
+        names = {line.split()[-1][1:] for line in pathlib.Path("/proc/net/unix").read_text().splitlines()
+                 if line.split()[-1].startswith("@") and line.split()[6] in sockets}
+        time.sleep(0.01)
+    return names
 
 
 def sockets_of(process: int) -> set[str]:
