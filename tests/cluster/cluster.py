@@ -28,8 +28,9 @@ atexit.register(shutil.rmtree, READABLE, ignore_errors=True)
 # and Slurm gives the step up. No test is about that: such a command is run once more, and pytest's summary shows both.
 LOST = "io error with slurmstepd"
 
-# Debian 13's PyTorch is built without libuv, and its init_process_group fails unless told so.
-TORCH_ENVIRONMENT = {"USE_LIBUV": "0"}
+# Debian 13's PyTorch is built without libuv, and its init_process_group fails unless told so. One thread, because those of
+# several ranks on a processor wait without sleeping.
+TORCH_ENVIRONMENT = {"USE_LIBUV": "0", "OMP_NUM_THREADS": "1"}
 
 
 def readable_copy(path: pathlib.Path) -> pathlib.Path:

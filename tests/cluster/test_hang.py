@@ -25,7 +25,8 @@ SEED = int(os.environ.get("AMLDIST_HANG_SEED", time.strftime("%Y%m%d")))
 TOOL = os.environ.get("AMLDIST_TOOL", str(BUILD / "bin/aml-dist"))
 FRAMEWORKS = os.environ.get("AMLDIST_FRAMEWORKS", "/var/tmp/aml-dist-frameworks")
 PY_SPY = shutil.which("py-spy", path=f"{os.environ['PATH']}:{FRAMEWORKS}/venv/bin")
-STEP = "srun --mpi=pmix -w node[1-2] -N2 -n4 --ntasks-per-node=2"
+# Open MPI's ranks wait without sleeping: others shall have the processor meanwhile, as where there are more ranks than processors.
+STEP = "env OMPI_MCA_mpi_yield_when_idle=1 srun --mpi=pmix -w node[1-2] -N2 -n4 --ntasks-per-node=2"
 
 
 @pytest.fixture(scope="module")

@@ -463,13 +463,22 @@ static void check_all(size_t count, amldist_type type, int roots, int ops) {
   OK(amldist_barrier(world));
 }
 
-/* Every type with every operator at a few sizes round the borders of lines and vectors, every root at one; then sizes
- * round pages and pieces. */
-/* All types and operators, in messages most of which are shorter than 8 KiB. */
+/* Under a sanitizer, where a call takes several times as long, each number of ranks has a third of the combinations. */
+static int is_another_worlds(size_t combination) {
+#ifdef __SANITIZE_ADDRESS__
+  return (combination + (size_t)size) % 3 != 0;
+#else
+  return (void)combination, 0;
+#endif
+}
+
+/* All types and operators, in messages most of which are shorter than 8 KiB: sizes round the borders of lines and vectors,
+ * every root at one. */
 void run_short_operations(void) {
   static const size_t small[] = {0, 1, 7, 13, 15, 29, 63, 1025};
   for (int type = 0; type < TYPES; ++type) {
     for (size_t i = 0; i < sizeof small / sizeof *small; ++i) {
+      if (is_another_worlds((size_t)type + i)) continue;
       check_all(small[i], (amldist_type)type, small[i] == 29 ? size : 1, OPS);
     }
   }
@@ -477,19 +486,21 @@ void run_short_operations(void) {
   check_all(1025, AMLDIST_BOOL, 1, 0);
 }
 
+/* Then sizes round pages and pieces. */
 void run_operations(void) {
   static const size_t large[] = {4095, 16387, 100003, 300007};
   run_short_operations();
   check_all_bits(300007);
   for (int in_place = 0; in_place < 2; ++in_place) {
     for (size_t i = 0; i < sizeof large / sizeof *large; ++i) {
+      if (is_another_worlds(i + (size_t)in_place)) continue;
       check_allocated(large[i], AMLDIST_FLOAT32, ~0u, in_place);
       check_allocated(large[i], AMLDIST_FLOAT64, 5, in_place);
       check_allocated(large[i], AMLDIST_BFLOAT16, 2, in_place);
     }
   }
   for (size_t i = 0; i < sizeof large / sizeof *large; ++i) {
-    check_all(large[i], AMLDIST_FLOAT32, 1, 1);
-    check_all(large[i], AMLDIST_BFLOAT16, 1, 1);
+    if (!is_another_worlds(i)) check_all(large[i], AMLDIST_FLOAT32, 1, 1);
+    if (!is_another_worlds(i + 1)) check_all(large[i], AMLDIST_BFLOAT16, 1, 1);
   }
 }

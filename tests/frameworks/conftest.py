@@ -42,6 +42,7 @@ class Examples:
     def environment(self, debian: bool = False) -> dict[str, str]:
         """Variables of the user's shell. `debian`: without the frameworks' environment."""
         return {"PATH": DEBIAN if debian else f"{VENV}/bin:{DEBIAN}",
+                "OMP_NUM_THREADS": "1",  # else each rank has a thread for each processor, and they wait without sleeping
                 "TORCH_EXTENSIONS_DIR": str(FOLDER / "extensions"),  # DeepSpeed compiles there, once
                 "PYTHONPYCACHEPREFIX": str(FOLDER / "pycache")}
 
