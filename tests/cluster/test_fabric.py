@@ -458,9 +458,9 @@ def on_one_node(workdir, node, variable):
 
 
 def test_a_slow_node_is_found_and_its_name_is_for_exclude(cluster, four_healthy, workdir):
-    wrap = on_one_node(workdir, "node3", "FAKE_VERBS_SLOW=400000")
+    wrap = on_one_node(workdir, "node3", "FAKE_VERBS_SLOW=1500000")
     picture = workdir / "step.svg"
-    done, report = check_step(cluster, four_healthy, workdir, f"--bench --svg {picture}", srun=wrap, FAKE_VERBS_SLOW="20000")
+    done, report = check_step(cluster, four_healthy, workdir, f"--bench --svg {picture}", srun=wrap, FAKE_VERBS_SLOW="60000")
     bandwidth = by_id(report)["ib.bandwidth"]
     assert done.status == 1 and bandwidth["verdict"] == "fail", str(done)
     assert bandwidth["evidence"].startswith("slow: node3") and "deviations from the median" in bandwidth["evidence"], bandwidth

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <random>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -92,19 +94,19 @@ TEST_F(SlotChannelTest, ARankThatSendsShortDataIsAllLinesButTwoAheadOfItsReader)
   }
 }
 
-/// In each round one rank sends short data to the others, many rounds in a row or one.
+/// In each round one rank sends data to the others: many rounds in a row or one, of one of these sizes.
 class Relay {
  public:
   static constexpr std::uint32_t ranks = 3;
   static constexpr std::size_t rounds = 6000;
-  static constexpr std::size_t bytes = SlotChannel::short_data;
 
-  explicit Relay(bool oversubscribed)
-      : memory_(SharedMemory::create(SlotChannel::memory_bytes(ranks, page)).value()), oversubscribed_(oversubscribed) {
+  Relay(bool oversubscribed, std::span<const std::size_t> sizes)
+      : memory_(SharedMemory::create(SlotChannel::memory_bytes(ranks, slot)).value()), oversubscribed_(oversubscribed) {
     std::mt19937 random(1);
-    while (senders_.size() < rounds) {
+    while (messages_.size() < rounds) {
       const std::size_t turn = random() % 2 == 0 ? 1 : random() % 400;
-      senders_.resize(senders_.size() + turn, static_cast<std::uint32_t>(random() % ranks));
+      const auto sender = static_cast<std::uint32_t>(random() % ranks);
+      messages_.resize(messages_.size() + turn, {sender, sizes[random() % sizes.size()]});
     }
   }
 
@@ -118,7 +120,12 @@ class Relay {
   }
 
  private:
-  static constexpr std::size_t page = 4096;
+  static constexpr std::size_t slot = 128UL << 10;
+
+  struct Message {
+    std::uint32_t sender;
+    std::size_t bytes;
+  };
 
   /// Waits until a rank has failed, which the others need not wait for.
   class UntilFailure final : public Refusals {
@@ -133,6 +140,14 @@ class Relay {
     const std::atomic<bool>& has_failed_;
   };
 
+  static bool is_short(std::size_t bytes) { return bytes <= SlotChannel::short_data; }
+  static Result<void> begin(SlotChannel& channel, std::size_t bytes) {
+    channel.begin_call(0);
+    if (is_short(bytes)) return channel.begin_short();
+    channel.use_slots(bytes, SlotChannel::Flow::one_way);
+    return channel.begin();
+  }
+
   std::size_t wrong_on(std::uint32_t rank) {
     const std::size_t out = wrong_before_failure(rank);
     if (out == rounds) has_failed_ = true;
@@ -142,20 +157,19 @@ class Relay {
   /// `rounds` if the rank failed.
   std::size_t wrong_before_failure(std::uint32_t rank) {
     UntilFailure watchdog(has_failed_);
-    SlotChannel channel(memory_.data(), {rank, ranks, {0, 1, 2}, {}}, page, oversubscribed_);
+    SlotChannel channel(memory_.data(), {rank, ranks, {0, 1, 2}, {}}, slot, oversubscribed_);
     channel.wait_under(watchdog);
     std::size_t wrong = 0;
-    std::vector<std::byte> wanted(bytes);
+    std::vector<std::byte> wanted;
     for (std::size_t round = 0; round < rounds; ++round) {
       const auto value = static_cast<int>(round % 251);
-      const std::uint32_t sender = senders_[round];
-      channel.begin_call(0);
-      if (!channel.begin_short()) return rounds;
+      const auto [sender, bytes] = messages_[round];
+      if (!begin(channel, bytes)) return rounds;
       if (sender == rank) std::memset(channel.own_place(bytes), value, bytes);
       channel.publish();
       if (sender == rank) continue;
       if (!channel.await_stream(sender)) return rounds;
-      std::ranges::fill(wanted, static_cast<std::byte>(value));
+      wanted.assign(bytes, static_cast<std::byte>(value));
       wrong += std::memcmp(wanted.data(), channel.place_of(sender, bytes), bytes) == 0 ? 0U : 1U;
     }
     return wrong;
@@ -163,13 +177,21 @@ class Relay {
 
   SharedMemory memory_;
   bool oversubscribed_;
-  std::vector<std::uint32_t> senders_;
+  std::vector<Message> messages_;
   std::atomic<bool> has_failed_ = false;
 };
 
 TEST(SlotChannelRelay, NoShortDataIsOverwrittenBeforeAllReadersHaveIt) {
-  EXPECT_EQ(Relay(false).wrong(), 0U);
-  EXPECT_EQ(Relay(true).wrong(), 0U);
+  constexpr std::array sizes = {SlotChannel::short_data};
+  EXPECT_EQ(Relay(false, sizes).wrong(), 0U);
+  EXPECT_EQ(Relay(true, sizes).wrong(), 0U);
+}
+
+TEST(SlotChannelRelay, NoSlotIsOverwrittenBeforeAllReadersHaveItHoweverSlotsAreDivided) {
+  constexpr std::array sizes = {SlotChannel::short_data, std::size_t{3000},  std::size_t{5000},
+                                std::size_t{16384},      std::size_t{40000}, std::size_t{100000}};
+  EXPECT_EQ(Relay(false, sizes).wrong(), 0U);
+  EXPECT_EQ(Relay(true, sizes).wrong(), 0U);
 }
 
 /// A slot in which short contributions take turns.

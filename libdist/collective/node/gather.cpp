@@ -31,7 +31,7 @@ Result<void> NodeCollectives::gather(const std::byte* send, std::byte* recv, con
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
   if (longest <= SlotChannel::short_data) return gather_short(send, recv, blocks, unit, root);
   const std::size_t piece = one_way_piece(longest);
-  slot_channel_.use_slots(blocks.are_equal() ? std::min(longest, piece) : piece);
+  slot_channel_.use_slots(blocks.are_equal() ? std::min(longest, piece) : piece, SlotChannel::Flow::one_way);
   const Store store = store_for(longest * slot_channel_.size());
   if (own == root) copy(recv + blocks.offset(own) * unit, send, blocks.count(own) * unit, store);
   return pipeline(

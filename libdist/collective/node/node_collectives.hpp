@@ -185,7 +185,8 @@ class NodeCollectives {
   }
   /// A slot has a part for each other rank: the bytes of one, a multiple of a cache line, where blocks have at most
   /// `longest` bytes. All ranks must give the same.
-  [[nodiscard]] std::size_t use_slots_by_rank(std::size_t longest) noexcept;
+  [[nodiscard]] std::size_t use_slots_by_rank(std::size_t longest,
+                                              SlotChannel::Flow flow = SlotChannel::Flow::both_ways) noexcept;
   /// Which part of a rank's slot is for `reader`.
   [[nodiscard]] std::size_t part_for(std::uint32_t reader, std::uint32_t writer) const noexcept {
     return (reader > writer ? reader : reader + slot_channel_.size()) - writer - 1;

@@ -59,7 +59,7 @@ Result<void> NodeCollectives::scatter_staged(const std::byte* send, std::byte* r
                                              std::size_t unit, std::uint32_t root) {
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
   const std::uint32_t own = slot_channel_.rank();
-  const std::size_t piece = use_slots_by_rank(std::min(longest, one_way_piece(longest)));
+  const std::size_t piece = use_slots_by_rank(std::min(longest, one_way_piece(longest)), SlotChannel::Flow::one_way);
   const Store store = store_for(longest);
   if (own == root) copy(recv, send + blocks.offset(own) * unit, blocks.count(own) * unit, store);
   return pipeline(

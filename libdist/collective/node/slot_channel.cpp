@@ -51,7 +51,6 @@ SlotChannel::SlotChannel(std::byte* memory, NodeGroup place, std::size_t slot_by
       slot_bytes_(slot_bytes),
       last_line_(static_cast<std::uint32_t>(oversubscribed ? lines_oversubscribed : lines) - 1),
       oversubscribed_(oversubscribed),
-      may_rotate_(!oversubscribed && place_.size <= most_ranks_rotating),
       seen_(place_.size, 0),
       waiting_(reinterpret_cast<Waiting*>(lines_ + static_cast<std::size_t>(place_.size) * lines_oversubscribed)),
       contention_(place_.size),
@@ -71,12 +70,15 @@ bool SlotChannel::has_come(std::uint32_t peer, std::uint32_t round, bool& differ
   return true;
 }
 
-void SlotChannel::use_slots(std::size_t bytes) noexcept {
+void SlotChannel::use_slots(std::size_t bytes, Flow flow) noexcept {
   // Memory is used again after four slots, or two if calls take two rounds each: after 256 KiB, more than a first-level
   // cache has, and less than a second-level one.
   const std::size_t position = std::bit_ceil(std::max<std::size_t>(bytes, 1));
   const std::size_t region = std::min(longest_rotation, std::bit_floor(slot_bytes_));
-  const bool rotates = may_rotate_ && position > page_bytes && position < region;  // shorter ones are as fast without
+  // Ranks that share a processor find in its cache what they have just written: only running ahead is worth it to them.
+  const bool gains = place_.size <= most_ranks_rotating && (!oversubscribed_ || flow == Flow::one_way);
+  const std::size_t shortest = oversubscribed_ ? page_bytes : 2 * page_bytes;  // shorter ones are as fast without
+  const bool rotates = gains && position >= shortest && position < region;
   if (rotates && !is_mapped_) map_rotation();
   last_position_ = rotates ? static_cast<std::uint32_t>(region / position - 1) : 0;
   position_shift_ = static_cast<std::uint32_t>(std::countr_zero(position));

@@ -19,11 +19,14 @@
 //
 // A staging buffer that was used a moment ago is still in the nearest cache of the rank that read it, and then writing
 // it takes twice as long as when it has moved on to a larger one. So short contributions take turns in several
-// positions of their slot (use_slots()).
+// positions of their slot (use_slots()). Where ranks share processors they do so only if data goes one way, and for
+// another reason: with n positions in the four slots, all used since they were divided so, the sender may be n-2 rounds
+// ahead by the proof above.
 //
 // Because the line carries the signature, a rank that makes another call is detected immediately and at no cost.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <chrono>
@@ -78,8 +81,10 @@ class SlotChannel {
     first_of_call_ = round_ + 1;
     last_position_ = 0;
   }
+  enum class Flow : std::uint8_t { both_ways, one_way };
   /// The next rounds of this call use up to `bytes` of their slots, on all ranks alike: only then may it be called.
-  void use_slots(std::size_t bytes) noexcept;
+  /// Where data goes one way, call it before begin().
+  void use_slots(std::size_t bytes, Flow flow = Flow::both_ways) noexcept;
   /// From now on, waits use this watchdog.
   void wait_under(Watchdog& watchdog) noexcept { watchdog_ = &watchdog; }
 
@@ -87,7 +92,12 @@ class SlotChannel {
   void look_every(std::chrono::nanoseconds period) noexcept { longest_sleep_ = period; }
 
   /// Begins the next round. Afterwards own_slot(), own_line() and own_place() may be written.
-  [[nodiscard]] Result<void> begin() { return begin_after(slots - 2, slots - 2); }
+  [[nodiscard]] Result<void> begin() {
+    note_layout();
+    if (!oversubscribed_ || last_position_ == 0) return begin_after(slots - 2, slots - 2);
+    const std::uint32_t ahead = rounds_ahead();
+    return begin_after(ahead, std::max<std::uint32_t>(slots - 2, ahead / 2));
+  }
   /// The same for a round in which no rank uses its slot: other ranks may be more rounds behind.
   [[nodiscard]] Result<void> begin_short() { return begin_after(last_line_ - 1, last_line_ / 2); }
   /// Begins the next round if that needs no waiting; returns whether it did.
@@ -95,6 +105,7 @@ class SlotChannel {
     for (const std::uint32_t seen : seen_) {
       if (static_cast<std::int32_t>(seen - (round_ - 1)) < 0) return false;
     }
+    note_layout();
     ++round_;
     return true;
   }
@@ -210,6 +221,21 @@ class SlotChannel {
     return lines_[peer * lines_in_use() + (round & last_line_)];
   }
   void map_rotation() noexcept;
+  /// Since when slots are divided as in the next round.
+  void note_layout() noexcept {
+    const std::uint32_t layout = last_position_ == 0 ? 0 : position_shift_;
+    if (layout == layout_) return;
+    layout_ = layout;
+    layout_since_ = round_ + 1;
+  }
+  /// How many rounds the next one may be ahead of the others. Its position was last used as many rounds ago as there
+  /// are positions, or divided otherwise: all must have read that.
+  [[nodiscard]] std::uint32_t rounds_ahead() const noexcept {
+    const std::uint32_t positions = slots * (last_position_ + 1);
+    const std::uint32_t of_this_layout = round_ + 1 - layout_since_;  // all must have published the second of them
+    const std::uint32_t since_then = std::max<std::uint32_t>(of_this_layout, slots - 1) - 1;
+    return std::min({positions - 2, since_then, last_line_ - 1});
+  }
   [[nodiscard]] std::byte* short_of(std::uint32_t peer) noexcept {
     return shorts_ + (peer * lines_in_use() + (round_ & last_line_)) * short_stride;
   }
@@ -256,13 +282,14 @@ class SlotChannel {
   std::size_t slot_bytes_;
   std::uint32_t last_line_;  ///< lines in use of each rank, a power of two, less one
   bool oversubscribed_;
-  bool may_rotate_;         ///< ranks that share a processor find in its cache what they have just written
   bool is_mapped_ = false;  ///< the part of the slots in which contributions take turns
   std::uint32_t round_ = 0;
   std::uint32_t first_of_call_ = 1;
   std::uint32_t signature_ = 0;
   std::uint32_t last_position_ = 0;   ///< positions in a slot, a power of two, less one
   std::uint32_t position_shift_ = 0;  ///< a position has 1 << this bytes
+  std::uint32_t layout_ = 0;          ///< of the last round: position_shift_, or 0: a slot is one position
+  std::uint32_t layout_since_ = 0;    ///< the first round of it
   Watchdog* watchdog_ = nullptr;
   std::vector<std::uint32_t> seen_;  // by peer: the last round known to be published
   // Of waits that are not short:
