@@ -228,13 +228,13 @@ class SlotChannel {
     layout_ = layout;
     layout_since_ = round_ + 1;
   }
-  /// How many rounds the next one may be ahead of the others. Its position was last used as many rounds ago as there
-  /// are positions, or divided otherwise: all must have read that.
+  /// How many rounds the next one may be ahead of the others. Its memory was last used as many rounds ago as there are
+  /// positions, or when slots were divided otherwise: who has published the second round of this layout has read that.
   [[nodiscard]] std::uint32_t rounds_ahead() const noexcept {
     const std::uint32_t positions = slots * (last_position_ + 1);
-    const std::uint32_t of_this_layout = round_ + 1 - layout_since_;  // all must have published the second of them
-    const std::uint32_t since_then = std::max<std::uint32_t>(of_this_layout, slots - 1) - 1;
-    return std::min({positions - 2, since_then, last_line_ - 1});
+    const std::uint32_t begun = round_ + 1 - layout_since_;  // rounds of this layout
+    const std::uint32_t since_second = std::max<std::uint32_t>(begun, slots - 1) - 1;
+    return std::min({positions - 2, since_second, last_line_ - 1});
   }
   [[nodiscard]] std::byte* short_of(std::uint32_t peer) noexcept {
     return shorts_ + (peer * lines_in_use() + (round_ & last_line_)) * short_stride;
