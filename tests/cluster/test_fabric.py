@@ -458,9 +458,10 @@ def on_one_node(workdir, node, variable):
 
 
 def test_a_slow_node_is_found_and_its_name_is_for_exclude(cluster, four_healthy, workdir):
-    wrap = on_one_node(workdir, "node3", "FAKE_VERBS_SLOW=1500000")
+    usual_write, slow_write = "300000", "1500000"  # microseconds: more than a write ever waits for a processor
+    wrap = on_one_node(workdir, "node3", f"FAKE_VERBS_SLOW={slow_write}")
     picture = workdir / "step.svg"
-    done, report = check_step(cluster, four_healthy, workdir, f"--bench --svg {picture}", srun=wrap, FAKE_VERBS_SLOW="60000")
+    done, report = check_step(cluster, four_healthy, workdir, f"--bench --svg {picture}", srun=wrap, FAKE_VERBS_SLOW=usual_write)
     bandwidth = by_id(report)["ib.bandwidth"]
     assert done.status == 1 and bandwidth["verdict"] == "fail", str(done)
     assert bandwidth["evidence"].startswith("slow: node3") and "deviations from the median" in bandwidth["evidence"], bandwidth
@@ -469,7 +470,7 @@ def test_a_slow_node_is_found_and_its_name_is_for_exclude(cluster, four_healthy,
     assert len(slow) == 2 * 2 and len(usual) == 3 * 2 * 2, "two ports, to the first and to the second next node"
     assert max(slow) < min(usual)
     text = cluster.run(f"srun -N4 --ntasks-per-node=1 {wrap} {TOOL} check --policy require --timeout 8 --bench --exclude",
-                       env=four_healthy.environment(FAKE_VERBS_SHARED=str(workdir), FAKE_VERBS_SLOW="20000"))
+                       env=four_healthy.environment(FAKE_VERBS_SHARED=str(workdir), FAKE_VERBS_SLOW=usual_write))
     assert text.status == 1 and "node3" in text.out.split()[0].split(","), str(text)
 
 
