@@ -5,6 +5,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -299,7 +300,7 @@ static void is_copied_to_a_child(void) {
   free(memory);
 }
 
-static volatile int stop;
+static atomic_int stop;
 static void* read_on(void* memory) {
   uintptr_t others = 0;
   while (!stop)
