@@ -37,7 +37,7 @@ if(AMLDIST_SANITIZE)
     # Functions of C libraries that are opened at run time are called by types of our own for their structures.
     $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-fno-sanitize=function>)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND AMLDIST_SANITIZE MATCHES "thread")
-    # Of fences it sees nothing. Ours order accesses to memory of other processes, of which it sees nothing either.
+    # Of fences it sees nothing. Ours are not between threads: the memory is another process's, or mapped twice.
     target_compile_options(amldist_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-tsan>)
   endif()
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND AMLDIST_SANITIZE MATCHES "address")

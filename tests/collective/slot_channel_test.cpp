@@ -94,7 +94,8 @@ TEST_F(SlotChannelTest, ARankThatSendsShortDataIsAllLinesButTwoAheadOfItsReader)
   }
 }
 
-/// In each round one rank sends data to the others: many rounds in a row or one, of one of these sizes.
+/// In each round one rank sends data to the others: many rounds in a row or one, of one of these sizes. A tenth of the
+/// turns are calls in which all wait for all.
 class Relay {
  public:
   static constexpr std::uint32_t ranks = 3;
@@ -106,7 +107,8 @@ class Relay {
     while (messages_.size() < rounds) {
       const std::size_t turn = random() % 2 == 0 ? 1 : random() % 400;
       const auto sender = static_cast<std::uint32_t>(random() % ranks);
-      messages_.resize(messages_.size() + turn, {sender, sizes[random() % sizes.size()]});
+      const Flow flow = random() % 10 == 0 ? Flow::both_ways : Flow::one_way;
+      messages_.resize(messages_.size() + turn, {sender, sizes[random() % sizes.size()], flow});
     }
   }
 
@@ -120,11 +122,13 @@ class Relay {
   }
 
  private:
+  using Flow = SlotChannel::Flow;
   static constexpr std::size_t slot = 128UL << 10;
 
   struct Message {
     std::uint32_t sender;
     std::size_t bytes;
+    Flow flow;
   };
 
   /// Waits until a rank has failed, which the others need not wait for.
@@ -140,12 +144,19 @@ class Relay {
     const std::atomic<bool>& has_failed_;
   };
 
-  static bool is_short(std::size_t bytes) { return bytes <= SlotChannel::short_data; }
-  static Result<void> begin(SlotChannel& channel, std::size_t bytes) {
+  /// As the collectives do it.
+  static Result<void> begin(SlotChannel& channel, std::size_t bytes, Flow flow) {
     channel.begin_call(0);
-    if (is_short(bytes)) return channel.begin_short();
-    channel.use_slots(bytes, SlotChannel::Flow::one_way);
-    return channel.begin();
+    if (flow == Flow::one_way) {
+      if (bytes <= SlotChannel::short_data) return channel.begin_short();
+      channel.use_slots(bytes, flow);
+      return channel.begin();
+    }
+    if (!channel.try_begin()) {
+      if (auto begun = channel.begin(); !begun) return begun;
+    }
+    if (bytes > SlotChannel::short_data) channel.use_slots(bytes);
+    return {};
   }
 
   std::size_t wrong_on(std::uint32_t rank) {
@@ -163,8 +174,8 @@ class Relay {
     std::vector<std::byte> wanted;
     for (std::size_t round = 0; round < rounds; ++round) {
       const auto value = static_cast<int>(round % 251);
-      const auto [sender, bytes] = messages_[round];
-      if (!begin(channel, bytes)) return rounds;
+      const auto [sender, bytes, flow] = messages_[round];
+      if (!begin(channel, bytes, flow)) return rounds;
       if (sender == rank) std::memset(channel.own_place(bytes), value, bytes);
       channel.publish();
       if (sender == rank) continue;
@@ -192,6 +203,63 @@ TEST(SlotChannelRelay, NoSlotIsOverwrittenBeforeAllReadersHaveItHoweverSlotsAreD
                                 std::size_t{16384},      std::size_t{40000}, std::size_t{100000}};
   EXPECT_EQ(Relay(false, sizes).wrong(), 0U);
   EXPECT_EQ(Relay(true, sizes).wrong(), 0U);
+}
+
+/// Two ranks that share a processor: one sends through its slots without waiting for the other.
+class SlotRunAheadTest : public ::testing::Test {
+ protected:
+  static constexpr std::size_t slot = 128UL << 10, bytes = 16UL << 10;
+  static constexpr int positions = SlotChannel::slots * slot / bytes;
+
+  SlotRunAheadTest()
+      : memory_(SharedMemory::create(SlotChannel::memory_bytes(2, slot)).value()),
+        sender_(memory_.data(), {0, 2, {0, 1}, {}}, slot, true),
+        reader_(memory_.data(), {1, 2, {0, 1}, {}}, slot, true) {
+    for (SlotChannel* const each : {&sender_, &reader_}) each->wait_under(watchdog_);
+  }
+
+  [[nodiscard]] static bool begin_one_way(SlotChannel& channel) {
+    channel.begin_call(0);
+    channel.use_slots(bytes, SlotChannel::Flow::one_way);
+    return channel.begin().ok();
+  }
+  [[nodiscard]] static bool begin_both_ways(SlotChannel& channel) {
+    channel.begin_call(0);
+    return channel.try_begin();
+  }
+
+  void in_step(int rounds, bool (*begin)(SlotChannel&)) {
+    for (int round = 0; round < rounds; ++round) {
+      ASSERT_TRUE(begin(sender_) && begin(reader_));
+      sender_.publish();
+      reader_.publish();
+      ASSERT_TRUE(sender_.await(1) && reader_.await(0));
+    }
+  }
+  /// Rounds that the sender begins before it would have to wait.
+  [[nodiscard]] int rounds_ahead() {
+    int rounds = 0;
+    while (rounds < 2 * positions && begin_one_way(sender_)) {
+      sender_.publish();
+      ++rounds;
+    }
+    return rounds;
+  }
+
+  SharedMemory memory_;
+  SlotChannel sender_, reader_;
+  Refusals watchdog_;
+};
+
+TEST_F(SlotRunAheadTest, TheSenderIsAsManyRoundsAheadAsThereArePositionsLessTwo) {
+  in_step(positions, begin_one_way);
+  EXPECT_EQ(rounds_ahead(), positions - 2);
+}
+
+TEST_F(SlotRunAheadTest, ItWaitsForRoundsInWhichSlotsWereDividedOtherwise) {
+  in_step(positions, begin_one_way);
+  in_step(1, begin_both_ways);
+  EXPECT_EQ(rounds_ahead(), 2);
 }
 
 /// A slot in which short contributions take turns.

@@ -58,8 +58,8 @@ class SlotChannel {
   static constexpr std::size_t short_data = 2048;
   static constexpr std::size_t slots = 4;
   static constexpr std::size_t lines = 16;  ///< and short buffers
-  static constexpr std::size_t lines_oversubscribed =
-      128;  ///< where ranks share processors; there is memory for as many everywhere
+  /// Where ranks share processors; there is memory for as many everywhere.
+  static constexpr std::size_t lines_oversubscribed = 128;
 
   /// Bytes of shared memory that `ranks` need with slots of `slot_bytes` each.
   [[nodiscard]] static std::size_t memory_bytes(std::uint32_t ranks, std::size_t slot_bytes) noexcept;
@@ -93,8 +93,9 @@ class SlotChannel {
 
   /// Begins the next round. Afterwards own_slot(), own_line() and own_place() may be written.
   [[nodiscard]] Result<void> begin() {
+    if (!oversubscribed_) return begin_after(slots - 2, slots - 2);
     note_layout();
-    if (!oversubscribed_ || last_position_ == 0) return begin_after(slots - 2, slots - 2);
+    if (last_position_ == 0) return begin_after(slots - 2, slots - 2);
     const std::uint32_t ahead = rounds_ahead();
     return begin_after(ahead, std::max<std::uint32_t>(slots - 2, ahead / 2));
   }
@@ -221,7 +222,7 @@ class SlotChannel {
     return lines_[peer * lines_in_use() + (round & last_line_)];
   }
   void map_rotation() noexcept;
-  /// Since when slots are divided as in the next round.
+  /// Since when slots are divided as in the next round, for rounds_ahead().
   void note_layout() noexcept {
     const std::uint32_t layout = last_position_ == 0 ? 0 : position_shift_;
     if (layout == layout_) return;
