@@ -25,7 +25,7 @@ SEED = int(os.environ.get("AMLDIST_HANG_SEED", time.strftime("%Y%m%d")))
 TOOL = os.environ.get("AMLDIST_TOOL", str(BUILD / "bin/aml-dist"))
 FRAMEWORKS = os.environ.get("AMLDIST_FRAMEWORKS", "/var/tmp/aml-dist-frameworks")
 PY_SPY = shutil.which("py-spy", path=f"{os.environ['PATH']}:{FRAMEWORKS}/venv/bin")
-# Open MPI's ranks wait without sleeping: others shall have the processor meanwhile, as where there are more ranks than processors.
+# Open MPI's ranks wait without sleeping unless they are told to yield; mpi_faults sleeps then.
 STEP = "env OMPI_MCA_mpi_yield_when_idle=1 srun --mpi=pmix -w node[1-2] -N2 -n4 --ntasks-per-node=2"
 
 
@@ -41,7 +41,7 @@ def program(cluster):
         shutil.copy(each, libraries)
     # With the MPI beside the Slurm under test: Open MPI 4 has other names for MPI 4's calls than Open MPI 5.
     shutil.copy(HERE / "mpi_faults.c", folder)
-    built = cluster.run(f"mpicc -O1 -o {folder}/mpi_faults {folder}/mpi_faults.c", timeout=60)
+    built = cluster.run(f"mpicc -O1 -rdynamic -o {folder}/mpi_faults {folder}/mpi_faults.c", timeout=60)
     assert built.status == 0, str(built)
     subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
     assert cluster.devcluster("plugin", PLUGIN, f"trace_libraries={libraries}").status == 0
