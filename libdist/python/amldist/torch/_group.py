@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import torch
 import torch.distributed as dist
+from amldist.torch import _forms
 from amldist.torch._engine import Engine
 from torch._C._distributed_c10d import Backend
 
@@ -76,8 +77,9 @@ class AmldistBackend(_Base):  # type: ignore[misc]
     def supports_coalescing(self) -> bool:
         return False
 
-    def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:
-        self.engine.monitored_barrier(opts.timeout)
+    def monitored_barrier(self, opts: Any = None, wait_all_ranks: bool = False, timeout: Any = None) -> None:
+        """``opts``: options, as PyTorch's C++ has them, or the timeout itself."""
+        self.engine.monitored_barrier(timeout or getattr(opts, "timeout", opts))
 
     def split(self, store: Any, ranks: List[int], opts: Any) -> Optional["AmldistBackend"]:
         if self.engine.rank not in ranks:
@@ -148,8 +150,10 @@ _CALLS = {
 }
 
 
-def _method(call: str) -> Callable[..., Any]:
-    def method(self: AmldistBackend, *arguments: Any) -> Any:
+def _method(name: str, call: str) -> Callable[..., Any]:
+    def method(self: AmldistBackend, *arguments: Any, **named: Any) -> Any:
+        if named or not _forms.is_full(name, arguments):
+            arguments = _forms.completed(name, arguments, named)
         return getattr(self.engine, call)(*arguments)
 
     return method
@@ -158,7 +162,7 @@ def _method(call: str) -> Callable[..., Any]:
 # Methods of the class: C++ looks for overrides there.
 for _names, _call in _CALLS.items():
     for _name in _names:
-        setattr(AmldistBackend, _name, _method(_call))
+        setattr(AmldistBackend, _name, _method(_name, _call))
 
 
 def _is_plain(argument: Any) -> bool:
@@ -252,8 +256,8 @@ def _direct(name: str, call: str, arguments_wanted: int) -> Callable[..., Any]:
             and all(_is_plain(argument) for argument in arguments)
             and not _is_intercepted()
         )
-        if not PARTS:
-            arguments = _completed(name, arguments, named)
+        if not PARTS and (named or not _forms.is_full(name, arguments)):
+            arguments = _forms.completed(name, arguments, named)
         if ordinary and not _profiler_enabled():
             return getattr(self.engine, call)(*arguments)
         if ordinary:
@@ -265,15 +269,6 @@ def _direct(name: str, call: str, arguments_wanted: int) -> Callable[..., Any]:
     method.__name__ = name
     method.__code__ = method.__code__.replace(co_name=name)
     return method
-
-
-def _completed(name: str, arguments: Any, named: Dict[str, Any]) -> Any:
-    """A call's arguments with the options that it may leave out."""
-    given = (*arguments, *named.values())
-    missing = _DIRECT[name] - len(given)
-    if missing == 1 and name not in ("send", "recv"):
-        return (*given, dist.AllreduceOptions() if "reduce" in name else dist.BarrierOptions())
-    return given
 
 
 _SHOWN = {

@@ -43,7 +43,7 @@ class Messages(Group):
 
     def barrier(self, opts: Any) -> Any:
         self._drain()
-        return self._call("barrier", (), opts, None, None, OnHost())
+        return self._call("barrier", (), opts, [], None, OnHost())
 
     def monitored_barrier(self, timeout: Optional[timedelta]) -> None:
         """A barrier whose errors begin with Gloo's words, which programs look for, and go on with libdist's."""
@@ -60,6 +60,6 @@ class Messages(Group):
                     f"Rank {error.rank} failed to pass monitoredBarrier in {limit * 1000:.0f} ms"
                     if self.rank == 0
                     else f"Rank {self.rank} successfully reached monitoredBarrier, but received errors while waiting "
-                    "for send/recv from rank 0"
+                    "for send/recv from rank 0. Please check rank 0 logs for faulty rank"
                 )
                 raise backend_error(error, limit, f"[Rank {self.rank}]: {told}: ") from error

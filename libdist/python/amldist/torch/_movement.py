@@ -6,18 +6,39 @@ from typing import Any, Callable, List, Optional
 
 import torch
 from amldist.torch._base import Group, Tensor
-from amldist.torch._tensors import OnHost, check, lists, refuse, shown, spread
+from amldist.torch._tensors import OnHost, check, check_root_tensor, copied_to, lists, only_one, refuse, shown, spread
+
+
+def _told(outputs: List[List[Tensor]]) -> Any:
+    """What a future of gathered tensors holds: on CPUs, as Gloo's, one tensor for each rank; on GPUs, as NCCL's, something
+    whose first element has the ranks as elements."""
+    return outputs[0] if outputs[0][0].device.type == "cpu" else outputs
 
 
 class Movement(Group):
     """Broadcast, gather, scatter and all-to-all, of any type."""
 
     def broadcast(self, tensors: List[Tensor], opts: Any) -> Any:
+        check_root_tensor(tensors, opts, "broadcast")
+        if len(tensors) > 1:
+            return self._broadcast_to_all(tensors, opts)
         tensor = self._in_place(tensors, "broadcast")
         place = self._place(tensor, "broadcast")
         data = place.both(tensor)
         count, kind = self._moved(data)
         return self._call("broadcast", (data.data_ptr(), count, kind, opts.rootRank), opts, tensors, data, place)
+
+    def _broadcast_to_all(self, tensors: List[Tensor], opts: Any) -> Any:
+        """One of the root's tensors, to all tensors of all ranks."""
+        chosen = tensors[opts.rootTensor]
+        for tensor in tensors:
+            check(tensor, "broadcast")
+            if (tensor.dtype, tensor.shape, tensor.device.type) != (chosen.dtype, chosen.shape, "cpu"):
+                raise refuse("broadcast", "several tensors must lie on the cpu and have the same type and shape")
+        data = chosen.detach().clone(memory_format=torch.contiguous_format)
+        count, kind = self._moved(data)
+        arguments = (data.data_ptr(), count, kind, opts.rootRank)
+        return self._call("broadcast", arguments, opts, tensors, data, OnHost(), copied_to(data, tensors))
 
     def allgather_single(self, output: Tensor, source: Tensor, opts: Any) -> Any:
         name = "all_gather_into_tensor"
@@ -36,6 +57,8 @@ class Movement(Group):
         return self._several([(self.allgather_single, (output, source)) for output, source in zip(outputs, inputs)], opts, outputs)
 
     def allgather(self, outputs: List[List[Tensor]], inputs: List[Tensor], opts: Any) -> Any:
+        if len(inputs) > 1:
+            return self._allgather_together(outputs, inputs, opts)
         if len(outputs) != 1 or len(inputs) != 1 or len(outputs[0]) != self.size:
             raise refuse("all_gather", f"one input and {self.size} outputs are taken, one for each rank")
         source, parts = inputs[0], outputs[0]
@@ -52,7 +75,25 @@ class Movement(Group):
         if any(part.numel() != source.numel() for part in parts):
             return self._gather_uneven(parts, flat, given, opts, place, after)
         count, kind = self._moved(given)
-        return self._call("allgather", (given.data_ptr(), flat.data_ptr(), count, kind), opts, outputs, (given, flat), place, after)
+        told = _told(outputs)
+        return self._call("allgather", (given.data_ptr(), flat.data_ptr(), count, kind), opts, told, (given, flat), place, after)
+
+    def _allgather_together(self, outputs: List[List[Tensor]], inputs: List[Tensor], opts: Any) -> Any:
+        """Several tensors of each rank: each list of outputs gets all tensors of all ranks."""
+        wanted = len(inputs) * self.size
+        if len(outputs) != len(inputs) or any(len(parts) != wanted for parts in outputs):
+            raise refuse("all_gather", f"{len(inputs)} inputs take as many lists of {wanted} outputs")
+        for tensor in (*inputs, *(part for parts in outputs for part in parts)):
+            check(tensor, "all_gather")
+            if (tensor.dtype, tensor.shape, tensor.device.type) != (inputs[0].dtype, inputs[0].shape, "cpu"):
+                raise refuse("all_gather", "several tensors must lie on the cpu and have the same type and shape")
+        place = OnHost()
+        given = place.join(inputs)
+        flat = place.empty(given.numel() * self.size, given.dtype)
+        count, kind = self._moved(given)
+        copies = [spread(flat, parts) for parts in outputs]
+        arguments = (given.data_ptr(), flat.data_ptr(), count, kind)
+        return self._call("allgather", arguments, opts, outputs, (given, flat), place, lambda: [copy() for copy in copies])
 
     def _gather_uneven(
         self,
@@ -66,7 +107,7 @@ class Movement(Group):
         count, kind = self._moved(given)
         counts = [self._moved(part)[0] for part in parts]
         arguments = (given.data_ptr(), count, flat.data_ptr(), *lists(counts), kind)
-        return self._call("allgatherv", arguments, opts, [parts], (given, flat), place, after)
+        return self._call("allgatherv", arguments, opts, _told([parts]), (given, flat), place, after)
 
     def allgather_coalesced(self, outputs: List[List[Tensor]], inputs: List[Tensor], opts: Any) -> Any:
         calls = [
@@ -75,12 +116,13 @@ class Movement(Group):
         return self._several(calls, opts, outputs)
 
     def gather(self, outputs: List[List[Tensor]], inputs: List[Tensor], opts: Any) -> Any:
-        source = inputs[0]
-        check(source, "gather")
+        source = only_one(inputs, "gather", "input")
         place = self._place(source, "gather")
         given = place.read(source.detach().contiguous())
         count, kind = self._moved(given)
         if self.rank != opts.rootRank:
+            if outputs:
+                raise refuse("gather", "outputs were given on a rank that is not the root")
             return self._call("gather", (given.data_ptr(), None, count, kind, opts.rootRank), opts, outputs, given, place)
         if len(outputs) != 1 or len(outputs[0]) != self.size:
             raise refuse("gather", f"{self.size} outputs are taken on the root, one for each rank")
@@ -89,11 +131,11 @@ class Movement(Group):
                 raise refuse("gather", f"the input is {shown(source)}, an output {shown(part)}: they must be equal")
         flat = place.empty(source.numel() * self.size, source.dtype)
         arguments = (given.data_ptr(), flat.data_ptr(), count, kind, opts.rootRank)
-        return self._call("gather", arguments, opts, outputs, (given, flat), place, spread(flat, outputs[0]))
+        told = _told(outputs)
+        return self._call("gather", arguments, opts, told, (given, flat), place, spread(flat, outputs[0]))
 
     def scatter(self, outputs: List[Tensor], inputs: List[List[Tensor]], opts: Any) -> Any:
-        output = outputs[0]
-        check(output, "scatter")
+        output = only_one(outputs, "scatter", "output")
         place = self._place(output, "scatter")
         result = place.empty(output.numel(), output.dtype)
         count, kind = self._moved(result)
@@ -105,6 +147,8 @@ class Movement(Group):
                 if part.numel() != output.numel() or part.dtype != output.dtype:
                     raise refuse("scatter", f"the output is {shown(output)}, an input {shown(part)}: they must be equal")
             flat = place.join(inputs[0])
+        elif inputs:
+            raise refuse("scatter", "inputs were given on a rank that is not the root")
         arguments = (None if flat is None else flat.data_ptr(), result.data_ptr(), count, kind, opts.rootRank)
         return self._call("scatter", arguments, opts, outputs, (flat, result), place, spread(result, outputs))
 

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+import functools
+from typing import Any, Callable, Dict, List
 
 import torch
 from amldist.torch._base import Tensor
 from amldist.torch._movement import Movement
-from amldist.torch._tensors import OnHost, check, lists, refuse, shown, spread
+from amldist.torch._tensors import OnHost, check, check_root_tensor, copied_to, lists, refuse, shown, spread
 from amldist.torch._work import DoneWork
+
+#: What libdist's operators do with two tensors of one rank, by their numbers.
+_LOCALLY: Dict[int, Callable[[Tensor, Tensor], Tensor]] = {
+    0: torch.add, 1: torch.mul, 2: torch.maximum, 3: torch.minimum,
+    5: torch.bitwise_and, 6: torch.bitwise_or, 7: torch.bitwise_xor,
+}  # fmt: skip
 
 
 class Reductions(Movement):
     """Sums and their like. Sparse tensors are gathered and added up, hence the base."""
 
     def allreduce(self, tensors: List[Tensor], opts: Any) -> Any:
+        if not tensors:
+            raise refuse("all_reduce", "no tensor was given")
         tensor = tensors[0]
         if tensor.layout is not torch.strided:
             return self._sparse(tensors, opts)
         if len(tensors) > 1:
-            return self.allreduce_coalesced(tensors, opts)
+            return self._allreduce_together(tensors, opts)
         if tensor.device.type != "cpu" or not tensor.is_contiguous():
             self._in_place(tensors, "all_reduce")
         operator, factor = self._operator(opts.reduceOp, "all_reduce")
@@ -30,6 +39,20 @@ class Reductions(Movement):
             data.mul_(factor)
         address = data.data_ptr()
         return self._call("allreduce", (address, address, data.numel(), kind, operator), opts, tensors, data, place)
+
+    def _allreduce_together(self, tensors: List[Tensor], opts: Any) -> Any:
+        """Several tensors of a rank count as if several ranks had given one each, and all get the result."""
+        name = "all_reduce"
+        operator, factor = self._operator(opts.reduceOp, name)
+        if operator not in _LOCALLY or factor is not None:
+            raise refuse(name, f"{len(tensors)} tensors were given: with this operator one for each rank is taken")
+        for tensor in tensors:
+            check(tensor, name)
+            if (tensor.dtype, tensor.shape, tensor.device.type) != (tensors[0].dtype, tensors[0].shape, "cpu"):
+                raise refuse(name, "several tensors must lie on the cpu and have the same type and shape")
+        data = functools.reduce(_LOCALLY[operator], [tensor.detach() for tensor in tensors]).contiguous()
+        arguments = (data.data_ptr(), data.data_ptr(), data.numel(), self._type(data, name), operator)
+        return self._call("allreduce", arguments, opts, tensors, data, OnHost(), copied_to(data, tensors))
 
     def allreduce_coalesced(self, tensors: List[Tensor], opts: Any) -> Any:
         for tensor in tensors:
@@ -49,9 +72,9 @@ class Reductions(Movement):
         """The sum of sparse tensors: everybody gets all indices and values, and adds them up."""
         tensor = tensors[0]
         operator, _factor = self._operator(opts.reduceOp, "all_reduce")
-        if tensor.layout is not torch.sparse_coo or operator != 0 or len(tensors) != 1:
-            raise refuse("all_reduce", f"of sparse tensors only one of layout sparse_coo is taken, with SUM ({tensor.layout})")
-        given = tensor.coalesce().cpu()
+        if operator != 0 or any(each.layout is not torch.sparse_coo or each.shape != tensor.shape for each in tensors):
+            raise refuse("all_reduce", f"sparse tensors are taken in layout sparse_coo, of one shape, with SUM ({tensor.layout})")
+        given = functools.reduce(torch.add, tensors).coalesce().cpu()
         counts = torch.empty(self.size, dtype=torch.int64)
         self.allgather_single(counts, torch.tensor([given._nnz()]), opts).wait()
         parts = []
@@ -60,13 +83,15 @@ class Reductions(Movement):
             self._gather_uneven(list(torch.split(everything, counts.tolist())), everything, part, opts, OnHost()).wait()
             parts.append(everything)
         total = torch.sparse_coo_tensor(parts[0].t(), parts[1], tensor.shape).coalesce()
-        tensor.copy_(total.to(tensor.device))
+        for each in tensors:
+            each.copy_(total.to(each.device))
         return DoneWork(tensors)
 
     def allreduce_sparse(self, tensors: List[Tensor], opts: Any) -> Any:
         return self._sparse(tensors, opts)
 
     def reduce(self, tensors: List[Tensor], opts: Any) -> Any:
+        check_root_tensor(tensors, opts, "reduce")
         tensor = self._in_place(tensors, "reduce")
         operator, factor = self._operator(opts.reduceOp, "reduce")
         kind = self._type(tensor, "reduce")

@@ -10,8 +10,12 @@ import torch
 Tensor = torch.Tensor
 
 
-def refuse(operation: str, what: str) -> ValueError:
-    return ValueError(f"amldist: {operation}: {what}")
+class RefusedCall(ValueError, RuntimeError):
+    """A call that cannot be right. PyTorch's own functions raise ValueError for such, its back ends RuntimeError."""
+
+
+def refuse(operation: str, what: str) -> RefusedCall:
+    return RefusedCall(f"amldist: {operation}: {what}")
 
 
 def shown(tensor: Tensor) -> str:
@@ -23,6 +27,20 @@ def check(tensor: Tensor, operation: str) -> None:
         raise refuse(operation, f"sparse tensors are not taken here ({tensor.layout}): pass tensor.to_dense()")
     if tensor.device.type not in ("cpu", "cuda"):
         raise refuse(operation, f"{shown(tensor)} lies on {tensor.device}: only cpu and cuda can be used")
+
+
+def only_one(tensors: Sequence[Tensor], operation: str, what: str) -> Tensor:
+    """The tensor of a list of one."""
+    if len(tensors) != 1:
+        raise refuse(operation, f"{len(tensors)} {what}s were given: one for each rank is taken")
+    check(tensors[0], operation)
+    return tensors[0]
+
+
+def check_root_tensor(tensors: Sequence[Tensor], opts: Any, operation: str) -> None:
+    """Options name one of the root's tensors: 0, but for those who give several."""
+    if opts.rootTensor not in range(len(tensors)):
+        raise refuse(operation, f"the options name tensor {opts.rootTensor}, and {len(tensors)} were given")
 
 
 def is_whole(tensor: Tensor) -> bool:
@@ -85,6 +103,17 @@ def lists(counts: List[int]) -> Tuple[Any, Any]:
         total += count
     array = ctypes.c_size_t * len(counts)
     return array(*counts), array(*offsets)
+
+
+def copied_to(source: Tensor, tensors: Sequence[Tensor]) -> Callable[[], object]:
+    """What copies one tensor to all of the others."""
+
+    def copy() -> None:
+        with torch.no_grad():
+            for tensor in tensors:
+                tensor.copy_(source)
+
+    return copy
 
 
 def spread(flat: Tensor, parts: Sequence[Tensor]) -> Callable[[], object]:

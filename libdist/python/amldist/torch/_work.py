@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import collections
 import queue
 import re
 import sys
 import threading
 import time
+import weakref
 from datetime import timedelta
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
@@ -15,6 +17,7 @@ import torch
 import torch.distributed as dist
 from amldist import _errors
 from amldist._request import Request
+from amldist.torch._tensors import RefusedCall
 from torch._C._distributed_c10d import Work
 
 
@@ -29,6 +32,8 @@ class BackendError(dist.DistBackendError):
 
 def backend_error(error: Exception, limit_s: float = 0, before: str = "") -> Exception:
     """The package's exception as PyTorch's; ``limit_s`` was the call's deadline. What the caller did wrong stays what it is."""
+    if type(error) is ValueError:
+        return RefusedCall(str(error))
     if not isinstance(error, _errors.Error):
         return error
     over = f"; the timeout of {limit_s:g} s is over" if isinstance(error, _errors.TimeoutError) and limit_s else ""
@@ -38,20 +43,54 @@ def backend_error(error: Exception, limit_s: float = 0, before: str = "") -> Exc
     return told
 
 
+class _ProcessEnds(BaseException):
+    """Ends the waiting of a thread that may touch no tensor any more."""
+
+
 class Waiter:
     """A thread that waits for works in the order in which they were begun, for those who asked for futures.
 
     It ends after a second without work, so that a program that uses none has no thread. Works that the program itself
     will wait for at the end of a backward pass are left to it for about a second.
+
+    Before the interpreter ends, so does the thread, or it stays in a call of the library: one that frees a tensor then
+    aborts the process.
     """
 
     _IDLE_S = 1.0
+    _EXIT_S = 10.0  #: for results to be copied when the process ends
+    _all: "weakref.WeakSet[Waiter]" = weakref.WeakSet()
 
     def __init__(self) -> None:
-        self._works: "queue.Queue[PendingWork]" = queue.Queue()
+        self._works: "queue.Queue[Optional[PendingWork]]" = queue.Queue()
         self._left: Deque[PendingWork] = collections.deque()
         self._lock = threading.Lock()
         self._runs = False
+        self._thread: Optional[threading.Thread] = None
+        self._ends = self._is_away = False
+        self._all.add(self)
+
+    def stop(self) -> None:
+        """At the end of the process: returns when the thread has ended, or is where it may stay."""
+        with self._lock:
+            self._ends, thread = True, self._thread if self._runs else None
+        self._works.put(None)
+        deadline = time.monotonic() + self._EXIT_S
+        while thread is not None and thread.is_alive() and not self._is_away and time.monotonic() < deadline:
+            thread.join(0.01)
+
+    def wait_for(self, request: Request) -> None:
+        """Waits for a request of a work."""
+        if threading.current_thread() is not self._thread:
+            request.wait()
+            return
+        self._is_away = True
+        try:
+            request.wait()
+        finally:
+            self._is_away = False
+            if self._ends:
+                raise _ProcessEnds
 
     def add(self, work: "PendingWork") -> None:
         with self._lock:
@@ -69,9 +108,18 @@ class Waiter:
     def _start(self) -> None:
         if not self._runs:
             self._runs = True
-            threading.Thread(target=self._run, name="amldist-waiter", daemon=True).start()
+            self._thread = threading.Thread(target=self._run, name="amldist-waiter", daemon=True)
+            self._thread.start()
 
     def _run(self) -> None:
+        try:
+            self._work_off()
+        except _ProcessEnds as held:  # its frames hold works, which may be the last to hold tensors
+            self._is_away = True
+            while held:
+                time.sleep(3600)
+
+    def _work_off(self) -> None:
         while True:
             try:
                 work = self._works.get(timeout=self._IDLE_S)
@@ -84,7 +132,18 @@ class Waiter:
                 for each in left:
                     each.finish()
                 continue
+            if work is None:
+                return
             work.finish()
+            del work  # not when the next one comes
+
+
+def _stop_waiters() -> None:
+    for waiter in list(Waiter._all):
+        waiter.stop()
+
+
+atexit.register(_stop_waiters)
 
 
 def _raising(error: Exception) -> Callable[[Any], Any]:
@@ -215,7 +274,7 @@ class PendingWork(KeptWork):
                 return
             try:
                 for request in self._requests:
-                    request.wait()
+                    self._waiter.wait_for(request)
                 if self._after is not None:
                     self._after()
             except Exception as error:
