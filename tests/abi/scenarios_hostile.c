@@ -116,7 +116,7 @@ void scenario_record_flipped(void) {
   const size_t meeting_point_end = strlen(GOOD_START GOOD_PORTS);
   static const char replacements[] = "0123459;,=().- x";
   /* Every byte in a few ways, others for each; a sanitizer makes a fork ten times as slow. */
-  const size_t stride = HOST_IS_SANITIZED ? 11 : 3;
+  const size_t stride = HOST_IS_SANITIZED ? 23 : 3;
   for (size_t at = 0; at < sizeof good_record - 1; ++at) {
     for (size_t change = at % stride; change < 8 + sizeof replacements - 1; change += stride) {
       char record[sizeof good_record];
