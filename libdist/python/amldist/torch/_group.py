@@ -12,6 +12,7 @@ Older releases, such as 2.6, let Python make no Backend. There every group is on
 from __future__ import annotations
 
 import sys
+import weakref
 from datetime import timedelta
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
@@ -309,6 +310,12 @@ def _label(described: str, name: str) -> str:
     return {"default_pg": "", "undefined": f"torch {name}", "": f"torch {name}" if name else ""}.get(described, described)
 
 
+def _shut_down_with(group: AmldistGroup, backend: AmldistBackend) -> None:
+    """PyTorch shuts down a back end that is a part of a group; one that is the whole group it only forgets."""
+    _living.discard(backend)
+    weakref.finalize(group, backend.shutdown).atexit = False
+
+
 def create(opts: Any, options: Any = None) -> Any:
     """Makes the back end of a process group; PyTorch calls it in every member."""
     if opts.timeout.total_seconds() <= 0:
@@ -327,6 +334,7 @@ def create(opts: Any, options: Any = None) -> Any:
         )
     group = AmldistGroup(opts.store, backend)
     if not PARTS:
+        _shut_down_with(group, backend)
         return group
     for device in DEVICES:
         group._register_backend(torch.device(device), dist.ProcessGroup.BackendType.CUSTOM, backend)

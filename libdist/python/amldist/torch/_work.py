@@ -94,8 +94,11 @@ class Waiter:
 
     def add(self, work: "PendingWork") -> None:
         with self._lock:
-            self._works.put(work)
-            self._start()
+            if not self._ends:
+                self._works.put(work)
+                self._start()
+                return
+        work.finish()  # in a handler of the process's end
 
     def leave(self, work: "PendingWork") -> None:
         """Takes the work up only if nobody has waited for it before long. That wakes no thread."""
