@@ -244,16 +244,14 @@ class AmldistGroup(dist.ProcessGroup):
             return self._description
 
 
-def _direct(name: str, call: str, arguments_wanted: int) -> Callable[..., Any]:
+def _direct(name: str, call: str) -> Callable[..., Any]:
     """A call of torch.distributed's functions; what is not quite one of them goes PyTorch's way."""
-    is_message = name in ("send", "recv")
     shown = _SHOWN.get(call, call)
 
     def method(self: AmldistGroup, *arguments: Any, **named: Any) -> Any:
         ordinary = not PARTS or (
-            len(arguments) == arguments_wanted
-            and not named
-            and (is_message or hasattr(arguments[-1], "timeout"))
+            not named
+            and _forms.is_full(name, arguments)
             and all(_is_plain(argument) for argument in arguments)
             and not _is_intercepted()
         )
@@ -276,17 +274,11 @@ _SHOWN = {
     "allreduce": "all_reduce", "allgather": "all_gather", "allgather_single": "_all_gather_base",
     "reduce_scatter_single": "_reduce_scatter_base", "alltoall": "all_to_all", "alltoall_single": "all_to_all",
 }  # fmt: skip
-_DIRECT = {
-    "allreduce": 2, "allreduce_coalesced": 2, "reduce": 2, "broadcast": 2, "allgather": 3, "allgather_coalesced": 3,
-    "all_gather_single": 3, "_allgather_base": 3, "all_gather_single_coalesced": 3, "allgather_into_tensor_coalesced": 3,
-    "gather": 3, "scatter": 3, "reduce_scatter": 3, "reduce_scatter_single": 3, "_reduce_scatter_base": 3,
-    "reduce_scatter_single_coalesced": 3, "reduce_scatter_tensor_coalesced": 3, "alltoall": 3, "all_to_all_single": 5,
-    "alltoall_base": 5, "send": 3, "recv": 3, "barrier": 1,
-}  # fmt: skip
+_INDIRECT = ("allreduce_sparse", "recv_anysource")  # no method of a group; above
 for _names, _call in _CALLS.items():
     for _name in _names:
-        if _name in _DIRECT and hasattr(dist.ProcessGroup, _name):
-            setattr(AmldistGroup, _name, _direct(_name, _call, _DIRECT[_name]))
+        if _name in _forms.FORMS and _name not in _INDIRECT and hasattr(dist.ProcessGroup, _name):
+            setattr(AmldistGroup, _name, _direct(_name, _call))
 
 
 def _known_to_torch() -> Tuple[bool, str]:

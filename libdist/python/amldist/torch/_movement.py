@@ -6,7 +6,7 @@ from typing import Any, Callable, List, Optional
 
 import torch
 from amldist.torch._base import Group, Tensor
-from amldist.torch._tensors import OnHost, check, check_root_tensor, copied_to, lists, only_one, refuse, shown, spread
+from amldist.torch._tensors import OnHost, check, check_alike, check_root_tensor, copied_to, lists, only_one, refuse, shown, spread
 
 
 def _told(outputs: List[List[Tensor]]) -> Any:
@@ -30,12 +30,8 @@ class Movement(Group):
 
     def _broadcast_to_all(self, tensors: List[Tensor], opts: Any) -> Any:
         """One of the root's tensors, to all tensors of all ranks."""
-        chosen = tensors[opts.rootTensor]
-        for tensor in tensors:
-            check(tensor, "broadcast")
-            if (tensor.dtype, tensor.shape, tensor.device.type) != (chosen.dtype, chosen.shape, "cpu"):
-                raise refuse("broadcast", "several tensors must lie on the cpu and have the same type and shape")
-        data = chosen.detach().clone(memory_format=torch.contiguous_format)
+        check_alike(tensors, "broadcast")
+        data = tensors[opts.rootTensor].detach().clone(memory_format=torch.contiguous_format)
         count, kind = self._moved(data)
         arguments = (data.data_ptr(), count, kind, opts.rootRank)
         return self._call("broadcast", arguments, opts, tensors, data, OnHost(), copied_to(data, tensors))
@@ -83,10 +79,7 @@ class Movement(Group):
         wanted = len(inputs) * self.size
         if len(outputs) != len(inputs) or any(len(parts) != wanted for parts in outputs):
             raise refuse("all_gather", f"{len(inputs)} inputs take as many lists of {wanted} outputs")
-        for tensor in (*inputs, *(part for parts in outputs for part in parts)):
-            check(tensor, "all_gather")
-            if (tensor.dtype, tensor.shape, tensor.device.type) != (inputs[0].dtype, inputs[0].shape, "cpu"):
-                raise refuse("all_gather", "several tensors must lie on the cpu and have the same type and shape")
+        check_alike([*inputs, *(part for parts in outputs for part in parts)], "all_gather")
         place = OnHost()
         given = place.join(inputs)
         flat = place.empty(given.numel() * self.size, given.dtype)

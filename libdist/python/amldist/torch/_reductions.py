@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List
 import torch
 from amldist.torch._base import Tensor
 from amldist.torch._movement import Movement
-from amldist.torch._tensors import OnHost, check, check_root_tensor, copied_to, lists, refuse, shown, spread
+from amldist.torch._tensors import OnHost, check, check_alike, check_root_tensor, copied_to, lists, refuse, shown, spread
 from amldist.torch._work import DoneWork
 
 #: What libdist's operators do with two tensors of one rank, by their numbers.
@@ -46,10 +46,7 @@ class Reductions(Movement):
         operator, factor = self._operator(opts.reduceOp, name)
         if operator not in _LOCALLY or factor is not None:
             raise refuse(name, f"{len(tensors)} tensors were given: with this operator one for each rank is taken")
-        for tensor in tensors:
-            check(tensor, name)
-            if (tensor.dtype, tensor.shape, tensor.device.type) != (tensors[0].dtype, tensors[0].shape, "cpu"):
-                raise refuse(name, "several tensors must lie on the cpu and have the same type and shape")
+        check_alike(tensors, name)
         data = functools.reduce(_LOCALLY[operator], [tensor.detach() for tensor in tensors]).contiguous()
         arguments = (data.data_ptr(), data.data_ptr(), data.numel(), self._type(data, name), operator)
         return self._call("allreduce", arguments, opts, tensors, data, OnHost(), copied_to(data, tensors))

@@ -37,6 +37,14 @@ def only_one(tensors: Sequence[Tensor], operation: str, what: str) -> Tensor:
     return tensors[0]
 
 
+def check_alike(tensors: Sequence[Tensor], operation: str) -> None:
+    """Of a rank that gives several tensors."""
+    for tensor in tensors:
+        check(tensor, operation)
+        if (tensor.dtype, tensor.shape, tensor.device.type) != (tensors[0].dtype, tensors[0].shape, "cpu"):
+            raise refuse(operation, "several tensors must lie on the cpu and have the same type and shape")
+
+
 def check_root_tensor(tensors: Sequence[Tensor], opts: Any, operation: str) -> None:
     """Options name one of the root's tensors: 0, but for those who give several."""
     if opts.rootTensor not in range(len(tensors)):
