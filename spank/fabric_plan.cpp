@@ -94,21 +94,35 @@ std::vector<std::string> helper_environment(const std::optional<SrunLink>& srun,
   return out;
 }
 
+/// What a node found, and whether a signal ended its search: the step's own end may have sent it.
+struct Findings {
+  std::vector<Check> checks;
+  bool ended = false;
+};
+
+Findings no_helper(std::string evidence) {
+  return {{{"ib.helper", Verdict::fail, std::move(evidence),
+            "install aml-dist's tools on the nodes, or name them with rdma_helper= in plugstack.conf"}}};
+}
+
+Findings killed_helper(const std::string& helper, int signal) {
+  return {{{"ib.helper", Verdict::fail,
+            concat({helper, " printed no result: signal ", std::to_string(signal), " ended it"}),
+            "unless the step was cancelled, look for a memory limit, or in the node's log for its cause"}},
+          true};
+}
+
 /// What the installed tool finds as the user: device nodes, limits, verbs, GPUs, and the way to other nodes.
-std::vector<Check> task_part(const FabricPlan& plan, const std::optional<SrunLink>& srun, const Handle& handle) {
-  const std::string remedy = "install aml-dist's tools on the nodes, or name them with rdma_helper= in plugstack.conf";
-  if (plan.helper.empty()) {
-    return {{"ib.helper", Verdict::fail, "bin/aml-dist is not installed beside the plugin", remedy}};
-  }
+Findings task_part(const FabricPlan& plan, const std::optional<SrunLink>& srun, const Handle& handle) {
+  if (plan.helper.empty()) return no_helper("bin/aml-dist is not installed beside the plugin");
   ChildProgram helper{.words = helper_words(plan), .environment = helper_environment(srun, handle)};
   const auto patience = plan.peers.empty() ? helper_timeout : helper_timeout + pairs_timeout;
   const auto output = output_of(std::move(helper), Clock::now() + patience, longest_output);
-  if (!output) return {{"ib.helper", Verdict::fail, concat({plan.helper, ": ", output.error().message}), remedy}};
-  auto checks = fabric::checks_from_lines(*output);
-  if (!checks || checks->empty()) {
-    return {{"ib.helper", Verdict::fail, concat({plan.helper, " printed no result"}), remedy}};
-  }
-  return std::move(*checks);
+  if (!output) return no_helper(concat({plan.helper, ": ", output.error().message}));
+  auto checks = fabric::checks_from_lines(output->text);
+  if (checks && !checks->empty()) return {std::move(*checks)};
+  if (const int signal = signal_of(output->status); signal != 0) return killed_helper(plan.helper, signal);
+  return no_helper(concat({plan.helper, " printed no result"}));
 }
 
 std::vector<Check> failures_among(const std::vector<Check>& checks) {
@@ -119,7 +133,7 @@ std::vector<Check> failures_among(const std::vector<Check>& checks) {
 }
 
 /// The checks of this node that count for its step: of the fabric, of GPUs and host, and those between nodes.
-std::vector<Check> verify(const FabricPlan& plan, const std::optional<SrunLink>& srun, const Handle& handle) {
+Findings verify(const FabricPlan& plan, const std::optional<SrunLink>& srun, const Handle& handle) {
   std::vector<Check> checks;
   if (plan.policy != RdmaPolicy::off) {
     checks = plan.node_part.checks;
@@ -129,13 +143,14 @@ std::vector<Check> verify(const FabricPlan& plan, const std::optional<SrunLink>&
           {"ib.sysfs", Verdict::fail, "no InfiniBand or RoCE port", "choose nodes with RDMA, or rdma=off"});
     }
   }
-  if (!failures_among(checks).empty()) return checks;
-  for (Check& each : task_part(plan, srun, handle)) {
+  if (!failures_among(checks).empty()) return {std::move(checks)};
+  Findings of_tool = task_part(plan, srun, handle);
+  for (Check& each : of_tool.checks) {
     const bool counts = plan.unknown_fails && plan.policy == RdmaPolicy::require && each.verdict == Verdict::unknown;
     if (counts) each.verdict = Verdict::fail;
     checks.push_back(std::move(each));
   }
-  return checks;
+  return {std::move(checks), of_tool.ended};
 }
 
 /// Of GPUs or the host.
@@ -190,22 +205,40 @@ std::vector<std::pair<std::string, std::string>> settings_for_tasks(const Fabric
   return settings;
 }
 
+/// Whether what a node finds concerns no other node of the step.
+bool is_alone(const FabricPlan& plan) {
+  return plan.nodes == 1 || (plan.policy == RdmaPolicy::off && plan.health != RdmaPolicy::require);
+}
+
+/// "rdma=require failed on node2: ib.state: ..."
+std::string refusal(const FabricPlan& plan, const Check& failure) {
+  return concat({key_of(plan, failure), " failed on ", plan.host, ": ", sentence(failure)});
+}
+
+/// The vote of a node whose first failure is `failure`.
+void explain(FabricVote& vote, const FabricPlan& plan, const Check& failure, bool refused, bool ended) {
+  vote.torn = failure.id == "ib.pair";
+  vote.ended = ended;
+  if (ended && refused) {
+    vote.text = refusal(plan, failure);
+  } else {
+    vote.text = vote.torn ? sentence(failure) : concat({plan.host, ": ", sentence(failure)});
+  }
+}
+
 /// What all nodes agree on. A node that gets no answer from srun decides for itself, and tells the user.
-MessageType agree(const FabricPlan& plan, const std::optional<SrunLink>& srun, const std::vector<Check>& failures) {
+MessageType agree(const FabricPlan& plan, const std::optional<SrunLink>& srun, const std::vector<Check>& failures,
+                  bool ended) {
   const bool good = failures.empty();
   const bool refused = !good && refuses(plan, failures.front());
   const MessageType alone = refused ? MessageType::refuse_step
                             : good  ? MessageType::use_fabric
                                     : MessageType::use_sockets;
-  const bool asks_nobody = plan.nodes == 1 || (plan.policy == RdmaPolicy::off && plan.health != RdmaPolicy::require);
-  if (asks_nobody && (good || refused || !srun)) return alone;
+  if (is_alone(plan) && (good || refused || !srun)) return alone;
   const RdmaPolicy own_policy = plan.policy == RdmaPolicy::off ? RdmaPolicy::prefer : plan.policy;
   FabricVote own{plan.node, plan.nodes, refused ? RdmaPolicy::require : own_policy, good, plan.node_part.traits,
                  plan.host};
-  if (!good) {
-    own.torn = failures.front().id == "ib.pair";
-    own.text = own.torn ? sentence(failures.front()) : concat({plan.host, ": ", sentence(failures.front())});
-  }
+  if (!good) explain(own, plan, failures.front(), refused, ended);
   const MessageType answer = srun ? vote(plan, *srun, own.to_datagram(srun->channel.token)) : MessageType::not_yet;
   if (answer != MessageType::not_yet) return answer;
   const bool must = plan.policy == RdmaPolicy::require || plan.health == RdmaPolicy::require;
@@ -216,13 +249,14 @@ MessageType agree(const FabricPlan& plan, const std::optional<SrunLink>& srun, c
   return must ? MessageType::refuse_step : MessageType::use_sockets;
 }
 
-/// What the user reads from this node. A failure between nodes is told by srun, once.
-void tell_findings(const FabricPlan& plan, const std::vector<Check>& checks, bool has_srun) {
-  for (const Check& each : checks) {
+/// What the user reads from this node. A failure between nodes is told by srun, once, and so is a check that was
+/// killed.
+void tell_findings(const FabricPlan& plan, const Findings& findings, bool has_srun) {
+  for (const Check& each : findings.checks) {
     const std::string key = key_of(plan, each);
-    const bool between = each.id == "ib.pair" && has_srun;
-    if (each.verdict == Verdict::fail && refuses(plan, each) && !between) {
-      tell_step(concat({key, " failed on ", plan.host, ": ", sentence(each)}));
+    const bool by_srun = has_srun && (each.id == "ib.pair" || (findings.ended && !is_alone(plan)));
+    if (each.verdict == Verdict::fail && refuses(plan, each)) {
+      if (!by_srun) tell_step(refusal(plan, each));
     } else if (each.verdict == Verdict::warn && is_of_health(each) && plan.health != RdmaPolicy::off) {
       tell_step(concat({key, " on ", plan.host, ": ", sentence(each)}));
     } else if (each.verdict == Verdict::unknown && plan.node == 0 && plan.policy == RdmaPolicy::require &&
@@ -234,15 +268,15 @@ void tell_findings(const FabricPlan& plan, const std::vector<Check>& checks, boo
 
 /// The leader's work. Returns the decision of the whole step.
 FabricDecision lead(const FabricPlan& plan, const std::optional<SrunLink>& srun, const Handle& handle) {
-  const auto checks = verify(plan, srun, handle);
-  auto failures = failures_among(checks);
+  const Findings findings = verify(plan, srun, handle);
+  auto failures = failures_among(findings.checks);
   // What ends the step comes before what moves it to sockets.
   std::stable_partition(failures.begin(), failures.end(), [&plan](const Check& each) { return refuses(plan, each); });
-  tell_findings(plan, checks, srun.has_value());
+  tell_findings(plan, findings, srun.has_value());
   if (!failures.empty() && !refuses(plan, failures.front()) && !srun) {
     tell_step(concat({"rdma=prefer: ", plan.host, " uses sockets instead of RDMA: ", sentence(failures.front())}));
   }
-  switch (agree(plan, srun, failures)) {
+  switch (agree(plan, srun, failures, findings.ended)) {
     case MessageType::use_fabric:
       return FabricDecision::use_fabric;
     case MessageType::use_sockets:

@@ -152,6 +152,10 @@ int shell_status(int wait_status) noexcept {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
+int signal_of(int shell_status) noexcept {
+  return shell_status > 128 && shell_status <= 128 + SIGRTMAX ? shell_status - 128 : 0;
+}
+
 Result<Pipe> Pipe::make() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0)
@@ -178,7 +182,7 @@ Result<std::string> read_until_end(int descriptor, Clock::time_point deadline, s
   }
 }
 
-Result<std::string> output_of(ChildProgram program, Clock::time_point deadline, std::size_t most) {
+Result<ChildOutput> output_of(ChildProgram program, Clock::time_point deadline, std::size_t most) {
   auto output = Pipe::make();
   if (!output) return output.error();
   const FileDescriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -190,8 +194,10 @@ Result<std::string> output_of(ChildProgram program, Clock::time_point deadline, 
   if (!child) return child.error();
   output->writing = FileDescriptor();
   auto text = read_until_end(output->reading.get(), deadline, most);
-  if (text && !child->wait_until(deadline)) return Error{Errc::timeout, "it did not end in time"};
-  return text;
+  if (!text) return text.error();
+  const auto status = child->wait_until(deadline);
+  if (!status) return Error{Errc::timeout, "it did not end in time"};
+  return ChildOutput{std::move(*text), *status};
 }
 
 }  // namespace amldist

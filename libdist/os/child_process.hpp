@@ -77,6 +77,8 @@ class ChildProcess {
 
 /// A wait status as a shell says it: the exit status, or 128 + signal.
 [[nodiscard]] int shell_status(int wait_status) noexcept;
+/// The signal that ended a program or what its shell ran last; 0 for a plain exit status.
+[[nodiscard]] int signal_of(int shell_status) noexcept;
 
 /// Both ends of a pipe; no program that is started inherits them by accident.
 struct Pipe {
@@ -90,9 +92,15 @@ struct Pipe {
 /// Reads until the other end closes. Errors: timeout, limit (more than `most` bytes), unavailable.
 [[nodiscard]] Result<std::string> read_until_end(int descriptor, Clock::time_point deadline, std::size_t most);
 
+/// What a program that has ended left behind.
+struct ChildOutput {
+  std::string text;  ///< its standard output
+  int status = 0;    ///< its shell_status()
+};
+
 /// Runs a program to its end and returns its standard output, whatever its exit status; its other streams are
 /// /dev/null. It is killed at the deadline, and when it writes more than `most` bytes. Errors: not_found, unavailable,
 /// internal (it cannot be started), timeout, limit.
-[[nodiscard]] Result<std::string> output_of(ChildProgram program, Clock::time_point deadline, std::size_t most);
+[[nodiscard]] Result<ChildOutput> output_of(ChildProgram program, Clock::time_point deadline, std::size_t most);
 
 }  // namespace amldist

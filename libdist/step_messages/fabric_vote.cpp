@@ -24,6 +24,7 @@ std::string without_separators(std::string_view text) {
 
 std::string_view state_of(const FabricVote& vote) {
   if (vote.good) return "good";
+  if (vote.ended) return "ended";
   return vote.torn ? "torn" : "sick";
 }
 
@@ -43,7 +44,7 @@ std::optional<FabricVote> FabricVote::parse(std::string_view datagram, std::uint
   const auto nodes = text::to_number(each[2], most_tasks);
   const auto node = nodes && *nodes > 0 ? text::to_number(each[1], *nodes - 1) : std::nullopt;
   const bool known_policy = each[3] == "require" || each[3] == "prefer";
-  const bool known_state = each[4] == "good" || each[4] == "sick" || each[4] == "torn";
+  const bool known_state = each[4] == "good" || each[4] == "sick" || each[4] == "torn" || each[4] == "ended";
   if (!node || !known_policy || !known_state || each[6] != without_separators(each[6])) return std::nullopt;
   return FabricVote{static_cast<std::uint32_t>(*node),
                     static_cast<std::uint32_t>(*nodes),
@@ -51,7 +52,8 @@ std::optional<FabricVote> FabricVote::parse(std::string_view datagram, std::uint
                     each[4] == "good",
                     std::string(each[5]),
                     std::string(each[6]),
-                    each[4] == "torn"};
+                    each[4] == "torn",
+                    each[4] == "ended"};
 }
 
 void FabricTally::take(const FabricVote& vote) {
@@ -61,6 +63,7 @@ void FabricTally::take(const FabricVote& vote) {
   if (!vote.good) {
     reason_ = vote.text;
     torn_ = vote.torn;
+    ended_ = vote.ended;
     return;
   }
   if (good_.empty()) {
@@ -94,6 +97,7 @@ std::optional<std::string> FabricTally::line() {
   if (policy_ == RdmaPolicy::prefer) {
     return concat({"rdma=prefer: the whole step uses sockets instead of RDMA (NCCL_IB_DISABLE, UCX_TLS): ", reason_});
   }
+  if (ended_) return reason_;
   if (torn_) return concat({"rdma=require failed between nodes: ", reason_});
   if (!differs_) return std::nullopt;
   return concat({"rdma=require failed between nodes: ", reason_,

@@ -3,11 +3,13 @@
 //
 //   aml-dist;1;00c0ffee00c0ffee;fabric;2;4;prefer;good;0x0018;node3       node index, nodes, traits, host
 //   aml-dist;1;00c0ffee00c0ffee;fabric;1;4;prefer;sick;-;node2: ib.state: mlx5_0:1 1: DOWN     and the reason
-//   aml-dist;1;00c0ffee00c0ffee;fabric;1;4;require;torn;-;node1 -> node2 over mlx5_0:1: ...  the failure is between
-//   nodes aml-dist;1;00c0ffee00c0ffee;not-yet | use-fabric | use-sockets | refuse-step               srun's answer
+//   aml-dist;1;00c0ffee00c0ffee;fabric;1;4;require;torn;-;node1 -> node2 over mlx5_0:1: ...  between nodes
+//   aml-dist;1;00c0ffee00c0ffee;fabric;2;4;require;ended;-;rdma=require failed on node2: ...   its check was killed
+//   aml-dist;1;00c0ffee00c0ffee;not-yet | use-fabric | use-sockets | refuse-step               srun's answer
 //
-// A sick node under `require` says itself why; of a failure between nodes both ends would, so srun says it once. Traits
-// are values that must be equal on all nodes (partition keys). srun only compares them.
+// A sick node under `require` says itself why; of a failure between nodes both ends would, so srun says it once. So it
+// does of a check that was killed, unless another node's failure came first: the step's end killed it then. Traits are
+// values that must be equal on all nodes (partition keys). srun only compares them.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +33,8 @@ struct FabricVote {
   std::string traits;  ///< without ';'
   std::string text;    ///< good: the host; sick: why, in one sentence
   bool torn = false;   ///< not good, for a reason that lies between this node and another
+  bool ended =
+      false;  ///< not good, because a signal ended the node's check; under `require` the text is the whole line
 
   [[nodiscard]] std::string to_datagram(std::uint64_t token) const;
   /// nullopt for a datagram that to_datagram(token) cannot have written.
@@ -49,7 +53,7 @@ class FabricTally {
   /// have voted good, else not_yet.
   [[nodiscard]] MessageType answer() const noexcept;
   /// The message for the user, returned once: why the step uses sockets (prefer), or what is wrong between two nodes
-  /// (require; a sick node prints its own reason).
+  /// (require; a sick node prints its own reason), or whose check was killed.
   [[nodiscard]] std::optional<std::string> line();
   /// Whether a node is sick or differs: nothing that comes can change that.
   [[nodiscard]] bool is_lost() const noexcept { return !reason_.empty(); }
@@ -62,6 +66,7 @@ class FabricTally {
   std::string reason_;
   bool differs_ = false;
   bool torn_ = false;
+  bool ended_ = false;
   RdmaPolicy policy_ = RdmaPolicy::prefer;
   bool told_ = false;
 };

@@ -245,7 +245,7 @@ def test_prefer_writes_between_nodes_where_the_site_wants_it(cluster, four_healt
 
 @pytest.mark.parametrize("fault, says, seconds", [
     ("exit 1", ("node2", "ib.helper", "printed no result"), 30),
-    ("kill -KILL $$", ("node2", "ib.helper", "printed no result"), 30),
+    ("kill -KILL $$", ("node2", "ib.helper", "printed no result: signal 9"), 30),
     ("exec sleep 600", ("node2",), 75)])
 def test_a_helper_that_dies_or_hangs_refuses_the_step_in_a_sentence(
         cluster, four_healthy, workdir, plain_site, fault, says, seconds):
@@ -256,6 +256,13 @@ def test_a_helper_that_dies_or_hangs_refuses_the_step_in_a_sentence(
     assert done.status != 0 and not (workdir / "ran").exists() and time.monotonic() - began < seconds, str(done)
     assert 1 <= len(done.own_lines()) <= 2, str(done)
     assert any(all(word in line for word in says) for line in done.own_lines()), str(done)
+
+
+def test_a_helper_that_the_steps_end_kills_is_not_told_beside_the_cause(cluster, one_sick, workdir, plain_site):
+    faulty_helper(cluster, workdir, "node2", "sleep 1; kill -KILL $$")
+    done = cluster.run(f"srun -N4 -n4 --aml-dist=pytorch,rdma=require touch {workdir}/ran", env=one_sick.environment())
+    assert done.status != 0 and not (workdir / "ran").exists(), str(done)
+    assert len(done.own_lines()) == 1 and "node3: ib.state" in done.own_lines()[0], str(done)
 
 
 # ------------------------------------------------------------------------------------------------------- health= at launch

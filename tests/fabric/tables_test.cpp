@@ -307,6 +307,30 @@ TEST(FabricTally, OneSickNodeDecidesForAllAndIsToldOnce) {
   EXPECT_EQ(tally.answer(), MessageType::use_sockets) << "what was said stays said";
 }
 
+FabricVote killed_check(RdmaPolicy policy) {
+  FabricVote vote{1, 2, policy, false, "-", "rdma=require failed on node1: ib.helper: killed"};
+  vote.ended = true;
+  return vote;
+}
+
+TEST(FabricTally, AKilledCheckIsToldOnceAndOnlyWhereNothingElseFailed) {
+  FabricTally alone;
+  alone.take(killed_check(RdmaPolicy::require));
+  EXPECT_EQ(alone.answer(), MessageType::refuse_step);
+  EXPECT_EQ(alone.line(), "rdma=require failed on node1: ib.helper: killed");
+  EXPECT_FALSE(alone.line());
+  FabricTally after_another;
+  after_another.take({0, 2, RdmaPolicy::require, false, "-", "node0: ib.state: down"});
+  after_another.take(killed_check(RdmaPolicy::require));
+  EXPECT_EQ(after_another.answer(), MessageType::refuse_step);
+  EXPECT_FALSE(after_another.line()) << "node0 has said itself why";
+}
+
+TEST(FabricVote, OfAKilledCheckIsReadAsItWasWritten) {
+  const FabricVote vote = killed_check(RdmaPolicy::require);
+  EXPECT_EQ(FabricVote::parse(vote.to_datagram(5), 5), vote);
+}
+
 TEST(FabricTally, DifferentPartitionsAreNamed) {
   FabricTally tally;
   tally.take(good(0, "0x0018/-", RdmaPolicy::require));

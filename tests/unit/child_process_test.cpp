@@ -29,7 +29,25 @@ TEST(OutputOf, IsWhatTheProgramWrites) {
   for (const auto& [words, output] : cases) {
     const auto got = output_of({.words = words}, later(), enough);
     ASSERT_TRUE(got) << words.front() << ": " << got.error().message;
-    EXPECT_EQ(*got, output);
+    EXPECT_EQ(got->text, output);
+  }
+}
+
+TEST(OutputOf, SaysHowTheProgramEnded) {
+  struct Case {
+    std::string script;
+    int status;
+    int signal;
+  };
+  for (const auto& [script, status, signal] : std::vector<Case>{{"echo x; exit 7", 7, 0},
+                                                                {"echo x; kill -9 $$", 128 + SIGKILL, SIGKILL},
+                                                                {"echo x; sh -c 'kill -9 $$'", 128 + SIGKILL, SIGKILL},
+                                                                {"echo x; exit 255", 255, 0}}) {
+    const auto got = output_of({.words = {"/bin/sh", "-c", script}}, later(), enough);
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_EQ(got->text, "x\n");
+    EXPECT_EQ(got->status, status) << script;
+    EXPECT_EQ(signal_of(got->status), signal) << script;
   }
 }
 
@@ -37,7 +55,7 @@ TEST(OutputOf, HasTheGivenEnvironmentAndNothingElse) {
   const auto got =
       output_of({.words = {"/usr/bin/env"}, .environment = std::vector<std::string>{"A=1", "B=2"}}, later(), enough);
   ASSERT_TRUE(got) << got.error().message;
-  EXPECT_EQ(*got, "A=1\nB=2\n");
+  EXPECT_EQ(got->text, "A=1\nB=2\n");
 }
 
 TEST(OutputOf, SaysWhyThereIsNone) {
