@@ -61,6 +61,11 @@ static void movements(size_t each, float* send, float* recv) {
   blocks_of_all("all-gather in place", recv, each, 0);
   OK(amldist_scatter(world, fill(send, root, 0, all), recv, each, AMLDIST_FLOAT32, root));
   expect("scatter", recv, root, mine, each);
+  OK(amldist_broadcast(world, rank == root ? fill(send, root, 0, all) : memset(send, 0, all * sizeof *send), all,
+                       AMLDIST_FLOAT32, root));
+  expect("broadcast", send, root, 0, all);
+  OK(amldist_gather(world, fill(send, rank, 0, each), recv, each, AMLDIST_FLOAT32, root));
+  if (rank == root) blocks_of_all("gather", recv, each, 0);
   OK(amldist_alltoall(world, fill(send, rank, 0, all), recv, each, AMLDIST_FLOAT32));
   blocks_of_all("all-to-all", recv, each, mine);
   if (amldist_nodes(world) > 1) return;

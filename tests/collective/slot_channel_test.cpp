@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstring>
 #include <random>
+#include <set>
 #include <span>
 #include <thread>
 #include <vector>
@@ -149,13 +150,13 @@ class Relay {
     channel.begin_call(0);
     if (flow == Flow::one_way) {
       if (bytes <= SlotChannel::short_data) return channel.begin_short();
-      channel.use_slots(bytes, flow);
+      channel.use_slots(bytes, bytes, flow);
       return channel.begin();
     }
     if (!channel.try_begin()) {
       if (auto begun = channel.begin(); !begun) return begun;
     }
-    if (bytes > SlotChannel::short_data) channel.use_slots(bytes);
+    if (bytes > SlotChannel::short_data) channel.use_slots(bytes, bytes);
     return {};
   }
 
@@ -220,7 +221,7 @@ class SlotRunAheadTest : public ::testing::Test {
 
   [[nodiscard]] static bool begin_one_way(SlotChannel& channel) {
     channel.begin_call(0);
-    channel.use_slots(bytes, SlotChannel::Flow::one_way);
+    channel.use_slots(bytes, bytes, SlotChannel::Flow::one_way);
     return channel.begin().ok();
   }
   [[nodiscard]] static bool begin_both_ways(SlotChannel& channel) {
@@ -262,7 +263,7 @@ TEST_F(SlotRunAheadTest, ItWaitsForRoundsInWhichSlotsWereDividedOtherwise) {
   EXPECT_EQ(rounds_ahead(), 2);
 }
 
-/// A slot in which short contributions take turns.
+/// Slots in which short contributions take turns.
 class SlotPositionTest : public ::testing::Test {
  protected:
   static constexpr std::size_t slot = 512UL << 10;
@@ -271,10 +272,10 @@ class SlotPositionTest : public ::testing::Test {
       : memory_(SharedMemory::create(SlotChannel::memory_bytes(1, slot)).value()),
         channel_(memory_.data(), {0, 1, {0}, {}}, slot, false) {}
 
-  /// Where the slot of each of the next rounds is used, for `bytes`.
-  std::vector<std::byte*> places(std::size_t bytes, int rounds) {
+  /// Where the slot of each of the next rounds is used, for `bytes` of a call with `buffers` bytes.
+  std::vector<std::byte*> places(std::size_t bytes, int rounds, std::size_t buffers = 0) {
     std::vector<std::byte*> out;
-    channel_.use_slots(bytes);
+    channel_.use_slots(bytes, std::max(bytes, buffers));
     for (int round = 0; round < rounds; ++round) {
       EXPECT_TRUE(channel_.begin());
       channel_.publish();
@@ -299,7 +300,7 @@ TEST_F(SlotPositionTest, ShortContributionsComeBackToAPlaceAfterManyRoundsAndNev
 TEST_F(SlotPositionTest, ContributionsThatNeedAllOfASlotBeginWhereItBegins) {
   static_cast<void>(places(8192, 7));
   for (const std::size_t bytes : {slot, slot / 2, slot / 4, 1UL}) {
-    const auto used = places(bytes, 8);
+    const auto used = places(bytes, 8, 4 * slot);
     for (std::size_t i = 0; i < 4; ++i) {
       EXPECT_EQ(used[i], used[i + 4]) << bytes;
       const std::byte* const first = *std::ranges::min_element(used);
@@ -308,14 +309,45 @@ TEST_F(SlotPositionTest, ContributionsThatNeedAllOfASlotBeginWhereItBegins) {
   }
 }
 
+/// After how many bytes of contributions the first place is used again.
+std::size_t bytes_until_reuse(const std::vector<std::byte*>& places, std::size_t bytes) {
+  const auto again = std::find(places.begin() + 1, places.end(), places.front());
+  return static_cast<std::size_t>(again - places.begin()) * bytes;
+}
+
+TEST_F(SlotPositionTest, MemoryIsUsedAgainOnceItHasLeftTheCachesUnlessTheCallsOwnBuffersDriveItOut) {
+  constexpr std::size_t bytes = 64UL << 10;
+  EXPECT_EQ(bytes_until_reuse(places(bytes, 100, 2 * bytes), bytes), 4UL << 20);
+  EXPECT_EQ(bytes_until_reuse(places(bytes, 100, 64 * bytes), bytes), 512UL << 10);
+}
+
+TEST(SlotRotation, IsDividedAmongManyRanks) {
+  constexpr std::size_t slot = 512UL << 10;
+  for (const auto& [ranks, whole] : std::vector<std::pair<std::uint32_t, std::size_t>>{
+           {2, 4UL << 20}, {4, 2UL << 20}, {16, 512UL << 10}, {17, 256UL << 10}}) {
+    const auto memory = SharedMemory::create(SlotChannel::memory_bytes(ranks, slot));
+    ASSERT_TRUE(memory);
+    SlotChannel channel(memory->data(), {0, ranks, std::vector<int>(ranks), {}}, slot, false);
+    Patience watchdog;
+    channel.wait_under(watchdog);
+    constexpr std::size_t bytes = 64UL << 10;
+    channel.use_slots(bytes, 2 * bytes);
+    std::vector<std::byte*> places;
+    for (std::uint32_t i = 0; i < 100; ++i) places.push_back(channel.slot_of(0, 0U - i));  // of round i
+    EXPECT_EQ(bytes_until_reuse(places, bytes), whole) << ranks;
+  }
+}
+
 TEST_F(SlotPositionTest, AllPositionsAreInTheSlotOfTheirRound) {
-  const auto begins = places(slot, SlotChannel::slots);
+  const auto begins = places(slot, SlotChannel::slots, 4 * slot);
+  const auto ordered = std::set(begins.begin(), begins.end());
+  const std::ptrdiff_t distance = *std::next(ordered.begin()) - *ordered.begin();
   for (const std::size_t bytes : {5000UL, 20000UL, 65536UL}) {
     const auto used = places(bytes, 50 * SlotChannel::slots);
     for (std::size_t round = 0; round < used.size(); ++round) {
       const std::byte* const begin = begins[round % SlotChannel::slots];
       EXPECT_GE(used[round], begin) << bytes;
-      EXPECT_LE(used[round] + bytes, begin + slot) << bytes;
+      EXPECT_LE(used[round] + bytes, begin + distance) << bytes;
     }
   }
 }

@@ -52,9 +52,8 @@ Result<void> NodeCollectives::allgather_staged(const std::byte* send, std::byte*
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
   const std::uint32_t own = slot_channel_.rank();
   const std::size_t piece = slot_channel_.slot_bytes() / 4;
-  slot_channel_.use_slots(blocks.are_equal() ? std::min(longest, piece) : piece);
+  slot_channel_.use_slots(blocks.are_equal() ? std::min(longest, piece) : piece, longest * (slot_channel_.size() + 1));
   const Store store = store_for(longest * slot_channel_.size());
-  copy(block_of(recv, blocks, own, unit), send, blocks.count(own) * unit, store);
   return pipeline(
       pieces_of(longest, piece),
       [&](std::size_t i) {
@@ -62,6 +61,8 @@ Result<void> NodeCollectives::allgather_staged(const std::byte* send, std::byte*
         if (part != 0) copy_for_others(slot_channel_.own_slot(), send + i * piece, part);
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
+        copy(block_of(recv, blocks, own, unit) + i * piece, send + i * piece,
+             part_of(blocks.count(own) * unit, i, piece), store);
         for (std::uint32_t k = 1; k < slot_channel_.size(); ++k) {
           const std::uint32_t r = (own + k) % slot_channel_.size();
           if (auto came = slot_channel_.await(r, back); !came) return came;

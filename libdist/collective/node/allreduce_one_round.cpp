@@ -41,7 +41,7 @@ bool NodeCollectives::start_allreduce(const Reduction& what) {
 void NodeCollectives::publish(const Reduction& what) {
   const std::size_t bytes = what.count * size_of(what.type);
   const bool in_line = bytes <= SlotChannel::line_data;
-  if (bytes > SlotChannel::short_data) slot_channel_.use_slots(bytes);
+  if (bytes > SlotChannel::short_data) slot_channel_.use_slots(bytes, 2 * bytes);
   if (in_line) copy_bytes(slot_channel_.own_line(), what.send, bytes);
   else copy_for_others(slot_channel_.own_place(bytes), what.send, bytes);
   slot_channel_.publish();

@@ -30,7 +30,7 @@ class NodeCollectives::Sliced {
     const std::size_t grain = cache_line * ranks;
     const std::size_t needed = (std::min(what.count * unit_, wanted) + grain - 1) / grain * grain;
     piece_ = std::min(needed, wanted / grain * grain) / unit_;
-    slot_channel_.use_slots((piece_ + piece_ / ranks) * unit_);
+    slot_channel_.use_slots((piece_ + piece_ / ranks) * unit_, 2 * what.count * unit_);
   }
 
   [[nodiscard]] std::size_t pieces() const noexcept { return (what_.count + piece_ - 1) / piece_; }

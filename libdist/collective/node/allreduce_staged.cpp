@@ -18,7 +18,7 @@ Result<NodeCollectives::Agreement> NodeCollectives::allreduce_whole(const Reduct
   const Store store = what.send == what.recv ? Store::cached : store_for(what.count * unit);
   const auto part = [&](std::size_t i) { return std::min(piece, what.count - i * piece); };
   bool mixed = false;
-  slot_channel_.use_slots(part(0) * unit);
+  slot_channel_.use_slots(part(0) * unit, (root == everybody ? 2 : 1) * what.count * unit);
   auto done = pipeline(
       (what.count + piece - 1) / piece,
       [&](std::size_t i) {

@@ -17,7 +17,7 @@ Result<std::uint64_t> NodeCollectives::agree_on_longest(const Blocks& send_block
   const std::uint32_t ranks = slot_channel_.size();
   constexpr std::uint64_t most = SIZE_MAX / 2 / sizeof(std::uint64_t);  // elements that any memory can have
   std::uint64_t longest = longest_of(send_blocks, ranks);
-  slot_channel_.use_slots(slot_channel_.slot_bytes());
+  slot_channel_.use_slots(slot_channel_.slot_bytes(), SIZE_MAX);
   if (auto begun = slot_channel_.begin(); !begun) return begun.error();
   std::memcpy(slot_channel_.own_line(), &longest, sizeof longest);
   for (std::uint32_t r = 0; send_blocks.are_listed() && r < ranks; ++r) {
@@ -99,10 +99,8 @@ Result<void> NodeCollectives::alltoall_staged(const std::byte* send, const Block
   const std::uint32_t ranks = slot_channel_.size();
   const auto longest = agree_on_longest(send_blocks, recv_blocks);
   if (!longest) return longest.error();
-  const std::size_t piece = use_slots_by_rank(*longest * unit);
+  const std::size_t piece = use_slots_by_rank(*longest * unit, 2 * *longest * unit * ranks);
   const Store store = send == recv ? Store::cached : store_for(*longest * unit * ranks);
-  copy(block_of(recv, recv_blocks, own, unit), block_of(send, send_blocks, own, unit), send_blocks.count(own) * unit,
-       store);
   return pipeline(
       pieces_of(*longest * unit, piece),
       [&](std::size_t i) {
@@ -114,6 +112,8 @@ Result<void> NodeCollectives::alltoall_staged(const std::byte* send, const Block
         }
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
+        copy(block_of(recv, recv_blocks, own, unit) + i * piece, block_of(send, send_blocks, own, unit) + i * piece,
+             part_of(send_blocks.count(own) * unit, i, piece), store);
         for (std::uint32_t k = 1; k < ranks; ++k) {
           const std::uint32_t r = (own + k) % ranks;
           if (auto came = slot_channel_.await(r, back); !came) return came;

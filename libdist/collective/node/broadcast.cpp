@@ -1,8 +1,9 @@
 // Broadcast: the root publishes pieces in its slot, the other ranks copy them; pipelined. A short one is a round
-// without a slot.
+// without a slot. Of two ranks the one may also fetch a long one from the other.
 #include <algorithm>
 
 #include "collective/node/node_pipeline.hpp"
+#include "collective/node/single_copy_trial.hpp"
 
 namespace amldist::collective {
 
@@ -21,10 +22,25 @@ Result<void> NodeCollectives::broadcast_short(std::byte* buffer, std::size_t byt
 Result<void> NodeCollectives::broadcast(std::byte* buffer, std::size_t bytes, std::uint32_t root) {
   if (bytes <= SlotChannel::short_data) return broadcast_short(buffer, bytes, root);
   if (auto known = look_at_staging(bytes); !known) return known;
+  return in_better_way(tuning::SingleCopy::broadcast, bytes, [&](bool fetches) {
+    return fetches ? broadcast_fetched(buffer, bytes, root) : broadcast_staged(buffer, bytes, root);
+  });
+}
+
+/// In a single copy: every other rank fetches from the root.
+Result<void> NodeCollectives::broadcast_fetched(std::byte* buffer, std::size_t bytes, std::uint32_t root) {
+  if (auto shown = show(buffer, nullptr); !shown) return shown;
+  if (slot_channel_.rank() == root) return finish_reading();
+  if (auto came = slot_channel_.await(root); !came) return came;
+  if (auto got = fetch(root, buffer, offer_of(root, 0).send, bytes); !got) return got;
+  return finish_reading(root);
+}
+
+Result<void> NodeCollectives::broadcast_staged(std::byte* buffer, std::size_t bytes, std::uint32_t root) {
   const bool sends = slot_channel_.rank() == root;
   const std::size_t piece = one_way_piece(bytes);
   const Store store = store_for(bytes);
-  slot_channel_.use_slots(std::min(bytes, piece), SlotChannel::Flow::one_way);
+  slot_channel_.use_slots(std::min(bytes, piece), bytes, SlotChannel::Flow::one_way);
   return pipeline(
       pieces_of(bytes, piece),
       [&](std::size_t i) {

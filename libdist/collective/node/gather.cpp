@@ -31,9 +31,9 @@ Result<void> NodeCollectives::gather(const std::byte* send, std::byte* recv, con
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
   if (longest <= SlotChannel::short_data) return gather_short(send, recv, blocks, unit, root);
   const std::size_t piece = one_way_piece(longest);
-  slot_channel_.use_slots(blocks.are_equal() ? std::min(longest, piece) : piece, SlotChannel::Flow::one_way);
+  slot_channel_.use_slots(blocks.are_equal() ? std::min(longest, piece) : piece, longest * (slot_channel_.size() - 1),
+                          SlotChannel::Flow::one_way);
   const Store store = store_for(longest * slot_channel_.size());
-  if (own == root) copy(recv + blocks.offset(own) * unit, send, blocks.count(own) * unit, store);
   return pipeline(
       pieces_of(longest, piece),
       [&](std::size_t i) {
@@ -41,7 +41,10 @@ Result<void> NodeCollectives::gather(const std::byte* send, std::byte* recv, con
           copy_for_others(slot_channel_.own_slot(), send + i * piece, part_of(blocks.count(own) * unit, i, piece));
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
-        for (std::uint32_t r = 0; own == root && r < slot_channel_.size(); ++r) {
+        if (own != root) return {};
+        copy(recv + blocks.offset(own) * unit + i * piece, send + i * piece,
+             part_of(blocks.count(own) * unit, i, piece), store);
+        for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) {
           if (r == own) continue;
           if (auto came = slot_channel_.await(r, back); !came) return came;
           copy(recv + blocks.offset(r) * unit + i * piece, slot_channel_.slot_of(r, back),

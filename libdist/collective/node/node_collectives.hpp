@@ -149,6 +149,8 @@ class NodeCollectives {
                                        std::size_t bytes);
   [[nodiscard]] Result<void> allgather_fetched(const std::byte* send, std::byte* recv, const Blocks& blocks,
                                                std::size_t unit);
+  [[nodiscard]] Result<void> broadcast_fetched(std::byte* buffer, std::size_t bytes, std::uint32_t root);
+  [[nodiscard]] Result<void> broadcast_staged(std::byte* buffer, std::size_t bytes, std::uint32_t root);
   [[nodiscard]] Result<void> scatter_fetched(const std::byte* send, std::byte* recv, const Blocks& blocks,
                                              std::size_t unit, std::uint32_t root);
   [[nodiscard]] Result<void> reduce_scatter_staged(const Reduction& what, const Blocks& blocks);
@@ -184,8 +186,8 @@ class NodeCollectives {
     copy(to, from, bytes, tuned_.for_others);
   }
   /// A slot has a part for each other rank: the bytes of one, a multiple of a cache line, where blocks have at most
-  /// `longest` bytes. All ranks must give the same.
-  [[nodiscard]] std::size_t use_slots_by_rank(std::size_t longest,
+  /// `longest` bytes; `buffers` as in SlotChannel::use_slots(). All ranks must give the same.
+  [[nodiscard]] std::size_t use_slots_by_rank(std::size_t longest, std::size_t buffers,
                                               SlotChannel::Flow flow = SlotChannel::Flow::both_ways) noexcept;
   /// Which part of a rank's slot is for `reader`.
   [[nodiscard]] std::size_t part_for(std::uint32_t reader, std::uint32_t writer) const noexcept {

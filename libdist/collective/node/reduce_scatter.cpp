@@ -47,7 +47,8 @@ Result<void> NodeCollectives::reduce_scatter_staged(const Reduction& what, const
   const std::size_t longest = longest_of(blocks, slot_channel_.size());
   const std::uint32_t ranks = slot_channel_.size();
   const std::uint32_t own = slot_channel_.rank();
-  const std::size_t piece = use_slots_by_rank(blocks.are_equal() ? longest * unit : SIZE_MAX) / unit;
+  const std::size_t buffers = longest * unit * (ranks + 1);
+  const std::size_t piece = use_slots_by_rank(blocks.are_equal() ? longest * unit : SIZE_MAX, buffers) / unit;
   const auto part = [&](std::size_t i, std::uint32_t r) {
     return std::min(piece, blocks.count(r) - std::min(blocks.count(r), i * piece));
   };

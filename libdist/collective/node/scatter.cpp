@@ -59,9 +59,10 @@ Result<void> NodeCollectives::scatter_staged(const std::byte* send, std::byte* r
                                              std::size_t unit, std::uint32_t root) {
   const std::size_t longest = longest_of(blocks, slot_channel_.size()) * unit;
   const std::uint32_t own = slot_channel_.rank();
-  const std::size_t piece = use_slots_by_rank(std::min(longest, one_way_piece(longest)), SlotChannel::Flow::one_way);
+  const std::size_t readers = slot_channel_.size() - 1;
+  const std::size_t piece =
+      use_slots_by_rank(std::min(longest, one_way_piece(longest)), longest * readers, SlotChannel::Flow::one_way);
   const Store store = store_for(longest);
-  if (own == root) copy(recv, send + blocks.offset(own) * unit, blocks.count(own) * unit, store);
   return pipeline(
       pieces_of(longest, piece),
       [&](std::size_t i) {
@@ -72,10 +73,13 @@ Result<void> NodeCollectives::scatter_staged(const std::byte* send, std::byte* r
         }
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
-        if (own == root) return {};
+        const std::size_t part = part_of(blocks.count(own) * unit, i, piece);
+        if (own == root) {
+          copy(recv + i * piece, send + blocks.offset(own) * unit + i * piece, part, store);
+          return {};
+        }
         if (auto came = slot_channel_.await(root, back); !came) return came;
-        copy(recv + i * piece, slot_channel_.slot_of(root, back) + part_for(own, root) * piece,
-             part_of(blocks.count(own) * unit, i, piece), store);
+        copy(recv + i * piece, slot_channel_.slot_of(root, back) + part_for(own, root) * piece, part, store);
         return {};
       });
 }

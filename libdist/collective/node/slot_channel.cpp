@@ -16,10 +16,11 @@ namespace amldist::collective {
 namespace {
 
 constexpr std::size_t page_bytes = 4096;
-/// Bytes of a slot in which contributions take turns.
-constexpr std::size_t longest_rotation = 128UL << 10;
-/// Of more, each would map that much of all the others.
-constexpr std::uint32_t most_ranks_rotating = 16;
+/// Bytes in which the contributions of all ranks take turns: every rank maps them. See use_slots().
+constexpr std::size_t most_rotation = 8UL << 20;
+constexpr std::size_t longest_rotation = 1UL << 20;     ///< of a slot
+constexpr std::size_t shortest_rotation = 128UL << 10;  ///< of a slot; also that of ranks that share processors
+constexpr std::uint32_t most_ranks_rotating = most_rotation / (SlotChannel::slots * shortest_rotation);
 
 std::size_t whole_pages(std::size_t bytes) noexcept { return (bytes + page_bytes - 1) / page_bytes * page_bytes; }
 
@@ -40,7 +41,7 @@ void nap(std::chrono::nanoseconds length) noexcept {
 
 std::size_t SlotChannel::memory_bytes(std::uint32_t ranks, std::size_t slot_bytes) noexcept {
   return lines_bytes(ranks) + whole_pages(ranks * lines_oversubscribed * short_stride) +
-         static_cast<std::size_t>(ranks) * slots * slot_bytes;
+         ranks * slots * slot_stride(ranks, slot_bytes);
 }
 
 SlotChannel::SlotChannel(std::byte* memory, NodeGroup place, std::size_t slot_bytes, bool oversubscribed)
@@ -49,6 +50,7 @@ SlotChannel::SlotChannel(std::byte* memory, NodeGroup place, std::size_t slot_by
       shorts_(memory + lines_bytes(place_.size)),
       stages_(shorts_ + whole_pages(place_.size * lines_oversubscribed * short_stride)),
       slot_bytes_(slot_bytes),
+      slot_stride_(slot_stride(place_.size, slot_bytes)),
       last_line_(static_cast<std::uint32_t>(oversubscribed ? lines_oversubscribed : lines) - 1),
       oversubscribed_(oversubscribed),
       seen_(place_.size, 0),
@@ -70,11 +72,9 @@ bool SlotChannel::has_come(std::uint32_t peer, std::uint32_t round, bool& differ
   return true;
 }
 
-void SlotChannel::use_slots(std::size_t bytes, Flow flow) noexcept {
-  // Memory is used again after four slots, or two if calls take two rounds each: after 256 KiB, more than a first-level
-  // cache has, and less than a second-level one.
+void SlotChannel::use_slots(std::size_t bytes, std::size_t buffers, Flow flow) noexcept {
   const std::size_t position = std::bit_ceil(std::max<std::size_t>(bytes, 1));
-  const std::size_t region = std::min(longest_rotation, std::bit_floor(slot_bytes_));
+  const std::size_t region = rotation_for(buffers);
   // Ranks that share a processor find in its cache what they have just written: only running ahead is worth it to them.
   const bool gains = place_.size <= most_ranks_rotating && (!oversubscribed_ || flow == Flow::one_way);
   const std::size_t shortest = oversubscribed_ ? page_bytes : 2 * page_bytes;  // shorter ones are as fast without
@@ -84,13 +84,28 @@ void SlotChannel::use_slots(std::size_t bytes, Flow flow) noexcept {
   position_shift_ = static_cast<std::uint32_t>(std::countr_zero(position));
 }
 
+std::size_t SlotChannel::rotation(std::uint32_t ranks, std::size_t slot_bytes, bool oversubscribed) noexcept {
+  if (slot_bytes < shortest_rotation) return std::bit_floor(slot_bytes);
+  const std::size_t share = std::bit_floor(most_rotation / slots / ranks);
+  return oversubscribed ? shortest_rotation : std::clamp(share, shortest_rotation, longest_rotation);
+}
+
+std::size_t SlotChannel::rotation_for(std::size_t buffers) const noexcept {
+  constexpr std::size_t most_buffers = 1UL << 20;
+  const std::size_t most = rotation(place_.size, slot_bytes_, oversubscribed_);
+  return buffers <= most_buffers ? most : std::min(most, shortest_rotation);
+}
+
 /// All at once, instead of by a page fault for each page of the first calls. Where the kernel cannot (before
 /// Linux 5.14), it is by page faults.
 void SlotChannel::map_rotation() noexcept {
   is_mapped_ = true;
-  const std::size_t each = std::min(longest_rotation, slot_bytes_ / page_bytes * page_bytes);
-  for (std::size_t slot = 0; slot < slots * place_.size; ++slot)
-    static_cast<void>(::madvise(stages_ + slot * slot_bytes_, each, MADV_POPULATE_WRITE));
+  const std::size_t each = rotation(place_.size, slot_bytes_, oversubscribed_) / page_bytes * page_bytes;
+  const std::size_t all = slots * place_.size;
+  for (std::size_t i = 0; i < all; ++i) {
+    const std::size_t slot = (slots * place_.rank + i) % all;  // the own ones first, while the others map theirs
+    static_cast<void>(::madvise(stages_ + slot * slot_stride_, each, MADV_POPULATE_WRITE));
+  }
 }
 
 void SlotChannel::delay_polling(std::size_t bytes) const noexcept {

@@ -83,8 +83,9 @@ class SlotChannel {
   }
   enum class Flow : std::uint8_t { both_ways, one_way };
   /// The next rounds of this call use up to `bytes` of their slots, on all ranks alike: only then may it be called.
-  /// Where data goes one way, call it before begin().
-  void use_slots(std::size_t bytes, Flow flow = Flow::both_ways) noexcept;
+  /// `buffers` are the bytes that a rank sends and receives, both together; where data goes one way, those of the root.
+  /// In that case call it before begin().
+  void use_slots(std::size_t bytes, std::size_t buffers, Flow flow = Flow::both_ways) noexcept;
   /// From now on, waits use this watchdog.
   void wait_under(Watchdog& watchdog) noexcept { watchdog_ = &watchdog; }
 
@@ -187,12 +188,12 @@ class SlotChannel {
   /// Distance between two ranks' places of the same round.
   [[nodiscard]] std::size_t between_places(std::size_t bytes) const noexcept {
     if (bytes <= line_data) return lines_in_use() * sizeof(Line);
-    return bytes <= short_data ? lines_in_use() * short_stride : slots * slot_bytes_;
+    return bytes <= short_data ? lines_in_use() * short_stride : slots * slot_stride_;
   }
   [[nodiscard]] std::byte* own_slot() noexcept { return slot_of(place_.rank); }
   [[nodiscard]] std::byte* slot_of(std::uint32_t peer, std::uint32_t back = 0) noexcept {
     const std::uint32_t round = round_ - back;
-    return stages_ + (static_cast<std::size_t>(peer) * slots + round % slots) * slot_bytes_ +
+    return stages_ + (static_cast<std::size_t>(peer) * slots + round % slots) * slot_stride_ +
            (static_cast<std::size_t>(round / slots & last_position_) << position_shift_);
   }
 
@@ -222,6 +223,16 @@ class SlotChannel {
     return lines_[peer * lines_in_use() + (round & last_line_)];
   }
   void map_rotation() noexcept;
+  /// Bytes of a slot in which contributions take turns. Memory is used again after four slots, or two where every other
+  /// round uses none: two ranks pass 2 MiB until then, more than their second-level caches have. A line that has left
+  /// them costs a fraction of one that the peer still has.
+  [[nodiscard]] static std::size_t rotation(std::uint32_t ranks, std::size_t slot_bytes, bool oversubscribed) noexcept;
+  /// The same for a call with so long buffers: if these are long, they drive everything else out of the caches anyway.
+  [[nodiscard]] std::size_t rotation_for(std::size_t buffers) const noexcept;
+  /// From one slot to the next.
+  [[nodiscard]] static std::size_t slot_stride(std::uint32_t ranks, std::size_t slot_bytes) noexcept {
+    return std::max(slot_bytes, rotation(ranks, slot_bytes, false));
+  }
   /// Since when slots are divided as in the next round, for rounds_ahead().
   void note_layout() noexcept {
     const std::uint32_t layout = last_position_ == 0 ? 0 : position_shift_;
@@ -281,6 +292,7 @@ class SlotChannel {
   std::byte* shorts_;
   std::byte* stages_;
   std::size_t slot_bytes_;
+  std::size_t slot_stride_;
   std::uint32_t last_line_;  ///< lines in use of each rank, a power of two, less one
   bool oversubscribed_;
   bool is_mapped_ = false;  ///< the part of the slots in which contributions take turns

@@ -55,12 +55,12 @@ inline constexpr std::size_t node_slice = 32 * kib;
 inline constexpr std::size_t zero_copy_step = 64 * kib;
 
 /// Collectives whose data the kernel can copy once, from one process to the other (process_vm_readv).
-enum class SingleCopy : std::uint8_t { allreduce, reduce_scatter, allgather, scatter, alltoall };
-inline constexpr std::size_t single_copy_collectives = 5;
+enum class SingleCopy : std::uint8_t { allreduce, reduce_scatter, allgather, scatter, alltoall, broadcast };
+inline constexpr std::size_t single_copy_collectives = 6;
 /// Bytes of a rank's larger buffer from which that may be faster than staging: then the first calls try both. A
-/// broadcast never is: the kernel lets in one reader of a page after the other. More than four that read from each
-/// other all at once get in each other's way likewise. Nor is a gather, where the root does all the copying in either
-/// way.
+/// broadcast to several is not: the kernel lets in one reader of a page after the other. More than four that read from
+/// each other all at once get in each other's way likewise. Nor is a gather, where the root does all the copying in
+/// either way.
 [[nodiscard]] constexpr std::size_t single_copy_from(SingleCopy what, std::size_t ranks) noexcept {
   constexpr std::size_t never = SIZE_MAX;
   const auto by_ranks = [ranks](std::size_t two, std::size_t four, std::size_t more) {
@@ -75,6 +75,8 @@ inline constexpr std::size_t single_copy_collectives = 5;
       return by_ranks(256 * kib, mib, never);
     case SingleCopy::scatter:
       return by_ranks(512 * kib, 4 * mib, 4 * mib);
+    case SingleCopy::broadcast:
+      return by_ranks(2 * mib, never, never);
     case SingleCopy::alltoall:
       break;
   }
