@@ -17,11 +17,11 @@
 // others are half as far behind: it looks at a line of theirs in every seventh round, and not in each. Where ranks
 // share processors, each wait is a turn of all of them, so there they have 128.
 //
-// A staging buffer that was used a moment ago is still in the nearest cache of the rank that read it, and then writing
-// it takes twice as long as when it has moved on to a larger one. So short contributions take turns in several
-// positions of their slot (use_slots()). Where ranks share processors they do so only if data goes one way, and for
-// another reason: with n positions in the four slots, all used since they were divided so, the sender may be n-2 rounds
-// ahead by the proof above.
+// Staging memory that was used a moment ago is still in the caches of the rank that read it, and until it has left
+// them, writing it takes two to four times as long (decision 33). So contributions take turns in several positions of
+// their slot (use_slots()), which may have more than slot_bytes() for that. Where ranks share processors they do so
+// only if data goes one way, and for another reason: with n positions in the four slots, all used since they were
+// divided so, the sender may be n-2 rounds ahead by the proof above.
 //
 // Because the line carries the signature, a rank that makes another call is detected immediately and at no cost.
 #pragma once
