@@ -15,19 +15,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #ifndef LONG_MESSAGE /* so long that no MPI takes it in before somebody asks for it */
 #define LONG_MESSAGE (1 << 20)
 #endif
-/* Open MPI calls this between two looks for messages where it was told to yield (mpi_yield_when_idle). The kernel's own
- * yields hardly anything to what runs beside with a lower priority. */
-__attribute__((visibility("default"))) int sched_yield(void) {
-  const struct timespec nap = {0, 200000};
-  return nanosleep(&nap, NULL);
-}
-
 enum { culprit = 2, elements = 4, long_message = LONG_MESSAGE };
 
 static float input[elements], output[elements];

@@ -25,7 +25,7 @@ SEED = int(os.environ.get("AMLDIST_HANG_SEED", time.strftime("%Y%m%d")))
 TOOL = os.environ.get("AMLDIST_TOOL", str(BUILD / "bin/aml-dist"))
 FRAMEWORKS = os.environ.get("AMLDIST_FRAMEWORKS", "/var/tmp/aml-dist-frameworks")
 PY_SPY = shutil.which("py-spy", path=f"{os.environ['PATH']}:{FRAMEWORKS}/venv/bin")
-# Open MPI's ranks wait without sleeping unless they are told to yield; mpi_faults sleeps then.
+# Open MPI's ranks wait without sleeping unless they are told to yield; with idle_yield.c they sleep then.
 STEP = "env OMPI_MCA_mpi_yield_when_idle=1 srun --mpi=pmix -w node[1-2] -N2 -n4 --ntasks-per-node=2"
 
 
@@ -40,8 +40,9 @@ def program(cluster):
     for each in LIBRARIES.glob("libamldist-mpitrace-*.so"):
         shutil.copy(each, libraries)
     # With the MPI beside the Slurm under test: Open MPI 4 has other names for MPI 4's calls than Open MPI 5.
-    shutil.copy(HERE / "mpi_faults.c", folder)
-    built = cluster.run(f"mpicc -O1 -rdynamic -o {folder}/mpi_faults {folder}/mpi_faults.c", timeout=60)
+    for source in ("mpi_faults.c", "idle_yield.c"):
+        shutil.copy(HERE / source, folder)
+    built = cluster.run(f"cd {folder} && mpicc -O1 -rdynamic -o mpi_faults mpi_faults.c idle_yield.c", timeout=60)
     assert built.status == 0, str(built)
     subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
     assert cluster.devcluster("plugin", PLUGIN, f"trace_libraries={libraries}").status == 0
@@ -171,7 +172,9 @@ def test_fortran_and_own_preloads_are_traced_too(cluster, pmix, program, workdir
   call MPI_Finalize(ierr)
 end program
 """)
-    built = cluster.run(f"cd {workdir} && {{ mpifort -o late late.f90 || {{ sed -i 's/MPI_Barr/MPIX_Barr/' late.f90; mpifort -o late late.f90; }}; }}")
+    shutil.copy(HERE / "idle_yield.c", workdir)
+    build = "mpifort -rdynamic -o late late.f90 idle_yield.o"
+    built = cluster.run(f"cd {workdir} && mpicc -c idle_yield.c && {{ {build} || {{ sed -i 's/MPI_Barr/MPIX_Barr/' late.f90; {build}; }}; }}")
     assert built.status == 0, built
     preload = "libm.so.6"
     done = cluster.run(f"cd {workdir} && {STEP} --export=ALL,LD_PRELOAD={preload} --aml-dist=mpi,hang=1 ./late")
