@@ -309,7 +309,7 @@ def test_rank_0s_node_watches_when_srun_has_been_killed(cluster, pmix, program, 
     script = workdir / "job.sh"
     script.write_text(f"""#!/bin/bash
 #SBATCH -w node[1-2] -N2 -n4 --ntasks-per-node=2 -o {workdir}/out
-srun --mpi=pmix --aml-dist=mpi,hang=6 {program} late 3 5 &
+{STEP} --aml-dist=mpi,hang=6 {program} late 3 5 &
 sleep 4
 pkill -KILL -P $! ; kill -KILL $!
 wait
@@ -333,7 +333,7 @@ def test_slurm_ends_the_step_of_an_srun_that_alone_was_killed(cluster, pmix, pro
     script = workdir / "job.sh"
     script.write_text(f"""#!/bin/bash
 #SBATCH -w node[1-2] -N2 -n4 --ntasks-per-node=2 -o {workdir}/out
-srun --mpi=pmix --aml-dist=mpi,hang=6 {program} late 3 5 &
+{STEP} --aml-dist=mpi,hang=6 {program} late 3 5 &
 sleep 4
 pgrep -f 'mpi_faults late' >/dev/null && echo runs
 kill -KILL $!
