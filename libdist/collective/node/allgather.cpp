@@ -61,8 +61,7 @@ Result<void> NodeCollectives::allgather_staged(const std::byte* send, std::byte*
         if (part != 0) copy_for_others(slot_channel_.own_slot(), send + i * piece, part);
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
-        copy(block_of(recv, blocks, own, unit) + i * piece, send + i * piece,
-             part_of(blocks.count(own) * unit, i, piece), store);
+        copy_piece(block_of(recv, blocks, own, unit), send, blocks.count(own) * unit, i, piece, store);
         for (std::uint32_t k = 1; k < slot_channel_.size(); ++k) {
           const std::uint32_t r = (own + k) % slot_channel_.size();
           if (auto came = slot_channel_.await(r, back); !came) return came;

@@ -112,8 +112,8 @@ Result<void> NodeCollectives::alltoall_staged(const std::byte* send, const Block
         }
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
-        copy(block_of(recv, recv_blocks, own, unit) + i * piece, block_of(send, send_blocks, own, unit) + i * piece,
-             part_of(send_blocks.count(own) * unit, i, piece), store);
+        copy_piece(block_of(recv, recv_blocks, own, unit), block_of(send, send_blocks, own, unit),
+                   send_blocks.count(own) * unit, i, piece, store);
         for (std::uint32_t k = 1; k < ranks; ++k) {
           const std::uint32_t r = (own + k) % ranks;
           if (auto came = slot_channel_.await(r, back); !came) return came;

@@ -37,13 +37,12 @@ Result<void> NodeCollectives::gather(const std::byte* send, std::byte* recv, con
   return pipeline(
       pieces_of(longest, piece),
       [&](std::size_t i) {
-        if (own != root)
-          copy_for_others(slot_channel_.own_slot(), send + i * piece, part_of(blocks.count(own) * unit, i, piece));
+        const std::size_t part = part_of(blocks.count(own) * unit, i, piece);
+        if (own != root && part != 0) copy_for_others(slot_channel_.own_slot(), send + i * piece, part);
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
         if (own != root) return {};
-        copy(recv + blocks.offset(own) * unit + i * piece, send + i * piece,
-             part_of(blocks.count(own) * unit, i, piece), store);
+        copy_piece(block_of(recv, blocks, own, unit), send, blocks.count(own) * unit, i, piece, store);
         for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) {
           if (r == own) continue;
           if (auto came = slot_channel_.await(r, back); !came) return came;

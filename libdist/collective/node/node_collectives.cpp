@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "collective/node/node_pipeline.hpp"
 #include "collective/node/node_slices.hpp"
 #include "collective/node/single_copy_trial.hpp"
 #include "collective/tuning/algorithm_choice.hpp"
@@ -27,6 +28,12 @@ NodeCollectives::NodeCollectives(SlotChannel& rounds, const Reductions& kernels,
 
 Store NodeCollectives::store_for(std::size_t bytes) const noexcept {
   return bytes >= streaming_from_ ? Store::streaming : Store::cached;
+}
+
+void NodeCollectives::copy_piece(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t i,
+                                 std::size_t piece, Store store) const {
+  const std::size_t part = part_of(bytes, i, piece);
+  if (part != 0) copy(to + i * piece, from + i * piece, part, store);
 }
 
 std::size_t NodeCollectives::use_slots_by_rank(std::size_t longest, std::size_t buffers,

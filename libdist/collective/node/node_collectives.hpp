@@ -181,6 +181,9 @@ class NodeCollectives {
   void copy(void* to, const void* from, std::size_t bytes, Store store = Store::cached) const {
     if (bytes != 0 && to != from) kernels_.copy(to, from, bytes, store);
   }
+  /// Copies what piece `i` has of a block of `bytes`; an empty block may be null.
+  void copy_piece(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t i, std::size_t piece,
+                  Store store) const;
   /// Copies to the own staging buffer or other memory that another rank has in its cache.
   void copy_for_others(void* to, const void* from, std::size_t bytes) const {
     copy(to, from, bytes, tuned_.for_others);

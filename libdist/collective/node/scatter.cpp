@@ -73,12 +73,13 @@ Result<void> NodeCollectives::scatter_staged(const std::byte* send, std::byte* r
         }
       },
       [&](std::size_t i, std::uint32_t back) -> Result<void> {
-        const std::size_t part = part_of(blocks.count(own) * unit, i, piece);
         if (own == root) {
-          copy(recv + i * piece, send + blocks.offset(own) * unit + i * piece, part, store);
+          copy_piece(recv, block_of(send, blocks, own, unit), blocks.count(own) * unit, i, piece, store);
           return {};
         }
         if (auto came = slot_channel_.await(root, back); !came) return came;
+        const std::size_t part = part_of(blocks.count(own) * unit, i, piece);
+        if (part == 0) return {};
         copy(recv + i * piece, slot_channel_.slot_of(root, back) + part_for(own, root) * piece, part, store);
         return {};
       });
