@@ -218,8 +218,8 @@ std::string refusal(const FabricPlan& plan, const Check& failure) {
 /// The vote of a node whose first failure is `failure`.
 void explain(FabricVote& vote, const FabricPlan& plan, const Check& failure, bool refused, bool ended) {
   vote.torn = failure.id == "ib.pair";
-  vote.ended = ended;
-  if (ended && refused) {
+  vote.ended = ended && refused;
+  if (vote.ended) {
     vote.text = refusal(plan, failure);
   } else {
     vote.text = vote.torn ? sentence(failure) : concat({plan.host, ": ", sentence(failure)});
@@ -241,6 +241,7 @@ MessageType agree(const FabricPlan& plan, const std::optional<SrunLink>& srun, c
   if (!good) explain(own, plan, failures.front(), refused, ended);
   const MessageType answer = srun ? vote(plan, *srun, own.to_datagram(srun->channel.token)) : MessageType::not_yet;
   if (answer != MessageType::not_yet) return answer;
+  if (ended && refused) tell_step(refusal(plan, failures.front()));  // srun was to tell it
   const bool must = plan.policy == RdmaPolicy::require || plan.health == RdmaPolicy::require;
   tell_step(
       concat({plan.policy == RdmaPolicy::off ? "health=" : "rdma=",

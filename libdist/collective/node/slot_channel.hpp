@@ -83,8 +83,8 @@ class SlotChannel {
   }
   enum class Flow : std::uint8_t { both_ways, one_way };
   /// The next rounds of this call use up to `bytes` of their slots, on all ranks alike: only then may it be called.
-  /// `buffers` are the bytes that a rank sends and receives, both together; where data goes one way, those of the root.
-  /// In that case call it before begin().
+  /// `buffers`, equal on all ranks, too, are the bytes that a rank sends and receives, both together; where data goes
+  /// one way, also in a reduce, what goes from or to the root. In that case call it before begin().
   void use_slots(std::size_t bytes, std::size_t buffers, Flow flow = Flow::both_ways) noexcept;
   /// From now on, waits use this watchdog.
   void wait_under(Watchdog& watchdog) noexcept { watchdog_ = &watchdog; }
