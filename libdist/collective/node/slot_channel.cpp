@@ -10,17 +10,15 @@
 #include <thread>
 
 #include "collective/node/peer_memory.hpp"
+#include "collective/tuning/algorithm_choice.hpp"
 #include "os/shared_futex.hpp"
 
 namespace amldist::collective {
 namespace {
 
 constexpr std::size_t page_bytes = 4096;
-/// Bytes in which the contributions of all ranks take turns: every rank maps them. See use_slots().
-constexpr std::size_t most_rotation = 8UL << 20;
-constexpr std::size_t longest_rotation = 1UL << 20;     ///< of a slot
-constexpr std::size_t shortest_rotation = 128UL << 10;  ///< of a slot; also that of ranks that share processors
-constexpr std::uint32_t most_ranks_rotating = most_rotation / (SlotChannel::slots * shortest_rotation);
+/// Of more, none has room for turns.
+constexpr std::uint32_t most_ranks_rotating = tuning::most_rotation / (SlotChannel::slots * tuning::shortest_rotation);
 
 std::size_t whole_pages(std::size_t bytes) noexcept { return (bytes + page_bytes - 1) / page_bytes * page_bytes; }
 
@@ -85,15 +83,15 @@ void SlotChannel::use_slots(std::size_t bytes, std::size_t buffers, Flow flow) n
 }
 
 std::size_t SlotChannel::rotation(std::uint32_t ranks, std::size_t slot_bytes, bool oversubscribed) noexcept {
-  if (slot_bytes < shortest_rotation) return std::bit_floor(slot_bytes);
-  const std::size_t share = std::bit_floor(most_rotation / slots / ranks);
-  return oversubscribed ? shortest_rotation : std::clamp(share, shortest_rotation, longest_rotation);
+  if (slot_bytes < tuning::shortest_rotation) return std::bit_floor(slot_bytes);
+  const std::size_t share = std::bit_floor(tuning::most_rotation / slots / ranks);
+  return oversubscribed ? tuning::shortest_rotation
+                        : std::clamp(share, tuning::shortest_rotation, tuning::longest_rotation);
 }
 
 std::size_t SlotChannel::rotation_for(std::size_t buffers) const noexcept {
-  constexpr std::size_t most_buffers = 1UL << 20;
   const std::size_t most = rotation(place_.size, slot_bytes_, oversubscribed_);
-  return buffers <= most_buffers ? most : std::min(most, shortest_rotation);
+  return buffers <= tuning::most_rotating_buffers ? most : std::min(most, tuning::shortest_rotation);
 }
 
 /// All at once, instead of by a page fault for each page of the first calls. Where the kernel cannot (before

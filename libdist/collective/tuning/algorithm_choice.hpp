@@ -49,6 +49,13 @@ inline constexpr std::size_t shortest_one_way_piece = 16 * kib;
   if (oversubscribed) return node_piece;
   return std::clamp(std::bit_floor(bytes / 8), shortest_one_way_piece, node_piece);
 }
+/// Bytes in which the contributions of all ranks take turns, and of a slot, at most and at least: staging memory is
+/// used again once it has left the caches. See SlotChannel::use_slots(). Calls with longer buffers, and ranks that
+/// share processors, take turns in the least.
+inline constexpr std::size_t most_rotation = 8 * mib;
+inline constexpr std::size_t longest_rotation = mib;
+inline constexpr std::size_t shortest_rotation = 128 * kib;
+inline constexpr std::size_t most_rotating_buffers = mib;
 /// Largest slice of a piece with three ranks or more: the slices of all ranks stay in the cache together.
 inline constexpr std::size_t node_slice = 32 * kib;
 /// Zero-copy: what a rank folds before it copies the result to the others stays in the cache until then.
