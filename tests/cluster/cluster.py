@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
@@ -60,6 +61,11 @@ class Finished:
 
     def __str__(self) -> str:  # what pytest shows when an assertion about it fails
         return f"$ {self.command}\nstatus {self.status}\n--- out\n{self.out}\n--- err\n{self.err}"
+
+    @property
+    def said(self) -> str:
+        """The error stream without srun's lines about a job that waits until the nodes of the test before are free."""
+        return re.sub(r"^srun: job \d+ (queued and waiting for|has been allocated) resources\n", "", self.err, flags=re.MULTILINE)
 
     def own_lines(self) -> list[str]:
         """Lines of aml-dist in either stream, as the user reads them."""

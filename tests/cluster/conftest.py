@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import shutil
+import subprocess
 import tempfile
 
 import pytest
@@ -76,7 +77,18 @@ def no_node_is_drained(cluster):
     states = cluster.states()
     assert len(states) == cluster.nodes
     bad = {node: state for node, state in states.items() if "drain" in state or "down" in state}
-    assert not bad, bad
+    assert not bad, "\n".join([str(bad), *(what_is_known_of(node) for node in bad)])
+
+
+def what_is_known_of(node: str) -> str:
+    """The ends of the logs, which go with the cluster, and whether its slurmd lives."""
+    logs = pathlib.Path(f"/run/aml-devcluster/{NAME}/log")
+    ends = {f"{node}.log": "", "slurmctld.log": node}
+    lines = {name: [line for line in (logs / name).read_text(errors="replace").splitlines() if word in line][-15:]
+             for name, word in ends.items() if (logs / name).exists()}
+    processes = subprocess.run(["pgrep", "--list-full", "slurmd"], capture_output=True, text=True).stdout.splitlines()
+    lines["processes"] = [line for line in processes if node in line]
+    return "\n".join(f"{name}: {line}" for name, found in lines.items() for line in found)
 
 
 @pytest.fixture

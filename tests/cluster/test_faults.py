@@ -203,7 +203,7 @@ def test_no_lease_can_be_kept(cluster, spoil):
     assert cluster.run(f"mkdir -p /run/aml-dist; {spoil}", on="node1").status == 0
     try:
         done = cluster.run("srun -w node1 -N1 -n2 --aml-dist=pytorch bash -c 'echo $MASTER_PORT'")
-        assert done.status == 0 and len(set(done.out.split())) == 1 and done.err == "", str(done)
+        assert done.status == 0 and len(set(done.out.split())) == 1 and done.said == "", str(done)
         taken = cluster.run("srun -w node1 -N1 -n1 --aml-dist=pytorch,master_port=6818 true")  # slurmd's
         assert taken.status != 0 and len(taken.own_lines()) == 1 and "6818" in taken.own_lines()[0], str(taken)
     finally:

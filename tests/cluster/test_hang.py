@@ -221,17 +221,12 @@ def test_mpi4py_which_loads_mpi_for_itself_is_traced(cluster, pmix, program, wor
     assert kind != "exception" or "ValueError: rank 2 has had enough" in done.err, done
 
 
-def said_beside_waiting(done) -> str:
-    """srun's lines, without those of Slurm's about a job that waits until the nodes of the test before are free."""
-    return re.sub(r"^srun: job \d+ (queued and waiting for|has been allocated) resources\n", "", done.err, flags=re.MULTILINE)
-
-
 def test_without_trace_nothing_is_loaded_set_or_printed(cluster, pmix, program):
     tell = "'env | grep -E \"AMLDIST_TRACE|LD_PRELOAD\"; grep -c amldist-mpitrace /proc/self/maps; ls /dev/shm'"
     done = cluster.run(f"{STEP} --aml-dist=mpi bash -c {tell}")
-    assert "AMLDIST_TRACE" not in done.out and "LD_PRELOAD" not in done.out and said_beside_waiting(done) == "", done
+    assert "AMLDIST_TRACE" not in done.out and "LD_PRELOAD" not in done.out and done.said == "", done
     off = cluster.run(f"{STEP} --aml-dist=mpi,trace=off bash -c {tell}")
-    assert "AMLDIST_TRACE" not in off.out and "LD_PRELOAD" not in off.out and said_beside_waiting(off) == "", off
+    assert "AMLDIST_TRACE" not in off.out and "LD_PRELOAD" not in off.out and off.said == "", off
 
 
 def test_what_an_outer_step_left_is_removed(cluster, pmix, program):

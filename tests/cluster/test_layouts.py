@@ -51,7 +51,7 @@ def test_without_the_option_a_step_has_nothing_of_ours(cluster):
 
 def test_a_healthy_step_is_silent(cluster):
     done = cluster.run("srun -N4 -n8 --aml-dist=pytorch true")
-    assert done.status == 0 and done.out == "" and done.err == "", str(done)
+    assert done.status == 0 and done.out == "" and done.said == "", str(done)
 
 
 def test_the_launch_record_does_not_reach_tasks(cluster):

@@ -35,7 +35,7 @@ def test_plugstack_mistakes_stop_nothing(cluster):
     try:
         check_pytorch(cluster.tasks("-N2 -n4 --aml-dist=pytorch"))
         done = cluster.run("srun -N1 -n1 true")
-        assert done.status == 0 and done.err == "", str(done)
+        assert done.status == 0 and done.said == "", str(done)
     finally:
         assert cluster.devcluster("plugin", plugin).status == 0
 

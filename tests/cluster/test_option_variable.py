@@ -26,7 +26,7 @@ def test_the_command_line_comes_first(cluster):
     for task in cluster.tasks("-N2 -n2 --aml-dist=none", env={VARIABLE: "pytorch"}):
         assert own_names(task) == set()
     beside_nonsense = cluster.run("srun --aml-dist=pytorch true", env={VARIABLE: "nonsense"})
-    assert beside_nonsense.status == 0 and beside_nonsense.err == "", str(beside_nonsense)
+    assert beside_nonsense.status == 0 and beside_nonsense.said == "", str(beside_nonsense)
 
 
 def test_an_inherited_option_comes_before_the_variable_and_that_before_the_sites_default(cluster, workdir):

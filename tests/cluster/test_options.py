@@ -66,7 +66,7 @@ def test_hostile_texts_come_back_printable_and_short(cluster, submitter, option,
 def test_help_prints_and_succeeds(cluster, command):
     done = cluster.run(command)
     assert done.status == 0, str(done)
-    assert done.err == "" and done.out.startswith("--aml-dist=KIND"), str(done)
+    assert done.said == "" and done.out.startswith("--aml-dist=KIND"), str(done)
     assert "process_count_per_instance" in done.out
 
 

@@ -30,7 +30,7 @@ def nobody_is_left(cluster) -> None:
 def test_the_step_ends_with_its_workers(cluster, flags):
     began = time.monotonic()
     done = cluster.run(step(WORKERS, flags, r0="sleep 2", r1="sleep 1", other=SERVE), timeout=30)
-    assert done.status == 0 and done.err == "", str(done)
+    assert done.status == 0 and done.said == "", str(done)
     assert 2 <= time.monotonic() - began < 8, "half a second for the question, and Slurm's own time"
     nobody_is_left(cluster)
 
@@ -54,7 +54,7 @@ def test_sruns_own_job_completes(cluster):
 def test_the_chief_decides_and_workers_have_time(cluster):
     began = time.monotonic()
     done = cluster.run(step(CHIEF, r0="sleep 1; echo chief", r1="sleep 4; echo one", r2="sleep 3; echo two", other=SERVE))
-    assert done.status == 0 and done.err == "", str(done)
+    assert done.status == 0 and done.said == "", str(done)
     assert sorted(done.out.split()) == ["chief", "one", "two"], str(done)
     assert time.monotonic() - began < 9
 
@@ -63,14 +63,14 @@ def test_workers_that_serve_end_too(cluster):
     """As in TensorFlow 2, where workers wait for their chief's orders and never return."""
     began = time.monotonic()
     done = cluster.run(step(CHIEF, r0="sleep 1", other=SERVE), timeout=40)
-    assert done.status == 0 and done.err == "", str(done)
+    assert done.status == 0 and done.said == "", str(done)
     assert 10 <= time.monotonic() - began < 18
     nobody_is_left(cluster)
 
 
 def test_a_server_that_is_deaf_to_sigterm(cluster):
     done = cluster.run(step(WORKERS, r0="true", r1="true", other='trap "" TERM; while :; do sleep 1; done'), timeout=40)
-    assert done.status == 0 and done.err == "", str(done)
+    assert done.status == 0 and done.said == "", str(done)
     nobody_is_left(cluster)
 
 
@@ -181,4 +181,4 @@ def test_heterogeneous_steps(cluster, shape):
 
 def test_another_user(cluster):
     done = cluster.run(step(WORKERS, r0="true", r1="true", other=SERVE), user="alice", timeout=30)
-    assert done.status == 0 and done.err == "", str(done)
+    assert done.status == 0 and done.said == "", str(done)

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 from collections.abc import Iterator
 
@@ -37,9 +36,11 @@ class Outcome:
 
 
 class Checker:
+    KEPT = 50  # nodes of a test, until they are removed together
+
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
-        self.count = 0
+        self.count = self.removed = 0  # numbers of nodes: of those that were built, the first ones were removed
 
     def run(self, *arguments, env: dict[str, str] | None = None, timeout: float = 20) -> Outcome:
         done = subprocess.run([TOOL, "check", *map(str, arguments)], capture_output=True, timeout=timeout,
@@ -47,16 +48,21 @@ class Checker:
         return Outcome(done.returncode, done.stdout.decode("ascii"), done.stderr.decode())
 
     def node(self, node, *arguments, env: dict[str, str] | None = None, timeout: float = 20) -> Outcome:
-        """Builds a fabricated node and checks it. The one before it is removed."""
-        self.remove_node()
+        """Builds a fabricated node and checks it."""
+        if self.count - self.removed == self.KEPT:
+            self.remove_nodes()
         self.count += 1
         sys_folder, dev_folder = node.build(self.folder / str(self.count))
         return self.run("--sysfs-root", sys_folder, "--dev-root", dev_folder, "--json", *arguments, env=env,
                         timeout=timeout)
 
-    def remove_node(self) -> None:
-        """Thousands of nodes have a million files, which fill gigabytes of memory where temporary files are kept there."""
-        shutil.rmtree(self.folder / str(self.count), ignore_errors=True)
+    def remove_nodes(self) -> None:
+        """All that were built. Thousands of nodes have a million files, which fill gigabytes of memory where temporary files
+        are kept there."""
+        if self.count:
+            numbers = range(self.removed + 1, self.count + 1)
+            subprocess.run(["rm", "-rf", *(self.folder / str(number) for number in numbers)], check=True)
+            self.removed = self.count
 
 
 @pytest.fixture
@@ -64,4 +70,4 @@ def checker(tmp_path) -> Iterator[Checker]:
     assert TOOL.is_file(), f"{TOOL} is not built (AMLDIST_TOOL names another)"
     checker = Checker(tmp_path)
     yield checker
-    checker.remove_node()
+    checker.remove_nodes()

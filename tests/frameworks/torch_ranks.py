@@ -78,9 +78,13 @@ def in_rank(rank: int, size: int, program: str, output: str) -> None:
 
 
 def main() -> None:
-    size, program = int(sys.argv[1]), sys.argv[2]
+    with tempfile.TemporaryDirectory(prefix="amldist-ranks-") as folder:
+        print(json.dumps(run(int(sys.argv[1]), sys.argv[2], folder)))
+
+
+def run(size: int, program: str, folder: str) -> list[str]:
+    """What each rank printed. What they print until then is kept in the folder."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), RES_OPTIONS="timeout:1 attempts:1")
-    folder = tempfile.mkdtemp(prefix="amldist-ranks-")
     outputs, children = [os.path.join(folder, str(rank)) for rank in range(size)], []
     for rank in range(size):
         child = os.fork()
@@ -105,7 +109,7 @@ def main() -> None:
     for rank, output in enumerate(outputs):
         with open(output) as file:
             texts.append(file.read() if rank in statuses else "HANGS: " + file.read())
-    print(json.dumps(texts))
+    return texts
 
 
 main()
