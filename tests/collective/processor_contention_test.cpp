@@ -18,6 +18,7 @@ class Rank {
     contention_.yielded(now_, taken);
   }
   void pass(Clock::duration time) { now_ += time; }
+  void expects_long_yields_for(Clock::duration time) { contention_.expect_long_yields_until(now_ + time); }
   [[nodiscard]] bool naps() const { return contention_.is_contended(now_); }
 
  private:
@@ -55,6 +56,17 @@ TEST(ProcessorContention, TwoLongYieldsInARowAreAProgramThatComputesForAWhile) {
   EXPECT_TRUE(rank.naps());
   rank.pass(milliseconds(2));
   EXPECT_FALSE(rank.naps());
+}
+
+TEST(ProcessorContention, LongYieldsWhileRanksMapTheirMemoryAreNone) {
+  Rank rank;
+  rank.expects_long_yields_for(milliseconds(10));
+  for (int i = 0; i < 3; ++i) rank.yield(milliseconds(3));
+  EXPECT_FALSE(rank.naps());
+  rank.yield(milliseconds(3));  // the first that counts
+  EXPECT_FALSE(rank.naps());
+  rank.yield(milliseconds(3));
+  EXPECT_TRUE(rank.naps());
 }
 
 TEST(ProcessorContention, WhatGoesOnIsAskedAboutLessAndLessOften) {

@@ -61,7 +61,7 @@ class Checker:
         are kept there."""
         if self.count:
             numbers = range(self.removed + 1, self.count + 1)
-            subprocess.run(["rm", "-rf", *(self.folder / str(number) for number in numbers)], check=True)
+            subprocess.run(["rm", "-rf", *(self.folder / str(number) for number in numbers)], check=True, env={"PATH": os.environ["PATH"]})
             self.removed = self.count
 
 

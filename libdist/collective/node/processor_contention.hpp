@@ -20,7 +20,7 @@ class ProcessorContention {
 
   /// A yield returned at `now`, after `taken`. Returns whether the processor is contended from now on.
   bool yielded(Clock::time_point now, Clock::duration taken) noexcept {
-    if (taken <= longest_own_yield_) {
+    if (taken <= longest_own_yield_ || now < expected_until_) {
       long_yields_ = 0;
       return false;
     }
@@ -31,6 +31,8 @@ class ProcessorContention {
     until_ = now + period_;
     return true;
   }
+  /// Until then the ranks themselves do what takes long, so that long yields say nothing about other programs.
+  void expect_long_yields_until(Clock::time_point end) noexcept { expected_until_ = end; }
   [[nodiscard]] bool is_contended(Clock::time_point now) const noexcept { return now < until_; }
   /// Whether it ever was: saves the question what time it is.
   [[nodiscard]] bool was_contended() const noexcept { return until_ != Clock::time_point(); }
@@ -45,6 +47,7 @@ class ProcessorContention {
   int long_yields_ = 0;  ///< in a row
   Clock::duration period_ = first_period;
   Clock::time_point until_;
+  Clock::time_point expected_until_;
 };
 
 }  // namespace amldist::collective

@@ -95,15 +95,21 @@ std::size_t SlotChannel::rotation_for(std::size_t buffers) const noexcept {
 }
 
 /// All at once, instead of by a page fault for each page of the first calls. Where the kernel cannot (before
-/// Linux 5.14), it is by page faults.
+/// Linux 5.14), it is by page faults. All ranks do so in the same call; those that share this one's processor have their
+/// turns meanwhile.
 void SlotChannel::map_rotation() noexcept {
   is_mapped_ = true;
+  const auto begun = Clock::now();
   const std::size_t each = rotation(place_.size, slot_bytes_, oversubscribed_) / page_bytes * page_bytes;
   const std::size_t all = slots * place_.size;
   for (std::size_t i = 0; i < all; ++i) {
     const std::size_t slot = (slots * place_.rank + i) % all;  // the own ones first, while the others map theirs
     static_cast<void>(::madvise(stages_ + slot * slot_stride_, each, MADV_POPULATE_WRITE));
   }
+  const auto now = Clock::now();
+  const auto all_have_mapped = now + (now - begun) * place_.size;
+  contention_.expect_long_yields_until(all_have_mapped);
+  unawaited_contention_.expect_long_yields_until(all_have_mapped);
 }
 
 void SlotChannel::delay_polling(std::size_t bytes) const noexcept {
