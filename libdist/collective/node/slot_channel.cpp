@@ -95,8 +95,8 @@ std::size_t SlotChannel::rotation_for(std::size_t buffers) const noexcept {
 }
 
 /// All at once, instead of by a page fault for each page of the first calls. Where the kernel cannot (before
-/// Linux 5.14), it is by page faults. All ranks do so in the same call; those that share this one's processor have their
-/// turns meanwhile.
+/// Linux 5.14), it is by page faults. All ranks do so in the same call; those that share this one's processor have
+/// their turns meanwhile.
 void SlotChannel::map_rotation() noexcept {
   is_mapped_ = true;
   const auto begun = Clock::now();

@@ -43,10 +43,11 @@ inline constexpr std::size_t fewest_domains_with_socket_leaders = 8;
 inline constexpr std::size_t node_slot = 512 * kib;
 inline constexpr std::size_t node_piece = 128 * kib;
 /// Bytes of a piece where data goes one way only, in broadcasts, reduces, gathers and scatters: the receiver copies one
-/// piece while the sender stages the next. Eight pieces, where these are long enough to be worth a wait.
+/// piece while the sender stages the next. Eight pieces, where these are long enough to be worth a wait. Where ranks
+/// share processors, each wait is a turn of all of them, so a piece fills a slot.
 inline constexpr std::size_t shortest_one_way_piece = 16 * kib;
 [[nodiscard]] constexpr std::size_t one_way_piece(std::size_t bytes, bool oversubscribed) noexcept {
-  if (oversubscribed) return node_piece;
+  if (oversubscribed) return node_slot;
   return std::clamp(std::bit_floor(bytes / 8), shortest_one_way_piece, node_piece);
 }
 /// Bytes in which the contributions of all ranks take turns, and of a slot, at most and at least: staging memory is
