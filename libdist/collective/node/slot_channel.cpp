@@ -107,7 +107,8 @@ void SlotChannel::map_rotation() noexcept {
     static_cast<void>(::madvise(stages_ + slot * slot_stride_, each, MADV_POPULATE_WRITE));
   }
   const auto now = Clock::now();
-  const auto all_have_mapped = now + (now - begun) * place_.size;
+  constexpr Clock::duration longest_expected = std::chrono::milliseconds(100);
+  const auto all_have_mapped = now + std::min((now - begun) * place_.size, longest_expected);
   contention_.expect_long_yields_until(all_have_mapped);
   unawaited_contention_.expect_long_yields_until(all_have_mapped);
 }
