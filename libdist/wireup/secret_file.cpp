@@ -82,6 +82,14 @@ Result<Key> write_key(const FileDescriptor& file, const std::string& name) {
   return key;
 }
 
+/// Also after a signal. A program may handle them without SA_RESTART, as Python does.
+bool lock_whole(const FileDescriptor& file, int how) noexcept {
+  int status = 0;
+  do status = ::flock(file.get(), how);
+  while (status != 0 && errno == EINTR);
+  return status == 0;
+}
+
 /// Removes what processes left behind that were killed, and what is no file of ours.
 void sweep(const FileDescriptor& folder) {
   const int copy = ::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -103,7 +111,7 @@ Result<SecretFile> SecretFile::open(std::string_view purpose, const EnvironmentR
   auto folder = choose_folder(environment);
   if (!folder) return folder.error();
   const FileDescriptor lock = open_own(*folder, lock_name, O_RDWR | O_CREAT);
-  if (!lock || ::flock(lock.get(), LOCK_EX) != 0) return no_file(lock_name, std::strerror(errno));
+  if (!lock || !lock_whole(lock, LOCK_EX)) return no_file(lock_name, std::strerror(errno));
   sweep(*folder);
   std::string name(prefix);
   for (const unsigned char byte : hash_of(purpose)) append_hex(name, byte);
@@ -116,13 +124,13 @@ Result<SecretFile> SecretFile::open(std::string_view purpose, const EnvironmentR
     if (!written) return written.error();
     key = *written;
   }
-  static_cast<void>(::flock(file.get(), LOCK_SH));
+  static_cast<void>(lock_whole(file, LOCK_SH));
   return SecretFile(std::move(*folder), std::move(file), std::move(name), *key);
 }
 
 void SecretFile::remove_unless_used() const noexcept {
   const FileDescriptor lock = open_own(folder_, lock_name, O_RDWR | O_CREAT);
-  if (!lock || ::flock(lock.get(), LOCK_EX) != 0) return;
+  if (!lock || !lock_whole(lock, LOCK_EX)) return;
   if (!is_in_use(file_)) static_cast<void>(::unlinkat(folder_.get(), name_.c_str(), 0));
 }
 

@@ -31,6 +31,36 @@ static void begin_next(int status, void* context) {
   OK(amldist_on_complete(next, count_end, &endings[0]));
 }
 
+/* Takes long, and needs its context to the end. */
+static void end_late(int status, void* context) {
+  OK(status);
+  nap();
+  OK(amldist_wait(context)); /* its own request, which others wait for in vain */
+  atomic_fetch_add(&ended, 1);
+}
+static void count_late(int status, void* context) {
+  OK(status);
+  nap();
+  ++*(int*)context;
+}
+
+/* Whoever has waited for a request may free the context. */
+static void run_late_functions(void) {
+  for (int i = 0; i < CALLS; ++i) {
+    amldist_request* request;
+    int late = 0;
+    OK(amldist_iallreduce(world, &numbers[0], &numbers[0], 1, AMLDIST_INT32, AMLDIST_MAX, &request));
+    OK(amldist_on_complete(request, count_late, &late));
+    if (i % 2) nap(); /* the progress thread is in the function meanwhile */
+    if (i % 3) {
+      OK(amldist_wait(&request));
+    } else {
+      for (int done = 0; !done;) OK(amldist_test(&request, &done));
+    }
+    CHECK(late == 1);
+  }
+}
+
 static void await_ends(int wanted) {
   while (atomic_load(&ended) < wanted) nap();
 }
@@ -77,6 +107,11 @@ void run_completions(void) {
   OK(amldist_wait(&sending));
   OK(amldist_wait(&receiving));
   CHECK(amldist_on_complete(NULL, count_end, NULL) == AMLDIST_EINVAL);
+  OK(amldist_ibarrier(world, &request));
+  OK(amldist_on_complete(request, end_late, &request));
+  await_ends(CALLS + 4);
+  CHECK(request == NULL);
+  run_late_functions();
 }
 
 /* ---- waits that give up ---- */

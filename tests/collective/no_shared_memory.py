@@ -2,8 +2,8 @@
 
     no_shared_memory.py --program PROGRAM
 
-Rank 1 has too little address space for the memory of the others, or sees no /proc (where mounting is allowed). Exit
-status: 0 if all is said as it should be, else 1.
+Rank 1 has too little address space for the memory of the others, may make no file of that length, or sees no /proc
+(where mounting is allowed). Exit status: 0 if all is said as it should be, else 1.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ import launch
 LIMIT = 'if [ "$RANK" = 1 ]; then ulimit -v 4000000; fi; exec "$@"'
 TOO_LITTLE = (r"shared memory of rank 1 is not available \(not enough address space for \d+ bytes of shared memory: "
               r"Cannot allocate memory \(see ulimit -v\)\), tcp is used")
+SHORT_FILES = 'if [ "$RANK" = 1 ]; then ulimit -f 1000; fi; exec "$@"'
+TOO_LONG = (r"shared memory of rank 1 is not available \(shared memory of \d+ bytes is longer than a file may be "
+            r"\(see ulimit -f\)\), tcp is used")
 HIDE = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh"]
 HIDDEN = f'if [ "$RANK" = 1 ]; then exec {shlex.join(HIDE)} "$@"; fi; exec "$@"'
 NO_PROC = r"shared memory between rank 0 and rank 1 is not available \([^()]*/proc/[^()]*\), tcp is used"
@@ -44,7 +47,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True)
     program = parser.parse_args().program
-    cases = [(LIMIT, TOO_LITTLE)]
+    cases = [(LIMIT, TOO_LITTLE), (SHORT_FILES, TOO_LONG)]
     if subprocess.run([*HIDE, "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0:
         cases.append((HIDDEN, NO_PROC))
     problems = []

@@ -1,10 +1,15 @@
 #include "wireup/secret_file.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -50,6 +55,29 @@ TEST_F(UsersFolder, AllProcessesOfAWorldFindOneSecret) {
   for (std::thread& each : threads) each.join();
   for (const auto& each : opened) EXPECT_EQ(each->key(), opened[0]->key());
   EXPECT_FALSE(open("another").value().key() == opened[0]->key());
+}
+
+/// A program's own handlers may be without SA_RESTART, as Python's are.
+TEST_F(UsersFolder, SignalsDoNotKeepAProcessFromIt) {
+  ASSERT_TRUE(open());  // which makes the file of the lock
+  const FileDescriptor lock(::open((folder_ / "aml-dist-secrets.lock").c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::flock(lock.get(), LOCK_EX), 0);
+  struct sigaction handled = {};
+  struct sigaction previous = {};
+  handled.sa_handler = [](int) {};
+  ASSERT_EQ(::sigaction(SIGUSR1, &handled, &previous), 0);
+  const pthread_t waiting = ::pthread_self();
+  std::thread others([&] {
+    for (int i = 0; i < 20; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      ::pthread_kill(waiting, SIGUSR1);
+    }
+    ::flock(lock.get(), LOCK_UN);
+  });
+  const auto opened = open();
+  others.join();
+  ::sigaction(SIGUSR1, &previous, nullptr);
+  ASSERT_TRUE(opened) << opened.error().message;
 }
 
 TEST_F(UsersFolder, OnlyTheUserCanReadIt) {

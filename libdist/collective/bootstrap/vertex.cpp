@@ -4,6 +4,7 @@
 
 #include "collective/bootstrap/node_meeting.hpp"
 #include "collective/bootstrap/sealed_bytes.hpp"
+#include "collective/bootstrap/tree_shape.hpp"
 #include "core/printable.hpp"
 #include "core/text.hpp"
 #include "wireup/joiner.hpp"
@@ -165,7 +166,23 @@ Result<BuiltVertex> Vertex::serve_as_leader(RootAddress& root, Clock::time_point
     if (Clock::now() >= arrivals_due_) send_arrivals();
   }
   distribute(table_);
+  await_children(end);
   return built();
+}
+
+/// Rank 0 counts a leader as present from the moment it has assigned its place: a leader whose place is below this one
+/// may still be on its way here when the table comes.
+void Vertex::await_children(Clock::time_point end) {
+  if (const auto most = tree_children(index_, own_.size); most.first == most.end) return;
+  const auto table = RankTable::read(std::string(table_), own_.size, root_address_);
+  if (!table) return;  // built() says why
+  const auto children = tree_children(index_, table->vertices());
+  for (std::uint32_t child = children.first; child < children.end; ++child) {
+    const std::uint32_t rank = table->leader_of(child);
+    const auto has_come = [&] { return std::ranges::find(came_below_, rank) != came_below_.end(); };
+    while (!has_come() && Clock::now() < end) serve_once(nullptr, end);
+    if (!has_come()) ended_.push_back(rank);
+  }
 }
 
 /// Tells the node. Those of it that came meanwhile wait at the listener; their proof takes a moment.
@@ -278,7 +295,9 @@ void Vertex::on_greeting(FileDescriptor connection, Frame frame) {
   answer(connection, wireup::accepted_frame());
   FrameLink& link = links_.add(rank, std::move(connection));
   (in_node ? followers_ : children_).push_back(&link);
-  if (in_node) note({rank, index_, port, greeting->process, greeting->size});
+  if (in_node) return note({rank, index_, port, greeting->process, greeting->size});
+  came_below_.push_back(rank);
+  if (is_distributed_) FrameLinks::send(link, table_frame({}, table_));
 }
 
 void Vertex::note_who_heard(Greeting& greeting, GreetingPurpose purpose) {
@@ -355,6 +374,7 @@ void Vertex::send_arrivals() {
 void Vertex::distribute(std::string_view table) {
   const std::string down = table_frame({}, table);
   for (FrameLink* const child : children_) FrameLinks::send(*child, down);
+  is_distributed_ = true;
   if (followers_.empty()) return;
   auto sealed = SealedBytes::create(table);
   const std::string file_frame = FrameWriter(BootstrapKind::table_file).text(root_address_.as_bytes()).take();

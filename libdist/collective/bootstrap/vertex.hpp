@@ -84,6 +84,7 @@ class Vertex {
   void note(const Arrival& arrival);
   void send_arrivals();
   void distribute(std::string_view table);
+  void await_children(Clock::time_point end);
   void refuse_all(const Error& error);
   Result<BuiltVertex> give_up(Error error);
   Result<BuiltVertex> leave(RootAddress& root, const Error& error);
@@ -101,6 +102,8 @@ class Vertex {
   FrameLink* parent_ = nullptr;
   std::vector<FrameLink*> children_;
   std::vector<FrameLink*> followers_;
+  std::vector<std::uint32_t> came_below_;  ///< ranks that have ever been among children_
+  bool is_distributed_ = false;            ///< the table
   std::uint32_t index_ = 0;
   IpAddress root_address_;
   Roster roster_;  // at the root

@@ -34,10 +34,19 @@ void Request::complete(Result<void> result) {
     const std::lock_guard lock(mutex_);
     result_ = std::move(result);
     completion = std::exchange(completion_, nullptr);
-    done_.store(true, std::memory_order_release);
-    completed_.notify_all();
+    if (!completion) return be_done();
   }
-  if (completion) completion(result_);
+  // Whoever waits may free what the function uses, so the function comes first.
+  completing_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  completion(result_);
+  const std::lock_guard lock(mutex_);
+  completing_.store({}, std::memory_order_relaxed);
+  be_done();
+}
+
+void Request::be_done() {
+  done_.store(true, std::memory_order_release);
+  completed_.notify_all();
 }
 
 bool Request::wait_for(std::chrono::milliseconds most) {

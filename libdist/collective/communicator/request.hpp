@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "collective/calls/call.hpp"
@@ -31,7 +32,11 @@ class Request {
 
   [[nodiscard]] const std::vector<Call>& calls() const noexcept { return calls_; }
   [[nodiscard]] const Call& first() const noexcept { return calls_.front(); }
-  [[nodiscard]] bool is_done() const noexcept { return done_.load(std::memory_order_acquire); }
+  /// Also in its own completion: only other threads wait for the end of that.
+  [[nodiscard]] bool is_done() const noexcept {
+    return done_.load(std::memory_order_acquire) ||
+           completing_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+  }
   /// Makes progress; whether the request is done.
   [[nodiscard]] bool test();
   /// Makes progress until the request is done.
@@ -48,12 +53,15 @@ class Request {
   [[nodiscard]] const Result<void>& result() const noexcept { return result_; }
 
  private:
+  void be_done();  ///< with the lock held
+
   std::vector<Call> calls_;
   Progress progress_;
   std::vector<std::size_t> lists_[4];
   Result<void> result_;
   std::atomic<bool> done_ = false;
-  bool has_completion_ = false;  ///< guarded by mutex_, as is the next
+  std::atomic<std::thread::id> completing_;  ///< the thread that is in completion_
+  bool has_completion_ = false;              ///< guarded by mutex_, as is the next
   Completion completion_;
   std::mutex mutex_;
   std::condition_variable completed_;

@@ -27,9 +27,12 @@ std::uint64_t physical_memory() noexcept {
 }  // namespace
 
 std::size_t Arenas::reserved_bytes(std::size_t ranks) noexcept {
-  // One rank may use all memory, and needs room for gaps. Many ranks share it: each may use several times its part.
-  constexpr std::uint64_t parts = 16;
-  return std::bit_floor(std::min(2 * physical_memory(), std::max(parts * physical_memory() / ranks, large_page)));
+  // One rank may use all memory, and needs room for gaps. Many ranks share it: each may use several times its part. A
+  // process has 128 TiB of addresses for dozens of communicators, and for what else it reserves.
+  constexpr std::uint64_t parts = 4;
+  constexpr std::uint64_t most_in_total = 2UL << 40;
+  const std::uint64_t share = std::min(parts * physical_memory(), most_in_total) / ranks;
+  return std::bit_floor(std::min(2 * physical_memory(), std::max(share, large_page)));
 }
 
 Result<Arenas> Arenas::create(std::size_t rank, std::size_t ranks) {

@@ -36,7 +36,8 @@ void write_to_each_page(std::byte* data, std::size_t bytes) {
 Error bad_buffer_of(int rank, std::string_view host, std::size_t bytes) {
   return {Errc::invalid_argument,
           text::concat({"rank ", std::to_string(rank), " (", host, ") gave a buffer to send of which ",
-                        std::to_string(bytes), " bytes are not its memory (", std::strerror(EFAULT), ")"})};
+                        std::to_string(bytes), " bytes are not its memory (", std::strerror(EFAULT),
+                        "), or the kernel shows them to no other process: then set AMLDIST_SINGLE_COPY=off"})};
 }
 
 std::string PeerMemory::Sample::address() const {

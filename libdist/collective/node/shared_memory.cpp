@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -44,10 +45,16 @@ SharedMemory::~SharedMemory() {
 }
 
 Result<void> SharedMemory::map(std::size_t bytes) {
-  void* const where = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_.get(), 0);
-  if (where == MAP_FAILED) {
+  // After mlockall(MCL_FUTURE) memory is filled as it is mapped, unless it is not accessible yet; and most of this is
+  // never used.
+  void* const where = ::mmap(nullptr, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file_.get(), 0);
+  const bool is_mapped =
+      where != MAP_FAILED && ::munlock(where, bytes) == 0 && ::mprotect(where, bytes, PROT_READ | PROT_WRITE) == 0;
+  if (!is_mapped) {
+    const int problem = errno;
+    if (where != MAP_FAILED) static_cast<void>(::munmap(where, bytes));
     return Error{Errc::limit, concat({"not enough address space for ", std::to_string(bytes),
-                                      " bytes of shared memory: ", std::strerror(errno), " (see ulimit -v)"})};
+                                      " bytes of shared memory: ", std::strerror(problem), " (see ulimit -v)"})};
   }
   data_ = static_cast<std::byte*>(where);
   bytes_ = bytes;
@@ -57,6 +64,11 @@ Result<void> SharedMemory::map(std::size_t bytes) {
 }
 
 Result<SharedMemory> SharedMemory::create(std::size_t bytes) {
+  // Beyond it, ftruncate() raises SIGXFSZ, which ends the program.
+  if (struct rlimit longest = {}; ::getrlimit(RLIMIT_FSIZE, &longest) == 0 && bytes > longest.rlim_cur) {
+    return Error{Errc::limit, concat({"shared memory of ", std::to_string(bytes),
+                                      " bytes is longer than a file may be (see ulimit -f)"})};
+  }
   SharedMemory memory;
   memory.file_ = FileDescriptor(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory.file_ || ::ftruncate(memory.file_.get(), static_cast<off_t>(bytes)) != 0 ||

@@ -373,8 +373,9 @@ AMLDIST_API int amldist_wait_for(amldist_request** request, int milliseconds, in
  * of the program that is waiting in the library; if the call is complete already, by this one before this returns. So
  * nobody needs to wait or to test. The function may begin other calls, if no other thread is in one of the
  * communicator's; it may wait for its own request, but for nothing else. The request still has to be waited for or
- * tested once, which then does not wait. One function for each request: AMLDIST_EINVAL for a second one. Over an MPI
- * without MPI_THREAD_MULTIPLE there is no progress thread: see above. Since 0.2. */
+ * tested once. In another thread that returns after the function: then `context` may be freed. One function for each
+ * request: AMLDIST_EINVAL for a second one. Over an MPI without MPI_THREAD_MULTIPLE there is no progress thread: see
+ * above. Since 0.2. */
 typedef void (*amldist_complete_function)(int status, void* context);
 AMLDIST_API int amldist_on_complete(amldist_request* request, amldist_complete_function function, void* context);
 
