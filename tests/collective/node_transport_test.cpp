@@ -380,10 +380,9 @@ TEST_F(FetchedMessageTest, ABadBufferIsTheSendersError) {
   EXPECT_TRUE(end(first).post({second, nowhere, got.size(), 7, false}, Direction::send, sending, watchdog));
   EXPECT_EQ(error_of(first), "none");
   post(second, Direction::receive, first, got, receiving);
-  EXPECT_EQ(
-      error_of(second),
-      "rank 2 (node7) gave a buffer to send of which 100000 bytes are not its memory (Bad address), or the kernel "
-      "shows them to no other process: then set AMLDIST_SINGLE_COPY=off");
+  EXPECT_EQ(error_of(second),
+            "rank 2 (node7) gave a buffer to send of which 100000 bytes are not its memory, or the kernel shows them "
+            "to no other process (Bad address): for the latter set AMLDIST_SINGLE_COPY=off");
 }
 
 TEST_F(FetchedMessageTest, AnImpossibleCountOfFetchedMessagesIsDamage) {

@@ -132,10 +132,9 @@ TEST_F(FetchTest, TakesTheBlockFromTheRootsBuffer) {
 }
 
 TEST_F(FetchTest, NamesWhoseBufferIsNoMemory) {
-  EXPECT_EQ(scatter(8),
-            "rank 1 (node7) gave a buffer to send of which " + std::to_string(block) +
-                " bytes are not its memory (Bad address), or the kernel shows them to no other process: then "
-                "set AMLDIST_SINGLE_COPY=off");
+  EXPECT_EQ(scatter(8), "rank 1 (node7) gave a buffer to send of which " + std::to_string(block) +
+                            " bytes are not its memory, or the kernel shows them to no other process (Bad address): "
+                            "for the latter set AMLDIST_SINGLE_COPY=off");
 }
 
 /// A rank that was stopped reads when it goes on. The root may have given up by then, and its memory be another's.

@@ -16,7 +16,8 @@ namespace {
 constexpr std::size_t longest_transfer = 64UL << 20;
 
 Error why_refused(int problem) {
-  if (problem == EFAULT) return {Errc::invalid_argument, "one of the two ranges is not memory"};
+  // EPERM: a program may forbid it later than at the start, where it was tried (PR_SET_DUMPABLE).
+  if (problem == EFAULT || problem == EPERM) return {Errc::invalid_argument, std::strerror(problem)};
   if (problem == ESRCH) return {Errc::peer, "its process has ended"};
   return {Errc::peer, text::concat({"its memory is not accessible: ", std::strerror(problem)})};
 }
@@ -33,11 +34,12 @@ void write_to_each_page(std::byte* data, std::size_t bytes) {
   if (bytes != 0) touch_one(data + bytes - 1);
 }
 
-Error bad_buffer_of(int rank, std::string_view host, std::size_t bytes) {
-  return {Errc::invalid_argument,
-          text::concat({"rank ", std::to_string(rank), " (", host, ") gave a buffer to send of which ",
-                        std::to_string(bytes), " bytes are not its memory (", std::strerror(EFAULT),
-                        "), or the kernel shows them to no other process: then set AMLDIST_SINGLE_COPY=off"})};
+Error bad_buffer_of(int rank, std::string_view host, std::size_t bytes, std::string_view why) {
+  return {
+      Errc::invalid_argument,
+      text::concat({"rank ", std::to_string(rank), " (", host, ") gave a buffer to send of which ",
+                    std::to_string(bytes), " bytes are not its memory, or the kernel shows them to no other process (",
+                    why, "): for the latter set AMLDIST_SINGLE_COPY=off"})};
 }
 
 std::string PeerMemory::Sample::address() const {

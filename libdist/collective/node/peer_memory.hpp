@@ -43,9 +43,9 @@ class PeerMemory {
   /// trusted: a process that has not that value at that address is not opened.
   [[nodiscard]] bool open(std::size_t rank, std::string_view sample_address);
 
-  /// Copies from an address in the process of an opened rank. Errors: peer (that process has ended, or the kernel
-  /// refuses), as a clause for people; invalid_argument (one of the two ranges is not the memory that it should be).
-  /// Thread-safe.
+  /// Copies from an address in the process of an opened rank. Errors, as clauses for people: peer (that process has
+  /// ended, or the call fails otherwise); invalid_argument (one of the two ranges is not memory, or the kernel does not
+  /// let this process read it). Thread-safe.
   [[nodiscard]] Result<void> read(std::size_t rank, void* to, std::uint64_t from, std::size_t bytes) const;
 
  private:
@@ -54,7 +54,8 @@ class PeerMemory {
 
 /// Leaves the range as it is. Ends the process, as any other algorithm would, if it is not memory that it may write.
 void write_to_each_page(std::byte* data, std::size_t bytes);
-/// That `bytes` which a rank gave as a buffer to send are not memory of its process.
-[[nodiscard]] Error bad_buffer_of(int rank, std::string_view host, std::size_t bytes);
+/// That `bytes` which a rank gave as a buffer to send are not memory of its process, or none that another may read;
+/// `why`, as PeerMemory::read() said.
+[[nodiscard]] Error bad_buffer_of(int rank, std::string_view host, std::size_t bytes, std::string_view why);
 
 }  // namespace amldist::collective

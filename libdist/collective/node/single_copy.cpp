@@ -38,7 +38,7 @@ Result<void> NodeCollectives::fetch(std::uint32_t rank, std::byte* to, std::uint
   if (done) return {};
   if (done.error().code == Errc::invalid_argument) {
     write_to_each_page(to, bytes);
-    return slot_channel_.has_bad_buffer(rank, bytes);
+    return slot_channel_.has_bad_buffer(rank, bytes, done.error().message);
   }
   return slot_channel_.cannot_reach(rank, done.error().message);
 }

@@ -56,8 +56,8 @@ SlotChannel::SlotChannel(std::byte* memory, NodeGroup place, std::size_t slot_by
       contention_(place_.size),
       unawaited_contention_(place_.size) {}
 
-Error SlotChannel::has_bad_buffer(std::uint32_t peer, std::size_t bytes) const {
-  return bad_buffer_of(place_.communicator_ranks[peer], place_.host, bytes);
+Error SlotChannel::has_bad_buffer(std::uint32_t peer, std::size_t bytes, std::string_view why) const {
+  return bad_buffer_of(place_.communicator_ranks[peer], place_.host, bytes, why);
 }
 
 bool SlotChannel::has_come(std::uint32_t peer, std::uint32_t round, bool& differs) noexcept {

@@ -174,7 +174,7 @@ class SlotChannel {
     return watchdog_->lost(place_.communicator_ranks[peer], why);
   }
   /// `bytes` that the peer gave as a buffer are not memory of its process.
-  [[nodiscard]] Error has_bad_buffer(std::uint32_t peer, std::size_t bytes) const;
+  [[nodiscard]] Error has_bad_buffer(std::uint32_t peer, std::size_t bytes, std::string_view why) const;
 
   [[nodiscard]] std::byte* own_line() noexcept { return line(place_.rank, round_).data; }
   [[nodiscard]] std::byte* line_of(std::uint32_t peer, std::uint32_t back = 0) noexcept {

@@ -194,7 +194,7 @@ Error NodeTransport::why_not_fetched(const Progress& receive, std::size_t bytes,
                                      Watchdog& watchdog) const {
   if (error.code != Errc::invalid_argument) return watchdog.lost(receive.message.peer, error.message);
   write_to_each_page(receive.message.data + (receive.done - receive.header()), bytes);
-  return bad_buffer_of(receive.message.peer, host_, bytes);
+  return bad_buffer_of(receive.message.peer, host_, bytes, error.message);
 }
 
 /// From the ring.
