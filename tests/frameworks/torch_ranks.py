@@ -11,6 +11,7 @@ import inspect
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import sys
@@ -78,8 +79,9 @@ def in_rank(rank: int, size: int, program: str, output: str) -> None:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="amldist-ranks-") as folder:
-        print(json.dumps(run(int(sys.argv[1]), sys.argv[2], folder)))
+    folder = tempfile.mkdtemp(prefix="amldist-ranks-")  # TemporaryDirectory would remove it at the end of each fork
+    print(json.dumps(run(int(sys.argv[1]), sys.argv[2], folder)))
+    shutil.rmtree(folder)
 
 
 def run(size: int, program: str, folder: str) -> list[str]:

@@ -16,8 +16,8 @@ from amldist._library import lib
 from amldist._request import Request
 from amldist._world import init
 from amldist.torch._device import DeviceWork, Gpu, OnDevice, is_wanted, open_gpu, same_device
-from amldist.torch._tensors import OnHost, check, is_whole, refuse, shown
-from amldist.torch._work import DoneWork, PendingWork, Waiter, backend_error
+from amldist.torch._tensors import OnHost, check, is_whole, refuse, shown, spread
+from amldist.torch._work import DoneWork, JoinedWork, PendingWork, Waiter, backend_error
 
 Tensor = torch.Tensor
 _Op = dist.ReduceOp
@@ -155,8 +155,8 @@ class Group:
     def _work(
         self, requests: List[Request], outputs: Any, after: Optional[Callable[[], object]], source: Any = None
     ) -> PendingWork:
-        work = PendingWork(requests, outputs, after, self._waiter, source, self._deadline.total_seconds())
         self._reap()
+        work = PendingWork(requests, outputs, after, self._waiter, source, self._deadline.total_seconds(), self._pending)
         self._pending.add(work)  # nobody has to wait for it
         self._kept(work)
         return work
@@ -169,7 +169,8 @@ class Group:
 
     def _reap(self) -> None:
         if len(self._pending) >= 32:
-            self._pending = {work for work in self._pending if not work.is_completed()}
+            for work in list(self._pending):
+                work.is_completed()  # which takes it out
 
     def _operator(self, op: Any, operation: str) -> Tuple[int, Any]:
         """The operator's number, and the factor of PREMUL_SUM."""
@@ -205,6 +206,15 @@ class Group:
         if not is_whole(tensor):
             raise refuse(operation, f"{shown(tensor)} is not contiguous: pass tensor.contiguous()")
         return tensor
+
+    def _in_rows(self, output: Tensor, source: Tensor, place: OnHost) -> Tuple[Tensor, Tensor, Optional[Callable[[], object]]]:
+        """What the library reads and writes where data is cut along the first dimension, and what is then left to do. Unlike
+        elsewhere, the order of a tensor's elements in memory matters."""
+        given = place.read(source.detach().contiguous())
+        if output.is_contiguous():
+            return given, place.write(output), None
+        result = place.empty(output.numel(), output.dtype)
+        return given, result, spread(result, [output])
 
     # ---- GPUs ----
 
@@ -244,12 +254,7 @@ class Group:
     def _joined(self, works: List[Any], outputs: Any) -> Any:
         if works and all(isinstance(work, DeviceWork) for work in works):
             return works[-1].followed(outputs)  # a stream keeps their order
-
-        def finish() -> None:
-            for work in works:
-                work.wait()
-
-        return PendingWork([], outputs, finish, self._waiter)
+        return JoinedWork(works, outputs, self._waiter)
 
     def start_coalescing(self) -> None:
         self._coalesced = []

@@ -244,6 +244,18 @@ class AmldistGroup(dist.ProcessGroup):
             return self._description
 
 
+def _leave_to_python(method: Any) -> None:
+    """Keeps torch.compile out of a method and of what that calls. torch.compiler.disable() would load the compiler, which takes
+    a second, and would stand in every call's way."""
+    method._torchdynamo_disable = True  # where it is to be inlined
+    frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    if hasattr(frames, "set_code_exec_strategy"):
+        skip = frames._FrameAction.SKIP
+        frames.set_code_exec_strategy(method.__code__, frames._FrameExecStrategy(skip, skip))
+    elif hasattr(frames, "skip_code"):
+        frames.skip_code(method.__code__)
+
+
 def _direct(name: str, call: str) -> Callable[..., Any]:
     """A call of torch.distributed's functions; what is not quite one of them goes PyTorch's way."""
     shown = _SHOWN.get(call, call)
@@ -267,6 +279,7 @@ def _direct(name: str, call: str) -> Callable[..., Any]:
     # PyTorch does not call an override from within itself: it goes by the name of the code that calls.
     method.__name__ = name
     method.__code__ = method.__code__.replace(co_name=name)
+    _leave_to_python(method)
     return method
 
 

@@ -45,9 +45,9 @@ class Movement(Group):
         self._in_place([output], name)
         self._in_place([source], name)
         place = self._place(source, name)
-        given, result = place.read(source), place.write(output)
+        given, result, after = self._in_rows(output, source, place)
         count, kind = self._moved(given)
-        return self._call("allgather", (given.data_ptr(), result.data_ptr(), count, kind), opts, [output], (given, result), place)
+        return self._call("allgather", (given.data_ptr(), result.data_ptr(), count, kind), opts, [output], (given, result), place, after)
 
     def allgather_single_coalesced(self, outputs: List[Tensor], inputs: List[Tensor], opts: Any) -> Any:
         return self._several([(self.allgather_single, (output, source)) for output, source in zip(outputs, inputs)], opts, outputs)
@@ -154,9 +154,9 @@ class Movement(Group):
         if output.dtype != source.dtype:
             raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: the types must be equal")
         place = self._place(source, name)
-        given, result = place.read(source), place.write(output)
+        given, result, after = self._in_rows(output, source, place)
         sides = []
-        for tensor, splits, side in ((given, input_splits, "input"), (result, output_splits, "output")):
+        for tensor, splits, side in ((source, input_splits, "input"), (output, output_splits, "output")):
             rows = tensor.size(0) if tensor.dim() else 0
             lengths = list(splits) or [rows // self.size] * self.size
             if not splits and rows % self.size:
@@ -167,7 +167,7 @@ class Movement(Group):
             sides.append(lists([length * row for length in lengths]))
         kind = self._moved(given)[1]
         arguments = (given.data_ptr(), *sides[0], result.data_ptr(), *sides[1], kind)
-        return self._call("alltoallv", arguments, opts, [output], (given, result), place)
+        return self._call("alltoallv", arguments, opts, [output], (given, result), place, after)
 
     def alltoall(self, outputs: List[Tensor], inputs: List[Tensor], opts: Any) -> Any:
         if len(outputs) != self.size or len(inputs) != self.size:

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List
 import torch
 from amldist.torch._base import Tensor
 from amldist.torch._movement import Movement
-from amldist.torch._tensors import OnHost, check, check_alike, check_root_tensor, copied_to, lists, refuse, shown, spread
+from amldist.torch._tensors import OnHost, as_real, check, check_alike, check_root_tensor, copied_to, lists, refuse, shown, spread
 from amldist.torch._work import DoneWork
 
 #: What libdist's operators do with two tensors of one rank, by their numbers.
@@ -36,7 +36,8 @@ class Reductions(Movement):
         place = self._place(tensor, "all_reduce", (kind, operator))
         data = place.both(tensor)
         if factor is not None:
-            data.mul_(factor)
+            with torch.no_grad():
+                data.mul_(factor)
         address = data.data_ptr()
         return self._call("allreduce", (address, address, data.numel(), kind, operator), opts, tensors, data, place)
 
@@ -89,13 +90,14 @@ class Reductions(Movement):
 
     def reduce(self, tensors: List[Tensor], opts: Any) -> Any:
         check_root_tensor(tensors, opts, "reduce")
-        tensor = self._in_place(tensors, "reduce")
+        tensor = as_real(self._in_place(tensors, "reduce"), opts)
         operator, factor = self._operator(opts.reduceOp, "reduce")
         kind = self._type(tensor, "reduce")
         place = self._place(tensor, "reduce", (kind, operator))
         data = place.both(tensor) if self.rank == opts.rootRank else place.read(tensor)
         if factor is not None:
-            data = data.mul_(factor) if self.rank == opts.rootRank else data * factor
+            with torch.no_grad():
+                data = data.mul_(factor) if self.rank == opts.rootRank else data * factor
         address = data.data_ptr()
         arguments = (address, address if self.rank == opts.rootRank else None, data.numel(), kind, operator, opts.rootRank)
         return self._call("reduce", arguments, opts, tensors, data, place)
@@ -108,14 +110,15 @@ class Reductions(Movement):
             raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: it must have {self.size} times as many elements")
         self._in_place([source], name)
         self._in_place([output], name)
+        told, output, source = [output], as_real(output, opts), as_real(source, opts)
         operator, factor = self._operator(opts.reduceOp, name)
         kind = self._type(output, name)
         place = self._place(source, name, (kind, operator))
-        result, given = place.write(output), place.read(source)
+        given, result, after = self._in_rows(output, source, place)
         if factor is not None:
             given = given * factor
         arguments = (given.data_ptr(), result.data_ptr(), result.numel(), kind, operator)
-        return self._call("reduce_scatter", arguments, opts, [output], (given, result), place)
+        return self._call("reduce_scatter", arguments, opts, told, (given, result), place, after)
 
     def reduce_scatter(self, outputs: List[Tensor], inputs: List[List[Tensor]], opts: Any) -> Any:
         if len(outputs) != 1 or len(inputs) != 1 or len(inputs[0]) != self.size:
@@ -125,13 +128,14 @@ class Reductions(Movement):
             raise refuse("reduce_scatter", f"the output is {shown(output)}, the input for this rank {shown(parts[self.rank])}")
         for tensor in (output, *parts):
             check(tensor, "reduce_scatter")
+        output, parts = as_real(output, opts), [as_real(part, opts) for part in parts]
         operator, factor = self._operator(opts.reduceOp, "reduce_scatter")
         kind = self._type(output, "reduce_scatter")
         place = self._place(output, "reduce_scatter", (kind, operator))
         flat, result = place.join(parts), place.empty(output.numel(), output.dtype)
         if factor is not None:
             flat.mul_(factor)
-        buffers, keep, after = (flat.data_ptr(), result.data_ptr()), (flat, result), spread(result, outputs)
+        buffers, keep, after = (flat.data_ptr(), result.data_ptr()), (flat, result), spread(result, [output])
         if all(part.numel() == output.numel() for part in parts):
             return self._call("reduce_scatter", (*buffers, output.numel(), kind, operator), opts, outputs, keep, place, after)
         counts = lists([part.numel() for part in parts])

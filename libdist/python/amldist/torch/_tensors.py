@@ -6,6 +6,7 @@ import ctypes
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
+import torch.distributed as dist
 
 Tensor = torch.Tensor
 
@@ -56,6 +57,18 @@ def is_whole(tensor: Tensor) -> bool:
     return tensor.is_contiguous() or torch.ops.aten.is_non_overlapping_and_dense(tensor)
 
 
+def as_real(tensor: Tensor, opts: Any) -> Tensor:
+    """Complex numbers are added, and divided by the number of ranks, part by part. With another operator they stay what
+    they are, and are refused."""
+    adds = getattr(opts.reduceOp, "op", opts.reduceOp) in (dist.ReduceOp.SUM, dist.ReduceOp.AVG)
+    return torch.view_as_real(tensor.detach()) if tensor.is_complex() and adds else tensor
+
+
+def overwriting(tensor: Tensor) -> Any:
+    """A context in which results may be copied to a tensor, on any thread."""
+    return torch.inference_mode() if tensor.is_inference() else torch.no_grad()
+
+
 class OnHost:
     """Where a call's data lie for the library: in host memory. What it reads of CUDA tensors is copied there, what it
     writes is copied back."""
@@ -97,7 +110,8 @@ class OnHost:
             if after is not None:
                 after()
             for tensor, host in self._back:
-                tensor.copy_(host)
+                with overwriting(tensor):
+                    tensor.copy_(host)
             torch.cuda.current_stream(self._device).synchronize()  # another thread's stream than the caller's, perhaps
 
         return copy_back
@@ -117,8 +131,8 @@ def copied_to(source: Tensor, tensors: Sequence[Tensor]) -> Callable[[], object]
     """What copies one tensor to all of the others."""
 
     def copy() -> None:
-        with torch.no_grad():
-            for tensor in tensors:
+        for tensor in tensors:
+            with overwriting(tensor):
                 tensor.copy_(source)
 
     return copy
@@ -129,9 +143,9 @@ def spread(flat: Tensor, parts: Sequence[Tensor]) -> Callable[[], object]:
 
     def copy() -> None:
         offset = 0
-        with torch.no_grad():
-            for part in parts:
+        for part in parts:
+            with overwriting(part):
                 part.copy_(flat[offset : offset + part.numel()].view(part.shape))
-                offset += part.numel()
+            offset += part.numel()
 
     return copy

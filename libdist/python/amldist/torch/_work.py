@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 from datetime import timedelta
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple
 
 import torch
 import torch.distributed as dist
@@ -68,6 +68,7 @@ class Waiter:
         self._runs = False
         self._thread: Optional[threading.Thread] = None
         self._ends = self._is_away = False
+        self._nested: Optional[Waiter] = None
         self._all.add(self)
 
     def stop(self) -> None:
@@ -92,7 +93,22 @@ class Waiter:
             if self._ends:
                 raise _ProcessEnds
 
+    def _beyond_callbacks(self) -> "Waiter":
+        """Itself, or the first one whose thread is not in a future's callback with this thread: that may wait for what it
+        begins."""
+        level: Optional[Waiter] = self
+        while level is not None:
+            if threading.current_thread() is level._thread:
+                level._nested = level._nested or Waiter()
+                return level._nested
+            level = level._nested
+        return self
+
     def add(self, work: "PendingWork") -> None:
+        free = self._beyond_callbacks()
+        if free is not self:
+            work.leave_to(free)
+            return
         with self._lock:
             if not self._ends:
                 self._works.put(work)
@@ -255,9 +271,12 @@ class PendingWork(KeptWork):
         waiter: Waiter,
         source: Any = None,
         limit_s: float = 0,
+        pending: Optional[Set["PendingWork"]] = None,
     ) -> None:
+        """``pending``: what keeps the work, and its tensors, until it is done."""
         super().__init__()
         self._limit_s = limit_s
+        self._pending = pending
         self._requests = requests
         self._outputs = outputs
         self._after = after
@@ -284,11 +303,18 @@ class PendingWork(KeptWork):
                 self._error = backend_error(error, self._limit_s)
             self._done = True
             self._requests, self._after = [], None
+            pending, self._pending = self._pending, None
+            if pending is not None:
+                pending.discard(self)
             future, self._future_given = self._future, True
         if future is not None:
             self._complete(future, self._value)
 
     _future_given = False
+
+    def leave_to(self, waiter: Waiter) -> None:
+        self._waiter = waiter
+        waiter.add(self)
 
     @property
     def is_done(self) -> bool:
@@ -399,3 +425,21 @@ class PendingWork(KeptWork):
 
     def _wait_in_backward(self) -> None:
         self.wait()
+
+
+class JoinedWork(PendingWork):
+    """Several works as one."""
+
+    def __init__(self, works: List[Any], outputs: Any, waiter: Waiter) -> None:
+        super().__init__([], outputs, self._wait_for_all, waiter)
+        self._works = works
+
+    def _wait_for_all(self) -> None:
+        for work in self._works:
+            work.wait()
+
+    def is_completed(self) -> bool:
+        if not self._done and not all(work.is_completed() for work in self._works):
+            return False
+        self.finish()
+        return True

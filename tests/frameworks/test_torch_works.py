@@ -1,0 +1,119 @@
+"""What a call of torch.distributed leaves behind until it is done, and where tensors lie: works, futures, layouts, compilers."""
+
+from __future__ import annotations
+
+import pytest
+from test_amldist_backend import run
+
+
+@pytest.mark.parametrize("compiled", ["1", "0"])
+def test_data_that_is_cut_by_rows_may_lie_in_another_order(compiled):
+    run("""
+        start()
+        def transposed(tensor): return tensor.t().contiguous().t()
+        rows = transposed(torch.arange(6.).view(2, 3) + 10 * rank)
+        wanted = torch.cat([torch.arange(6.).view(2, 3) + 10 * r for r in range(size)])
+        for output in (torch.zeros(2 * size, 3), transposed(torch.zeros(2 * size, 3))):
+            dist.all_gather_into_tensor(output, rows)
+            assert output.equal(wanted), output
+        for output in (torch.zeros(2, 3), transposed(torch.zeros(2, 3))):
+            dist.reduce_scatter_tensor(output, transposed(wanted))
+            assert output.equal(size * wanted[2 * rank : 2 * rank + 2]), output
+            dist.all_to_all_single(transposed(output), transposed(torch.ones(2, 3)))
+        output = transposed(torch.zeros(size, 3))
+        dist.all_to_all_single(output, transposed(torch.arange(3.).repeat(size, 1) + 10 * rank))
+        assert output.equal(torch.arange(3.) + 10 * torch.arange(float(size)).view(size, 1)), output
+        print("fine")
+        """, AMLDIST_TORCH_COMPILED=compiled)
+
+
+def test_a_callback_may_begin_a_call_and_wait_for_its_future():
+    run("""
+        start()
+        one, other = torch.ones(2), torch.ones(2)
+        def again(future): return dist.all_reduce(other, async_op=True).get_future().wait()[0]
+        def twice(future): return dist.all_reduce(one, async_op=True).get_future().then(again).wait()
+        assert dist.all_reduce(one, async_op=True).get_future().then(twice).wait().tolist() == [size] * 2
+        from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*[torch.nn.Linear(40, 40) for _ in range(4)]))
+        model.register_comm_hook(PowerSGDState(None, start_powerSGD_iter=2), powerSGD_hook)
+        for step in range(5): model(torch.rand(4, 40)).sum().backward()
+        print("fine")
+        """)
+
+
+def test_a_call_that_is_done_keeps_no_tensor():
+    run("""
+        import gc, weakref
+        start()
+        gone = []
+        for call in range(4):
+            tensor = torch.ones(1000)
+            weakref.finalize(tensor, gone.append, call)
+            dist.all_reduce(tensor, async_op=True).wait()
+            del tensor
+        gc.collect()
+        assert gone == [0, 1, 2, 3], gone
+        print("fine")
+        """)
+
+
+def test_several_calls_as_one_are_asked_without_waiting():
+    run("""
+        import time
+        start()
+        given, outputs = torch.ones(2), [torch.zeros(2 * size) for _ in range(2)]
+        if rank == 1: time.sleep(1)
+        with dist._coalescing_manager(async_ops=True) as joined:
+            for output in outputs: dist.all_gather_into_tensor(output, given)
+        if rank == 0:
+            assert not joined.works[0].is_completed()
+            raises(lambda: joined.works[0].wait(timedelta(seconds=0.1)), dist.DistBackendError, "not complete after 0.1 s")
+        joined.works[0].wait()
+        assert joined.works[0].is_completed() and outputs[1].tolist() == [1] * 2 * size
+        print("fine")
+        """)
+
+
+def test_tensors_of_the_inference_mode_may_be_filled_by_another_thread():
+    run("""
+        start()
+        with torch.inference_mode():
+            parts = [torch.zeros(2) for _ in range(size)]
+            future = dist.all_gather(parts, torch.ones(2) + rank, async_op=True).get_future()
+        assert [part.tolist() for part in future.wait()] == [[r + 1] * 2 for r in range(size)]
+        print("fine")
+        """)
+
+
+def test_complex_numbers_are_added_by_every_reduction():
+    run("""
+        start()
+        total, both = sum(range(size)), torch.complex64
+        given = torch.full((3,), 1 + 1j * rank, dtype=both)
+        dist.reduce(given, 0)
+        assert rank or given.tolist() == [size + 1j * total] * 3, given
+        output = torch.zeros(2, dtype=both)
+        dist.reduce_scatter_tensor(output, torch.full((2 * size,), 1 + 1j * rank, dtype=both))
+        assert output.tolist() == [size + 1j * total] * 2, output
+        dist.reduce_scatter(output, [torch.full((2,), 1j * r, dtype=both) for r in range(size)], op=dist.ReduceOp.AVG)
+        assert output.tolist() == [1j * rank] * 2, output
+        raises(lambda: dist.reduce(given, 0, op=dist.ReduceOp.MAX), RuntimeError, "complex64", "cannot be reduced")
+        print("fine")
+        """)
+
+
+@pytest.mark.parametrize("compiled", ["1", "0"])
+def test_the_compiler_leaves_calls_that_it_does_not_know_to_python(compiled):
+    run("""
+        start()
+        def step(tensor):
+            work = dist.all_reduce(tensor, async_op=True)
+            work.wait()
+            if rank == 0: dist.send(tensor, 1)
+            else: dist.recv(tensor, 0)
+            dist.broadcast(tensor, 0)
+            return tensor + 1
+        assert torch.compile(step, backend="aot_eager")(torch.ones(4)).tolist() == [size + 1] * 4
+        print("fine")
+        """, AMLDIST_TORCH_COMPILED=compiled)
