@@ -170,7 +170,7 @@ Result<void> check_option(const SubmitterSession& session) {
   if (!spec) return spec.error();
   if (session.mentions_differ && has_component_separator()) {
     return Error{Errc::mismatch,
-                 "the components have different --aml-dist options, but one counts for the whole step: give it once"};
+                 "the components have different --aml-dist options, but a step can have only one: give it once"};
   }
   if (spec->kind == Kind::none) {
     if (session.request.option) remove_outer_step();  // here: later srun has its own copy of the environment
@@ -186,7 +186,7 @@ Result<void> check_option(const SubmitterSession& session) {
         "ask the administrator for 'required'");
   }
   if (spec->verbose) {
-    if (session.request.is_from_variable) tell_user(concat({"the option is that of ", option_variable}));
+    if (session.request.is_from_variable) tell_user(concat({"the option comes from ", option_variable}));
     for (const std::string& complaint : session.complaints) tell_user(complaint);
   }
   return {};

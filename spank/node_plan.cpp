@@ -90,9 +90,9 @@ std::uint32_t rank_in_sruns_place(const StepPlan& plan) { return has_servers(pla
 /// What the user is told where nobody takes srun's place.
 std::string nobody_stands_in(const StepPlan& plan, std::string_view why) {
   return concat({"no srun waits for this step, and no node could take its place (", why,
-                 "): nobody says which task fails first",
-                 has_servers(plan) ? ", and parameter servers will not end by themselves: end the step when its work "
-                                     "is done, or start it without --async"
+                 "): the first failure is not reported",
+                 has_servers(plan) ? ", and parameter servers do not end by themselves: end the step when its work is "
+                                     "done, or start it without --async"
                                    : ""});
 }
 
@@ -156,7 +156,7 @@ Result<void> learn_address(const StepdSession& session, StepPlan& plan, std::spa
   const auto interface = interface_to_ask(plan.rendezvous.address);
   if (!interface) return {};
   const Error unheard{Errc::unavailable, concat({"rank 0's node ", plan.placement.master_host(),
-                                                 " could not tell the other nodes over srun the address of ",
+                                                 " could not send the other nodes, over srun, the address of ",
                                                  "interface ", *interface, ": use master_addr=name, or try again"})};
   if (!ranks.empty() && ranks.front() == 0) {
     const auto address = address_of_interface(*interface, session.request.policy.network);

@@ -142,7 +142,7 @@ std::optional<std::string> unwatched_note(const NodePlan& plan, bool has_srun) {
   if (plan.trace.hang == 0 || (has_srun && plan.is_whole_step)) return std::nullopt;
   const std::string_view why = plan.is_whole_step ? "there is no srun that could say so and end the step"
                                                   : "each component of a heterogeneous step sees only its own ranks";
-  return concat({"hang=", std::to_string(plan.trace.hang), ": nobody watches this step for hangs, because ", why,
+  return concat({"hang=", std::to_string(plan.trace.hang), ": this step is not watched for hangs, because ", why,
                  "; its calls are recorded for 'aml-dist trace'"});
 }
 

@@ -47,7 +47,7 @@ Error wrong(std::string_view function, std::string_view why) {
 Result<WorldConfig::Seat> to_seat(const amldist_config& config, std::string_view function) {
   if (config.size < 0 || config.rank < 0 || (config.size == 0 && config.rank != 0)) {
     return wrong(function, concat({"rank=", std::to_string(config.rank), " of size=", std::to_string(config.size),
-                                   " is none: give both, or 0 for both to take the environment's"}));
+                                   " is not possible: give both, or 0 for both to take them from the environment"}));
   }
   if (config.size != 0 && config.rank >= config.size) {
     return wrong(function,
@@ -65,14 +65,16 @@ Result<Key> to_key(std::string_view secret, std::string_view function) {
 
 /// The caller's callbacks, which must not be called after the world is made.
 Result<KeyValueStore> to_store(const amldist_store& store, std::string_view function) {
-  if (store.struct_size < sizeof(amldist_store)) return wrong(function, "set store's struct_size to its sizeof");
+  if (store.struct_size < sizeof(amldist_store)) {
+    return wrong(function, "set the store's struct_size to sizeof(amldist_store)");
+  }
   if (store.set == nullptr || store.get == nullptr) return wrong(function, "the store lacks set or get");
   const amldist_store callbacks = store;
   KeyValueStore out;
   out.set = [callbacks](const std::string& key, const std::string& value) -> Result<void> {
     const int status = callbacks.set(callbacks.context, key.c_str(), value.data(), value.size());
     if (status == 0) return {};
-    return Error{Errc::unavailable, concat({"the caller's store does not take rank 0's address: set() returned ",
+    return Error{Errc::unavailable, concat({"rank 0's address cannot be written to the caller's store: set() returned ",
                                             std::to_string(status)})};
   };
   out.get = [callbacks](const std::string& key, Clock::time_point deadline) -> Result<std::string> {
@@ -83,7 +85,7 @@ Result<KeyValueStore> to_store(const amldist_store& store, std::string_view func
                                      static_cast<int>(std::clamp<std::int64_t>(left, 1, INT32_MAX)));
     if (status != 0 || bytes > value.size()) {
       const Errc code = Clock::now() >= deadline ? Errc::timeout : Errc::unavailable;
-      return Error{code, concat({"rank 0 did not come: the caller's store has no address of it (get() returned ",
+      return Error{code, concat({"rank 0's address is not in the caller's store: is rank 0 running? (get() returned ",
                                  std::to_string(status), ")"})};
     }
     value.resize(bytes);
@@ -95,12 +97,12 @@ Result<KeyValueStore> to_store(const amldist_store& store, std::string_view func
 /// Where the ranks meet.
 Result<void> take_place(const amldist_config& config, std::string_view function, WorldConfig& out) {
   if (config.port < 0 || config.port > highest_port) {
-    return wrong(function, concat({"port=", std::to_string(config.port), " is no port"}));
+    return wrong(function, concat({"port=", std::to_string(config.port), " is not a port: use 1 to 65535, or 0"}));
   }
   out.port = static_cast<std::uint16_t>(config.port);
   if (config.address != nullptr) out.address = config.address;
   if (config.store == nullptr) return {};
-  if (out.has_own_place()) return wrong(function, "address or port and a store: give one of them");
+  if (out.has_own_place()) return wrong(function, "a store and an address or port are both given: give only one");
   auto store = to_store(*config.store, function);
   if (!store) return store.error();
   out.store = std::move(*store);

@@ -23,9 +23,8 @@ constexpr auto table = std::to_array<SettingDescription>({
     {variable::instance_types, "`aml-run`", "path", "the site's table",
      "table of instance types, where `--instance-types` is not given"},
     {variable::integrity, "`amldist_init()`", "`off`, `crc`, `mac`", "`off`",
-     "what stands behind each message between nodes: nothing, a checksum (CRC-32C), or a code that nobody makes "
-     "without "
-     "the secret (BLAKE2b); the same on all ranks. With `crc` and `mac` messages go over TCP"},
+     "what is appended to each message between nodes: nothing, a checksum (CRC-32C), or a message authentication code "
+     "(BLAKE2b, keyed with the secret); the same on all ranks. With `crc` and `mac` messages go over TCP"},
     {variable::instruction_set, "`amldist_init()`", "`plain`, `avx2`, `avx512`", "the best that the processor has",
      "highest instruction set that reductions use"},
     {variable::verbs_library, "`amldist_init()`, `aml-dist check`", "path", "`libibverbs.so.1`",
@@ -40,8 +39,8 @@ constexpr auto table = std::to_array<SettingDescription>({
      "here"},
     {variable::node_domains, "`amldist_init()`", "`auto`, `off`, `RANKS[,RANKS]...[/RANKS...]`", "`auto`",
      "which ranks of a node share a last-level cache, as the kernel says it (`auto`), or by their numbers on the node: "
-     "`0-3,4-7`, or `0-1,2-3/4-5,6-7` with two sockets; `off`: no leaders inside a node. A rank that is not listed, or "
-     "`off` on one rank, is the end of it for all"},
+     "`0-3,4-7`, or `0-1,2-3/4-5,6-7` with two sockets; `off`: no leaders inside a node. If a rank is not listed, or "
+     "one rank has `off`, no rank of the node uses leaders"},
     {variable::node_name, "`amldist_init()`", "name", "the host name",
      "ranks with different names share no memory; tests simulate several nodes on one machine with it"},
     {variable::nvml_library, "`aml-dist check`", "path", "`libnvidia-ml.so.1`; with AMD's GPUs `librocm_smi64.so`",
@@ -64,9 +63,8 @@ constexpr auto table = std::to_array<SettingDescription>({
      "rank "
      "holds for all"},
     {variable::step_secret, "`amldist_init()`, `aml-dist check`", "64 hexadecimal digits", "none",
-     "what tells the processes of a step from strangers; the plugin makes one for every step and replaces any other. "
-     "As "
-     "private as the environment"},
+     "secret by which the processes of a step recognise each other; the plugin makes one for every step and replaces "
+     "any other. As private as the environment"},
     {variable::timeout, "`amldist_init()`", "milliseconds, 1 to 2147483647", "300000",
      "deadline of each call, where the program gives none"},
     {variable::trace, "the libraries of `aml-dist trace`", "JOBID.STEP", "none: nothing is recorded",
@@ -78,7 +76,7 @@ constexpr auto table = std::to_array<SettingDescription>({
      "what carries host buffers between nodes; with `mpi` here or in `AMLDIST_BOOTSTRAP`, MPI is initialised where the "
      "program has not done it"},
     {variable::mpi_yields, "`amldist_init()`", "`1`, `true`", "no",
-     "Open MPI's own: it hands the processor on whenever it has nothing to do, and so do the waits here"},
+     "Open MPI's own: a process that waits in MPI yields its processor; waits in libamldist do the same"},
     {variable::slurm_step, "`amldist_init()`", "set or not", "not set",
      "Slurm's own: the process that names a dead rank ends half a second after the others, so that srun prints its "
      "line"},

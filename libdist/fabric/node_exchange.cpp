@@ -128,7 +128,7 @@ class Serving {
     for (std::uint32_t node = 0; node < peers_.size(); ++node) {
       if (auto sent = answer(node); !sent) {
         return end({Errc::unavailable, concat({"node ", std::to_string(node),
-                                               " does not take what the others said: ", sent.error().message})});
+                                               " does not receive the other nodes' results: ", sent.error().message})});
       }
     }
     for (Peer& peer : peers_) peer.spoke = false;
@@ -234,7 +234,7 @@ Result<std::map<std::uint32_t, std::string>> NodeExchange::round(const Wanted& w
     const std::uint64_t node = frame->number();
     std::string said = frame->text();
     if (frame->kind<ExchangeKind>() != ExchangeKind::text || frame->is_short() || node >= nodes_) {
-      return Error{Errc::internal, "node 0 answers in a form that is not known"};
+      return Error{Errc::internal, "node 0 sent a malformed answer: do all nodes use the same release of aml-dist?"};
     }
     out[static_cast<std::uint32_t>(node)] = std::move(said);
   }

@@ -1,9 +1,9 @@
-// The straggler of a step that goes on: whoever waits least while all others wait, for it or for one who waits for it.
-// By what each rank has spent in calls in the last minute, which a node can tell without the other nodes' records.
-// Pure.
+// Finds the straggler of a running step: the rank that waits least, while all others wait for it, directly or through
+// ranks that wait for it. It uses the time that each rank spent in calls in the last minute, which each node knows
+// without the records of other nodes. Pure.
 //
-// In a pipeline only the neighbours wait for a slow stage; those behind them wait for the neighbours. So whoever waits
-// for a rank that waits itself counts as waiting for whom that one waits for.
+// In a pipeline only the neighbours wait for a slow stage, and the stages behind them wait for the neighbours. So a
+// rank that waits for a waiting rank counts as waiting for the rank at the end of that chain.
 #pragma once
 
 #include <cstdint>

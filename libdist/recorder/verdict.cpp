@@ -144,7 +144,7 @@ std::string clause(const Stall& stall, const Straggler& straggler, std::uint64_t
     case Why::no_recorder:
       break;
   }
-  return concat({who(straggler), " has not called it or is not traced", for_seconds(seconds)});
+  return concat({who(straggler), " has not called it, or is not traced,", for_seconds(seconds)});
 }
 
 std::string deadlock_sentence(const StallVerdict& verdict, std::uint64_t seconds) {

@@ -57,7 +57,7 @@ Result<std::string> write_to_neighbours(NodeExchange& exchange, const StepContex
   std::string lines;
   for (const std::uint32_t shift : shifts_of(context.own.nodes, options.pairs || options.bench)) {
     if (context.own.node == 0 && options.verbose) {
-      std::fprintf(stderr, "aml-dist: every node writes to the one %u further\n", shift);
+      std::fprintf(stderr, "aml-dist: every node N writes to node N+%u\n", shift);
     }
     fabric::RingPlan plan = fabric::ring_plan(context.own.node, context.own.nodes, shift);
     plan.measure = options.bandwidth || options.bench;

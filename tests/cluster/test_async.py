@@ -191,7 +191,7 @@ def test_where_its_port_is_taken_a_line_says_what_is_missing(cluster, workdir):
     cluster.run(f"sbatch --wait -w node[1-2] -N2 -n4 -o {workdir}/job.out {job}", timeout=60)
     (line,) = own_lines((workdir / "step.out").read_text())
     assert re.search(r"no srun waits for this step, and no node could take its place \(UDP port 23123: Address already in use\): "
-                     "nobody says which task fails first$", line), line
+                     "the first failure is not reported$", line), line
 
 
 def test_verbose_says_what_rank_0s_node_computed(cluster, workdir):
@@ -202,4 +202,4 @@ def test_verbose_says_what_rank_0s_node_computed(cluster, workdir):
 
 def test_nobody_watches_for_hangs_and_a_line_says_so(cluster, workdir):
     out = run_async(cluster, workdir, "--aml-dist=pytorch,hang=60")
-    assert out.count("hang=60: nobody watches this step for hangs, because there is no srun") == 1, out
+    assert out.count("hang=60: this step is not watched for hangs, because there is no srun") == 1, out

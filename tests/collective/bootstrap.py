@@ -40,7 +40,7 @@ def cases(broken: str) -> list[tuple[dict[str, str], str]]:
         (RANK | {"AMLDIST_RDMA": "on"}, "AMLDIST_RDMA='on': use require, prefer or off"),
         (RANK | {"AMLDIST_PORT_RANGE": "20000-"}, "AMLDIST_PORT_RANGE: .*"),
         (RANK | {"AMLDIST_TIMEOUT_MS": "5s"}, "AMLDIST_TIMEOUT_MS='5s': use a number of milliseconds from 1 to 2147483647"),
-        (RANK | {"AMLDIST_BOOTSTRAP": "slurm"}, "this is no step of srun"),
+        (RANK | {"AMLDIST_BOOTSTRAP": "slurm"}, "srun did not start this process"),
         (RANK | {"AMLDIST_BOOTSTRAP": "tcp"}, "MASTER_ADDR and MASTER_PORT are not both set"),
         (RANK | {"MASTER_ADDR": "127.0.0.1"}, "MASTER_ADDR and MASTER_PORT are not both set"),
         *((RANK | AT_MASTER | {"MASTER_PORT": port}, f"MASTER_PORT='{re.escape(port)}' is no port")
@@ -161,7 +161,7 @@ def taken_port(program: str) -> str | None:
         step = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": "0"}
         rank = start(program, step)
         said = rank.communicate(timeout=60)[0].decode()
-    wanted = (rf"aml-dist: rank 0 cannot listen on port {port + launch.DISTANCE} of \S+ \(the library's own beside "
+    wanted = (rf"aml-dist: rank 0 cannot listen on port {port + launch.DISTANCE} of \S+ \(the port of libamldist for "
               rf"MASTER_PORT={port}\): another process has it; give another MASTER_PORT, or free ports with AMLDIST_PORT_RANGE,"
               r" the same on all ranks\n")
     return None if rank.returncode == 3 and re.search(wanted, said) else f"a taken port: {rank.returncode}, {said}"

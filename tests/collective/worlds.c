@@ -159,7 +159,7 @@ static void run_nonsense(void) {
   amldist_store store = store_of_files();
   config = good;
   config.store = &store;
-  refuse(config, "address or port and a store");
+  refuse(config, "a store and an address or port are both given");
   config = (amldist_config){.struct_size = sizeof config, .size = 1, .store = &store};
   store.get = NULL;
   refuse(config, "the store lacks set or get");

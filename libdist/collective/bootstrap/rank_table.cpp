@@ -74,7 +74,7 @@ Result<RankTable> RankTable::read(std::string bytes, std::uint32_t size, const I
 }
 
 Result<RankTable> RankTable::read(Storage storage, std::uint32_t size, const IpAddress& root) {
-  const Error wrong = {Errc::peer, "what came is no table of this world's ranks: are all ranks of one release?"};
+  const Error wrong = {Errc::peer, "the rank table is malformed: do all ranks use the same release of aml-dist?"};
   const std::string_view bytes = storage.bytes;
   Head head = {};
   if (bytes.size() < sizeof head || reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(Head) != 0) return wrong;

@@ -90,7 +90,7 @@ Result<std::unique_ptr<RootAddress>> root_address_by_master(const EnvironmentRea
     return Error{Errc::invalid_argument, concat({"MASTER_PORT=", text::quote(*port), " is no port"})};
   }
   const std::uint16_t beside = port_beside(static_cast<std::uint16_t>(*number), ports);
-  std::string rule = concat({"the library's own beside MASTER_PORT=", *port});
+  std::string rule = concat({"the port of libamldist for MASTER_PORT=", *port});
   if (!ports.empty()) rule += concat({" in ", variable::port_range, "=", ports.to_string()});
   return root_address_at({{*host, beside}, std::move(rule)}, ports);
 }
@@ -105,7 +105,7 @@ Result<std::unique_ptr<RootAddress>> root_address_by_slurm(const EnvironmentRead
   const auto node = number("SLURM_NODEID");
   const auto nodes = number("SLURM_STEP_NUM_NODES");
   const auto tasks = number("SLURM_STEP_NUM_TASKS");
-  if (!job || !step || !node || !nodes || !tasks) return Error{Errc::unavailable, "this is no step of srun"};
+  if (!job || !step || !node || !nodes || !tasks) return Error{Errc::unavailable, "srun did not start this process"};
   std::vector<std::uint32_t> ranks;
   const std::string listed = environment("SLURM_GTIDS").value_or("");
   for (const std::string_view word : text::split(listed, ',')) {
@@ -119,7 +119,7 @@ Result<std::unique_ptr<RootAddress>> root_address_by_slurm(const EnvironmentRead
   const std::uint16_t port =
       ports.empty() ? own_step_port(environment, small(*job), small(*step), PortPurpose::bootstrap)
                     : step_port(ports, read_job_name(environment, small(*job)), small(*step), PortPurpose::bootstrap);
-  return root_address_at({{placement->master_host(), port}, "that of this Slurm step"}, ports);
+  return root_address_at({{placement->master_host(), port}, "the port of this Slurm step"}, ports);
 }
 
 }  // namespace
@@ -136,7 +136,7 @@ Result<std::vector<Endpoint>> endpoints_of(const std::string& text, RootAddress&
   const auto parts = text::split(text, ';');
   const auto words = text::split(parts[0], ',');
   const auto port = text::to_number(words[0], 65535);
-  if (!port) return Error{Errc::mismatch, concat({text::quote(parts[0]), " came as rank 0's address"})};
+  if (!port) return Error{Errc::mismatch, concat({"rank 0's address is malformed: ", text::quote(parts[0])})};
   if (parts.size() > 1) {
     if (const auto secret = wireup::Key::from_hex(parts[1])) root.carry(*secret);
   }

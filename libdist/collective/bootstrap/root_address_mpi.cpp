@@ -64,11 +64,11 @@ class MpiRootAddress final : public RootAddress {
     for (int done = 0; error == 0 && done == 0;) {
       error = mpi_.test(&receive_, &done);
       if (done != 0) break;
-      if (Clock::now() >= deadline) return Error{Errc::timeout, "rank 0 did not come: MPI brings no address of it"};
+      if (Clock::now() >= deadline) return Error{Errc::timeout, "rank 0 did not send its address over MPI in time"};
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
     if (error != 0) {
-      return Error{Errc::unavailable, concat({"MPI does not bring rank 0's address: ", session_.error_text(error)})};
+      return Error{Errc::unavailable, concat({"MPI cannot receive rank 0's address: ", session_.error_text(error)})};
     }
     auto endpoints = endpoints_of(reinterpret_cast<const char*>(text_.data()), *this);
     if (!endpoints) return endpoints;

@@ -154,7 +154,7 @@ class PmixRootAddress final : public RootAddress {
       return text;
     }
     return Error{Errc::timeout,
-                 concat({"rank 0 did not come: PMIx has no address of it (", pmix_.error_string(status), ")"})};
+                 concat({"rank 0 did not publish its address over PMIx in time (", pmix_.error_string(status), ")"})};
   }
 
   Pmix pmix_;

@@ -223,7 +223,7 @@ Result<void> Vertex::climb(RootAddress& root, Clock::time_point deadline) {
     if (!frame) continue;
     if (frame->kind<HandshakeKind>() == HandshakeKind::refused) return wireup::read_refusal(*frame);
     if (frame->kind<BootstrapKind>() != BootstrapKind::place) {
-      return Error{Errc::peer, "rank 0 sent something else than a place: are all ranks of one release?"};
+      return Error{Errc::peer, "rank 0 sent an unexpected message: do all ranks use the same release of aml-dist?"};
     }
     const TreePosition place = read_position(*frame);
     index_ = place.index;
@@ -417,7 +417,7 @@ Result<RankTable> receive_table(const FileDescriptor& leader, std::uint32_t size
   const auto kind = frame.kind<BootstrapKind>();
   const IpAddress root = IpAddress::from_bytes(frame.text()).value_or(IpAddress());
   if (kind == BootstrapKind::table) return RankTable::read(frame.text(), size, root);
-  if (kind != BootstrapKind::table_file) return Error{Errc::peer, "the leader of this node sent no table of ranks"};
+  if (kind != BootstrapKind::table_file) return Error{Errc::peer, "the leader of this node sent no rank table"};
   auto sealed = SealedBytes::open(std::move(came->file));
   if (!sealed) return sealed.error();
   return RankTable::read(RankTable::Storage{sealed->bytes(), sealed->owner()}, size, root);

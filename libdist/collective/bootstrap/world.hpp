@@ -18,7 +18,8 @@
 
 namespace amldist::collective {
 
-/// Rank 0's: where those come who are too late, as another job's do that was given the same MASTER_PORT.
+/// At rank 0: keeps listening after the start, and refuses processes that come too late, such as those of another job
+/// with the same MASTER_PORT.
 struct Doorway {
   FileDescriptor listener;
   wireup::GroupKey key;

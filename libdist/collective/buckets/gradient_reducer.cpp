@@ -34,7 +34,7 @@ Result<std::unique_ptr<GradientReducer>> GradientReducer::create(Communicator& c
   std::size_t left = std::numeric_limits<std::size_t>::max() / 4;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] > left / size_of(type)) {
-      return Error{Errc::limit, concat({"the gradients are larger than any memory at tensor ", std::to_string(i)})};
+      return Error{Errc::limit, concat({"the gradients up to tensor ", std::to_string(i), " exceed any memory"})};
     }
     left -= counts[i] * size_of(type);
     Tensor tensor;
@@ -222,8 +222,8 @@ Result<void> GradientReducer::wait() {
   const auto late = std::ranges::find(tensors_, false, &Tensor::ready);
   if (late != tensors_.end()) {
     return Error{Errc::invalid_argument, concat({"tensor ", std::to_string(late - tensors_.begin()),
-                                                 " was not marked ready in this step: mark "
-                                                 "every gradient, those that a rank does not use too"})};
+                                                 " was not marked ready in this step: mark every "
+                                                 "gradient, also those that this rank does not use"})};
   }
   learn_from_wait();
   // For the last one first: this thread then runs the calls that are left without a break, on its own processor.

@@ -68,7 +68,7 @@ void Communicator::describe_place() {
                static_cast<std::uint32_t>(places.nodes.size())};
   const bool left_mpi = is_shrunk_ && process_->mpi && process_->mpi->carries_data();
   provenance_ = concat({process_->channel->provenance(), "; ", host_->describe(),
-                        left_mpi ? " (no MPI: it does not go on after a loss)" : ""});
+                        left_mpi ? " (not MPI, which cannot continue after a rank is lost)" : ""});
 }
 
 Communicator::~Communicator() {

@@ -21,7 +21,7 @@ constexpr std::uint64_t willing = 2;  ///< its deadline has not passed
 /// How long the survivors may take to build their communicator, the first time. Then they try again, with more time.
 constexpr milliseconds building_time(10000);
 
-/// Ends the building of a communicator as soon as it cannot succeed. Nobody is told of it: the next round is.
+/// Stops the building of a communicator as soon as it cannot succeed. No other rank is told: the next round tells them.
 class BuildingWatchdog final : public Watchdog {
  public:
   BuildingWatchdog(const ControlChannel& channel, const std::vector<std::uint32_t>& members,
@@ -32,7 +32,7 @@ class BuildingWatchdog final : public Watchdog {
     const auto is_gone = [this](std::uint32_t member) { return channel_.is_gone(member); };
     if (ticket_.is_hopeless()) return failed("another rank was lost");
     if (channel_.is_anyone_gone() && std::ranges::any_of(members_, is_gone)) return failed("another rank has ended");
-    if (Clock::now() >= deadline_) return failed("it takes too long");
+    if (Clock::now() >= deadline_) return failed("the time limit has passed");
     return {};
   }
   [[nodiscard]] Error differs(int /*rank*/) override { return failed("calls differ"); }
@@ -58,10 +58,9 @@ std::string Communicator::name_of(std::uint32_t rank) const {
 Error Communicator::exclusion_error(Exclusion why) const {
   const std::string_view reason = why == Exclusion::silent ? "it did not answer them in time (was it stopped?)"
                                   : why == Exclusion::late ? "it did not come before the deadline"
-                                                           : "they took it for ended";
-  return {Errc::aborted,
-          concat({name_of(context_.rank()), " has no part in the communicator any more: the other ranks ",
-                  "have gone on without it, because ", reason})};
+                                                           : "they considered its process ended";
+  return {Errc::aborted, concat({name_of(context_.rank()), " is excluded from the communicator: the other ranks ",
+                                 "have continued without it, because ", reason})};
 }
 
 Communicator::AgreementTicketPtr Communicator::open_agreement(std::uint64_t needed, milliseconds late_after) {
@@ -122,14 +121,14 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink() {
     const bool all_shrink = decision.purposes == to_shrink;  // the flags of agree are the program's
     if (all_shrink && (decision.flags & built) != 0 && decision.excluded == excluded) break;
     if (all_shrink && (decision.flags & willing) == 0)
-      return Error{Errc::timeout, "the ranks that are left did not come together in shrink before the deadline"};
+      return Error{Errc::timeout, "the remaining ranks did not build the new communicator before the deadline"};
     out.reset();
     excluded = decision.excluded;
     const std::uint64_t round = ticket->round();
     ticket = open_agreement(built, limit * 2);
     out = build_survivors(excluded, round, *ticket, std::min(limit, left()));
   }
-  context_.watch().give_verdict({Errc::aborted, "the communicator was shrunk: use what is left of it"});
+  context_.watch().give_verdict({Errc::aborted, "the communicator was shrunk: use the one that amldist_shrink() made"});
   hand_over_to(*out);
   return out;
 }

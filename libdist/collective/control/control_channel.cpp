@@ -412,7 +412,7 @@ Error ControlChannel::find_out(const std::shared_ptr<CommWatch>& watch, const Di
   }
   const Call call = watch->activity().call;
   const Error own = {Errc::timeout,
-                     concat({"no rank answers for ", describe(call), ", which did not end before the deadline"})};
+                     concat({describe(call), " did not end before the deadline, and no other rank answers"})};
   watch->give_verdict(own, {}, {-1, call.operation, call.sequence});
   return *watch->verdict();
 }

@@ -73,7 +73,7 @@ Offer parse_offer(std::string_view piece) {
     return {0, {}, piece.size() > 1 ? std::string(piece.substr(1)) : "it sent nothing"};
   }
   const auto version = text::to_number(piece.substr(1, end - 1), 1'000'000);
-  if (!version) return {0, {}, "it sent nonsense"};
+  if (!version) return {0, {}, "it sent a malformed message"};
   return {static_cast<int>(*version), piece.substr(end + 1), {}};
 }
 
@@ -95,7 +95,7 @@ Result<NcclUniqueId> agree(const std::vector<std::string>& pieces) {
                            ": give all ranks the same library"})};
     }
   }
-  if (first.id.size() != sizeof id.bytes) return error_of_rank(0, "it sent no id");
+  if (first.id.size() != sizeof id.bytes) return error_of_rank(0, "it sent no NCCL unique id");
   std::memcpy(id.bytes, first.id.data(), sizeof id.bytes);
   return id;
 }
@@ -126,8 +126,8 @@ Result<void> NcclBackend::supports(const Call& call) {
   }
   if (call.tag > 0 || (call.operation == Operation::recv && call.root == Call::any_source)) {
     return Error{Errc::unavailable, concat({to_string(call.operation),
-                                            ": NCCL's messages have no tags and one source: use tag 0 and a rank, or a "
-                                            "buffer in the host's memory"})};
+                                            ": NCCL has no tags and no AMLDIST_ANY_SOURCE: use tag 0 and a rank, or a "
+                                            "buffer in host memory"})};
   }
   if (call.operation == Operation::alltoall && call.send == call.recv && call.count != 0) {
     return Error{Errc::unavailable, "NCCL cannot run an alltoall in place: give it a second buffer"};
@@ -145,7 +145,7 @@ Result<std::unique_ptr<NcclBackend>> NcclBackend::create(Result<NcclApi> api, co
   auto context = DeviceContext::retain(driver, device);
   if (!api) piece = concat({"-", api.error().message});
   else if (!context) piece = concat({"-", context.error().message});
-  else if (exchange.rank() == 0 && api->get_unique_id(&id) != nccl_success) piece = "-NCCL gives no unique id";
+  else if (exchange.rank() == 0 && api->get_unique_id(&id) != nccl_success) piece = "-ncclGetUniqueId failed";
   else piece = offer_text(*api, exchange.rank() == 0 ? &id : nullptr);
 
   const auto pieces = exchange.gather_all(std::move(piece), deadline);
@@ -168,7 +168,7 @@ Result<void> NcclBackend::start(const NcclUniqueId& id, Clock::time_point deadli
   NcclConfig config;
   const auto in_time = [&]() -> Result<void> {
     if (Clock::now() < deadline) return {};
-    return Error{Errc::timeout, "NCCL did not come up before the deadline: some rank does not take part"};
+    return Error{Errc::timeout, "NCCL did not start before the deadline: some rank has not made this call"};
   };
   return end(settle(api_.init_rank_config(&comm_, size_, id, rank_, &config), "start", in_time));
 }
@@ -186,7 +186,7 @@ NcclBackend::~NcclBackend() {
   const auto deadline = Clock::now() + std::chrono::seconds(5);
   const auto in_time = [deadline]() -> Result<void> {
     if (Clock::now() < deadline) return {};
-    return Error{Errc::timeout, "NCCL does not end"};
+    return Error{Errc::timeout, "ncclCommFinalize did not complete"};
   };
   if (settle(api_.finalize(comm_), "finalize", in_time)) api_.destroy(comm_);
   else give_up();

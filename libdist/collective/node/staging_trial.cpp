@@ -2,9 +2,9 @@
 // ranks whole data or slices of it.
 //
 // It depends on the processor, and on where the ranks' processors are: with a common last-level cache streaming stores
-// take twice as long as string instructions, without one half as long (decision 29). So the ranks try. A trial makes
-// all-reduces of its own, all ranks take the way whose slowest rank is fastest, and the next trial is some thousand
-// calls away: a virtual machine's processors move while a program runs.
+// take twice as long as string instructions, without one half as long (decision 30). So the ranks measure. A trial
+// makes all-reduces of its own, and all ranks take the way whose slowest rank is fastest. The next trial follows some
+// thousand calls later, because a virtual machine's processors move while a program runs.
 #include <algorithm>
 #include <array>
 #include <cstring>

@@ -1,4 +1,6 @@
-// Which algorithm a collective uses: every threshold of the library.
+// Which algorithm a collective uses: the sizes and numbers of ranks at which the choice changes. Elsewhere are the
+// limits of data structures (SlotChannel::short_data, MessageRing::capacity, Transport::part_bytes()), how a rank
+// waits, and the fuse_bytes of gradient buckets.
 //
 // Pure functions of sizes. Ranks must choose alike without a message, so only values that all ranks know may be used:
 // bytes, ranks, and their distribution over nodes.

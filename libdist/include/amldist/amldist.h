@@ -179,9 +179,9 @@ typedef enum amldist_op AMLDIST_INT_BASE {
  * step the world is the calling process alone. timeout_ms limits this call and becomes the deadline of every later one;
  * 0: AMLDIST_TIMEOUT_MS, else 300000. Errors: AMLDIST_EINVAL (world is NULL, timeout_ms negative), AMLDIST_EMISMATCH
  * (two sources disagree about this process's rank or size; the message names both), AMLDIST_ETIMEOUT (the message names
- * the missing ranks), AMLDIST_EUNAVAILABLE (the address of rank 0 is unknown). *world is NULL after an error. A process
- * has at most one world of its step at a time: AMLDIST_EINVAL before the last one is finalized. AMLDIST_EUNAVAILABLE
- * also under AMLDIST_SECRET=require, if nothing keeps strangers out of the world. */
+ * the missing ranks), AMLDIST_EUNAVAILABLE (the address of rank 0 is unknown; or AMLDIST_SECRET=require, and the ranks
+ * have no secret that only they know). *world is NULL after an error. A process has at most one world of its step at a
+ * time: AMLDIST_EINVAL before the last one is finalized. */
 AMLDIST_API int amldist_init(amldist_comm** world, int timeout_ms);
 
 /* A key-value store that all ranks of a world reach, such as that of a process group. Both functions return 0, or
@@ -238,8 +238,8 @@ AMLDIST_API int amldist_nodes(const amldist_comm* comm);
 AMLDIST_API const char* amldist_host(const amldist_comm* comm, int rank);
 /* The map of ranks to nodes in PMI's notation, "(vector,(0,2,4))"; NULL for NULL. */
 AMLDIST_API const char* amldist_task_map(const amldist_comm* comm);
-/* Sources of identity and map, whether strangers are kept out ("authenticated", "unproven" or "open"; a world of one
- * process says nothing), and what carries the data, as text for people; NULL for NULL. */
+/* Text for people: where identity and map came from; whether the ranks have a secret ("authenticated", "unproven" or
+ * "open"; not for a world of one process); and what carries the data. NULL for NULL. */
 AMLDIST_API const char* amldist_provenance(const amldist_comm* comm);
 
 /* Every rank gets the combination of all ranks' `count` elements. send == recv: in place. */
@@ -301,11 +301,11 @@ AMLDIST_API int amldist_barrier(amldist_comm* comm);
  * negative colour a rank gets none, and *out becomes NULL. The deadline is inherited. */
 AMLDIST_API int amldist_split(amldist_comm* comm, int color, int key, amldist_comm** out);
 
-/* Goes on after a loss: a new communicator of the ranks that are left, in their order; collective over these. Ranks
- * that end meanwhile are left out, too; every rank that gets a communicator gets the same one. A rank that is silent
- * for a second (a third of a deadline below 3 s), that was found silent when the communicator failed, or that has not
- * called this by the deadline is left out although it may be alive: its call returns AMLDIST_EABORTED. A communicator
- * that has not failed can be shrunk, too; then it has. *survivors is NULL after an error.
+/* Makes a new communicator of the ranks that are left after a loss, in their old order; collective over these. Ranks
+ * that end meanwhile are left out, too. Every rank that gets a communicator gets the same one. A rank is left out
+ * although it may be alive if it is silent for a second (a third of a deadline below 3 s), was silent when the
+ * communicator failed, or has not called this by the deadline: its call returns AMLDIST_EABORTED. A healthy
+ * communicator can be shrunk too, and counts as failed afterwards. *survivors is NULL after an error.
  * `comm` stays: finalize both, in any order. Memory of amldist_alloc() belongs to `comm` and is valid until then. What
  * was split from `comm` is not touched: shrink it as well. The new communicator does not use MPI. Since 0.2. */
 AMLDIST_API int amldist_shrink(amldist_comm* comm, amldist_comm** survivors);
@@ -368,21 +368,21 @@ AMLDIST_API int amldist_test(amldist_request** request, int* done);
  * thread does the work. amldist_wait() works itself and so takes some microseconds less. Since 0.2. */
 AMLDIST_API int amldist_wait_for(amldist_request** request, int milliseconds, int* done);
 
-/* Has `function` called once when the call is complete, with its result; amldist_last_error() and amldist_get_error()
- * describe an error there. It is called by the thread that completes the call: the library's progress thread, or one
- * of the program that is waiting in the library; if the call is complete already, by this one before this returns. So
- * nobody needs to wait or to test. The function may begin other calls, if no other thread is in one of the
- * communicator's; it may wait for its own request, but for nothing else. The request still has to be waited for or
- * tested once. In another thread that returns after the function: then `context` may be freed. One function for each
- * request: AMLDIST_EINVAL for a second one. Over an MPI without MPI_THREAD_MULTIPLE there is no progress thread: see
- * above. Since 0.2. */
+/* Calls `function` once, with the call's result, when the call is complete; amldist_last_error() and
+ * amldist_get_error() describe an error there. The thread that completes the call makes it: the library's progress
+ * thread, or a thread of the program that waits in the library. If the call is complete already, this thread makes it,
+ * before amldist_on_complete() returns. The function may begin other calls, if no other thread is in a call on the
+ * communicator; it may wait for its own request, but for nothing else. The request must still be waited for or tested
+ * once; in another thread that returns after the function has returned, so then `context` may be freed. One function
+ * for each request: AMLDIST_EINVAL for a second one. Over an MPI without MPI_THREAD_MULTIPLE there is no progress
+ * thread: see above. Since 0.2. */
 typedef void (*amldist_complete_function)(int status, void* context);
 AMLDIST_API int amldist_on_complete(amldist_request* request, amldist_complete_function function, void* context);
 
-/* Lets a program get back a thread of its own that waits in a call, as after Ctrl-C: while the calling thread waits in
- * one of the calls above, in amldist_split() or in amldist_finalize(), it asks `function` about every 50 ms. If that
- * returns anything but 0, the communicator is aborted, and the call returns AMLDIST_EABORTED as it does on all other
- * ranks. A thread that waits with amldist_wait_for() is not asked. NULL: no function. For this thread only. Returns
+/* Lets the program interrupt a thread that waits in a call, for example after Ctrl-C. While the calling thread waits in
+ * one of the calls above, in amldist_split() or in amldist_finalize(), it calls `function` about every 50 ms. If that
+ * returns anything but 0, the communicator is aborted, and the call returns AMLDIST_EABORTED, here and on all other
+ * ranks. amldist_wait_for() does not call it. NULL: no function. For this thread only. Returns
  * AMLDIST_OK. Since 0.2. */
 typedef int (*amldist_interrupt_function)(void* context);
 AMLDIST_API int amldist_set_interrupt(amldist_interrupt_function function, void* context);
@@ -400,15 +400,15 @@ AMLDIST_API int amldist_group_end(amldist_comm* comm);
 AMLDIST_API int amldist_alloc(amldist_comm* comm, size_t bytes, void** memory);
 AMLDIST_API int amldist_free(amldist_comm* comm, void* memory);
 
-/* Makes memory of the program's own what amldist_alloc() gives, at the address and with the contents that it has, until
- * amldist_deregister(). Local. `buffer` and `bytes` are whole pages (aligned_alloc(4096, ...)) of private memory, of no
- * file and no stack, not locked. Meanwhile no other thread may write there, and the pages may not be pinned (RDMA,
- * CUDA). Deregister before you free it; a call recognises memory that was freed or remapped all the same, and takes it
- * as private. A child of fork() has a copy. Where the rank shares memory with nobody, both do nothing. Errors:
+/* Makes the program's own memory zero-copy, like memory from amldist_alloc(), until amldist_deregister(). Its address
+ * and contents stay. Local. `buffer` and `bytes` are whole pages (aligned_alloc(4096, ...)) of private memory: no file,
+ * no stack, not locked, not pinned (RDMA, CUDA). During the call no other thread may write there. Deregister the memory
+ * before you free it; a later call detects memory that was freed or remapped, and treats it as private. A child of
+ * fork() has a copy. If the rank shares memory with no other rank, both functions do nothing. Errors:
  * AMLDIST_EINVAL (not such memory, or registered already, in part or by another communicator), AMLDIST_ELIMIT,
  * AMLDIST_EUNAVAILABLE (/proc/self/maps cannot be read). Since 0.2. */
 AMLDIST_API int amldist_register(amldist_comm* comm, void* buffer, size_t bytes);
-/* Ends that; the program keeps the memory with its contents. `buffer` is the address that was registered; no rank may
+/* Ends the registration; the program keeps the memory and its contents. `buffer` is the registered address; no rank may
  * still be in a call that uses it. Local; possible also when the communicator has failed. amldist_finalize() does it
  * for the rest. Errors: AMLDIST_EINVAL (not registered, or remapped since), AMLDIST_ELIMIT, AMLDIST_EUNAVAILABLE. Since
  * 0.2. */
@@ -474,7 +474,7 @@ AMLDIST_API int amldist_reducer_view(amldist_reducer* reducer, size_t tensor, vo
 /* Makes the tensor the caller's buffer. The first bind must precede any view and step; later binds between two steps.
  */
 AMLDIST_API int amldist_reducer_bind(amldist_reducer* reducer, size_t tensor, void* data);
-/* This rank's tensor is complete. It must not be touched until amldist_reducer_wait() returns. */
+/* Marks this rank's tensor as complete. The program must not touch it until amldist_reducer_wait() returns. */
 AMLDIST_API int amldist_reducer_ready(amldist_reducer* reducer, size_t tensor);
 /* Returns when all tensors hold the result. AMLDIST_EINVAL names a tensor that is not ready; then the step
  * continues. */

@@ -76,7 +76,7 @@ enum class Op : int {
   bxor = AMLDIST_BXOR
 };
 
-/// What a call came to: its status, and the sentence for people where it failed.
+/// The result of a call: its status and, if it failed, the sentence for people.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -94,7 +94,7 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-/// A value, or the status for which there is none.
+/// A value, or the status that says why there is none.
 template <typename T>
 class [[nodiscard]] Expected {
  public:
@@ -280,7 +280,7 @@ class Communicator {
   Status allreduce(std::span<const T> send, std::span<T> recv, Op op = Op::sum) {
     return Status::of(amldist_allreduce(get(), send.data(), recv.data(), shorter(send, recv), type<T>(), raw(op)));
   }
-  /// recv counts on the root only, and is as long as send there.
+  /// Only the root uses recv; there it is as long as send.
   template <Element T>
   Status reduce(std::span<const T> send, std::span<T> recv, int root, Op op = Op::sum) {
     if (rank() == root && recv.size() < send.size()) return too_short("reduce");

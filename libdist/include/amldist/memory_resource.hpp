@@ -1,4 +1,4 @@
-// Library memory for the containers of a C++ program: what they hold takes part in collectives without being copied.
+// Library memory for the containers of a C++ program: their elements take part in collectives without being copied.
 //
 //   amldist::MemoryResource memory(world);
 //   std::pmr::unsynchronized_pool_resource pool(&memory);      // where there are many small ones

@@ -89,11 +89,11 @@ std::string kinds_in_words(unsigned kinds) {
 /// Why a row does not belong to this step; empty: it does. A framework or a launcher that was asked for belongs to it.
 std::string why_not(const Row& row, const TaskContext& here, const Selection& selection) {
   if (selection.framework.empty() && here.kind() && (row.kinds & bit_of(*here.kind())) == 0) {
-    return concat({"this step is of --aml-dist=", to_string(*here.kind()), ", it wants ", kinds_in_words(row.kinds)});
+    return concat({"the step has --aml-dist=", to_string(*here.kind()), ", it needs ", kinds_in_words(row.kinds)});
   }
   if (row.launcher == no_launcher || !selection.launcher.empty()) return {};
   if (here.start() == Start::per_process && row.start != nullptr) {
-    return "srun starts every process here, and a launcher in each would start another set: launch=per-node is for it";
+    return "srun starts every process, and each launcher would start all processes again: use launch=per-node for it";
   }
   // Lightning starts the processes of its node itself; what else is started without a launcher lacks its ranks.
   if (here.start() == Start::per_node && row.start == nullptr && row.framework != "lightning") {
@@ -144,7 +144,7 @@ Result<std::vector<FrameworkResult>> examine(const TaskContext& here, const Sele
   }
   const std::string asked = concat({selection.framework, " ", selection.launcher});
   return Error{Errc::invalid_argument,
-               concat({"the doctor has no row for ", text::quote(text::trim(asked)), " here: frameworks are ", names,
+               concat({"the doctor does not know ", text::quote(text::trim(asked)), ": frameworks are ", names,
                        ", launchers srun, torchrun, torch.distributed.launch, accelerate launch"})};
 }
 
