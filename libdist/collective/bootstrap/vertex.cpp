@@ -24,6 +24,8 @@ using wireup::HandshakeKind;
 constexpr milliseconds batch_time(5);
 /// How long a leader tries to reach the one above before it asks the root again where that is.
 constexpr milliseconds parent_time(1000);
+/// How long a leader waits, with the table, for those below it. One that lives comes within parent_time, or asks again.
+constexpr std::chrono::seconds for_children(30);
 /// What rank 0 says at the deadline needs time to come.
 constexpr milliseconds last_word(2000);
 
@@ -177,6 +179,7 @@ void Vertex::await_children(Clock::time_point end) {
   const auto table = RankTable::read(std::string(table_), own_.size, root_address_);
   if (!table) return;  // built() says why
   const auto children = tree_children(index_, table->vertices());
+  end = std::min(end, Clock::now() + for_children);
   for (std::uint32_t child = children.first; child < children.end; ++child) {
     const std::uint32_t rank = table->leader_of(child);
     const auto has_come = [&] { return std::ranges::find(came_below_, rank) != came_below_.end(); };
