@@ -283,7 +283,7 @@ def test_in_a_child_of_torchrun(tool):
     ("cannot be combined", ["--env-file", "/dev/null", *TWO_BY_TWO]),
     ("no NAME=VALUE in it", ["--env-file", "/dev/null"]),
     ("does not exist: the step has 4 tasks", [*TWO_BY_TWO, "--task", "4"]),
-    ("no row for 'caffe'", [*TWO_BY_TWO, "--framework", "caffe"]),
+    ("does not know 'caffe'", [*TWO_BY_TWO, "--framework", "caffe"]),
     ("give NAME=VALUE", [*TWO_BY_TWO, "--env", "=x"]),
     ("about an imagined step", ["--task", "1"]),
     ("did you mean 'pytorch'", [*TWO_BY_TWO, "--aml-dist=pytroch"]),
