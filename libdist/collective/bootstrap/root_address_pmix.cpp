@@ -21,6 +21,8 @@
 #include <thread>
 #endif
 
+// PMIx's values are C unions, and what they point to is freed by free().
+// NOLINTBEGIN(cppcoreguidelines-pro-type-union-access, cppcoreguidelines-no-malloc)
 namespace amldist::collective {
 
 using text::concat;
@@ -189,3 +191,4 @@ Result<std::unique_ptr<RootAddress>> root_address_by_pmix(const ProcessIdentity&
 #endif
 
 }  // namespace amldist::collective
+// NOLINTEND(cppcoreguidelines-pro-type-union-access, cppcoreguidelines-no-malloc)
