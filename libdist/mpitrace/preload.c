@@ -89,7 +89,8 @@ static void look_for_mpi(void) {
     fprintf(stderr, "aml-dist: this program's MPI is not one that can be traced: it runs untraced\n");
 }
 
-/* A program that has MPI's names from us alone, and has loaded no MPI. */
+/* A program that has MPI's names from us alone, and has loaded no MPI. One that looks whether it has (a weak MPI_Init)
+ * cannot be told: the names are here. */
 static int no_mpi(void) {
   fprintf(stderr, "aml-dist: this program calls MPI but has loaded none\n");
   abort();
@@ -100,6 +101,8 @@ __attribute__((visibility("hidden"))) void* amldist_mpi_resolve(long index) {
   pthread_once(&once, look_for_mpi);
   void* function = part != NULL ? dlsym(part, names[index] + 1) : NULL;
   if (function == NULL && libmpi != NULL) function = dlsym(libmpi, names[index]);
+  /* A library that stands in for MPI in programs of one process. */
+  if (function == NULL) function = dlsym(RTLD_NEXT, names[index] + 1);
   if (function == NULL) function = (void*)no_mpi;
   __atomic_store_n(&amldist_mpi_slots[index], function, __ATOMIC_RELEASE);
   return function;
