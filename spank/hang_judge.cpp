@@ -152,6 +152,13 @@ std::vector<Recording> HangJudge::fresh(Clock::time_point now) const {
   return recordings;
 }
 
+/// In a call, for half of the time that is a hang.
+bool HangJudge::does_anyone_wait(std::span<const Recording> recordings) const {
+  return std::ranges::any_of(recordings, [&](const Recording& each) {
+    return longest_wait_ms(each, calendar_ns()) * 2 >= std::int64_t{seconds_} * 1000;
+  });
+}
+
 std::optional<HangJudge::Hang> HangJudge::look(Clock::time_point now) {
   if (over_ || !last_look_ || now < *last_look_ + between_looks) return std::nullopt;
   last_look_ = now;
@@ -163,16 +170,15 @@ std::optional<HangJudge::Hang> HangJudge::look(Clock::time_point now) {
     verdict_ = found;
     since_ = now;
     asked_at_.reset();
-    const bool nobody_waits = std::ranges::none_of(recordings, [&](const Recording& each) {
-      return longest_wait_ms(each, calendar_ns()) * 2 >= std::int64_t{seconds_} * 1000;
-    });
-    if (!found && nobody_waits && !told_.empty()) {
+    if (!found && !does_anyone_wait(recordings) && !told_.empty()) {
       last_look_.reset();
       told_.clear();
     }
     return std::nullopt;
   }
   verdict_ = found;
+  // Ranks that have begun calls and compute meanwhile do not wait.
+  if (!does_anyone_wait(recordings)) return std::nullopt;
   const auto waited = (calendar_ns() - found->stall.since_ns) / 1'000'000;
   const milliseconds patience = patience_for(found->kind, seconds_);
   const auto seen = milliseconds(waited) - age_of_culprits(now);  // how long ago it was known that they had not come

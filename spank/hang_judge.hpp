@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -55,6 +56,7 @@ class HangJudge {
 
  private:
   [[nodiscard]] std::vector<collective::Recording> fresh(Clock::time_point now) const;
+  [[nodiscard]] bool does_anyone_wait(std::span<const collective::Recording> recordings) const;
   [[nodiscard]] std::chrono::milliseconds age_of_culprits(Clock::time_point now) const;
   [[nodiscard]] std::string report() const;
   [[nodiscard]] std::string place() const;

@@ -224,6 +224,20 @@ TEST(HangJudge, LeavesStepsAloneThatMoveOrCompute) {
   EXPECT_FALSE(judged(suspended, {traced_rank(0, 30, stopped), traced_rank(1, 0, stopped)}, 30));
 }
 
+/// Calls that do not block, and a computation beside them. The wait before has made srun look.
+TEST(HangJudge, LeavesRanksAloneThatHaveBegunACallAndCompute) {
+  HangJudge judge(4, 4);
+  ASSERT_FALSE(judged(judge, {traced_rank(0, 3), traced_rank(1, 0), traced_rank(2, 3), traced_rank(3, 3)}, 2));
+  std::vector<Recording> step = {traced_rank(0, 12), traced_rank(1, 0), traced_rank(2, 12), traced_rank(3, 12)};
+  for (Recording& each : step) {
+    for (CallRecord& call : each.calls) call.state = State::enqueued;
+  }
+  EXPECT_FALSE(judged(judge, step, 30));
+  for (CallRecord& call : step[0].calls) call.state = State::started;
+  HangJudge another(4, 4);
+  EXPECT_TRUE(judged(another, step, 30)) << "one waits";
+}
+
 TEST(HangJudge, SpeaksOnce) {
   HangJudge judge(4, 4);
   const std::vector<Recording> step = {traced_rank(0, 12), traced_rank(1, 0), traced_rank(2, 12), traced_rank(3, 12)};
