@@ -4,7 +4,6 @@
  * the slots lead straight to MPI.
  *
  * PMPI's names are here too: Open MPI's Fortran calls them and not MPI's, and so do profilers of the user's own. */
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -59,11 +58,11 @@ static void* open_part(const char* part, void* libmpi) {
   Dl_info own;
   if (dladdr((void*)amldist_mpi_slots, &own) == 0 || own.dli_fname == NULL) return NULL;
   const char* const slash = strrchr(own.dli_fname, '/');
-  char path[4096];
+  char* path = NULL;
   const int folder = slash != NULL ? (int)(slash - own.dli_fname) + 1 : 0;
-  const int length = snprintf(path, sizeof path, "%.*slibamldist-mpitrace-%s.so", folder, own.dli_fname, part);
-  if (length <= 0 || (size_t)length >= sizeof path) return NULL;
+  if (asprintf(&path, "%.*slibamldist-mpitrace-%s.so", folder, own.dli_fname, part) < 0) return NULL;
   void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  free(path);
   if (library == NULL) return NULL;
   int (*use)(void*) = (int (*)(void*))dlsym(library, "amldist_mpitrace_use");
   const int answer = use != NULL ? use(libmpi) : 0;
