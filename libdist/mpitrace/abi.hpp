@@ -33,9 +33,10 @@ using MPI_Win = void*;
 using MPI_Message = void*;
 #endif
 using MPI_File = void*;
-using MPI_Status = void;  // only handed on
+using MPI_Status = void;  // only its size and its error are known: Abi::Status
 using MPI_Count = long long;
 using MPI_Aint = std::intptr_t;
+using MPI_Offset = long long;
 }
 
 namespace amldist::mpitrace {
@@ -51,6 +52,14 @@ struct Abi {
   int undefined = -32766;
   int thread_multiple = 3;
   void* in_place = nullptr;
+  void* no_status = nullptr;     ///< MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE
+  int error_in_status = 18;      ///< what MPI_Waitall returns where a request has failed
+  int error_still_pending = 19;  ///< of a request that has not
+  struct Status {
+    std::size_t bytes = 24;
+    std::size_t error_at = 8;  ///< offset of MPI_ERROR, an int
+  };
+  Status status{};
 
   struct Type {
     MPI_Datatype handle{};

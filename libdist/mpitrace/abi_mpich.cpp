@@ -37,6 +37,10 @@ std::optional<Abi> Abi::of(void* library) noexcept {
   abi.any_tag = -1;
   abi.no_process = -1;
   abi.in_place = reinterpret_cast<void*>(-1);  // NOLINT(performance-no-int-to-ptr): the interface's own value
+  abi.no_status = reinterpret_cast<void*>(1);
+  abi.error_in_status = 17;
+  abi.error_still_pending = 18;
+  abi.status = {20, 16};
   constexpr std::array<Type, 21> types = {
       {{0x4c000101, DataType::int8},    {0x4c000118, DataType::int8},    {0x4c000137, DataType::int8},
        {0x4c000102, DataType::uint8},   {0x4c00010d, DataType::uint8},   {0x4c00013b, DataType::uint8},

@@ -20,6 +20,9 @@ std::optional<Abi> Abi::of(void* /*library*/) noexcept {
   abi.no_process = -3;
   abi.thread_multiple = 4096;
   abi.in_place = handle(1);
+  abi.error_in_status = 19;
+  abi.error_still_pending = 18;
+  abi.status = {32, 8};
   struct Numbered {
     std::uintptr_t number;
     DataType type;

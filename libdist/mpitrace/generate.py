@@ -74,15 +74,36 @@ CREATORS = [
                                    "const int* destinations, const int* destweights, MPI_Info info, int reorder, "
                                    "MPI_Comm* newcomm"),
 ]
-# Other calls of all members.
-OPENINGS = [
-    ("Win_create", "void* base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win* win"),
-    ("Win_allocate", "MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win"),
-    ("Win_allocate_shared", "MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win"),
-    ("File_open", "MPI_Comm comm, const char* filename, int amode, MPI_Info info, MPI_File* fh"),
+LATE_CREATORS = [
+    ("Comm_idup", "MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request"),
+    ("Comm_idup_with_info", "MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm, MPI_Request* request"),
 ]
+# Calls of all members that open something, which has calls of all members of its own: what, name, parameters.
+OPENINGS = [
+    ("window", "Win_create", "void* base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win* win"),
+    ("window", "Win_create_dynamic", "MPI_Info info, MPI_Comm comm, MPI_Win* win"),
+    ("window", "Win_allocate", "MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win"),
+    ("window", "Win_allocate_shared", "MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win"),
+    ("file", "File_open", "MPI_Comm comm, const char* filename, int amode, MPI_Info info, MPI_File* fh"),
+]
+ON_FILES = [
+    ("File_sync", ""),
+    ("File_set_size", "MPI_Offset size"),
+    ("File_preallocate", "MPI_Offset size"),
+    ("File_set_atomicity", "int flag"),
+    ("File_set_view", "MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype, const char* datarep, MPI_Info info"),
+    ("File_seek_shared", "MPI_Offset offset, int whence"),
+]
+for what, buffer in (("read", "void* buf"), ("write", "const void* buf")):
+    for way, offset in (("all", ""), ("at_all", "MPI_Offset offset, "), ("ordered", "")):
+        data = f"{offset}{buffer}, int count, MPI_Datatype datatype"
+        ON_FILES += [(f"File_{what}_{way}", data + ", MPI_Status* status"), (f"File_{what}_{way}_begin", data),
+                     (f"File_{what}_{way}_end", f"{buffer}, MPI_Status* status")]
+        if way != "ordered":
+            ON_FILES.append((f"File_i{what}_{way}", data + ", MPI_Request* request"))
 BY_HAND = ["Init", "Init_thread", "Finalize", "Sendrecv", "Sendrecv_replace", "Wait", "Waitall", "Waitany", "Waitsome", "Test",
-           "Testall", "Testany", "Testsome", "Request_free", "Mrecv", "Sendrecv_c", "Sendrecv_replace_c", "Mrecv_c", "Start", "Startall"]
+           "Testall", "Testany", "Testsome", "Request_free", "Mrecv", "Sendrecv_c", "Sendrecv_replace_c", "Mrecv_c", "Start", "Startall",
+           "Comm_create_group", "Intercomm_merge"]
 
 names: list[str] = []
 text: list[str] = []
@@ -123,10 +144,10 @@ def without_large_counts(name: str, parameters: str) -> str:
             f"    return narrow.call(&MPI_{small}, {narrowed(told)});\n  }}\n")
 
 
-def wrap(name: str, parameters: str, traced: str, end: str, prefix: str = "MPI") -> None:
+def wrap(name: str, parameters: str, traced: str, end: str, prefix: str = "MPI", before: str = "") -> None:
     full = f"{prefix}_{name}"
     names.append(full.removeprefix("MPI"))
-    before = without_large_counts(name, parameters) if name.endswith("_c") else ""
+    before = f"  {before}\n" if before else without_large_counts(name, parameters) if name.endswith("_c") else ""
     call = f"call_real<&{full}>(\"P{full}\", {arguments(parameters)})"
     text.append(f"int {full}({parameters}) {{\n{before}  Traced call({traced});\n  return {end.replace('CALL', call)};\n}}\n")
 
@@ -171,8 +192,21 @@ wrap("Mprobe", "int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_St
 all_of = "OfAll{comm, other::%s, -1}, Data{0, no_type(), no_op()}"
 for name, parameters in CREATORS:
     wrap(name, parameters, "Blocking{}, " + all_of % "create", "call.made(CALL, newcomm)")
-for name, parameters in OPENINGS:
-    wrap(name, parameters, "Blocking{}, " + all_of % "one_sided", "call.ended(CALL)")
+for name, parameters in LATE_CREATORS:
+    wrap(name, parameters, "Posted{}, " + all_of % "create", "call.posted(CALL, request, newcomm)")
+for what, name, parameters in OPENINGS:
+    handle = "fh" if what == "file" else "win"
+    wrap(name, parameters, "Blocking{}, " + all_of % "one_sided", f'call.opened(CALL, {handle}, "{what}")')
+for name, parameters in ON_FILES:
+    data = "Data{count, datatype, no_op()}" if "MPI_Datatype datatype" in parameters else "Data{0, no_type(), no_op()}"
+    how, end = ("Posted", "call.posted(CALL, request)") if "request" in parameters else ("Blocking", "call.ended(CALL)")
+    traced = f"{how}{{}}, OfOpened{{key_of(fh), other::file_io}}, {data}"
+    variants(name, "MPI_File fh" + (", " + parameters if parameters else ""), traced, end)
+wrap("File_close", "MPI_File* fh", "Blocking{}, OfOpened{key_of(*fh), other::file_io}, Data{0, no_type(), no_op()}",
+     "call.closed(CALL, handle)", before="const auto handle = key_of(*fh);")
+on_window = "Blocking{}, OfOpened{key_of(%s), other::window}, Data{0, no_type(), no_op()}"
+wrap("Win_fence", "int assertion, MPI_Win win", on_window % "win", "call.ended(CALL)")
+wrap("Win_free", "MPI_Win* win", on_window % "*win", "call.closed(CALL, handle)", before="const auto handle = key_of(*win);")
 
 HEAD = "// Written by generate.py; do not edit.\n"
 FILES = {

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "core/settings.hpp"
 #include "core/text.hpp"
@@ -168,22 +169,36 @@ void Tracer::finalized(Ticket ticket, int status) noexcept {
 }
 
 std::vector<std::uint32_t> Tracer::world_ranks_of(MPI_Comm comm) const {
-  int size = 0;
   MPI_Group group{};
-  find_real_as<int(MPI_Comm, int*)>("PMPI_Comm_size")(comm, &size);
-  if (size <= 0 || find_real_as<int(MPI_Comm, MPI_Group*)>("PMPI_Comm_group")(comm, &group) != 0) return {};
+  if (find_real_as<int(MPI_Comm, MPI_Group*)>("PMPI_Comm_group")(comm, &group) != 0) return {};
+  auto ranks = world_ranks_of_group(group);
+  find_real_as<int(MPI_Group*)>("PMPI_Group_free")(&group);
+  return ranks;
+}
+
+/// In the group's order; empty where it has processes that are not of the world.
+std::vector<std::uint32_t> Tracer::world_ranks_of_group(MPI_Group group) const {
+  int size = 0;
+  if (find_real_as<int(MPI_Group, int*)>("PMPI_Group_size")(group, &size) != 0 || size <= 0) return {};
   std::vector<int> own(static_cast<std::size_t>(size));
   std::vector<int> of_world(own.size());
   for (int i = 0; i < size; ++i) own[static_cast<std::size_t>(i)] = i;
   find_real_as<int(MPI_Group, int, const int*, MPI_Group, int*)>("PMPI_Group_translate_ranks")(
       group, size, own.data(), world_group_, of_world.data());
-  find_real_as<int(MPI_Group*)>("PMPI_Group_free")(&group);
-  if (std::ranges::any_of(of_world, [](int rank) { return rank < 0; })) return {};  // spawned processes
+  if (std::ranges::any_of(of_world, [](int rank) { return rank < 0; })) return {};  // spawned
   return {of_world.begin(), of_world.end()};
 }
 
-/// With the lock.
-Communicator* Tracer::add_known(MPI_Comm comm, std::uint64_t id, std::string_view name) noexcept try {
+/// Of a communicator that no numbered call of all its members has given. Ranks that make, or first use, such ones of
+/// the same members in another order give them other ids. With the lock.
+std::uint64_t Tracer::next_id(std::span<const std::uint32_t> members, Origin origin, int tag) {
+  const std::uint64_t id =
+      digest(digest(digest(members), static_cast<std::uint64_t>(origin)), static_cast<std::uint64_t>(tag));
+  return digest(id, ++same_members_[id]);
+}
+
+/// `id` 0: next_id(). With the lock.
+Communicator* Tracer::add_known(MPI_Comm comm, std::uint64_t id, Origin origin) noexcept try {
   auto* const made = new Communicator;
   int rank = 0;
   int is_between = 0;
@@ -193,16 +208,9 @@ Communicator* Tracer::add_known(MPI_Comm comm, std::uint64_t id, std::string_vie
   made->rank = static_cast<std::uint32_t>(rank);
   made->is_judged = made->world_ranks.size() > 1;
   if (made->is_judged) {
-    if (id == 0) {
-      id = digest(made->world_ranks);
-      id = digest(id, ++same_members_[id]);
-    } else {
-      id = digest(id, made->world_ranks.front());
-    }
-    made->id = id;
-    const std::string shown = name.empty() ? name_of_members(made->world_ranks) : std::string(name);
-    made->slot = recorder_.add_communicator(
-        {id, made->rank, static_cast<std::uint32_t>(made->world_ranks.size()), shown, 0, made->world_ranks});
+    made->id = id == 0 ? next_id(made->world_ranks, origin) : digest(id, made->world_ranks.front());
+    made->slot = recorder_.add_communicator({made->id, made->rank, static_cast<std::uint32_t>(made->world_ranks.size()),
+                                             name_of_members(made->world_ranks), 0, made->world_ranks});
   }
   find_real_as<int(MPI_Comm, int, void*)>("PMPI_Comm_set_attr")(comm, *keyval_, made);
   return made;
@@ -227,17 +235,82 @@ Communicator* Tracer::find(MPI_Comm comm) noexcept {
   auto* found = static_cast<Communicator*>(attribute);
   if (has == 0) {
     const std::lock_guard lock(mutex_);
-    found = add_known(comm, 0, {});
+    found = add_known(comm, 0);
   }
   if (found == nullptr || !found->is_judged) return nullptr;
   last = {comm, found, deletions};
   return found;
 }
 
-void Tracer::add(MPI_Comm made, const Communicator* parent, std::uint64_t sequence) noexcept {
-  if (made == abi_.no_comm || parent == nullptr) return;
+std::uint64_t Tracer::id_of_made(const Communicator& parent, std::uint64_t sequence) noexcept {
+  return digest(digest(world_id, parent.id), sequence);
+}
+
+void Tracer::add(MPI_Comm made, std::uint64_t id) noexcept {
+  if (made == abi_.no_comm) return;
   const std::lock_guard lock(mutex_);
-  static_cast<void>(add_known(made, digest(digest(world_id, parent->id), sequence), {}));
+  static_cast<void>(add_known(made, id));
+}
+
+void Tracer::add_merged(MPI_Comm made) noexcept {
+  if (!on() || made == abi_.no_comm) return;
+  const std::lock_guard lock(mutex_);
+  static_cast<void>(add_known(made, 0, Origin::merged));
+}
+
+void Tracer::opened(std::uintptr_t handle, const Communicator& by, std::uint64_t sequence,
+                    std::string_view what) noexcept try {
+  auto made = std::make_unique<Communicator>();
+  made->id = digest(id_of_made(by, sequence), by.world_ranks.front());
+  made->rank = by.rank;
+  made->is_judged = true;
+  const std::lock_guard lock(mutex_);
+  made->slot = recorder_.add_communicator({made->id, by.rank, static_cast<std::uint32_t>(by.world_ranks.size()),
+                                           text::concat({what, " of ", name_of_members(by.world_ranks)}), by.slot,
+                                           by.world_ranks});
+  opened_.insert_or_assign(handle, std::move(made));
+} catch (...) {  // out of memory: its calls are not recorded
+}
+
+Communicator* Tracer::find_opened(std::uintptr_t handle) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = opened_.find(handle);
+  return found != opened_.end() ? found->second.get() : nullptr;
+}
+
+void Tracer::closed(std::uintptr_t handle) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = opened_.find(handle);
+  if (found == opened_.end()) return;
+  recorder_.close_communicator(found->second->slot);
+  opened_.erase(found);
+}
+
+Tracer::GroupCall Tracer::creating(MPI_Comm parent, MPI_Group group, int tag) noexcept try {
+  if (!on() || find(parent) == nullptr) return {};
+  const auto members = world_ranks_of_group(group);
+  int rank = abi_.undefined;
+  find_real_as<int(MPI_Group, int*)>("PMPI_Group_rank")(group, &rank);
+  if (members.size() < 2 || rank < 0) return {};
+  const std::lock_guard lock(mutex_);
+  GroupCall call;
+  call.id = next_id(members, Origin::group, tag);
+  call.slot = recorder_.add_communicator({digest(call.id, 0), static_cast<std::uint32_t>(rank),
+                                          static_cast<std::uint32_t>(members.size()),
+                                          text::concat({"group of ", name_of_members(members)}), 0, members});
+  call.ticket = recorder_.begin({other::create, unknown_type, ReduceOp::sum, call.slot, 1, 0});
+  return call;
+} catch (...) {
+  return {};
+}
+
+void Tracer::created(const GroupCall& call, int status, MPI_Comm made) noexcept {
+  if (call.id == 0) return;
+  if (status == 0) recorder_.complete(call.ticket);
+  else recorder_.fail(call.ticket, -1);
+  const std::lock_guard lock(mutex_);
+  recorder_.close_communicator(call.slot);
+  if (status == 0 && made != abi_.no_comm) static_cast<void>(add_known(made, call.id));
 }
 
 void Tracer::forget(Communicator* communicator) noexcept {
@@ -278,32 +351,33 @@ std::uint64_t Tracer::bytes_of(std::int64_t count, MPI_Datatype type) const noex
   return static_cast<std::uint64_t>(count) * static_cast<std::uint64_t>(size);
 }
 
-namespace {
-std::uintptr_t key_of(MPI_Request request) noexcept {
-#ifdef AMLDIST_MPI_HANDLES_ARE_NUMBERS
-  return static_cast<std::uintptr_t>(static_cast<unsigned>(request));
-#else
-  return reinterpret_cast<std::uintptr_t>(request);
-#endif
-}
-}  // namespace
-
-void Tracer::remember(MPI_Request request, Ticket ticket) noexcept try {
-  if (ticket == 0 || request == abi_.no_request) return;
-  const std::lock_guard lock(requests_mutex_);
-  requests_[key_of(request)] = ticket;
+/// A handle that comes again is of a call that has ended: MPI has one for all that end at once, and gives those of the
+/// others anew.
+void Tracer::remember(MPI_Request request, const PostedCall& posted) noexcept try {
+  if (posted.ticket == 0) return;
+  if (request == abi_.no_request) return recorder_.complete(posted.ticket);
+  PostedCall before;
+  {
+    const std::lock_guard lock(requests_mutex_);
+    before = std::exchange(requests_[key_of(request)], posted);
+  }
+  if (before.ticket != 0) recorder_.complete(before.ticket);
 } catch (...) {  // out of memory: its end will not be seen
 }
 
-Ticket Tracer::ticket_of(MPI_Request request) noexcept {
+Tracer::PostedCall Tracer::find_posted(MPI_Request request) noexcept {
   const std::lock_guard lock(requests_mutex_);
   const auto found = requests_.find(key_of(request));
-  return found != requests_.end() ? found->second : 0;
+  return found != requests_.end() ? found->second : PostedCall{};
 }
 
-void Tracer::drop(MPI_Request request) noexcept {
-  const std::lock_guard lock(requests_mutex_);
-  requests_.erase(key_of(request));
+void Tracer::complete(MPI_Request request, const PostedCall& posted) noexcept {
+  recorder_.complete(posted.ticket);
+  {
+    const std::lock_guard lock(requests_mutex_);
+    requests_.erase(key_of(request));
+  }
+  if (posted.made != nullptr) add(*posted.made, posted.id_of_made);
 }
 
 void Tracer::prepare(MPI_Request request, const collective::RecordedCall& call) noexcept try {
@@ -342,8 +416,9 @@ Ticket Tracer::started(MPI_Request request) noexcept {
       call = found->second;
     }
   }
-  const Ticket ticket = call ? recorder_.enqueue(*call) : 0;
-  remember(request, ticket);
+  if (!call) return 0;
+  const Ticket ticket = recorder_.enqueue(*call);
+  remember(request, {ticket, *call});
   return ticket;
 }
 
@@ -378,23 +453,55 @@ void Traced::begin(Posted /*how*/, const OfAll& call, const Data& data) noexcept
   Tracer& trace = tracer();
   Communicator* const communicator = trace.find(call.comm);
   if (communicator == nullptr) return;
-  ticket_ =
-      trace.recorder().enqueue({call.operation, trace.type_of(data.type), trace.op_of(data.op), communicator->slot,
-                                trace.next_number(*communicator), trace.bytes_of(data.count, data.type), call.root});
+  parent_ = communicator;
+  sequence_ = trace.next_number(*communicator);
+  call_ = {call.operation,
+           trace.type_of(data.type),
+           trace.op_of(data.op),
+           communicator->slot,
+           sequence_,
+           trace.bytes_of(data.count, data.type),
+           call.root};
+  ticket_ = trace.recorder().enqueue(*call_);
+}
+
+void Traced::begin(Blocking /*how*/, const OfOpened& call, const Data& data) noexcept {
+  Tracer& trace = tracer();
+  Communicator* const opened = trace.find_opened(call.handle);
+  if (opened == nullptr) return;
+  ticket_ = trace.recorder().begin({call.operation, trace.type_of(data.type), ReduceOp::sum, opened->slot,
+                                    trace.next_number(*opened), trace.bytes_of(data.count, data.type)});
+}
+
+void Traced::begin(Posted /*how*/, const OfOpened& call, const Data& data) noexcept {
+  Tracer& trace = tracer();
+  Communicator* const opened = trace.find_opened(call.handle);
+  if (opened == nullptr) return;
+  call_ = {call.operation, trace.type_of(data.type),   ReduceOp::sum,
+           opened->slot,   trace.next_number(*opened), trace.bytes_of(data.count, data.type)};
+  ticket_ = trace.recorder().enqueue(*call_);
 }
 
 namespace {
+/// Small tags as they are. Larger ones share the numbers from 32,768 on, so that two that differ are rarely alike.
+std::uint16_t short_tag(std::uint32_t tag) noexcept {
+  constexpr std::uint32_t large = 0x8000;
+  if (tag < large) return static_cast<std::uint16_t>(tag);
+  constexpr std::uint32_t golden = 0x9e3779b9;  // Knuth's multiplicative hash
+  constexpr int to_15_bits = 17;
+  const std::uint32_t mixed = large | ((tag * golden) >> to_15_bits);
+  return static_cast<std::uint16_t>(std::min(mixed, std::uint32_t{collective::recorder_format::any_tag} - 1));
+}
+
 /// The record of a message; nullopt for one that is none.
 std::optional<collective::RecordedCall> message(const OfTwo& call, const Data& data) noexcept {
   Tracer& trace = tracer();
   if (call.peer == trace.abi().no_process) return std::nullopt;
   const Communicator* const communicator = trace.find(call.comm);
   if (communicator == nullptr) return std::nullopt;
-  constexpr std::uint16_t tag_bits = 0x7fff;
   const bool any = call.peer == trace.abi().any_source;
-  const auto tag = call.tag == trace.abi().any_tag
-                       ? collective::recorder_format::any_tag
-                       : static_cast<std::uint16_t>(static_cast<unsigned>(call.tag) & tag_bits);
+  const std::uint16_t tag = call.tag == trace.abi().any_tag ? collective::recorder_format::any_tag
+                                                            : short_tag(static_cast<unsigned>(call.tag));
   return collective::RecordedCall{call.operation,
                                   trace.type_of(data.type),
                                   ReduceOp::sum,
@@ -411,28 +518,26 @@ void Traced::begin(Blocking /*how*/, const OfTwo& call, const Data& data) noexce
 }
 
 void Traced::begin(Posted /*how*/, const OfTwo& call, const Data& data) noexcept {
-  if (const auto record = message(call, data)) ticket_ = tracer().recorder().enqueue(*record);
+  call_ = message(call, data);
+  if (call_) ticket_ = tracer().recorder().enqueue(*call_);
 }
 
-void Traced::begin(Persistent /*how*/, const OfTwo& call, const Data& data) noexcept {
-  prepared_ = message(call, data);
-}
+void Traced::begin(Persistent /*how*/, const OfTwo& call, const Data& data) noexcept { call_ = message(call, data); }
 
 /// The preparation is itself a call of all members, which must make it in the same order.
 void Traced::begin(Persistent /*how*/, const OfAll& call, const Data& data) noexcept {
   begin(Blocking{}, OfAll{call.comm, other::prepare, -1}, Data{0, no_type(), no_op()});
   if (parent_ == nullptr) return;
   const Tracer& trace = tracer();
-  prepared_ = {
-      call.operation, trace.type_of(data.type), trace.op_of(data.op), 0, 0, trace.bytes_of(data.count, data.type),
-      call.root};
+  call_ = {call.operation, trace.type_of(data.type), trace.op_of(data.op), 0, 0, trace.bytes_of(data.count, data.type),
+           call.root};
 }
 
 int Traced::prepared(int status, const MPI_Request* request) const noexcept {
   static_cast<void>(ended(status));
-  if (status != 0 || !prepared_) return status;
-  if (parent_ != nullptr) tracer().prepare(*request, *prepared_, *parent_, sequence_);
-  else tracer().prepare(*request, *prepared_);
+  if (status != 0 || !call_) return status;
+  if (parent_ != nullptr) tracer().prepare(*request, *call_, *parent_, sequence_);
+  else tracer().prepare(*request, *call_);
   return status;
 }
 
@@ -443,16 +548,25 @@ int Traced::ended(int status) const noexcept {
   return status;
 }
 
-int Traced::posted(int status, const MPI_Request* request) const noexcept {
+int Traced::posted(int status, const MPI_Request* request, const MPI_Comm* made) const noexcept {
   if (ticket_ == 0) return status;
-  if (status != 0) tracer().recorder().fail(ticket_, -1);
-  else tracer().remember(*request, ticket_);
+  if (status != 0) {
+    tracer().recorder().fail(ticket_, -1);
+    return status;
+  }
+  const std::uint64_t id = made != nullptr ? Tracer::id_of_made(*parent_, sequence_) : 0;
+  tracer().remember(*request, {ticket_, *call_, made, id});
   return status;
+}
+
+int Traced::closed(int status, std::uintptr_t handle) const noexcept {
+  if (status == 0 && ticket_ != 0) tracer().closed(handle);
+  return ended(status);
 }
 
 int Traced::made(int status, const MPI_Comm* made) const noexcept {
   static_cast<void>(ended(status));
-  if (status == 0 && ticket_ != 0) tracer().add(*made, parent_, sequence_);
+  if (status == 0 && ticket_ != 0) tracer().add(*made, Tracer::id_of_made(*parent_, sequence_));
   return status;
 }
 

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -57,8 +58,27 @@ class Tracer {
 
   /// nullptr: its calls are not recorded.
   Communicator* find(MPI_Comm comm) noexcept;
-  /// A communicator that a call on `parent` has given.
-  void add(MPI_Comm made, const Communicator* parent, std::uint64_t sequence) noexcept;
+  /// The communicators that a call gives to its callers. `id`: of the call, the same for all of them.
+  void add(MPI_Comm made, std::uint64_t id) noexcept;
+  /// The id of what this call on a communicator gives.
+  [[nodiscard]] static std::uint64_t id_of_made(const Communicator& parent, std::uint64_t sequence) noexcept;
+  /// One made of the two groups of another communicator, whose calls are not numbered.
+  void add_merged(MPI_Comm made) noexcept;
+
+  /// A file or window that a call on a communicator has opened. Its own calls are numbered, and judged, for themselves.
+  void opened(std::uintptr_t handle, const Communicator& by, std::uint64_t sequence, std::string_view what) noexcept;
+  [[nodiscard]] Communicator* find_opened(std::uintptr_t handle) noexcept;
+  void closed(std::uintptr_t handle) noexcept;
+
+  /// MPI_Comm_create_group is a call of the members of a group only. It is recorded, and judged, as the one call on a
+  /// communicator of its own.
+  struct GroupCall {
+    std::uint64_t id = 0;  ///< of what it gives; 0: it is not recorded
+    std::uint32_t slot = 0;
+    FlightRecorder::Ticket ticket = 0;
+  };
+  [[nodiscard]] GroupCall creating(MPI_Comm parent, MPI_Group group, int tag) noexcept;
+  void created(const GroupCall& call, int status, MPI_Comm made) noexcept;
   /// MPI deletes it.
   void forget(Communicator* communicator) noexcept;
 
@@ -75,9 +95,18 @@ class Tracer {
   [[nodiscard]] ReduceOp op_of(MPI_Op op) const noexcept;
   [[nodiscard]] std::uint64_t bytes_of(std::int64_t count, MPI_Datatype type) const noexcept;
 
-  void remember(MPI_Request request, FlightRecorder::Ticket ticket) noexcept;
-  [[nodiscard]] FlightRecorder::Ticket ticket_of(MPI_Request request) noexcept;
-  void drop(MPI_Request request) noexcept;
+  /// A call that has been posted and has not been seen to end.
+  struct PostedCall {
+    FlightRecorder::Ticket ticket = 0;
+    collective::RecordedCall call{};
+    const MPI_Comm* made = nullptr;  ///< where the communicator that it gives will be
+    std::uint64_t id_of_made = 0;
+  };
+  void remember(MPI_Request request, const PostedCall& posted) noexcept;
+  /// Its ticket is 0 if there is none.
+  [[nodiscard]] PostedCall find_posted(MPI_Request request) noexcept;
+  /// The call has ended.
+  void complete(MPI_Request request, const PostedCall& posted) noexcept;
 
   /// What a persistent request does each time that it is started, until MPI_Request_free.
   void prepare(MPI_Request request, const collective::RecordedCall& call) noexcept;
@@ -89,8 +118,11 @@ class Tracer {
   void free(MPI_Request request) noexcept;
 
  private:
-  Communicator* add_known(MPI_Comm comm, std::uint64_t id, std::string_view name) noexcept;
+  enum class Origin : std::uint8_t { unknown, merged, group };
+  Communicator* add_known(MPI_Comm comm, std::uint64_t id, Origin origin = Origin::unknown) noexcept;
+  [[nodiscard]] std::uint64_t next_id(std::span<const std::uint32_t> members, Origin origin, int tag = 0);
   [[nodiscard]] std::vector<std::uint32_t> world_ranks_of(MPI_Comm comm) const;
+  [[nodiscard]] std::vector<std::uint32_t> world_ranks_of_group(MPI_Group group) const;
   void start(std::uint32_t rank, std::uint32_t size) noexcept;
 
   void* libmpi_ = nullptr;
@@ -102,9 +134,10 @@ class Tracer {
   MPI_Group world_group_{};
   std::atomic<std::uint64_t> deletions_{0};  ///< of communicators, so that no thread keeps one that is gone
   std::mutex mutex_;                         ///< around all below, and around FlightRecorder::add_communicator()
-  std::map<std::uint64_t, std::uint64_t> same_members_;  ///< how many communicators of the same members were found late
+  std::map<std::uint64_t, std::uint64_t> same_members_;  ///< how many communicators have these members and this origin
+  std::unordered_map<std::uintptr_t, std::unique_ptr<Communicator>> opened_;
   std::mutex requests_mutex_;
-  std::unordered_map<std::uintptr_t, FlightRecorder::Ticket> requests_;
+  std::unordered_map<std::uintptr_t, PostedCall> requests_;
   std::unordered_map<std::uintptr_t, collective::RecordedCall> persistent_;  ///< with the number of the last start
   std::uint32_t persistent_slots_ = 0;                                       ///< in use by collective ones; with mutex_
 };
@@ -146,6 +179,11 @@ struct OfAll {
   Operation operation;
   int root;
 };
+/// Of all who have opened a file or a window.
+struct OfOpened {
+  std::uintptr_t handle;
+  Operation operation;
+};
 struct OfTwo {
   MPI_Comm comm;
   Operation operation;
@@ -160,6 +198,13 @@ struct Data {
 [[nodiscard]] inline MPI_Datatype no_type() noexcept { return MPI_Datatype{}; }
 [[nodiscard]] inline MPI_Op no_op() noexcept { return MPI_Op{}; }
 
+/// A handle as a number.
+template <typename Handle>
+[[nodiscard]] std::uintptr_t key_of(Handle handle) noexcept {
+  if constexpr (std::is_pointer_v<Handle>) return reinterpret_cast<std::uintptr_t>(handle);
+  else return static_cast<std::uintptr_t>(static_cast<unsigned>(handle));
+}
+
 /// One call of the program, from its beginning to its end.
 class Traced {
  public:
@@ -172,13 +217,22 @@ class Traced {
   Traced& operator=(const Traced&) = delete;
 
   int ended(int status) const noexcept;
-  int posted(int status, const MPI_Request* request) const noexcept;
+  int posted(int status, const MPI_Request* request, const MPI_Comm* made = nullptr) const noexcept;
   int prepared(int status, const MPI_Request* request) const noexcept;
   int made(int status, const MPI_Comm* made) const noexcept;
+  template <typename Handle>
+  int opened(int status, const Handle* handle, std::string_view what) const noexcept {
+    static_cast<void>(ended(status));
+    if (status == 0 && parent_ != nullptr) tracer().opened(key_of(*handle), *parent_, sequence_, what);
+    return status;
+  }
+  int closed(int status, std::uintptr_t handle) const noexcept;
 
  private:
   void begin(Blocking how, const OfAll& call, const Data& data) noexcept;
   void begin(Posted how, const OfAll& call, const Data& data) noexcept;
+  void begin(Blocking how, const OfOpened& call, const Data& data) noexcept;
+  void begin(Posted how, const OfOpened& call, const Data& data) noexcept;
   void begin(Blocking how, const OfTwo& call, const Data& data) noexcept;
   void begin(Posted how, const OfTwo& call, const Data& data) noexcept;
   void begin(Persistent how, const OfTwo& call, const Data& data) noexcept;
@@ -186,7 +240,7 @@ class Traced {
 
   int& depth_ = depth();  // a thread's variable is found once
   FlightRecorder::Ticket ticket_ = 0;
-  std::optional<collective::RecordedCall> prepared_;
+  std::optional<collective::RecordedCall> call_;  ///< of one that does not block
   const Communicator* parent_ = nullptr;
   std::uint64_t sequence_ = 0;
 };

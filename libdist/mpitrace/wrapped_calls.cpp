@@ -1,4 +1,7 @@
 // MPI's calls as the program sees them. Most are written by generate.py; here are those that are like no other.
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -13,15 +16,18 @@ using Ticket = FlightRecorder::Ticket;
 /// Requests that the program waits for or tests, from before the call, which overwrites their handles, to its end.
 class Completing {
  public:
-  /// `waits`: the call returns only when something has ended.
-  Completing(int count, const MPI_Request* requests, bool waits) noexcept
-      : is_outermost_(depth()++ == 0), waits_(waits) {
+  enum class Until {
+    one_has_ended,  ///< all of them are waited for
+    each_in_turn,   ///< wait_for() says which
+    now,            ///< a test waits for none
+  };
+  Completing(int count, const MPI_Request* requests, Until until) noexcept : is_outermost_(depth()++ == 0) {
     if (!is_outermost_ || !tracer().on() || count <= 0) return;
     try {
       for (int i = 0; i < count; ++i) {
-        const Ticket ticket = requests[i] == tracer().abi().no_request ? 0 : tracer().ticket_of(requests[i]);
-        pending_.push_back({requests[i], ticket});
-        if (ticket != 0 && waits_) tracer().recorder().start(ticket);
+        pending_.push_back({requests[i], {}});
+        if (requests[i] != tracer().abi().no_request) pending_.back().posted = tracer().find_posted(requests[i]);
+        if (until == Until::one_has_ended) wait_for(i);
       }
     } catch (...) {  // out of memory: these calls stay open in the record
       pending_.clear();
@@ -29,21 +35,30 @@ class Completing {
   }
   ~Completing() {
     --depth();
-    if (!waits_) return;
     for (const Pending& each : pending_) {
-      if (each.ticket != 0) tracer().recorder().suspend(each.ticket);
+      if (each.is_waited_for) tracer().recorder().suspend(each.posted.ticket);
     }
   }
   Completing(const Completing&) = delete;
   Completing& operator=(const Completing&) = delete;
 
+  [[nodiscard]] bool has_several() const noexcept {
+    return std::ranges::count_if(pending_, [](const Pending& each) { return each.posted.ticket != 0; }) > 1;
+  }
+  void wait_for(int index) noexcept {
+    if (static_cast<std::size_t>(index) >= pending_.size()) return;
+    Pending& each = pending_[static_cast<std::size_t>(index)];
+    if (each.posted.ticket == 0) return;
+    each.is_waited_for = true;
+    FlightRecorder& recorder = tracer().recorder();
+    if (!recorder.start(each.posted.ticket)) each.posted.ticket = recorder.start_again(each.posted.call);
+  }
   void complete(int index) noexcept {
     if (index < 0 || static_cast<std::size_t>(index) >= pending_.size()) return;
     Pending& each = pending_[static_cast<std::size_t>(index)];
-    if (each.ticket == 0) return;
-    tracer().recorder().complete(each.ticket);
-    tracer().drop(each.request);
-    each.ticket = 0;
+    if (each.posted.ticket == 0) return;
+    tracer().complete(each.request, each.posted);
+    each = {};
   }
   void complete_all() noexcept {
     for (int i = 0; i < static_cast<int>(pending_.size()); ++i) complete(i);
@@ -51,13 +66,46 @@ class Completing {
 
  private:
   struct Pending {
-    MPI_Request request;
-    Ticket ticket;
+    MPI_Request request{};
+    Tracer::PostedCall posted{};
+    bool is_waited_for = false;
   };
   bool is_outermost_;
-  bool waits_;
   std::vector<Pending> pending_;
 };
+using Until = Completing::Until;
+
+int wait_for_real(MPI_Request* request, MPI_Status* status) noexcept {
+  static auto* const real = find_real_as<int(MPI_Request*, MPI_Status*)>("PMPI_Wait");
+  return real(request, status);
+}
+
+/// What MPI_Waitall returns where one of its requests has failed: each request's own error is in its status.
+int failed_in_turn(int index, int status, int count, MPI_Status* statuses) noexcept {
+  const Abi& abi = tracer().abi();
+  if (statuses == abi.no_status) return abi.error_in_status;
+  for (int i = 0; i < count; ++i) {
+    const int error = i < index ? 0 : i == index ? status : abi.error_still_pending;
+    auto* const place = static_cast<std::byte*>(statuses) + static_cast<std::size_t>(i) * abi.status.bytes;
+    std::memcpy(place + abi.status.error_at, &error, sizeof error);
+  }
+  return abi.error_in_status;
+}
+
+/// MPI_Waitall, one request after the other. Only so is it known which of them has not ended.
+int wait_in_turn(Completing& call, int count, MPI_Request* requests, MPI_Status* statuses) noexcept {
+  const Abi& abi = tracer().abi();
+  for (int i = 0; i < count; ++i) {
+    MPI_Status* const own = statuses == abi.no_status
+                                ? statuses
+                                : static_cast<std::byte*>(statuses) + static_cast<std::size_t>(i) * abi.status.bytes;
+    call.wait_for(i);
+    const int status = wait_for_real(requests + i, own);
+    if (status != 0) return failed_in_turn(i, status, count, statuses);
+    call.complete(i);
+  }
+  return 0;
+}
 
 /// Persistent requests that the program starts.
 class Starting {
@@ -82,18 +130,46 @@ class Starting {
   Ticket first_ = 0;
 };
 
-/// A call that sends to one rank and receives from another.
-struct Exchange {
-  Exchange(MPI_Comm comm, int dest, int send_tag, const Data& sent, int source, int receive_tag,
-           const Data& received) noexcept
-      : sending(Blocking{}, OfTwo{comm, Operation::send, dest, send_tag}, sent) {
+/// A call that sends to one rank and receives from another, as a receive, a send and a wait: only so is it known which
+/// of the two has not ended.
+template <typename Receive, typename Send>
+int exchange(const OfTwo& from, const Data& received, Receive receive, const OfTwo& to, const Data& sent, Send send,
+             MPI_Status* status) noexcept {
+  MPI_Request request = tracer().abi().no_request;
+  {
+    const Traced call(Posted{}, from, received);
+    if (const int failed = call.posted(receive(&request), &request); failed != 0) return failed;
+  }
+  int failed = 0;
+  {
+    const Traced call(Blocking{}, to, sent);
+    failed = call.ended(send());
+  }
+  Completing call(1, &request, failed == 0 ? Until::one_has_ended : Until::now);
+  if (failed == 0) {
+    failed = wait_for_real(&request, status);
+  } else {
+    find_real_as<int(MPI_Request*)>("PMPI_Cancel")(&request);
+    find_real_as<int(MPI_Request*)>("PMPI_Request_free")(&request);
+  }
+  call.complete_all();
+  return failed;
+}
+
+/// Whether a call is the program's own, and recorded.
+[[nodiscard]] bool is_recorded() noexcept { return depth() == 0 && tracer().on(); }
+
+/// Both halves of a call that sends and receives in the same buffer, which cannot be told apart.
+struct Replacement {
+  Replacement(MPI_Comm comm, int dest, int send_tag, int source, int receive_tag, const Data& data) noexcept
+      : sending(Blocking{}, OfTwo{comm, Operation::send, dest, send_tag}, data) {
     --depth();  // both are recorded
-    receiving.emplace(Blocking{}, OfTwo{comm, Operation::recv, source, receive_tag}, received);
+    receiving.emplace(Blocking{}, OfTwo{comm, Operation::recv, source, receive_tag}, data);
     ++depth();
   }
-  ~Exchange() = default;
-  Exchange(const Exchange&) = delete;
-  Exchange& operator=(const Exchange&) = delete;
+  ~Replacement() = default;
+  Replacement(const Replacement&) = delete;
+  Replacement& operator=(const Replacement&) = delete;
 
   [[nodiscard]] int ended(int status) const noexcept { return receiving->ended(sending.ended(status)); }
 
@@ -144,9 +220,17 @@ int MPI_Finalize(void) {
 
 int MPI_Sendrecv(const void* sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag, void* recvbuf,
                  int recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Status* status) {
-  Exchange call(comm, dest, sendtag, {sendcount, sendtype, no_op()}, source, recvtag, {recvcount, recvtype, no_op()});
-  return call.ended(call_real<&MPI_Sendrecv>("PMPI_Sendrecv", sendbuf, sendcount, sendtype, dest, sendtag, recvbuf,
-                                             recvcount, recvtype, source, recvtag, comm, status));
+  if (!is_recorded())
+    return call_real<&MPI_Sendrecv>("PMPI_Sendrecv", sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,
+                                    recvtype, source, recvtag, comm, status);
+  const auto receive = [&](MPI_Request* request) {
+    return call_real<&MPI_Irecv>("PMPI_Irecv", recvbuf, recvcount, recvtype, source, recvtag, comm, request);
+  };
+  const auto send = [&] {
+    return call_real<&MPI_Send>("PMPI_Send", sendbuf, sendcount, sendtype, dest, sendtag, comm);
+  };
+  return exchange({comm, Operation::recv, source, recvtag}, {recvcount, recvtype, no_op()}, receive,
+                  {comm, Operation::send, dest, sendtag}, {sendcount, sendtype, no_op()}, send, status);
 }
 
 int MPI_Sendrecv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
@@ -157,14 +241,22 @@ int MPI_Sendrecv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendty
     return narrow.call(&MPI_Sendrecv, sendbuf, narrow(sendcount), sendtype, dest, sendtag, recvbuf, narrow(recvcount),
                        recvtype, source, recvtag, comm, status);
   }
-  Exchange call(comm, dest, sendtag, {sendcount, sendtype, no_op()}, source, recvtag, {recvcount, recvtype, no_op()});
-  return call.ended(call_real<&MPI_Sendrecv_c>("PMPI_Sendrecv_c", sendbuf, sendcount, sendtype, dest, sendtag, recvbuf,
-                                               recvcount, recvtype, source, recvtag, comm, status));
+  if (!is_recorded())
+    return call_real<&MPI_Sendrecv_c>("PMPI_Sendrecv_c", sendbuf, sendcount, sendtype, dest, sendtag, recvbuf,
+                                      recvcount, recvtype, source, recvtag, comm, status);
+  const auto receive = [&](MPI_Request* request) {
+    return call_real<&MPI_Irecv_c>("PMPI_Irecv_c", recvbuf, recvcount, recvtype, source, recvtag, comm, request);
+  };
+  const auto send = [&] {
+    return call_real<&MPI_Send_c>("PMPI_Send_c", sendbuf, sendcount, sendtype, dest, sendtag, comm);
+  };
+  return exchange({comm, Operation::recv, source, recvtag}, {recvcount, recvtype, no_op()}, receive,
+                  {comm, Operation::send, dest, sendtag}, {sendcount, sendtype, no_op()}, send, status);
 }
 
 int MPI_Sendrecv_replace(void* buf, int count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag,
                          MPI_Comm comm, MPI_Status* status) {
-  Exchange call(comm, dest, sendtag, {count, datatype, no_op()}, source, recvtag, {count, datatype, no_op()});
+  Replacement call(comm, dest, sendtag, source, recvtag, {count, datatype, no_op()});
   return call.ended(call_real<&MPI_Sendrecv_replace>("PMPI_Sendrecv_replace", buf, count, datatype, dest, sendtag,
                                                      source, recvtag, comm, status));
 }
@@ -176,9 +268,31 @@ int MPI_Sendrecv_replace_c(void* buf, MPI_Count count, MPI_Datatype datatype, in
     return narrow.call(&MPI_Sendrecv_replace, buf, narrow(count), datatype, dest, sendtag, source, recvtag, comm,
                        status);
   }
-  Exchange call(comm, dest, sendtag, {count, datatype, no_op()}, source, recvtag, {count, datatype, no_op()});
+  Replacement call(comm, dest, sendtag, source, recvtag, {count, datatype, no_op()});
   return call.ended(call_real<&MPI_Sendrecv_replace_c>("PMPI_Sendrecv_replace_c", buf, count, datatype, dest, sendtag,
                                                        source, recvtag, comm, status));
+}
+
+int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* newcomm) {
+  const auto real = [&] {
+    return call_real<&MPI_Comm_create_group>("PMPI_Comm_create_group", comm, group, tag, newcomm);
+  };
+  if (!is_recorded()) return real();
+  const auto call = tracer().creating(comm, group, tag);
+  ++depth();
+  const int status = real();
+  --depth();
+  tracer().created(call, status, status == 0 ? *newcomm : tracer().abi().no_comm);
+  return status;
+}
+
+int MPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {
+  const bool recorded = is_recorded();
+  ++depth();
+  const int status = call_real<&MPI_Intercomm_merge>("PMPI_Intercomm_merge", intercomm, high, newintracomm);
+  --depth();
+  if (recorded && status == 0) tracer().add_merged(*newintracomm);
+  return status;
 }
 
 // A matched message has arrived: nobody is waited for.
@@ -194,56 +308,58 @@ int MPI_Mrecv_c(void* buf, MPI_Count count, MPI_Datatype type, MPI_Message* mess
 }
 
 int MPI_Wait(MPI_Request* request, MPI_Status* status) {
-  Completing call(1, request, true);
+  Completing call(1, request, Until::one_has_ended);
   const int result = call_real<&MPI_Wait>("PMPI_Wait", request, status);
   if (result == 0) call.complete_all();
   return result;
 }
 
 int MPI_Waitall(int count, MPI_Request* requests, MPI_Status* statuses) {
-  Completing call(count, requests, true);
+  Completing call(count, requests, Until::each_in_turn);
+  if (call.has_several()) return wait_in_turn(call, count, requests, statuses);
+  for (int i = 0; i < count; ++i) call.wait_for(i);
   const int result = call_real<&MPI_Waitall>("PMPI_Waitall", count, requests, statuses);
   if (result == 0) call.complete_all();
   return result;
 }
 
 int MPI_Waitany(int count, MPI_Request* requests, int* index, MPI_Status* status) {
-  Completing call(count, requests, true);
+  Completing call(count, requests, Until::one_has_ended);
   const int result = call_real<&MPI_Waitany>("PMPI_Waitany", count, requests, index, status);
   if (result == 0) call.complete(*index);
   return result;
 }
 
 int MPI_Waitsome(int count, MPI_Request* requests, int* outcount, int* indices, MPI_Status* statuses) {
-  Completing call(count, requests, true);
+  Completing call(count, requests, Until::one_has_ended);
   const int result = call_real<&MPI_Waitsome>("PMPI_Waitsome", count, requests, outcount, indices, statuses);
   for (int i = 0; result == 0 && i < *outcount; ++i) call.complete(indices[i]);
   return result;
 }
 
 int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
-  Completing call(1, request, false);
+  Completing call(1, request, Until::now);
   const int result = call_real<&MPI_Test>("PMPI_Test", request, flag, status);
   if (result == 0 && *flag != 0) call.complete_all();
   return result;
 }
 
 int MPI_Testall(int count, MPI_Request* requests, int* flag, MPI_Status* statuses) {
-  Completing call(count, requests, false);
+  Completing call(count, requests, Until::now);
   const int result = call_real<&MPI_Testall>("PMPI_Testall", count, requests, flag, statuses);
   if (result == 0 && *flag != 0) call.complete_all();
   return result;
 }
 
 int MPI_Testany(int count, MPI_Request* requests, int* index, int* flag, MPI_Status* status) {
-  Completing call(count, requests, false);
+  Completing call(count, requests, Until::now);
   const int result = call_real<&MPI_Testany>("PMPI_Testany", count, requests, index, flag, status);
   if (result == 0 && *flag != 0) call.complete(*index);
   return result;
 }
 
 int MPI_Testsome(int count, MPI_Request* requests, int* outcount, int* indices, MPI_Status* statuses) {
-  Completing call(count, requests, false);
+  Completing call(count, requests, Until::now);
   const int result = call_real<&MPI_Testsome>("PMPI_Testsome", count, requests, outcount, indices, statuses);
   for (int i = 0; result == 0 && i < *outcount; ++i) call.complete(indices[i]);
   return result;
@@ -260,7 +376,7 @@ int MPI_Startall(int count, MPI_Request* requests) {
 }
 
 int MPI_Request_free(MPI_Request* request) {
-  Completing call(1, request, false);
+  Completing call(1, request, Until::now);
   if (depth() == 1 && tracer().on()) tracer().free(*request);
   const int result = call_real<&MPI_Request_free>("PMPI_Request_free", request);
   if (result == 0) call.complete_all();  // nobody will ever wait for it

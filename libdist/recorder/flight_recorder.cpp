@@ -198,6 +198,7 @@ std::uint32_t FlightRecorder::add_communicator(const RecordedCommunicator& commu
   slot->completed = 0;
   slot->closed = 0;
   slot->parent = communicator.parent;
+  slot->since = static_cast<std::uint32_t>(header_->recorded.load(std::memory_order_relaxed));
   put_members(*slot, communicator.world_ranks);
   put(slot->name, communicator.name);
   slot->size.store(communicator.size, std::memory_order_release);
@@ -217,6 +218,14 @@ FlightRecorder::Ticket FlightRecorder::next_ticket() noexcept {
 }
 
 FlightRecorder::Ticket FlightRecorder::write(const RecordedCall& call, State state, std::uint64_t now) noexcept {
+  const Ticket ticket = put_entry(call, state, now);
+  if (ticket != 0 && call.communicator < communicator_slots && is_collective(call.operation)) {
+    communicators_[call.communicator].entered.store(call.sequence, std::memory_order_relaxed);
+  }
+  return ticket;
+}
+
+FlightRecorder::Ticket FlightRecorder::put_entry(const RecordedCall& call, State state, std::uint64_t now) noexcept {
   if (header_ == nullptr) return 0;
   constexpr auto relaxed = std::memory_order_relaxed;
   const Ticket ticket = next_ticket();
@@ -242,9 +251,6 @@ FlightRecorder::Ticket FlightRecorder::write(const RecordedCall& call, State sta
   put_after(entry.tag, call.tag);
   entry.state.store(static_cast<std::uint8_t>(state), std::memory_order_release);
   entry.ticket.store(ticket, std::memory_order_release);
-  if (slot < communicator_slots && is_collective(call.operation)) {
-    communicators_[slot].entered.store(call.sequence, relaxed);
-  }
   if (ticket % calls_between_ticks == 0) tick();
   return ticket;
 }
@@ -270,13 +276,18 @@ RecordedEntry* FlightRecorder::entry_of(Ticket ticket) const noexcept {
   return entry.ticket.load(std::memory_order_relaxed) == ticket ? &entry : nullptr;
 }
 
-void FlightRecorder::start(Ticket ticket) noexcept {
+bool FlightRecorder::start(Ticket ticket) noexcept {
   RecordedEntry* const entry = entry_of(ticket);
-  if (entry == nullptr) return;
+  if (entry == nullptr) return false;
   // Later than `enqueued` also where the clock says the same: so a reader knows a call that was posted first.
   const std::uint64_t moment = std::max(now(), std::atomic_ref(entry->enqueued).load(std::memory_order_relaxed) + 1);
   entry->started.store(moment, std::memory_order_relaxed);
   entry->state.store(static_cast<std::uint8_t>(State::started), std::memory_order_release);
+  return true;
+}
+
+FlightRecorder::Ticket FlightRecorder::start_again(const RecordedCall& call) noexcept {
+  return put_entry(call, State::started, now());
 }
 
 void FlightRecorder::suspend(Ticket ticket) noexcept {

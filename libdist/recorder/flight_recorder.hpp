@@ -108,7 +108,10 @@ class FlightRecorder {
   /// Records a call that starts now, or that started at `now`.
   Ticket begin(const RecordedCall& call) noexcept;
   Ticket begin(const RecordedCall& call, std::uint64_t now) noexcept;
-  void start(Ticket ticket) noexcept;
+  /// False: there is no such record any more, because the ring has gone round since.
+  bool start(Ticket ticket) noexcept;
+  /// Records once more, now as started, an enqueued call whose record is gone.
+  Ticket start_again(const RecordedCall& call) noexcept;
   /// A started call that nobody waits in any more, though it has not ended.
   void suspend(Ticket ticket) noexcept;
   void complete(Ticket ticket) noexcept;
@@ -130,6 +133,7 @@ class FlightRecorder {
 
  private:
   Ticket write(const RecordedCall& call, recorder_format::State state, std::uint64_t now) noexcept;
+  Ticket put_entry(const RecordedCall& call, recorder_format::State state, std::uint64_t now) noexcept;
   [[nodiscard]] recorder_format::RecordedEntry* entry_of(Ticket ticket) const noexcept;
   [[nodiscard]] std::uint64_t now() noexcept { return burst_ ? burst_->now() : clock_.now(); }
   [[nodiscard]] std::uint64_t end_of(recorder_format::RecordedEntry& entry, Ticket ticket) noexcept;

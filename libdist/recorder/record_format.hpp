@@ -96,7 +96,8 @@ struct CommunicatorSlot {                // NOLINT(cppcoreguidelines-pro-type-me
   Members members;
   std::uint32_t first;  ///< see Members
   std::int32_t stride;
-  std::uint32_t reserved;
+  /// The newest ticket when the communicator got this slot, its low 32 bits: calls up to it are of an earlier one.
+  std::uint32_t since;
   std::array<char, 72> name;  ///< for people; may be empty
 };
 
@@ -113,6 +114,8 @@ inline constexpr Operation neighbor{134};   ///< a collective over a topology
 inline constexpr Operation create{135};     ///< a communicator, by duplicate, split or group
 inline constexpr Operation one_sided{136};  ///< a window or a file, which all members open or close
 inline constexpr Operation prepare{137};  ///< a persistent collective call; its starts have a communicator of their own
+inline constexpr Operation file_io{138};  ///< a call of all who have opened a file
+inline constexpr Operation window{139};   ///< one of all who have a window for one-sided access
 inline constexpr Operation sendrecv{192};
 inline constexpr Operation probe{193};
 }  // namespace other

@@ -194,9 +194,35 @@ std::vector<CommunicatorRecord> read_communicators(int file, std::uint32_t world
     if (affordable) members += size;
     communicators.push_back({i, slot.id, slot.rank, size, slot.entered.load(),
                              std::min(slot.completed.load(), slot.entered.load()), slot.closed.load() != 0,
-                             printable(slot.name), affordable ? members_of(slot, size, world, pool) : MemberRanks()});
+                             printable(slot.name), affordable ? members_of(slot, size, world, pool) : MemberRanks(),
+                             slot.since});
   }
   return communicators;
+}
+
+/// A slot that was given to another communicator keeps the calls of the one before it.
+void separate_reused_slots(Recording& recording) {
+  if (recording.calls.empty()) return;
+  const std::uint64_t newest = recording.calls.back().ticket;
+  std::array<std::uint64_t, communicator_slots> age{};  // in calls
+  for (const CommunicatorRecord& each : recording.communicators) {
+    age.at(each.slot) = static_cast<std::uint32_t>(newest) - each.since;
+  }
+  for (CallRecord& call : recording.calls) {
+    const bool has_slot = call.communicator < communicator_slots;
+    if (has_slot && newest - call.ticket >= age.at(call.communicator)) call.communicator = no_slot;
+  }
+}
+
+/// A thread that waits for a message, for example to be told to stop, while other threads go on making calls: its
+/// process does not stand still.
+void find_waits_in_background(Recording& recording) {
+  constexpr std::int64_t least_ns = 1'000'000'000;  // threads that are about to wait, too, end calls for a moment
+  std::int64_t last_end = 0;
+  for (const CallRecord& call : recording.calls) last_end = std::max(last_end, call.ended_ns);
+  for (CallRecord& call : recording.calls) {
+    if (call.state == State::started && last_end > call.started_ns + least_ns) call.state = State::enqueued;
+  }
 }
 
 Recording describe(const RecorderHeader& header, const std::string& name) {
@@ -242,6 +268,8 @@ Result<Recording> read_recording(int folder, const std::string& name, std::size_
   recording.writer = writer_of(file.get());
   recording.communicators = read_communicators(file.get(), header.size);
   recording.calls = read_calls(file.get(), header, newest);
+  separate_reused_slots(recording);
+  if (recording.source == "mpi") find_waits_in_background(recording);
   return recording;
 }
 

@@ -48,6 +48,7 @@ struct CommunicatorRecord {
   std::string name;
   /// Ranks of the world, in the communicator's order; empty: not known. Their number is `size`, or the file lies.
   MemberRanks world_ranks = {};
+  std::uint32_t since = 0;  ///< low 32 bits of the newest ticket when it got its slot; calls up to it are not its own
 };
 
 /// What is known about the process that wrote a file.
@@ -74,7 +75,8 @@ struct Recording {
   std::int64_t latest_ns = 0;  ///< time of the last heartbeat
   std::uint64_t recorded = 0;  ///< number of calls; the file has the newest of them
   std::vector<CommunicatorRecord> communicators;
-  std::vector<CallRecord> calls;  ///< oldest first
+  /// Oldest first. A call of MPI that one thread waits in while others have gone on for a second or more is `enqueued`.
+  std::vector<CallRecord> calls;
 
   [[nodiscard]] const CommunicatorRecord* communicator(std::uint32_t slot) const noexcept;
 };

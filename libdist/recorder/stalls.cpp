@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
+#include <utility>
 
 #include "collective/calls/call_text.hpp"
 #include "core/text.hpp"
@@ -23,6 +25,10 @@ struct Member {
   [[nodiscard]] bool waits() const {
     return newest != nullptr && (newest->pending() || newest->state == State::failed);
   }
+  /// Not only posted: the program waits in it, or did when it failed.
+  [[nodiscard]] bool is_held_up() const {
+    return newest != nullptr && (newest->state == State::started || newest->state == State::failed);
+  }
   [[nodiscard]] std::uint64_t entered() const { return communicator->entered; }
   [[nodiscard]] std::uint32_t rank() const { return recording->rank; }
 };
@@ -35,12 +41,21 @@ const CallRecord* newest_collective(const Recording& recording, std::uint32_t sl
   return found != calls.rend() ? &*found : nullptr;
 }
 
-/// The oldest call on a communicator that has not ended. With asynchronous calls the newest is not the one that blocks.
+/// NCCL's host does not say when the device ends a call, and PyTorch's hooks see an end late, or never in a process
+/// that is stopped. So a rank's newest call stays open.
+bool ends_are_unknown(const Recording& recording) { return recording.source == "nccl" || recording.source == "torch"; }
+
+/// The oldest call on a communicator that has not ended, of those that somebody waits in if there are any. With
+/// asynchronous calls the newest is not the one that blocks, nor is one that was posted and is not waited for yet.
 const CallRecord* oldest_unended(const Recording& recording, std::uint32_t slot) {
-  const auto found = std::ranges::find_if(recording.calls, [slot](const CallRecord& call) {
-    return call.communicator == slot && call.sequence != 0 && is_collective(call.operation) && call.pending();
-  });
-  return found != recording.calls.end() ? &*found : newest_collective(recording, slot);
+  const CallRecord* oldest = nullptr;
+  for (const CallRecord& call : recording.calls) {
+    if (call.communicator != slot || call.sequence == 0 || !is_collective(call.operation) || !call.pending()) continue;
+    if (oldest == nullptr) oldest = &call;
+    if (ends_are_unknown(recording) || call.state != State::started) continue;
+    if (oldest->state != State::started || call.sequence < oldest->sequence) oldest = &call;
+  }
+  return oldest != nullptr ? oldest : newest_collective(recording, slot);
 }
 
 using Group = std::vector<Member>;
@@ -143,15 +158,20 @@ void add_differing(const Group& group, std::uint64_t sequence, Stall& stall) {
   }
 }
 
-/// Adds the ranks that keep `sequence` from ending, strongest evidence first.
-void add_stragglers(const Group& group, std::span<const Recording> recordings, std::uint64_t sequence, Stall& stall) {
+/// Adds the ranks that have not made call `sequence`, though they are in no call before it, or have made another one.
+void add_missing(const Group& group, std::span<const Recording> recordings, std::uint64_t sequence, Stall& stall) {
   for (const Member& member : group) {
-    if (member.entered() < sequence) stall.stragglers.push_back(straggler_of(member, Straggler::Why::never_called));
+    const bool waits_before = !ends_are_unknown(*member.recording) && member.is_held_up();
+    if (member.entered() < sequence && !waits_before)
+      stall.stragglers.push_back(straggler_of(member, Straggler::Why::never_called));
   }
   if (group.size() < stall.members) add_absent(group, recordings, sequence, stall);
   add_differing(group, sequence, stall);
+}
+
+/// All have made the call. Adds those that keep it from ending all the same.
+void add_slow(const Group& group, std::uint64_t sequence, Stall& stall) {
   const auto in_it = [&](const Member& member) { return member.waits() && member.newest->sequence == sequence; };
-  if (!stall.stragglers.empty()) return;
   const bool alive_ones = std::ranges::any_of(
       group, [&](const Member& member) { return member.recording->writer == Writer::runs || !in_it(member); });
   for (const Member& member : group) {
@@ -165,9 +185,8 @@ void add_stragglers(const Group& group, std::span<const Recording> recordings, s
   }
 }
 
-/// NCCL's host does not say when the device ends a call, and PyTorch's hooks see an end late, or never in a process
-/// that is stopped. So a rank's newest call stays open. Nobody is held up in it unless somebody has not come: then the
-/// first who has gone on to a call that the last one has not made.
+/// Where ends are unknown, nobody is held up unless somebody has not come: then the first who has gone on to a call
+/// that the last one has not made.
 const Member* first_ahead(const Group& group) {
   const auto last = std::ranges::min_element(group, {}, &Member::entered);
   const auto ahead = std::ranges::find_if(
@@ -175,53 +194,133 @@ const Member* first_ahead(const Group& group) {
   return ahead != group.end() ? &*ahead : nullptr;
 }
 
-bool ends_are_unknown(const Group& group) {
-  const std::string& source = group.front().recording->source;
-  return source == "nccl" || source == "torch";
-}
+/// A call that cannot end, and a member that is in it or has gone on to a later one.
+struct Blocked {
+  const Member* member;
+  std::uint64_t sequence;
+};
 
-std::optional<Stall> collective_stall(const Group& group, std::span<const Recording> recordings) {
+/// The oldest call that members are in. Where somebody is held up, who has only posted calls does not count.
+std::optional<Blocked> oldest_call(const Group& group) {
+  if (ends_are_unknown(*group.front().recording)) {
+    if (const Member* const ahead = first_ahead(group))
+      return Blocked{ahead, std::ranges::min(group, {}, &Member::entered).entered() + 1};
+  }
   const Member* first = nullptr;
   for (const Member& member : group) {
-    if (member.waits() && (first == nullptr || member.newest->sequence < first->newest->sequence)) first = &member;
+    if (!member.waits()) continue;
+    const auto order = [](const Member& each) { return std::pair(!each.is_held_up(), each.newest->sequence); };
+    if (first == nullptr || order(member) < order(*first)) first = &member;
   }
-  const Member* const ahead = ends_are_unknown(group) ? first_ahead(group) : nullptr;
-  if (ahead != nullptr) first = ahead;
-  if (first == nullptr) return std::nullopt;
-  const std::uint64_t sequence =
-      ahead != nullptr ? std::ranges::min(group, {}, &Member::entered).entered() + 1 : first->newest->sequence;
-  const CallRecord* const call = call_with(*first, sequence);
-  Stall stall{first->communicator->id,
-              first->communicator->name,
-              first->communicator->size,
-              call != nullptr ? *call : *first->newest,
-              0,
-              {},
-              {}};
-  add_stragglers(group, recordings, sequence, stall);
-  if (stall.stragglers.empty()) return std::nullopt;
+  return first != nullptr ? std::optional(Blocked{first, first->newest->sequence}) : std::nullopt;
+}
+
+/// All have made the call, but somebody waits in a later one, or in what comes after a call that was only posted, and a
+/// rank that waits in none has not made that one.
+std::optional<Blocked> later_call(const Group& group) {
+  if (ends_are_unknown(*group.front().recording)) return std::nullopt;
+  const Member* last = nullptr;
   for (const Member& member : group) {
-    const bool held_up = member.waits() &&
-                         std::ranges::find(stall.stragglers, member.rank(), &Straggler::rank) == stall.stragglers.end();
-    if (!held_up) continue;
+    if (!member.is_held_up() && (last == nullptr || member.entered() < last->entered())) last = &member;
+  }
+  if (last == nullptr) return std::nullopt;
+  const auto ahead = std::ranges::find_if(
+      group, [last](const Member& member) { return member.is_held_up() && member.newest->sequence > last->entered(); });
+  return ahead != group.end() ? std::optional(Blocked{&*ahead, last->entered() + 1}) : std::nullopt;
+}
+
+Stall stall_in(const Blocked& blocked) {
+  const CallRecord* const call = call_with(*blocked.member, blocked.sequence);
+  const CommunicatorRecord& communicator = *blocked.member->communicator;
+  const CallRecord& known = call != nullptr ? *call : *blocked.member->newest;
+  return {communicator.id, communicator.name, communicator.size, known, 0, {}, {}, false};
+}
+
+std::int64_t begin_of(const CallRecord& call) { return call.started_ns != 0 ? call.started_ns : call.enqueued_ns; }
+
+/// Everybody who waits in a call and is not to blame.
+void add_waiting(const Group& group, Stall& stall) {
+  const bool also_posted = stall.is_only_posted || ends_are_unknown(*group.front().recording);
+  for (const Member& member : group) {
+    const bool is_to_blame =
+        std::ranges::find(stall.stragglers, member.rank(), &Straggler::rank) != stall.stragglers.end();
+    if (is_to_blame || !(also_posted ? member.waits() : member.is_held_up())) continue;
     stall.waiting.push_back(member.rank());
-    const std::int64_t since = member.newest->started_ns != 0 ? member.newest->started_ns : member.newest->enqueued_ns;
+    const std::int64_t since = begin_of(*member.newest);
     stall.since_ns = stall.since_ns == 0 ? since : std::min(stall.since_ns, since);
   }
   std::ranges::sort(stall.waiting);
+}
+
+std::optional<Stall> collective_stall(const Group& group, std::span<const Recording> recordings) {
+  const auto oldest = oldest_call(group);
+  if (!oldest) return std::nullopt;
+  Stall stall = stall_in(*oldest);
+  add_missing(group, recordings, oldest->sequence, stall);
+  if (const auto later = later_call(group); later && stall.stragglers.empty()) {
+    stall = stall_in(*later);
+    add_missing(group, recordings, later->sequence, stall);
+  }
+  if (stall.stragglers.empty()) add_slow(group, oldest->sequence, stall);
+  if (stall.stragglers.empty()) return std::nullopt;
+  stall.is_only_posted = !ends_are_unknown(*group.front().recording) && !oldest->member->is_held_up();
+  add_waiting(group, stall);
   std::ranges::sort(stall.stragglers, {}, &Straggler::rank);
   return stall;
 }
 
-/// A rank of a communicator, whether it still has that communicator or not.
-std::optional<Member> find_member(std::span<const Recording> recordings, std::uint64_t communicator,
-                                  std::uint32_t rank) {
-  for (const Recording& recording : recordings) {
-    for (const CommunicatorRecord& each : recording.communicators) {
-      if (each.id == communicator && each.rank == rank) return Member{&recording, &each};
-    }
+/// What is asked about a step again and again.
+class Step {
+ public:
+  explicit Step(std::span<const Recording> recordings) : recordings_(recordings) {
+    for (const Recording& each : recordings) add(each);
   }
-  return std::nullopt;
+
+  /// A rank of a communicator, whether it still has that communicator or not.
+  [[nodiscard]] std::optional<Member> member(std::uint64_t communicator, std::uint32_t rank) const {
+    const auto found = members_.find(std::pair(communicator, rank));
+    return found != members_.end() ? std::optional(found->second) : std::nullopt;
+  }
+
+  /// When a rank of the step last began or ended a call; 0: it has made none that is known.
+  [[nodiscard]] std::int64_t last_call_ns(std::uint32_t rank) const {
+    const auto found = last_call_ns_.find(rank);
+    return found != last_call_ns_.end() ? found->second : 0;
+  }
+
+  /// Recordings of ranks that wait in no call, at most so many that a list of them still tells something.
+  [[nodiscard]] std::span<const Recording* const> idle() const { return idle_; }
+  [[nodiscard]] std::span<const Recording> recordings() const { return recordings_; }
+
+ private:
+  void add(const Recording& recording) {
+    constexpr std::size_t most_idle = 64;
+    for (const CommunicatorRecord& each : recording.communicators)
+      members_.try_emplace(std::pair(each.id, each.rank), Member{&recording, &each});
+    std::int64_t& last = last_call_ns_[recording.rank];
+    bool waits = false;
+    for (const CallRecord& call : recording.calls) {
+      last = std::max({last, call.enqueued_ns, call.started_ns, call.ended_ns});
+      waits |= call.state == State::started;
+    }
+    const bool is_idle = !waits || recording.writer != Writer::runs;
+    if (is_idle && idle_.size() < most_idle) idle_.push_back(&recording);
+  }
+
+  std::span<const Recording> recordings_;
+  std::map<std::pair<std::uint64_t, std::uint32_t>, Member> members_;  ///< by communicator and rank in it
+  std::map<std::uint32_t, std::int64_t> last_call_ns_;
+  std::vector<const Recording*> idle_;
+};
+
+/// A rank that goes on making calls does not stand still: the wait for it counts from its last one.
+void count_from_last_call(const Step& step, Stall& stall) {
+  std::int64_t longest_ago = std::numeric_limits<std::int64_t>::max();
+  for (const Straggler& each : stall.stragglers) {
+    if (each.why != Straggler::Why::never_called) return;
+    longest_ago = std::min(longest_ago, step.last_call_ns(each.rank));
+  }
+  if (!stall.stragglers.empty()) stall.since_ns = std::max(stall.since_ns, longest_ago);
 }
 
 bool tags_fit(std::uint16_t one, std::uint16_t other) noexcept {
@@ -239,15 +338,13 @@ bool has_come(const Member& partner, const CommunicatorRecord& own, const CallRe
 
 /// A send or receive whose peer is in no call with this rank; nullopt if it is, or if the call may have any peer. On a
 /// communicator that this rank has closed nothing waits any more.
-std::optional<Stall> partner_stall(const Recording& recording, const CallRecord& call,
-                                   std::span<const Recording> recordings) {
+std::optional<Stall> partner_stall(const Recording& recording, const CallRecord& call, const Step& step) {
   const auto* const own = recording.communicator(call.communicator);
   const bool waits = call.pending() && own != nullptr && !own->closed;
   if (is_collective(call.operation) || !waits || call.peer < 0) return std::nullopt;
   const auto peer = static_cast<std::uint32_t>(call.peer);
-  const std::int64_t since = call.started_ns != 0 ? call.started_ns : call.enqueued_ns;
-  Stall stall{own->id, own->name, own->size, call, since, {recording.rank}, {}};
-  const auto partner = find_member(recordings, own->id, peer);
+  Stall stall{own->id, own->name, own->size, call, begin_of(call), {recording.rank}, {}};
+  const auto partner = step.member(own->id, peer);
   if (!partner) {
     const std::uint32_t in_step = peer < own->world_ranks.size() ? own->world_ranks[peer] : peer;
     stall.stragglers.push_back({Straggler::Why::no_recorder, in_step, "", {}});
@@ -259,19 +356,44 @@ std::optional<Stall> partner_stall(const Recording& recording, const CallRecord&
   return stall;
 }
 
+/// Whether somebody sends what this call may receive.
+bool is_any_sent(const CommunicatorRecord& own, const CallRecord& call, const Step& step) {
+  return std::ranges::any_of(step.recordings(), [&](const Recording& each) {
+    return std::ranges::any_of(each.calls, [&](const CallRecord& other) {
+      if (other.operation != Operation::send || !other.pending() || !tags_fit(other.tag, call.tag)) return false;
+      const auto* const communicator = each.communicator(other.communicator);
+      return communicator != nullptr && communicator->id == own.id && other.peer == static_cast<std::int32_t>(own.rank);
+    });
+  });
+}
+
+/// A receive from any rank. It waits for those that wait for nobody themselves; where all wait, for one of them.
+std::optional<Stall> any_source_stall(const Recording& recording, const CallRecord& call, const Step& step) {
+  const auto* const own = recording.communicator(call.communicator);
+  if (own == nullptr || own->closed || call.peer != recorder_format::any_peer || is_any_sent(*own, call, step))
+    return std::nullopt;
+  Stall stall{own->id, own->name, own->size, call, begin_of(call), {recording.rank}, {}};
+  const auto add = [&](const Recording& other) {
+    const auto in_it = std::ranges::find(other.communicators, own->id, &CommunicatorRecord::id);
+    if (&other == &recording || in_it == other.communicators.end()) return;
+    stall.stragglers.push_back(straggler_of({&other, &*in_it}, Straggler::Why::never_called));
+  };
+  for (const Recording* const each : step.idle()) add(*each);
+  for (const Recording& each : step.recordings()) {
+    if (stall.stragglers.empty()) add(each);
+  }
+  return stall.stragglers.empty() ? std::nullopt : std::optional(std::move(stall));
+}
+
 /// "rank 3 waits", "ranks 0-2,5 wait".
 std::string with_ranks(std::span<const std::uint32_t> ranks, std::string_view one, std::string_view more) {
   return concat({ranks.size() == 1 ? "rank " : "ranks ", compress_ranks(ranks), ranks.size() == 1 ? one : more});
 }
 
-}  // namespace
-
-namespace {
-
-std::vector<Stall> collective_stalls(std::span<const Recording> recordings) {
+std::vector<Stall> collective_stalls(const Step& step) {
   std::vector<Stall> stalls;
-  for (const auto& [id, group] : groups_of(recordings)) {
-    if (auto stall = collective_stall(group, recordings)) stalls.push_back(std::move(*stall));
+  for (const auto& [id, group] : groups_of(step.recordings())) {
+    if (auto stall = collective_stall(group, step.recordings())) stalls.push_back(std::move(*stall));
   }
   return stalls;
 }
@@ -279,34 +401,41 @@ std::vector<Stall> collective_stalls(std::span<const Recording> recordings) {
 }  // namespace
 
 std::vector<Stall> find_stalls(std::span<const Recording> recordings) {
-  auto stalls = collective_stalls(recordings);
-  if (!stalls.empty()) return stalls;
+  const Step step(recordings);
+  auto stalls = collective_stalls(step);
+  const bool has_collective = !stalls.empty();
   for (const Recording& recording : recordings) {
+    if (has_collective) break;
     for (const CallRecord& call : recording.calls) {
-      auto stall = partner_stall(recording, call, recordings);
+      auto stall = partner_stall(recording, call, step);
       if (!stall) continue;
       stalls.push_back(std::move(*stall));
       break;
     }
   }
+  for (Stall& each : stalls) count_from_last_call(step, each);
   return stalls;
 }
 
 std::vector<Stall> find_all_stalls(std::span<const Recording> recordings) {
-  auto stalls = collective_stalls(recordings);
+  const Step step(recordings);
+  auto stalls = collective_stalls(step);
+  std::erase_if(stalls, [](const Stall& each) { return each.is_only_posted; });
   for (const Recording& recording : recordings) {
     for (const CallRecord& call : recording.calls) {
       if (call.state != State::started) continue;
-      if (auto stall = partner_stall(recording, call, recordings)) stalls.push_back(std::move(*stall));
+      if (auto stall = partner_stall(recording, call, step)) stalls.push_back(std::move(*stall));
+      if (auto stall = any_source_stall(recording, call, step)) stalls.push_back(std::move(*stall));
     }
   }
+  for (Stall& each : stalls) count_from_last_call(step, each);
   return stalls;
 }
 
 std::string_view name_of(Operation operation) noexcept {
-  constexpr std::array<std::string_view, 10> of_all = {"gatherv",   "scatterv",       "scan",     "exscan",
+  constexpr std::array<std::string_view, 12> of_all = {"gatherv",   "scatterv",       "scan",     "exscan",
                                                        "alltoallw", "reduce_scatter", "neighbor", "create",
-                                                       "one_sided", "persistent_init"};
+                                                       "one_sided", "persistent_init", "file_io", "window"};
   constexpr std::array<std::string_view, 2> of_two = {"sendrecv", "probe"};
   constexpr std::size_t first_of_all = 128;
   constexpr std::size_t first_of_two = 192;

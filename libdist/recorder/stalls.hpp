@@ -33,10 +33,12 @@ struct Stall {
   std::uint64_t communicator = 0;
   std::string communicator_name;  ///< empty for the first, which has all ranks
   std::uint32_t members = 0;
-  CallRecord call;                     ///< as the first waiting rank recorded it
-  std::int64_t since_ns = 0;           ///< when the first rank began to wait
+  CallRecord call;  ///< as the first waiting rank recorded it
+  /// When the first rank began to wait, or its stragglers made their last calls if that was later.
+  std::int64_t since_ns = 0;
   std::vector<std::uint32_t> waiting;  ///< ranks of the step
   std::vector<Straggler> stragglers;   ///< by rank; not empty
+  bool is_only_posted = false;         ///< nobody waits: the program computes, or polls
 };
 
 /// The name of a recorded operation, also of those that libamldist does not have; "unknown" for any other number.
@@ -47,8 +49,8 @@ struct Stall {
 /// examined.
 [[nodiscard]] std::vector<Stall> find_stalls(std::span<const Recording> recordings);
 
-/// The same, and a stall for every send or receive that a rank waits in while its peer has not come to it. Not every
-/// one of them is the cause of a hang: see verdict.hpp.
+/// The calls that ranks wait in: of all, and every send or receive whose peer has not come to it. A receive from any
+/// rank counts as one from those that wait for nobody. Not every one is the cause of a hang: see verdict.hpp.
 [[nodiscard]] std::vector<Stall> find_all_stalls(std::span<const Recording> recordings);
 
 /// "allreduce #42 (1048576 float32, 4 MiB): rank 2 on node3 has not called it (its last was allreduce #41 (4 MiB of

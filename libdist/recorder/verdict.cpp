@@ -35,6 +35,7 @@ class Waits {
   explicit Waits(const std::vector<Stall>& stalls) : stalls_(stalls) {
     for (const Stall& stall : stalls) {
       for (const std::uint32_t rank : stall.waiting) of_rank_[rank].push_back(&stall);
+      for (const Straggler& each : stall.stragglers) awaited_.insert(each.rank);
     }
   }
 
@@ -51,6 +52,7 @@ class Waits {
   [[nodiscard]] std::optional<Stall> root() const {
     std::optional<Stall> best;
     for (const Stall& stall : stalls_) {
+      if (is_idle_server(stall)) continue;
       Stall own = stall;
       std::erase_if(own.stragglers, [&](const Straggler& each) { return !is_final(each) && waits(each.rank); });
       if (own.stragglers.empty()) continue;
@@ -98,6 +100,12 @@ class Waits {
   }
 
  private:
+  /// Whoever would receive from any rank, and whom nobody waits for, only has nothing to do.
+  [[nodiscard]] bool is_idle_server(const Stall& stall) const {
+    const bool is_from_any = is_of_two(stall) && stall.call.peer == recorder_format::any_peer;
+    return is_from_any && std::ranges::none_of(stall.waiting, [&](auto rank) { return awaited_.contains(rank); });
+  }
+
   [[nodiscard]] std::uint32_t next_of(std::uint32_t rank) const {
     return of_rank_.at(rank).front()->stragglers.front().rank;
   }
@@ -112,6 +120,7 @@ class Waits {
 
   const std::vector<Stall>& stalls_;
   std::map<std::uint32_t, std::vector<const Stall*>> of_rank_;
+  std::set<std::uint32_t> awaited_;  ///< ranks that others wait for
 };
 
 std::string who(const Straggler& straggler) {

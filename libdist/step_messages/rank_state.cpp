@@ -25,10 +25,11 @@ constexpr std::int64_t ns_per_ms = 1'000'000;
 constexpr std::array<std::string_view, 3> writers = {"runs", "stopped", "gone"};
 constexpr std::array<std::string_view, 4> sources = {"amldist", "mpi", "nccl", "torch"};
 
-std::int64_t begin_of(const CallRecord& call) { return call.started_ns != 0 ? call.started_ns : call.enqueued_ns; }
-
+/// Since its beginning, or its end if it has ended.
 std::int64_t age_ms(const CallRecord& call, std::int64_t now_ns) {
-  return std::max<std::int64_t>(0, (now_ns - begin_of(call)) / ns_per_ms);
+  const std::int64_t begin = call.started_ns != 0 ? call.started_ns : call.enqueued_ns;
+  const std::int64_t last = call.pending() ? begin : std::max(begin, call.ended_ns);
+  return std::max<std::int64_t>(0, (now_ns - last) / ns_per_ms);
 }
 
 /// A word without blanks; "-" for an empty one.
@@ -97,22 +98,33 @@ std::vector<const CommunicatorRecord*> by_importance(const Recording& recording)
   return sorted;
 }
 
+/// Of the calls that a rank waits in on one communicator, so many are told.
+constexpr std::size_t most_waited_for = 12;
+
+/// A rank that waits for one of more receives than are told is said to wait for any rank.
+CallRecord as_told(const CallRecord& call, std::size_t waited_for) {
+  CallRecord told = call;
+  const bool is_of_many = waited_for > most_waited_for && call.state == State::started;
+  if (is_of_many && call.operation == collective::Operation::recv) told.peer = collective::recorder_format::any_peer;
+  return told;
+}
+
 /// The calls of a communicator that matter: those under way, at most a few, and the newest collective ones.
 std::vector<const CallRecord*> telling_calls(const Recording& recording, std::uint32_t slot) {
-  constexpr std::size_t most = 4;
+  constexpr std::size_t most_posted = 4;
   std::vector<const CallRecord*> calls;
   const CallRecord* newest = nullptr;
   for (const CallRecord& call : recording.calls) {
     if (call.communicator != slot) continue;
     newest = &call;
-    if (call.state == State::started && calls.size() < most) calls.push_back(&call);
+    if (call.state == State::started && calls.size() <= most_waited_for) calls.push_back(&call);
   }
   for (const CallRecord& call : recording.calls) {
     const bool posted = call.communicator == slot && call.state == State::enqueued;
-    if (posted && calls.size() < most) calls.push_back(&call);
+    if (posted && calls.size() < most_posted) calls.push_back(&call);
   }
   // Whoever is ahead of the others may have left a call of theirs by calling something else.
-  constexpr std::size_t most_with_past = 7;
+  const std::size_t most_with_past = std::max<std::size_t>(7, calls.size() + 1);
   for (auto call = recording.calls.rbegin(); call != recording.calls.rend() && calls.size() < most_with_past; ++call) {
     const bool tells =
         call->communicator == slot && (collective::recorder_format::is_collective(call->operation) || &*call == newest);
@@ -218,6 +230,7 @@ bool parse_call(Fields fields, Recording& out, std::int64_t now_ns) {
   call.state = State{static_cast<std::uint8_t>(fields.number(static_cast<std::uint64_t>(State::failed)))};
   const auto age = static_cast<std::int64_t>(fields.number(most_age_ms));
   call.enqueued_ns = call.started_ns = now_ns - age * ns_per_ms;
+  if (!call.pending()) call.ended_ns = call.started_ns;
   if (!fields.fine() || call.communicator >= out.communicators.size()) return false;
   out.calls.push_back(call);
   return true;
@@ -235,8 +248,10 @@ std::string to_rank_state(const Recording& recording, std::int64_t now_ns) {
     std::string lines = comm_line(*each);
     std::map<std::uint64_t, std::string> by_age;  // whoever reads them takes them to be in the order of the calls
     std::size_t length = state.size() + lines.size();
-    for (const CallRecord* const call : telling_calls(recording, each->slot)) {
-      std::string line = call_line(*call, number, now_ns);
+    const auto telling = telling_calls(recording, each->slot);
+    const auto waited_for = static_cast<std::size_t>(std::ranges::count(telling, State::started, &CallRecord::state));
+    for (const CallRecord* const call : telling) {
+      std::string line = call_line(as_told(*call, waited_for), number, now_ns);
       if (length + line.size() > longest_rank_state) continue;
       length += line.size();
       by_age.emplace(call->ticket, std::move(line));

@@ -5,7 +5,8 @@
 //   comm 9ae16a3b2f90404f 2 4 41 0 1 world          id, rank in it, members, calls entered, world ranks first and
 //                                                   stride, name
 //   call 0 1 42 4096 7 0 -1 0 2 61200               comm (by its line), operation, sequence, bytes, type, reduction,
-//                                                   peer, tag, state, age in milliseconds
+//                                                   peer, tag, state, milliseconds since it began,
+//                                                   or ended if it has
 //
 // Ages and not times: the clocks of two nodes differ.
 #pragma once

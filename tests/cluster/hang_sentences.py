@@ -22,6 +22,10 @@ SENTENCES = {
                 r"called it for \d+ s; 3 ranks wait",
     "unprepared": rf"(barrier #1 of group 'persistent barrier #\d+ of ranks 0-3'|persistent_init #\d+): {re.escape(OWN)} has not called it "
                   r"for \d+ s; 3 ranks wait",
+    "gather": rf"recv .* from rank 2: {re.escape(OWN)} has not met it for \d+ s; 1 rank waits",
+    "serve": rf"recv .* from any rank: {re.escape(OWN)} has not met it for \d+ s; 3 ranks wait",
+    "file": rf"file_io #1 of group 'file of ranks 0-3': {re.escape(OWN)} has not called it for \d+ s; 3 ranks wait",
+    "ahead": rf"allreduce #\d+ \(4 float32, 16 bytes\): {re.escape(OWN)} has not called it for \d+ s; 3 ranks wait",
     "message": rf"(barrier #\d+|recv .* from rank 2): {re.escape(OWN)} has not (called|met) it for \d+ s; 3 ranks wait",
 }
 

@@ -3,7 +3,8 @@
  *   mpi_faults KIND SEED ROUNDS
  *
  * `none` does nothing wrong: it pauses at random. In `stages` the ranks are the stages of a pipeline, balanced but for
- * random pauses; in `slow-stage` rank 2 takes six times as long as the others. */
+ * random pauses; in `slow-stage` rank 2 takes six times as long as the others. In `service`, which does nothing wrong,
+ * a thread of each rank waits for word to stop. */
 #include <mpi.h>
 #if defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION < 5 /* an extension there */
 #include <mpi-ext.h>
@@ -11,6 +12,7 @@
 #define MPI_Bcast_init MPIX_Bcast_init
 #define MPI_Barrier_init MPIX_Barrier_init
 #endif
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,12 +67,78 @@ static void train(int rank, int size, int is_slow) {
   pass(rank, next, rank - 1, longest);
 }
 
+static void message_from(int rank) { MPI_Recv(input, 1, MPI_FLOAT, rank, 12, MPI_COMM_WORLD, MPI_STATUS_IGNORE); }
+static void message_to(int rank) { MPI_Send(input, 1, MPI_FLOAT, rank, 12, MPI_COMM_WORLD); }
+
+/* Rank 0 waits for a message of each of the others; those that have sent it go on without MPI. */
+static void gather(int rank, int size) {
+  MPI_Request all[64];
+  if (rank == culprit) pause();
+  if (rank != 0) message_to(0);
+  if (rank != 0) sleep(1000);
+  for (int i = 1; i < size; ++i) MPI_Irecv(output, 1, MPI_FLOAT, i, 12, MPI_COMM_WORLD, all + i);
+  MPI_Waitall(size - 1, all + 1, MPI_STATUSES_IGNORE);
+}
+
+/* Rank 0 answers when all others have asked. */
+static void serve(int rank, int size) {
+  if (rank == culprit) pause();
+  if (rank != 0) message_to(0);
+  if (rank != 0) message_from(0);
+  for (int i = 1; i < size; ++i) message_from(MPI_ANY_SOURCE);
+  for (int i = 1; i < size; ++i) message_to(i);
+}
+
+static void resize_file(int rank) {
+  MPI_File file;
+  MPI_File_open(MPI_COMM_WORLD, "mpi_faults.data", MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
+  if (rank == culprit) pause();
+  MPI_File_set_size(file, 4096);
+}
+
+/* A call that nobody waits for yet is before the one to which rank 2 does not come. */
+static void go_ahead(int rank) {
+  MPI_Request posted;
+  MPI_Ibarrier(MPI_COMM_WORLD, &posted);
+  if (rank == culprit) pause();
+  MPI_Allreduce(input, output, elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Wait(&posted, MPI_STATUS_IGNORE);
+}
+
+static void* wait_for_word(void* comm) {
+  int word = 0;
+  MPI_Recv(&word, 1, MPI_INT, 0, 13, *(MPI_Comm*)comm, MPI_STATUS_IGNORE);
+  return NULL;
+}
+
+static void work_beside_a_thread(int rank, int size, int rounds) {
+  MPI_Comm own;
+  pthread_t thread;
+  MPI_Comm_dup(MPI_COMM_WORLD, &own);
+  pthread_create(&thread, NULL, wait_for_word, &own);
+  for (int round = 0; round < rounds; ++round) {
+    usleep(200000);
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  for (int i = 0; rank == 0 && i < size; ++i) MPI_Send(&rank, 1, MPI_INT, i, 13, own);
+  pthread_join(thread, NULL);
+}
+
+static void stand_still(const char* kind, int rank, int size) {
+  if (strcmp(kind, "gather") == 0) gather(rank, size);
+  if (strcmp(kind, "serve") == 0) serve(rank, size);
+  if (strcmp(kind, "file") == 0) resize_file(rank);
+  if (strcmp(kind, "ahead") == 0) go_ahead(rank);
+}
+
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
   const char* const kind = argv[1];
   const int rounds = atoi(argv[3]);
   int rank = 0, size = 0;
-  MPI_Init(&argc, &argv);
+  int threads = 0;
+  if (strcmp(kind, "service") == 0) MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &threads);
+  else MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   MPI_Comm_split(MPI_COMM_WORLD, rank % 2, 0, &half);
@@ -81,6 +149,7 @@ int main(int argc, char** argv) {
   const int wrong_round = rand() % rounds;
   srand((unsigned)(atoi(argv[2]) + rank));
   char* const message = calloc(2, long_message);
+  if (threads == MPI_THREAD_MULTIPLE) work_beside_a_thread(rank, size, rounds);
   for (int round = 0; round < rounds; ++round) {
     const int wrong = rank == culprit && round == wrong_round;
     if (strcmp(kind, "stages") == 0 || strcmp(kind, "slow-stage") == 0) {
@@ -90,6 +159,7 @@ int main(int argc, char** argv) {
     if (strcmp(kind, "straggler") == 0 && rank == culprit) usleep(800000);
     work(rank, size);
     if (strcmp(kind, "none") == 0) pause_at_random();
+    if (round == wrong_round) stand_still(kind, rank, size);
     if (strcmp(kind, "circle") == 0 && round == wrong_round) {
       MPI_Ssend(message, long_message, MPI_CHAR, (rank + 1) % size, 1, MPI_COMM_WORLD); /* no MPI may take it in */
       MPI_Recv(message + long_message, long_message, MPI_CHAR, (rank + size - 1) % size, 1, MPI_COMM_WORLD,

@@ -268,6 +268,153 @@ TEST(MpiTrace, RecordsACallThatFails) {
   EXPECT_EQ(recording.calls.back().state, State::failed);
 }
 
+int receive(const Mpi& mpi, int tag, int source = 1) {
+  static float in = 0;
+  int request = 0;
+  mpi.call<void*, int, int, int, int, int, int*>("MPI_Irecv", &in, 1, float32, source, tag, world, &request);
+  return request;
+}
+
+TEST(MpiTrace, KnowsTheEndsOfCallsThatShareARequest) {
+  const Recording recording = recorded_by([](const Mpi& mpi) {
+    float out = 0;
+    std::array<int, 2> requests = {};
+    for (int& each : requests)
+      mpi.call<const void*, int, int, int, int, int, int*>("MPI_Isend", &out, 1, float32, 1, 5, world, &each);
+    EXPECT_EQ(requests[0], requests[1]) << "as of calls that end at once";
+    mpi.call<int, int*, void*>("MPI_Waitall", 2, requests.data(), reinterpret_cast<void*>(1));
+  });
+  ASSERT_EQ(recording.calls.size(), 3U);
+  EXPECT_EQ(recording.calls[1].state, State::completed);
+  EXPECT_EQ(recording.calls[2].state, State::completed);
+}
+
+constexpr int fails = 1001;
+constexpr int never_ends = 1002;
+
+TEST(MpiTrace, KnowsWhichOfManyRequestsHasNotEnded) {
+  const Recording recording = recorded_by([](const Mpi& mpi) {
+    std::array<int, 3> requests = {receive(mpi, 1), receive(mpi, never_ends), receive(mpi, 3)};
+    mpi.call<int, int*, void*>("MPI_Waitall", 3, requests.data(), reinterpret_cast<void*>(1));
+  });
+  ASSERT_EQ(recording.calls.size(), 4U);
+  EXPECT_EQ(recording.calls[1].state, State::completed);
+  EXPECT_EQ(recording.calls[2].state, State::started) << "it waits in this one";
+  EXPECT_EQ(recording.calls[3].state, State::enqueued);
+}
+
+TEST(MpiTrace, TellsTheErrorOfEachRequestAsMpiDoes) {
+  recorded_by([](const Mpi& mpi) {
+    struct Status {
+      std::array<int, 4> rest = {7, 7, 7, 7};
+      int error = 7;
+    };
+    std::array<Status, 3> statuses;
+    std::array<int, 3> requests = {receive(mpi, 1), receive(mpi, fails), receive(mpi, 3)};
+    const int status = mpi.call<int, int*, void*>("MPI_Waitall", 3, requests.data(), statuses.data());
+    const bool right = status == 17 && statuses[0].error == 0 && statuses[1].error == 15 && statuses[2].error == 18;
+    if (!right || statuses[2].rest[3] != 7) ::_exit(1);
+  });
+}
+
+TEST(MpiTrace, KnowsWhichHalfOfAnExchangeHasNotEnded) {
+  for (const bool is_sending : {true, false}) {
+    const Recording recording = recorded_by([is_sending](const Mpi& mpi) {
+      float out = 0;
+      float in = 0;
+      mpi.call<const void*, int, int, int, int, void*, int, int, int, int, int, void*>(
+          "MPI_Sendrecv", &out, 1, float32, 1, is_sending ? never_ends : 1, &in, 1, float32, 1,
+          is_sending ? 1 : never_ends, world, reinterpret_cast<void*>(1));
+    });
+    ASSERT_EQ(recording.calls.size(), 3U);
+    EXPECT_EQ(recording.calls[1].operation, Operation::recv);
+    EXPECT_EQ(recording.calls[1].state, is_sending ? State::enqueued : State::started);
+    EXPECT_EQ(recording.calls[2].operation, Operation::send);
+    EXPECT_EQ(recording.calls[2].state, is_sending ? State::started : State::completed);
+  }
+}
+
+TEST(MpiTrace, RecordsAWaitForWhatWasPostedLongAgo) {
+  const Recording recording = recorded_by([](const Mpi& mpi) {
+    int request = receive(mpi, never_ends);
+    for (int i = 0; i < 5000; ++i) allreduce(mpi);
+    mpi.call<int*, void*>("MPI_Wait", &request, nullptr);
+  });
+  ASSERT_FALSE(recording.calls.empty());
+  EXPECT_EQ(recording.calls.back().operation, Operation::recv);
+  EXPECT_EQ(recording.calls.back().peer, 1);
+  EXPECT_EQ(recording.calls.back().state, State::started);
+}
+
+TEST(MpiTrace, TellsLargeTagsApart) {
+  const Recording recording = recorded_by([](const Mpi& mpi) {
+    for (const int tag : {5, 5 + 32768, 5 + 65536, 5}) receive(mpi, tag);
+  });
+  ASSERT_EQ(recording.calls.size(), 5U);
+  EXPECT_EQ(recording.calls[1].tag, 5);
+  EXPECT_NE(recording.calls[2].tag, 5);
+  EXPECT_NE(recording.calls[3].tag, recording.calls[2].tag);
+  EXPECT_EQ(recording.calls[4].tag, 5);
+}
+
+TEST(MpiTrace, KnowsACommunicatorThatIsMadeLater) {
+  const auto program = [](bool uses_early) {
+    return [uses_early](const Mpi& mpi) {
+      int twin = 0;
+      int other = 0;
+      int request = 0;
+      mpi.call<int, int*, int*>("MPI_Comm_idup", world, &twin, &request);
+      mpi.call<int, int*>("MPI_Comm_dup", world, &other);
+      if (uses_early) allreduce(mpi, other);
+      mpi.call<int*, void*>("MPI_Wait", &request, nullptr);
+      allreduce(mpi, twin);
+    };
+  };
+  const auto id_of_last = [](const Recording& recording) {
+    const auto* const found = recording.communicator(recording.calls.back().communicator);
+    return found != nullptr ? found->id : 0;
+  };
+  const std::uint64_t id = id_of_last(recorded_by(program(true)));
+  EXPECT_NE(id, 0U);
+  EXPECT_EQ(id, id_of_last(recorded_by(program(false)))) << "whatever a rank has used before";
+}
+
+TEST(MpiTrace, CountsTheCallsOnAFileForThemselves) {
+  void* file = nullptr;
+  for (const bool closes : {false, true}) {
+    const Recording recording = recorded_by([&](const Mpi& mpi) {
+      const float out = 0;
+      mpi.call<int, const char*, int, int, void**>("MPI_File_open", world, "model", 0, 0, &file);
+      for (int i = 0; i < 2; ++i) {
+        mpi.call<void*, const void*, int, int, void*>("MPI_File_write_all", file, &out, 1, float32, nullptr);
+        allreduce(mpi);
+      }
+      if (closes) mpi.call<void**>("MPI_File_close", &file);
+    });
+    const auto calls = calls_on(recording, "file of ranks 0,1");
+    ASSERT_EQ(calls.size(), closes ? 3U : 2U);
+    EXPECT_EQ(calls[1].operation, amldist::collective::recorder_format::other::file_io);
+    EXPECT_EQ(calls[1].sequence, 2U);
+    EXPECT_EQ(calls[1].bytes, 4U);
+    EXPECT_EQ(calls_on(recording, "world").back().sequence, 4U) << "MPI_Init, the opening and two calls";
+    EXPECT_EQ(recording.communicator(calls[0].communicator)->closed, closes);
+  }
+}
+
+TEST(MpiTrace, RecordsTheCallOfAGroup) {
+  const Recording recording = recorded_by([](const Mpi& mpi) {
+    int made = 0;
+    mpi.call<int, int, int, int*>("MPI_Comm_create_group", world, 1, 9, &made);
+    allreduce(mpi, made);
+  });
+  const auto calls = calls_on(recording, "group of ranks 0,1");
+  ASSERT_EQ(calls.size(), 1U);
+  EXPECT_EQ(calls[0].operation, amldist::collective::recorder_format::other::create);
+  EXPECT_EQ(calls[0].sequence, 1U);
+  EXPECT_EQ(calls_on(recording, "ranks 0,1").size(), 1U);
+  EXPECT_EQ(calls_on(recording, "world").size(), 1U) << "the world's other members do not call it";
+}
+
 TEST(MpiTrace, LeavesTheFileToTheParentAfterAFork) {
   const Recording recording = recorded_by([](const Mpi& mpi) {
     const pid_t child = ::fork();

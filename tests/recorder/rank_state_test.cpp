@@ -119,6 +119,37 @@ TEST(RankState, HasTheCallsInTheirOrder) {
   EXPECT_TRUE(std::ranges::is_sorted(heard->calls, {}, &CallRecord::sequence));
 }
 
+TEST(RankState, SaysThatAWaitForOneOfManyIsForAnyRank) {
+  const std::int64_t now = calendar_ns();
+  for (const std::int32_t peers : {3, 40}) {
+    Recording told = traced_rank(0, 0);
+    for (std::int32_t peer = 1; peer <= peers; ++peer) {
+      CallRecord call;
+      call.ticket = static_cast<std::uint64_t>(peer);
+      call.operation = Operation::recv;
+      call.peer = peer;
+      call.state = State::started;
+      call.enqueued_ns = call.started_ns = now - 5 * ns_per_s;
+      told.calls.push_back(call);
+    }
+    const auto heard = parse_rank_state(to_rank_state(told, now), 4, now);
+    ASSERT_TRUE(heard && !heard->calls.empty());
+    const bool any = heard->calls.front().peer == collective::recorder_format::any_peer;
+    EXPECT_EQ(any, peers == 40);
+    EXPECT_EQ(heard->calls.size(), any ? heard->calls.size() : 3U);
+  }
+}
+
+TEST(RankState, SaysHowLongAgoACallEnded) {
+  const std::int64_t now = calendar_ns();
+  Recording told = traced_rank(0, 90);
+  told.calls.front().state = State::completed;
+  told.calls.front().ended_ns = now - 5 * ns_per_s;
+  const auto heard = parse_rank_state(to_rank_state(told, now), 4, now);
+  ASSERT_TRUE(heard && heard->calls.size() == 1);
+  EXPECT_NEAR(static_cast<double>(heard->calls.front().ended_ns), static_cast<double>(now - 5 * ns_per_s), 1e7);
+}
+
 TEST(RankState, IsNoLargerThanItsStep) {
   const std::int64_t now = calendar_ns();
   const std::string rank = "rank 0 4 0 runs mpi node1\n";

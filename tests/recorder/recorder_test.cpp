@@ -336,6 +336,44 @@ TEST(Recorder, HasLinesForTenThousandCommunicatorsThatComeAndGo) {
   EXPECT_EQ(last.entered, 1U);
 }
 
+TEST(Recorder, TakesTheCallsOfAnEarlierCommunicatorForNoneOfALaterOne) {
+  const ScratchFolder folder;
+  auto recorder = FlightRecorder::create(folder.path(), owner());
+  ASSERT_TRUE(recorder);
+  for (std::uint32_t i = 0; i < recorder_format::communicator_slots; ++i) recorder->add_communicator(i + 1, 0, 4);
+  const auto call = [&](std::uint64_t sequence) {
+    recorder->begin({Operation::barrier, DataType::uint8, ReduceOp::sum, 7, sequence, 0});
+  };
+  call(1);
+  call(2);
+  recorder->close_communicator(7);
+  ASSERT_EQ(recorder->add_communicator(1001, 0, 4), 7U);
+  EXPECT_EQ(std::ranges::count(read(folder / "0.trace").calls, 7U, &CallRecord::communicator), 0);
+  call(1);
+  const Recording recording = read(folder / "0.trace");
+  EXPECT_EQ(recording.calls.size(), 3U);
+  EXPECT_EQ(std::ranges::count(recording.calls, 7U, &CallRecord::communicator), 1);
+  EXPECT_EQ(recording.calls.back().communicator, 7U);
+}
+
+TEST(Recorder, TakesAWaitForOneInTheBackgroundWhileOtherThreadsOfAnMpiProgramGoOn) {
+  const ScratchFolder folder;
+  RecorderOwner of_mpi = owner();
+  of_mpi.source = "mpi";
+  auto recorder = FlightRecorder::create(folder.path(), of_mpi);
+  ASSERT_TRUE(recorder);
+  const auto slot = recorder->add_communicator(1, 0, 4);
+  recorder->begin({Operation::recv, DataType::uint8, ReduceOp::sum, slot, 0, 4, 1});
+  const auto call = [&] {
+    recorder->complete(recorder->begin({Operation::barrier, DataType::uint8, ReduceOp::sum, slot, 1, 0}));
+    recorder->tick();
+    return read(folder / "0.mpi.trace").calls.front().state;
+  };
+  EXPECT_EQ(call(), recorder_format::State::started) << "a call that ended at about the same time says nothing";
+  std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+  EXPECT_EQ(call(), recorder_format::State::enqueued);
+}
+
 TEST(Recorder, JudgesNobodyByACommunicatorBeyondItsLines) {
   const ScratchFolder folder;
   auto recorder = FlightRecorder::create(folder.path(), owner());

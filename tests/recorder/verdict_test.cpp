@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace amldist::collective::verdict_test {
 namespace {
 
@@ -147,6 +149,90 @@ TEST(Verdict, AnotherRootIsAnotherCall) {
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->kind, Kind::wrong_call);
   EXPECT_EQ(verdict->stall.stragglers.at(0).rank, 2U);
+}
+
+TEST(Verdict, LooksBehindACallThatNobodyWaitsForYet) {
+  std::vector<Recording> step;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    step.push_back(calling(traced_rank(rank), Operation::barrier, 0, -1, State::enqueued));
+    if (rank != 2) step.back() = calling(step.back(), Operation::allreduce);
+  }
+  const auto verdict = judge(step);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::not_come);
+  EXPECT_TRUE(sentence(*verdict, 60).starts_with("allreduce #2 (1024 float32, 4 KiB): rank 2 "))
+      << sentence(*verdict, 60);
+  EXPECT_EQ(verdict->waits, (std::vector<std::uint32_t>{0, 1, 3}));
+}
+
+TEST(Verdict, BlamesTheOneThatHasPostedACallAndGoesOnLaterThanTheOthers) {
+  // Ranks 0 and 3 wait for call 1 itself, rank 1 has made another one; rank 2 has only posted call 1.
+  std::vector<Recording> step = {
+      calling(traced_rank(0), Operation::barrier), calling(traced_rank(1), Operation::barrier, 0, -1, State::completed),
+      calling(traced_rank(2), Operation::barrier, 0, -1, State::enqueued), calling(traced_rank(3), Operation::barrier)};
+  step[1] = calling(step[1], Operation::allreduce);
+  const auto verdict = judge(step);
+  ASSERT_TRUE(verdict);
+  ASSERT_EQ(verdict->stall.stragglers.size(), 1U);
+  EXPECT_EQ(verdict->stall.stragglers.front().rank, 2U);
+}
+
+TEST(Verdict, BlamesNobodyForCallsThatAreOnlyPosted) {
+  std::vector<Recording> step;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    step.push_back(traced_rank(rank));
+    if (rank != 2) step.back() = calling(step.back(), Operation::barrier, 0, -1, State::enqueued);
+  }
+  EXPECT_FALSE(judge(step));
+  EXPECT_EQ(find_stalls(step).size(), 1U) << "which aml-dist trace shows";
+}
+
+/// Rank 0 hands out work to whoever asks; `asking` of the others wait for its answer.
+std::vector<Recording> farm(const std::vector<std::uint32_t>& asking) {
+  std::vector<Recording> step = {calling(traced_rank(0), Operation::recv, 0, recorder_format::any_peer)};
+  for (std::uint32_t rank = 1; rank < 4; ++rank) {
+    step.push_back(traced_rank(rank));
+    if (std::ranges::find(asking, rank) == asking.end()) continue;
+    step.back() = calling(step.back(), Operation::send, 0, 0, State::completed);
+    step.back() = calling(step.back(), Operation::recv, 0, 0);
+  }
+  return step;
+}
+
+TEST(Verdict, LooksBehindWhoeverReceivesFromAnyRank) {
+  const auto verdict = judge(farm({1, 2}));
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::not_come);
+  EXPECT_EQ(
+      sentence(*verdict, 60),
+      "recv (1024 float32, 4 KiB) from any rank: rank 3 (local 1) on node1 has not met it for 60 s; 3 ranks wait");
+}
+
+TEST(Verdict, BlamesNobodyWhereAServerHasNothingToDo) { EXPECT_FALSE(judge(farm({}))); }
+
+TEST(Verdict, FindsACircleThroughAReceiveFromAnyRank) {
+  const auto verdict = judge(farm({1, 2, 3}));
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->kind, Kind::deadlock);
+  EXPECT_EQ(verdict->circle.size(), 2U);
+}
+
+TEST(Verdict, BlamesNobodyWhileAMessageToAnyReceiverIsUnderWay) {
+  auto step = farm({1, 2});
+  step[3] = calling(step[3], Operation::send, 0, 0);
+  const auto verdict = judge(step);
+  EXPECT_TRUE(!verdict || verdict->kind != Kind::deadlock);
+}
+
+TEST(Verdict, CountsTheWaitForARankFromItsLastCall) {
+  // Rank 1 has waited for rank 0 all along, which serves the others meanwhile.
+  std::vector<Recording> step = {traced_rank(0), calling(traced_rank(1), Operation::recv, 0, 0), traced_rank(2),
+                                 traced_rank(3)};
+  EXPECT_EQ(judge(step)->stall.since_ns, start + 1);
+  constexpr std::int64_t minute = 60'000'000'000;
+  step[0] = calling(step[0], Operation::send, 0, 2, State::completed);
+  step[0].calls.back().ended_ns = start + minute;
+  EXPECT_EQ(judge(step)->stall.since_ns, start + minute);
 }
 
 }  // namespace
