@@ -433,9 +433,9 @@ std::vector<Stall> find_all_stalls(std::span<const Recording> recordings) {
 }
 
 std::string_view name_of(Operation operation) noexcept {
-  constexpr std::array<std::string_view, 12> of_all = {"gatherv",   "scatterv",       "scan",     "exscan",
-                                                       "alltoallw", "reduce_scatter", "neighbor", "create",
-                                                       "one_sided", "persistent_init", "file_io", "window"};
+  constexpr std::array<std::string_view, 12> of_all = {"gatherv",   "scatterv",        "scan",     "exscan",
+                                                       "alltoallw", "reduce_scatter",  "neighbor", "create",
+                                                       "one_sided", "persistent_init", "file_io",  "window"};
   constexpr std::array<std::string_view, 2> of_two = {"sendrecv", "probe"};
   constexpr std::size_t first_of_all = 128;
   constexpr std::size_t first_of_two = 192;
