@@ -143,6 +143,7 @@ FlightRecorder& FlightRecorder::operator=(FlightRecorder&& other) noexcept {
   std::swap(communicators_, other.communicators_);
   std::swap(pool_, other.pool_);
   std::swap(pool_used_, other.pool_used_);
+  std::swap(rooms_, other.rooms_);
   std::swap(entries_, other.entries_);
   std::swap(mask_, other.mask_);
   std::swap(clock_, other.clock_);
@@ -163,6 +164,25 @@ void FlightRecorder::unmap() noexcept {
   file_ = FileDescriptor();
 }
 
+/// Finds room in the pool for so many members of the communicator in a slot: what the slot has had before, what is
+/// left, or what a closed communicator has.
+bool FlightRecorder::take_room(std::uint32_t slot, std::uint32_t ranks) noexcept {
+  PoolRoom& own = rooms_.at(slot);
+  if (own.ranks >= ranks) return true;
+  if (ranks <= member_pool - pool_used_) {
+    own = {pool_used_, ranks};
+    pool_used_ += ranks;
+    return true;
+  }
+  for (std::uint32_t other = 0; other < communicator_slots; ++other) {
+    if (communicators_[other].closed.load() != 1 || rooms_.at(other).ranks < ranks) continue;
+    communicators_[other].members = Members::unknown;
+    std::swap(own, rooms_.at(other));
+    return true;
+  }
+  return false;
+}
+
 /// As a row of numbers where they are one, which groups of a grid are; else in the pool, as long as it has room.
 void FlightRecorder::put_members(CommunicatorSlot& slot, std::span<const std::uint32_t> ranks) noexcept {
   slot.members = Members::unknown;
@@ -176,11 +196,11 @@ void FlightRecorder::put_members(CommunicatorSlot& slot, std::span<const std::ui
   while (matching < ranks.size() && ranks[matching] == row_at(matching)) ++matching;
   if (matching == ranks.size()) {
     slot.members = Members::row;
-  } else if (ranks.size() <= member_pool - pool_used_) {
-    std::ranges::copy(ranks, pool_ + pool_used_);
-    slot.first = pool_used_;
+  } else if (const auto number = static_cast<std::uint32_t>(&slot - communicators_);
+             take_room(number, static_cast<std::uint32_t>(ranks.size()))) {
+    slot.first = rooms_.at(number).first;
+    std::ranges::copy(ranks, pool_ + slot.first);
     slot.members = Members::pool;
-    pool_used_ += static_cast<std::uint32_t>(ranks.size());
   }
 }
 

@@ -11,6 +11,7 @@
 // record_format.hpp defines the file format, record_reader.hpp reads it, record_folder.hpp says where files are.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -138,6 +139,7 @@ class FlightRecorder {
   [[nodiscard]] std::uint64_t now() noexcept { return burst_ ? burst_->now() : clock_.now(); }
   [[nodiscard]] std::uint64_t end_of(recorder_format::RecordedEntry& entry, Ticket ticket) noexcept;
   [[nodiscard]] Ticket next_ticket() noexcept;
+  [[nodiscard]] bool take_room(std::uint32_t slot, std::uint32_t ranks) noexcept;
   void put_members(recorder_format::CommunicatorSlot& slot, std::span<const std::uint32_t> ranks) noexcept;
   void unmap() noexcept;
 
@@ -145,6 +147,12 @@ class FlightRecorder {
   recorder_format::CommunicatorSlot* communicators_ = nullptr;
   std::uint32_t* pool_ = nullptr;
   std::uint32_t pool_used_ = 0;
+  /// The part of the pool that a slot has, also after its communicator was closed.
+  struct PoolRoom {
+    std::uint32_t first = 0;
+    std::uint32_t ranks = 0;
+  };
+  std::array<PoolRoom, 256> rooms_{};  ///< one for each of recorder_format::communicator_slots
   recorder_format::RecordedEntry* entries_ = nullptr;
   std::uint32_t mask_ = 0;
   TickClock clock_;

@@ -4,8 +4,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/result.hpp"
+#include "core/text.hpp"
 #include "os/file_descriptor.hpp"
 #include "recorder/record_folder.hpp"
 #include "recorder/record_reader.hpp"
@@ -28,6 +30,11 @@ FileDescriptor open_folder(int parent, const std::string& name, unsigned user) {
   return folder && belongs_to(folder.get(), user) ? std::move(folder) : FileDescriptor();
 }
 
+std::int64_t last_begin_of(const Recording& recording) {
+  const CallRecord& last = recording.calls.back();
+  return std::max(last.enqueued_ns, last.started_ns);
+}
+
 bool is_file_of(int folder, const std::string& name, unsigned user) {
   struct stat status = {};
   return ::fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode) &&
@@ -38,10 +45,12 @@ bool is_file_of(int folder, const std::string& name, unsigned user) {
 
 std::optional<std::string> describe_last_call(const Recording& recording) {
   if (recording.calls.empty()) return std::nullopt;
-  const auto unended = [](const CallRecord& call) {
-    return call.pending() || call.state == recorder_format::State::failed;
+  using recorder_format::State;
+  const auto blocks = [](const CallRecord& call) {
+    return call.state == State::started || call.state == State::failed;
   };
-  const auto open = std::ranges::find_if(recording.calls, unended);
+  auto open = std::ranges::find_if(recording.calls, blocks);
+  if (open == recording.calls.end()) open = std::ranges::find_if(recording.calls, &CallRecord::pending);
   const bool inside = open != recording.calls.end();
   std::string text = (inside ? "in " : "after ") + describe_call(inside ? *open : recording.calls.back());
   const bool by_another =
@@ -65,15 +74,20 @@ bool is_last_call(std::string_view text) noexcept {
 std::optional<std::string> last_call_of(std::span<const std::string> roots, unsigned user, std::string_view step,
                                         std::uint32_t rank) {
   if (!is_trace_name(step)) return std::nullopt;
-  const std::string file = std::to_string(rank) + ".trace";
+  std::optional<Recording> newest;
   for (const std::string& root : roots) {
     const FileDescriptor own = open_folder(AT_FDCWD, root, user);
     const FileDescriptor folder = own ? open_folder(own.get(), std::string(step), user) : FileDescriptor();
-    if (!folder || !is_file_of(folder.get(), file, user)) continue;
-    const auto recording = read_recording(folder.get(), file, newest_calls);
-    if (recording && recording->rank == rank) return describe_last_call(*recording);
+    if (!folder) continue;
+    for (const std::string_view source : {"", ".mpi", ".torch", ".nccl"}) {
+      const std::string file = text::concat({std::to_string(rank), source, ".trace"});
+      if (!is_file_of(folder.get(), file, user)) continue;
+      auto recording = read_recording(folder.get(), file, newest_calls);
+      const bool fits = recording && recording->rank == rank && !recording->calls.empty();
+      if (fits && (!newest || last_begin_of(*recording) > last_begin_of(*newest))) newest = std::move(*recording);
+    }
   }
-  return std::nullopt;
+  return newest ? describe_last_call(*newest) : std::nullopt;
 }
 
 }  // namespace amldist::collective

@@ -22,7 +22,8 @@ LIBRARIES = pathlib.Path(os.environ.get("AMLDIST_TRACE_LIBRARIES", ROOT / "build
 STEP = "-w node[1-2] -N2 -n4 --ntasks-per-node=2"
 #: One trial of each for each MPI; the hundreds of trials are those of Open MPI 4.1. No circle of sends and no other root or
 #: count: some of these MPIs take in a megabyte that nobody has asked for, and the program ends well.
-KINDS = ("late", "stopped", "skipped", "finalize", "communicator", "operation", "message", "persistent", "prepared", "unprepared")
+KINDS = ("late", "stopped", "skipped", "finalize", "communicator", "operation", "message", "gather", "serve", "file", "ahead", "persistent",
+         "prepared", "unprepared")
 
 
 @pytest.fixture(scope="module")

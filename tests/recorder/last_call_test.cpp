@@ -47,6 +47,16 @@ TEST_F(LastCall, IsTheOneThatDidNotEnd) {
   EXPECT_EQ(read(), "in allreduce #2 (1048576 float32, 4 MiB)");
 }
 
+TEST_F(LastCall, IsTheNewestOfAllLibrariesThatRecord) {
+  auto of_mpi = FlightRecorder::create(root_ / "42.0", {"42.0", 2, 4, 0, "node1", "mpi"}, 16);
+  ASSERT_TRUE(of_mpi);
+  EXPECT_EQ(read(), "after allreduce #1 (1048576 float32, 4 MiB)") << "MPI has made none yet";
+  static_cast<void>(of_mpi->add_communicator(1, 2, 4));
+  of_mpi->enqueue({Operation::broadcast, DataType::float32, ReduceOp::sum, 0, 1, 4, 0});
+  of_mpi->begin({Operation::barrier, DataType::uint8, ReduceOp::sum, 0, 2, 0});
+  EXPECT_EQ(read(), "in barrier #2") << "and not in the one that it has only posted";
+}
+
 TEST_F(LastCall, IsTheOneThatFailed) {
   recorder_.fail(recorder_.begin(call(2)), -7);
   EXPECT_EQ(read(), "in allreduce #2 (1048576 float32, 4 MiB)") << "a deadline may have been anybody's fault";

@@ -321,9 +321,14 @@ TEST(Recorder, HasLinesForTenThousandCommunicatorsThatComeAndGo) {
   const ScratchFolder folder;
   auto recorder = FlightRecorder::create(folder.path(), owner());
   ASSERT_TRUE(recorder);
-  constexpr std::array<std::uint32_t, 3> members = {0, 1, 3};  // no row of numbers: they fill the pool
+  constexpr std::array<std::uint32_t, 3> few = {0, 1, 3};  // no row of numbers: they fill the pool
+  std::vector<std::uint32_t> many(150, 3);
+  many.front() = 1;
+  std::span<const std::uint32_t> members;
   for (std::uint64_t id = 1; id <= 10'000; ++id) {
-    const auto slot = recorder->add_communicator({id, 0, 3, "made again", 0, members});
+    members = id % 2 == 0 ? std::span<const std::uint32_t>(few) : many;
+    const auto slot =
+        recorder->add_communicator({id, 0, static_cast<std::uint32_t>(members.size()), "made again", 0, members});
     ASSERT_LT(slot, recorder_format::communicator_slots) << id;
     recorder->complete(recorder->begin({Operation::barrier, DataType::uint8, ReduceOp::sum, slot, 1, 0}));
     recorder->close_communicator(slot);
@@ -334,6 +339,10 @@ TEST(Recorder, HasLinesForTenThousandCommunicatorsThatComeAndGo) {
   const auto last = std::ranges::max(recording.communicators, {}, &CommunicatorRecord::id);
   EXPECT_EQ(last.id, 10'000U);
   EXPECT_EQ(last.entered, 1U);
+  EXPECT_EQ(last.world_ranks.to_list(), std::vector<std::uint32_t>(members.begin(), members.end()));
+  EXPECT_TRUE(std::ranges::all_of(recording.communicators, [](const auto& each) {
+    return each.world_ranks.empty() || each.world_ranks.size() == each.size;
+  }));
 }
 
 TEST(Recorder, TakesTheCallsOfAnEarlierCommunicatorForNoneOfALaterOne) {
