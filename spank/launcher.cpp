@@ -9,7 +9,7 @@
 
 #include "core/job_record.hpp"
 #include "core/text.hpp"
-#include "fabric/verdict.hpp"
+#include "fabric/report/verdict.hpp"
 #include "frameworks/task_environment.hpp"
 #include "os/environment.hpp"
 #include "placement/components.hpp"

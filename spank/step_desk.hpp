@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "fabric/step_traits.hpp"
+#include "fabric/between_nodes/step_traits.hpp"
 #include "os/clock.hpp"
 #include "step_messages/control_message.hpp"
 #include "step_messages/fabric_vote.hpp"

@@ -4,8 +4,8 @@
 #include "amldist/amldist.h"
 #include "capi/guard.hpp"
 #include "core/text.hpp"
-#include "fabric/checks.hpp"
-#include "fabric/report_json.hpp"
+#include "fabric/checks/checks.hpp"
+#include "fabric/report/report_json.hpp"
 #include "os/environment.hpp"
 
 namespace {

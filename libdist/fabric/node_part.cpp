@@ -4,8 +4,8 @@
 
 #include "core/hex.hpp"
 #include "core/text.hpp"
-#include "fabric/checks.hpp"
-#include "fabric/report_json.hpp"
+#include "fabric/checks/checks.hpp"
+#include "fabric/report/report_json.hpp"
 #include "os/child_process.hpp"
 #include "os/whole_file.hpp"
 

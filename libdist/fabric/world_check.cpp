@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "core/text.hpp"
-#include "fabric/job_checks.hpp"
-#include "fabric/ring_test.hpp"
+#include "fabric/between_nodes/job_checks.hpp"
+#include "fabric/between_nodes/ring_test.hpp"
 
 namespace amldist::fabric {
 namespace {

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "core/result.hpp"
-#include "fabric/checks.hpp"
-#include "fabric/question.hpp"
+#include "fabric/checks/checks.hpp"
+#include "fabric/checks/question.hpp"
 
 namespace amldist::fabric {
 

@@ -4,8 +4,8 @@
 #include <chrono>
 
 #include "core/text.hpp"
-#include "fabric/launch_pairs.hpp"
-#include "fabric/step_traits.hpp"
+#include "fabric/between_nodes/launch_pairs.hpp"
+#include "fabric/between_nodes/step_traits.hpp"
 #include "os/clock.hpp"
 #include "os/environment.hpp"
 #include "step_messages/notice_exchange.hpp"

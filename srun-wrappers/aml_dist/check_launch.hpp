@@ -3,9 +3,9 @@
 #pragma once
 
 #include "aml_dist/check.hpp"
-#include "fabric/job_checks.hpp"
-#include "fabric/question.hpp"
-#include "fabric/verdict.hpp"
+#include "fabric/between_nodes/job_checks.hpp"
+#include "fabric/checks/question.hpp"
+#include "fabric/report/verdict.hpp"
 
 namespace amldist::tools {
 

@@ -5,8 +5,8 @@
 
 #include "core/hostlist.hpp"
 #include "core/text.hpp"
-#include "fabric/report_json.hpp"
-#include "fabric/ring_test.hpp"
+#include "fabric/between_nodes/ring_test.hpp"
+#include "fabric/report/report_json.hpp"
 #include "rendezvous/step_port.hpp"
 #include "wireup/step_secret.hpp"
 

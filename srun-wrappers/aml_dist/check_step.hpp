@@ -10,8 +10,8 @@
 #include "aml_dist/check_output.hpp"
 #include "core/environment.hpp"
 #include "core/result.hpp"
-#include "fabric/job_checks.hpp"
-#include "fabric/node_exchange.hpp"
+#include "fabric/between_nodes/job_checks.hpp"
+#include "fabric/between_nodes/node_exchange.hpp"
 
 namespace amldist::tools {
 

@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "core/text.hpp"
-#include "fabric/checks.hpp"
-#include "fabric/node_exchange.hpp"
+#include "fabric/between_nodes/node_exchange.hpp"
+#include "fabric/checks/checks.hpp"
 
 namespace {
 

@@ -1,12 +1,12 @@
 // Slow nodes, ports and ways, from fabricated measurements.
-#include "fabric/floors.hpp"
+#include "fabric/between_nodes/floors.hpp"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <random>
 
-#include "fabric/sku_table.hpp"
+#include "fabric/sku/sku_table.hpp"
 
 namespace amldist::fabric {
 namespace {

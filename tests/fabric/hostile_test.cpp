@@ -10,8 +10,8 @@
 #include <random>
 #include <thread>
 
-#include "fabric/checks.hpp"
-#include "fabric/node_exchange.hpp"
+#include "fabric/between_nodes/node_exchange.hpp"
+#include "fabric/checks/checks.hpp"
 
 namespace amldist::fabric {
 namespace {

@@ -1,6 +1,6 @@
 // The writes between the nodes before a step's tasks start: who meets whom, how the texts travel over srun, and what
 // comes of it; with up to 1,024 simulated nodes.
-#include "fabric/launch_pairs.hpp"
+#include "fabric/between_nodes/launch_pairs.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <set>
 #include <thread>
 
-#include "fabric/pair_schedule.hpp"
+#include "fabric/between_nodes/pair_schedule.hpp"
 #include "step_messages/control_message.hpp"
 #include "step_messages/datagram.hpp"
 #include "step_messages/fabric_vote.hpp"

@@ -1,5 +1,5 @@
 // What the nodes of a step are compared by before its tasks start: the sheets that they send to srun, and what it says.
-#include "fabric/step_traits.hpp"
+#include "fabric/between_nodes/step_traits.hpp"
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 #include <array>
 #include <filesystem>
 
-#include "fabric/checks.hpp"
-#include "fabric/sku_table.hpp"
+#include "fabric/checks/checks.hpp"
+#include "fabric/sku/sku_table.hpp"
 #include "fuzz.hpp"
 #include "os/file_descriptor.hpp"
 

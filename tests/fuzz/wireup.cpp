@@ -9,7 +9,7 @@
 #include <array>
 
 #include "collective/bootstrap/rank_table.hpp"
-#include "fabric/node_exchange.hpp"
+#include "fabric/between_nodes/node_exchange.hpp"
 #include "fuzz.hpp"
 #include "wireup/acceptor.hpp"
 #include "wireup/joiner.hpp"
