@@ -10,7 +10,7 @@
 #include "amldist/amldist.h"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
-#include "collective/communicator/interrupt.hpp"
+#include "collective/communicator/context/interrupt.hpp"
 
 namespace {
 

@@ -4,8 +4,8 @@
 #include <map>
 #include <string>
 
+#include "collective/communicator/context/refused_calls.hpp"
 #include "collective/communicator/record_place.hpp"
-#include "collective/communicator/refused_calls.hpp"
 #include "collective/communicator/split_requests.hpp"
 
 namespace amldist::collective::communicator_parts_test {

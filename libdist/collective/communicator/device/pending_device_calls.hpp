@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "collective/communicator/call_observer.hpp"
-#include "collective/communicator/call_watchdog.hpp"
+#include "collective/communicator/context/call_observer.hpp"
+#include "collective/communicator/context/call_watchdog.hpp"
 #include "collective/gpu/nccl_backend.hpp"
 
 namespace amldist::collective {

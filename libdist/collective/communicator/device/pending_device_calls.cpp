@@ -1,4 +1,4 @@
-#include "collective/communicator/pending_device_calls.hpp"
+#include "collective/communicator/device/pending_device_calls.hpp"
 
 #include "core/text.hpp"
 

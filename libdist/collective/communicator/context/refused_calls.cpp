@@ -1,4 +1,4 @@
-#include "collective/communicator/refused_calls.hpp"
+#include "collective/communicator/context/refused_calls.hpp"
 
 namespace amldist::collective {
 

@@ -3,9 +3,9 @@
 
 #include <atomic>
 
-#include "collective/communicator/call_observer.hpp"
-#include "collective/communicator/comm_context.hpp"
-#include "collective/communicator/sequence_numbers.hpp"
+#include "collective/communicator/context/call_observer.hpp"
+#include "collective/communicator/context/comm_context.hpp"
+#include "collective/communicator/context/sequence_numbers.hpp"
 
 namespace amldist::collective {
 

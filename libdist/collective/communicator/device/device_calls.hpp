@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
-#include "collective/communicator/control_gather.hpp"
-#include "collective/communicator/pending_device_calls.hpp"
+#include "collective/communicator/context/control_gather.hpp"
+#include "collective/communicator/device/pending_device_calls.hpp"
 #include "os/tick_clock.hpp"
 
 namespace amldist::collective {

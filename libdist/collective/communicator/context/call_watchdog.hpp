@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "collective/communicator/comm_context.hpp"
-#include "collective/communicator/interrupt.hpp"
-#include "collective/communicator/progress_hook.hpp"
+#include "collective/communicator/context/comm_context.hpp"
+#include "collective/communicator/context/interrupt.hpp"
+#include "collective/communicator/context/progress_hook.hpp"
 #include "os/observed_time.hpp"
 
 namespace amldist::collective {

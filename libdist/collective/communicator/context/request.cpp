@@ -1,4 +1,4 @@
-#include "collective/communicator/request.hpp"
+#include "collective/communicator/context/request.hpp"
 
 #include <algorithm>
 #include <span>

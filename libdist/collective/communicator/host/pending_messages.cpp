@@ -1,10 +1,10 @@
-#include "collective/communicator/pending_messages.hpp"
+#include "collective/communicator/host/pending_messages.hpp"
 
 #include <algorithm>
 #include <ranges>
 #include <utility>
 
-#include "collective/communicator/host_backend.hpp"
+#include "collective/communicator/host/host_backend.hpp"
 
 namespace amldist::collective {
 

@@ -1,9 +1,9 @@
 // Messages that nobody received, found when a communicator ends.
 #pragma once
 
-#include "collective/communicator/comm_context.hpp"
-#include "collective/communicator/host_backend.hpp"
-#include "collective/communicator/sequence_numbers.hpp"
+#include "collective/communicator/context/comm_context.hpp"
+#include "collective/communicator/context/sequence_numbers.hpp"
+#include "collective/communicator/host/host_backend.hpp"
 
 namespace amldist::collective {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "collective/calls/exchange.hpp"
-#include "collective/communicator/comm_context.hpp"
+#include "collective/communicator/context/comm_context.hpp"
 
 namespace amldist::collective {
 

@@ -1,4 +1,4 @@
-#include "collective/communicator/unreceived_messages.hpp"
+#include "collective/communicator/host/unreceived_messages.hpp"
 
 #include <algorithm>
 #include <string>

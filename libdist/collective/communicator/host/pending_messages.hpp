@@ -9,11 +9,11 @@
 #include <mutex>
 #include <vector>
 
-#include "collective/communicator/call_observer.hpp"
-#include "collective/communicator/call_watchdog.hpp"
-#include "collective/communicator/mpi_progress.hpp"
-#include "collective/communicator/refused_calls.hpp"
-#include "collective/communicator/request.hpp"
+#include "collective/communicator/context/call_observer.hpp"
+#include "collective/communicator/context/call_watchdog.hpp"
+#include "collective/communicator/context/refused_calls.hpp"
+#include "collective/communicator/context/request.hpp"
+#include "collective/communicator/host/mpi_progress.hpp"
 #include "collective/transport/transport.hpp"
 #include "os/tick_clock.hpp"
 

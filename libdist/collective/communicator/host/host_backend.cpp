@@ -1,4 +1,4 @@
-#include "collective/communicator/host_backend.hpp"
+#include "collective/communicator/host/host_backend.hpp"
 
 #include <algorithm>
 #include <cstring>

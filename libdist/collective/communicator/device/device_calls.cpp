@@ -1,4 +1,4 @@
-#include "collective/communicator/device_calls.hpp"
+#include "collective/communicator/device/device_calls.hpp"
 
 namespace amldist::collective {
 

@@ -1,4 +1,4 @@
-#include "collective/communicator/call_recorder.hpp"
+#include "collective/communicator/context/call_recorder.hpp"
 
 namespace amldist::collective {
 

@@ -1,4 +1,4 @@
-#include "collective/communicator/call_watchdog.hpp"
+#include "collective/communicator/context/call_watchdog.hpp"
 
 #include <algorithm>
 #include <string>

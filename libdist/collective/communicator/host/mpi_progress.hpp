@@ -1,7 +1,7 @@
 // Progress of MPI during waits that do not call it.
 #pragma once
 
-#include "collective/communicator/progress_hook.hpp"
+#include "collective/communicator/context/progress_hook.hpp"
 #include "collective/mpi/mpi_session.hpp"
 
 namespace amldist::collective {

@@ -1,8 +1,8 @@
 // Writes the calls of one communicator into the flight recorder of the process.
 #pragma once
 
-#include "collective/communicator/call_observer.hpp"
-#include "collective/communicator/process.hpp"
+#include "collective/communicator/context/call_observer.hpp"
+#include "collective/communicator/context/process.hpp"
 
 namespace amldist::collective {
 
