@@ -18,9 +18,9 @@ namespace {
 
 using text::concat;
 
-class FixedPlace final : public RootAddress {
+class FixedRootAddress final : public RootAddress {
  public:
-  FixedPlace(MeetingPlace place, PortRanges ports)
+  FixedRootAddress(RootEndpoint place, PortRanges ports)
       : RootAddress(std::move(ports)), place_(std::move(place)), host_(IpAddress::parse(place_.endpoint.host)) {}
 
   [[nodiscard]] std::string to_string() const override { return concat({"rank 0 at ", place_.endpoint.to_string()}); }
@@ -75,7 +75,7 @@ class FixedPlace final : public RootAddress {
                     variable::port_range, ", the same on all ranks"})};
   }
 
-  MeetingPlace place_;
+  RootEndpoint place_;
   std::optional<IpAddress> host_;
   FileDescriptor held_;
 };
@@ -147,8 +147,8 @@ Result<std::vector<Endpoint>> endpoints_of(const std::string& text, RootAddress&
   return endpoints;
 }
 
-std::unique_ptr<RootAddress> root_address_at(MeetingPlace place, PortRanges ports) {
-  return std::make_unique<FixedPlace>(std::move(place), std::move(ports));
+std::unique_ptr<RootAddress> root_address_at(RootEndpoint place, PortRanges ports) {
+  return std::make_unique<FixedRootAddress>(std::move(place), std::move(ports));
 }
 
 Result<std::unique_ptr<RootAddress>> choose_root_address(const EnvironmentReader& environment, const Settings& settings,

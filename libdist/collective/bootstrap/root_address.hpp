@@ -68,13 +68,13 @@ class RootAddress {
 [[nodiscard]] Result<std::vector<Endpoint>> endpoints_of(const std::string& text, RootAddress& root);
 
 /// Where rank 0 is met: a host, and the one port that all ranks know.
-struct MeetingPlace {
+struct RootEndpoint {
   Endpoint endpoint;
   std::string rule;  ///< for people: how the port was found, and what changes it
 };
 
 /// A fixed place. If its port is taken, rank 0 waits for it for a moment and then refuses: it takes no other one.
-[[nodiscard]] std::unique_ptr<RootAddress> root_address_at(MeetingPlace place, PortRanges ports = {});
+[[nodiscard]] std::unique_ptr<RootAddress> root_address_at(RootEndpoint place, PortRanges ports = {});
 
 /// PMIx, if libpmix can be opened and its server answers. Errors: unavailable, with the reason.
 [[nodiscard]] Result<std::unique_ptr<RootAddress>> root_address_by_pmix(const ProcessIdentity& identity,

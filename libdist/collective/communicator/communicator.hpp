@@ -74,9 +74,9 @@ class Communicator {
   void set_log(LogFunction log) { process_->channel->set_log(std::move(log)); }
   void abort();
   /// The reason for which the communicator is lost; nullopt while it is not.
-  [[nodiscard]] std::optional<Error> health() const { return context_.watch().verdict(); }
+  [[nodiscard]] std::optional<Error> health() const { return context_.watch().diagnosis(); }
   /// Whom that names.
-  [[nodiscard]] Blame blame() const { return context_.watch().blame(); }
+  [[nodiscard]] ErrorSubject error_subject() const { return context_.watch().error_subject(); }
 
  private:
   using AgreementTicketPtr = std::shared_ptr<AgreementTicket>;

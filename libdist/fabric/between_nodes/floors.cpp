@@ -46,17 +46,17 @@ std::vector<PairResult> measured_only(const std::vector<PairResult>& pairs) {
 }
 
 /// What is usual on each device: rails need not be alike.
-std::map<std::string, Typical> typical_by_device(const std::vector<PairResult>& pairs, double PairResult::*value) {
+std::map<std::string, MedianSpread> spread_by_device(const std::vector<PairResult>& pairs, double PairResult::*value) {
   std::map<std::string, std::vector<double>> values;
   for (const PairResult& each : pairs) values[each.device].push_back(each.*value);
-  std::map<std::string, Typical> out;
-  for (auto& [device, list] : values) out[device] = typical_of(std::move(list));
+  std::map<std::string, MedianSpread> out;
+  for (auto& [device, list] : values) out[device] = median_spread_of(std::move(list));
   return out;
 }
 
 /// What a measurement is compared with, and how far it must be from its median to count.
-struct Yardstick {
-  Typical usual;
+struct Threshold {
+  MedianSpread usual;
   double much_slower = 0.9;  ///< of the median's bandwidth
   double much_later = 1.5;   ///< times the median's latency
 };
@@ -64,11 +64,11 @@ struct Yardstick {
 /// What is usual on the pair's device. In a small step a sick node takes part in half of all pairs or more, so that
 /// they are the median themselves: there each pair is also compared with those of the other nodes, which are few, and
 /// has to be further off.
-std::vector<Yardstick> yardsticks_of(const std::vector<PairResult>& pairs, const PairResult& pair, const Typical& usual,
-                                     std::size_t nodes, double PairResult::*value) {
+std::vector<Threshold> thresholds_of(const std::vector<PairResult>& pairs, const PairResult& pair,
+                                     const MedianSpread& usual, std::size_t nodes, double PairResult::*value) {
   constexpr std::size_t small_step = 8;
   constexpr std::size_t least_of_others = 4;
-  std::vector<Yardstick> out;
+  std::vector<Threshold> out;
   if (usual.count >= least_measurements) out.push_back({usual});
   if (nodes > small_step) return out;
   for (const std::uint32_t node : {pair.from, pair.to}) {
@@ -76,37 +76,37 @@ std::vector<Yardstick> yardsticks_of(const std::vector<PairResult>& pairs, const
     for (const PairResult& each : pairs) {
       if (each.device == pair.device && each.from != node && each.to != node) others.push_back(each.*value);
     }
-    if (others.size() >= least_of_others) out.push_back({typical_of(std::move(others)), 0.75, 2});
+    if (others.size() >= least_of_others) out.push_back({median_spread_of(std::move(others)), 0.75, 2});
   }
   return out;
 }
 
-std::string against(const Typical& usual, double value) {
+std::string against(const MedianSpread& usual, double value) {
   return concat({shown(std::abs(usual.distance(value))), " deviations from the median ", shown(usual.median), " of ",
                  text::count(usual.count, "measurement")});
 }
 
 std::optional<Finding> bandwidth_finding(const std::vector<std::string>& hosts, const PairResult& pair,
-                                         const std::vector<Yardstick>& yardsticks, double floor_gbps) {
+                                         const std::vector<Threshold>& thresholds, double floor_gbps) {
   constexpr std::string_view remedy =
       "see ib.rate, ib.pcie, ib.err and host.bridge of both; --exclude names whom to leave";
   const std::string evidence = concat({way_of(hosts, pair), ": ", shown(pair.gbps), " Gb/s"});
   if (floor_gbps > 0 && pair.gbps < floor_gbps) {
     return Finding{Verdict::fail, concat({evidence, ", the SKU's floor is ", shown(floor_gbps)}), std::string(remedy)};
   }
-  const auto low = std::ranges::find_if(yardsticks, [&pair](const Yardstick& each) {
+  const auto low = std::ranges::find_if(thresholds, [&pair](const Threshold& each) {
     return pair.gbps < each.usual.median * each.much_slower && each.usual.distance(pair.gbps) < -far;
   });
-  if (low == yardsticks.end()) return std::nullopt;
+  if (low == thresholds.end()) return std::nullopt;
   return Finding{Verdict::fail, concat({evidence, ", ", against(low->usual, pair.gbps)}), std::string(remedy)};
 }
 
 std::optional<Finding> latency_finding(const std::vector<std::string>& hosts, const PairResult& pair,
-                                       const std::vector<Yardstick>& yardsticks) {
-  const auto late = std::ranges::find_if(yardsticks, [&pair](const Yardstick& each) {
+                                       const std::vector<Threshold>& thresholds) {
+  const auto late = std::ranges::find_if(thresholds, [&pair](const Threshold& each) {
     return pair.latency_us > each.usual.median * each.much_later && each.usual.distance(pair.latency_us) > far;
   });
-  if (late == yardsticks.end()) return std::nullopt;
+  if (late == thresholds.end()) return std::nullopt;
   return Finding{
       Verdict::warn,
       concat({way_of(hosts, pair), ": ", shown(pair.latency_us), " us, ", against(late->usual, pair.latency_us)}),
@@ -119,8 +119,8 @@ std::string summary(const std::vector<PairResult>& pairs, double PairResult::*va
   values.reserve(pairs.size());
   for (const PairResult& each : pairs) values.push_back(each.*value);
   const auto [least, most] = std::ranges::minmax(values);
-  return concat({text::count(pairs.size(), "measurement"), ", median ", shown(typical_of(values).median), ", from ",
-                 shown(least), " to ", shown(most), " ", unit,
+  return concat({text::count(pairs.size(), "measurement"), ", median ", shown(median_spread_of(values).median),
+                 ", from ", shown(least), " to ", shown(most), " ", unit,
                  pairs.size() < least_measurements ? ": too few to compare with their median" : ""});
 }
 
@@ -130,7 +130,7 @@ bool is_same(const PairResult& one, const PairResult& other) {
 }
 
 /// What one part may be guilty of: its pairs as a writer, as the one written to, or both; of all its ports or one.
-struct Suspicion {
+struct SlowCandidate {
   std::uint32_t node = 0;
   std::string device = {};  ///< empty: any
   bool writes = true;
@@ -143,7 +143,7 @@ struct Suspicion {
 };
 
 /// The widest first: a card that is badly seated is slow at sending only, for example.
-std::vector<Suspicion> suspicions_of(std::uint32_t node, const std::string& device) {
+std::vector<SlowCandidate> candidates_of(std::uint32_t node, const std::string& device) {
   return {{node},
           {node, device},
           {node, "", true, false},
@@ -153,15 +153,15 @@ std::vector<Suspicion> suspicions_of(std::uint32_t node, const std::string& devi
 }
 
 /// Whether it explains enough of the pairs that it takes part in: most of them, with two partners or more.
-bool explains(const std::vector<PairResult>& all, const std::vector<PairResult>& slow, const Suspicion& suspicion) {
+bool explains(const std::vector<PairResult>& all, const std::vector<PairResult>& slow, const SlowCandidate& candidate) {
   constexpr double most = 0.75;
-  const auto touched = [&suspicion](const PairResult& each) { return suspicion.covers(each); };
+  const auto touched = [&candidate](const PairResult& each) { return candidate.covers(each); };
   std::set<std::uint32_t> partners;
   std::size_t pairs = 0;
   for (const PairResult& each : all) {
     if (!touched(each)) continue;
     ++pairs;
-    partners.insert(each.from == suspicion.node ? each.to : each.from);
+    partners.insert(each.from == candidate.node ? each.to : each.from);
   }
   const auto hit = static_cast<double>(std::ranges::count_if(slow, touched));
   return partners.size() >= 2 && hit >= static_cast<double>(pairs) * most && hit > 0;
@@ -169,12 +169,12 @@ bool explains(const std::vector<PairResult>& all, const std::vector<PairResult>&
 
 }  // namespace
 
-double Typical::distance(double value) const noexcept { return deviation > 0 ? (value - median) / deviation : 0; }
+double MedianSpread::distance(double value) const noexcept { return deviation > 0 ? (value - median) / deviation : 0; }
 
-Typical typical_of(std::vector<double> values) {
+MedianSpread median_spread_of(std::vector<double> values) {
   constexpr double normal = 1.4826;
   constexpr double least = 0.01;
-  Typical out;
+  MedianSpread out;
   out.count = values.size();
   out.median = median_of(values);
   for (double& each : values) each = std::abs(each - out.median);
@@ -196,10 +196,10 @@ std::vector<SlowPart> locate(const std::vector<PairResult>& all, const std::vect
     const PairResult& first =
         *std::ranges::find_if(left, [node](const PairResult& each) { return touches(each, node); });
     const std::string device = first.device;
-    const auto suspicions = suspicions_of(node, device);
+    const auto candidates = candidates_of(node, device);
     const auto guilty =
-        std::ranges::find_if(suspicions, [&](const Suspicion& each) { return explains(all, left, each); });
-    if (guilty == suspicions.end()) {
+        std::ranges::find_if(candidates, [&](const SlowCandidate& each) { return explains(all, left, each); });
+    if (guilty == candidates.end()) {
       const PairResult way = first;
       out.push_back({SlowPart::Kind::way, way.from, way.to, device});
       std::erase_if(left, [&way](const PairResult& each) { return is_same(each, way); });
@@ -234,21 +234,21 @@ Check judge_gpudirect(const std::vector<std::string>& hosts, const std::vector<P
   return join_findings("ib.gpudirect", findings, reason);
 }
 
-SpeedVerdict judge_speed(const std::vector<std::string>& hosts, const std::vector<PairResult>& pairs,
-                         double floor_gbps) {
+SpeedChecks judge_speed(const std::vector<std::string>& hosts, const std::vector<PairResult>& pairs,
+                        double floor_gbps) {
   const auto measured = measured_only(pairs);
-  SpeedVerdict out{{"ib.bandwidth", Verdict::skip, "nothing was measured", ""},
-                   {"ib.latency", Verdict::skip, "nothing was measured", ""},
-                   {}};
+  SpeedChecks out{{"ib.bandwidth", Verdict::skip, "nothing was measured", ""},
+                  {"ib.latency", Verdict::skip, "nothing was measured", ""},
+                  {}};
   if (measured.empty()) return out;
-  const auto usual_speed = typical_by_device(measured, &PairResult::gbps);
-  const auto usual_time = typical_by_device(measured, &PairResult::latency_us);
+  const auto usual_speed = spread_by_device(measured, &PairResult::gbps);
+  const auto usual_time = spread_by_device(measured, &PairResult::latency_us);
   std::vector<Finding> speeds;
   std::vector<Finding> times;
   std::vector<PairResult> slow;
   for (const PairResult& each : measured) {
-    const auto speed = yardsticks_of(measured, each, usual_speed.at(each.device), hosts.size(), &PairResult::gbps);
-    const auto time = yardsticks_of(measured, each, usual_time.at(each.device), hosts.size(), &PairResult::latency_us);
+    const auto speed = thresholds_of(measured, each, usual_speed.at(each.device), hosts.size(), &PairResult::gbps);
+    const auto time = thresholds_of(measured, each, usual_time.at(each.device), hosts.size(), &PairResult::latency_us);
     if (auto finding = bandwidth_finding(hosts, each, speed, floor_gbps)) {
       speeds.push_back(std::move(*finding));
       slow.push_back(each);

@@ -15,7 +15,7 @@ namespace amldist::fabric {
 
 /// Median, and the median of the distances to it, times 1.4826: for normally distributed values the standard deviation,
 /// whatever a few of them are. At least one hundredth of the median, so that equal values do not make noise a finding.
-struct Typical {
+struct MedianSpread {
   std::size_t count = 0;
   double median = 0;
   double deviation = 0;
@@ -23,7 +23,7 @@ struct Typical {
   /// How many deviations `value` lies above (or, negative, below) the median.
   [[nodiscard]] double distance(double value) const noexcept;
 };
-[[nodiscard]] Typical typical_of(std::vector<double> values);
+[[nodiscard]] MedianSpread median_spread_of(std::vector<double> values);
 
 /// Fewer measurements say too little about what is usual.
 inline constexpr std::size_t least_measurements = 6;
@@ -40,7 +40,7 @@ struct SlowPart {
 };
 
 /// What the measurements of a step say.
-struct SpeedVerdict {
+struct SpeedChecks {
   Check bandwidth;  ///< ib.bandwidth
   Check latency;    ///< ib.latency
   std::vector<SlowPart> slow;
@@ -48,8 +48,8 @@ struct SpeedVerdict {
 
 /// Judges what was measured; failed writes are not speed, and are left to ib.pair. `floor_gbps`: of the SKU, for each
 /// port; 0: none is known.
-[[nodiscard]] SpeedVerdict judge_speed(const std::vector<std::string>& hosts, const std::vector<PairResult>& pairs,
-                                       double floor_gbps);
+[[nodiscard]] SpeedChecks judge_speed(const std::vector<std::string>& hosts, const std::vector<PairResult>& pairs,
+                                      double floor_gbps);
 
 /// ib.gpudirect: the same of the writes from GPUs' memory. A card that cannot read it is a warning: NCCL copies then.
 [[nodiscard]] Check judge_gpudirect(const std::vector<std::string>& hosts, const std::vector<PairResult>& pairs,

@@ -151,9 +151,9 @@ bool is_blamed(const Report& report, const JudgedPort& each) {
   });
 }
 
-std::vector<PortSummary> port_summaries(const NodeFacts& node, const Question& question, const Report& report) {
+std::vector<PortSummary> port_summaries(const NodeFacts& node, const CheckRequest& request, const Report& report) {
   std::vector<PortSummary> out;
-  for (const JudgedPort& each : judged_ports(node, question)) {
+  for (const JudgedPort& each : judged_ports(node, request)) {
     const bool active = each.port->is_active();
     out.push_back({each.name().to_string(), active ? each.port->rate.shown() : each.port->state.shown(),
                    !active || is_blamed(report, each)});
@@ -180,13 +180,13 @@ void add_process_traits(NodeSummary& summary, const ProcessFacts& process) {
   if (!process.verbs.library.empty()) summary.traits["verbs_library"] = printable(process.verbs.library, 80);
 }
 
-NodeSummary summarise(const NodeFacts& node, const Question& question, const Report& report) {
-  NodeSummary out{node.host, report.verified, report.checks, port_summaries(node, question, report), {}};
+NodeSummary summarise(const NodeFacts& node, const CheckRequest& request, const Report& report) {
+  NodeSummary out{node.host, report.verified, report.checks, port_summaries(node, request, report), {}};
   std::set<std::string> rates;
   std::map<std::string, std::set<std::string>> firmware;  // by model
   std::size_t ports = 0;
   if (node.gpu_version.present() && !node.gpus.empty()) out.traits["gpu_driver"] = printable(node.gpu_version.text, 40);
-  for (const JudgedPort& each : judged_ports(node, question)) {
+  for (const JudgedPort& each : judged_ports(node, request)) {
     if (!each.port->is_active()) continue;
     ++ports;
     rates.insert(each.port->rate.shown());
@@ -196,15 +196,15 @@ NodeSummary summarise(const NodeFacts& node, const Question& question, const Rep
     }
   }
   if (ports == 0) return out;
-  const FabricSettings settings = settings_of(node, question);
+  const FabricSettings settings = settings_of(node, request);
   if (!settings.ports.empty()) out.traits["nccl_ib_hca"] = exact_selection(settings.ports);
   if (settings.gid_index) out.traits["nccl_ib_gid_index"] = std::to_string(*settings.gid_index);
   // Where the SKU says how many there are, ib.count has counted them, and a step may be of nodes of several SKUs.
-  if (!question.sku || !question.sku->devices) out.traits["ports"] = std::to_string(ports);
+  if (!request.sku || !request.sku->devices) out.traits["ports"] = std::to_string(ports);
   out.traits["rate"] = joined(rates);
-  if (const std::string keys = partitions_of(node, question); !keys.empty()) out.traits["pkey"] = keys;
-  if (const std::string mtu = common_mtu(node, question); !mtu.empty()) out.traits["mtu"] = mtu;
-  if (const std::string qos = common_flow_control(node, question); !qos.empty()) out.traits["qos"] = qos;
+  if (const std::string keys = partitions_of(node, request); !keys.empty()) out.traits["pkey"] = keys;
+  if (const std::string mtu = common_mtu(node, request); !mtu.empty()) out.traits["mtu"] = mtu;
+  if (const std::string qos = common_flow_control(node, request); !qos.empty()) out.traits["qos"] = qos;
   if (node.mlx5_version.present()) out.traits["rdma_driver"] = node.mlx5_version.text;
   if (!node.gpus.empty()) out.traits["peer_memory"] = node.peer_memory.empty() ? "none" : node.peer_memory;
   for (const auto& [model, versions] : firmware)

@@ -31,7 +31,7 @@ struct NodeSummary {
   std::map<std::string, std::string, std::less<>> traits;
 };
 
-[[nodiscard]] NodeSummary summarise(const NodeFacts& node, const Question& question, const Report& report);
+[[nodiscard]] NodeSummary summarise(const NodeFacts& node, const CheckRequest& request, const Report& report);
 /// Adds the traits that only the GPUs' driver tells.
 void add_gpu_traits(NodeSummary& summary, const GpuStates& gpus);
 

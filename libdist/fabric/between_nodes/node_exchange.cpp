@@ -98,7 +98,7 @@ class Serving {
   void accept() {
     const auto admitted = acceptor_.serve(listener_, Clock::now());
     if (!admitted) return end(admitted.error());
-    for (const wireup::Greeting& each : *admitted) {
+    for (const wireup::JoinRequest& each : *admitted) {
       peers_[each.number].reader = FrameReader(contribution_bytes(static_cast<std::uint32_t>(peers_.size())));
     }
   }
@@ -209,10 +209,10 @@ Result<NodeExchange> NodeExchange::join(const NodePlace& place, std::chrono::mil
       },
       concat({"node 0 (", text::quote(place.host), ", port ", std::to_string(place.port), ")"}),
       ": does a firewall stand between, or does its own check not run?"};
-  const wireup::Greeting greeting = {group_name(place),       place.node,      place.nodes,
-                                     wireup::random_number(), own_host_name(), {}};
+  const wireup::JoinRequest join_request = {group_name(place),       place.node,      place.nodes,
+                                            wireup::random_number(), own_host_name(), {}};
   const wireup::GroupKey group(place.credentials, group_name(place));
-  auto joined = wireup::join(destination, greeting.to_frame().take(), group, Clock::now() + patience);
+  auto joined = wireup::join(destination, join_request.to_frame().take(), group, Clock::now() + patience);
   if (!joined) return Error{Errc::unavailable, joined.error().message};
   // The accepting side waits as long as we do; its sentence about who is missing must have time to come.
   return NodeExchange(std::move(joined->link), place.nodes, patience + std::chrono::seconds(5));

@@ -343,18 +343,18 @@ class VerbsRing final : public RingTest {
 
 }  // namespace
 
-std::unique_ptr<RingTest> RingTest::open(const NodeFacts& node, const Question& question, const RingPlan& plan) {
-  const auto api = load_verbs(question.environment(variable::verbs_library).value_or(""));
+std::unique_ptr<RingTest> RingTest::open(const NodeFacts& node, const CheckRequest& request, const RingPlan& plan) {
+  const auto api = load_verbs(request.environment(variable::verbs_library).value_or(""));
   auto ring = std::make_unique<VerbsRing>(api ? *api : VerbsApi(), plan);
-  const auto pkey = nccl_parameter(question.environment, "NCCL_IB_PKEY").value_or(0);
-  if (plan.measure) ring->use_gpus(node, question.environment(variable::cuda_library).value_or(""));
-  for (const JudgedPort& each : judged_ports(node, question)) {
+  const auto pkey = nccl_parameter(request.environment, "NCCL_IB_PKEY").value_or(0);
+  if (plan.measure) ring->use_gpus(node, request.environment(variable::cuda_library).value_or(""));
+  for (const JudgedPort& each : judged_ports(node, request)) {
     if (!api) {
       ring->add_broken(each.name().to_string(), api.error().message);
       continue;
     }
     ring->add({each.device->name, static_cast<std::uint8_t>(each.port->number),
-               nccl_gid_index(question.environment, *each.port), static_cast<std::uint16_t>(pkey),
+               nccl_gid_index(request.environment, *each.port), static_cast<std::uint16_t>(pkey),
                each.port->layer() == LinkLayer::ethernet},
               each.device->pci.path);
   }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "fabric/between_nodes/job_checks.hpp"
-#include "fabric/checks/question.hpp"
+#include "fabric/checks/check_request.hpp"
 
 namespace amldist::fabric {
 
@@ -32,7 +32,7 @@ class RingTest {
  public:
   /// Opens the devices of the judged ports and creates both queue pairs on each. Failures are kept and sent to the
   /// peers. Null in a build without libibverbs' headers.
-  [[nodiscard]] static std::unique_ptr<RingTest> open(const NodeFacts& node, const Question& question,
+  [[nodiscard]] static std::unique_ptr<RingTest> open(const NodeFacts& node, const CheckRequest& request,
                                                       const RingPlan& plan);
   virtual ~RingTest() = default;
   RingTest(const RingTest&) = delete;

@@ -3,7 +3,7 @@
 
 namespace amldist::fabric {
 
-std::unique_ptr<RingTest> RingTest::open(const NodeFacts& /*node*/, const Question& /*question*/,
+std::unique_ptr<RingTest> RingTest::open(const NodeFacts& /*node*/, const CheckRequest& /*request*/,
                                          const RingPlan& /*plan*/) {
   return nullptr;
 }

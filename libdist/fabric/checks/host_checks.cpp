@@ -43,11 +43,11 @@ Check check_pci_functions(const NodeFacts& node) {
   return join_findings("host.pci", findings, "no function of a Mellanox or NVIDIA card on the PCI bus");
 }
 
-Check check_pci_errors(const NodeFacts& node, const Question& question) {
+Check check_pci_errors(const NodeFacts& node, const CheckRequest& request) {
   constexpr std::uint64_t most_correctable = 1'000;
   std::vector<Finding> findings;
   std::set<const DeviceFacts*> seen;
-  for (const JudgedPort& each : judged_ports(node, question)) {
+  for (const JudgedPort& each : judged_ports(node, request)) {
     const PciFacts& pci = each.device->pci;
     if (!seen.insert(each.device).second || (!pci.aer_fatal && !pci.aer_nonfatal && !pci.aer_correctable)) continue;
     const std::uint64_t serious = pci.aer_fatal.value_or(0) + pci.aer_nonfatal.value_or(0);
@@ -84,10 +84,10 @@ bool is_lower(std::optional<std::uint64_t> now, std::optional<std::uint64_t> mos
 
 }  // namespace
 
-Check check_bridges(const NodeFacts& node, const Question& question) {
+Check check_bridges(const NodeFacts& node, const CheckRequest& request) {
   std::vector<Finding> findings;
   std::set<const DeviceFacts*> seen;
-  for (const JudgedPort& each : judged_ports(node, question)) {
+  for (const JudgedPort& each : judged_ports(node, request)) {
     if (!seen.insert(each.device).second) continue;
     const PciFacts& card = each.device->pci;
     for (const BridgeFacts& bridge : card.bridges) {
@@ -109,13 +109,13 @@ Check check_bridges(const NodeFacts& node, const Question& question) {
   return join_findings("host.bridge", findings, "no bridge with a link above the devices");
 }
 
-Check check_access_control(const NodeFacts& node, const Question& question) {
+Check check_access_control(const NodeFacts& node, const CheckRequest& request) {
   // What a port of a switch redirects goes up to the root complex; translated requests (ATS) need not.
   constexpr std::uint16_t redirect = 0x04 | 0x08;  // requests, completions
   constexpr std::uint16_t direct_translated = 0x40;
   std::vector<Finding> findings;
   std::set<std::string_view> seen;
-  for (const JudgedPort& each : judged_ports(node, question)) {
+  for (const JudgedPort& each : judged_ports(node, request)) {
     const PciFacts& card = each.device->pci;
     for (const BridgeFacts& bridge : card.bridges) {
       if (!bridge.acs || !seen.insert(bridge.address).second) continue;

@@ -59,9 +59,9 @@ LinkComparison compare_link(const Attribute& current, const Attribute& most) {
   return now.text == best.text ? LinkComparison::equal : LinkComparison::differs;
 }
 
-std::vector<const DeviceFacts*> judged_devices(const NodeFacts& node, const Question& question) {
+std::vector<const DeviceFacts*> judged_devices(const NodeFacts& node, const CheckRequest& request) {
   std::vector<const DeviceFacts*> devices;
-  for (const JudgedPort& each : judged_ports(node, question)) {
+  for (const JudgedPort& each : judged_ports(node, request)) {
     if (devices.empty() || devices.back() != each.device) devices.push_back(each.device);
   }
   return devices;
@@ -122,11 +122,11 @@ bool concerns_fabric(std::string_view line) {
 
 }  // namespace
 
-Check check_policy(const NodeFacts& node, const Question& question) {
-  std::string evidence = concat({to_string(question.policy), " (", question.policy_source, ")"});
-  if (question.policy == RdmaPolicy::off) return {"ib.policy", Verdict::skip, evidence, ""};
-  if (!question.sku) return {"ib.policy", Verdict::pass, evidence, ""};
-  const Sku& sku = *question.sku;
+Check check_policy(const NodeFacts& node, const CheckRequest& request) {
+  std::string evidence = concat({to_string(request.policy), " (", request.policy_source, ")"});
+  if (request.policy == RdmaPolicy::off) return {"ib.policy", Verdict::skip, evidence, ""};
+  if (!request.sku) return {"ib.policy", Verdict::pass, evidence, ""};
+  const Sku& sku = *request.sku;
   evidence += concat({"; ", printable(sku.name), " (", printable(sku.source), ")"});
   if (sku.is_guessed && sku.has_verbs()) {
     return {"ib.policy", Verdict::unknown, evidence,
@@ -141,7 +141,7 @@ Check check_policy(const NodeFacts& node, const Question& question) {
           "use a size with an 'r' in its name (such as Standard_ND96isr_H100_v5), or rdma=off"};
 }
 
-Check check_sysfs(const NodeFacts& node, const Question& question) {
+Check check_sysfs(const NodeFacts& node, const CheckRequest& request) {
   const std::string folder = concat({node.roots.sys, "/class/infiniband"});
   if (!node.class_problem.empty()) {
     return {"ib.sysfs", Verdict::fail, concat({printable(folder), ": ", printable(node.class_problem)}),
@@ -161,7 +161,7 @@ Check check_sysfs(const NodeFacts& node, const Question& question) {
   }
   const std::string evidence =
       concat({"no device in ", printable(folder), node.has_class ? "" : " (the folder does not exist)"});
-  const Verdict verdict = question.requires_fabric() ? Verdict::fail : Verdict::skip;
+  const Verdict verdict = request.requires_fabric() ? Verdict::fail : Verdict::skip;
   return {"ib.sysfs", verdict, evidence, std::string(no_device_remedy)};
 }
 
@@ -211,12 +211,12 @@ std::string unused_text(const std::vector<UnusedPort>& unused) {
 
 }  // namespace
 
-Check check_count(const NodeFacts& node, const Question& question) {
+Check check_count(const NodeFacts& node, const CheckRequest& request) {
   std::vector<std::string> names;
-  for (const DeviceFacts* device : counted_devices(node, question)) names.push_back(device->name);
-  const PortChoice choice = choose_ports(node, question);
-  if (question.sku && question.sku->has_verbs()) {
-    Check check = count_by_sku(names, *question.sku);
+  for (const DeviceFacts* device : counted_devices(node, request)) names.push_back(device->name);
+  const PortChoice choice = choose_ports(node, request);
+  if (request.sku && request.sku->has_verbs()) {
+    Check check = count_by_sku(names, *request.sku);
     check.evidence += unused_text(choice.unused);
     return check;
   }
@@ -229,18 +229,18 @@ Check check_count(const NodeFacts& node, const Question& question) {
             ""};
   }
   const std::string others = other_devices(node);
-  const Verdict verdict = question.requires_fabric() ? Verdict::fail : Verdict::skip;
+  const Verdict verdict = request.requires_fabric() ? Verdict::fail : Verdict::skip;
   return {"ib.count", verdict,
           concat({"no InfiniBand or RoCE device", others.empty() ? "" : concat({": ", others}),
                   unused_text(choice.unused)}),
           std::string(no_device_remedy)};
 }
 
-Check check_link_layer(const NodeFacts& node, const Question& question) {
-  const bool infiniband_expected = question.expects(Sku::Fabric::infiniband);
-  const std::size_t expected = infiniband_expected ? question.sku->devices.value_or(1) : 0;
-  const bool missing = counted_devices(node, question).size() < expected;
-  const bool nothing_else = choose_ports(node, question).judged.empty() && question.requires_fabric();
+Check check_link_layer(const NodeFacts& node, const CheckRequest& request) {
+  const bool infiniband_expected = request.expects(Sku::Fabric::infiniband);
+  const std::size_t expected = infiniband_expected ? request.sku->devices.value_or(1) : 0;
+  const bool missing = counted_devices(node, request).size() < expected;
+  const bool nothing_else = choose_ports(node, request).judged.empty() && request.requires_fabric();
   std::vector<Finding> findings;
   for (const DeviceFacts& device : node.devices) {
     const DeviceRole role = role_of(node, device);
@@ -252,7 +252,7 @@ Check check_link_layer(const NodeFacts& node, const Question& question) {
       if (!port.link_layer.present()) {
         findings.push_back(
             {Verdict::fail, concat({name, " link_layer ", port.link_layer.shown()}), "reload the driver"});
-      } else if (other && question.expects(Sku::Fabric::efa) && role == DeviceRole::efa) {
+      } else if (other && request.expects(Sku::Fabric::efa) && role == DeviceRole::efa) {
         findings.push_back({Verdict::pass, concat({evidence, " (EFA)"}), ""});
       } else if (other) {
         const bool needed = missing || nothing_else;
@@ -270,10 +270,10 @@ Check check_link_layer(const NodeFacts& node, const Question& question) {
   return join_findings("ib.linklayer", findings, "no port");
 }
 
-Check check_firmware(const NodeFacts& node, const Question& question) {
+Check check_firmware(const NodeFacts& node, const CheckRequest& request) {
   std::map<std::string, std::set<std::string>> versions_of_board;
   std::vector<Finding> unreadable;
-  for (const DeviceFacts* device : judged_devices(node, question)) {
+  for (const DeviceFacts* device : judged_devices(node, request)) {
     const bool has_firmware = !device->pci.path.empty();  // soft-RoCE's file is there, and empty
     if (device->fw_ver.absent() || (!has_firmware && !device->fw_ver.present())) continue;
     if (!device->fw_ver.present()) {
@@ -310,9 +310,9 @@ Check check_virtual_functions(const NodeFacts& node) {
           concat({text::count(virtual_ones.size(), "virtual function"), ": ", names_of(virtual_ones)}), ""};
 }
 
-Check check_pcie(const NodeFacts& node, const Question& question) {
+Check check_pcie(const NodeFacts& node, const CheckRequest& request) {
   std::vector<Finding> findings;
-  for (const DeviceFacts* device : judged_devices(node, question)) {
+  for (const DeviceFacts* device : judged_devices(node, request)) {
     const PciFacts& pci = device->pci;
     const auto speed = compare_link(pci.current_speed, pci.max_speed);
     const auto width = compare_link(pci.current_width, pci.max_width);
@@ -330,12 +330,12 @@ Check check_pcie(const NodeFacts& node, const Question& question) {
   return join_findings("ib.pcie", findings, "no PCIe link is available");
 }
 
-Check check_affinity(const NodeFacts& node, const Question& question) {
+Check check_affinity(const NodeFacts& node, const CheckRequest& request) {
   if (!node.pci_problem.empty()) {
     return {"ib.affinity", Verdict::unknown, concat({"bus/pci/devices: ", printable(node.pci_problem)}),
             "allow this process to read sysfs"};
   }
-  const auto devices = judged_devices(node, question);
+  const auto devices = judged_devices(node, request);
   std::set<std::string> gpu_nodes;
   for (const GpuFacts& gpu : node.gpus) gpu_nodes.insert(gpu.numa_node.text);
   if (!devices.empty() && devices.size() < gpu_nodes.size()) {

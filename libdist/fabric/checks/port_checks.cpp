@@ -92,14 +92,14 @@ Finding judge_rate(const JudgedPort& each, const RateExpectation& expected) {
   return {Verdict::pass, evidence, ""};
 }
 
-std::vector<JudgedPort> active_ports(const NodeFacts& node, const Question& question) {
-  auto ports = judged_ports(node, question);
+std::vector<JudgedPort> active_ports(const NodeFacts& node, const CheckRequest& request) {
+  auto ports = judged_ports(node, request);
   std::erase_if(ports, [](const JudgedPort& each) { return !each.port->is_active(); });
   return ports;
 }
 
-std::vector<JudgedPort> infiniband_ports(const NodeFacts& node, const Question& question) {
-  auto ports = judged_ports(node, question);
+std::vector<JudgedPort> infiniband_ports(const NodeFacts& node, const CheckRequest& request) {
+  auto ports = judged_ports(node, request);
   std::erase_if(ports, [](const JudgedPort& each) { return each.port->layer() != LinkLayer::infiniband; });
   return ports;
 }
@@ -293,16 +293,16 @@ Increase increase_of(const CounterHistory& history, const JudgedPort& each, std:
 
 }  // namespace
 
-Check check_state(const NodeFacts& node, const Question& question) {
+Check check_state(const NodeFacts& node, const CheckRequest& request) {
   std::vector<Finding> findings;
-  const auto ports = judged_ports(node, question);
+  const auto ports = judged_ports(node, request);
   std::size_t down = 0;
   for (const JudgedPort& each : ports) {
     findings.push_back(judge_state(each));
     down += each.port->is_active() ? 0U : 1U;
   }
   // Several ports of many that are down are how a node was cabled rather than how it broke.
-  const bool is_expected_whole = question.policy == RdmaPolicy::require || (question.sku && question.sku->devices);
+  const bool is_expected_whole = request.policy == RdmaPolicy::require || (request.sku && request.sku->devices);
   const bool half_cabled = !is_expected_whole && down >= 2 && down < ports.size() && 2 * down >= ports.size();
   const bool alone = down == ports.size();
   for (std::size_t i = 0; i < ports.size(); ++i) {
@@ -313,8 +313,8 @@ Check check_state(const NodeFacts& node, const Question& question) {
   return join_findings("ib.state", findings, no_port);
 }
 
-Check check_rate(const NodeFacts& node, const Question& question) {
-  const auto ports = active_ports(node, question);
+Check check_rate(const NodeFacts& node, const CheckRequest& request) {
+  const auto ports = active_ports(node, request);
   std::map<std::string, double> best;
   for (const JudgedPort& each : ports) {
     const auto rate = each.port->rate.present() ? parse_rate(each.port->rate.text) : std::nullopt;
@@ -323,42 +323,42 @@ Check check_rate(const NodeFacts& node, const Question& question) {
   std::vector<Finding> findings;
   for (const JudgedPort& each : ports) {
     RateExpectation expected;
-    if (question.sku && question.sku->has_verbs()) expected.of_sku = question.sku->rate;
+    if (request.sku && request.sku->has_verbs()) expected.of_sku = request.sku->rate;
     expected.of_siblings = best[sibling_key(each)];
-    expected.severity = question.policy == RdmaPolicy::require ? Verdict::fail : Verdict::warn;
+    expected.severity = request.policy == RdmaPolicy::require ? Verdict::fail : Verdict::warn;
     findings.push_back(judge_rate(each, expected));
   }
   return join_findings("ib.rate", findings, "no active port (a port that is down reports no valid rate)");
 }
 
-Check check_lid(const NodeFacts& node, const Question& question) {
+Check check_lid(const NodeFacts& node, const CheckRequest& request) {
   std::vector<Finding> findings;
-  for (const JudgedPort& each : infiniband_ports(node, question)) findings.push_back(judge_lid(each));
+  for (const JudgedPort& each : infiniband_ports(node, request)) findings.push_back(judge_lid(each));
   return join_findings("ib.lid", findings, "no InfiniBand port");
 }
 
-Check check_pkey(const NodeFacts& node, const Question& question) {
+Check check_pkey(const NodeFacts& node, const CheckRequest& request) {
   std::vector<Finding> findings;
-  for (const JudgedPort& each : infiniband_ports(node, question)) {
-    findings.push_back(judge_pkey(each, question.environment));
+  for (const JudgedPort& each : infiniband_ports(node, request)) {
+    findings.push_back(judge_pkey(each, request.environment));
   }
   return join_findings("ib.pkey", findings, "no InfiniBand port");
 }
 
-Check check_gid(const NodeFacts& node, const Question& question) {
+Check check_gid(const NodeFacts& node, const CheckRequest& request) {
   std::vector<Finding> findings;
-  for (const JudgedPort& each : judged_ports(node, question)) {
+  for (const JudgedPort& each : judged_ports(node, request)) {
     if (each.port->layer() == LinkLayer::infiniband)
-      findings.push_back(judge_infiniband_gid(each, question.environment));
-    if (each.port->layer() == LinkLayer::ethernet) findings.push_back(judge_roce_gid(each, question.environment));
+      findings.push_back(judge_infiniband_gid(each, request.environment));
+    if (each.port->layer() == LinkLayer::ethernet) findings.push_back(judge_roce_gid(each, request.environment));
   }
   return join_findings("ib.gid", findings, no_port);
 }
 
-Check check_netdev(const NodeFacts& node, const Question& question) {
+Check check_netdev(const NodeFacts& node, const CheckRequest& request) {
   std::vector<Finding> findings;
   std::set<std::string> seen;
-  for (const JudgedPort& each : judged_ports(node, question)) {
+  for (const JudgedPort& each : judged_ports(node, request)) {
     for (const std::string& name : each.device->netdevs) {
       const auto found = node.netdevs.find(name);
       const bool unknown = found == node.netdevs.end() || found->second.operstate.absent();
@@ -382,10 +382,10 @@ std::optional<Finding> unreadable_counter(const JudgedPort& each, std::string_vi
 
 }  // namespace
 
-Check check_ipoib(const NodeFacts& node, const Question& question) {
-  if (!question.sku || !question.sku->needs_ipoib) return {"ib.ipoib", Verdict::skip, "no ipoib=require", ""};
+Check check_ipoib(const NodeFacts& node, const CheckRequest& request) {
+  if (!request.sku || !request.sku->needs_ipoib) return {"ib.ipoib", Verdict::skip, "no ipoib=require", ""};
   std::vector<Finding> findings;
-  for (const JudgedPort& each : judged_ports(node, question)) {
+  for (const JudgedPort& each : judged_ports(node, request)) {
     if (each.port->layer() != LinkLayer::infiniband) continue;
     const NetFacts* usable = nullptr;
     std::string what = "no IPoIB interface";
@@ -403,9 +403,9 @@ Check check_ipoib(const NodeFacts& node, const Question& question) {
   return join_findings("ib.ipoib", findings, "no InfiniBand port");
 }
 
-Check check_flaps(const NodeFacts& node, const Question& question, const CounterHistory& history) {
+Check check_flaps(const NodeFacts& node, const CheckRequest& request, const CounterHistory& history) {
   std::vector<Finding> findings;
-  for (const JudgedPort& each : judged_ports(node, question)) {
+  for (const JudgedPort& each : judged_ports(node, request)) {
     if (auto unreadable = unreadable_counter(each, "link_downed")) findings.push_back(std::move(*unreadable));
     const auto value = counter_value(*each.port, "link_downed");
     if (!value) continue;
@@ -425,10 +425,10 @@ Check check_flaps(const NodeFacts& node, const Question& question, const Counter
   return join_findings("ib.flap", findings, "no link_downed counter is available");
 }
 
-Check check_errors(const NodeFacts& node, const Question& question, const CounterHistory& history) {
+Check check_errors(const NodeFacts& node, const CheckRequest& request, const CounterHistory& history) {
   std::vector<Finding> findings;
   std::size_t judged = 0;
-  for (const JudgedPort& each : judged_ports(node, question)) {
+  for (const JudgedPort& each : judged_ports(node, request)) {
     for (const CounterLimit& limit : error_limits) {
       if (auto unreadable = unreadable_counter(each, limit.name)) findings.push_back(std::move(*unreadable));
       if (!counter_value(*each.port, limit.name)) continue;

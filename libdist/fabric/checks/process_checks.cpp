@@ -23,19 +23,20 @@ std::string limit_text(const MemlockFacts& memlock) {
   return concat({std::to_string(memlock.soft / 1024), " KiB"});
 }
 
-bool any_port(const NodeFacts& node, const Question& question) { return !judged_ports(node, question).empty(); }
+bool any_port(const NodeFacts& node, const CheckRequest& request) { return !judged_ports(node, request).empty(); }
 
 /// Names of the judged devices, without duplicates.
-std::vector<std::string> judged_names(const NodeFacts& node, const Question& question) {
+std::vector<std::string> judged_names(const NodeFacts& node, const CheckRequest& request) {
   std::vector<std::string> names;
-  for (const JudgedPort& each : judged_ports(node, question)) {
+  for (const JudgedPort& each : judged_ports(node, request)) {
     if (names.empty() || names.back() != each.device->name) names.push_back(each.device->name);
   }
   return names;
 }
 
-std::vector<VerbsDeviceFacts> judged_verbs(const NodeFacts& node, const Question& question, const VerbsFacts& verbs) {
-  const auto names = judged_names(node, question);
+std::vector<VerbsDeviceFacts> judged_verbs(const NodeFacts& node, const CheckRequest& request,
+                                           const VerbsFacts& verbs) {
+  const auto names = judged_names(node, request);
   std::vector<VerbsDeviceFacts> out;
   for (const VerbsDeviceFacts& each : verbs.devices) {
     if (std::ranges::find(names, each.device) != names.end()) out.push_back(each);
@@ -92,11 +93,11 @@ std::optional<Finding> judge_grammar(const NodeFacts& node, std::string_view req
 }
 
 /// Checks which ports the user's NCCL_IB_HCA selects on this node.
-void judge_nccl_selection(const NodeFacts& node, const Question& question, std::vector<Finding>& findings) {
-  const auto requested = question.environment("NCCL_IB_HCA");
+void judge_nccl_selection(const NodeFacts& node, const CheckRequest& request, std::vector<Finding>& findings) {
+  const auto requested = request.environment("NCCL_IB_HCA");
   if (!requested || requested->empty()) return;
   const NcclSelection selection = NcclSelection::parse(*requested);
-  const auto used = ports_nccl_uses(node, question.environment);
+  const auto used = ports_nccl_uses(node, request.environment);
   std::vector<JudgedPort> meant;    // by their full names, or at least of the fabric
   std::vector<JudgedPort> strange;  // Accelerated Networking, iWARP
   std::size_t by_prefix = 0;
@@ -183,8 +184,8 @@ void judge_switches(const EnvironmentReader& environment, std::vector<Finding>& 
 
 }  // namespace
 
-Check check_device_nodes(const NodeFacts& node, const Question& question, const ProcessFacts& process) {
-  const auto names = judged_names(node, question);
+Check check_device_nodes(const NodeFacts& node, const CheckRequest& request, const ProcessFacts& process) {
+  const auto names = judged_names(node, request);
   std::vector<Finding> findings;
   for (const DeviceNodeFacts& each : process.nodes) {
     if (std::ranges::find(names, each.device) == names.end()) continue;
@@ -202,9 +203,9 @@ Check check_device_nodes(const NodeFacts& node, const Question& question, const 
   return join_findings("ib.devnode", findings, process.not_device_nodes.value_or("no device to open"));
 }
 
-Check check_provider(const NodeFacts& node, const Question& question, const ProcessFacts& process) {
+Check check_provider(const NodeFacts& node, const CheckRequest& request, const ProcessFacts& process) {
   const VerbsFacts& verbs = process.verbs;
-  const auto names = judged_names(node, question);
+  const auto names = judged_names(node, request);
   if (names.empty()) return {"ib.provider", Verdict::skip, "no device", ""};
   if (verbs.verbs_missing) {
     return {"ib.provider", Verdict::fail, concat({"libibverbs cannot be used: ", printable(verbs.reason)}),
@@ -222,13 +223,13 @@ Check check_provider(const NodeFacts& node, const Question& question, const Proc
   return join_findings("ib.provider", findings, "no device");
 }
 
-Check check_memlock(const NodeFacts& node, const Question& question, const ProcessFacts& process) {
-  if (!any_port(node, question)) return {"ib.memlock", Verdict::skip, "no device", ""};
+Check check_memlock(const NodeFacts& node, const CheckRequest& request, const ProcessFacts& process) {
+  if (!any_port(node, request)) return {"ib.memlock", Verdict::skip, "no device", ""};
   const MemlockFacts& memlock = process.memlock;
   const std::string limit =
       concat({"limit ", limit_text(memlock), memlock.exempt ? " (CAP_IPC_LOCK overrides it)" : ""});
   std::vector<Finding> findings;
-  for (const VerbsDeviceFacts& each : judged_verbs(node, question, process.verbs)) {
+  for (const VerbsDeviceFacts& each : judged_verbs(node, request, process.verbs)) {
     const std::string size = concat({std::to_string(registered_bytes >> 20), " MiB"});
     if (each.stage == "ibv_reg_mr" && !each.registered) {
       findings.push_back(
@@ -246,29 +247,29 @@ Check check_memlock(const NodeFacts& node, const Question& question, const Proce
   return join_findings("ib.memlock", findings, "");
 }
 
-Check check_gpudirect(const NodeFacts& node, const Question& question, const ProcessFacts& process) {
+Check check_gpudirect(const NodeFacts& node, const CheckRequest& request, const ProcessFacts& process) {
   const bool nvidia = node.nvidia_driver || std::ranges::any_of(node.gpus, &GpuFacts::nvidia);
-  if (!any_port(node, question)) return {"ib.gdr", Verdict::skip, "no device", ""};
+  if (!any_port(node, request)) return {"ib.gdr", Verdict::skip, "no device", ""};
   if (!nvidia) return {"ib.gdr", Verdict::skip, "no NVIDIA GPU", ""};
   if (!node.peer_memory.empty()) return {"ib.gdr", Verdict::pass, printable(node.peer_memory), ""};
-  const auto devices = judged_verbs(node, question, process.verbs);
+  const auto devices = judged_verbs(node, request, process.verbs);
   const bool dmabuf = !devices.empty() && std::ranges::all_of(devices, &VerbsDeviceFacts::dmabuf);
   if (dmabuf) return {"ib.gdr", Verdict::pass, "DMA-BUF", ""};
-  const bool required = question.sku && question.sku->needs_gpudirect;
+  const bool required = request.sku && request.sku->needs_gpudirect;
   return {"ib.gdr", required ? Verdict::fail : Verdict::warn,
           concat({"neither nvidia_peermem nor memory_peers is loaded",
                   devices.empty() ? "" : ", and DMA-BUF is not supported"}),
           "modprobe nvidia_peermem"};
 }
 
-Check check_environment(const NodeFacts& node, const Question& question) {
+Check check_environment(const NodeFacts& node, const CheckRequest& request) {
   if (node.devices.empty()) return {"ib.env", Verdict::skip, "no device", ""};
   std::vector<Finding> findings;
-  judge_nccl_selection(node, question, findings);
-  judge_ucx_selection(node, question.environment, findings);
-  judge_switches(question.environment, findings);
+  judge_nccl_selection(node, request, findings);
+  judge_ucx_selection(node, request.environment, findings);
+  judge_switches(request.environment, findings);
   if (findings.empty()) {
-    const FabricSettings settings = settings_of(node, question);
+    const FabricSettings settings = settings_of(node, request);
     if (settings.ports.empty()) return {"ib.env", Verdict::skip, "no variable is set, and no port is active", ""};
     findings.push_back(
         {Verdict::pass,
@@ -277,16 +278,16 @@ Check check_environment(const NodeFacts& node, const Question& question) {
   return join_findings("ib.env", findings, "");
 }
 
-Check check_loopback(const NodeFacts& node, const Question& question, const ProcessFacts& process) {
+Check check_loopback(const NodeFacts& node, const CheckRequest& request, const ProcessFacts& process) {
   const VerbsFacts& verbs = process.verbs;
   if (verbs.timed_out) {
     return {"ib.loopback", Verdict::fail, concat({"timed out while ", printable(verbs.stage_at_timeout)}),
             "see the kernel log: the device or its driver hangs"};
   }
-  if (question.expects(Sku::Fabric::efa)) return {"ib.loopback", Verdict::skip, "EFA has no reliable connections", ""};
+  if (request.expects(Sku::Fabric::efa)) return {"ib.loopback", Verdict::skip, "EFA has no reliable connections", ""};
   if (!verbs.tried) return {"ib.loopback", Verdict::skip, verbs.reason.empty() ? "not tried" : verbs.reason, ""};
   std::vector<Finding> findings;
-  for (const VerbsDeviceFacts& each : judged_verbs(node, question, verbs)) {
+  for (const VerbsDeviceFacts& each : judged_verbs(node, request, verbs)) {
     if (each.wrote) {
       findings.push_back({Verdict::pass, concat({each.device, ": an RDMA write to itself arrived"}), ""});
     } else {

@@ -11,8 +11,8 @@ namespace {
 
 using text::concat;
 
-std::vector<JudgedPort> roce_ports(const NodeFacts& node, const Question& question) {
-  auto ports = judged_ports(node, question);
+std::vector<JudgedPort> roce_ports(const NodeFacts& node, const CheckRequest& request) {
+  auto ports = judged_ports(node, request);
   std::erase_if(ports, [](const JudgedPort& each) { return each.port->layer() != LinkLayer::ethernet; });
   return ports;
 }
@@ -70,9 +70,9 @@ struct QosFacts {
   }
 };
 
-std::vector<QosFacts> qos_of(const NodeFacts& node, const Question& question) {
+std::vector<QosFacts> qos_of(const NodeFacts& node, const CheckRequest& request) {
   std::vector<QosFacts> out;
-  for (const JudgedPort& each : roce_ports(node, question)) {
+  for (const JudgedPort& each : roce_ports(node, request)) {
     for (const std::string& name : each.device->netdevs) {
       const auto found = node.netdevs.find(name);
       if (found == node.netdevs.end()) continue;
@@ -85,11 +85,11 @@ std::vector<QosFacts> qos_of(const NodeFacts& node, const Question& question) {
 
 }  // namespace
 
-Check check_retransmissions(const NodeFacts& node, const Question& question, const CounterHistory& history) {
+Check check_retransmissions(const NodeFacts& node, const CheckRequest& request, const CounterHistory& history) {
   if (!history.baseline) return {"roce.counters", Verdict::skip, "no baseline to compare with", ""};
   std::vector<Finding> findings;
   std::size_t judged = 0;
-  for (const JudgedPort& each : roce_ports(node, question)) {
+  for (const JudgedPort& each : roce_ports(node, request)) {
     for (const RetransmissionLimit& limit : retransmission_limits) {
       if (!counter_value(*each.port, limit.name)) continue;
       ++judged;
@@ -107,8 +107,8 @@ Check check_retransmissions(const NodeFacts& node, const Question& question, con
   return join_findings("roce.counters", findings, "no RoCE port with such counters");
 }
 
-Check check_mtu(const NodeFacts& node, const Question& question) {
-  const auto ports = roce_ports(node, question);
+Check check_mtu(const NodeFacts& node, const CheckRequest& request) {
+  const auto ports = roce_ports(node, request);
   std::set<std::string> seen;
   const std::string differing = differing_mtus(node, ports, seen);
   if (seen.empty()) return {"roce.mtu", Verdict::skip, ports.empty() ? "no RoCE port" : "no MTU is available", ""};
@@ -116,14 +116,14 @@ Check check_mtu(const NodeFacts& node, const Question& question) {
   return {"roce.mtu", Verdict::warn, differing, "give all interfaces of the fabric the same MTU"};
 }
 
-std::string common_mtu(const NodeFacts& node, const Question& question) {
+std::string common_mtu(const NodeFacts& node, const CheckRequest& request) {
   std::set<std::string> seen;
-  static_cast<void>(differing_mtus(node, roce_ports(node, question), seen));
+  static_cast<void>(differing_mtus(node, roce_ports(node, request), seen));
   return seen.size() == 1 ? printable(*seen.begin(), 8) : "";
 }
 
-Check check_flow_control(const NodeFacts& node, const Question& question) {
-  const auto all = qos_of(node, question);
+Check check_flow_control(const NodeFacts& node, const CheckRequest& request) {
+  const auto all = qos_of(node, request);
   std::set<std::string> kinds;
   std::string differing;
   std::vector<Finding> findings;
@@ -140,15 +140,15 @@ Check check_flow_control(const NodeFacts& node, const Question& question) {
   return join_findings("roce.qos", findings, "no RoCE port tells its flow control");
 }
 
-std::string common_flow_control(const NodeFacts& node, const Question& question) {
+std::string common_flow_control(const NodeFacts& node, const CheckRequest& request) {
   std::set<std::string> kinds;
-  for (const QosFacts& each : qos_of(node, question)) kinds.insert(each.text());
+  for (const QosFacts& each : qos_of(node, request)) kinds.insert(each.text());
   return kinds.size() == 1 ? *kinds.begin() : "";
 }
 
-Check check_congestion(const NodeFacts& node, const Question& question) {
+Check check_congestion(const NodeFacts& node, const CheckRequest& request) {
   std::vector<Finding> findings;
-  for (const JudgedPort& each : roce_ports(node, question)) {
+  for (const JudgedPort& each : roce_ports(node, request)) {
     const auto marked = counter_value(*each.port, "np_ecn_marked_roce_packets");
     const auto sent = counter_value(*each.port, "np_cnp_sent");
     const auto ignored = counter_value(*each.port, "rp_cnp_ignored");

@@ -74,13 +74,13 @@ class SharedFindings {
 };
 
 /// The first judged port of each device, as NCCL would address it.
-std::vector<LinkTarget> targets_of(const NodeFacts& node, const Question& question) {
+std::vector<LinkTarget> targets_of(const NodeFacts& node, const CheckRequest& request) {
   std::vector<LinkTarget> targets;
-  const auto pkey = nccl_parameter(question.environment, "NCCL_IB_PKEY").value_or(0);
-  for (const JudgedPort& each : judged_ports(node, question)) {
+  const auto pkey = nccl_parameter(request.environment, "NCCL_IB_PKEY").value_or(0);
+  for (const JudgedPort& each : judged_ports(node, request)) {
     if (!targets.empty() && targets.back().device == each.device->name) continue;
     targets.push_back({each.device->name, static_cast<std::uint8_t>(each.port->number),
-                       nccl_gid_index(question.environment, *each.port), static_cast<std::uint16_t>(pkey),
+                       nccl_gid_index(request.environment, *each.port), static_cast<std::uint16_t>(pkey),
                        each.port->layer() == LinkLayer::ethernet});
   }
   if (targets.size() > most_probed) targets.resize(most_probed);
@@ -169,9 +169,9 @@ VerbsFacts facts_of(const Findings& findings) {
 
 }  // namespace
 
-VerbsFacts probe_verbs(const NodeFacts& node, const Question& question, std::chrono::milliseconds timeout) {
-  const auto targets = targets_of(node, question);
-  const std::string library = question.environment(variable::verbs_library).value_or("");
+VerbsFacts probe_verbs(const NodeFacts& node, const CheckRequest& request, std::chrono::milliseconds timeout) {
+  const auto targets = targets_of(node, request);
+  const std::string library = request.environment(variable::verbs_library).value_or("");
   VerbsFacts facts;
   const SharedFindings shared;
   if (shared.get() == nullptr) {

@@ -3,7 +3,8 @@
 
 namespace amldist::fabric {
 
-VerbsFacts probe_verbs(const NodeFacts& /*node*/, const Question& /*question*/, std::chrono::milliseconds /*timeout*/) {
+VerbsFacts probe_verbs(const NodeFacts& /*node*/, const CheckRequest& /*request*/,
+                       std::chrono::milliseconds /*timeout*/) {
   VerbsFacts facts;
   facts.verbs_missing = true;
   facts.reason = "this build has no verbs: rebuild it with libibverbs' headers (Debian: libibverbs-dev)";

@@ -16,7 +16,7 @@ Result<void> CallWatchdog::keep_waiting(int rank) {
 }
 
 Result<void> CallWatchdog::check(int rank) {
-  if (context_.is_lost()) return *context_.watch().verdict();
+  if (context_.is_lost()) return *context_.watch().diagnosis();
   if (context_.channel().is_anyone_gone() && is_gone_for_good(rank))
     return find_out({context_.rank(), rank, false, {}});
   if (is_late()) return find_out({context_.rank(), rank, false, {}});
@@ -55,8 +55,8 @@ Result<void> CallWatchdog::with_cause(Result<void> result) {
   if (result) return result;
   if (result.error().code == Errc::peer && !context_.is_lost()) return lost(anyone, result.error().message);
   if (result.error().code != Errc::aborted) return result;
-  const auto verdict = context_.watch().wait_for_verdict(Clock::now() + std::chrono::seconds(1));
-  return verdict ? *verdict : result;
+  const auto diagnosis = context_.watch().wait_for_diagnosis(Clock::now() + std::chrono::seconds(1));
+  return diagnosis ? *diagnosis : result;
 }
 
 Error CallWatchdog::find_out(const DiagnosisTrigger& trigger) {

@@ -1,4 +1,4 @@
-// The watchdog of one call: the deadline, the ranks that have ended, and the verdict of others.
+// The watchdog of one call: the deadline, the ranks that have ended, and the diagnosis of others.
 #pragma once
 
 #include <atomic>

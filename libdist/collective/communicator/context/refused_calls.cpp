@@ -3,7 +3,7 @@
 namespace amldist::collective {
 
 Error RefusedCalls::refuse(const Call& late, std::uint64_t now) {
-  const Error reason = *context_.watch().verdict();
+  const Error reason = *context_.watch().diagnosis();
   if (!has_refused_.exchange(true)) {
     Call call = late;
     call.sequence = numbers_.peek(late);

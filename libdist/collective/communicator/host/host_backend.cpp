@@ -10,7 +10,7 @@
 #include "collective/transport/tcp_transport.hpp"
 #include "collective/tuning/algorithm_choice.hpp"
 #include "core/text.hpp"
-#include "wireup/greeting.hpp"
+#include "wireup/join_request.hpp"
 
 namespace amldist::collective {
 namespace {

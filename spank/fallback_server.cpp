@@ -1,4 +1,4 @@
-#include "spank/stand_in.hpp"
+#include "spank/fallback_server.hpp"
 
 #include <netinet/in.h>
 #include <poll.h>
@@ -19,9 +19,9 @@
 
 #include "core/text.hpp"
 #include "os/clock.hpp"
+#include "spank/message_server.hpp"
 #include "spank/output.hpp"
 #include "spank/slurm_api.hpp"
-#include "spank/step_desk.hpp"
 
 namespace amldist::spank {
 namespace {
@@ -39,18 +39,18 @@ constexpr seconds slurmctld_timeout{2};
 constexpr std::size_t longest_message = 4096;
 constexpr std::size_t most_notices = std::size_t{8} << 20;
 
-class StandInThread {
+class FallbackServerThread {
  public:
-  StandInThread(int socket, int begin, int stop, const StandIn::Step& step)
+  FallbackServerThread(int socket, int begin, int stop, const FallbackServer::Step& step)
       : socket_(socket),
         begin_(begin),
         stop_(stop),
         step_(step),
-        desk_({.token = step.token,
-               .tasks = step.tasks,
-               .nodes = step.nodes,
-               .most_notices = most_notices,
-               .tell = tell_step}) {}
+        server_({.token = step.token,
+                 .tasks = step.tasks,
+                 .nodes = step.nodes,
+                 .most_notices = most_notices,
+                 .tell = tell_step}) {}
 
   void run() {
     wait_for_output();
@@ -98,7 +98,7 @@ class StandInThread {
     constexpr int most_at_once = 1024;
     for (int i = 0; i < most_at_once && take_one(); ++i) {
     }
-    if (!first_at_ && desk_.failure().stands()) first_at_ = Clock::now();
+    if (!first_at_ && server_.failure().stands()) first_at_ = Clock::now();
   }
 
   bool take_one() {
@@ -108,7 +108,7 @@ class StandInThread {
     const ssize_t got = ::recvfrom(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT,
                                    reinterpret_cast<sockaddr*>(&sender), &length);
     if (got < 0) return false;
-    const auto answer = desk_.take({datagram.data(), static_cast<std::size_t>(got)}, Clock::now());
+    const auto answer = server_.take({datagram.data(), static_cast<std::size_t>(got)}, Clock::now());
     if (!answer || answer->empty()) return true;
     last_question_ = Clock::now();
     static_cast<void>(::sendto(socket_, answer->data(), answer->size(), MSG_DONTWAIT | MSG_NOSIGNAL,
@@ -119,9 +119,9 @@ class StandInThread {
   void decide_if_settled() {
     if (!first_at_ || decided_ || Clock::now() - *first_at_ < time_to_settle) return;
     decided_ = true;
-    if (!desk_.failure().stands() || slurm_ended_the_job()) return;
+    if (!server_.failure().stands() || slurm_ended_the_job()) return;
     constexpr bool kills = false;  // that is srun's
-    tell_step(desk_.failure().sentence({!ended_, kills, false}));
+    tell_step(server_.failure().sentence({!ended_, kills, false}));
   }
 
   /// False where slurmctld does not answer soon. libslurm may wait for long, so another process asks.
@@ -133,15 +133,15 @@ class StandInThread {
   int socket_;
   int begin_;
   int stop_;
-  StandIn::Step step_;
-  StepDesk desk_;
+  FallbackServer::Step step_;
+  MessageServer server_;
   bool ended_ = false;  ///< this node's tasks have ended
   bool decided_ = false;
   std::optional<Clock::time_point> first_at_;
   std::optional<Clock::time_point> last_question_;
 };
 
-void run_in_sruns_place(StandInThread thread) noexcept {
+void run_in_sruns_place(FallbackServerThread thread) noexcept {
   try {
     thread.run();
   } catch (const std::exception&) {  // out of memory: the step goes on without
@@ -154,12 +154,12 @@ Error cannot_listen(std::uint16_t port) {
 
 }  // namespace
 
-StandIn::StandIn(FileDescriptor socket, FileDescriptor begin, FileDescriptor stop) noexcept
+FallbackServer::FallbackServer(FileDescriptor socket, FileDescriptor begin, FileDescriptor stop) noexcept
     : socket_(std::move(socket)), begin_(std::move(begin)), stop_(std::move(stop)) {}
 
-void StandIn::begin() const noexcept { static_cast<void>(::eventfd_write(begin_.get(), 1)); }
+void FallbackServer::begin() const noexcept { static_cast<void>(::eventfd_write(begin_.get(), 1)); }
 
-Result<std::unique_ptr<StandIn>> StandIn::open(std::uint16_t port, Step step) {
+Result<std::unique_ptr<FallbackServer>> FallbackServer::open(std::uint16_t port, Step step) {
   FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -171,7 +171,7 @@ Result<std::unique_ptr<StandIn>> StandIn::open(std::uint16_t port, Step step) {
   FileDescriptor begin(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   FileDescriptor stop(::eventfd(0, EFD_CLOEXEC));
   if (!begin || !stop) return cannot_listen(port);
-  std::unique_ptr<StandIn> own(new StandIn(std::move(socket), std::move(begin), std::move(stop)));
+  std::unique_ptr<FallbackServer> own(new FallbackServer(std::move(socket), std::move(begin), std::move(stop)));
   // slurmstepd's own threads take its signals.
   sigset_t all;
   sigset_t before;
@@ -179,7 +179,7 @@ Result<std::unique_ptr<StandIn>> StandIn::open(std::uint16_t port, Step step) {
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     own->thread_ = std::make_unique<std::thread>(
-        run_in_sruns_place, StandInThread(own->socket_.get(), own->begin_.get(), own->stop_.get(), step));
+        run_in_sruns_place, FallbackServerThread(own->socket_.get(), own->begin_.get(), own->stop_.get(), step));
   } catch (const std::exception&) {
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -187,7 +187,7 @@ Result<std::unique_ptr<StandIn>> StandIn::open(std::uint16_t port, Step step) {
   return own;
 }
 
-StandIn::~StandIn() {
+FallbackServer::~FallbackServer() {
   if (!thread_) return;
   if (holder_ != ::getpid()) {  // a fork has no copy of the thread, and must not end the parent's
     static_cast<void>(thread_.release());

@@ -1,4 +1,4 @@
-// A node's side of step_messages/notice_board.hpp.
+// A node's side of step_messages/text_exchange.hpp.
 #pragma once
 
 #include <chrono>
@@ -12,8 +12,8 @@
 
 #include "core/result.hpp"
 #include "os/clock.hpp"
-#include "step_messages/notice_board.hpp"
 #include "step_messages/srun_link.hpp"
+#include "step_messages/text_exchange.hpp"
 
 namespace amldist {
 
@@ -34,9 +34,9 @@ struct RoundOutcome {
 
 /// Puts up this node's text of a round and waits for those of its peers. Reads again after a pause that grows from 2 ms
 /// to `longest_pause`. A later round has up to 2.4 s more than `deadline`, so that the first one is told of.
-[[nodiscard]] RoundOutcome exchange_notices(const AskSrun& srun, std::uint64_t token, std::uint32_t round,
-                                            std::uint32_t node, std::string_view text,
-                                            std::span<const std::uint32_t> peers, Clock::time_point deadline,
-                                            std::chrono::milliseconds longest_pause);
+[[nodiscard]] RoundOutcome exchange_texts(const AskSrun& srun, std::uint64_t token, std::uint32_t round,
+                                          std::uint32_t node, std::string_view text,
+                                          std::span<const std::uint32_t> peers, Clock::time_point deadline,
+                                          std::chrono::milliseconds longest_pause);
 
 }  // namespace amldist

@@ -1,4 +1,4 @@
-// A peer's greeting behind its proof, how the accepting side judges it, and the answer.
+// A peer's join request behind its proof, how the accepting side judges it, and the answer.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Group {
 };
 
 /// What a peer says of itself.
-struct Greeting {
+struct JoinRequest {
   std::string group;          ///< Group::name
   std::uint64_t number = 0;   ///< its rank or node
   std::uint64_t size = 1;     ///< of the group, as it was told
@@ -34,8 +34,8 @@ struct Greeting {
 
   /// The frame, to which the user may add fields.
   [[nodiscard]] FrameWriter to_frame() const;
-  /// nullopt: no greeting of this protocol.
-  [[nodiscard]] static std::optional<Greeting> parse(Frame frame);
+  /// nullopt: no join request of this protocol.
+  [[nodiscard]] static std::optional<JoinRequest> parse(Frame frame);
 };
 
 /// A peer that the group has, as far as judging another one needs it.
@@ -45,15 +45,15 @@ struct KnownPeer {
 };
 
 /// What becomes of a peer.
-struct Judgement {
+struct Admission {
   HandshakeKind answer = HandshakeKind::accepted;  ///< accepted, elsewhere or refused
   std::string reason;                              ///< refused: one sentence, which ends the whole group
 };
 
-/// Judges a greeting: the only place where a peer is let in. `present`: who has the number already, or nullptr.
-[[nodiscard]] Judgement judge(const Greeting& greeting, const Group& group, const KnownPeer* present);
+/// Judges a join request: the only place where a peer is let in. `present`: who has the number already, or nullptr.
+[[nodiscard]] Admission admit(const JoinRequest& join_request, const Group& group, const KnownPeer* present);
 
-/// The frame that answers a greeting, or later tells a peer why the group ends.
+/// The frame that answers a join request, or later tells a peer why the group ends.
 [[nodiscard]] std::string accepted_frame();
 [[nodiscard]] std::string elsewhere_frame();
 [[nodiscard]] std::string refused_frame(const Error& error);

@@ -1,4 +1,4 @@
-#include "step_messages/notice_board.hpp"
+#include "step_messages/text_exchange.hpp"
 
 #include <algorithm>
 
@@ -59,13 +59,13 @@ std::vector<Notice> notices_of(std::uint32_t round, std::uint32_t node, std::str
   return out;
 }
 
-void NoticeBoard::take(const Notice& notice) {
+void TextExchange::take(const Notice& notice) {
   constexpr std::size_t overhead = 128;
   if (bytes_ + notice.text.size() + overhead > most_) return;
   if (notices_.emplace(notice.key, notice).second) bytes_ += notice.text.size() + overhead;
 }
 
-const Notice* NoticeBoard::find(const NoticeKey& key) const {
+const Notice* TextExchange::find(const NoticeKey& key) const {
   const auto found = notices_.find(key);
   return found == notices_.end() ? nullptr : &found->second;
 }

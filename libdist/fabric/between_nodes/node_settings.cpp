@@ -1,4 +1,4 @@
-#include "fabric/between_nodes/step_traits.hpp"
+#include "fabric/between_nodes/node_settings.hpp"
 
 #include <algorithm>
 #include <array>
@@ -23,7 +23,7 @@ std::string plain(std::string_view value) {
 
 }  // namespace
 
-std::string to_text(const TraitSheet& sheet) {
+std::string to_text(const NodeSettings& sheet) {
   std::string out = concat({std::to_string(sheet.nodes), "\t", to_string(sheet.policy), "\t", plain(sheet.node.host)});
   for (const auto& [name, value] : sheet.node.traits) {
     if (std::ranges::find(not_compared_here, name) != not_compared_here.end()) continue;
@@ -32,14 +32,14 @@ std::string to_text(const TraitSheet& sheet) {
   return out;
 }
 
-Result<TraitSheet> trait_sheet_from_text(std::string_view text) {
-  const Error malformed{Errc::invalid_argument, "a node's traits are malformed"};
+Result<NodeSettings> node_settings_from_text(std::string_view text) {
+  const Error malformed{Errc::invalid_argument, "a node's settings are malformed"};
   const auto fields = text::split(text, '\t');
   if (fields.size() < 3) return malformed;
   const auto nodes = text::to_number(fields[0], most_nodes_of_a_step);
   const auto policy = policy_from_name(fields[1]);
   if (!nodes || *nodes == 0 || !policy) return malformed;
-  TraitSheet out{static_cast<std::uint32_t>(*nodes), *policy, {printable(fields[2], 64), false, {}, {}, {}}};
+  NodeSettings out{static_cast<std::uint32_t>(*nodes), *policy, {printable(fields[2], 64), false, {}, {}, {}}};
   for (std::size_t i = 3; i < fields.size(); ++i) {
     const auto equals = fields[i].find('=');
     if (equals == std::string_view::npos) return malformed;
@@ -49,15 +49,15 @@ Result<TraitSheet> trait_sheet_from_text(std::string_view text) {
   return out;
 }
 
-void StepTraits::take(std::uint32_t node, std::string_view text) {
-  auto sheet = trait_sheet_from_text(text);
+void SettingsComparison::take(std::uint32_t node, std::string_view text) {
+  auto sheet = node_settings_from_text(text);
   if (!sheet || (expected_ != 0 && sheet->nodes != expected_) || node >= sheet->nodes) return;
   expected_ = sheet->nodes;
   policy_ = sheet->policy;
   nodes_.emplace(node, std::move(sheet->node));
 }
 
-std::vector<Difference> StepTraits::differences() {
+std::vector<Difference> SettingsComparison::differences() {
   if (compared_ || expected_ == 0 || nodes_.size() < expected_) return {};
   compared_ = true;
   std::vector<NodeSummary> nodes;

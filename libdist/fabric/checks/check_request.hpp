@@ -14,7 +14,7 @@
 
 namespace amldist::fabric {
 
-struct Question {
+struct CheckRequest {
   RdmaPolicy policy = RdmaPolicy::prefer;
   std::string policy_source = "default";  ///< for evidence: "--policy", "the SKU", "plugstack.conf"
   std::optional<Sku> sku;
@@ -53,10 +53,10 @@ struct PortChoice {
 /// uses: the second port of a card with one cable, a port that is switched off, an idle virtual function, an Ethernet
 /// port without an address. A SKU's devices= keeps ports in that would otherwise be too few. A port with an unreadable
 /// link layer is judged.
-[[nodiscard]] PortChoice choose_ports(const NodeFacts& node, const Question& question);
-[[nodiscard]] std::vector<JudgedPort> judged_ports(const NodeFacts& node, const Question& question);
+[[nodiscard]] PortChoice choose_ports(const NodeFacts& node, const CheckRequest& request);
+[[nodiscard]] std::vector<JudgedPort> judged_ports(const NodeFacts& node, const CheckRequest& request);
 
 /// The devices that count for the SKU's devices=: of its fabric, within its hca=, whatever the user has selected.
-[[nodiscard]] std::vector<const DeviceFacts*> counted_devices(const NodeFacts& node, const Question& question);
+[[nodiscard]] std::vector<const DeviceFacts*> counted_devices(const NodeFacts& node, const CheckRequest& request);
 
 }  // namespace amldist::fabric

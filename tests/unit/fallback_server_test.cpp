@@ -1,5 +1,5 @@
 // Who answers a step's nodes: what of anybody's datagrams is taken, and that the node in srun's place always ends.
-#include "spank/stand_in.hpp"
+#include "spank/fallback_server.hpp"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "core/text.hpp"
+#include "spank/message_server.hpp"
 #include "spank/output.hpp"
 #include "spank/slurm_api.hpp"
-#include "spank/step_desk.hpp"
 #include "step_messages/datagram.hpp"
 #include "step_messages/srun_link.hpp"
 
@@ -49,8 +49,8 @@ std::mutex& telling() {
   return mutex;
 }
 
-StepDesk desk_of(std::uint32_t tasks, std::uint32_t nodes) {
-  return StepDesk({.token = token, .tasks = tasks, .nodes = nodes, .most_notices = 4096, .tell = tell_step});
+MessageServer server_of(std::uint32_t tasks, std::uint32_t nodes) {
+  return MessageServer({.token = token, .tasks = tasks, .nodes = nodes, .most_notices = 4096, .tell = tell_step});
 }
 
 FailureReport failed(std::uint32_t rank) {
@@ -61,7 +61,7 @@ FailureReport failed(std::uint32_t rank) {
   return report;
 }
 
-StandIn::Step step() { return {token, 1, 4, 2, {::getuid(), ::getgid()}}; }
+FallbackServer::Step step() { return {token, 1, 4, 2, {::getuid(), ::getgid()}}; }
 SrunLink link_here() { return {*Ipv4::parse("127.0.0.1"), {port, token}}; }
 
 }  // namespace
@@ -73,51 +73,53 @@ void tell_step(std::string_view sentence) noexcept {
 }
 bool job_was_ended(std::uint32_t job_id) { return job_id == 2; }
 
-TEST(StepDesk, AnswersNobodyWithoutTheToken) {
-  StepDesk desk = desk_of(4, 2);
+TEST(MessageServer, AnswersNobodyWithoutTheToken) {
+  MessageServer server = server_of(4, 2);
   for (const auto& datagram : {failed(0).to_datagram(token ^ 1), to_datagram(MessageType::may_i_end, token ^ 1),
                                std::string("x"), std::string(4096, ';'), std::string()}) {
-    EXPECT_FALSE(desk.take(datagram, now)) << datagram;
+    EXPECT_FALSE(server.take(datagram, now)) << datagram;
   }
-  EXPECT_FALSE(desk.failure().stands());
+  EXPECT_FALSE(server.failure().stands());
 }
 
-TEST(StepDesk, DropsWhatDoesNotFitTheStep) {
-  StepDesk desk = desk_of(4, 2);
-  EXPECT_FALSE(desk.take(WorkerEnd{false, 4, 0, 0, 5}.to_datagram(token), now)) << "a rank that the step does not have";
-  EXPECT_FALSE(desk.take(FabricVote{0, 3, RdmaPolicy::prefer, true, "", "node1"}.to_datagram(token), now));
-  EXPECT_FALSE(desk.take(Notice{{0, 2, 0}, 1, "text"}.to_datagram(token), now)) << "a node that the step does not have";
-  static_cast<void>(desk.take(failed(4).to_datagram(token), now));
-  EXPECT_FALSE(desk.failure().stands());
+TEST(MessageServer, DropsWhatDoesNotFitTheStep) {
+  MessageServer server = server_of(4, 2);
+  EXPECT_FALSE(server.take(WorkerEnd{false, 4, 0, 0, 5}.to_datagram(token), now))
+      << "a rank that the step does not have";
+  EXPECT_FALSE(server.take(FabricVote{0, 3, RdmaPolicy::prefer, true, "", "node1"}.to_datagram(token), now));
+  EXPECT_FALSE(server.take(Notice{{0, 2, 0}, 1, "text"}.to_datagram(token), now))
+      << "a node that the step does not have";
+  static_cast<void>(server.take(failed(4).to_datagram(token), now));
+  EXPECT_FALSE(server.failure().stands());
 }
 
-TEST(StepDesk, KeepsNoMoreNoticesThanItMay) {
-  StepDesk desk = desk_of(4, 2);
+TEST(MessageServer, KeepsNoMoreNoticesThanItMay) {
+  MessageServer server = server_of(4, 2);
   for (std::uint32_t round = 0; round < 100; ++round) {
-    EXPECT_TRUE(desk.take(Notice{{round, 1, 0}, 1, std::string(400, 'x')}.to_datagram(token), now));
+    EXPECT_TRUE(server.take(Notice{{round, 1, 0}, 1, std::string(400, 'x')}.to_datagram(token), now));
   }
-  const auto answer = [&desk](std::uint32_t round) {
-    return desk.take(NoticeKey{round, 1, 0}.to_datagram(token), now);
+  const auto answer = [&server](std::uint32_t round) {
+    return server.take(NoticeKey{round, 1, 0}.to_datagram(token), now);
   };
   EXPECT_NE(answer(0), to_datagram(MessageType::not_yet, token));
   EXPECT_EQ(answer(99), to_datagram(MessageType::not_yet, token));
 }
 
-TEST(StepDesk, ReleasesServersWhenTheWorkersHaveEnded) {
-  StepDesk desk = desk_of(4, 2);
-  const auto may_end = [&desk] { return desk.take(to_datagram(MessageType::may_i_end, token), now); };
+TEST(MessageServer, ReleasesServersWhenTheWorkersHaveEnded) {
+  MessageServer server = server_of(4, 2);
+  const auto may_end = [&server] { return server.take(to_datagram(MessageType::may_i_end, token), now); };
   EXPECT_EQ(may_end(), to_datagram(MessageType::not_yet, token));
   for (const std::uint32_t rank : {0U, 1U}) {
-    EXPECT_EQ(desk.take(WorkerEnd{false, rank, 0, 0, 2}.to_datagram(token), now),
+    EXPECT_EQ(server.take(WorkerEnd{false, rank, 0, 0, 2}.to_datagram(token), now),
               to_datagram(MessageType::heard, token));
   }
   EXPECT_EQ(may_end(), to_datagram(MessageType::end, token));
 }
 
-TEST(StandIn, SaysTheFirstFailureWhenItsNodeHasEnded) {
+TEST(FallbackServer, SaysTheFirstFailureWhenItsNodeHasEnded) {
   lines().clear();
   {
-    auto own = StandIn::open(port, step());
+    auto own = FallbackServer::open(port, step());
     ASSERT_TRUE(own) << own.error().message;
     (*own)->begin();
     send_report(link_here(), failed(2));
@@ -128,26 +130,26 @@ TEST(StandIn, SaysTheFirstFailureWhenItsNodeHasEnded) {
   EXPECT_TRUE(lines()[0].starts_with("first failure: rank 2 (local 0) on node2: exit status 7")) << lines()[0];
 }
 
-TEST(StandIn, IsSilentAboutAJobThatSlurmEnded) {
+TEST(FallbackServer, IsSilentAboutAJobThatSlurmEnded) {
   lines().clear();
   {
-    StandIn::Step cancelled = step();
+    FallbackServer::Step cancelled = step();
     cancelled.job_id = 2;
-    auto own = StandIn::open(port, cancelled);
+    auto own = FallbackServer::open(port, cancelled);
     ASSERT_TRUE(own) << own.error().message;
     send_report(link_here(), failed(2));
   }
   EXPECT_TRUE(lines().empty());
 }
 
-TEST(StandIn, EndsUnderAFloodOfItsOwnUsers) {
+TEST(FallbackServer, EndsUnderAFloodOfItsOwnUsers) {
   std::atomic<bool> stop = false;
   std::thread flood([&stop] {
     const FileDescriptor socket = open_socket();
     while (!stop) send_to(link_here(), socket.get(), to_datagram(MessageType::may_i_end, token));
   });
   {
-    auto own = StandIn::open(port, step());
+    auto own = FallbackServer::open(port, step());
     ASSERT_TRUE(own) << own.error().message;
     (*own)->begin();
   }  // a flood that could hold it would hold this test to its time limit
@@ -155,13 +157,13 @@ TEST(StandIn, EndsUnderAFloodOfItsOwnUsers) {
   flood.join();
 }
 
-TEST(StandIn, SaysNothingBeforeTheStepsOutputIsThere) {
+TEST(FallbackServer, SaysNothingBeforeTheStepsOutputIsThere) {
   lines().clear();
   const auto told = [] {
     const std::lock_guard lock(telling());
     return lines().size();
   };
-  auto own = StandIn::open(port, step());
+  auto own = FallbackServer::open(port, step());
   ASSERT_TRUE(own) << own.error().message;
   const FabricVote sick{1, 2, RdmaPolicy::prefer, false, "", "node2: ib.state: port 1 is down"};
   const std::string vote = sick.to_datagram(token);
@@ -173,8 +175,8 @@ TEST(StandIn, SaysNothingBeforeTheStepsOutputIsThere) {
   EXPECT_EQ(told(), 1U) << "once, however often the node votes";
 }
 
-TEST(StandIn, AForkThatEndsLeavesItAlone) {
-  auto own = StandIn::open(port, step());
+TEST(FallbackServer, AForkThatEndsLeavesItAlone) {
+  auto own = FallbackServer::open(port, step());
   ASSERT_TRUE(own) << own.error().message;
   (*own)->begin();
   EXPECT_EXIT(
@@ -186,10 +188,10 @@ TEST(StandIn, AForkThatEndsLeavesItAlone) {
   EXPECT_TRUE(tell(link_here(), WorkerEnd{false, 0, 0, 0, 2}.to_datagram(token)));
 }
 
-TEST(StandIn, APortThatIsTakenIsNamed) {
-  auto first = StandIn::open(port, step());
+TEST(FallbackServer, APortThatIsTakenIsNamed) {
+  auto first = FallbackServer::open(port, step());
   ASSERT_TRUE(first);
-  auto second = StandIn::open(port, step());
+  auto second = FallbackServer::open(port, step());
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().message, text::concat({"UDP port ", std::to_string(port), ": Address already in use"}));
 }

@@ -1,4 +1,4 @@
-#include "collective/bootstrap/node_meeting.hpp"
+#include "collective/bootstrap/node_leader.hpp"
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -41,7 +41,7 @@ FileDescriptor new_socket() noexcept {
 
 }  // namespace
 
-std::string node_meeting_name(const wireup::Key& key, std::string_view group, std::string_view node) {
+std::string node_leader_name(const wireup::Key& key, std::string_view group, std::string_view node) {
   constexpr std::size_t bytes = 16;
   const auto code = key.code_of({"node meeting", std::to_string(::geteuid()), node, group});
   std::string name = "amldist-";
@@ -49,7 +49,7 @@ std::string node_meeting_name(const wireup::Key& key, std::string_view group, st
   return name;
 }
 
-NodeMeeting meet_on_node(const std::string& name, std::chrono::milliseconds patience, Clock::time_point deadline) {
+NodeLeader find_node_leader(const std::string& name, std::chrono::milliseconds patience, Clock::time_point deadline) {
   const Address address(name);
   const auto alone_from = Clock::now() + patience;
   int times_taken = 0;

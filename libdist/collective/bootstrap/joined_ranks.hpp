@@ -7,16 +7,16 @@
 #include <vector>
 
 #include "collective/bootstrap/rank_table.hpp"
-#include "wireup/greeting.hpp"
+#include "wireup/join_request.hpp"
 
 namespace amldist::collective {
 
 /// A process as its leader reports it.
-struct Arrival {
+struct JoinedProcess {
   std::uint32_t rank = 0;
   std::uint32_t vertex = 0;   ///< index of its leader
   std::uint16_t port = 0;     ///< of its listener
-  std::uint64_t process = 0;  ///< wireup::Greeting::process
+  std::uint64_t process = 0;  ///< wireup::JoinRequest::process
   std::uint64_t size = 1;     ///< of the world, as it was told
 };
 
@@ -29,14 +29,14 @@ struct TreePosition {
   [[nodiscard]] bool is_below_root() const noexcept;
 };
 
-class Roster {
+class JoinedRanks {
  public:
-  /// `group` as in the greetings.
-  explicit Roster(wireup::Group group);
+  /// `group` as in the join requests.
+  explicit JoinedRanks(wireup::Group group);
 
   /// A leader, which is a rank too. It gets the next index; a process that asks again, its old one.
-  TreePosition add_leader(const wireup::Greeting& greeting, TableNode node, std::uint16_t port);
-  void add(const Arrival& arrival);
+  TreePosition add_leader(const wireup::JoinRequest& join_request, TableNode node, std::uint16_t port);
+  void add(const JoinedProcess& joined);
 
   /// Why there can be no world: two processes with one rank, another size. Empty: nothing speaks against it.
   [[nodiscard]] const std::string& contradiction() const noexcept { return contradiction_; }
@@ -48,14 +48,14 @@ class Roster {
   [[nodiscard]] std::vector<std::uint32_t> missing() const;
   [[nodiscard]] std::uint32_t present() const noexcept { return present_; }
   [[nodiscard]] const std::vector<TableNode>& nodes() const noexcept { return nodes_; }
-  /// wireup::Greeting::process; 0: has not come.
+  /// wireup::JoinRequest::process; 0: has not come.
   [[nodiscard]] const std::vector<std::uint64_t>& process_of_rank() const noexcept { return process_of_rank_; }
   /// When complete.
   [[nodiscard]] std::string table(std::uint64_t nonce) const { return table_bytes(nonce, nodes_, ranks_); }
 
  private:
   [[nodiscard]] TreePosition position_of(std::uint32_t index) const;
-  void enter(const wireup::Greeting& greeting, const Arrival& arrival);
+  void enter(const wireup::JoinRequest& join_request, const JoinedProcess& joined);
 
   const wireup::Group group_;
   std::vector<TableNode> nodes_;

@@ -6,30 +6,30 @@
 #include <string>
 #include <string_view>
 
-#include "fabric/between_nodes/step_traits.hpp"
+#include "fabric/between_nodes/node_settings.hpp"
 #include "os/clock.hpp"
 #include "step_messages/control_message.hpp"
 #include "step_messages/fabric_vote.hpp"
 #include "step_messages/failure_report.hpp"
-#include "step_messages/notice_board.hpp"
 #include "step_messages/server_release.hpp"
+#include "step_messages/text_exchange.hpp"
 
 namespace amldist::spank {
 
 /// Keeps what the nodes tell, and answers what they ask. Whoever has the step's token can send it anything: what does
 /// not fit the step's size is dropped, so memory is bounded by that size and the limit of notices.
-class StepDesk {
+class MessageServer {
  public:
   struct Step {
     std::uint64_t token = 0;
     std::uint32_t tasks = 0;  ///< 0: not known
     std::uint32_t nodes = 0;  ///< 0: not known
     std::string record = {};  ///< the launch record, for nodes that ask; empty: none
-    std::size_t most_notices = NoticeBoard::most_bytes;
+    std::size_t most_notices = TextExchange::most_bytes;
     void (*tell)(std::string_view line) noexcept = nullptr;  ///< where lines for the user go
   };
 
-  explicit StepDesk(Step step);
+  explicit MessageServer(Step step);
 
   /// The reply to a message: empty if there is none to a report, nullopt for a message that is none of ours.
   [[nodiscard]] std::optional<std::string> take(std::string_view datagram, Clock::time_point now);
@@ -50,8 +50,8 @@ class StepDesk {
   FirstFailure failure_;
   ServerRelease release_;
   FabricTally fabric_;
-  NoticeBoard board_;
-  fabric::StepTraits traits_;
+  TextExchange texts_;
+  fabric::SettingsComparison settings_;
   std::string address_;      ///< from rank 0's node
   bool no_address_ = false;  ///< rank 0's node has none
 };

@@ -1,4 +1,4 @@
-#include "step_messages/notice_exchange.hpp"
+#include "step_messages/node_texts.hpp"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -109,9 +109,9 @@ Clock::time_point deadline_of(std::uint32_t round, Clock::time_point deadline) {
 
 }  // namespace
 
-RoundOutcome exchange_notices(const AskSrun& srun, std::uint64_t token, std::uint32_t round, std::uint32_t node,
-                              std::string_view text, std::span<const std::uint32_t> peers, Clock::time_point deadline,
-                              std::chrono::milliseconds longest_pause) {
+RoundOutcome exchange_texts(const AskSrun& srun, std::uint64_t token, std::uint32_t round, std::uint32_t node,
+                            std::string_view text, std::span<const std::uint32_t> peers, Clock::time_point deadline,
+                            std::chrono::milliseconds longest_pause) {
   Round own(srun, token, deadline_of(round, deadline), longest_pause);
   RoundOutcome out;
   const bool up = own.put_up(notices_of(round, node, text));

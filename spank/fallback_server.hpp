@@ -13,13 +13,13 @@
 
 namespace amldist::spank {
 
-/// Answers the step's nodes as srun would (step_desk.hpp), and says in the step's output which task failed first. It
-/// does not watch for hangs, end the step, or write to the job's comment: these are srun's, with its user's rights.
+/// Answers the step's nodes as srun would (message_server.hpp), and says in the step's output which task failed first.
+/// It does not watch for hangs, end the step, or write to the job's comment: these are srun's, with its user's rights.
 ///
 /// It lives in root's process. So it takes nothing but datagrams with the step's token, which the strict parsers of
 /// step_messages/ read; memory is bounded by the step's size; and slurmctld is asked in a process of the user's that is
 /// killed after two seconds.
-class StandIn {
+class FallbackServer {
  public:
   struct Step {
     std::uint64_t token = 0;
@@ -31,21 +31,21 @@ class StandIn {
 
   /// Takes a UDP port, and starts a thread that waits for begin(): what comes before is kept by the kernel, and who
   /// asks asks again. Errors: unavailable, with the reason.
-  [[nodiscard]] static Result<std::unique_ptr<StandIn>> open(std::uint16_t port, Step step);
+  [[nodiscard]] static Result<std::unique_ptr<FallbackServer>> open(std::uint16_t port, Step step);
 
   /// Answers from here on. To be called when what this process prints reaches the step's output, which slurmstepd opens
   /// between SPANK's init_post_opt and its task_post_fork: a line before that would be in slurmd's log. Any number of
   /// calls.
   void begin() const noexcept;
 
-  StandIn(const StandIn&) = delete;
-  StandIn& operator=(const StandIn&) = delete;
+  FallbackServer(const FallbackServer&) = delete;
+  FallbackServer& operator=(const FallbackServer&) = delete;
   /// Says what is still due, answers nodes that still ask, and ends: seven seconds at most, whatever comes. In a forked
   /// child it only closes its descriptors.
-  ~StandIn();
+  ~FallbackServer();
 
  private:
-  StandIn(FileDescriptor socket, FileDescriptor begin, FileDescriptor stop) noexcept;
+  FallbackServer(FileDescriptor socket, FileDescriptor begin, FileDescriptor stop) noexcept;
 
   FileDescriptor socket_;
   FileDescriptor begin_;  ///< an eventfd; readable: the step's output is there

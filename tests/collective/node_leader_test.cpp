@@ -1,5 +1,5 @@
 // How the processes of a node find their leader, beside other users of the node.
-#include "collective/bootstrap/node_meeting.hpp"
+#include "collective/bootstrap/node_leader.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -59,43 +59,43 @@ class Squatter {
   bool is_there_ = false;
 };
 
-TEST(NodeMeeting, TheFirstIsTheLeaderOfTheOthers) {
+TEST(NodeLeader, TheFirstIsTheLeaderOfTheOthers) {
   const std::string name = own_name("first");
-  const NodeMeeting first = meet_on_node(name, milliseconds(0), in_a_while());
+  const NodeLeader first = find_node_leader(name, milliseconds(0), in_a_while());
   ASSERT_TRUE(first.listener);
-  const NodeMeeting second = meet_on_node(name, milliseconds(0), in_a_while());
+  const NodeLeader second = find_node_leader(name, milliseconds(0), in_a_while());
   EXPECT_TRUE(second.leader);
   EXPECT_TRUE(accept_on_node(first.listener));
 }
 
-TEST(NodeMeeting, AnotherUsersSocketIsNoLeader) {
+TEST(NodeLeader, AnotherUsersSocketIsNoLeader) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can play another user";
   const std::string name = own_name("squatted");
   const Squatter other(name, true);
   ASSERT_TRUE(other.is_there());
-  const NodeMeeting alone = meet_on_node(name, milliseconds(0), in_a_while());
+  const NodeLeader alone = find_node_leader(name, milliseconds(0), in_a_while());
   EXPECT_FALSE(alone.leader);
   EXPECT_FALSE(alone.listener);
 }
 
-TEST(NodeMeeting, ANameThatSomebodyHoldsWithoutListeningHoldsUpNobody) {
+TEST(NodeLeader, ANameThatSomebodyHoldsWithoutListeningHoldsUpNobody) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can play another user";
   const std::string name = own_name("held");
   const Squatter other(name, false);
   ASSERT_TRUE(other.is_there());
   const auto deadline = in_a_while();
-  const NodeMeeting alone = meet_on_node(name, milliseconds(0), deadline);
+  const NodeLeader alone = find_node_leader(name, milliseconds(0), deadline);
   EXPECT_FALSE(alone.leader);
   EXPECT_FALSE(alone.listener);
   EXPECT_LT(Clock::now(), deadline);
 }
 
-TEST(NodeMeeting, TheNameNeedsTheSecret) {
+TEST(NodeLeader, TheNameNeedsTheSecret) {
   const auto one = wireup::Key::from_secret("one");
   const auto other = wireup::Key::from_secret("other");
-  EXPECT_EQ(node_meeting_name(one, "group", "node"), node_meeting_name(one, "group", "node"));
-  EXPECT_NE(node_meeting_name(one, "group", "node"), node_meeting_name(other, "group", "node"));
-  EXPECT_NE(node_meeting_name(one, "group", "node"), node_meeting_name(one, "group", "node2"));
+  EXPECT_EQ(node_leader_name(one, "group", "node"), node_leader_name(one, "group", "node"));
+  EXPECT_NE(node_leader_name(one, "group", "node"), node_leader_name(other, "group", "node"));
+  EXPECT_NE(node_leader_name(one, "group", "node"), node_leader_name(one, "group", "node2"));
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
-#include "collective/bootstrap/vertex.hpp"
+#include "collective/bootstrap/tree_builder.hpp"
 
 #include <algorithm>
 
-#include "collective/bootstrap/node_meeting.hpp"
+#include "collective/bootstrap/node_leader.hpp"
 #include "collective/bootstrap/sealed_bytes.hpp"
 #include "collective/bootstrap/tree_shape.hpp"
 #include "core/printable.hpp"
@@ -17,10 +17,10 @@ using std::chrono::milliseconds;
 using text::concat;
 using wireup::Frame;
 using wireup::FrameWriter;
-using wireup::Greeting;
 using wireup::HandshakeKind;
+using wireup::JoinRequest;
 
-/// How long arrivals are collected before they go up: a leader is to hear of many ranks in few messages.
+/// How long ranks that have joined are collected before they go up: a leader is to hear of many ranks in few messages.
 constexpr milliseconds batch_time(5);
 /// How long a leader tries to reach the one above before it asks the root again where that is.
 constexpr milliseconds parent_time(1000);
@@ -51,10 +51,10 @@ TreePosition read_position(Frame& frame) {
   return place;
 }
 
-std::string arrivals_frame(const std::vector<Arrival>& arrivals) {
-  FrameWriter writer(BootstrapKind::arrivals);
-  writer.number(arrivals.size());
-  for (const Arrival& each : arrivals) {
+std::string joined_frame(const std::vector<JoinedProcess>& joined) {
+  FrameWriter writer(BootstrapKind::joined);
+  writer.number(joined.size());
+  for (const JoinedProcess& each : joined) {
     writer.number(std::uint64_t{each.rank} << 16 | each.port)
         .number(each.vertex)
         .number(each.process)
@@ -63,10 +63,10 @@ std::string arrivals_frame(const std::vector<Arrival>& arrivals) {
   return writer.take();
 }
 
-std::vector<Arrival> read_arrivals(Frame& frame) {
-  std::vector<Arrival> arrivals;
+std::vector<JoinedProcess> read_joined(Frame& frame) {
+  std::vector<JoinedProcess> joined;
   for (std::uint64_t count = frame.number(); count > 0; --count) {
-    Arrival each;
+    JoinedProcess each;
     const std::uint64_t rank_and_port = frame.number();
     each.rank = static_cast<std::uint32_t>(rank_and_port >> 16);
     each.port = static_cast<std::uint16_t>(rank_and_port);
@@ -74,9 +74,9 @@ std::vector<Arrival> read_arrivals(Frame& frame) {
     each.process = frame.number();
     each.size = frame.number();
     if (frame.is_short()) break;
-    arrivals.push_back(each);
+    joined.push_back(each);
   }
-  return arrivals;
+  return joined;
 }
 
 std::string table_frame(const IpAddress& root, std::string_view table) {
@@ -85,70 +85,69 @@ std::string table_frame(const IpAddress& root, std::string_view table) {
 
 }  // namespace
 
-std::string OwnPlace::greeting(GreetingPurpose purpose) const {
-  const bool in_node = purpose == GreetingPurpose::follower;
-  const Greeting greeting = {in_node ? node_group : group, rank, size, process, host, {}};
-  auto writer = greeting.to_frame();
+std::string OwnPlace::join_request(JoinPurpose purpose) const {
+  const bool in_node = purpose == JoinPurpose::follower;
+  const JoinRequest join_request = {in_node ? node_group : group, rank, size, process, host, {}};
+  auto writer = join_request.to_frame();
   writer.number(static_cast<std::uint64_t>(purpose)).number(port).text(node);
   return writer.take();
 }
 
-std::string OwnPlace::greeting_about(std::span<const std::uint32_t> heard) const {
-  auto writer = Greeting{group, rank, size, process, host, {}}.to_frame();
-  writer.number(static_cast<std::uint64_t>(GreetingPurpose::heard));
+std::string OwnPlace::join_request_about(std::span<const std::uint32_t> heard) const {
+  auto writer = JoinRequest{group, rank, size, process, host, {}}.to_frame();
+  writer.number(static_cast<std::uint64_t>(JoinPurpose::heard));
   for (const std::uint32_t each : heard) writer.number(each);
   return writer.take();
 }
 
-Vertex::Vertex(const OwnPlace& own, const FileDescriptor& listener, const FileDescriptor& node_listener)
+TreeBuilder::TreeBuilder(const OwnPlace& own, const FileDescriptor& listener, const FileDescriptor& node_listener)
     : own_(own),
       listener_(listener),
       node_listener_(node_listener),
       pending_(own.size, own.key),
       links_({[this](FrameLink& link, Frame& frame) { on_frame(link, frame); },
               [this](const FrameLink& link) { on_end(link); }}),
-      roster_({own.group, 0, own.rank == 0 ? own.size : 0}) {}
+      joined_ranks_({own.group, 0, own.rank == 0 ? own.size : 0}) {}
 
 // ---- the root ----
-Result<BuiltVertex> Vertex::serve_as_root(const FileDescriptor& published, RootAddress& root,
-                                          Clock::time_point deadline) {
+Result<BuiltTree> TreeBuilder::serve_as_root(const FileDescriptor& published, RootAddress& root,
+                                             Clock::time_point deadline) {
   root_address_ = own_address(published);
   if (root_address_.is_unspecified()) root_address_ = *Ipv4::parse("127.0.0.1");  // it listens at all
-  static_cast<void>(roster_.add_leader({own_.group, own_.rank, own_.size, own_.process, own_.host, {}},
-                                       {own_.host, own_.node, own_.rank, {}}, own_.port));
-  while (!roster_.is_complete()) {
+  static_cast<void>(joined_ranks_.add_leader({own_.group, own_.rank, own_.size, own_.process, own_.host, {}},
+                                             {own_.host, own_.node, own_.rank, {}}, own_.port));
+  while (!joined_ranks_.is_complete()) {
     if (Clock::now() >= deadline) return give_up(missing());
     root.progress();
     constexpr milliseconds between_progress(10);
     serve_once(&published, std::min(deadline, Clock::now() + between_progress));
-    if (roster_.contradiction().empty()) continue;
-    refused_ = Error{Errc::mismatch, roster_.contradiction()};
+    if (joined_ranks_.contradiction().empty()) continue;
+    refused_ = Error{Errc::mismatch, joined_ranks_.contradiction()};
     return refuse_those_who_come(published, root, deadline);
   }
-  table_ = roster_.table(wireup::random_number());
+  table_ = joined_ranks_.table(wireup::random_number());
   distribute(table_);
   return built();
 }
 
-Error Vertex::missing() const {
-  const auto absent = roster_.missing();
-  return {
-      Errc::timeout,
-      concat({absent.size() == 1 ? "rank " : "ranks ", wireup::list_numbers(absent),
-              absent.size() == 1 ? " is" : " are", " missing in amldist_init: ", std::to_string(roster_.present()),
-              " of ", std::to_string(own_.size), " processes came to rank 0 (", own_.host, ") before the deadline"})};
+Error TreeBuilder::missing() const {
+  const auto absent = joined_ranks_.missing();
+  return {Errc::timeout, concat({absent.size() == 1 ? "rank " : "ranks ", wireup::list_numbers(absent),
+                                 absent.size() == 1 ? " is" : " are", " missing in amldist_init: ",
+                                 std::to_string(joined_ranks_.present()), " of ", std::to_string(own_.size),
+                                 " processes came to rank 0 (", own_.host, ") before the deadline"})};
 }
 
-Result<BuiltVertex> Vertex::give_up(Error error) {
+Result<BuiltTree> TreeBuilder::give_up(Error error) {
   refuse_all(error);
   return error;
 }
 
 /// Until all have heard of it, those too that have not come yet: else they would wait for rank 0 until their deadline.
-Result<BuiltVertex> Vertex::refuse_those_who_come(const FileDescriptor& published, RootAddress& root,
-                                                  Clock::time_point deadline) {
+Result<BuiltTree> TreeBuilder::refuse_those_who_come(const FileDescriptor& published, RootAddress& root,
+                                                     Clock::time_point deadline) {
   refuse_all(*refused_);
-  while (!roster_.have_all_been_seen() && Clock::now() < deadline) {
+  while (!joined_ranks_.have_all_been_seen() && Clock::now() < deadline) {
     root.progress();
     serve_once(&published, std::min(deadline, Clock::now() + milliseconds(10)));
   }
@@ -156,7 +155,7 @@ Result<BuiltVertex> Vertex::refuse_those_who_come(const FileDescriptor& publishe
 }
 
 // ---- other leaders ----
-Result<BuiltVertex> Vertex::serve_as_leader(RootAddress& root, Clock::time_point deadline) {
+Result<BuiltTree> TreeBuilder::serve_as_leader(RootAddress& root, Clock::time_point deadline) {
   if (auto climbed = climb(root, deadline); !climbed) return leave(root, climbed.error());
   const auto end = deadline + last_word;
   while (table_.empty()) {
@@ -164,8 +163,8 @@ Result<BuiltVertex> Vertex::serve_as_leader(RootAddress& root, Clock::time_point
     if (Clock::now() >= end)
       return give_up({Errc::timeout, concat({"amldist_init: rank 0 is at ", root_address_.to_string(),
                                              " but the world was not complete before the deadline"})});
-    serve_once(nullptr, std::min(end, arrivals_due_));
-    if (Clock::now() >= arrivals_due_) send_arrivals();
+    serve_once(nullptr, std::min(end, joined_due_));
+    if (Clock::now() >= joined_due_) send_joined();
   }
   distribute(table_);
   await_children(end);
@@ -174,7 +173,7 @@ Result<BuiltVertex> Vertex::serve_as_leader(RootAddress& root, Clock::time_point
 
 /// Rank 0 counts a leader as present from the moment it has assigned its place: a leader whose place is below this one
 /// may still be on its way here when the table comes.
-void Vertex::await_children(Clock::time_point end) {
+void TreeBuilder::await_children(Clock::time_point end) {
   if (const auto most = tree_children(index_, own_.size); most.first == most.end) return;
   const auto table = RankTable::read(std::string(table_), own_.size, root_address_);
   if (!table) return;  // built() says why
@@ -189,7 +188,7 @@ void Vertex::await_children(Clock::time_point end) {
 }
 
 /// Tells the node. Those of it that came meanwhile wait at the listener; their proof takes a moment.
-Result<BuiltVertex> Vertex::leave(RootAddress& root, const Error& error) {
+Result<BuiltTree> TreeBuilder::leave(RootAddress& root, const Error& error) {
   constexpr milliseconds for_proofs(500);
   refused_ = error;
   accept_followers();
@@ -203,26 +202,26 @@ Result<BuiltVertex> Vertex::leave(RootAddress& root, const Error& error) {
 }
 
 /// The root stays until all have heard of a refusal (refuse_those_who_come), and cannot see whom only a leader told.
-void Vertex::report_who_heard(RootAddress& root) {
-  constexpr std::size_t of_a_greeting = 256;
+void TreeBuilder::report_who_heard(RootAddress& root) {
+  constexpr std::size_t of_a_join_request = 256;
   constexpr milliseconds patience(500);  // a root that has ended needs to know no more
   const wireup::Destination destination = {[&root](Clock::time_point until) { return root.look_up(until); }, "", ""};
   for (std::span<const std::uint32_t> left = heard_; !left.empty();) {
-    const auto some = left.first(std::min(left.size(), of_a_greeting));
-    static_cast<void>(wireup::join(destination, own_.greeting_about(some), own_.key, Clock::now() + patience));
+    const auto some = left.first(std::min(left.size(), of_a_join_request));
+    static_cast<void>(wireup::join(destination, own_.join_request_about(some), own_.key, Clock::now() + patience));
     left = left.subspan(some.size());
   }
 }
 
 /// Asks the root for a place, and connects to the leader above.
-Result<void> Vertex::climb(RootAddress& root, Clock::time_point deadline) {
+Result<void> TreeBuilder::climb(RootAddress& root, Clock::time_point deadline) {
   const wireup::Destination destination = {[&root](Clock::time_point until) { return root.look_up(until); },
                                            concat({"rank 0 is missing in amldist_init: ", root.to_string()}), ""};
   for (;;) {
-    auto joined = wireup::join(destination, own_.greeting(GreetingPurpose::leader), own_.key, deadline);
+    auto joined = wireup::join(destination, own_.join_request(JoinPurpose::leader), own_.key, deadline);
     if (!joined) return joined.error();
     root_address_ = peer_address(joined->link);
-    auto frame = wireup::read_frame(joined->link, wireup::limits.greeting_bytes, deadline);
+    auto frame = wireup::read_frame(joined->link, wireup::limits.join_request_bytes, deadline);
     if (!frame) continue;
     if (frame->kind<HandshakeKind>() == HandshakeKind::refused) return wireup::read_refusal(*frame);
     if (frame->kind<BootstrapKind>() != BootstrapKind::place) {
@@ -241,18 +240,18 @@ Result<void> Vertex::climb(RootAddress& root, Clock::time_point deadline) {
   }
 }
 
-Result<bool> Vertex::connect_to_parent(const TreePosition& place, Clock::time_point deadline) {
+Result<bool> TreeBuilder::connect_to_parent(const TreePosition& place, Clock::time_point deadline) {
   const IpAddress address = place.parent_address.is_unspecified() ? root_address_ : place.parent_address;
   auto connection = connect_to(address, place.parent_port, deadline);
   if (!connection) return false;
-  const auto accepted = wireup::introduce(*connection, own_.greeting(GreetingPurpose::child), own_.key, deadline);
+  const auto accepted = wireup::introduce(*connection, own_.join_request(JoinPurpose::child), own_.key, deadline);
   if (!accepted) return accepted.error();
   if (*accepted) parent_ = &links_.add(place.parent_rank, std::move(*connection));
   return *accepted;
 }
 
 // ---- both ----
-void Vertex::serve_once(const FileDescriptor* published, Clock::time_point deadline) {
+void TreeBuilder::serve_once(const FileDescriptor* published, Clock::time_point deadline) {
   std::vector<pollfd> wanted = {{listener_.get(), POLLIN, 0}, {node_listener_.get(), POLLIN, 0}};
   if (published != nullptr) wanted.push_back({published->get(), POLLIN, 0});
   const std::size_t listeners = wanted.size();
@@ -264,7 +263,7 @@ void Vertex::serve_once(const FileDescriptor* published, Clock::time_point deadl
   static_cast<void>(::poll(wanted.data(), wanted.size(), static_cast<int>(std::clamp<long long>(left, 0, 1000))));
   links_.serve(std::span(wanted).subspan(listeners, links));
   const auto handler = [this](FileDescriptor connection, Frame frame) {
-    on_greeting(std::move(connection), std::move(frame));
+    on_join_request(std::move(connection), std::move(frame));
   };
   const auto now = Clock::now();
   pending_.serve(now, handler);
@@ -274,69 +273,70 @@ void Vertex::serve_once(const FileDescriptor* published, Clock::time_point deadl
   links_.sweep();
 }
 
-void Vertex::accept_followers() {
+void TreeBuilder::accept_followers() {
   while (FileDescriptor connection = accept_on_node(node_listener_)) {
     pending_.add(std::move(connection), Clock::now(),
-                 [this](FileDescriptor each, Frame frame) { on_greeting(std::move(each), std::move(frame)); });
+                 [this](FileDescriptor each, Frame frame) { on_join_request(std::move(each), std::move(frame)); });
   }
 }
 
-void Vertex::on_greeting(FileDescriptor connection, Frame frame) {
-  auto greeting = Greeting::parse(std::move(frame));
-  if (!greeting) return;
-  const auto purpose = static_cast<GreetingPurpose>(greeting->details.number());
-  const bool in_node = purpose == GreetingPurpose::follower;
-  if (greeting->group != (in_node ? own_.node_group : own_.group)) return answer(connection, wireup::elsewhere_frame());
+void TreeBuilder::on_join_request(FileDescriptor connection, Frame frame) {
+  auto join_request = JoinRequest::parse(std::move(frame));
+  if (!join_request) return;
+  const auto purpose = static_cast<JoinPurpose>(join_request->details.number());
+  const bool in_node = purpose == JoinPurpose::follower;
+  if (join_request->group != (in_node ? own_.node_group : own_.group))
+    return answer(connection, wireup::elsewhere_frame());
   if (refused_) {
-    note_who_heard(*greeting, purpose);
+    note_who_heard(*join_request, purpose);
     return answer(connection, wireup::refused_frame(*refused_));
   }
-  if (purpose == GreetingPurpose::heard) return answer(connection, wireup::elsewhere_frame());
-  const auto rank = static_cast<std::uint32_t>(greeting->number);
-  if (purpose == GreetingPurpose::leader) return let_leader_in(std::move(connection), *greeting);
-  const auto port = static_cast<std::uint16_t>(greeting->details.number());
+  if (purpose == JoinPurpose::heard) return answer(connection, wireup::elsewhere_frame());
+  const auto rank = static_cast<std::uint32_t>(join_request->number);
+  if (purpose == JoinPurpose::leader) return let_leader_in(std::move(connection), *join_request);
+  const auto port = static_cast<std::uint16_t>(join_request->details.number());
   answer(connection, wireup::accepted_frame());
   FrameLink& link = links_.add(rank, std::move(connection));
   (in_node ? followers_ : children_).push_back(&link);
-  if (in_node) return note({rank, index_, port, greeting->process, greeting->size});
+  if (in_node) return note({rank, index_, port, join_request->process, join_request->size});
   came_below_.push_back(rank);
   if (is_distributed_) FrameLinks::send(link, table_frame({}, table_));
 }
 
-void Vertex::note_who_heard(Greeting& greeting, GreetingPurpose purpose) {
-  if (own_.rank != 0) return heard_.push_back(static_cast<std::uint32_t>(greeting.number));
-  roster_.mark_seen(greeting.number);
-  while (purpose == GreetingPurpose::heard) {
-    const std::uint64_t rank = greeting.details.number();
-    if (greeting.details.is_short()) return;
-    roster_.mark_seen(rank);
+void TreeBuilder::note_who_heard(JoinRequest& join_request, JoinPurpose purpose) {
+  if (own_.rank != 0) return heard_.push_back(static_cast<std::uint32_t>(join_request.number));
+  joined_ranks_.mark_seen(join_request.number);
+  while (purpose == JoinPurpose::heard) {
+    const std::uint64_t rank = join_request.details.number();
+    if (join_request.details.is_short()) return;
+    joined_ranks_.mark_seen(rank);
   }
 }
 
-void Vertex::let_leader_in(FileDescriptor connection, Greeting& greeting) {
+void TreeBuilder::let_leader_in(FileDescriptor connection, JoinRequest& join_request) {
   if (own_.rank != 0) return answer(connection, wireup::elsewhere_frame());
-  const auto rank = static_cast<std::uint32_t>(greeting.number);
-  const auto port = static_cast<std::uint16_t>(greeting.details.number());
-  TableNode node = {greeting.host, greeting.details.text(), rank, {}};
-  if (greeting.details.is_short()) return;
+  const auto rank = static_cast<std::uint32_t>(join_request.number);
+  const auto port = static_cast<std::uint16_t>(join_request.details.number());
+  TableNode node = {join_request.host, join_request.details.text(), rank, {}};
+  if (join_request.details.is_short()) return;
   const IpAddress from = peer_address(connection);
   if (!from.is_loopback() && from != own_address(connection)) node.address = from;
-  const TreePosition place = roster_.add_leader(greeting, std::move(node), port);
-  if (!roster_.contradiction().empty()) {
-    return answer(connection, wireup::refused_frame({Errc::mismatch, roster_.contradiction()}));
+  const TreePosition place = joined_ranks_.add_leader(join_request, std::move(node), port);
+  if (!joined_ranks_.contradiction().empty()) {
+    return answer(connection, wireup::refused_frame({Errc::mismatch, joined_ranks_.contradiction()}));
   }
   answer(connection, wireup::accepted_frame() + position_frame(place));
   if (place.is_below_root()) children_.push_back(&links_.add(rank, std::move(connection)));
 }
 
-void Vertex::on_frame(FrameLink& link, Frame& frame) {
+void TreeBuilder::on_frame(FrameLink& link, Frame& frame) {
   if (&link == parent_ && frame.kind<HandshakeKind>() == HandshakeKind::refused) {
     refused_ = wireup::read_refusal(frame);
     return;
   }
   switch (frame.kind<BootstrapKind>()) {
-    case BootstrapKind::arrivals:
-      for (const Arrival& each : read_arrivals(frame)) note(each);
+    case BootstrapKind::joined:
+      for (const JoinedProcess& each : read_joined(frame)) note(each);
       return;
     case BootstrapKind::table:
       if (&link != parent_ || !table_.empty()) return;
@@ -348,7 +348,7 @@ void Vertex::on_frame(FrameLink& link, Frame& frame) {
   }
 }
 
-void Vertex::on_end(const FrameLink& link) {
+void TreeBuilder::on_end(const FrameLink& link) {
   std::erase(children_, &link);
   std::erase(followers_, &link);
   const bool replaced =
@@ -361,20 +361,20 @@ void Vertex::on_end(const FrameLink& link) {
   }
 }
 
-void Vertex::note(const Arrival& arrival) {
-  if (own_.rank == 0) return roster_.add(arrival);
-  if (arrivals_.empty()) arrivals_due_ = Clock::now() + batch_time;
-  arrivals_.push_back(arrival);
+void TreeBuilder::note(const JoinedProcess& joined) {
+  if (own_.rank == 0) return joined_ranks_.add(joined);
+  if (joined_.empty()) joined_due_ = Clock::now() + batch_time;
+  joined_.push_back(joined);
 }
 
-void Vertex::send_arrivals() {
-  if (parent_ != nullptr) FrameLinks::send(*parent_, arrivals_frame(arrivals_));
-  arrivals_.clear();
-  arrivals_due_ = Clock::time_point::max();
+void TreeBuilder::send_joined() {
+  if (parent_ != nullptr) FrameLinks::send(*parent_, joined_frame(joined_));
+  joined_.clear();
+  joined_due_ = Clock::time_point::max();
 }
 
 /// The ranks of the node share one copy, where the system has shared memory.
-void Vertex::distribute(std::string_view table) {
+void TreeBuilder::distribute(std::string_view table) {
   const std::string down = table_frame({}, table);
   for (FrameLink* const child : children_) FrameLinks::send(*child, down);
   is_distributed_ = true;
@@ -388,15 +388,15 @@ void Vertex::distribute(std::string_view table) {
   if (sealed) shared_ = {sealed->bytes(), sealed->owner()};
 }
 
-void Vertex::refuse_all(const Error& error) {
+void TreeBuilder::refuse_all(const Error& error) {
   const std::string frame = wireup::refused_frame(error);
   for (const auto* list : {&children_, &followers_}) {
     for (FrameLink* const each : *list) FrameLinks::send(*each, frame);
   }
 }
 
-Result<BuiltVertex> Vertex::built() {
-  BuiltVertex out;
+Result<BuiltTree> TreeBuilder::built() {
+  BuiltTree out;
   auto table = shared_.owner ? RankTable::read(std::move(shared_), own_.size, root_address_)
                              : RankTable::read(std::move(table_), own_.size, root_address_);
   if (!table) return table.error();
@@ -405,7 +405,7 @@ Result<BuiltVertex> Vertex::built() {
   std::erase_if(out.links, [](const auto& link) { return !link->socket; });
   out.early = std::move(early_);
   out.ended = std::move(ended_);
-  out.process_of_rank = roster_.process_of_rank();
+  out.process_of_rank = joined_ranks_.process_of_rank();
   return out;
 }
 

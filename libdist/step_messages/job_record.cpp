@@ -1,4 +1,4 @@
-#include "core/job_record.hpp"
+#include "step_messages/job_record.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "wireup/greeting.hpp"
+#include "wireup/join_request.hpp"
 
 #include <sys/random.h>
 
@@ -17,15 +17,15 @@ constexpr std::uint64_t protocol = 0x616d6c6469737402;  // "amldist" and a versi
 
 }  // namespace
 
-FrameWriter Greeting::to_frame() const {
-  FrameWriter writer(HandshakeKind::greeting);
+FrameWriter JoinRequest::to_frame() const {
+  FrameWriter writer(HandshakeKind::join_request);
   writer.number(protocol).text(group).number(number).number(size).number(process).text(host);
   return writer;
 }
 
-std::optional<Greeting> Greeting::parse(Frame frame) {
-  if (frame.kind<HandshakeKind>() != HandshakeKind::greeting || frame.number() != protocol) return std::nullopt;
-  Greeting out;
+std::optional<JoinRequest> JoinRequest::parse(Frame frame) {
+  if (frame.kind<HandshakeKind>() != HandshakeKind::join_request || frame.number() != protocol) return std::nullopt;
+  JoinRequest out;
   out.group = frame.text();
   out.number = frame.number();
   out.size = frame.number();
@@ -36,21 +36,21 @@ std::optional<Greeting> Greeting::parse(Frame frame) {
   return out;
 }
 
-Judgement judge(const Greeting& greeting, const Group& group, const KnownPeer* present) {
-  if (greeting.group != group.name) return {HandshakeKind::elsewhere, ""};
-  const std::string peer = concat({group.peer, " ", std::to_string(greeting.number)});
-  if (greeting.size != group.size) {
-    return {HandshakeKind::refused,
-            concat({peer, " (", greeting.host, ") was started as one of ", text::count(greeting.size, group.noun), ", ",
-                    group.place, " as one of ", std::to_string(group.size)})};
+Admission admit(const JoinRequest& join_request, const Group& group, const KnownPeer* present) {
+  if (join_request.group != group.name) return {HandshakeKind::elsewhere, ""};
+  const std::string peer = concat({group.peer, " ", std::to_string(join_request.number)});
+  if (join_request.size != group.size) {
+    return {HandshakeKind::refused, concat({peer, " (", join_request.host, ") was started as one of ",
+                                            text::count(join_request.size, group.noun), ", ", group.place,
+                                            " as one of ", std::to_string(group.size)})};
   }
-  if (greeting.number < group.first || greeting.number >= group.size) {
-    return {HandshakeKind::refused, concat({peer, " (", greeting.host, ") is not a number of this step, which has ",
+  if (join_request.number < group.first || join_request.number >= group.size) {
+    return {HandshakeKind::refused, concat({peer, " (", join_request.host, ") is not a number of this step, which has ",
                                             text::count(group.size, group.noun)})};
   }
-  if (present != nullptr && present->process != greeting.process) {
+  if (present != nullptr && present->process != join_request.process) {
     return {HandshakeKind::refused,
-            concat({"two processes came as ", peer, ": one from ", present->host, ", one from ", greeting.host})};
+            concat({"two processes came as ", peer, ": one from ", present->host, ", one from ", join_request.host})};
   }
   return {};
 }

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "collective/bootstrap/frame_links.hpp"
+#include "collective/bootstrap/joined_ranks.hpp"
 #include "collective/bootstrap/root_address.hpp"
-#include "collective/bootstrap/roster.hpp"
 #include "wireup/pending_connections.hpp"
 
 namespace amldist::collective {
@@ -19,13 +19,13 @@ namespace amldist::collective {
 /// Kinds of bootstrap's frames.
 enum class BootstrapKind : std::uint8_t {
   place = 16,  ///< from the root to a leader: where it is in the tree
-  arrivals,    ///< up the tree: ranks that have come
+  joined,      ///< up the tree: ranks that have come
   table,       ///< down the tree: the rank table
   table_file,  ///< to the ranks of the node: the same in shared memory
 };
 
-/// What a greeting is for: its first further field.
-enum class GreetingPurpose : std::uint8_t {
+/// What a join request is for: its first further field.
+enum class JoinPurpose : std::uint8_t {
   leader = 1,
   child,
   follower,
@@ -46,12 +46,12 @@ struct OwnPlace {
   std::string host;
   std::uint16_t port = 0;
 
-  [[nodiscard]] std::string greeting(GreetingPurpose purpose) const;
-  [[nodiscard]] std::string greeting_about(std::span<const std::uint32_t> heard) const;
+  [[nodiscard]] std::string join_request(JoinPurpose purpose) const;
+  [[nodiscard]] std::string join_request_about(std::span<const std::uint32_t> heard) const;
 };
 
 /// What a leader has when the world is complete.
-struct BuiltVertex {
+struct BuiltTree {
   RankTable table;
   FrameLinks::Links links;
   std::vector<std::pair<std::uint32_t, wireup::Frame>>
@@ -60,39 +60,39 @@ struct BuiltVertex {
   std::vector<std::uint64_t> process_of_rank;  ///< at the root
 };
 
-class Vertex {
+class TreeBuilder {
  public:
   /// `listener` for leaders, `node_listener` for the ranks of the node; the latter may be invalid. All outlive this.
-  Vertex(const OwnPlace& own, const FileDescriptor& listener, const FileDescriptor& node_listener);
+  TreeBuilder(const OwnPlace& own, const FileDescriptor& listener, const FileDescriptor& node_listener);
 
   /// Rank 0. `published`: where the others come first.
-  [[nodiscard]] Result<BuiltVertex> serve_as_root(const FileDescriptor& published, RootAddress& root,
-                                                  Clock::time_point deadline);
+  [[nodiscard]] Result<BuiltTree> serve_as_root(const FileDescriptor& published, RootAddress& root,
+                                                Clock::time_point deadline);
   /// Another leader.
-  [[nodiscard]] Result<BuiltVertex> serve_as_leader(RootAddress& root, Clock::time_point deadline);
+  [[nodiscard]] Result<BuiltTree> serve_as_leader(RootAddress& root, Clock::time_point deadline);
 
  private:
   [[nodiscard]] Result<void> climb(RootAddress& root, Clock::time_point deadline);
   [[nodiscard]] Result<bool> connect_to_parent(const TreePosition& place, Clock::time_point deadline);
   void serve_once(const FileDescriptor* published, Clock::time_point deadline);
   void accept_followers();
-  void on_greeting(FileDescriptor connection, wireup::Frame frame);
-  void note_who_heard(wireup::Greeting& greeting, GreetingPurpose purpose);
-  void let_leader_in(FileDescriptor connection, wireup::Greeting& greeting);
+  void on_join_request(FileDescriptor connection, wireup::Frame frame);
+  void note_who_heard(wireup::JoinRequest& join_request, JoinPurpose purpose);
+  void let_leader_in(FileDescriptor connection, wireup::JoinRequest& join_request);
   void on_frame(FrameLink& link, wireup::Frame& frame);
   void on_end(const FrameLink& link);
-  void note(const Arrival& arrival);
-  void send_arrivals();
+  void note(const JoinedProcess& joined);
+  void send_joined();
   void distribute(std::string_view table);
   void await_children(Clock::time_point end);
   void refuse_all(const Error& error);
-  Result<BuiltVertex> give_up(Error error);
-  Result<BuiltVertex> leave(RootAddress& root, const Error& error);
+  Result<BuiltTree> give_up(Error error);
+  Result<BuiltTree> leave(RootAddress& root, const Error& error);
   void report_who_heard(RootAddress& root);
-  Result<BuiltVertex> refuse_those_who_come(const FileDescriptor& published, RootAddress& root,
-                                            Clock::time_point deadline);
+  Result<BuiltTree> refuse_those_who_come(const FileDescriptor& published, RootAddress& root,
+                                          Clock::time_point deadline);
   [[nodiscard]] Error missing() const;
-  [[nodiscard]] Result<BuiltVertex> built();
+  [[nodiscard]] Result<BuiltTree> built();
 
   const OwnPlace& own_;
   const FileDescriptor& listener_;
@@ -106,9 +106,9 @@ class Vertex {
   bool is_distributed_ = false;            ///< the table
   std::uint32_t index_ = 0;
   IpAddress root_address_;
-  Roster roster_;  // at the root
-  std::vector<Arrival> arrivals_;
-  Clock::time_point arrivals_due_ = Clock::time_point::max();
+  JoinedRanks joined_ranks_;  // at the root
+  std::vector<JoinedProcess> joined_;
+  Clock::time_point joined_due_ = Clock::time_point::max();
   std::optional<Error> refused_;
   std::vector<std::uint32_t> heard_;  ///< of the node, of that refusal
   std::string table_;

@@ -1,4 +1,4 @@
-#include "core/node_features.hpp"
+#include "site/node_features.hpp"
 
 #include <algorithm>
 

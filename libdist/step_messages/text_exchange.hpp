@@ -48,12 +48,12 @@ struct Notice {
 [[nodiscard]] std::vector<Notice> notices_of(std::uint32_t round, std::uint32_t node, std::string_view text);
 
 /// srun's side.
-class NoticeBoard {
+class TextExchange {
  public:
   static constexpr std::size_t most_bytes = std::size_t{64} << 20;
 
   /// `most`: bytes; more notices are not kept.
-  explicit NoticeBoard(std::size_t most = most_bytes) : most_(most) {}
+  explicit TextExchange(std::size_t most = most_bytes) : most_(most) {}
 
   void take(const Notice& notice);
   /// nullptr: it is not there yet.

@@ -18,18 +18,18 @@ namespace amldist::collective {
 /// The name at which the processes of a node meet. The only place where it is made. `group`: purpose, job, step,
 /// rank 0's address and the number of worlds that the process was in before, so that a second one does not meet the
 /// first. Without the group's secret nobody can tell the name beforehand and take it.
-[[nodiscard]] std::string node_meeting_name(const wireup::Key& key, std::string_view group, std::string_view node);
+[[nodiscard]] std::string node_leader_name(const wireup::Key& key, std::string_view group, std::string_view node);
 
 /// What became of a process: the leader has a listener, a follower a connection; who has neither is a leader alone.
-struct NodeMeeting {
+struct NodeLeader {
   FileDescriptor listener;
   FileDescriptor leader;
 };
 
 /// `patience`: how long a process waits for another one to become leader before it does so itself. A socket of another
 /// user is left alone.
-[[nodiscard]] NodeMeeting meet_on_node(const std::string& name, std::chrono::milliseconds patience,
-                                       Clock::time_point deadline);
+[[nodiscard]] NodeLeader find_node_leader(const std::string& name, std::chrono::milliseconds patience,
+                                          Clock::time_point deadline);
 
 /// A connection that waits at a leader's listener, non-blocking; those of other users are closed. Invalid: none.
 [[nodiscard]] FileDescriptor accept_on_node(const FileDescriptor& listener) noexcept;

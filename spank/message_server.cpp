@@ -1,4 +1,4 @@
-#include "spank/step_desk.hpp"
+#include "spank/message_server.hpp"
 
 #include <utility>
 
@@ -7,9 +7,9 @@
 
 namespace amldist::spank {
 
-StepDesk::StepDesk(Step step) : step_(std::move(step)), failure_(step_.tasks), board_(step_.most_notices) {}
+MessageServer::MessageServer(Step step) : step_(std::move(step)), failure_(step_.tasks), texts_(step_.most_notices) {}
 
-std::optional<std::string> StepDesk::take(std::string_view datagram, Clock::time_point now) {
+std::optional<std::string> MessageServer::take(std::string_view datagram, Clock::time_point now) {
   if (const auto report = FailureReport::parse(datagram, step_.token)) {
     failure_.take(*report);
     return std::string();
@@ -25,14 +25,14 @@ std::optional<std::string> StepDesk::take(std::string_view datagram, Clock::time
   return type ? answer(*type, now) : std::nullopt;
 }
 
-std::optional<std::string> StepDesk::take_end(std::string_view datagram, Clock::time_point now) {
+std::optional<std::string> MessageServer::take_end(std::string_view datagram, Clock::time_point now) {
   const auto end = WorkerEnd::parse(datagram, step_.token);
   if (!end || !has_task(end->rank)) return std::nullopt;
   release_.take(*end, now);
   return to_datagram(MessageType::heard, step_.token);
 }
 
-std::optional<std::string> StepDesk::take_vote(std::string_view datagram) {
+std::optional<std::string> MessageServer::take_vote(std::string_view datagram) {
   const auto vote = FabricVote::parse(datagram, step_.token);
   if (!vote || (step_.nodes != 0 && vote->nodes != step_.nodes)) return std::nullopt;
   fabric_.take(*vote);
@@ -42,40 +42,40 @@ std::optional<std::string> StepDesk::take_vote(std::string_view datagram) {
 
 /// For a node that puts up or reads a notice. One that waits for the notice of a sick node is told that the step has
 /// been decided.
-std::optional<std::string> StepDesk::take_notice(std::string_view datagram) {
+std::optional<std::string> MessageServer::take_notice(std::string_view datagram) {
   if (const auto notice = Notice::parse(datagram, step_.token)) {
     if (!has_node(notice->key.node)) return std::nullopt;
-    board_.take(*notice);
-    if (notice->key.round == fabric::traits_round) compare_nodes(notice->key.node);
+    texts_.take(*notice);
+    if (notice->key.round == fabric::settings_round) compare_nodes(notice->key.node);
     return to_datagram(fabric_.is_lost() ? fabric_.answer() : MessageType::heard, step_.token);
   }
   const auto wanted = NoticeKey::parse(datagram, step_.token);
   if (!wanted) return std::nullopt;
   if (fabric_.is_lost()) return to_datagram(fabric_.answer(), step_.token);
-  const Notice* const notice = board_.find(*wanted);
+  const Notice* const notice = texts_.find(*wanted);
   return notice != nullptr ? notice->to_datagram(step_.token) : to_datagram(MessageType::not_yet, step_.token);
 }
 
 /// Takes a node's traits if they are there as a whole; when those of all nodes are, says what differs.
-void StepDesk::compare_nodes(std::uint32_t node) {
+void MessageServer::compare_nodes(std::uint32_t node) {
   std::string text;
   std::uint32_t pieces = 1;
   for (std::uint32_t piece = 0; piece < pieces; ++piece) {
-    const Notice* const notice = board_.find({fabric::traits_round, node, piece});
+    const Notice* const notice = texts_.find({fabric::settings_round, node, piece});
     if (notice == nullptr) return;
     pieces = notice->pieces;
     text += notice->text;
   }
-  traits_.take(node, text);
-  for (const fabric::Difference& each : traits_.differences()) {
+  settings_.take(node, text);
+  for (const fabric::Difference& each : settings_.differences()) {
     const std::string sentence = text::concat({each.check, ": ", each.finding.evidence, ": ", each.finding.remedy});
-    if (each.finding.verdict == fabric::Verdict::fail) fabric_.object(traits_.policy(), sentence);
+    if (each.finding.verdict == fabric::Verdict::fail) fabric_.object(settings_.policy(), sentence);
     else if (step_.tell != nullptr) step_.tell(text::concat({"the nodes differ: ", sentence}));
   }
   if (const auto line = fabric_.line(); line && step_.tell != nullptr) step_.tell(*line);
 }
 
-std::optional<std::string> StepDesk::answer(MessageType type, Clock::time_point now) {
+std::optional<std::string> MessageServer::answer(MessageType type, Clock::time_point now) {
   switch (type) {
     case MessageType::may_i_end:
       return to_datagram(release_.due(now) ? MessageType::end : MessageType::not_yet, step_.token);
@@ -92,7 +92,7 @@ std::optional<std::string> StepDesk::answer(MessageType type, Clock::time_point 
   }
 }
 
-std::string StepDesk::text_or_not_yet(Subject subject, const std::string& text) const {
+std::string MessageServer::text_or_not_yet(Subject subject, const std::string& text) const {
   return text.empty() ? to_datagram(MessageType::not_yet, step_.token) : to_datagram(subject, text, step_.token);
 }
 

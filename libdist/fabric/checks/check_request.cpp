@@ -1,4 +1,4 @@
-#include "fabric/checks/question.hpp"
+#include "fabric/checks/check_request.hpp"
 
 #include <algorithm>
 #include <map>
@@ -12,8 +12,8 @@ namespace {
 using text::concat;
 
 /// The ports of devices that the fabric may consist of.
-std::vector<JudgedPort> candidate_ports(const NodeFacts& node, const Question& question) {
-  const DeviceRole wanted = question.expects(Sku::Fabric::efa) ? DeviceRole::efa : DeviceRole::fabric;
+std::vector<JudgedPort> candidate_ports(const NodeFacts& node, const CheckRequest& request) {
+  const DeviceRole wanted = request.expects(Sku::Fabric::efa) ? DeviceRole::efa : DeviceRole::fabric;
   std::vector<JudgedPort> ports;
   for (const DeviceFacts& device : node.devices) {
     if (role_of(node, device) != wanted) continue;
@@ -29,10 +29,10 @@ std::vector<JudgedPort> selected(std::vector<JudgedPort> ports, const NcclSelect
 
 bool is_unknown(const JudgedPort& each) { return !each.port->link_layer.present(); }
 
-LinkLayer expected_layer(const std::vector<JudgedPort>& ports, const Question& question) {
-  if (question.expects(Sku::Fabric::efa)) return LinkLayer::other;
-  if (question.expects(Sku::Fabric::infiniband)) return LinkLayer::infiniband;
-  if (question.expects(Sku::Fabric::roce)) return LinkLayer::ethernet;
+LinkLayer expected_layer(const std::vector<JudgedPort>& ports, const CheckRequest& request) {
+  if (request.expects(Sku::Fabric::efa)) return LinkLayer::other;
+  if (request.expects(Sku::Fabric::infiniband)) return LinkLayer::infiniband;
+  if (request.expects(Sku::Fabric::roce)) return LinkLayer::ethernet;
   const bool any =
       std::ranges::any_of(ports, [](const JudgedPort& each) { return each.port->layer() == LinkLayer::infiniband; });
   return any ? LinkLayer::infiniband : LinkLayer::ethernet;
@@ -66,7 +66,7 @@ std::string place_of(const JudgedPort& each) {
 }
 
 /// What the ports of a node have in common, for judging one of them.
-struct Company {
+struct SiblingPorts {
   std::set<std::string> active_cards;
   std::set<std::string> routable_models;
   std::map<std::string, std::map<std::string, std::set<std::string>>> active_places;  ///< by model and card
@@ -74,7 +74,7 @@ struct Company {
   bool any_physical_active = false;
   bool any_routable = false;
 
-  explicit Company(const std::vector<JudgedPort>& ports) {
+  explicit SiblingPorts(const std::vector<JudgedPort>& ports) {
     for (const JudgedPort& each : ports) {
       if (has_address(*each.port)) {
         any_routable = true;
@@ -107,33 +107,33 @@ bool is_enslaved(const NodeFacts& node, const DeviceFacts& device) {
 
 /// A node whose Ethernet could do RoCE, and nobody has said that it should: no port has an address of its own, as below
 /// a virtual switch or a bridge. Required, that is a fault.
-bool is_plain_ethernet(const PortFacts& port, const Company& company, const Question& question) {
-  return port.layer() == LinkLayer::ethernet && !company.any_routable && port.gids_problem.empty() &&
-         port.is_active() && question.policy != RdmaPolicy::require && !question.expects(Sku::Fabric::roce);
+bool is_plain_ethernet(const PortFacts& port, const SiblingPorts& siblings, const CheckRequest& request) {
+  return port.layer() == LinkLayer::ethernet && !siblings.any_routable && port.gids_problem.empty() &&
+         port.is_active() && request.policy != RdmaPolicy::require && !request.expects(Sku::Fabric::roce);
 }
 
 /// Why nobody uses a port that does not work; nullopt: it should work.
-std::optional<std::string> reason_unused(const NodeFacts& node, const JudgedPort& each, const Company& company,
-                                         const Question& question) {
+std::optional<std::string> reason_unused(const NodeFacts& node, const JudgedPort& each, const SiblingPorts& siblings,
+                                         const CheckRequest& request) {
   const PortFacts& port = *each.port;
-  if (is_plain_ethernet(port, company, question)) return "no port of the node has an address";
-  if (!port.is_active() && company.is_cabled_elsewhere(each)) return std::nullopt;
+  if (is_plain_ethernet(port, siblings, request)) return "no port of the node has an address";
+  if (!port.is_active() && siblings.is_cabled_elsewhere(each)) return std::nullopt;
   const bool down = port.state.present() && parse_state(port.state.text) == PortState::down;
   const bool routable = has_address(port);
-  if (port.layer() == LinkLayer::ethernet && company.any_routable && !routable && !port.is_active()) {
+  if (port.layer() == LinkLayer::ethernet && siblings.any_routable && !routable && !port.is_active()) {
     return "it is down and has no address";
   }
-  if (down && company.any_active) {
+  if (down && siblings.any_active) {
     const bool disabled =
         port.phys_state.present() && parse_physical_state(port.phys_state.text) == PhysicalState::disabled;
-    if (company.active_cards.contains(card_of(*each.device)) && !routable) return "another port of its card is cabled";
+    if (siblings.active_cards.contains(card_of(*each.device)) && !routable) return "another port of its card is cabled";
     if (disabled && !routable) return "it is switched off";
-    if (is_virtual_function(*each.device) && company.any_physical_active) return "an idle virtual function";
+    if (is_virtual_function(*each.device) && siblings.any_physical_active) return "an idle virtual function";
   }
-  if (port.layer() != LinkLayer::ethernet || routable || !company.any_routable) return std::nullopt;
-  if (is_virtual_function(*each.device) && company.any_physical_active) return "an idle virtual function";
+  if (port.layer() != LinkLayer::ethernet || routable || !siblings.any_routable) return std::nullopt;
+  if (is_virtual_function(*each.device) && siblings.any_physical_active) return "an idle virtual function";
   if (is_enslaved(node, *each.device)) return "it belongs to a bond or bridge";
-  if (!company.routable_models.contains(model_of(*each.device))) return "it has no address";
+  if (!siblings.routable_models.contains(model_of(*each.device))) return "it has no address";
   return std::nullopt;
 }
 
@@ -165,18 +165,18 @@ std::set<const DeviceFacts*> slower_models(const std::vector<JudgedPort>& ports,
 }
 
 /// Moves ports that nobody uses from `judged` to `unused`, unless the SKU's devices= needs them.
-void set_unused_apart(const NodeFacts& node, const Question& question, PortChoice& choice) {
+void set_unused_apart(const NodeFacts& node, const CheckRequest& request, PortChoice& choice) {
   const std::vector<JudgedPort> all = choice.judged;
-  const Company company(all);
-  const auto slower = question.sku ? slower_models(all, *question.sku) : std::set<const DeviceFacts*>();
+  const SiblingPorts siblings(all);
+  const auto slower = request.sku ? slower_models(all, *request.sku) : std::set<const DeviceFacts*>();
   choice.judged.clear();
   for (const JudgedPort& each : all) {
-    std::optional<std::string> why = is_unknown(each) ? std::nullopt : reason_unused(node, each, company, question);
+    std::optional<std::string> why = is_unknown(each) ? std::nullopt : reason_unused(node, each, siblings, request);
     if (!why && slower.contains(each.device)) why = "a slower card of another model";
     if (why) choice.unused.push_back({each.name(), *why});
     else choice.judged.push_back(each);
   }
-  const std::size_t expected = question.sku ? question.sku->devices.value_or(0) : 0;
+  const std::size_t expected = request.sku ? request.sku->devices.value_or(0) : 0;
   const auto remaining = devices_of(choice.judged);
   if (remaining.size() >= expected || remaining.size() + slower.size() >= devices_of(all).size()) return;
   choice.judged = all;
@@ -192,31 +192,31 @@ bool names_exactly(const NcclSelection& selection, const JudgedPort& each) {
 }
 
 /// The user's or the SKU's selection, if it leaves anything.
-std::optional<NcclSelection> selection_of(const std::vector<JudgedPort>& ports, const Question& question) {
-  const auto requested = question.environment("NCCL_IB_HCA");
+std::optional<NcclSelection> selection_of(const std::vector<JudgedPort>& ports, const CheckRequest& request) {
+  const auto requested = request.environment("NCCL_IB_HCA");
   if (requested && !requested->empty()) {
     auto own = NcclSelection::parse(*requested);
     if (!selected(ports, own).empty()) return own;
   }
-  if (question.sku && !question.sku->hca.empty()) return NcclSelection::parse(question.sku->hca);
+  if (request.sku && !request.sku->hca.empty()) return NcclSelection::parse(request.sku->hca);
   return std::nullopt;
 }
 
 }  // namespace
 
-PortChoice choose_ports(const NodeFacts& node, const Question& question) {
-  std::vector<JudgedPort> ports = candidate_ports(node, question);
-  const auto selection = selection_of(ports, question);
+PortChoice choose_ports(const NodeFacts& node, const CheckRequest& request) {
+  std::vector<JudgedPort> ports = candidate_ports(node, request);
+  const auto selection = selection_of(ports, request);
   PortChoice choice;
   if (!selection) {
-    choice.judged = of_layer(ports, expected_layer(ports, question));
-    set_unused_apart(node, question, choice);
+    choice.judged = of_layer(ports, expected_layer(ports, request));
+    set_unused_apart(node, request, choice);
     return choice;
   }
   ports = selected(std::move(ports), *selection);
-  if (selection->excludes() || selection->entries().empty()) ports = of_layer(ports, expected_layer(ports, question));
+  if (selection->excludes() || selection->entries().empty()) ports = of_layer(ports, expected_layer(ports, request));
   choice.judged = ports;
-  set_unused_apart(node, question, choice);
+  set_unused_apart(node, request, choice);
   std::vector<JudgedPort> kept;
   for (const JudgedPort& each : ports) {
     const bool judged = std::ranges::any_of(choice.judged, [&](const auto& other) { return other.port == each.port; });
@@ -226,18 +226,18 @@ PortChoice choose_ports(const NodeFacts& node, const Question& question) {
   return choice;
 }
 
-std::vector<JudgedPort> judged_ports(const NodeFacts& node, const Question& question) {
-  return choose_ports(node, question).judged;
+std::vector<JudgedPort> judged_ports(const NodeFacts& node, const CheckRequest& request) {
+  return choose_ports(node, request).judged;
 }
 
-std::vector<const DeviceFacts*> counted_devices(const NodeFacts& node, const Question& question) {
-  std::vector<JudgedPort> ports = candidate_ports(node, question);
-  if (question.sku && !question.sku->hca.empty()) {
-    ports = selected(std::move(ports), NcclSelection::parse(question.sku->hca));
+std::vector<const DeviceFacts*> counted_devices(const NodeFacts& node, const CheckRequest& request) {
+  std::vector<JudgedPort> ports = candidate_ports(node, request);
+  if (request.sku && !request.sku->hca.empty()) {
+    ports = selected(std::move(ports), NcclSelection::parse(request.sku->hca));
   }
-  ports = of_layer(ports, expected_layer(ports, question));
+  ports = of_layer(ports, expected_layer(ports, request));
   std::erase_if(ports, is_unknown);
-  const auto slower = question.sku ? slower_models(ports, *question.sku) : std::set<const DeviceFacts*>();
+  const auto slower = request.sku ? slower_models(ports, *request.sku) : std::set<const DeviceFacts*>();
   std::vector<const DeviceFacts*> devices;
   for (const JudgedPort& each : ports) {
     const bool seen = !devices.empty() && devices.back() == each.device;
