@@ -41,8 +41,8 @@ struct Arguments {
                  std::string(amldist::collective::to_string(arguments.call.operation)) + ": " + why};
   };
   if (!amldist::collective::is_data_type(arguments.type))
-    return refuse(std::to_string(arguments.type) + " is no amldist_type");
-  return refuse(std::to_string(arguments.op) + " is no amldist_op");
+    return refuse(std::to_string(arguments.type) + " is not an amldist_type");
+  return refuse(std::to_string(arguments.op) + " is not an amldist_op");
 }
 
 [[gnu::cold]] Error refusal_of_tag(const Arguments& arguments) {

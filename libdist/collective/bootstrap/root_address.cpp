@@ -87,7 +87,7 @@ Result<std::unique_ptr<RootAddress>> root_address_by_master(const EnvironmentRea
   if (!host || host->empty() || !port) return Error{Errc::unavailable, "MASTER_ADDR and MASTER_PORT are not both set"};
   const auto number = text::to_number(*port, 65535);
   if (!number || *number == 0) {
-    return Error{Errc::invalid_argument, concat({"MASTER_PORT=", text::quote(*port), " is no port"})};
+    return Error{Errc::invalid_argument, concat({"MASTER_PORT=", text::quote(*port), " is not a port"})};
   }
   const std::uint16_t beside = port_beside(static_cast<std::uint16_t>(*number), ports);
   std::string rule = concat({"the port of libamldist for MASTER_PORT=", *port});

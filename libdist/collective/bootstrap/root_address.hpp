@@ -85,7 +85,7 @@ struct RootEndpoint {
                                                                PortRanges ports);
 
 /// The way that is set, or the first that process and environment offer. `mpi` may be nullptr. Errors: unavailable with
-/// what is missing, invalid_argument for a MASTER_PORT that is no port.
+/// what is missing, invalid_argument for a MASTER_PORT that is not a port.
 [[nodiscard]] Result<std::unique_ptr<RootAddress>> choose_root_address(const EnvironmentReader& environment,
                                                                        const Settings& settings,
                                                                        const ProcessIdentity& identity,
