@@ -12,8 +12,8 @@
 
 #include "core/settings.hpp"
 #include "core/text.hpp"
-#include "fabric/pair_schedule.hpp"
-#include "fabric/report_json.hpp"
+#include "fabric/between_nodes/pair_schedule.hpp"
+#include "fabric/report/report_json.hpp"
 #include "os/child_process.hpp"
 #include "os/clock.hpp"
 #include "spank/output.hpp"

@@ -7,9 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/job_record.hpp"
 #include "core/text.hpp"
-#include "fabric/verdict.hpp"
+#include "fabric/report/verdict.hpp"
 #include "frameworks/task_environment.hpp"
 #include "os/environment.hpp"
 #include "placement/components.hpp"
@@ -24,6 +23,7 @@
 #include "spank/step_reader.hpp"
 #include "spank/step_secret.hpp"
 #include "spank/verbose.hpp"
+#include "step_messages/job_record.hpp"
 #include "step_messages/launch_record.hpp"
 
 namespace amldist::spank {

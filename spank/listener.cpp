@@ -18,7 +18,6 @@
 #include <utility>
 
 #include "core/ipv4.hpp"
-#include "core/job_record.hpp"
 #include "core/text.hpp"
 #include "os/clock.hpp"
 #include "os/whole_file.hpp"
@@ -26,11 +25,12 @@
 #include "spank/hang_judge.hpp"
 #include "spank/hang_report.hpp"
 #include "spank/job_comment.hpp"
+#include "spank/message_server.hpp"
 #include "spank/output.hpp"
 #include "spank/slurm_api.hpp"
-#include "spank/step_desk.hpp"
 #include "step_messages/control_message.hpp"
 #include "step_messages/datagram.hpp"
+#include "step_messages/job_record.hpp"
 
 namespace amldist::spank {
 namespace {
@@ -83,7 +83,7 @@ class ListenerThread {
         token_(token),
         step_(std::move(step)),
         job_record_(std::move(job_record)),
-        desk_({.token = token, .tasks = step_.tasks, .record = step_.record, .tell = tell_user}) {
+        server_({.token = token, .tasks = step_.tasks, .record = step_.record, .tell = tell_user}) {
     if (step_.trace.hang != 0) hang_.emplace(step_.trace.hang, step_.tasks);
   }
 
@@ -98,7 +98,7 @@ class ListenerThread {
       }
       if (kill_at_ && Clock::now() >= *kill_at_) kill();
       if (!asked_for_limit_ && Clock::now() >= began_ + before_any_limit) ask_for_limit();
-      if (desk_.failure().stands() && !first_at_) note_first();
+      if (server_.failure().stands() && !first_at_) note_first();
       if (first_at_ && !decided_ && (srun_ends || settled())) decide(!srun_ends);
     }
   }
@@ -151,13 +151,13 @@ class ListenerThread {
   /// Prints the line, or decides that there is none.
   void decide(bool others_run) {
     decided_ = true;
-    if (!desk_.failure().stands() || at_limit_ || (slurmctld_answers_ && job_was_ended(step_.job_id))) return;
+    if (!server_.failure().stands() || at_limit_ || (slurmctld_answers_ && job_was_ended(step_.job_id))) return;
     const RestOfStep rest = rest_of_step(others_run);
-    tell_user(desk_.failure().sentence(rest));
-    comment(desk_.failure().sentence(rest));
+    tell_user(server_.failure().sentence(rest));
+    comment(server_.failure().sentence(rest));
     if (job_record_.empty()) return;
     static_cast<void>(append_line(
-        job_record_, JobRecord::line_of({desk_.failure().shell_status(), desk_.failure().description(rest)})));
+        job_record_, JobRecord::line_of({server_.failure().shell_status(), server_.failure().description(rest)})));
   }
 
   [[nodiscard]] std::optional<Clock::time_point> next_due() const {
@@ -202,7 +202,7 @@ class ListenerThread {
 
   /// The reply to a message; empty: none.
   std::string take(std::string_view datagram, const sockaddr_in& sender) {
-    if (auto answer = desk_.take(datagram, Clock::now())) return std::move(*answer);
+    if (auto answer = server_.take(datagram, Clock::now())) return std::move(*answer);
     if (!hang_) return {};
     if (const auto taken = hang_->take(datagram, token_, Clock::now())) return *taken;
     if (const auto taken = take_deputy(datagram, sender)) return *taken;
@@ -236,7 +236,7 @@ class ListenerThread {
   Listener::Step step_;
   std::string job_record_;
   std::optional<bool> told_to_kill_ = kills_on_bad_exit();  ///< read here, before srun changes its environment
-  StepDesk desk_;
+  MessageServer server_;
   Clock::time_point began_ = Clock::now();
   bool asked_for_limit_ = false;
   bool slurmctld_answers_ = true;              ///< if not, it is not asked again: each time libslurm waits for long

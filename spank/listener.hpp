@@ -29,7 +29,7 @@ namespace amldist::spank {
 class Listener {
  public:
   /// Takes a port, from the site's SrunPortRange where there is one. `job_record`: a file that gets the line about the
-  /// first failure too (core/job_record.hpp); empty: none. Errors: unavailable.
+  /// first failure too (step_messages/job_record.hpp); empty: none. Errors: unavailable.
   [[nodiscard]] static Result<std::unique_ptr<Listener>> open(std::string job_record);
 
   Listener(const Listener&) = delete;

@@ -109,15 +109,15 @@ Result<SrunLink> link_to_sruns_place(const StepPlan& plan, const EnvironmentRead
   return SrunLink{*address, {static_cast<std::uint16_t>(port), channel->token}};
 }
 
-Result<std::unique_ptr<StandIn>> stand_in(const StepPlan& plan, const SrunLink& link, const NodeItems& items,
-                                          const Handle& handle) {
+Result<std::unique_ptr<FallbackServer>> open_fallback_server(const StepPlan& plan, const SrunLink& link,
+                                                             const NodeItems& items, const Handle& handle) {
   const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
   if (!user) return user.error();
   const auto group = handle.number(S_JOB_GID, "S_JOB_GID");
   if (!group) return group.error();
   const std::string host = plan.placement.host_of(rank_in_sruns_place(plan));
   if (auto may = may_listen(*user, link.channel.port, host); !may) return may.error();
-  return StandIn::open(
+  return FallbackServer::open(
       link.channel.port,
       {link.channel.token, items.job_id, plan.placement.map.size(), plan.placement.map.nodes(), {*user, *group}});
 }
@@ -133,9 +133,9 @@ std::string take_sruns_place(StepdSession& session, const Draft& draft, const No
   if (!link) return is_here ? nobody_stands_in(plan, link.error().message) : std::string();
   session.srun = *link;
   if (!is_here) return {};
-  auto opened = stand_in(plan, *link, items, handle);
+  auto opened = open_fallback_server(plan, *link, items, handle);
   if (!opened) return nobody_stands_in(plan, opened.error().message);
-  session.stand_in = std::move(*opened);
+  session.fallback_server = std::move(*opened);
   return {};
 }
 

@@ -320,7 +320,7 @@ int slurm_spank_task_init(spank_t spank, int /*argc*/, char** /*argv*/) {
 int slurm_spank_task_post_fork(spank_t spank, int /*argc*/, char** /*argv*/) {
   if (amldist::spank::is_repeated(Callback::task_post_fork)) return 0;
   return amldist::spank::guarded_in<StepdSession>(0, [spank](StepdSession& state) {
-    if (state.stand_in) state.stand_in->begin();
+    if (state.fallback_server) state.fallback_server->begin();
     amldist::spank::watch_for_hangs(state, Handle(spank));
     return 0;
   });

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "core/node_features.hpp"
 #include "core/port_ranges.hpp"
 #include "core/result.hpp"
 #include "core/spec.hpp"
 #include "placement/step_facts.hpp"
 #include "rendezvous/node_hosts.hpp"
+#include "site/node_features.hpp"
 #include "site/site_policy.hpp"
 #include "spank/handle.hpp"
 #include "step_messages/srun_link.hpp"

@@ -7,10 +7,10 @@
 #include <optional>
 
 #include "os/shared_atomic.hpp"
+#include "spank/fallback_server.hpp"
 #include "spank/hang_deputy.hpp"
 #include "spank/hang_watch.hpp"
 #include "spank/node_plan.hpp"
-#include "spank/stand_in.hpp"
 #include "spank/step_request.hpp"
 #include "step_messages/srun_link.hpp"
 
@@ -22,13 +22,13 @@ struct StepdSession {
 
   PlanOutcome outcome;                          ///< of plan_step()
   std::optional<SrunLink> srun;                 ///< the way to who answers for the step; nullopt: nobody does
-  bool has_srun = true;                         ///< false: a node answers in its place (stand_in.hpp), or nobody
+  bool has_srun = true;                         ///< false: a node answers in its place (fallback_server.hpp), or nobody
   std::chrono::steady_clock::time_point start;  ///< when the step came to this node
   SharedAtomic<bool> task_refused;              ///< a task did not get its environment, and must not start
 
-  std::unique_ptr<HangDeputy> hang_deputy;  ///< of rank 0's node, under hang=
-  std::unique_ptr<HangWatch> hang_watch;    ///< under hang=, once the tasks are there
-  std::unique_ptr<StandIn> stand_in;        ///< on the node that takes srun's place
+  std::unique_ptr<HangDeputy> hang_deputy;          ///< of rank 0's node, under hang=
+  std::unique_ptr<HangWatch> hang_watch;            ///< under hang=, once the tasks are there
+  std::unique_ptr<FallbackServer> fallback_server;  ///< on the node that takes srun's place
   std::uint32_t ended_tasks = 0;
 
   bool step_ended = false;      ///< this node has asked slurmctld to end the step

@@ -10,7 +10,7 @@
 #include "amldist/amldist.h"
 #include "capi/guard.hpp"
 #include "capi/handles.hpp"
-#include "collective/communicator/interrupt.hpp"
+#include "collective/communicator/context/interrupt.hpp"
 
 namespace {
 
@@ -19,7 +19,7 @@ using amldist::Error;
 using amldist::Result;
 using amldist::capi::is_usable;
 using amldist::capi::refusal_of;
-using amldist::capi::WorldSeat;
+using amldist::capi::WorldGuard;
 using amldist::collective::Call;
 using amldist::collective::Communicator;
 using amldist::collective::Operation;
@@ -41,8 +41,8 @@ struct Arguments {
                  std::string(amldist::collective::to_string(arguments.call.operation)) + ": " + why};
   };
   if (!amldist::collective::is_data_type(arguments.type))
-    return refuse(std::to_string(arguments.type) + " is no amldist_type");
-  return refuse(std::to_string(arguments.op) + " is no amldist_op");
+    return refuse(std::to_string(arguments.type) + " is not an amldist_type");
+  return refuse(std::to_string(arguments.op) + " is not an amldist_op");
 }
 
 [[gnu::cold]] Error refusal_of_tag(const Arguments& arguments) {
@@ -84,13 +84,13 @@ struct Arguments {
 
 /// The error that a call on this communicator has returned: if the communicator is lost by it, whom it names.
 [[gnu::cold]] void name_culprit_of(const Communicator& comm) noexcept try {
-  const auto verdict = comm.health();
-  if (!verdict || verdict->message != amldist_last_error()) return;
-  const auto blame = comm.blame();
-  const bool is_known = blame.rank >= 0 && blame.rank < static_cast<int>(comm.identity().size);
-  const std::string_view operation = blame.number == 0 ? "" : amldist::collective::to_string(blame.operation);
-  amldist::capi::name_culprit(blame.rank, is_known ? comm.host(static_cast<std::uint32_t>(blame.rank)) : "", operation,
-                              blame.number);
+  const auto diagnosis = comm.health();
+  if (!diagnosis || diagnosis->message != amldist_last_error()) return;
+  const auto subject = comm.error_subject();
+  const bool is_known = subject.rank >= 0 && subject.rank < static_cast<int>(comm.identity().size);
+  const std::string_view operation = subject.number == 0 ? "" : amldist::collective::to_string(subject.operation);
+  amldist::capi::name_culprit(subject.rank, is_known ? comm.host(static_cast<std::uint32_t>(subject.rank)) : "",
+                              operation, subject.number);
 } catch (const std::bad_alloc&) {
   static_cast<void>(comm);  // the sentence alone must do
 }
@@ -160,11 +160,11 @@ int amldist_finalize(amldist_comm* comm) {
     if (comm == nullptr) return {};
     if (comm->impl == nullptr) return refusal_of(comm);
     if (!comm->impl->is_here()) return {};  // its threads and links are the parent's
-    const bool has_seat = comm->has_seat;
+    const bool is_step_world = comm->is_step_world;
     auto owned = amldist::capi::retire(comm);
     auto done = owned->finalize();
     owned.reset();
-    if (has_seat) WorldSeat::leave();
+    if (is_step_world) WorldGuard::leave();
     return done;
   });
 }
@@ -432,7 +432,7 @@ int amldist_shrink(amldist_comm* comm, amldist_comm** survivors) {
     auto made = comm->impl->shrink();
     if (!made) return made.error();
     *survivors = new amldist_comm{std::move(*made)};
-    if ((*survivors)->impl->is_world()) WorldSeat::share();
+    if ((*survivors)->impl->is_world()) WorldGuard::share();
     return {};
   });
 }
@@ -520,8 +520,8 @@ int amldist_abort(amldist_comm* comm) {
 int amldist_health(const amldist_comm* comm) {
   return guarded_on(comm, [&]() -> Result<void> {
     if (!is_usable(comm)) return refusal_of(comm);
-    const auto verdict = comm->impl->health();
-    return verdict ? Result<void>(*verdict) : Result<void>();
+    const auto diagnosis = comm->impl->health();
+    return diagnosis ? Result<void>(*diagnosis) : Result<void>();
   });
 }
 

@@ -4,8 +4,8 @@
 #include "amldist/amldist.h"
 #include "capi/guard.hpp"
 #include "core/text.hpp"
-#include "fabric/checks.hpp"
-#include "fabric/report_json.hpp"
+#include "fabric/checks/checks.hpp"
+#include "fabric/report/report_json.hpp"
 #include "os/environment.hpp"
 
 namespace {
@@ -15,21 +15,21 @@ using amldist::Error;
 using amldist::Result;
 namespace fabric = amldist::fabric;
 
-Result<fabric::Question> make_question(const char* policy, const char* sku) {
+Result<fabric::CheckRequest> make_request(const char* policy, const char* sku) {
   const auto named = policy != nullptr ? fabric::policy_from_name(policy) : std::nullopt;
   if (!named) return Error{Errc::invalid_argument, "amldist_verify_node: the policy is require, prefer or off"};
-  fabric::Question question;
-  question.policy = *named;
-  question.policy_source = "the caller";
-  question.environment = amldist::process_environment();
-  if (sku == nullptr) return question;
+  fabric::CheckRequest request;
+  request.policy = *named;
+  request.policy_source = "the caller";
+  request.environment = amldist::process_environment();
+  if (sku == nullptr) return request;
   std::vector<std::string> complaints;
   const auto table = fabric::load_sku_table("", complaints);
   if (!table) return table.error();
   auto found = table->find(sku);
   if (!found) return found.error();
-  question.sku = std::move(*found);
-  return question;
+  request.sku = std::move(*found);
+  return request;
 }
 
 amldist_verdict verdict_of(fabric::Verdict verdict) {
@@ -64,15 +64,15 @@ Result<void> hand_out(const std::string& text, char* json, std::size_t size) {
 int amldist_verify_node(const char* policy, const char* sku, char* json, size_t size) {
   amldist_verdict verdict = AMLDIST_VERDICT_SKIP;
   const int status = amldist::capi::guarded([&]() -> Result<void> {
-    const auto question = make_question(policy, sku);
-    if (!question) return question.error();
+    const auto request = make_request(policy, sku);
+    if (!request) return request.error();
     const fabric::NodeFacts node = fabric::read_node(fabric::Roots());
     fabric::Evidence evidence;
     evidence.process = fabric::read_process(node);
     evidence.process->verbs.reason = "no device is used by a library call: aml-dist check does it";
-    const fabric::Report report = verify_node(node, *question, evidence);
+    const fabric::Report report = verify_node(node, *request, evidence);
     verdict = verdict_of(report.verdict());
-    const fabric::FabricSettings settings = settings_of(node, *question);
+    const fabric::FabricSettings settings = settings_of(node, *request);
     return hand_out(to_json(fabric::NodeReport{node.host, report, settings}), json, size);
   });
   return status == AMLDIST_OK ? verdict : status;

@@ -13,13 +13,13 @@ namespace {
 constexpr std::size_t most_retired = 4096;
 
 /// The process that has a world; 0: none. A child of that process may make one of its own.
-std::atomic<pid_t>& seat() noexcept {
+std::atomic<pid_t>& world_owner() noexcept {
   static std::atomic<pid_t> owner = 0;
   return owner;
 }
 
-/// Worlds on that seat.
-std::atomic<int>& sitters() noexcept {
+/// Worlds that it has: two while one is shrunk.
+std::atomic<int>& worlds() noexcept {
   static std::atomic<int> number = 0;
   return number;
 }
@@ -48,21 +48,21 @@ std::shared_ptr<collective::Communicator> retire(amldist_comm* comm) {
   return impl;
 }
 
-WorldSeat::WorldSeat() noexcept {
+WorldGuard::WorldGuard() noexcept {
   const pid_t own = ::getpid();
-  pid_t owner = seat().load();
-  taken_ = owner != own && seat().compare_exchange_strong(owner, own);
-  if (taken_) sitters().store(1);
+  pid_t owner = world_owner().load();
+  taken_ = owner != own && world_owner().compare_exchange_strong(owner, own);
+  if (taken_) worlds().store(1);
 }
 
-WorldSeat::~WorldSeat() {
+WorldGuard::~WorldGuard() {
   if (taken_ && !kept_) leave();
 }
 
-void WorldSeat::share() noexcept { sitters().fetch_add(1); }
+void WorldGuard::share() noexcept { worlds().fetch_add(1); }
 
-void WorldSeat::leave() noexcept {
-  if (sitters().fetch_sub(1) == 1) seat().store(0);
+void WorldGuard::leave() noexcept {
+  if (worlds().fetch_sub(1) == 1) world_owner().store(0);
 }
 
 }  // namespace amldist::capi

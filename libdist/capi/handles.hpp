@@ -10,7 +10,7 @@
 
 struct amldist_comm {
   std::shared_ptr<amldist::collective::Communicator> impl;  ///< the only owner; empty: finalized
-  bool has_seat = false;                                    ///< the process's one world of its step
+  bool is_step_world = false;                               ///< the process's one world of its step
 };
 struct amldist_request {
   std::shared_ptr<amldist::collective::Request> impl;
@@ -33,14 +33,14 @@ namespace amldist::capi {
 [[nodiscard]] std::shared_ptr<collective::Communicator> retire(amldist_comm* comm);
 
 /// A process has one world of its step at a time; those that a caller describes count for themselves. Taken until the
-/// end of the scope, or until leave() where keep() was called. What is left of a world after a loss has a share of its
-/// seat, which is free when both have left.
-class WorldSeat {
+/// end of the scope, or until leave() where keep() was called. What is left of a world after a loss has a share of it:
+/// another world can be made when both have left.
+class WorldGuard {
  public:
-  WorldSeat() noexcept;
-  ~WorldSeat();
-  WorldSeat(const WorldSeat&) = delete;
-  WorldSeat& operator=(const WorldSeat&) = delete;
+  WorldGuard() noexcept;
+  ~WorldGuard();
+  WorldGuard(const WorldGuard&) = delete;
+  WorldGuard& operator=(const WorldGuard&) = delete;
 
   [[nodiscard]] bool is_taken() const noexcept { return taken_; }
   void keep() noexcept { kept_ = true; }

@@ -29,7 +29,7 @@ Result<ReducerOptions> to_options(const amldist_reducer_options* from) {
     return refused("set struct_size to sizeof(amldist_reducer_options)");
   }
   const auto op = amldist::collective::to_reduce_op(from->op);
-  if (!op) return refused(std::to_string(from->op) + " is no amldist_op");
+  if (!op) return refused(std::to_string(from->op) + " is not an amldist_op");
   options.op = *op;
   if (from->bucket_bytes != 0) options.limits.bytes = from->bucket_bytes;
   if (from->first_bucket_bytes != 0) options.limits.first_bytes = from->first_bucket_bytes;
@@ -60,7 +60,7 @@ int amldist_reducer_create(amldist_comm* comm, const size_t* counts, size_t tens
     if (!amldist::capi::is_usable(comm)) return amldist::capi::refusal_of(comm);
     if (counts == nullptr && tensors != 0) return refused("the counts are NULL");
     const auto data_type = amldist::collective::to_data_type(static_cast<int>(type));
-    if (!data_type) return refused(std::to_string(static_cast<int>(type)) + " is no amldist_type");
+    if (!data_type) return refused(std::to_string(static_cast<int>(type)) + " is not an amldist_type");
     const auto wanted = to_options(options);
     if (!wanted) return wanted.error();
     if (!amldist::collective::can_combine(*data_type, wanted->op)) {

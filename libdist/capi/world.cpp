@@ -22,7 +22,7 @@ using amldist::Errc;
 using amldist::Error;
 using amldist::Result;
 using amldist::capi::guarded;
-using amldist::capi::WorldSeat;
+using amldist::capi::WorldGuard;
 using amldist::collective::Communicator;
 using amldist::collective::KeyValueStore;
 using amldist::collective::WorldConfig;
@@ -44,7 +44,7 @@ Error wrong(std::string_view function, std::string_view why) {
   return {Errc::invalid_argument, concat({function, ": ", why})};
 }
 
-Result<WorldConfig::Seat> to_seat(const amldist_config& config, std::string_view function) {
+Result<WorldConfig::RankAndSize> to_rank_and_size(const amldist_config& config, std::string_view function) {
   if (config.size < 0 || config.rank < 0 || (config.size == 0 && config.rank != 0)) {
     return wrong(function, concat({"rank=", std::to_string(config.rank), " of size=", std::to_string(config.size),
                                    " is not possible: give both, or 0 for both to take them from the environment"}));
@@ -53,7 +53,7 @@ Result<WorldConfig::Seat> to_seat(const amldist_config& config, std::string_view
     return wrong(function,
                  concat({"rank=", std::to_string(config.rank), " is not below size=", std::to_string(config.size)}));
   }
-  return WorldConfig::Seat{static_cast<std::uint32_t>(config.rank), static_cast<std::uint32_t>(config.size)};
+  return WorldConfig::RankAndSize{static_cast<std::uint32_t>(config.rank), static_cast<std::uint32_t>(config.size)};
 }
 
 Result<Key> to_key(std::string_view secret, std::string_view function) {
@@ -114,10 +114,10 @@ Result<WorldConfig> to_config(const amldist_config* config, std::string_view fun
   if (config->struct_size < config_without_label) {
     return wrong(function, "set struct_size to sizeof(amldist_config)");
   }
-  const auto seat = to_seat(*config, function);
-  if (!seat) return seat.error();
+  const auto own = to_rank_and_size(*config, function);
+  if (!own) return own.error();
   WorldConfig out;
-  if (seat->size != 0) out.seat = *seat;
+  if (own->size != 0) out.rank_and_size = *own;
   if (auto taken = take_place(*config, function, out); !taken) return taken.error();
   if (config->name != nullptr) out.name = config->name;
   if (out.name.size() > longest_name) {
@@ -149,14 +149,14 @@ Result<void> init(amldist_comm** world, WorldConfig config, int timeout_ms, std:
     *world = new amldist_comm{std::move(*made), false};
     return {};
   }
-  WorldSeat seat;
-  if (!seat.is_taken()) {
+  WorldGuard guard;
+  if (!guard.is_taken()) {
     return wrong(function, "this process has a world already: use it, amldist_split() it, or finalize it first");
   }
   auto made = make_world(timeout, std::move(config));
   if (!made) return made.error();
   *world = new amldist_comm{std::move(*made), true};
-  seat.keep();
+  guard.keep();
   return {};
 }
 

@@ -49,20 +49,20 @@ Result<std::vector<std::string>> gather_texts(Communicator& world, const std::st
   return texts;
 }
 
-Result<fabric::Question> make_question(RdmaPolicy policy, const std::string& sku,
-                                       const EnvironmentReader& environment) {
-  fabric::Question question;
-  question.policy = policy;
-  question.policy_source = variable::rdma;
-  question.environment = environment;
-  if (sku.empty()) return question;
+Result<fabric::CheckRequest> make_request(RdmaPolicy policy, const std::string& sku,
+                                          const EnvironmentReader& environment) {
+  fabric::CheckRequest request;
+  request.policy = policy;
+  request.policy_source = variable::rdma;
+  request.environment = environment;
+  if (sku.empty()) return request;
   std::vector<std::string> complaints;
   const auto table = fabric::load_sku_table("", complaints);
   if (!table) return table.error();
   auto found = table->find(sku);
   if (!found) return found.error();
-  question.sku = std::move(*found);
-  return question;
+  request.sku = std::move(*found);
+  return request;
 }
 
 void tell(std::string_view line) {
@@ -80,9 +80,9 @@ Result<void> verify_fabric(Communicator& world, const EnvironmentReader& environ
   const Identity& own = world.identity();
   if (policy == RdmaPolicy::off || own.nodes < 2) return {};
   // An error on one rank alone would leave the others waiting: each takes part, whatever it knows about itself.
-  const auto question = make_question(policy, world.settings().rdma_sku, environment);
+  const auto request = make_request(policy, world.settings().rdma_sku, environment);
   const fabric::WorldPlace place{own.rank, own.node_rank, own.nodes, own.local_rank == 0, world.host(own.rank)};
-  const auto verified = verify_world(place, question, fabric::Roots(),
+  const auto verified = verify_world(place, request, fabric::Roots(),
                                      [&world](const std::string& text) { return gather_texts(world, text); });
   if (!verified) return verified.error();
   if (own.rank == 0) {

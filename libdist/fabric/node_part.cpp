@@ -4,8 +4,8 @@
 
 #include "core/hex.hpp"
 #include "core/text.hpp"
-#include "fabric/checks.hpp"
-#include "fabric/report_json.hpp"
+#include "fabric/checks/checks.hpp"
+#include "fabric/report/report_json.hpp"
 #include "os/child_process.hpp"
 #include "os/whole_file.hpp"
 
@@ -18,9 +18,9 @@ constexpr std::size_t longest_answer = 64 * 1024;
 
 /// What must be equal on all nodes: the partitions of all judged ports. A GID index need not be: NCCL chooses one for
 /// each device.
-std::string traits_of(const NodeFacts& node, const Question& question) {
+std::string traits_of(const NodeFacts& node, const CheckRequest& request) {
   constexpr std::size_t longest = 64;  // of a vote
-  const std::string partitions = partitions_of(node, question);
+  const std::string partitions = partitions_of(node, request);
   if (partitions.empty()) return "-";
   if (partitions.size() <= longest) return partitions;
   return concat({partitions.substr(0, 32), "...", to_hex(std::hash<std::string>{}(partitions), 8)});
@@ -29,11 +29,11 @@ std::string traits_of(const NodeFacts& node, const Question& question) {
 /// In the child: writes the answer as lines, settings first.
 std::string answer(RdmaPolicy policy, const std::string& sku, bool unknown_fails,
                    const EnvironmentReader& environment) {
-  Question question;
-  question.unknown_fails = unknown_fails;
-  question.policy = policy;
-  question.policy_source = "the step";
-  question.environment = environment;
+  CheckRequest request;
+  request.unknown_fails = unknown_fails;
+  request.policy = policy;
+  request.policy_source = "the step";
+  request.environment = environment;
   std::vector<std::string> complaints;
   if (!sku.empty()) {
     const auto table = load_sku_table("", complaints);
@@ -41,16 +41,16 @@ std::string answer(RdmaPolicy policy, const std::string& sku, bool unknown_fails
     if (!found)
       return concat({"\t\t\t0\n", to_lines({{"ib.policy", Verdict::fail, found.error().message,
                                              "correct rdma_sku= in plugstack.conf"}})});
-    question.sku = std::move(*found);
+    request.sku = std::move(*found);
   }
   const NodeFacts node = read_node(Roots());
-  Report report = verify_node(node, question, Evidence());
+  Report report = verify_node(node, request, Evidence());
   for (Check& check : report.checks) {
     if (report.unknown_fails && check.verdict == Verdict::unknown) check.verdict = Verdict::fail;
   }
-  const FabricSettings settings = settings_of(node, question);
+  const FabricSettings settings = settings_of(node, request);
   return concat({settings.ports.empty() ? "" : exact_selection(settings.ports), "\t",
-                 settings.gid_index ? std::to_string(*settings.gid_index) : "", "\t", traits_of(node, question), "\t",
+                 settings.gid_index ? std::to_string(*settings.gid_index) : "", "\t", traits_of(node, request), "\t",
                  report.verified ? "1" : "0", "\n", to_lines(report.checks)});
 }
 

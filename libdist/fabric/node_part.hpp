@@ -8,7 +8,7 @@
 
 #include "core/environment.hpp"
 #include "core/spec.hpp"
-#include "fabric/verdict.hpp"
+#include "fabric/report/verdict.hpp"
 
 namespace amldist::fabric {
 

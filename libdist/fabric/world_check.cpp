@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "core/text.hpp"
-#include "fabric/job_checks.hpp"
-#include "fabric/ring_test.hpp"
+#include "fabric/between_nodes/job_checks.hpp"
+#include "fabric/between_nodes/ring_test.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -28,15 +28,15 @@ struct Gathered {
 };
 
 /// A node without ports or verbs has no ring; its neighbours then report the missing end.
-OwnPart read_own_part(const WorldPlace& place, const Result<Question>& question, const Roots& roots,
+OwnPart read_own_part(const WorldPlace& place, const Result<CheckRequest>& request, const Roots& roots,
                       const RingPlan& plan) {
   OwnPart own;
-  if (question) {
+  if (request) {
     own.node = read_node(roots);
-    own.summary = summarise(own.node, *question, verify_node(own.node, *question, Evidence()));
-    own.ring = RingTest::open(own.node, *question, plan);
+    own.summary = summarise(own.node, *request, verify_node(own.node, *request, Evidence()));
+    own.ring = RingTest::open(own.node, *request, plan);
   } else {
-    own.summary.checks.push_back({"ib.policy", Verdict::fail, question.error().message, "correct rdma_sku="});
+    own.summary.checks.push_back({"ib.policy", Verdict::fail, request.error().message, "correct rdma_sku="});
   }
   own.summary.host = place.host;
   return own;
@@ -123,18 +123,18 @@ std::string failure_of(const Report& report, const std::vector<NodeSummary>& nod
 
 }  // namespace
 
-Result<WorldVerdict> verify_world(const WorldPlace& place, const Result<Question>& question, const Roots& roots,
-                                  const Exchange& exchange, std::chrono::milliseconds timeout) {
+Result<WorldReport> verify_world(const WorldPlace& place, const Result<CheckRequest>& request, const Roots& roots,
+                                 const Exchange& exchange, std::chrono::milliseconds timeout) {
   RingPlan plan = ring_plan(place.node, place.nodes, 1);
   plan.timeout = timeout;
   OwnPart own;
-  if (place.leads) own = read_own_part(place, question, roots, plan);
+  if (place.leads) own = read_own_part(place, request, roots, plan);
   auto gathered = gather_summaries(exchange, place, own);
   if (!gathered) return gathered.error();
   const auto pairs = run_ring(exchange, place, own, plan, *gathered);
   if (!pairs) return pairs.error();
-  WorldVerdict out;
-  out.report = verify_job(gathered->summaries, *pairs, question ? question->policy : RdmaPolicy::require);
+  WorldReport out;
+  out.report = verify_job(gathered->summaries, *pairs, request ? request->policy : RdmaPolicy::require);
   for (const Check& check : out.report.checks) {
     // A node's own warnings were printed before the nodes met. Do not repeat them.
     const bool is_new = check.verdict == Verdict::warn && !is_of_a_node(gathered->summaries, check);

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "core/result.hpp"
-#include "fabric/checks.hpp"
-#include "fabric/question.hpp"
+#include "fabric/checks/check_request.hpp"
+#include "fabric/checks/checks.hpp"
 
 namespace amldist::fabric {
 
@@ -34,16 +34,16 @@ struct WorldPlace {
 using Exchange = std::function<Result<std::vector<std::string>>(const std::string& own)>;
 
 /// The same on every rank.
-struct WorldVerdict {
+struct WorldReport {
   std::string failure;                ///< empty: verified; else the first failed check with evidence and remedy
   std::vector<std::string> warnings;  ///< warnings that only the comparison of nodes shows
   Report report;
 };
 
-/// Verifies the fabric between the nodes. Every rank calls it, even if its own question is an error: then that error is
+/// Verifies the fabric between the nodes. Every rank calls it, even if its own request is an error: then that error is
 /// its node's failed check, and all ranks learn of it. Errors: those of the exchange; mismatch for malformed texts.
-[[nodiscard]] Result<WorldVerdict> verify_world(const WorldPlace& place, const Result<Question>& question,
-                                                const Roots& roots, const Exchange& exchange,
-                                                std::chrono::milliseconds timeout = std::chrono::seconds(10));
+[[nodiscard]] Result<WorldReport> verify_world(const WorldPlace& place, const Result<CheckRequest>& request,
+                                               const Roots& roots, const Exchange& exchange,
+                                               std::chrono::milliseconds timeout = std::chrono::seconds(10));
 
 }  // namespace amldist::fabric

@@ -13,7 +13,7 @@ namespace {
 using text::concat;
 
 /// The six variables of one launcher; "" where it has none.
-struct Dialect {
+struct LauncherVariables {
   std::string_view source;
   std::string_view rank;
   std::string_view size;
@@ -23,14 +23,15 @@ struct Dialect {
   std::string_view nodes = "";
 };
 
-constexpr Dialect torchrun = {"torchrun",         "RANK",       "WORLD_SIZE",      "LOCAL_RANK",
-                              "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"};
-constexpr Dialect mpirun = {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-                            "OMPI_COMM_WORLD_LOCAL_SIZE"};
-constexpr Dialect own = {"aml-dist", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK"};
-constexpr Dialect slurm = {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"};
-constexpr Dialect plain = {"RANK and WORLD_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK"};
-constexpr Dialect pmi = {"PMI", "PMI_RANK", "PMI_SIZE"};
+constexpr LauncherVariables torchrun = {"torchrun",         "RANK",       "WORLD_SIZE",      "LOCAL_RANK",
+                                        "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"};
+constexpr LauncherVariables mpirun = {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                                      "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
+constexpr LauncherVariables own = {"aml-dist", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK"};
+constexpr LauncherVariables slurm = {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"};
+constexpr LauncherVariables plain = {"RANK and WORLD_SIZE", "RANK",     "WORLD_SIZE", "LOCAL_RANK",
+                                     "LOCAL_WORLD_SIZE",    "NODE_RANK"};
+constexpr LauncherVariables pmi = {"PMI", "PMI_RANK", "PMI_SIZE"};
 
 class Reader {
  public:
@@ -73,30 +74,30 @@ class Reader {
 };
 
 /// Reads all variables of one launcher. unavailable without rank or size.
-Result<ProcessIdentity> read_dialect(const Reader& reader, const Dialect& dialect) {
+Result<ProcessIdentity> read_variables(const Reader& reader, const LauncherVariables& variables) {
   ProcessIdentity out;
-  out.source = dialect.source;
+  out.source = variables.source;
   std::optional<std::uint32_t> rank;
   std::optional<std::uint32_t> size;
   const std::array<std::pair<std::string_view, std::optional<std::uint32_t>*>, 6> fields = {
-      {{dialect.rank, &rank},
-       {dialect.size, &size},
-       {dialect.local_rank, &out.local_rank},
-       {dialect.local_size, &out.local_size},
-       {dialect.node_rank, &out.node_rank},
-       {dialect.nodes, &out.nodes}}};
+      {{variables.rank, &rank},
+       {variables.size, &size},
+       {variables.local_rank, &out.local_rank},
+       {variables.local_size, &out.local_size},
+       {variables.node_rank, &out.node_rank},
+       {variables.nodes, &out.nodes}}};
   for (const auto& [name, target] : fields) {
     auto value = reader.number(name);
     if (!value) return value.error();
     *target = *value;
   }
   if (!rank || !size) {
-    return Error{Errc::mismatch, concat({rank ? dialect.rank : dialect.size, " is set but ",
-                                         rank ? dialect.size : dialect.rank, " is not"})};
+    return Error{Errc::mismatch, concat({rank ? variables.rank : variables.size, " is set but ",
+                                         rank ? variables.size : variables.rank, " is not"})};
   }
   if (*rank >= *size) {
-    return Error{Errc::mismatch, concat({dialect.rank, "=", std::to_string(*rank), " is not below ", dialect.size, "=",
-                                         std::to_string(*size)})};
+    return Error{Errc::mismatch, concat({variables.rank, "=", std::to_string(*rank), " is not below ", variables.size,
+                                         "=", std::to_string(*size)})};
   }
   out.rank = *rank;
   out.size = *size;
@@ -113,7 +114,7 @@ Stamped stamped(const Reader& reader) {
 }
 
 /// The launcher closest to this process; nullptr: none started it.
-const Dialect* nearest_launcher(const Reader& reader, int own_pid) {
+const LauncherVariables* nearest_launcher(const Reader& reader, int own_pid) {
   const bool ranked = reader.has("RANK") && reader.has("WORLD_SIZE");
   const bool in_step = reader.is_in_step() && reader.has(slurm.rank);
   const bool by_slurmstepd = in_step && reader.word("SLURM_TASK_PID") == std::to_string(own_pid);
@@ -138,7 +139,7 @@ bool is_pmix_of_step(const Reader& reader) {
 }
 
 /// The other sources that may describe this process.
-struct Witnesses {
+struct OtherSources {
   bool slurm = false;
   bool pmix = false;
   bool pmi = false;
@@ -146,11 +147,11 @@ struct Witnesses {
   bool names = false;  ///< RANK, WORLD_SIZE, ...
 };
 
-Witnesses witnesses_of(const Reader& reader, const Dialect& chosen) {
+OtherSources other_sources_of(const Reader& reader, const LauncherVariables& chosen) {
   const std::string space = reader.word("PMIX_NAMESPACE");
   const Stamped stamp = stamped(reader);
   const bool per_node = reader.has("AMLDIST_HIDDEN_SLURM_STEP_ID");
-  Witnesses ask;
+  OtherSources ask;
   if (&chosen == &mpirun) {
     ask.pmix = !space.starts_with(space_of_slurm);
     ask.names = stamp == Stamped::no;
@@ -165,9 +166,9 @@ Witnesses witnesses_of(const Reader& reader, const Dialect& chosen) {
 }
 
 /// All sources that describe this process must agree.
-Result<void> check_agreement(const Reader& reader, const Dialect& chosen, const ProcessIdentity& id) {
-  const Witnesses ask = witnesses_of(reader, chosen);
-  const auto same = [&](const Dialect& other) -> Result<void> {
+Result<void> check_agreement(const Reader& reader, const LauncherVariables& chosen, const ProcessIdentity& id) {
+  const OtherSources ask = other_sources_of(reader, chosen);
+  const auto same = [&](const LauncherVariables& other) -> Result<void> {
     using Number = std::optional<std::uint32_t>;
     struct Pair {
       std::string_view theirs;
@@ -183,16 +184,16 @@ Result<void> check_agreement(const Reader& reader, const Dialect& chosen, const 
     return {};
   };
   // In a heterogeneous step Slurm counts local ranks per component.
-  constexpr Dialect slurm_whole = {"Slurm", "SLURM_PROCID", "SLURM_NTASKS"};
-  constexpr Dialect pmix = {"PMIx", "PMIX_RANK", ""};
+  constexpr LauncherVariables slurm_whole = {"Slurm", "SLURM_PROCID", "SLURM_NTASKS"};
+  constexpr LauncherVariables pmix = {"PMIx", "PMIX_RANK", ""};
   struct Question {
     bool is_asked;
-    const Dialect& dialect;
+    const LauncherVariables& variables;
   };
   for (const Question& each : {Question{ask.slurm, slurm_whole}, Question{ask.pmix, pmix}, Question{ask.pmi, pmi},
                                Question{ask.open_mpi, mpirun}, Question{ask.names, plain}}) {
     if (!each.is_asked) continue;
-    if (auto agree = same(each.dialect); !agree) return agree;
+    if (auto agree = same(each.variables); !agree) return agree;
   }
   return {};
 }
@@ -201,9 +202,9 @@ Result<void> check_agreement(const Reader& reader, const Dialect& chosen, const 
 
 Result<ProcessIdentity> read_process_identity(const EnvironmentReader& environment, int own_pid) {
   const Reader reader(environment);
-  const Dialect* const launcher = nearest_launcher(reader, own_pid);
+  const LauncherVariables* const launcher = nearest_launcher(reader, own_pid);
   if (launcher == nullptr) return ProcessIdentity();
-  auto identity = read_dialect(reader, *launcher);
+  auto identity = read_variables(reader, *launcher);
   if (!identity) return identity;
   if (auto same = check_agreement(reader, *launcher, *identity); !same) return same.error();
   return identity;

@@ -37,30 +37,30 @@ std::string_view word_for(Distribution::Kind kind) {
   return "unknown";
 }
 
-Result<void> check_counts(std::span<const TasksRun> counts, const NodeTruth& truth) {
+Result<void> check_counts(std::span<const TasksRun> counts, const SlurmNodeView& own_node) {
   std::uint64_t nodes = 0;
   std::uint64_t tasks = 0;
   for (const TasksRun& run : counts) {
     nodes += run.nodes;
     tasks += static_cast<std::uint64_t>(run.nodes) * run.tasks;
   }
-  if (nodes == truth.nodes && tasks == truth.tasks) return {};
+  if (nodes == own_node.nodes && tasks == own_node.tasks) return {};
   return Error{Errc::mismatch, concat({"SLURM_STEP_TASKS_PER_NODE counts ", text::count(tasks, "task"), " on ",
-                                       text::count(nodes, "node"), " but the step has ", std::to_string(truth.tasks),
-                                       " on ", std::to_string(truth.nodes)})};
+                                       text::count(nodes, "node"), " but the step has ", std::to_string(own_node.tasks),
+                                       " on ", std::to_string(own_node.nodes)})};
 }
 
 /// Derives the map from task counts and distribution, and names them as its source.
-Result<Placement> derive(const EnvironmentReader& environment, Hostlist hosts, const NodeTruth& truth) {
+Result<Placement> derive(const EnvironmentReader& environment, Hostlist hosts, const SlurmNodeView& own_node) {
   const auto counts_text = environment("SLURM_STEP_TASKS_PER_NODE");
   if (!counts_text) return missing("SLURM_STEP_TASKS_PER_NODE");
   const auto counts = parse_tasks_per_node(*counts_text);
   if (!counts) return counts.error();
   // Checked first: the text comes from the user, and building the map takes time in proportion to the tasks.
-  if (auto fits = check_counts(*counts, truth); !fits) return fits.error();
+  if (auto fits = check_counts(*counts, own_node); !fits) return fits.error();
   const auto distribution =
       parse_distribution(environment("SLURM_DISTRIBUTION").value_or(""),
-                         read_number(environment, "SLURM_DIST_PLANESIZE"), truth.tasks, truth.nodes);
+                         read_number(environment, "SLURM_DIST_PLANESIZE"), own_node.tasks, own_node.nodes);
   if (!distribution) return distribution.error();
   auto map = TaskMap::from_tasks_per_node(*counts, *distribution);
   if (!map) return map.error();
@@ -68,21 +68,21 @@ Result<Placement> derive(const EnvironmentReader& environment, Hostlist hosts, c
                    concat({"SLURM_STEP_TASKS_PER_NODE, ", word_for(distribution->kind)})};
 }
 
-Result<void> check_against(const Placement& placement, const NodeTruth& truth) {
+Result<void> check_against(const Placement& placement, const SlurmNodeView& own_node) {
   const TaskMap& map = placement.map;
-  if (placement.hosts.size() != truth.nodes || map.nodes() != truth.nodes) {
+  if (placement.hosts.size() != own_node.nodes || map.nodes() != own_node.nodes) {
     return Error{Errc::mismatch,
-                 concat({"the step has ", text::count(truth.nodes, "node"), " but its node list names ",
+                 concat({"the step has ", text::count(own_node.nodes, "node"), " but its node list names ",
                          std::to_string(placement.hosts.size()), " and its task map ", std::to_string(map.nodes())})};
   }
-  if (map.size() != truth.tasks) {
-    return Error{Errc::mismatch, concat({"the step has ", text::count(truth.tasks, "task"), " but its task map places ",
-                                         std::to_string(map.size())})};
+  if (map.size() != own_node.tasks) {
+    return Error{Errc::mismatch, concat({"the step has ", text::count(own_node.tasks, "task"),
+                                         " but its task map places ", std::to_string(map.size())})};
   }
-  if (!std::ranges::equal(map.ranks_on(truth.node), truth.ranks)) {
+  if (!std::ranges::equal(map.ranks_on(own_node.node), own_node.ranks)) {
     return Error{Errc::mismatch,
                  concat({"the task map from ", placement.source, " does not match the tasks that Slurm placed on ",
-                         placement.hosts.at(truth.node)})};
+                         placement.hosts.at(own_node.node)})};
   }
   return {};
 }
@@ -107,19 +107,19 @@ JobName read_job_name(const EnvironmentReader& environment, std::uint32_t job_id
 }
 
 Result<Placement> read_placement(const EnvironmentReader& environment, const std::optional<std::string>& exact_map,
-                                 const NodeTruth& truth) {
+                                 const SlurmNodeView& own_node) {
   const auto nodes_text = environment("SLURM_STEP_NODELIST");
   if (!nodes_text) return missing("SLURM_STEP_NODELIST");
   auto hosts = Hostlist::parse(*nodes_text);
   if (!hosts) return hosts.error();
   auto placement = [&]() -> Result<Placement> {
-    if (!exact_map) return derive(environment, std::move(*hosts), truth);
-    auto map = TaskMap::parse(*exact_map, truth.tasks, truth.nodes);
+    if (!exact_map) return derive(environment, std::move(*hosts), own_node);
+    auto map = TaskMap::parse(*exact_map, own_node.tasks, own_node.nodes);
     if (!map) return map.error();
     return Placement{std::move(*hosts), std::move(*map), Provenance::exact, "slurmctld's step layout"};
   }();
   if (!placement) return placement.error();
-  if (auto agrees = check_against(*placement, truth); !agrees) return agrees.error();
+  if (auto agrees = check_against(*placement, own_node); !agrees) return agrees.error();
   return placement;
 }
 

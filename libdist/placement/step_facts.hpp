@@ -47,7 +47,7 @@ struct Placement {
 };
 
 /// What slurmstepd knows for certain about its own node. Every map is checked against it.
-struct NodeTruth {
+struct SlurmNodeView {
   std::uint32_t node = 0;                ///< SLURM_NODEID
   std::uint32_t nodes = 0;               ///< nodes of the step
   std::uint32_t tasks = 0;               ///< tasks of the step
@@ -59,8 +59,9 @@ struct NodeTruth {
 
 /// The placement of a step, from SLURM_STEP_NODELIST and either `exact_map` (PMI's text) or SLURM_STEP_TASKS_PER_NODE
 /// with the distribution. Errors: unavailable when a variable is missing or the layout needs more than these; mismatch
-/// when the facts contradict `truth`.
+/// when the facts contradict `own_node`.
 [[nodiscard]] Result<Placement> read_placement(const EnvironmentReader& environment,
-                                               const std::optional<std::string>& exact_map, const NodeTruth& truth);
+                                               const std::optional<std::string>& exact_map,
+                                               const SlurmNodeView& own_node);
 
 }  // namespace amldist

@@ -34,7 +34,7 @@ Result<PortChoice> choose_port(const Spec& spec, const RendezvousFacts& facts, c
     const auto port = text::to_number(*own, 65535);
     if (!port || *port == 0) {
       return Error{Errc::invalid_argument, concat({"MASTER_PORT is set to ", quote(*own),
-                                                   ", which is no port from 1 to 65535: unset it or correct it"})};
+                                                   ", which is not a port from 1 to 65535: unset it or correct it"})};
     }
     return PortChoice{static_cast<std::uint16_t>(*port), Origin::environment};
   }
@@ -69,7 +69,7 @@ Result<Rendezvous> settle(const Spec& spec, const RendezvousFacts& facts, const 
   if (address.origin != Origin::computed && !is_host(address.value)) {
     return Error{Errc::invalid_argument,
                  concat({"MASTER_ADDR is set to ", quote(address.value),
-                         ", which is no host name and no IPv4 address: unset it or correct it"})};
+                         ", which is neither a host name nor an IPv4 address: unset it or correct it"})};
   }
   const auto port = choose_port(spec, facts, environment);
   if (!port) return port.error();

@@ -16,8 +16,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/node_features.hpp"
 #include "core/spec.hpp"
+#include "site/node_features.hpp"
 #include "site/site_policy.hpp"
 
 namespace amldist {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "core/node_features.hpp"
 #include "core/text.hpp"
 #include "os/whole_file.hpp"
+#include "site/node_features.hpp"
 
 namespace amldist {
 namespace {

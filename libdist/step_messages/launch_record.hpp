@@ -6,7 +6,7 @@
 //
 //   1;step=12.0;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,1,2),(1,1,1));components=12:1:n1+13:2:n[1,3]
 //
-// If the site's rules mention node features, it ends with the nodes that have them (core/node_features.hpp):
+// If the site's rules mention node features, it ends with the nodes that have them (site/node_features.hpp):
 //
 //   1;step=12.0;addr=10.0.0.1;ports=20000-29999;map=(vector,(0,4,2));features=ib:0-3
 //
@@ -25,11 +25,11 @@
 #include <string_view>
 #include <vector>
 
-#include "core/node_features.hpp"
 #include "core/port_ranges.hpp"
 #include "core/result.hpp"
 #include "placement/components.hpp"
 #include "rendezvous/node_hosts.hpp"
+#include "site/node_features.hpp"
 
 namespace amldist {
 

@@ -17,7 +17,7 @@ void answer(const FileDescriptor& connection, const std::string& frame) {
 Acceptor::Acceptor(Group group, const Credentials& credentials)
     : group_(std::move(group)), pending_(group_.size, GroupKey(credentials, group_.name)), peers_(group_.size) {}
 
-Result<std::vector<Greeting>> Acceptor::serve(const FileDescriptor& listener, Clock::time_point now) {
+Result<std::vector<JoinRequest>> Acceptor::serve(const FileDescriptor& listener, Clock::time_point now) {
   const auto handler = [this](FileDescriptor connection, Frame frame) {
     greet(std::move(connection), std::move(frame));
   };
@@ -33,24 +33,24 @@ void Acceptor::add(FileDescriptor connection, Clock::time_point now) {
 }
 
 void Acceptor::greet(FileDescriptor connection, Frame frame) {
-  auto greeting = Greeting::parse(std::move(frame));
-  if (!greeting) return;  // of another release
-  const Peer* const same = greeting->number < peers_.size() ? &peers_[greeting->number] : nullptr;
+  auto join_request = JoinRequest::parse(std::move(frame));
+  if (!join_request) return;  // of another release
+  const Peer* const same = join_request->number < peers_.size() ? &peers_[join_request->number] : nullptr;
   const KnownPeer present = same != nullptr ? KnownPeer{same->process, same->host} : KnownPeer{};
-  const Judgement judgement = judge(*greeting, group_, same != nullptr && same->link ? &present : nullptr);
-  if (judgement.answer == HandshakeKind::accepted) return admit(std::move(connection), std::move(*greeting));
-  if (judgement.answer == HandshakeKind::elsewhere) return answer(connection, elsewhere_frame());
-  if (contradiction_.empty()) contradiction_ = judgement.reason;
-  answer(connection, refused_frame({Errc::mismatch, judgement.reason}));
+  const Admission admission = admit(*join_request, group_, same != nullptr && same->link ? &present : nullptr);
+  if (admission.answer == HandshakeKind::accepted) return let_in(std::move(connection), std::move(*join_request));
+  if (admission.answer == HandshakeKind::elsewhere) return answer(connection, elsewhere_frame());
+  if (contradiction_.empty()) contradiction_ = admission.reason;
+  answer(connection, refused_frame({Errc::mismatch, admission.reason}));
 }
 
 /// A process that gave up waiting for the answer and connected again gets the new connection.
-void Acceptor::admit(FileDescriptor connection, Greeting greeting) {
+void Acceptor::let_in(FileDescriptor connection, JoinRequest join_request) {
   answer(connection, accepted_frame());
-  Peer& peer = peers_[greeting.number];
+  Peer& peer = peers_[join_request.number];
   if (!peer.link) ++present_;
-  peer = {std::move(connection), greeting.process, greeting.host};
-  admitted_.push_back(std::move(greeting));
+  peer = {std::move(connection), join_request.process, join_request.host};
+  admitted_.push_back(std::move(join_request));
 }
 
 std::vector<std::uint32_t> Acceptor::missing() const {

@@ -10,7 +10,7 @@
 #include "core/result.hpp"
 #include "os/clock.hpp"
 #include "os/file_descriptor.hpp"
-#include "wireup/greeting.hpp"
+#include "wireup/join_request.hpp"
 #include "wireup/pending_connections.hpp"
 
 namespace amldist::wireup {
@@ -23,9 +23,9 @@ class Acceptor {
   /// Adds what poll() is to wait for beside the listener.
   void add_to(std::vector<pollfd>& wanted) const { pending_.add_to(wanted); }
   [[nodiscard]] Clock::time_point next_deadline() const noexcept { return pending_.next_deadline(); }
-  /// Accepts, reads and answers, without waiting. Returns the greetings of those let in since the last call; a process
-  /// that connects again is among them again. Errors: mismatch, when a process of this group contradicts it.
-  [[nodiscard]] Result<std::vector<Greeting>> serve(const FileDescriptor& listener, Clock::time_point now);
+  /// Accepts, reads and answers, without waiting. Returns the join requests of those let in since the last call; a
+  /// process that connects again is among them again. Errors: mismatch, when a process of this group contradicts it.
+  [[nodiscard]] Result<std::vector<JoinRequest>> serve(const FileDescriptor& listener, Clock::time_point now);
   /// The same for one accepted connection, before serve().
   void add(FileDescriptor connection, Clock::time_point now);
 
@@ -47,13 +47,13 @@ class Acceptor {
     std::string host;
   };
   void greet(FileDescriptor connection, Frame frame);
-  void admit(FileDescriptor connection, Greeting greeting);
+  void let_in(FileDescriptor connection, JoinRequest join_request);
 
   Group group_;
   PendingConnections pending_;
   std::vector<Peer> peers_;
   std::uint32_t present_ = 0;
-  std::vector<Greeting> admitted_;
+  std::vector<JoinRequest> admitted_;
   std::string contradiction_;
 };
 

@@ -103,7 +103,7 @@ Result<Frame> read_frame(const FileDescriptor& socket, std::size_t most, Clock::
       case FrameReader::State::closed:
         return Error{Errc::unavailable, "the connection was closed"};
       case FrameReader::State::broken:
-        return Error{Errc::limit, "what came is no message of this release of aml-dist"};
+        return Error{Errc::limit, "what came is not a message of this release of aml-dist"};
       case FrameReader::State::incomplete:
         break;
     }

@@ -64,7 +64,7 @@ Ends Ends::as_host(const FileDescriptor& socket) {
 
 // ---- the hosting side ----
 std::size_t HostHandshake::most_bytes() const noexcept {
-  return state_ == State::waits_for_greeting ? limits.greeting_bytes : limits.proof_bytes;
+  return state_ == State::waits_for_join_request ? limits.join_request_bytes : limits.proof_bytes;
 }
 
 std::string HostHandshake::take(const GroupKey& group, Frame frame, const Ends& ends) {
@@ -72,7 +72,7 @@ std::string HostHandshake::take(const GroupKey& group, Frame frame, const Ends& 
   state_ = State::stranger;
   if (before == State::waits_for_hello) return take_hello(group, frame, ends);
   if (before == State::waits_for_proof) take_proof(frame);
-  if (before == State::waits_for_greeting) take_greeting(std::move(frame));
+  if (before == State::waits_for_join_request) take_join_request(std::move(frame));
   return {};
 }
 
@@ -80,15 +80,15 @@ std::string HostHandshake::take_hello(const GroupKey& group, Frame& frame, const
   if (frame.kind<HandshakeKind>() != HandshakeKind::hello || frame.number() != handshake_protocol) return {};
   const std::string mark = frame.text();
   const std::string nonce_of_joiner = frame.text();
-  const std::string greeting_hash = frame.text();
-  if (frame.is_short() || nonce_of_joiner.size() != key_bytes || greeting_hash.size() != key_bytes) return {};
+  const std::string join_request_hash = frame.text();
+  if (frame.is_short() || nonce_of_joiner.size() != key_bytes || join_request_hash.size() != key_bytes) return {};
   if (!are_equal(group.mark(), mark)) {
     state_ = State::elsewhere;
     return {};
   }
   const auto nonce = random_bytes();
   if (!nonce) return {};
-  std::memcpy(greeting_hash_.data(), greeting_hash.data(), greeting_hash_.size());
+  std::memcpy(join_request_hash_.data(), join_request_hash.data(), join_request_hash_.size());
   const Code own = proof_of("host", group, frame.content(), as_text(*nonce), ends);
   expected_ = proof_of("joiner", group, frame.content(), as_text(*nonce), ends);
   state_ = State::waits_for_proof;
@@ -97,25 +97,25 @@ std::string HostHandshake::take_hello(const GroupKey& group, Frame& frame, const
 
 void HostHandshake::take_proof(Frame& frame) {
   if (frame.kind<HandshakeKind>() != HandshakeKind::proof) return;
-  if (are_equal(expected_, frame.text())) state_ = State::waits_for_greeting;
+  if (are_equal(expected_, frame.text())) state_ = State::waits_for_join_request;
 }
 
-void HostHandshake::take_greeting(Frame&& frame) {
-  if (!are_equal(greeting_hash_, as_text(hash_of(frame.content())))) return;
-  greeting_ = std::move(frame);
+void HostHandshake::take_join_request(Frame&& frame) {
+  if (!are_equal(join_request_hash_, as_text(hash_of(frame.content())))) return;
+  join_request_ = std::move(frame);
   state_ = State::complete;
 }
 
 // ---- the joining side ----
-JoinerHandshake::JoinerHandshake(GroupKey group, std::string greeting)
-    : group_(std::move(group)), greeting_(std::move(greeting)) {
+JoinerHandshake::JoinerHandshake(GroupKey group, std::string join_request)
+    : group_(std::move(group)), join_request_(std::move(join_request)) {
   const auto nonce = random_bytes();
-  if (!nonce || greeting_.size() < frame_head) return;
+  if (!nonce || join_request_.size() < frame_head) return;
   hello_ = FrameWriter(HandshakeKind::hello)
                .number(handshake_protocol)
                .text(as_text(group_.mark()))
                .text(as_text(*nonce))
-               .text(as_text(hash_of(std::string_view(greeting_).substr(frame_head))))
+               .text(as_text(hash_of(std::string_view(join_request_).substr(frame_head))))
                .take();
 }
 
@@ -128,7 +128,7 @@ std::optional<std::string> JoinerHandshake::take(Frame frame, const Ends& ends) 
     return std::nullopt;
   }
   const Code own = proof_of("joiner", group_, hello, nonce, ends);
-  return FrameWriter(HandshakeKind::proof).text(as_text(own)).take() + greeting_;
+  return FrameWriter(HandshakeKind::proof).text(as_text(own)).take() + join_request_;
 }
 
 }  // namespace amldist::wireup

@@ -1,9 +1,9 @@
 // The mutual proof at the beginning of every connection, as two state machines without sockets. README.md has the
 // protocol.
 //
-//   joining side   hello:     protocol, mark of the group, nonce, hash of its greeting
+//   joining side   hello:     protocol, mark of the group, nonce, hash of its join request
 //   hosting side   challenge: nonce, code ("host", everything so far)
-//   joining side   proof:     code ("joiner", everything so far); then the greeting
+//   joining side   proof:     code ("joiner", everything so far); then the join request
 //
 // "Everything" contains the two ends' addresses as each side sees them, so a proof cannot be relayed. Each side makes a
 // fresh nonce, so that none can be replayed. The two roles have different codes, so that none can be reflected.
@@ -22,13 +22,13 @@ namespace amldist::wireup {
 
 /// Kinds of the handshake's frames. Users of a connection have theirs from 16 on.
 enum class HandshakeKind : std::uint8_t {
-  greeting = 1,  ///< from the joining side, behind its proof: who it is
-  accepted,      ///< from the hosting side: wait for the others
-  elsewhere,     ///< this is another step's, or its secret differs: look for yours elsewhere
-  refused,       ///< the group does not come about, or has ended, and why
-  hello,         ///< the first frame, from the joining side
-  challenge,     ///< the hosting side's proof
-  proof,         ///< the joining side's proof
+  join_request = 1,  ///< from the joining side, behind its proof: who it is
+  accepted,          ///< from the hosting side: wait for the others
+  elsewhere,         ///< this is another step's, or its secret differs: look for yours elsewhere
+  refused,           ///< the group does not come about, or has ended, and why
+  hello,             ///< the first frame, from the joining side
+  challenge,         ///< the hosting side's proof
+  proof,             ///< the joining side's proof
 };
 
 /// What both sides of a group's connections know: its key, and what it is called.
@@ -64,47 +64,47 @@ class HostHandshake {
   enum class State : std::uint8_t {
     waits_for_hello,
     waits_for_proof,
-    waits_for_greeting,  ///< the peer has proven that it belongs to the group
+    waits_for_join_request,  ///< the peer has proven that it belongs to the group
     complete,
     elsewhere,  ///< a peer of another group: tell it so, and close the connection
     stranger,   ///< close the connection
   };
   [[nodiscard]] State state() const noexcept { return state_; }
   [[nodiscard]] bool has_proven() const noexcept {
-    return state_ == State::waits_for_greeting || state_ == State::complete;
+    return state_ == State::waits_for_join_request || state_ == State::complete;
   }
   /// How long the next frame may be.
   [[nodiscard]] std::size_t most_bytes() const noexcept;
   /// Takes the next frame. Returns the bytes to send, often none.
   [[nodiscard]] std::string take(const GroupKey& group, Frame frame, const Ends& ends);
-  /// The greeting, when complete.
-  [[nodiscard]] Frame greeting() { return std::move(greeting_); }
+  /// The join request, when complete.
+  [[nodiscard]] Frame join_request() { return std::move(join_request_); }
 
  private:
   [[nodiscard]] std::string take_hello(const GroupKey& group, Frame& frame, const Ends& ends);
   void take_proof(Frame& frame);
-  void take_greeting(Frame&& frame);
+  void take_join_request(Frame&& frame);
 
   State state_ = State::waits_for_hello;
   Code expected_{};  ///< the proof
-  Code greeting_hash_{};
-  Frame greeting_;
+  Code join_request_hash_{};
+  Frame join_request_;
 };
 
 /// The joining side's part of one connection.
 class JoinerHandshake {
  public:
-  /// `greeting`: a whole frame.
-  JoinerHandshake(GroupKey group, std::string greeting);
+  /// `join_request`: a whole frame.
+  JoinerHandshake(GroupKey group, std::string join_request);
 
   /// What is sent first. Empty: the kernel gave no nonce.
   [[nodiscard]] const std::string& hello() const noexcept { return hello_; }
-  /// Takes the host's challenge. Returns proof and greeting; nullopt: this is not the host of the group.
+  /// Takes the host's challenge. Returns proof and join request; nullopt: this is not the host of the group.
   [[nodiscard]] std::optional<std::string> take(Frame frame, const Ends& ends);
 
  private:
   GroupKey group_;
-  std::string greeting_;
+  std::string join_request_;
   std::string hello_;
 };
 

@@ -33,14 +33,14 @@ std::vector<Candidate> look_up(const std::vector<Endpoint>& endpoints, Clock::ti
 }
 
 /// One attempt. An invalid connection: nobody of this group is there; `problem` says what is.
-Result<FileDescriptor> attempt(const Candidate& candidate, const std::string& greeting, const GroupKey& group,
+Result<FileDescriptor> attempt(const Candidate& candidate, const std::string& join_request, const GroupKey& group,
                                Clock::time_point deadline, std::string& problem) {
   auto connection = connect_to(candidate.address, candidate.port, deadline);
   if (!connection) {
     problem = connection.error().message;
     return FileDescriptor();
   }
-  const auto accepted = introduce(*connection, greeting, group, deadline);
+  const auto accepted = introduce(*connection, join_request, group, deadline);
   if (!accepted) return accepted.error();
   if (*accepted) return connection;
   problem = concat({"what answers at ", Endpoint{candidate.address.to_string(), candidate.port}.to_string(),
@@ -50,9 +50,9 @@ Result<FileDescriptor> attempt(const Candidate& candidate, const std::string& gr
 
 }  // namespace
 
-bool prove(const FileDescriptor& connection, const std::string& greeting, const GroupKey& group,
+bool prove(const FileDescriptor& connection, const std::string& join_request, const GroupKey& group,
            Clock::time_point deadline) {
-  JoinerHandshake handshake(group, greeting);
+  JoinerHandshake handshake(group, join_request);
   if (handshake.hello().empty() || !send_all(connection, handshake.hello(), deadline)) return false;
   auto challenge = read_frame(connection, limits.proof_bytes, deadline);
   if (!challenge) return false;
@@ -60,18 +60,18 @@ bool prove(const FileDescriptor& connection, const std::string& greeting, const 
   return proof && send_all(connection, *proof, deadline);
 }
 
-Result<bool> introduce(const FileDescriptor& connection, const std::string& greeting, const GroupKey& group,
+Result<bool> introduce(const FileDescriptor& connection, const std::string& join_request, const GroupKey& group,
                        Clock::time_point deadline) {
-  if (!prove(connection, greeting, group, deadline)) return false;
-  auto answer = read_frame(connection, limits.greeting_bytes, deadline);
+  if (!prove(connection, join_request, group, deadline)) return false;
+  auto answer = read_frame(connection, limits.join_request_bytes, deadline);
   if (!answer) return false;
   if (answer->kind<HandshakeKind>() == HandshakeKind::refused) return read_refusal(*answer);
   return is_acceptance(*answer);
 }
 
-Result<Joined> join(const Destination& destination, const std::string& greeting, const GroupKey& group,
+Result<Joined> join(const Destination& destination, const std::string& join_request, const GroupKey& group,
                     Clock::time_point deadline) {
-  if (greeting.size() > frame_head + limits.greeting_bytes) {
+  if (join_request.size() > frame_head + limits.join_request_bytes) {
     return Error{Errc::limit, "the names of host and job are too long to be sent to the other processes"};
   }
   std::string problem = "nothing answers";
@@ -79,9 +79,9 @@ Result<Joined> join(const Destination& destination, const std::string& greeting,
     const auto endpoints = destination.endpoints(deadline);
     if (!endpoints) return endpoints.error();
     const auto candidates = look_up(*endpoints, deadline, problem);
-    const auto patience = candidates.size() == 1 ? limits.greeting_time : limits.answer_time;
+    const auto patience = candidates.size() == 1 ? limits.join_request_time : limits.answer_time;
     for (const Candidate& each : candidates) {
-      auto link = attempt(each, greeting, group, std::min(deadline, Clock::now() + patience), problem);
+      auto link = attempt(each, join_request, group, std::min(deadline, Clock::now() + patience), problem);
       if (!link) return link.error();
       if (*link) return Joined{std::move(*link), {each.address.to_string(), each.port}};
     }

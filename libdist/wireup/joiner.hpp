@@ -9,7 +9,7 @@
 #include "os/clock.hpp"
 #include "os/file_descriptor.hpp"
 #include "os/socket.hpp"
-#include "wireup/greeting.hpp"
+#include "wireup/join_request.hpp"
 
 namespace amldist::wireup {
 
@@ -27,17 +27,17 @@ struct Joined {
   Endpoint where;
 };
 
-/// Connects, proves the key and introduces itself, again and again until the deadline. `greeting`: a whole frame.
+/// Connects, proves the key and introduces itself, again and again until the deadline. `join_request`: a whole frame.
 /// Errors: timeout; what the accepting side says against this process; what the destination says.
-[[nodiscard]] Result<Joined> join(const Destination& destination, const std::string& greeting, const GroupKey& group,
-                                  Clock::time_point deadline);
+[[nodiscard]] Result<Joined> join(const Destination& destination, const std::string& join_request,
+                                  const GroupKey& group, Clock::time_point deadline);
 
-/// Proves the key over a connection, and sends the greeting to a host that has proven it too. False: it has not.
-[[nodiscard]] bool prove(const FileDescriptor& connection, const std::string& greeting, const GroupKey& group,
+/// Proves the key over a connection, and sends the join request to a host that has proven it too. False: it has not.
+[[nodiscard]] bool prove(const FileDescriptor& connection, const std::string& join_request, const GroupKey& group,
                          Clock::time_point deadline);
 /// The same, and judges the answer. False: it is not the accepting side of this group. Errors: why it refuses this
 /// process.
-[[nodiscard]] Result<bool> introduce(const FileDescriptor& connection, const std::string& greeting,
+[[nodiscard]] Result<bool> introduce(const FileDescriptor& connection, const std::string& join_request,
                                      const GroupKey& group, Clock::time_point deadline);
 
 }  // namespace amldist::wireup

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "os/socket.hpp"
-#include "wireup/greeting.hpp"
+#include "wireup/join_request.hpp"
 
 namespace amldist::wireup {
 
@@ -18,7 +18,7 @@ Clock::time_point PendingConnections::next_deadline() const noexcept {
 }
 
 void PendingConnections::accept_from(const FileDescriptor& listener, Clock::time_point now,
-                                     const GreetingHandler& handler) {
+                                     const JoinRequestHandler& handler) {
   for (std::size_t i = 0; i < most_; ++i) {  // then the others have their turn
     FileDescriptor connection = accept_on(listener);
     if (!connection) return;
@@ -26,7 +26,7 @@ void PendingConnections::accept_from(const FileDescriptor& listener, Clock::time
   }
 }
 
-void PendingConnections::add(FileDescriptor connection, Clock::time_point now, const GreetingHandler& handler) {
+void PendingConnections::add(FileDescriptor connection, Clock::time_point now, const JoinRequestHandler& handler) {
   // The hello of a peer that connects in earnest is mostly there already.
   Connection added{std::move(connection), now};
   if (!read(added, handler)) return;
@@ -45,14 +45,14 @@ void PendingConnections::close_one() {
   if (chosen != connections_.end()) connections_.erase(chosen);
 }
 
-void PendingConnections::serve(Clock::time_point now, const GreetingHandler& handler) {
+void PendingConnections::serve(Clock::time_point now, const JoinRequestHandler& handler) {
   for (auto each = connections_.begin(); each != connections_.end();) {
     const bool stays = read(*each, handler) && now < each->deadline();
     each = stays ? std::next(each) : connections_.erase(each);
   }
 }
 
-bool PendingConnections::read(Connection& connection, const GreetingHandler& handler) {
+bool PendingConnections::read(Connection& connection, const JoinRequestHandler& handler) {
   for (;;) {
     const auto state = connection.reader.read(connection.socket);
     if (state == FrameReader::State::incomplete) return true;
@@ -60,7 +60,7 @@ bool PendingConnections::read(Connection& connection, const GreetingHandler& han
   }
 }
 
-bool PendingConnections::advance(Connection& connection, const GreetingHandler& handler) {
+bool PendingConnections::advance(Connection& connection, const JoinRequestHandler& handler) {
   using State = HostHandshake::State;
   HostHandshake& handshake = connection.handshake;
   // What is sent fits into the socket's buffer: a stranger that does not read cannot hold up the others.
@@ -68,7 +68,7 @@ bool PendingConnections::advance(Connection& connection, const GreetingHandler& 
   const std::string reply = handshake.take(group_, connection.reader.take(), Ends::as_host(connection.socket));
   switch (handshake.state()) {
     case State::complete:
-      handler(std::move(connection.socket), handshake.greeting());
+      handler(std::move(connection.socket), handshake.join_request());
       return false;
     case State::elsewhere:
       static_cast<void>(send(elsewhere_frame()));

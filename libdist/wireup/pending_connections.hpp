@@ -20,8 +20,8 @@ class PendingConnections {
  public:
   /// `peers`: how many may connect in earnest, perhaps all at once.
   PendingConnections(std::size_t peers, GroupKey group) : most_(peers + limits.strangers), group_(std::move(group)) {}
-  /// Takes a connection whose peer has proven that it belongs to the group, and its greeting.
-  using GreetingHandler = std::function<void(FileDescriptor connection, Frame greeting)>;
+  /// Takes a connection whose peer has proven that it belongs to the group, and its join request.
+  using JoinRequestHandler = std::function<void(FileDescriptor connection, Frame join_request)>;
 
   /// Adds what poll() is to wait for: size() entries.
   void add_to(std::vector<pollfd>& wanted) const;
@@ -30,13 +30,13 @@ class PendingConnections {
   [[nodiscard]] Clock::time_point next_deadline() const noexcept;
 
   /// Accepts what waits at `listener`, without waiting itself.
-  void accept_from(const FileDescriptor& listener, Clock::time_point now, const GreetingHandler& handler);
+  void accept_from(const FileDescriptor& listener, Clock::time_point now, const JoinRequestHandler& handler);
   /// Takes one accepted connection. Where there are too many, one is closed: the oldest that has said nothing, else the
   /// oldest that has proven nothing.
-  void add(FileDescriptor connection, Clock::time_point now, const GreetingHandler& handler);
-  /// Goes on with every handshake. Hands over the connections that have sent their greeting; closes those that are
+  void add(FileDescriptor connection, Clock::time_point now, const JoinRequestHandler& handler);
+  /// Goes on with every handshake. Hands over the connections that have sent their join request; closes those that are
   /// broken, closed or too slow.
-  void serve(Clock::time_point now, const GreetingHandler& handler);
+  void serve(Clock::time_point now, const JoinRequestHandler& handler);
 
  private:
   struct Connection {
@@ -45,13 +45,13 @@ class PendingConnections {
     FrameReader reader{limits.proof_bytes};
     HostHandshake handshake = {};
     [[nodiscard]] Clock::time_point deadline() const noexcept {
-      return accepted + (handshake.has_proven() ? limits.greeting_time : limits.proof_time);
+      return accepted + (handshake.has_proven() ? limits.join_request_time : limits.proof_time);
     }
   };
   /// Whether the connection goes on waiting.
-  bool read(Connection& connection, const GreetingHandler& handler);
+  bool read(Connection& connection, const JoinRequestHandler& handler);
   /// Whether the handshake goes on.
-  bool advance(Connection& connection, const GreetingHandler& handler);
+  bool advance(Connection& connection, const JoinRequestHandler& handler);
   void close_one();
 
   std::size_t most_;

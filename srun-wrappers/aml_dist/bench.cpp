@@ -57,12 +57,12 @@ int print_rows(const std::vector<BenchRow>& rows, const BenchOptions& options) {
   return commands::exit_done;
 }
 
-Result<std::vector<BenchRow>> measure(const BenchOptions& options, const std::vector<Contender>& contenders,
+Result<std::vector<BenchRow>> measure(const BenchOptions& options, const std::vector<MeasuredLibrary>& libraries,
                                       bool speaks) {
-  const auto plan = make_plan(options, contenders.front().size);
+  const auto plan = make_plan(options, libraries.front().size);
   if (!plan) return plan.error();
   const ProgressLine line(speaks);
-  return run_plan(*plan, contenders, [&](const bench_request& request, std::size_t done, std::size_t all) {
+  return run_plan(*plan, libraries, [&](const bench_request& request, std::size_t done, std::size_t all) {
     line(concat({bench_op_name(request.op), " of ", std::to_string(request.bytes), " bytes (", std::to_string(done + 1),
                  " of ", std::to_string(all), ")"}));
   });
@@ -73,7 +73,7 @@ int bench_here(const BenchOptions& options) {
   if (const auto plan = make_plan(options, options.ranks); !plan) return fail(plan.error());
   if (const auto fine = check_picture(options); !fine) return fail(fine.error());
   std::vector<std::unique_ptr<LocalRanks>> started;
-  std::vector<Contender> contenders;
+  std::vector<MeasuredLibrary> libraries;
   auto own = LocalRanks::start_own(options.ranks);
   if (!own) return fail(own.error());
   started.push_back(std::move(*own));
@@ -82,9 +82,9 @@ int bench_here(const BenchOptions& options) {
     if (!ranks) return fail(ranks.error());
     started.push_back(std::move(*ranks));
   }
-  contenders.reserve(started.size());
-  for (const auto& ranks : started) contenders.push_back(ranks->contender());
-  const auto rows = measure(options, contenders, true);
+  libraries.reserve(started.size());
+  for (const auto& ranks : started) libraries.push_back(ranks->library());
+  const auto rows = measure(options, libraries, true);
   return rows ? print_rows(*rows, options) : fail(rows.error());
 }
 
@@ -111,7 +111,7 @@ int bench_in_step(const BenchOptions& options) {
   if (!world) return fail(world.error());
   const bool speaks = world->rank() == 0;
   if (const auto fine = check_picture(*world, options); !fine) return fail_once(fine.error(), speaks);
-  auto rows = measure(options, {world->contender()}, speaks);
+  auto rows = measure(options, {world->library()}, speaks);
   if (!rows) return fail_once(rows.error(), speaks);
   for (BenchRow& row : *rows) row.trust = world->trust();
   return speaks ? print_rows(*rows, options) : commands::exit_done;

@@ -364,7 +364,7 @@ Result<bench_result> LocalRanks::measure(const bench_request& request) {
   return all;
 }
 
-Contender LocalRanks::contender() {
+MeasuredLibrary LocalRanks::library() {
   return {name_, static_cast<int>(ranks_.size()), [this](const bench_request& request) { return measure(request); }};
 }
 

@@ -27,7 +27,7 @@ class LocalRanks {
   ~LocalRanks();
 
   /// The way to measure with all of them; lives no longer than this object.
-  [[nodiscard]] Contender contender();
+  [[nodiscard]] MeasuredLibrary library();
 
  private:
   explicit LocalRanks(std::string name) : name_(std::move(name)) {}

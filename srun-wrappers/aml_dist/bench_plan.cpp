@@ -14,7 +14,7 @@ namespace {
 
 using text::concat;
 
-constexpr double sample_us = 4000;  // one round of one contender lasts about this long
+constexpr double sample_us = 4000;  // one round of one library lasts about this long
 constexpr std::uint64_t most_iterations = 20000;
 
 template <typename Enumerator>
@@ -87,11 +87,11 @@ Result<bench_request> parse_kind(const BenchOptions& options) {
 }
 
 /// Iterations for one sample, from a first look at how long a call takes.
-Result<std::uint64_t> calibrate(const Contender& contender, bench_request request) {
+Result<std::uint64_t> calibrate(const MeasuredLibrary& library, bench_request request) {
   double each = 0;
   for (const std::uint64_t tries : {1, 3}) {
     request.iterations = tries;
-    const auto result = contender.measure(request);
+    const auto result = library.measure(request);
     if (!result) return result.error();
     each = result->microseconds;
   }
@@ -104,31 +104,30 @@ double median(std::vector<double> samples) {
   return samples[samples.size() / 2];
 }
 
-/// One contender and one size, while the rounds go on.
+/// One library and one size, while the rounds go on.
 struct Entry {
-  const Contender* contender;
+  const MeasuredLibrary* library;
   BenchRow row;
   std::uint64_t iterations = 1;
   std::vector<double> samples;
 };
 
 /// A checked call first: it also warms up. nullopt: this library cannot do it.
-Result<std::optional<Entry>> enter(const Contender& contender, bench_request request) {
+Result<std::optional<Entry>> enter(const MeasuredLibrary& library, bench_request request) {
   request.iterations = 0;
-  const auto checked = contender.measure(request);
+  const auto checked = library.measure(request);
   if (!checked) return checked.error();
   if (checked->status == BENCH_UNSUPPORTED) return std::optional<Entry>();
-  const auto iterations = calibrate(contender, request);
+  const auto iterations = calibrate(library, request);
   if (!iterations) return iterations.error();
-  return std::optional(
-      Entry{&contender, {contender.name, request, contender.size, 0, checked->wrong}, *iterations, {}});
+  return std::optional(Entry{&library, {library.name, request, library.size, 0, checked->wrong}, *iterations, {}});
 }
 
 Result<void> run_round(std::vector<Entry>& entries) {
   for (Entry& entry : entries) {
     bench_request request = entry.row.request;
     request.iterations = entry.iterations;
-    const auto result = entry.contender->measure(request);
+    const auto result = entry.library->measure(request);
     if (!result) return result.error();
     entry.samples.push_back(result->microseconds);
   }
@@ -194,14 +193,14 @@ Result<BenchPlan> make_plan(const BenchOptions& options, int size) {
   return plan;
 }
 
-Result<std::vector<BenchRow>> run_plan(const BenchPlan& plan, const std::vector<Contender>& contenders,
+Result<std::vector<BenchRow>> run_plan(const BenchPlan& plan, const std::vector<MeasuredLibrary>& libraries,
                                        const Progress& progress) {
   std::vector<BenchRow> rows;
   for (std::size_t i = 0; i < plan.requests.size(); ++i) {
     progress(plan.requests[i], i, plan.requests.size());
     std::vector<Entry> entries;
-    for (const Contender& contender : contenders) {
-      auto entry = enter(contender, plan.requests[i]);
+    for (const MeasuredLibrary& library : libraries) {
+      auto entry = enter(library, plan.requests[i]);
       if (!entry) return entry.error();
       if (*entry) entries.push_back(std::move(**entry));
     }

@@ -40,7 +40,7 @@ struct BenchRow {
 using Measure = std::function<Result<bench_result>(const bench_request&)>;
 
 /// A library that takes part.
-struct Contender {
+struct MeasuredLibrary {
   std::string name;
   int size = 1;
   Measure measure;
@@ -49,9 +49,10 @@ struct Contender {
 /// What is told while it runs: the row's request, how many are done and how many there are.
 using Progress = std::function<void(const bench_request&, std::size_t done, std::size_t all)>;
 
-/// All contenders in turn, round by round, so that a slow minute of the machine slows all of them; a row's time is the
+/// All libraries in turn, round by round, so that a slow minute of the machine slows all of them; a row's time is the
 /// median over the rounds. Unsupported requests give no row.
-[[nodiscard]] Result<std::vector<BenchRow>> run_plan(const BenchPlan& plan, const std::vector<Contender>& contenders,
+[[nodiscard]] Result<std::vector<BenchRow>> run_plan(const BenchPlan& plan,
+                                                     const std::vector<MeasuredLibrary>& libraries,
                                                      const Progress& progress);
 
 }  // namespace amldist::tools

@@ -59,7 +59,7 @@ Result<bool> World::told_by_rank_0(bool own) const {
   return word == 1;
 }
 
-Contender World::contender() const {
+MeasuredLibrary World::library() const {
   return {"amldist", size(), [comm = comm_.get()](const bench_request& request) { return measure(comm, request); }};
 }
 

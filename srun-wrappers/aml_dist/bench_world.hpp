@@ -26,7 +26,7 @@ class World {
   [[nodiscard]] Result<bool> told_by_rank_0(bool own) const;
 
   /// Every rank gets the same result: the slowest time, the sum of what is wrong.
-  [[nodiscard]] Contender contender() const;
+  [[nodiscard]] MeasuredLibrary library() const;
 
   /// Serves requests on a socket: the other side of LocalRanks.
   [[nodiscard]] int serve(const std::string& socket) const;

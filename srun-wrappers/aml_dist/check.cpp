@@ -16,13 +16,14 @@
 #include "aml_dist/sku_list.hpp"
 #include "core/settings.hpp"
 #include "core/text.hpp"
-#include "fabric/checks.hpp"
-#include "fabric/gpu_reader.hpp"
-#include "fabric/kernel_log.hpp"
-#include "fabric/nccl_speed.hpp"
-#include "fabric/report_json.hpp"
-#include "fabric/topology_file.hpp"
-#include "fabric/verbs_probe.hpp"
+#include "fabric/checks/checks.hpp"
+#include "fabric/checks/gpu_checks.hpp"
+#include "fabric/checks/topology_file.hpp"
+#include "fabric/facts/kernel_log.hpp"
+#include "fabric/gpu/gpu_reader.hpp"
+#include "fabric/gpu/nccl_speed.hpp"
+#include "fabric/report/report_json.hpp"
+#include "fabric/verbs/verbs_probe.hpp"
 #include "os/environment.hpp"
 #include "os/whole_file.hpp"
 #include "shared/exit_status.hpp"
@@ -33,9 +34,9 @@ namespace amldist::tools {
 namespace {
 
 using commands::fail;
+using fabric::CheckRequest;
 using fabric::Evidence;
 using fabric::NodeFacts;
-using fabric::Question;
 using fabric::Verdict;
 using text::concat;
 
@@ -50,13 +51,13 @@ constexpr const char* footer =
 bool is_json(const CheckOptions& options) { return options.json || options.format == "json"; }
 
 /// Explicit before guessed: the option, then what the SKU promises; else what is there is verified.
-void choose_policy(const CheckOptions& options, Question& question) {
+void choose_policy(const CheckOptions& options, CheckRequest& request) {
   if (const auto named = fabric::policy_from_name(options.policy)) {
-    question.policy = *named;
-    question.policy_source = "--policy";
-  } else if (question.sku && question.sku->has_verbs()) {
-    question.policy = RdmaPolicy::require;
-    question.policy_source = "the SKU";
+    request.policy = *named;
+    request.policy_source = "--policy";
+  } else if (request.sku && request.sku->has_verbs()) {
+    request.policy = RdmaPolicy::require;
+    request.policy_source = "the SKU";
   }
 }
 
@@ -75,19 +76,19 @@ int list_skus(const CheckOptions& options) {
   return commands::exit_done;
 }
 
-Result<Question> make_question(const CheckOptions& options) {
-  Question question;
-  question.environment = own_variable;
-  question.unknown_fails = options.unknown == "fail";
+Result<CheckRequest> make_request(const CheckOptions& options) {
+  CheckRequest request;
+  request.environment = own_variable;
+  request.unknown_fails = options.unknown == "fail";
   if (!options.sku.empty()) {
     const auto table = load_table(options);
     if (!table) return table.error();
     auto sku = table->find(options.sku);
     if (!sku) return sku.error();
-    question.sku = std::move(*sku);
+    request.sku = std::move(*sku);
   }
-  choose_policy(options, question);
-  return question;
+  choose_policy(options, request);
+  return request;
 }
 
 Result<void> check_roots(const CheckOptions& options) {
@@ -136,10 +137,10 @@ void read_log(const CheckOptions& options, Evidence& evidence) {
 }
 
 /// What this node's GPUs should be: Slurm's share of a job, else the SKU's, else what is on the bus.
-fabric::GpuExpectation expected_gpus(const NodeFacts& node, const Question& question) {
-  const auto share = text::to_number(question.environment("SLURM_GPUS_ON_NODE").value_or(""), 1024);
+fabric::GpuExpectation expected_gpus(const NodeFacts& node, const CheckRequest& request) {
+  const auto share = text::to_number(request.environment("SLURM_GPUS_ON_NODE").value_or(""), 1024);
   if (share) return {static_cast<std::uint32_t>(*share), "Slurm"};
-  if (question.sku && question.sku->gpus) return {question.sku->gpus, "the SKU"};
+  if (request.sku && request.sku->gpus) return {request.sku->gpus, "the SKU"};
   // The library that is asked knows one vendor's: beside NVIDIA's GPUs one of AMD's is a display.
   const bool nvidia = std::ranges::any_of(node.gpus, &fabric::GpuFacts::nvidia);
   const auto on_bus = static_cast<std::uint32_t>(std::ranges::count_if(
@@ -149,9 +150,9 @@ fabric::GpuExpectation expected_gpus(const NodeFacts& node, const Question& ques
 }
 
 /// The GPUs of this machine; those of --sysfs-root only from a library that was named.
-fabric::GpuStates ask_driver(const CheckOptions& options, const NodeFacts& node, const Question& question) {
+fabric::GpuStates ask_driver(const CheckOptions& options, const NodeFacts& node, const CheckRequest& request) {
   const bool amd = !node.gpus.empty() && std::ranges::none_of(node.gpus, &fabric::GpuFacts::nvidia);
-  const std::string library = question.environment(variable::nvml_library).value_or("");
+  const std::string library = request.environment(variable::nvml_library).value_or("");
   fabric::GpuStates states;
   states.problem = "the driver of this machine does not describe --sysfs-root";
   if (options.sysfs_root.empty() || !library.empty()) {
@@ -163,11 +164,11 @@ fabric::GpuStates ask_driver(const CheckOptions& options, const NodeFacts& node,
 }
 
 /// Where GPUs and cards are, against the SKU's file.
-fabric::Check check_placement(const NodeFacts& node, const Question& question) {
-  if (!question.sku || question.sku->topology.empty()) {
+fabric::Check check_placement(const NodeFacts& node, const CheckRequest& request) {
+  if (!request.sku || request.sku->topology.empty()) {
     return {"gpu.topology", Verdict::skip, "the SKU names no topology file", ""};
   }
-  const std::string& path = question.sku->topology;
+  const std::string& path = request.sku->topology;
   const auto unknown = [&path](const Error& error) {
     return fabric::Check{"gpu.topology", Verdict::unknown, concat({text::quote(path), " ", error.message}),
                          "correct topology= in the table of SKUs"};
@@ -179,21 +180,21 @@ fabric::Check check_placement(const NodeFacts& node, const Question& question) {
 }
 
 /// Adds the checks of GPUs, and drops those of the host with --health off. Returns what the driver said.
-fabric::GpuStates add_health(const CheckOptions& options, const NodeFacts& node, const Question& question,
+fabric::GpuStates add_health(const CheckOptions& options, const NodeFacts& node, const CheckRequest& request,
                              const Evidence& evidence, fabric::Report& report) {
   const RdmaPolicy health = fabric::policy_from_name(options.health).value_or(RdmaPolicy::prefer);
-  if (question.policy == RdmaPolicy::off) return {};
+  if (request.policy == RdmaPolicy::off) return {};
   if (health == RdmaPolicy::off) {
     std::erase_if(report.checks, [](const fabric::Check& check) { return check.id.starts_with("host."); });
     return {};
   }
-  fabric::GpuStates states = ask_driver(options, node, question);
-  fabric::GpuExpectation expected = expected_gpus(node, question);
+  fabric::GpuStates states = ask_driver(options, node, request);
+  fabric::GpuExpectation expected = expected_gpus(node, request);
   // Without a machine to ask there is nothing to expect.
-  const bool can_ask = options.sysfs_root.empty() || question.environment(variable::nvml_library).has_value();
+  const bool can_ask = options.sysfs_root.empty() || request.environment(variable::nvml_library).has_value();
   if (!can_ask && !states.asked) expected.count.reset();
   std::vector<fabric::Check> checks = verify_gpus(states, node, expected, evidence.kernel_log, health);
-  checks.push_back(check_placement(node, question));
+  checks.push_back(check_placement(node, request));
   for (fabric::Check& check : checks) {
     if (health == RdmaPolicy::prefer && check.verdict == Verdict::fail) check.verdict = Verdict::warn;
     report.checks.push_back(std::move(check));
@@ -202,13 +203,13 @@ fabric::GpuStates add_health(const CheckOptions& options, const NodeFacts& node,
 }
 
 /// The bus bandwidth between the node's GPUs, as NCCL has it.
-void add_nccl(const CheckOptions& options, const Question& question, fabric::Report& report) {
+void add_nccl(const CheckOptions& options, const CheckRequest& request, fabric::Report& report) {
   const RdmaPolicy health = fabric::policy_from_name(options.health).value_or(RdmaPolicy::prefer);
-  if (question.policy == RdmaPolicy::off || health == RdmaPolicy::off) return;
-  const auto speed = fabric::measure_nccl(question.environment(variable::cuda_library).value_or(""),
-                                          question.environment(variable::nccl_library).value_or(""),
+  if (request.policy == RdmaPolicy::off || health == RdmaPolicy::off) return;
+  const auto speed = fabric::measure_nccl(request.environment(variable::cuda_library).value_or(""),
+                                          request.environment(variable::nccl_library).value_or(""),
                                           std::chrono::seconds(3 * options.timeout_s));
-  fabric::Check check = judge_nccl(speed, question.sku ? question.sku->nccl : std::nullopt);
+  fabric::Check check = judge_nccl(speed, request.sku ? request.sku->nccl : std::nullopt);
   if (health == RdmaPolicy::prefer && check.verdict == Verdict::fail) check.verdict = Verdict::warn;
   report.checks.push_back(std::move(check));
 }
@@ -220,19 +221,19 @@ bool is_silent_task(const CheckOptions& options) {
 }
 
 /// Whether a judged port is on its way up: waiting may help.
-bool is_coming_up(const NodeFacts& node, const Question& question) {
-  const auto ports = judged_ports(node, question);
+bool is_coming_up(const NodeFacts& node, const CheckRequest& request) {
+  const auto ports = judged_ports(node, request);
   return std::ranges::any_of(ports, [](const fabric::JudgedPort& each) {
     const auto state = each.port->state.present() ? fabric::parse_state(each.port->state.text) : std::nullopt;
     return state == fabric::PortState::init || state == fabric::PortState::armed;
   });
 }
 
-NodeFacts read_settled_node(const CheckOptions& options, const Question& question) {
+NodeFacts read_settled_node(const CheckOptions& options, const CheckRequest& request) {
   const auto roots = fabric::Roots::from_options(options.sysfs_root, options.dev_root);
   NodeFacts node = fabric::read_node(roots);
   constexpr timespec pause = {0, 250'000'000};
-  for (std::uint32_t i = 0; i < options.wait_s * 4 && is_coming_up(node, question); ++i) {
+  for (std::uint32_t i = 0; i < options.wait_s * 4 && is_coming_up(node, request); ++i) {
     if (i == 0) std::fprintf(stderr, "aml-dist: waiting up to %u s for ports to become active\n", options.wait_s);
     static_cast<void>(::nanosleep(&pause, nullptr));
     node = fabric::read_node(roots);
@@ -240,14 +241,14 @@ NodeFacts read_settled_node(const CheckOptions& options, const Question& questio
   return node;
 }
 
-fabric::ProcessFacts read_own_process(const CheckOptions& options, const NodeFacts& node, const Question& question) {
+fabric::ProcessFacts read_own_process(const CheckOptions& options, const NodeFacts& node, const CheckRequest& request) {
   fabric::ProcessFacts process = fabric::read_process(node);
   if (!options.sysfs_root.empty()) {
     process.verbs.reason = "the devices come from --sysfs-root: verbs would open those of this machine";
   } else if (options.no_verbs) {
     process.verbs.reason = "--no-verbs";
-  } else if (!judged_ports(node, question).empty()) {
-    process.verbs = fabric::probe_verbs(node, question, std::chrono::seconds(options.timeout_s));
+  } else if (!judged_ports(node, request).empty()) {
+    process.verbs = fabric::probe_verbs(node, request, std::chrono::seconds(options.timeout_s));
   }
   return process;
 }
@@ -299,28 +300,28 @@ bool has_failed(const std::vector<fabric::Check>& checks) {
 }
 
 /// The fabric, as far as only this process can tell. Returns whether nothing has failed.
-bool print_fabric_part(const CheckOptions& options, const NodeFacts& node, const Question& question,
+bool print_fabric_part(const CheckOptions& options, const NodeFacts& node, const CheckRequest& request,
                        fabric::NodeSummary& summary) {
-  const fabric::ProcessFacts process = read_own_process(options, node, question);
+  const fabric::ProcessFacts process = read_own_process(options, node, request);
   add_process_traits(summary, process);
   const std::vector<fabric::Check> own = {
-      check_device_nodes(node, question, process), check_provider(node, question, process),
-      check_memlock(node, question, process),      check_gpudirect(node, question, process),
-      check_environment(node, question),           check_loopback(node, question, process)};
+      check_device_nodes(node, request, process), check_provider(node, request, process),
+      check_memlock(node, request, process),      check_gpudirect(node, request, process),
+      check_environment(node, request),           check_loopback(node, request, process)};
   print_checks(own);
   return !has_failed(own);
 }
 
 /// GPUs and the host. Returns whether nothing has failed.
-bool print_health_part(const CheckOptions& options, const NodeFacts& node, Question question,
+bool print_health_part(const CheckOptions& options, const NodeFacts& node, CheckRequest request,
                        fabric::NodeSummary& summary) {
   Evidence evidence;
   read_log(options, evidence);
-  question.policy = RdmaPolicy::prefer;
+  request.policy = RdmaPolicy::prefer;
   fabric::Report report;
-  add_gpu_traits(summary, add_health(options, node, question, evidence, report));
+  add_gpu_traits(summary, add_health(options, node, request, evidence, report));
   for (const fabric::Check& host :
-       {check_pci_functions(node), check_pci_errors(node, question), check_bridges(node, question)}) {
+       {check_pci_functions(node), check_pci_errors(node, request), check_bridges(node, request)}) {
     report.checks.push_back(host);
   }
   print_checks(report.checks);
@@ -329,15 +330,15 @@ bool print_health_part(const CheckOptions& options, const NodeFacts& node, Quest
 
 /// What the plugin asks for: the checks that only the task's own context can make, as lines; then, if nothing has
 /// failed, what concerns other nodes.
-int print_task_part(const CheckOptions& options, const Question& question) {
+int print_task_part(const CheckOptions& options, const CheckRequest& request) {
   const NodeFacts node = fabric::read_node(fabric::Roots::from_options(options.sysfs_root, options.dev_root));
-  const bool rdma = question.policy != RdmaPolicy::off;
+  const bool rdma = request.policy != RdmaPolicy::off;
   fabric::NodeSummary summary{node.host, false, {}, {}, {}};
-  if (rdma) summary = summarise(node, question, fabric::Report());
-  if (options.health != "off" && !print_health_part(options, node, question, summary)) return commands::exit_done;
-  if (rdma && !print_fabric_part(options, node, question, summary)) return commands::exit_done;
-  tell_traits(options, summary, rdma ? question.policy : *fabric::policy_from_name(options.health));
-  if (rdma) print_checks(write_between_nodes(options, node, question));
+  if (rdma) summary = summarise(node, request, fabric::Report());
+  if (options.health != "off" && !print_health_part(options, node, request, summary)) return commands::exit_done;
+  if (rdma && !print_fabric_part(options, node, request, summary)) return commands::exit_done;
+  tell_settings(options, summary, rdma ? request.policy : *fabric::policy_from_name(options.health));
+  if (rdma) print_checks(write_between_nodes(options, node, request));
   return commands::exit_done;
 }
 
@@ -402,28 +403,28 @@ CLI::App* add_check(CLI::App& app, CheckOptions& options) {
 int check(const CheckOptions& options) {
   if (options.list_sku) return list_skus(options);
   if (auto roots = check_roots(options); !roots) return fail(roots.error());
-  const auto question = make_question(options);
-  if (!question) return fail(question.error());
-  if (options.task_part) return print_task_part(options, *question);
+  const auto request = make_request(options);
+  if (!request) return fail(request.error());
+  if (options.task_part) return print_task_part(options, *request);
   if (is_silent_task(options)) return commands::exit_done;
-  const NodeFacts node = read_settled_node(options, *question);
+  const NodeFacts node = read_settled_node(options, *request);
   Evidence evidence;
   evidence.counters = keep_baseline(options, node);
-  evidence.process = read_own_process(options, node, *question);
+  evidence.process = read_own_process(options, node, *request);
   read_log(options, evidence);
-  fabric::Report report = verify_node(node, *question, evidence);
-  const fabric::GpuStates gpus = add_health(options, node, *question, evidence, report);
-  if (options.bench) add_nccl(options, *question, report);  // before this process has asked CUDA for anything
-  NodeVerification verification{node.host, report, settings_of(node, *question), summarise(node, *question, report)};
+  fabric::Report report = verify_node(node, *request, evidence);
+  const fabric::GpuStates gpus = add_health(options, node, *request, evidence, report);
+  if (options.bench) add_nccl(options, *request, report);  // before this process has asked CUDA for anything
+  NodeVerification verification{node.host, report, settings_of(node, *request), summarise(node, *request, report)};
   add_gpu_traits(verification.summary, gpus);
   add_process_traits(verification.summary, *evidence.process);
   const auto context = read_step_context(own_variable, options.port);
   if (!context) return fail(context.error());
-  if (!*context || question->policy == RdmaPolicy::off) {
-    if (options.bench) add_own_speed(options, node, *question, verification.report);
+  if (!*context || request->policy == RdmaPolicy::off) {
+    if (options.bench) add_own_speed(options, node, *request, verification.report);
     return finish(options, verification);
   }
-  const auto outcome = verify_step(**context, options, node, *question, verification.summary);
+  const auto outcome = verify_step(**context, options, node, *request, verification.summary);
   if (!outcome) return fail(outcome.error());
   if (outcome->whole) return finish(options, *outcome->whole);
   return exit_status_of(outcome->verdict);

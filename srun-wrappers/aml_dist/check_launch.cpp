@@ -4,11 +4,11 @@
 #include <chrono>
 
 #include "core/text.hpp"
-#include "fabric/launch_pairs.hpp"
-#include "fabric/step_traits.hpp"
+#include "fabric/between_nodes/launch_pairs.hpp"
+#include "fabric/between_nodes/node_settings.hpp"
 #include "os/clock.hpp"
 #include "os/environment.hpp"
-#include "step_messages/notice_exchange.hpp"
+#include "step_messages/node_texts.hpp"
 
 namespace amldist::tools {
 namespace {
@@ -28,7 +28,7 @@ fabric::PeerExchange exchange_over(const SrunLink& srun, const CheckOptions& opt
   return [=, ask = ask_over(srun), deadline = Clock::now() + pairs_timeout](std::uint32_t round, const std::string& own,
                                                                             std::span<const std::uint32_t> peers) {
     RoundOutcome outcome =
-        exchange_notices(ask, srun.channel.token, round, options.launch_node, own, peers, deadline, longest_pause);
+        exchange_texts(ask, srun.channel.token, round, options.launch_node, own, peers, deadline, longest_pause);
     fabric::PeerTexts out{std::move(outcome.texts), outcome.is_decided, ""};
     if (out.is_over || out.texts.size() == peers.size()) return out;
     const auto name = outcome.silent ? names.find(*outcome.silent) : names.end();
@@ -44,7 +44,7 @@ fabric::PeerExchange exchange_over(const SrunLink& srun, const CheckOptions& opt
 }  // namespace
 
 std::vector<Check> write_between_nodes(const CheckOptions& options, const fabric::NodeFacts& node,
-                                       const fabric::Question& question) {
+                                       const fabric::CheckRequest& request) {
   const auto pairs = rdma_pairs_from_name(options.launch_pairs);
   if (!pairs) return {};
   const auto rounds = fabric::pair_rounds(*pairs, options.launch_node, options.launch_nodes);
@@ -54,7 +54,7 @@ std::vector<Check> write_between_nodes(const CheckOptions& options, const fabric
   if (!srun)
     return {{"ib.pair", Verdict::fail, "no srun by which the nodes could exchange addresses", "rdma_pairs=off"}};
   const fabric::RingPlan plan = fabric::plan_of(*first, options.launch_node, write_timeout);
-  const auto ring = fabric::RingTest::open(node, question, plan);
+  const auto ring = fabric::RingTest::open(node, request, plan);
   if (ring == nullptr) {
     return {
         {"ib.pair", Verdict::unknown, "aml-dist was built without libibverbs' headers", "install a build with them"}};
@@ -64,13 +64,13 @@ std::vector<Check> write_between_nodes(const CheckOptions& options, const fabric
   return check ? std::vector<Check>{*check} : std::vector<Check>();
 }
 
-void tell_traits(const CheckOptions& options, const fabric::NodeSummary& node, RdmaPolicy policy) {
+void tell_settings(const CheckOptions& options, const fabric::NodeSummary& node, RdmaPolicy policy) {
   constexpr std::chrono::seconds patience{2};
   const auto srun = options.launch_nodes > 1 ? read_srun_link(own_variable) : std::nullopt;
   if (!srun) return;
-  const std::string text = to_text(fabric::TraitSheet{options.launch_nodes, policy, node});
-  static_cast<void>(exchange_notices(ask_over(*srun), srun->channel.token, fabric::traits_round, options.launch_node,
-                                     text, {}, Clock::now() + patience, std::chrono::milliseconds(50)));
+  const std::string text = to_text(fabric::NodeSettings{options.launch_nodes, policy, node});
+  static_cast<void>(exchange_texts(ask_over(*srun), srun->channel.token, fabric::settings_round, options.launch_node,
+                                   text, {}, Clock::now() + patience, std::chrono::milliseconds(50)));
 }
 
 }  // namespace amldist::tools

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/text.hpp"
-#include "fabric/report_fields.hpp"
+#include "fabric/report/report_fields.hpp"
 
 namespace amldist::tools {
 namespace {

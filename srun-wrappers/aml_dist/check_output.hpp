@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "fabric/checks.hpp"
-#include "fabric/floors.hpp"
-#include "fabric/job_checks.hpp"
+#include "fabric/between_nodes/floors.hpp"
+#include "fabric/between_nodes/job_checks.hpp"
+#include "fabric/checks/checks.hpp"
 
 namespace amldist::tools {
 

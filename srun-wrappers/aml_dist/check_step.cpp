@@ -5,8 +5,8 @@
 
 #include "core/hostlist.hpp"
 #include "core/text.hpp"
-#include "fabric/report_json.hpp"
-#include "fabric/ring_test.hpp"
+#include "fabric/between_nodes/ring_test.hpp"
+#include "fabric/report/report_json.hpp"
 #include "rendezvous/step_port.hpp"
 #include "wireup/step_secret.hpp"
 
@@ -53,7 +53,7 @@ std::string no_pairs_reason(const CheckOptions& options) {
 
 /// All rings; this node's results as lines. Nodes without ports take part, so that the others need not know.
 Result<std::string> write_to_neighbours(NodeExchange& exchange, const StepContext& context, const CheckOptions& options,
-                                        const fabric::NodeFacts& node, const fabric::Question& question) {
+                                        const fabric::NodeFacts& node, const fabric::CheckRequest& request) {
   std::string lines;
   for (const std::uint32_t shift : shifts_of(context.own.nodes, options.pairs || options.bench)) {
     if (context.own.node == 0 && options.verbose) {
@@ -62,7 +62,7 @@ Result<std::string> write_to_neighbours(NodeExchange& exchange, const StepContex
     fabric::RingPlan plan = fabric::ring_plan(context.own.node, context.own.nodes, shift);
     plan.measure = options.bandwidth || options.bench;
     plan.timeout = std::chrono::seconds(options.timeout_s);
-    const auto ring = fabric::RingTest::open(node, question, plan);
+    const auto ring = fabric::RingTest::open(node, request, plan);
     if (ring == nullptr) return Error{Errc::unavailable, "this build has no verbs"};
     if (auto done = run_ring(exchange, *ring, plan); !done) return done.error();
     for (const PairResult& each : ring->results()) lines += to_line(each);
@@ -89,15 +89,15 @@ Result<StepReport> assemble(const std::map<std::uint32_t, std::string>& texts, P
 }
 
 /// What the SKU reaches, in Gb/s; 0: not known.
-double floor_of(const fabric::Question& question) {
-  return question.sku && question.sku->bandwidth ? static_cast<double>(*question.sku->bandwidth) : 0;
+double floor_of(const fabric::CheckRequest& request) {
+  return request.sku && request.sku->bandwidth ? static_cast<double>(*request.sku->bandwidth) : 0;
 }
 
 void add_speed(StepReport& step, double floor_gbps) {
   std::vector<std::string> hosts;
   hosts.reserve(step.nodes.size());
   for (const fabric::NodeSummary& node : step.nodes) hosts.push_back(node.host);
-  fabric::SpeedVerdict speed = fabric::judge_speed(hosts, step.pairs, floor_gbps);
+  fabric::SpeedChecks speed = fabric::judge_speed(hosts, step.pairs, floor_gbps);
   step.report.checks.push_back(std::move(speed.bandwidth));
   step.report.checks.push_back(std::move(speed.latency));
   step.report.checks.push_back(fabric::judge_gpudirect(hosts, step.pairs, floor_gbps));
@@ -105,9 +105,9 @@ void add_speed(StepReport& step, double floor_gbps) {
 }
 
 /// 90 % of the slowest judged port's rate.
-double least_bandwidth(const fabric::NodeFacts& node, const fabric::Question& question) {
+double least_bandwidth(const fabric::NodeFacts& node, const fabric::CheckRequest& request) {
   double least = 0;
-  for (const fabric::JudgedPort& each : judged_ports(node, question)) {
+  for (const fabric::JudgedPort& each : judged_ports(node, request)) {
     const auto rate = each.port->rate.present() ? fabric::parse_rate(each.port->rate.text) : std::nullopt;
     if (rate && (least == 0 || rate->gbps < least)) least = rate->gbps;
   }
@@ -144,11 +144,11 @@ Result<std::optional<StepContext>> read_step_context(const EnvironmentReader& en
   return std::optional(context);
 }
 
-void add_own_speed(const CheckOptions& options, const fabric::NodeFacts& node, const fabric::Question& question,
+void add_own_speed(const CheckOptions& options, const fabric::NodeFacts& node, const fabric::CheckRequest& request,
                    fabric::Report& report) {
   std::vector<PairResult> pairs;
   const fabric::RingPlan plan{0, 0, 0, true, std::chrono::seconds(options.timeout_s)};
-  const auto ring = no_pairs_reason(options).empty() ? fabric::RingTest::open(node, question, plan) : nullptr;
+  const auto ring = no_pairs_reason(options).empty() ? fabric::RingTest::open(node, request, plan) : nullptr;
   if (ring != nullptr) {
     const std::string own = ring->endpoints();
     ring->connect(own, own);
@@ -156,14 +156,14 @@ void add_own_speed(const CheckOptions& options, const fabric::NodeFacts& node, c
     ring->compare("");
     pairs = ring->results();
   }
-  fabric::SpeedVerdict speed = fabric::judge_speed({node.host}, pairs, floor_of(question));
+  fabric::SpeedChecks speed = fabric::judge_speed({node.host}, pairs, floor_of(request));
   report.checks.push_back(std::move(speed.bandwidth));
   report.checks.push_back(std::move(speed.latency));
-  report.checks.push_back(fabric::judge_gpudirect({node.host}, pairs, floor_of(question)));
+  report.checks.push_back(fabric::judge_gpudirect({node.host}, pairs, floor_of(request)));
 }
 
 Result<StepOutcome> verify_step(const StepContext& context, const CheckOptions& options, const fabric::NodeFacts& node,
-                                const fabric::Question& question, const fabric::NodeSummary& own) {
+                                const fabric::CheckRequest& request, const fabric::NodeSummary& own) {
   const auto patience = std::chrono::seconds(2 * options.timeout_s);
   std::unique_ptr<NodeExchangeServer> host;
   if (context.own.node == 0) {
@@ -175,10 +175,10 @@ Result<StepOutcome> verify_step(const StepContext& context, const CheckOptions& 
   if (!exchange) return exchange.error();
   PairResults pairs;
   pairs.reason = no_pairs_reason(options);
-  if (options.bandwidth) pairs.least_gbps = least_bandwidth(node, question);
+  if (options.bandwidth) pairs.least_gbps = least_bandwidth(node, request);
   std::string text = to_text(own);
   if (pairs.reason.empty()) {
-    const auto lines = write_to_neighbours(*exchange, context, options, node, question);
+    const auto lines = write_to_neighbours(*exchange, context, options, node, request);
     if (!lines) return lines.error();
     text += "\f" + *lines;
   }
@@ -186,10 +186,10 @@ Result<StepOutcome> verify_step(const StepContext& context, const CheckOptions& 
   if (!said) return said.error();
   StepOutcome out;
   if (context.own.node == 0) {
-    auto whole = assemble(*said, std::move(pairs), question.policy);
+    auto whole = assemble(*said, std::move(pairs), request.policy);
     if (!whole) return whole.error();
     out.whole = std::move(*whole);
-    if (options.bench) add_speed(*out.whole, floor_of(question));
+    if (options.bench) add_speed(*out.whole, floor_of(request));
     out.verdict = out.whole->report.verdict();
   }
   const auto verdict = exchange->round({false, {0}}, to_string(out.verdict));

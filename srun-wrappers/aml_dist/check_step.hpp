@@ -10,8 +10,8 @@
 #include "aml_dist/check_output.hpp"
 #include "core/environment.hpp"
 #include "core/result.hpp"
-#include "fabric/job_checks.hpp"
-#include "fabric/node_exchange.hpp"
+#include "fabric/between_nodes/job_checks.hpp"
+#include "fabric/between_nodes/node_exchange.hpp"
 
 namespace amldist::tools {
 
@@ -27,7 +27,7 @@ struct StepContext {
                                                                    std::uint32_t port);
 
 /// Measures each port of this node by writes to itself, and adds ib.bandwidth and ib.latency.
-void add_own_speed(const CheckOptions& options, const fabric::NodeFacts& node, const fabric::Question& question,
+void add_own_speed(const CheckOptions& options, const fabric::NodeFacts& node, const fabric::CheckRequest& request,
                    fabric::Report& report);
 
 /// Meets the other nodes, writes to the neighbours, and gathers everything at node 0. The verdict of the whole step on
@@ -37,7 +37,7 @@ struct StepOutcome {
   std::optional<StepReport> whole;
 };
 [[nodiscard]] Result<StepOutcome> verify_step(const StepContext& context, const CheckOptions& options,
-                                              const fabric::NodeFacts& node, const fabric::Question& question,
+                                              const fabric::NodeFacts& node, const fabric::CheckRequest& request,
                                               const fabric::NodeSummary& own);
 
 }  // namespace amldist::tools

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/text.hpp"
-#include "fabric/verdict.hpp"
+#include "fabric/facts/attribute.hpp"
 
 namespace amldist::tools {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "fabric/sku_table.hpp"
+#include "fabric/sku/sku_table.hpp"
 
 namespace amldist::tools {
 

@@ -83,7 +83,7 @@ constexpr std::array<TypeName, 13> types = {{{"Char", DataType::int8},
                                              {"Bool", DataType::boolean}}};
 
 Error unfit(const std::string& file, std::string_view why) {
-  return {Errc::invalid_argument, concat({text::quote(file), " is no dump of PyTorch's flight recorder: ", why})};
+  return {Errc::invalid_argument, concat({text::quote(file), " is not a dump of PyTorch's flight recorder: ", why})};
 }
 
 /// The number at the end of a name.

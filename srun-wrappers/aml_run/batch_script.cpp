@@ -5,12 +5,12 @@
 #include "aml_run/container.hpp"
 #include "aml_run/download.hpp"
 #include "core/environment.hpp"
-#include "core/job_record.hpp"
 #include "core/spec.hpp"
 #include "core/text.hpp"
 #include "shared/programs.hpp"
 #include "shared/shell.hpp"
 #include "shared/task_variables.hpp"
+#include "step_messages/job_record.hpp"
 
 namespace amldist::run {
 namespace {
@@ -157,8 +157,8 @@ std::vector<std::string> step_options(const Plan& plan) {
   return words;
 }
 
-/// The record of the job's end, for aml-run --wait (core/job_record.hpp). Where it cannot be written the job runs
-/// without.
+/// The record of the job's end, for aml-run --wait (step_messages/job_record.hpp). Where it cannot be written the job
+/// runs without.
 std::string begin_record(const Plan& plan) {
   if (plan.record.empty()) return {};
   return concat({"# How this job ends is written here, for aml-run --wait.\n", "job_record=", shell::quote(plan.record),

@@ -1,13 +1,13 @@
 // `aml-run --wait`: a job from the queue to its end. How it ends Slurm says, and the record that its script and srun
-// write (core/job_record.hpp); the job's output is copied and never read.
+// write (step_messages/job_record.hpp); the job's output is copied and never read.
 #pragma once
 
 #include <optional>
 #include <string>
 
 #include "aml_run/slurm_job.hpp"
-#include "core/job_record.hpp"
 #include "core/result.hpp"
+#include "step_messages/job_record.hpp"
 
 namespace amldist::run {
 

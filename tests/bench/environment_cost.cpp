@@ -202,8 +202,8 @@ Step make_step(std::uint32_t nodes, bool cyclic) {
 Result<StepPlan> make_plan(const Step& step, const Spec& spec) {
   const auto record = LaunchRecord::parse(step.record);
   if (!record) return record.error();
-  const NodeTruth truth{step.node(), step.nodes, step.tasks(), step.ranks};
-  auto placement = read_placement(step.reader, record->map, truth);
+  const SlurmNodeView own_node{step.node(), step.nodes, step.tasks(), step.ranks};
+  auto placement = read_placement(step.reader, record->map, own_node);
   if (!placement) return placement.error();
   std::vector<std::string> notes;
   const RendezvousFacts facts{record->address, record->ports, read_job_name(step.reader, record->job_id),

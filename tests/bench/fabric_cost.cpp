@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "core/text.hpp"
-#include "fabric/checks.hpp"
-#include "fabric/node_exchange.hpp"
+#include "fabric/between_nodes/node_exchange.hpp"
+#include "fabric/checks/checks.hpp"
 
 namespace {
 
@@ -103,15 +103,15 @@ void measure_node(int rounds) {
   const fs::path root = made;
   for (int i = 0; i < devices; ++i) write_device(root, i);
   const auto files = files_read(root);
-  fabric::Question question;
-  question.policy = amldist::RdmaPolicy::require;
+  fabric::CheckRequest request;
+  request.policy = amldist::RdmaPolicy::require;
   std::vector<double> own;
   std::vector<double> bare;
   for (int i = 0; i < rounds; ++i) {  // interleaved
     bare.push_back(milliseconds(1, [&] { read_bare(files); }).front());
     own.push_back(milliseconds(1, [&] {
                     const auto node = fabric::read_node(fabric::Roots::from_options(root.string(), ""));
-                    if (verify_node(node, question, {}).verdict() != fabric::Verdict::pass) std::abort();
+                    if (verify_node(node, request, {}).verdict() != fabric::Verdict::pass) std::abort();
                   }).front());
   }
   std::ranges::sort(own);

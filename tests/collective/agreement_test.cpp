@@ -364,7 +364,7 @@ TEST(Agreement, LeavesOutWhoDoesNotComeBeforeTheDeadline) {
   }
 }
 
-TEST(Agreement, LeavesOutFromTheStartWhomTheVerdictFoundSilent) {
+TEST(Agreement, LeavesOutFromTheStartWhomTheDiagnosisFoundSilent) {
   Network network(3, 1, 1);
   network.ranks[1]->is_stopped = true;
   for (const std::uint32_t rank : {0U, 2U}) network.ranks[rank]->agreement.exclude({{1, Exclusion::silent}});

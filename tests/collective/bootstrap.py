@@ -43,7 +43,7 @@ def cases(broken: str) -> list[tuple[dict[str, str], str]]:
         (RANK | {"AMLDIST_BOOTSTRAP": "slurm"}, "srun did not start this process"),
         (RANK | {"AMLDIST_BOOTSTRAP": "tcp"}, "MASTER_ADDR and MASTER_PORT are not both set"),
         (RANK | {"MASTER_ADDR": "127.0.0.1"}, "MASTER_ADDR and MASTER_PORT are not both set"),
-        *((RANK | AT_MASTER | {"MASTER_PORT": port}, f"MASTER_PORT='{re.escape(port)}' is no port")
+        *((RANK | AT_MASTER | {"MASTER_PORT": port}, f"MASTER_PORT='{re.escape(port)}' is not a port")
           for port in ("0", "-1", "65536", "99999999999999999999", "29500x", " ")),
         ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "no.such.host.invalid", "MASTER_PORT": "23456"},
          r"rank 0 is missing in amldist_init: .*no\.such\.host\.invalid.*"),

@@ -4,8 +4,8 @@
 #include <map>
 #include <string>
 
+#include "collective/communicator/context/refused_calls.hpp"
 #include "collective/communicator/record_place.hpp"
-#include "collective/communicator/refused_calls.hpp"
 #include "collective/communicator/split_requests.hpp"
 
 namespace amldist::collective::communicator_parts_test {
@@ -44,7 +44,7 @@ amldist::EnvironmentReader task(std::map<std::string, std::string, std::less<>> 
 
 TEST(RecordPlace, OfAWorldFromAStoreIsTheStepThatItsProcessesAreIn) {
   const auto environment = task({{"SLURM_PROCID", "5"}, {"SLURM_LOCALID", "1"}});
-  ASSERT_EQ(seat_in_step(environment), "42.0 5/8");
+  ASSERT_EQ(rank_in_step(environment), "42.0 5/8");
   const amldist::collective::RecorderOwner own = {"world-1", 1, 2, 0, "node2"};
   const auto place = shared_place({"42.0 7/8", "42.0 5/8"}, own, environment);
   ASSERT_TRUE(place);
@@ -119,7 +119,7 @@ TEST(RefusedCalls, TellTheObserverOfTheFirstOnly) {
   static_cast<void>(numbers.next(call_of(Operation::barrier), false));
   Seen seen;
   RefusedCalls refused(context, numbers, seen);
-  context.watch().give_verdict({Errc::peer, "rank 3 has ended"});
+  context.watch().give_diagnosis({Errc::peer, "rank 3 has ended"});
   for (int i = 0; i < 2; ++i) {
     const Error refusal = refused.refuse(call_of(Operation::allreduce), 0);
     EXPECT_EQ(refusal.code, Errc::aborted);

@@ -1,4 +1,4 @@
-// Verdicts about the states that ranks report, and identities from the environments of all launchers.
+// Diagnoses about the states that ranks report, and identities from the environments of all launchers.
 #include "collective/control/diagnosis.hpp"
 
 #include <gtest/gtest.h>
@@ -30,92 +30,92 @@ RankState here(const char* name, const Activity& activity) {
 }
 RankState absent(const char* name, Liveness standing) { return {name, standing, {}, {}, {}, {}, {}}; }
 
-TEST(Verdict, NamesAStoppedRank) {
+TEST(Diagnosis, NamesAStoppedRank) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 17, 1048576)),
                                         absent("rank 1 (b)", Liveness::silent)};
-  const Judgement verdict = judge(ranks, {0, 1, false, {}});
-  EXPECT_EQ(verdict.code, Errc::timeout);
-  EXPECT_EQ(verdict.message,
+  const Diagnosis diagnosis = diagnose(ranks, {0, 1, false, {}});
+  EXPECT_EQ(diagnosis.code, Errc::timeout);
+  EXPECT_EQ(diagnosis.message,
             "rank 1 (b) is missing in allreduce #17 (1048576 float32, 4 MiB): it does not answer (stopped, or its node "
             "is gone)");
 }
 
-TEST(Verdict, NamesADeadRankAndNotThoseThatWaitForIt) {
+TEST(Diagnosis, NamesADeadRankAndNotThoseThatWaitForIt) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::barrier, 4)),
                                         here("rank 1 (a)", after(Operation::allreduce, 3)),
                                         absent("rank 2 (b)", Liveness::dead)};
-  const Judgement verdict = judge(ranks, {0, 1, false, {}});
-  EXPECT_EQ(verdict.code, Errc::peer);
-  EXPECT_EQ(verdict.message, "rank 2 (b) is missing in barrier #4: its process has ended");
+  const Diagnosis diagnosis = diagnose(ranks, {0, 1, false, {}});
+  EXPECT_EQ(diagnosis.code, Errc::peer);
+  EXPECT_EQ(diagnosis.message, "rank 2 (b) is missing in barrier #4: its process has ended");
 }
 
-TEST(Verdict, SaysWhatALateRankDidLast) {
+TEST(Diagnosis, SaysWhatALateRankDidLast) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 9)),
                                         here("rank 1 (b)", after(Operation::broadcast, 8))};
-  EXPECT_EQ(judge(ranks, {0, 1, false, {}}).message,
+  EXPECT_EQ(diagnose(ranks, {0, 1, false, {}}).message,
             "rank 1 (b) is missing in allreduce #9 (1024 float32, 4 KiB): it has not called it; its last call was "
             "broadcast #8 "
             "(1024 float32, 4 KiB)");
 }
 
-TEST(Verdict, SaysWhomALateRankWaitsFor) {
+TEST(Diagnosis, SaysWhomALateRankWaitsFor) {
   Activity receiving = inside(Operation::recv, 6);
   receiving.sequence = 14;
   receiving.call.root = 0;
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::finalize, 15)),
                                         here("rank 1 (b)", receiving)};
-  EXPECT_EQ(judge(ranks, {0, 1, false, {}}).message,
+  EXPECT_EQ(diagnose(ranks, {0, 1, false, {}}).message,
             "rank 1 (b) is missing in finalize #15: it is still in recv #6 (1024 float32, 4 KiB) from rank 0 (a)");
 }
 
-TEST(Verdict, NamesARankThatHasGoneOnWithoutTheOthers) {  // it was the root of a scatter where they split
+TEST(Diagnosis, NamesARankThatHasGoneOnWithoutTheOthers) {  // it was the root of a scatter where they split
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allgather, 8)),
                                         here("rank 1 (a)", inside(Operation::split, 7)),
                                         here("rank 2 (b)", inside(Operation::split, 7))};
-  const Judgement verdict = judge(ranks, {1, 0, false, {}});
-  EXPECT_EQ(verdict.code, Errc::timeout);
+  const Diagnosis diagnosis = diagnose(ranks, {1, 0, false, {}});
+  EXPECT_EQ(diagnosis.code, Errc::timeout);
   EXPECT_EQ(
-      verdict.message,
+      diagnosis.message,
       "rank 1 (a), rank 2 (b) wait in split #7, but rank 0 (a) is in allgather #8 (1024 float32, 4 KiB) already: was "
       "another call made there, or is the network stuck?");
 }
 
-TEST(Verdict, TakesTheLowestCallInWhichARankIsStuck) {  // 0 waits for 1, 1 for 2
+TEST(Diagnosis, TakesTheLowestCallInWhichARankIsStuck) {  // 0 waits for 1, 1 for 2
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 9)),
                                         here("rank 1 (b)", inside(Operation::broadcast, 8)),
                                         here("rank 2 (c)", after(Operation::barrier, 7))};
-  EXPECT_TRUE(judge(ranks, {0, 1, false, {}}).message.starts_with("rank 2 (c) is missing in broadcast #8"));
+  EXPECT_TRUE(diagnose(ranks, {0, 1, false, {}}).message.starts_with("rank 2 (c) is missing in broadcast #8"));
 }
 
-TEST(Verdict, TheMinorityMadeTheWrongCall) {
+TEST(Diagnosis, TheMinorityMadeTheWrongCall) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::reduce, 5)),
                                         here("rank 1 (b)", inside(Operation::allreduce, 5)),
                                         here("rank 2 (c)", inside(Operation::allreduce, 5))};
-  const Judgement verdict = judge(ranks, {1, 0, true, {}});
-  EXPECT_EQ(verdict.code, Errc::peer);
+  const Diagnosis diagnosis = diagnose(ranks, {1, 0, true, {}});
+  EXPECT_EQ(diagnosis.code, Errc::peer);
   EXPECT_EQ(
-      verdict.message,
+      diagnosis.message,
       "rank 0 (a) called reduce #5 (1024 float32, 4 KiB) sum root 0 where rank 1 (b) and others called allreduce #5 "
       "(1024 float32, 4 KiB) sum");
 }
 
-TEST(Verdict, ASizeThatDiffersIsAnotherCall) {
+TEST(Diagnosis, ASizeThatDiffersIsAnotherCall) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 5, 10)),
                                         here("rank 1 (b)", inside(Operation::allreduce, 5, 11))};
   EXPECT_TRUE(
-      judge(ranks, {0, 1, true, {}}).message.starts_with("rank 1 (b) called allreduce #5 (11 float32, 44 bytes)"));
+      diagnose(ranks, {0, 1, true, {}}).message.starts_with("rank 1 (b) called allreduce #5 (11 float32, 44 bytes)"));
 }
 
-TEST(Verdict, ARankThatCompletedTheWrongCallDoesNotAccuseOthers) {
+TEST(Diagnosis, ARankThatCompletedTheWrongCallDoesNotAccuseOthers) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 7)),
                                         here("rank 1 (b)", inside(Operation::allreduce, 6)),
                                         here("rank 2 (c)", inside(Operation::allreduce, 6))};
   const std::string sentence =
       "rank 0 (a) made another call where rank 2 (c) called allreduce #6 (1024 float32, 4 KiB) sum";
-  EXPECT_EQ(judge(ranks, {0, 2, true, {}}).message, sentence);
-  EXPECT_EQ(judge(ranks, {2, 0, true, {}}).message, sentence);
+  EXPECT_EQ(diagnose(ranks, {0, 2, true, {}}).message, sentence);
+  EXPECT_EQ(diagnose(ranks, {2, 0, true, {}}).message, sentence);
   const std::vector<RankState> two = {ranks[0], ranks[2]};
-  EXPECT_EQ(judge(two, {0, 1, true, {}}).message, sentence);
+  EXPECT_EQ(diagnose(two, {0, 1, true, {}}).message, sentence);
 }
 
 RankState gone_on(const char* name, const Activity& activity, std::initializer_list<Activity> before) {
@@ -126,7 +126,7 @@ RankState gone_on(const char* name, const Activity& activity, std::initializer_l
   return state;
 }
 
-TEST(Verdict, TheFirstDifferingCallIsNamedAfterAllHaveContinued) {  // a gather ends on all but the root
+TEST(Diagnosis, TheFirstDifferingCallIsNamedAfterAllHaveContinued) {  // a gather ends on all but the root
   Activity other_root = inside(Operation::gather, 8, 10);
   other_root.call.root = 1;
   const Activity gather = inside(Operation::gather, 8, 10);
@@ -137,55 +137,56 @@ TEST(Verdict, TheFirstDifferingCallIsNamedAfterAllHaveContinued) {  // a gather 
       "rank 2 (b) called gather #8 (10 float32, 40 bytes) root 1 where rank 0 (a) and others called gather #8 (10 "
       "float32, 40 bytes) root "
       "0";
-  EXPECT_EQ(judge(ranks, {0, 2, true, {}}).message, sentence);
-  EXPECT_EQ(judge(ranks, {2, 0, true, {}}).message, sentence);
-  EXPECT_EQ(judge(ranks, {0, Watchdog::anyone, false, {}}).message, sentence);  // or nobody noticed before the deadline
+  EXPECT_EQ(diagnose(ranks, {0, 2, true, {}}).message, sentence);
+  EXPECT_EQ(diagnose(ranks, {2, 0, true, {}}).message, sentence);
+  EXPECT_EQ(diagnose(ranks, {0, Watchdog::anyone, false, {}}).message,
+            sentence);  // or nobody noticed before the deadline
 }
 
-TEST(Verdict, ListsThatDifferAreAnotherCall) {
+TEST(Diagnosis, ListsThatDifferAreAnotherCall) {
   const Activity call = inside(Operation::allgatherv, 4);
   std::vector<RankState> ranks = {here("rank 0 (a)", call), here("rank 1 (a)", call), here("rank 2 (b)", call)};
   ranks[1].past.front().lists = 7;
   EXPECT_EQ(
-      judge(ranks, {1, 0, true, {}}).message,
+      diagnose(ranks, {1, 0, true, {}}).message,
       "rank 1 (a) called allgatherv #4 (1024 float32, 4 KiB) with other counts where rank 0 (a) and others called "
       "allgatherv #4 (1024 float32, 4 KiB)");
 }
 
-TEST(Verdict, CountsOfPairsShowWhoseAreWrong) {
+TEST(Diagnosis, CountsOfPairsShowWhoseAreWrong) {
   const Activity call = inside(Operation::alltoallv, 4);
   std::vector<RankState> ranks = {here("rank 0 (a)", call), here("rank 1 (a)", call), here("rank 2 (b)", call)};
   for (RankState& rank : ranks) rank.pairs = {4, {5, 5, 5}, {5, 5, 5}};
   ranks[2].pairs = {4, {6, 6, 6}, {6, 6, 6}};
-  EXPECT_EQ(judge(ranks, {2, 0, true, {}}).message,
+  EXPECT_EQ(diagnose(ranks, {2, 0, true, {}}).message,
             "rank 2 (b) called alltoallv #4 with other counts: it expects 6 elements of rank 0 (a), which gives 5");
 }
 
-TEST(Verdict, OfTwoRanksWhoseCountsDifferBothAreQuoted) {
+TEST(Diagnosis, OfTwoRanksWhoseCountsDifferBothAreQuoted) {
   const Activity call = inside(Operation::alltoallv, 4);
   std::vector<RankState> ranks = {here("rank 0 (a)", call), here("rank 1 (b)", call), here("rank 2 (b)", call)};
   for (RankState& rank : ranks) rank.pairs = {4, {5, 5, 5}, {5, 5, 5}};
   ranks[1].pairs.gives[0] = 7;
   EXPECT_EQ(
-      judge(ranks, {0, 1, true, {}}).message,
+      diagnose(ranks, {0, 1, true, {}}).message,
       "rank 1 (b) and rank 0 (a) called alltoallv #4 with counts that differ: rank 1 (b) gives 7 elements, rank 0 "
       "(a) expects 5");
 }
 
-TEST(Verdict, QuotesWhyARankCannotReachAnother) {
+TEST(Diagnosis, QuotesWhyARankCannotReachAnother) {
   std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 4)),
                                   here("rank 1 (b)", inside(Operation::allreduce, 4)),
                                   here("rank 2 (c)", inside(Operation::allreduce, 5))};
   ranks[1].trouble = "cannot reach rank 0 (a): cannot connect to 10.0.0.7:20048: No route to host";
-  EXPECT_EQ(judge(ranks, {0, 1, false, {}}).message,
+  EXPECT_EQ(diagnose(ranks, {0, 1, false, {}}).message,
             "rank 1 (b) cannot reach rank 0 (a): cannot connect to 10.0.0.7:20048: No route to host");
 }
 
-TEST(Verdict, SaysWhoWaitsForWhomWhereNobodyIsMissing) {
+TEST(Diagnosis, SaysWhoWaitsForWhomWhereNobodyIsMissing) {
   std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::barrier, 4)),
                                   here("rank 1 (b)", inside(Operation::barrier, 4))};
   ranks[0].activity.waits_for = 1;
-  EXPECT_EQ(judge(ranks, {0, 1, false, {}}).message,
+  EXPECT_EQ(diagnose(ranks, {0, 1, false, {}}).message,
             "no rank is missing in barrier #4, but it did not end before the deadline (rank 0 (a) waits for rank 1 "
             "(b)): is the deadline too short for it, or the network stuck?");
 }
@@ -197,81 +198,81 @@ Activity waiting_in(Operation operation, std::uint64_t collectives, int partner)
   return message;
 }
 
-TEST(Verdict, WhoDoesNotReceiveBeforeTheEndIsNamedAndNotTheSender) {
+TEST(Diagnosis, WhoDoesNotReceiveBeforeTheEndIsNamedAndNotTheSender) {
   const std::vector<RankState> ranks = {gone_on("rank 0 (a)", waiting_in(Operation::send, 5, 2), {}),
                                         here("rank 1 (b)", inside(Operation::finalize, 6)),
                                         here("rank 2 (c)", inside(Operation::finalize, 6))};
-  EXPECT_EQ(judge(ranks, {1, 0, false, {}}).message,
+  EXPECT_EQ(diagnose(ranks, {1, 0, false, {}}).message,
             "rank 2 (c) came to finalize #6 without having received send #3 (1024 float32, 4 KiB) of rank 0 (a)");
   const std::vector<RankState> deaf_below = {here("rank 0 (a)", inside(Operation::finalize, 6)),
                                              gone_on("rank 1 (b)", waiting_in(Operation::send, 5, 0), {})};
-  EXPECT_TRUE(judge(deaf_below, {1, 0, false, {}}).message.starts_with("rank 0 (a) came to finalize #6 without"));
+  EXPECT_TRUE(diagnose(deaf_below, {1, 0, false, {}}).message.starts_with("rank 0 (a) came to finalize #6 without"));
 }
 
-TEST(Verdict, WhoWaitsForAMessageOfTheMissingRankIsNotMissing) {  // 3 waits for 2, 2 for 1
+TEST(Diagnosis, WhoWaitsForAMessageOfTheMissingRankIsNotMissing) {  // 3 waits for 2, 2 for 1
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::barrier, 5)),
                                         here("rank 1 (a)", after(Operation::allreduce, 4)),
                                         gone_on("rank 2 (b)", waiting_in(Operation::recv, 4, 1), {}),
                                         gone_on("rank 3 (b)", waiting_in(Operation::recv, 4, 2), {})};
   EXPECT_TRUE(
-      judge(ranks, {0, Watchdog::anyone, false, {}}).message.starts_with("rank 1 (a) is missing in barrier #5: "));
-  EXPECT_EQ(judge(ranks, {3, 2, false, {}}).message,
+      diagnose(ranks, {0, Watchdog::anyone, false, {}}).message.starts_with("rank 1 (a) is missing in barrier #5: "));
+  EXPECT_EQ(diagnose(ranks, {3, 2, false, {}}).message,
             "rank 1 (a) is missing in recv #3 (1024 float32, 4 KiB): it is in no call; its last was allreduce #4 (1024 "
             "float32, 4 KiB)");
 }
 
-TEST(Verdict, InAChainOfWaitingRanksTheLastIsMissing) {  // 0 waits for 1, 1 for 2, which has not sent
+TEST(Diagnosis, InAChainOfWaitingRanksTheLastIsMissing) {  // 0 waits for 1, 1 for 2, which has not sent
   const std::vector<RankState> ranks = {gone_on("rank 0 (a)", waiting_in(Operation::recv, 4, 1), {}),
                                         gone_on("rank 1 (a)", waiting_in(Operation::recv, 4, 2), {}),
                                         here("rank 2 (b)", inside(Operation::split, 5))};
-  EXPECT_EQ(judge(ranks, {2, Watchdog::anyone, false, {}}).message,
+  EXPECT_EQ(diagnose(ranks, {2, Watchdog::anyone, false, {}}).message,
             "rank 1 (a) is missing in split #5: it is still in recv #3 (1024 float32, 4 KiB) from rank 2 (b)");
 }
 
-TEST(Verdict, WhoWaitsForARankInACollectiveWaitsForThoseItWaitsFor) {
+TEST(Diagnosis, WhoWaitsForARankInACollectiveWaitsForThoseItWaitsFor) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::gather, 5)),
                                         gone_on("rank 1 (a)", waiting_in(Operation::recv, 5, 0), {}),
                                         absent("rank 2 (b)", Liveness::silent)};
-  EXPECT_TRUE(judge(ranks, {1, 0, false, {}}).message.starts_with("rank 2 (b) is missing in gather #5"));
+  EXPECT_TRUE(diagnose(ranks, {1, 0, false, {}}).message.starts_with("rank 2 (b) is missing in gather #5"));
 }
 
-TEST(Verdict, NamesBothWhereOneWaitsForAMessageAndTheOtherInACollective) {
+TEST(Diagnosis, NamesBothWhereOneWaitsForAMessageAndTheOtherInACollective) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::barrier, 5)),
                                         gone_on("rank 1 (a)", waiting_in(Operation::recv, 4, 0), {})};
-  EXPECT_EQ(judge(ranks, {1, 0, false, {}}).message,
+  EXPECT_EQ(diagnose(ranks, {1, 0, false, {}}).message,
             "rank 0 (a) is missing in recv #3 (1024 float32, 4 KiB) of rank 1 (a): it is still in barrier #5");
 }
 
-TEST(Verdict, WhoWaitsForAMessageWhereMostAreInACollectiveIsMissingThere) {  // it has left the barrier out
+TEST(Diagnosis, WhoWaitsForAMessageWhereMostAreInACollectiveIsMissingThere) {  // it has left the barrier out
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::barrier, 5)),
                                         gone_on("rank 1 (a)", waiting_in(Operation::recv, 4, 0), {}),
                                         here("rank 2 (b)", inside(Operation::barrier, 5))};
   const std::string sentence =
       "rank 1 (a) is missing in barrier #5: it is still in recv #3 (1024 float32, 4 KiB) from rank 0 (a)";
-  EXPECT_EQ(judge(ranks, {1, 0, false, {}}).message, sentence);
-  EXPECT_EQ(judge(ranks, {2, Watchdog::anyone, false, {}}).message, sentence);
+  EXPECT_EQ(diagnose(ranks, {1, 0, false, {}}).message, sentence);
+  EXPECT_EQ(diagnose(ranks, {2, Watchdog::anyone, false, {}}).message, sentence);
 }
 
-TEST(Verdict, NamesWhomAGroupOfMessagesWaitsFor) {  // it has sent to 2, and waits for what 0 is to send
+TEST(Diagnosis, NamesWhomAGroupOfMessagesWaitsFor) {  // it has sent to 2, and waits for what 0 is to send
   Activity group = waiting_in(Operation::send, 4, 2);
   group.waits_for = 0;
   const std::vector<RankState> ranks = {here("rank 0 (a)", after(Operation::barrier, 4)),
                                         gone_on("rank 1 (a)", group, {}),
                                         here("rank 2 (b)", inside(Operation::barrier, 5))};
   EXPECT_TRUE(
-      judge(ranks, {2, Watchdog::anyone, false, {}}).message.starts_with("rank 0 (a) is missing in barrier #5: "));
+      diagnose(ranks, {2, Watchdog::anyone, false, {}}).message.starts_with("rank 0 (a) is missing in barrier #5: "));
 }
 
-TEST(Verdict, NobodyIsMissing) {
+TEST(Diagnosis, NobodyIsMissing) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::allreduce, 5)),
                                         here("rank 1 (b)", inside(Operation::allreduce, 5))};
-  EXPECT_TRUE(judge(ranks, {0, 1, false, {}}).message.starts_with("no rank is missing in allreduce #5"));
+  EXPECT_TRUE(diagnose(ranks, {0, 1, false, {}}).message.starts_with("no rank is missing in allreduce #5"));
 }
 
-TEST(Verdict, ARankThatHasFinalizedIsThroughFinalize) {
+TEST(Diagnosis, ARankThatHasFinalizedIsThroughFinalize) {
   const std::vector<RankState> ranks = {here("rank 0 (a)", inside(Operation::finalize, 6)),
                                         absent("rank 1 (a)", Liveness::left), absent("rank 2 (b)", Liveness::dead)};
-  EXPECT_TRUE(judge(ranks, {0, 2, false, {}}).message.starts_with("rank 2 (b) is missing in finalize #6"));
+  EXPECT_TRUE(diagnose(ranks, {0, 2, false, {}}).message.starts_with("rank 2 (b) is missing in finalize #6"));
 }
 
 // ---- identity ----

@@ -87,7 +87,7 @@ struct World {
           to.detector.on_pair_counts(mail.from, id, frame);
           break;
         default:
-          to.detector.on_verdict(mail.from, to.watch, frame);
+          to.detector.on_diagnosis(mail.from, to.watch, frame);
       }
     }
   }
@@ -101,13 +101,13 @@ struct World {
       }
     }
   }
-  /// Every rank that runs has this verdict; when the last one got it, in milliseconds.
-  long long expect_verdict(const std::string& sentence) {
+  /// Every rank that runs has this diagnosis; when the last one got it, in milliseconds.
+  long long expect_diagnosis(const std::string& sentence) {
     Clock::time_point last;
     for (auto& rank : ranks) {
       if (rank->stopped || ended.contains(rank->own)) continue;
-      const auto verdict = rank->watch->verdict();
-      EXPECT_EQ(verdict ? verdict->message : "none", sentence) << "on rank " << rank->own;
+      const auto diagnosis = rank->watch->diagnosis();
+      EXPECT_EQ(diagnosis ? diagnosis->message : "none", sentence) << "on rank " << rank->own;
       last = std::max(last, rank->learned);
     }
     return std::chrono::duration_cast<milliseconds>(last - start).count();
@@ -173,7 +173,7 @@ TEST(FailureDetector, NamesTheRankThatIsLate) {
   world.ranks[77]->watch->leave();
   world.report({77});
   world.run(milliseconds(700));
-  const auto took = world.expect_verdict(
+  const auto took = world.expect_diagnosis(
       "rank 77 (n19) is missing in allreduce #7 (10 float32, 40 bytes): it has not called it; its last call was "
       "allreduce #6 (10 float32, 40 bytes)");
   EXPECT_LT(took, 100);
@@ -185,7 +185,7 @@ TEST(FailureDetector, ASilentLeaderHidesNobody) {
   world.ranks[4]->stopped = true;  // leads its node, and 16 others are below it
   world.report();
   world.run(milliseconds(1500));
-  EXPECT_LT(world.expect_verdict("rank 4 (n1) is" + silent), 1000);
+  EXPECT_LT(world.expect_diagnosis("rank 4 (n1) is" + silent), 1000);
   EXPECT_EQ(world.lines_said(), 1U);
 }
 
@@ -197,7 +197,7 @@ TEST(FailureDetector, WhileAnswersComeNobodyIsCalledSilent) {
   world.ranks[77]->stopped = true;
   world.report();
   world.run(milliseconds(3500));
-  EXPECT_LT(world.expect_verdict("rank 77 (n19) is" + silent), 3500);
+  EXPECT_LT(world.expect_diagnosis("rank 77 (n19) is" + silent), 3500);
   EXPECT_EQ(world.lines_said(), 1U);
 }
 
@@ -206,11 +206,11 @@ TEST(FailureDetector, WhereTheReporterFallsSilentAnotherOnesCallIsNamed) {
   world.ranks[0]->detector.open(world.ranks[0]->watch, {3, Watchdog::anyone, false, {}}, grace);
   world.ranks[3]->stopped = true;
   world.run(milliseconds(1500));
-  EXPECT_LT(world.expect_verdict("rank 3 (n1) is" + silent), 1000);
+  EXPECT_LT(world.expect_diagnosis("rank 3 (n1) is" + silent), 1000);
 }
 
-/// Until its neighbours have the verdict, or others have been told in place of them, a rank does not go.
-TEST(FailureDetector, SaysWhetherAVerdictIsStillOnItsWay) {
+/// Until its neighbours have the diagnosis, or others have been told in place of them, a rank does not go.
+TEST(FailureDetector, SaysWhetherADiagnosisIsStillOnItsWay) {
   World world(3, 2);
   world.ranks[4]->stopped = true;
   world.ranks[0]->detector.announce(world.ranks[0]->watch, {Errc::aborted, "enough"}, false);
@@ -228,7 +228,7 @@ TEST(FailureDetector, TheRootsNodeIsLost) {
   for (std::uint32_t rank = 0; rank < 4; ++rank) world.ranks[rank]->stopped = true;
   world.report();
   world.run(milliseconds(1500));
-  EXPECT_LT(world.expect_verdict("rank 0 (n0), rank 1 (n0), rank 2 (n0), rank 3 (n0) are" + silent), 1000);
+  EXPECT_LT(world.expect_diagnosis("rank 0 (n0), rank 1 (n0), rank 2 (n0), rank 3 (n0) are" + silent), 1000);
   EXPECT_EQ(world.lines_said(), 1U);
 }
 
@@ -237,9 +237,9 @@ TEST(FailureDetector, RootAndNextLeadersAreLost) {
   for (const std::uint32_t rank : {0U, 1U, 2U, 3U, 4U, 8U}) world.ranks[rank]->stopped = true;
   world.report();
   world.run(milliseconds(1500));
-  EXPECT_LT(
-      world.expect_verdict("rank 0 (n0), rank 1 (n0), rank 2 (n0), rank 3 (n0), rank 4 (n1), rank 8 (n2) are" + silent),
-      1000);
+  EXPECT_LT(world.expect_diagnosis("rank 0 (n0), rank 1 (n0), rank 2 (n0), rank 3 (n0), rank 4 (n1), rank 8 (n2) are" +
+                                   silent),
+            1000);
 }
 
 /// One rank alone is in the call that does not end: nobody else reports, and the leaders between are stopped.
@@ -250,7 +250,7 @@ TEST(FailureDetector, OneReportFindsItsWay) {
   Rank& only = *world.ranks[17 * 4 + 1];
   only.detector.open(only.watch, {only.own, Watchdog::anyone, false, {}}, grace);
   world.run(milliseconds(2000));
-  EXPECT_LT(world.expect_verdict("rank 4 (n1), rank 68 (n17) are" + silent), 1000);
+  EXPECT_LT(world.expect_diagnosis("rank 4 (n1), rank 68 (n17) are" + silent), 1000);
 }
 
 TEST(FailureDetector, TheDeadAreNotAsked) {
@@ -258,8 +258,8 @@ TEST(FailureDetector, TheDeadAreNotAsked) {
   world.ended = {0, 4, 5};
   world.report({0, 4, 5});
   world.run(milliseconds(1500));
-  EXPECT_LT(world.expect_verdict("rank 0 (n0), rank 4 (n1), rank 5 (n1) are missing in allreduce #7 (10 float32, 40 "
-                                 "bytes): its process has ended"),
+  EXPECT_LT(world.expect_diagnosis("rank 0 (n0), rank 4 (n1), rank 5 (n1) are missing in allreduce #7 (10 float32, 40 "
+                                   "bytes): its process has ended"),
             100);
 }
 
@@ -268,12 +268,12 @@ TEST(FailureDetector, AnAbortReachesAllPastASilentLeader) {
   world.ranks[4]->stopped = true;
   world.ranks[70]->detector.announce(world.ranks[70]->watch, {Errc::aborted, "enough"}, false);
   world.run(milliseconds(1000));
-  EXPECT_LT(world.expect_verdict("enough"), 1000);
+  EXPECT_LT(world.expect_diagnosis("enough"), 1000);
   EXPECT_EQ(world.lines_said(), 0U);
 }
 
 /// The job is suspended while the ranks find out who does not answer, and goes on: what was on its way comes before
-/// anybody looks at the clock. The stop puts the verdict off once, and accuses nobody.
+/// anybody looks at the clock. The stop puts the diagnosis off once, and accuses nobody.
 TEST(FailureDetector, AStopDuringTheDiagnosisIsNotCountedTwice) {
   for (int before = 0; before < 620; before += 20) {
     World world(3, 2);
@@ -282,17 +282,17 @@ TEST(FailureDetector, AStopDuringTheDiagnosisIsNotCountedTwice) {
     world.run(milliseconds(before));
     world.clock += milliseconds(1900);
     world.run(milliseconds(1000));
-    EXPECT_LT(world.expect_verdict("rank 5 (n2) is" + silent), 1900 + 1000) << before;
+    EXPECT_LT(world.expect_diagnosis("rank 5 (n2) is" + silent), 1900 + 1000) << before;
   }
 }
 
-/// A process that ends after the verdict still waits until those have it that were only slow to say so.
-TEST(FailureDetector, OnlyWhomTheVerdictNamesIsGivenUp) {
+/// A process that ends after the diagnosis still waits until those have it that were only slow to say so.
+TEST(FailureDetector, OnlyWhomTheDiagnosisNamesIsGivenUp) {
   World world(3, 2);
   world.ranks[5]->stopped = true;
   world.report();
   world.run(milliseconds(1500));
-  static_cast<void>(world.expect_verdict("rank 5 (n2) is" + silent));
+  static_cast<void>(world.expect_diagnosis("rank 5 (n2) is" + silent));
   EXPECT_TRUE(world.ranks[0]->detector.is_silent(5));
   World other(3, 2);
   other.ranks[4]->stopped = true;  // while it is told
@@ -309,10 +309,10 @@ TEST(FailureDetector, CostsARankItsNeighboursOnly) {
     world.ranks[nodes * 2 - 1]->stopped = true;
     world.report();
     world.run(milliseconds(800));
-    EXPECT_LT(world.expect_verdict("rank " + std::to_string(nodes * 2 - 1) + " (n" + std::to_string(nodes - 1) +
-                                   ") is" + silent),
+    EXPECT_LT(world.expect_diagnosis("rank " + std::to_string(nodes * 2 - 1) + " (n" + std::to_string(nodes - 1) +
+                                     ") is" + silent),
               1000);
-    EXPECT_LE(world.most_sent(), 5U * (16 + 2));  // heard, query and verdict to those below, and a few
+    EXPECT_LE(world.most_sent(), 5U * (16 + 2));  // heard, query and diagnosis to those below, and a few
     most_bytes.push_back(0);
     for (const auto& rank : world.ranks) most_bytes.back() = std::max(most_bytes.back(), rank->bytes);
   }

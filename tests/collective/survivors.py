@@ -139,7 +139,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=2, help="of each kind")
     parser.add_argument("--only", choices=sorted(WHAT), action="append")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    parser.add_argument("--table", action="store_true", help="times from the verdict to the new communicator, too")
+    parser.add_argument("--table", action="store_true", help="times from the diagnosis to the new communicator, too")
     options = parser.parse_args()
     random.seed(options.seed)
     print(f"seed {options.seed}", flush=True)

@@ -4,7 +4,7 @@
 #include <deque>
 #include <set>
 
-#include "collective/bootstrap/roster.hpp"
+#include "collective/bootstrap/joined_ranks.hpp"
 #include "collective/bootstrap/tree_shape.hpp"
 #include "collective/calls/pieces.hpp"
 #include "collective/control/comm_tree.hpp"
@@ -102,8 +102,8 @@ TEST(RankTable, HostNamesArePrintable) {
   EXPECT_EQ(table->host_of(1).size(), wireup::limits.host_characters + 3);
 }
 
-// ---- the roster ----
-wireup::Greeting greeting_of(std::uint32_t rank, std::uint64_t process, std::uint64_t size = 40) {
+// ---- rank 0's list ----
+wireup::JoinRequest join_request_of(std::uint32_t rank, std::uint64_t process, std::uint64_t size = 40) {
   return {"group", rank, size, process, "host" + std::to_string(rank), {}};
 }
 
@@ -111,12 +111,12 @@ TableNode node_of(std::uint32_t rank) {
   return {"host" + std::to_string(rank), "host" + std::to_string(rank), 0, Ipv4{rank}};
 }
 
-TEST(Roster, GivesPlacesInTheOrderOfArrival) {
-  Roster roster({"group", 0, 40});
+TEST(JoinedRanks, GivesPlacesInTheOrderOfArrival) {
+  JoinedRanks joined_ranks({"group", 0, 40});
   for (std::uint32_t i = 0; i < 40; ++i) {
     const std::uint32_t rank = i == 0 ? 0 : 40 - i;
     const TreePosition place =
-        roster.add_leader(greeting_of(rank, 100 + rank), node_of(rank), static_cast<std::uint16_t>(rank));
+        joined_ranks.add_leader(join_request_of(rank, 100 + rank), node_of(rank), static_cast<std::uint16_t>(rank));
     EXPECT_EQ(place.index, i);
     EXPECT_EQ(place.is_below_root(), i <= tree_arity);
     if (i <= tree_arity) continue;
@@ -125,23 +125,23 @@ TEST(Roster, GivesPlacesInTheOrderOfArrival) {
     EXPECT_EQ(place.parent_address, Ipv4{parent});
     EXPECT_EQ(place.parent_port, parent);
   }
-  EXPECT_TRUE(roster.is_complete());
-  EXPECT_TRUE(roster.missing().empty());
+  EXPECT_TRUE(joined_ranks.is_complete());
+  EXPECT_TRUE(joined_ranks.missing().empty());
 }
 
-TEST(Roster, AProcessThatAsksAgainKeepsItsPlace) {
-  Roster roster({"group", 0, 40});
-  static_cast<void>(roster.add_leader(greeting_of(0, 7), node_of(0), 1));
-  EXPECT_EQ(roster.add_leader(greeting_of(5, 8), node_of(5), 1).index, 1U);
-  EXPECT_EQ(roster.add_leader(greeting_of(6, 9), node_of(6), 1).index, 2U);
-  EXPECT_EQ(roster.add_leader(greeting_of(5, 8), node_of(5), 1).index, 1U);
-  EXPECT_EQ(roster.contradiction(), "");
-  EXPECT_EQ(roster.present(), 3U);
+TEST(JoinedRanks, AProcessThatAsksAgainKeepsItsPlace) {
+  JoinedRanks joined_ranks({"group", 0, 40});
+  static_cast<void>(joined_ranks.add_leader(join_request_of(0, 7), node_of(0), 1));
+  EXPECT_EQ(joined_ranks.add_leader(join_request_of(5, 8), node_of(5), 1).index, 1U);
+  EXPECT_EQ(joined_ranks.add_leader(join_request_of(6, 9), node_of(6), 1).index, 2U);
+  EXPECT_EQ(joined_ranks.add_leader(join_request_of(5, 8), node_of(5), 1).index, 1U);
+  EXPECT_EQ(joined_ranks.contradiction(), "");
+  EXPECT_EQ(joined_ranks.present(), 3U);
 }
 
-TEST(Roster, NamesWhatContradicts) {
-  Roster twice({"group", 0, 40});
-  static_cast<void>(twice.add_leader(greeting_of(0, 7), node_of(0), 1));
+TEST(JoinedRanks, NamesWhatContradicts) {
+  JoinedRanks twice({"group", 0, 40});
+  static_cast<void>(twice.add_leader(join_request_of(0, 7), node_of(0), 1));
   twice.add({3, 0, 1, 11, 40});
   twice.add({3, 0, 1, 11, 40});  // reported again
   EXPECT_EQ(twice.contradiction(), "");
@@ -149,8 +149,8 @@ TEST(Roster, NamesWhatContradicts) {
   EXPECT_EQ(twice.contradiction(), "two processes came as rank 3: one from host0, one from host0");
   EXPECT_FALSE(twice.is_complete());
 
-  Roster sizes({"group", 0, 2});
-  static_cast<void>(sizes.add_leader(greeting_of(0, 7, 2), node_of(0), 1));
+  JoinedRanks sizes({"group", 0, 2});
+  static_cast<void>(sizes.add_leader(join_request_of(0, 7, 2), node_of(0), 1));
   sizes.add({1, 0, 1, 11, 3});
   EXPECT_EQ(sizes.contradiction(), "rank 1 (host0) was started as one of 3 processes, rank 0 as one of 2");
   EXPECT_TRUE(sizes.have_all_been_seen());

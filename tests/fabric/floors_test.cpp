@@ -1,12 +1,12 @@
 // Slow nodes, ports and ways, from fabricated measurements.
-#include "fabric/floors.hpp"
+#include "fabric/between_nodes/floors.hpp"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <random>
 
-#include "fabric/sku_table.hpp"
+#include "fabric/sku/sku_table.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -41,14 +41,14 @@ std::vector<PairResult> measure(std::uint32_t nodes, const Factor& factor, std::
 double healthy(const PairResult& /*pair*/) { return 1; }
 
 TEST(Floors, TheMedianAndItsDeviationIgnoreAFewWildValues) {
-  const Typical usual = typical_of({10, 11, 9, 10, 12, 1000, 8});
+  const MedianSpread usual = median_spread_of({10, 11, 9, 10, 12, 1000, 8});
   EXPECT_EQ(usual.count, 7U);
   EXPECT_DOUBLE_EQ(usual.median, 10);
   EXPECT_NEAR(usual.deviation, 1.4826, 1e-9);
   EXPECT_GT(usual.distance(1000), 600);
-  EXPECT_NEAR(typical_of({5, 5, 5, 5}).deviation, 0.05, 1e-9) << "equal values leave room for noise";
-  EXPECT_EQ(typical_of({}).median, 0);
-  EXPECT_DOUBLE_EQ(typical_of({1, 3}).median, 2);
+  EXPECT_NEAR(median_spread_of({5, 5, 5, 5}).deviation, 0.05, 1e-9) << "equal values leave room for noise";
+  EXPECT_EQ(median_spread_of({}).median, 0);
+  EXPECT_DOUBLE_EQ(median_spread_of({1, 3}).median, 2);
 }
 
 TEST(Floors, AHealthyStepIsNeverBlamed) {

@@ -10,8 +10,8 @@
 #include <random>
 #include <thread>
 
-#include "fabric/checks.hpp"
-#include "fabric/node_exchange.hpp"
+#include "fabric/between_nodes/node_exchange.hpp"
+#include "fabric/checks/checks.hpp"
 
 namespace amldist::fabric {
 namespace {
@@ -47,12 +47,12 @@ class Tree : public ::testing::Test {
   }
 
   [[nodiscard]] Report verify() const {
-    Question question;
-    question.policy = RdmaPolicy::require;
+    CheckRequest request;
+    request.policy = RdmaPolicy::require;
     const NodeFacts node = read_node(Roots::from_options(root_.string(), ""));
     Evidence evidence;
     evidence.process = read_process(node);
-    return verify_node(node, question, evidence);
+    return verify_node(node, request, evidence);
   }
 
   fs::path root_;

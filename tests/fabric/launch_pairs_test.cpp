@@ -1,6 +1,6 @@
 // The writes between the nodes before a step's tasks start: who meets whom, how the texts travel over srun, and what
 // comes of it; with up to 1,024 simulated nodes.
-#include "fabric/launch_pairs.hpp"
+#include "fabric/between_nodes/launch_pairs.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,11 +9,11 @@
 #include <set>
 #include <thread>
 
-#include "fabric/pair_schedule.hpp"
+#include "fabric/between_nodes/pair_schedule.hpp"
 #include "step_messages/control_message.hpp"
 #include "step_messages/datagram.hpp"
 #include "step_messages/fabric_vote.hpp"
-#include "step_messages/notice_exchange.hpp"
+#include "step_messages/node_texts.hpp"
 #include "unit/support.hpp"
 
 namespace amldist::fabric {
@@ -149,7 +149,7 @@ TEST(Notices, TravelInDatagramsAndComeBack) {
 }
 
 TEST(Notices, ABoardKeepsTheFirstTextAndABoundedAmount) {
-  NoticeBoard board;
+  TextExchange board;
   board.take({{0, 1, 0}, 1, "first"});
   board.take({{0, 1, 0}, 1, "second"});
   ASSERT_NE(board.find({0, 1, 0}), nullptr);
@@ -192,7 +192,7 @@ class FakeSrun {
 
  private:
   std::mutex mutex_;
-  NoticeBoard board_;
+  TextExchange board_;
 };
 
 /// A ring without devices: `broken` ways do not carry.
@@ -253,7 +253,7 @@ std::vector<std::optional<Check>> launch(const Launch& step, FakeSrun& srun) {
       const PeerExchange exchange = [&](std::uint32_t round, const std::string& own,
                                         std::span<const std::uint32_t> peers) {
         RoundOutcome heard =
-            exchange_notices(ask, token, round, node, own, peers, deadline, std::chrono::milliseconds(50));
+            exchange_texts(ask, token, round, node, own, peers, deadline, std::chrono::milliseconds(50));
         PeerTexts texts{std::move(heard.texts), heard.is_decided, ""};
         if (heard.silent) texts.problem = "node " + std::to_string(*heard.silent) + " took no part";
         return texts;
@@ -341,8 +341,8 @@ TEST(LaunchPairs, ARingAndTenRoundsOf1024NodesThroughOneSrun) {
       }
       for (std::uint32_t node = 0; node < nodes; ++node) {
         const auto peers = peers_of({rounds[node][round]});
-        const auto heard = exchange_notices(ask, token, round * 3, node, ends, peers,
-                                            Clock::now() + std::chrono::seconds(60), std::chrono::milliseconds(1));
+        const auto heard = exchange_texts(ask, token, round * 3, node, ends, peers,
+                                          Clock::now() + std::chrono::seconds(60), std::chrono::milliseconds(1));
         for (const auto& [peer, text] : heard.texts) texts += text == ends ? 1 : 0;
       }
     }

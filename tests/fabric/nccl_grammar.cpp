@@ -5,7 +5,7 @@
 #include <iostream>
 #include <string>
 
-#include "fabric/selection.hpp"
+#include "fabric/facts/selection.hpp"
 
 int main(int argc, char** argv) {
   using amldist::fabric::NcclSelection;

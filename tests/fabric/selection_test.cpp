@@ -2,7 +2,7 @@
 // ucp_is_resource_in_device_list() of UCX, worked out by hand.
 #include <gtest/gtest.h>
 
-#include "fabric/selection.hpp"
+#include "fabric/facts/selection.hpp"
 #include "unit/support.hpp"
 
 namespace amldist::fabric::selection_test {

@@ -1,10 +1,10 @@
 // The table of SKUs, the counters' baseline, and what travels between processes and nodes.
 #include <gtest/gtest.h>
 
-#include "fabric/counters.hpp"
-#include "fabric/job_checks.hpp"
-#include "fabric/report_json.hpp"
-#include "fabric/sku_table.hpp"
+#include "fabric/between_nodes/job_checks.hpp"
+#include "fabric/facts/counters.hpp"
+#include "fabric/report/report_json.hpp"
+#include "fabric/sku/sku_table.hpp"
 #include "step_messages/fabric_vote.hpp"
 #include "unit/support.hpp"
 

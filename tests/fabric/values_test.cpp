@@ -1,7 +1,7 @@
 // What the kernel writes for a port, and what it never writes.
 #include <gtest/gtest.h>
 
-#include "fabric/port_values.hpp"
+#include "fabric/facts/port_values.hpp"
 
 namespace amldist::fabric {
 namespace {

@@ -5,7 +5,7 @@
 #include "core/text.hpp"
 #include "fuzz.hpp"
 #include "placement/task_map.hpp"
-#include "spank/step_desk.hpp"
+#include "spank/message_server.hpp"
 #include "step_messages/control_message.hpp"
 #include "step_messages/failure_report.hpp"
 #include "step_messages/server_release.hpp"
@@ -50,8 +50,8 @@ void check_forgery(std::string_view datagram) {
 }
 
 /// What srun, or root's process in its place, does with it.
-void check_desk(std::string_view datagram, spank::StepDesk& desk) {
-  const auto answer = desk.take(datagram, {});
+void check_desk(std::string_view datagram, spank::MessageServer& server) {
+  const auto answer = server.take(datagram, {});
   require(!answer || unseal(datagram, token).has_value(), "nobody is answered without the token");
   require(!answer || answer->size() <= longest_answer, "an answer fits a datagram");
 }
@@ -64,7 +64,7 @@ const std::string_view separator = "\n";
 void try_input(std::string_view input) {
   FirstFailure failure(64);
   ServerRelease release;
-  spank::StepDesk desk(
+  spank::MessageServer server(
       {.token = token, .tasks = 64, .nodes = 16, .record = "1", .most_notices = 4096, .tell = nullptr});
   for (Input lines(input); !lines.ended();) {
     const std::string_view datagram = lines.line();
@@ -74,7 +74,7 @@ void try_input(std::string_view input) {
     check_end(datagram, release);
     check_words(datagram);
     check_forgery(datagram);
-    check_desk(datagram, desk);
+    check_desk(datagram, server);
     if (const auto channel = ReportChannel::parse(datagram)) {
       require(ReportChannel::parse(channel->to_string()) == channel, "a channel that is written is the same");
     }

@@ -124,9 +124,9 @@ void try_task(const StepPlan& plan, std::uint32_t rank, const Table& table) {
 void try_step(const Step& step, const Table& table, const std::optional<std::string>& exact_map) {
   std::vector<std::uint32_t> ranks(step.tasks_per_node);
   std::iota(ranks.begin(), ranks.end(), step.node * step.tasks_per_node);
-  const NodeTruth truth{step.node, step.nodes, step.nodes * step.tasks_per_node, ranks};
+  const SlurmNodeView own_node{step.node, step.nodes, step.nodes * step.tasks_per_node, ranks};
   constexpr std::size_t most_bytes = 64UL << 20;
-  auto placement = within(most_bytes, [&] { return read_placement(reader_of(table), exact_map, truth); });
+  auto placement = within(most_bytes, [&] { return read_placement(reader_of(table), exact_map, own_node); });
   if (!placement) return require_sentence(placement.error().message);
   require(placement->map.ranks_on(step.node) == ranks, "no map contradicts Slurm about this node");
   require(placement->hosts.size() == step.nodes, "nor about the nodes of the step");

@@ -4,8 +4,8 @@
 #include "fuzz.hpp"
 #include "step_messages/control_message.hpp"
 #include "step_messages/datagram.hpp"
-#include "step_messages/notice_board.hpp"
-#include "step_messages/notice_exchange.hpp"
+#include "step_messages/node_texts.hpp"
+#include "step_messages/text_exchange.hpp"
 
 namespace amldist::fuzz {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint64_t token = 0x00c0ffee00c0ffeeULL;
 constexpr std::uint64_t other_token = token ^ 1;
 
-void check_key(std::string_view datagram, const NoticeBoard& board) {
+void check_key(std::string_view datagram, const TextExchange& board) {
   const auto key = NoticeKey::parse(datagram, token);
   if (!key) return;
   require(NoticeKey::parse(key->to_datagram(token), token) == key, "a question that is written is the same");
@@ -22,7 +22,7 @@ void check_key(std::string_view datagram, const NoticeBoard& board) {
   require(found == nullptr || found->key == *key, "the board has what was asked for");
 }
 
-void check_notice(std::string_view datagram, NoticeBoard& board) {
+void check_notice(std::string_view datagram, TextExchange& board) {
   const auto notice = Notice::parse(datagram, token);
   if (!notice) return;
   require(notice->text.size() <= Notice::longest_text && notice->text.find(';') == std::string::npos,
@@ -65,8 +65,7 @@ void check_round(std::string_view answers) {
   };
   const std::vector<std::uint32_t> peers = {0, 2, 5};
   const auto outcome = within(answers.size() * 64 + (std::size_t{1} << 20), [&] {
-    return exchange_notices(srun, token, 1, 7, "own text", peers, Clock::time_point::min(),
-                            std::chrono::milliseconds(2));
+    return exchange_texts(srun, token, 1, 7, "own text", peers, Clock::time_point::min(), std::chrono::milliseconds(2));
   });
   require(outcome.texts.size() <= peers.size(), "only peers are heard");
   for (const auto& [node, text] : outcome.texts) {
@@ -82,7 +81,7 @@ const std::string_view separator = "\n";
 
 /// One datagram in each line, all to one board; then the same lines as srun's answers to a node.
 void try_input(std::string_view input) {
-  NoticeBoard board;
+  TextExchange board;
   for (Input lines(input); !lines.ended();) {
     const std::string_view datagram = lines.line();
     check_notice(datagram, board);

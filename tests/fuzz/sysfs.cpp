@@ -9,8 +9,8 @@
 #include <array>
 #include <filesystem>
 
-#include "fabric/checks.hpp"
-#include "fabric/sku_table.hpp"
+#include "fabric/checks/checks.hpp"
+#include "fabric/sku/sku_table.hpp"
 #include "fuzz.hpp"
 #include "os/file_descriptor.hpp"
 
@@ -88,11 +88,11 @@ void try_input(std::string_view input) {
     contents[line.byte() % files.size()] = line.rest();
   }
   for (std::size_t i = 0; i < files.size(); ++i) tree.write(files[i], contents[i]);
-  fabric::Question question;
-  question.policy = RdmaPolicy::require;
+  fabric::CheckRequest request;
+  request.policy = RdmaPolicy::require;
   constexpr std::size_t most_bytes = std::size_t{16} << 20;
   const auto report = within(most_bytes, [&] {
-    return verify_node(fabric::read_node(fabric::Roots::from_options(tree.root(), "")), question, {});
+    return verify_node(fabric::read_node(fabric::Roots::from_options(tree.root(), "")), request, {});
   });
   for (const fabric::Check& check : report.checks) {
     require_line(check.evidence);

@@ -2,14 +2,14 @@
 //
 // Input: a byte that chooses the side. Accepting: pieces of a connection's bytes (a byte for the connection, one for
 // the length, the bytes themselves); one half of the connections are strangers', the others' owners have proven the
-// secret and send any greeting. Joining: all that an impostor sends before it closes the connection. Joining a world,
-// or a check: all that a host sends that has proven the secret.
+// secret and send any join request. Joining: all that an impostor sends before it closes the connection. Joining a
+// world, or a check: all that a host sends that has proven the secret.
 #include <sys/socket.h>
 
 #include <array>
 
 #include "collective/bootstrap/rank_table.hpp"
-#include "fabric/node_exchange.hpp"
+#include "fabric/between_nodes/node_exchange.hpp"
 #include "fuzz.hpp"
 #include "wireup/acceptor.hpp"
 #include "wireup/joiner.hpp"
@@ -38,23 +38,24 @@ struct Connection {
   }
   /// One frame of the tested side's; an empty one where none came.
   [[nodiscard]] Frame receive() const {
-    FrameReader reader(limits.greeting_bytes);
+    FrameReader reader(limits.join_request_bytes);
     return reader.read(stranger) == FrameReader::State::complete ? reader.take() : Frame();
   }
   FileDescriptor stranger;
   FileDescriptor tested;
 };
 
-void check_greeting(const Greeting& greeting) {
-  require(greeting.number > 0 && greeting.number < size && greeting.group == "42.0", "who is let in is of the group");
-  if (!greeting.host.empty()) require_sentence(greeting.host);
+void check_join_request(const JoinRequest& join_request) {
+  require(join_request.number > 0 && join_request.number < size && join_request.group == "42.0",
+          "who is let in is of the group");
+  if (!join_request.host.empty()) require_sentence(join_request.host);
 }
 
-/// Proves the secret and sends a greeting: the pieces that the input gives.
+/// Proves the secret and sends a join request: the pieces that the input gives.
 void join_with(Acceptor& acceptor, Connection& connection, const std::string& content, Clock::time_point now) {
-  std::string greeting = std::string(frame_head, '\0') + content;
-  for (std::size_t i = 0; i < frame_head; ++i) greeting[i] = static_cast<char>(content.size() >> (8 * i) & 0xff);
-  JoinerHandshake handshake(GroupKey(secret, "42.0"), greeting);
+  std::string join_request = std::string(frame_head, '\0') + content;
+  for (std::size_t i = 0; i < frame_head; ++i) join_request[i] = static_cast<char>(content.size() >> (8 * i) & 0xff);
+  JoinerHandshake handshake(GroupKey(secret, "42.0"), join_request);
   connection.send(handshake.hello());
   acceptor.add(std::move(connection.tested), now);
   const auto proof = handshake.take(connection.receive(), {});
@@ -89,10 +90,10 @@ bool accept(Input input) {
       acceptor.refuse_all(admitted.error(), Clock::now());
       return true;
     }
-    for (const Greeting& each : *admitted) check_greeting(each);
+    for (const JoinRequest& each : *admitted) check_join_request(each);
     require(acceptor.is_complete() == acceptor.missing().empty(), "either all are there or some are missing");
   }
-  now += limits.greeting_time;
+  now += limits.join_request_time;
   static_cast<void>(acceptor.serve(no_listener, now));
   require(acceptor.next_deadline() == Clock::time_point::max(), "no stranger stays longer than it may");
   return true;
@@ -112,8 +113,8 @@ FileDescriptor impostor(std::string_view bytes) {
 
 bool meet_impostor(std::string_view bytes) {
   const FileDescriptor link = impostor(bytes);
-  const std::string greeting = Greeting{"42.0", 1, size, 1, "n", {}}.to_frame().take();
-  const auto accepted = introduce(link, greeting, GroupKey(secret, "42.0"), Clock::now() + std::chrono::seconds(5));
+  const std::string join_request = JoinRequest{"42.0", 1, size, 1, "n", {}}.to_frame().take();
+  const auto accepted = introduce(link, join_request, GroupKey(secret, "42.0"), Clock::now() + std::chrono::seconds(5));
   require(accepted.ok() && !*accepted, "an impostor is passed by");
   return true;
 }
@@ -122,7 +123,7 @@ bool meet_impostor(std::string_view bytes) {
 bool join_world(std::string_view bytes) {
   const FileDescriptor link = impostor(bytes);
   const auto deadline = Clock::now() + std::chrono::seconds(5);
-  auto answer = read_frame(link, limits.greeting_bytes, deadline);
+  auto answer = read_frame(link, limits.join_request_bytes, deadline);
   if (!answer) return true;
   if (answer->kind<HandshakeKind>() == HandshakeKind::refused) require_sentence(read_refusal(*answer).message);
   if (!is_acceptance(*answer)) return true;

@@ -6,9 +6,10 @@
 #include <cstdio>
 #include <string>
 
-#include "fabric/cuda_memory.hpp"
-#include "fabric/gpu_reader.hpp"
-#include "fabric/nccl_speed.hpp"
+#include "fabric/checks/gpu_checks.hpp"
+#include "fabric/gpu/cuda_memory.hpp"
+#include "fabric/gpu/gpu_reader.hpp"
+#include "fabric/gpu/nccl_speed.hpp"
 
 namespace {
 

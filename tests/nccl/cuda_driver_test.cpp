@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "collective/communicator/device_calls.hpp"
+#include "collective/communicator/device/device_calls.hpp"
 #include "fake_cuda.hpp"
 #include "support.hpp"
 

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <vector>
 
-#include "collective/bootstrap/roster.hpp"
+#include "collective/bootstrap/joined_ranks.hpp"
 #include "collective/bootstrap/tree_shape.hpp"
 #include "collective/control/agreement.hpp"
 #include "collective/control/tree_gather.hpp"
@@ -20,17 +20,18 @@ constexpr std::uint32_t each = 8;
 
 /// Rank 0's list, when leaders come in the order of their ranks.
 std::string joined_table(std::uint32_t nodes) {
-  Roster roster({"group", 0, nodes * each});
+  JoinedRanks joined_ranks({"group", 0, nodes * each});
   for (std::uint32_t node = 0; node < nodes; ++node) {
     const std::string host = "node" + std::to_string(node);
-    const wireup::Greeting greeting = {"group", node * each, nodes * each, node * each + 1U, host, {}};
-    const TreePosition position = roster.add_leader(greeting, {host, host, 0, Ipv4{0x0a000000 + node}}, 20000);
+    const wireup::JoinRequest join_request = {"group", node * each, nodes * each, node * each + 1U, host, {}};
+    const TreePosition position =
+        joined_ranks.add_leader(join_request, {host, host, 0, Ipv4{0x0a000000 + node}}, 20000);
     for (std::uint32_t i = 1; i < each; ++i) {
-      roster.add(
+      joined_ranks.add(
           {node * each + i, position.index, static_cast<std::uint16_t>(20000 + i), node * each + i + 1U, nodes * each});
     }
   }
-  return roster.is_complete() ? roster.table(42) : std::string();
+  return joined_ranks.is_complete() ? joined_ranks.table(42) : std::string();
 }
 
 struct Cost {

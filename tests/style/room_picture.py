@@ -46,7 +46,7 @@ def levels(rows: Rows) -> list[list[str]]:
         found[depths[folder]].append(folder)
     place: dict[str, float] = {}
     for level in found:
-        level.sort(key=lambda folder: (sum(place[each] for each in rows[folder]) / max(1, len(rows[folder])), folder))
+        level.sort(key=lambda folder: (sum(place[each] for each in sorted(rows[folder])) / max(1, len(rows[folder])), folder))
         place.update({folder: (at + 0.5) / len(level) for at, folder in enumerate(level)})
     return found
 

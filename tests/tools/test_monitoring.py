@@ -307,4 +307,4 @@ def test_an_old_file_does_not_stay_when_the_check_cannot_run(node, broken):
 
 def test_a_folder_that_is_missing_is_named(node):
     assert collect(node, AML_DIST_TEXTFILES="/nonexistent").returncode == 1
-    assert "/nonexistent is no folder" in (node / "log").read_text()
+    assert "/nonexistent is not a folder" in (node / "log").read_text()

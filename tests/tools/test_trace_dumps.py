@@ -84,7 +84,7 @@ def test_nothing_of_a_dump_is_executed(tool, tmp_path, protocol):
     path.write_bytes(pickle.dumps({"entries": [Attack()]}, protocol))
     done = tool.run("trace", str(path))
     assert done.returncode == USAGE and done.stdout == "" and done.stderr.count("\n") == 1, done
-    assert "is no dump of PyTorch's flight recorder" in done.stderr and not os.path.exists("/tmp/aml-dist-was-executed")
+    assert "is not a dump of PyTorch's flight recorder" in done.stderr and not os.path.exists("/tmp/aml-dist-was-executed")
 
 
 @pytest.mark.parametrize("name, content, words", [

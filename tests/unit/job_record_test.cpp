@@ -1,5 +1,5 @@
 // How a batch job ended, as its script and srun's plugin write it down.
-#include "core/job_record.hpp"
+#include "step_messages/job_record.hpp"
 
 #include <gtest/gtest.h>
 

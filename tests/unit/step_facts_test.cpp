@@ -48,9 +48,9 @@ TEST(Placement, RefusesAMapThatTheNodeKnowsToBeWrong) {
 
 TEST(Placement, NeverGuesses) {
   const Ranks here = {0};
-  const NodeTruth truth{0, 2, 2, here};
+  const SlurmNodeView own_node{0, 2, 2, here};
   const testing::Variables good = {{"SLURM_STEP_NODELIST", "n[1-2]"}, {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"}};
-  ASSERT_TRUE(read_placement(environment(good), std::nullopt, truth));
+  ASSERT_TRUE(read_placement(environment(good), std::nullopt, own_node));
   const std::vector<std::pair<std::string, std::string>> changes = {
       {"SLURM_STEP_NODELIST", "n[1-3]"},
       {"SLURM_STEP_NODELIST", "n["},
@@ -66,14 +66,14 @@ TEST(Placement, NeverGuesses) {
   for (const auto& [name, value] : changes) {
     testing::Variables variables = good;
     variables[name] = value;
-    const auto placement = read_placement(environment(variables), std::nullopt, truth);
+    const auto placement = read_placement(environment(variables), std::nullopt, own_node);
     ASSERT_FALSE(placement) << name << "=" << value;
     testing::expect_sentence(placement.error().message);
   }
   for (const auto& [name, value] : good) {
     testing::Variables variables = good;
     variables.erase(name);
-    EXPECT_FALSE(read_placement(environment(variables), std::nullopt, truth)) << "without " << name;
+    EXPECT_FALSE(read_placement(environment(variables), std::nullopt, own_node)) << "without " << name;
   }
 }
 

@@ -15,9 +15,9 @@ namespace {
 
 const Group group = {"init 42.0", 1, 4};
 
-std::string greeting(std::uint64_t number, std::uint64_t process, std::string host = "n", std::string name = group.name,
-                     std::uint64_t size = 4) {
-  return Greeting{std::move(name), number, size, process, std::move(host), {}}.to_frame().take();
+std::string join_request(std::uint64_t number, std::uint64_t process, std::string host = "n",
+                         std::string name = group.name, std::uint64_t size = 4) {
+  return JoinRequest{std::move(name), number, size, process, std::move(host), {}}.to_frame().take();
 }
 
 const Credentials secret = secret_of("step 42.0");
@@ -26,7 +26,7 @@ const Credentials secret = secret_of("step 42.0");
 class AcceptingSide : public ::testing::Test {
  protected:
   /// Who was let in since the last call, or why the group ends.
-  Result<std::vector<Greeting>> serve() {
+  Result<std::vector<JoinRequest>> serve() {
     advance();
     if (error_) return *error_;
     return std::exchange(admitted_, {});
@@ -44,9 +44,9 @@ class AcceptingSide : public ::testing::Test {
     return *pairs_.back();
   }
   /// A peer that proves its secret and introduces itself.
-  Pair& join(const std::string& greeting, const Credentials& credentials = secret,
+  Pair& join(const std::string& join_request, const Credentials& credentials = secret,
              const std::string& name = group.name) {
-    JoinerHandshake handshake(GroupKey(credentials, name), greeting);
+    JoinerHandshake handshake(GroupKey(credentials, name), join_request);
     Pair& pair = connect(handshake.hello());
     const Frame answer = pair.receive();
     if (const auto proof = handshake.take(answer, {})) pair.send(*proof);
@@ -60,14 +60,14 @@ class AcceptingSide : public ::testing::Test {
   Acceptor acceptor_{group, secret};
   Clock::time_point now_{};
   std::vector<std::unique_ptr<Pair>> pairs_;
-  std::vector<Greeting> admitted_;
+  std::vector<JoinRequest> admitted_;
   std::optional<Error> error_;
 };
 
 TEST_F(AcceptingSide, IsCompleteWhenAllHaveCome) {
   for (std::uint32_t rank = 1; rank < 4; ++rank) {
     EXPECT_FALSE(acceptor_.is_complete());
-    EXPECT_EQ(kind_of(join(greeting(rank, rank))), HandshakeKind::accepted);
+    EXPECT_EQ(kind_of(join(join_request(rank, rank))), HandshakeKind::accepted);
   }
   EXPECT_TRUE(acceptor_.is_complete());
   const auto admitted = serve();
@@ -76,14 +76,14 @@ TEST_F(AcceptingSide, IsCompleteWhenAllHaveCome) {
 }
 
 TEST_F(AcceptingSide, NamesWhoIsMissing) {
-  join(greeting(2, 1));
+  join(join_request(2, 1));
   EXPECT_EQ(acceptor_.missing(), (std::vector<std::uint32_t>{1, 3}));
   acceptor_.dismiss(2);
   EXPECT_EQ(acceptor_.missing(), (std::vector<std::uint32_t>{1, 2, 3}));
 }
 
 TEST_F(AcceptingSide, SendsAnotherStepsProcessElsewhere) {
-  const Pair& pair = join(greeting(1, 1, "n", "init 43.0"), secret, "init 43.0");
+  const Pair& pair = join(join_request(1, 1, "n", "init 43.0"), secret, "init 43.0");
   EXPECT_EQ(kind_of(pair), HandshakeKind::elsewhere);
   EXPECT_TRUE(serve());
   EXPECT_EQ(acceptor_.missing().size(), 3U);
@@ -92,7 +92,7 @@ TEST_F(AcceptingSide, SendsAnotherStepsProcessElsewhere) {
 TEST_F(AcceptingSide, ClosesWhatIsNoHello) {
   EXPECT_TRUE(connect("GET / HTTP/1.1\r\nHost: n\r\n\r\n").is_closed());
   EXPECT_TRUE(connect(accepted_frame()).is_closed());
-  EXPECT_TRUE(connect(greeting(1, 1)).is_closed()) << "a greeting without a proof";
+  EXPECT_TRUE(connect(join_request(1, 1)).is_closed()) << "a join request without a proof";
   EXPECT_TRUE(connect(FrameWriter(HandshakeKind::hello).number(1).take()).is_closed());
   EXPECT_EQ(acceptor_.missing().size(), 3U);
 }
@@ -109,11 +109,11 @@ TEST_F(AcceptingSide, HasABoundedNumberOfStrangers) {
   for (const auto& pair : pairs_) open += pair->is_closed() ? 0 : 1;
   EXPECT_EQ(open, most);
   EXPECT_TRUE(pairs_.front()->is_closed()) << "the oldest leaves first";
-  EXPECT_EQ(kind_of(join(greeting(1, 1))), HandshakeKind::accepted) << "and a peer still gets in";
+  EXPECT_EQ(kind_of(join(join_request(1, 1))), HandshakeKind::accepted) << "and a peer still gets in";
 }
 
 TEST_F(AcceptingSide, GivesAStrangerAShortTime) {
-  const JoinerHandshake handshake(GroupKey(secret, group.name), greeting(1, 1));
+  const JoinerHandshake handshake(GroupKey(secret, group.name), join_request(1, 1));
   const Pair& silent = connect("");
   const Pair& slow = connect(handshake.hello().substr(0, 10));
   const Pair& unproven = connect(handshake.hello());
@@ -129,7 +129,7 @@ TEST_F(AcceptingSide, GivesAStrangerAShortTime) {
 }
 
 TEST_F(AcceptingSide, EverythingMayComeInPieces) {
-  JoinerHandshake handshake(GroupKey(secret, group.name), greeting(3, 1));
+  JoinerHandshake handshake(GroupKey(secret, group.name), join_request(3, 1));
   const Pair& pair = connect("");
   const auto trickle = [&](const std::string& bytes) {
     for (const char byte : bytes) {
@@ -148,14 +148,14 @@ TEST_F(AcceptingSide, EverythingMayComeInPieces) {
 
 TEST_F(AcceptingSide, AStrangerCannotEndTheGroup) {
   for (const Credentials& other : {Credentials{}, secret_of("step 43.0")}) {
-    EXPECT_EQ(kind_of(join(greeting(9, 7, "n1", group.name, 8), other)), HandshakeKind::elsewhere);
+    EXPECT_EQ(kind_of(join(join_request(9, 7, "n1", group.name, 8), other)), HandshakeKind::elsewhere);
   }
   EXPECT_TRUE(serve());
   EXPECT_EQ(acceptor_.missing().size(), 3U);
 }
 
 TEST_F(AcceptingSide, APeerThatHasProvenItselfIsNeverClosedForAStranger) {
-  JoinerHandshake handshake(GroupKey(secret, group.name), greeting(1, 1));
+  JoinerHandshake handshake(GroupKey(secret, group.name), join_request(1, 1));
   const Pair& peer = connect(handshake.hello());
   const std::string proof = *handshake.take(peer.receive(), {});
   peer.send(proof.substr(0, proof.size() - 1));
@@ -170,7 +170,7 @@ TEST_F(AcceptingSide, APeerThatHasProvenItselfIsNeverClosedForAStranger) {
 }
 
 TEST_F(AcceptingSide, StrangersThatSayNothingAreClosedFirst) {
-  JoinerHandshake handshake(GroupKey(secret, group.name), greeting(1, 1));
+  JoinerHandshake handshake(GroupKey(secret, group.name), join_request(1, 1));
   const Pair& peer = connect(handshake.hello());
   for (std::size_t i = 0; i < 10'000; ++i) {
     connect("");
@@ -182,9 +182,9 @@ TEST_F(AcceptingSide, StrangersThatSayNothingAreClosedFirst) {
 }
 
 TEST_F(AcceptingSide, AProcessThatConnectsAgainGetsTheNewConnection) {
-  join(greeting(1, 7));
+  join(join_request(1, 7));
   const int first = acceptor_.link(1).get();
-  const Pair& again = join(greeting(1, 7));
+  const Pair& again = join(join_request(1, 7));
   EXPECT_EQ(kind_of(again), HandshakeKind::accepted);
   EXPECT_NE(acceptor_.link(1).get(), first);
   EXPECT_EQ(acceptor_.missing().size(), 2U);
@@ -192,8 +192,8 @@ TEST_F(AcceptingSide, AProcessThatConnectsAgainGetsTheNewConnection) {
 }
 
 TEST_F(AcceptingSide, RefusesASecondProcessOfOneNumber) {
-  join(greeting(1, 7, "n1"));
-  Frame answer = join(greeting(1, 8, "n2")).receive();
+  join(join_request(1, 7, "n1"));
+  Frame answer = join(join_request(1, 8, "n2")).receive();
   EXPECT_EQ(read_refusal(answer).message, "two processes came as rank 1: one from n1, one from n2");
   const auto served = serve();
   ASSERT_FALSE(served);
@@ -201,7 +201,7 @@ TEST_F(AcceptingSide, RefusesASecondProcessOfOneNumber) {
 }
 
 TEST_F(AcceptingSide, RefusesAProcessOfAnotherSize) {
-  join(greeting(1, 7, "n1", group.name, 8));
+  join(join_request(1, 7, "n1", group.name, 8));
   const auto served = serve();
   ASSERT_FALSE(served);
   EXPECT_EQ(served.error().message, "rank 1 (n1) was started as one of 8 processes, rank 0 as one of 4");
@@ -211,13 +211,13 @@ TEST_F(AcceptingSide, RefusesANumberThatTheGroupHasNot) {
   for (const std::uint64_t number : {std::uint64_t{0}, std::uint64_t{4}, ~std::uint64_t{0}}) {
     error_.reset();
     acceptor_ = Acceptor(group, secret);
-    join(greeting(number, 7));
+    join(join_request(number, 7));
     EXPECT_FALSE(serve()) << number;
   }
 }
 
 TEST_F(AcceptingSide, HostNamesInReasonsArePrintable) {
-  join(greeting(1, 7, "\x1b]0;title\x07" + std::string(3000, 'x'), group.name, 8));
+  join(join_request(1, 7, "\x1b]0;title\x07" + std::string(3000, 'x'), group.name, 8));
   const auto served = serve();
   ASSERT_FALSE(served);
   EXPECT_NE(served.error().message.find("(\\x1b]0;title\\x07xxx"), std::string::npos) << served.error().message;
@@ -225,8 +225,8 @@ TEST_F(AcceptingSide, HostNamesInReasonsArePrintable) {
 }
 
 TEST_F(AcceptingSide, TellsEveryPeerWhyTheGroupEnds) {
-  const Pair& one = join(greeting(1, 7));
-  const Pair& three = join(greeting(3, 8));
+  const Pair& one = join(join_request(1, 7));
+  const Pair& three = join(join_request(3, 8));
   acceptor_.refuse_all({Errc::timeout, "rank 2 is missing"}, Clock::now());
   for (const Pair* const pair : {&one, &three}) {
     ASSERT_EQ(kind_of(*pair), HandshakeKind::accepted);

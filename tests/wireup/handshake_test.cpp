@@ -12,7 +12,7 @@ using State = HostHandshake::State;
 
 const GroupKey group(secret_of("step 42.0"), "world");
 const Ends ends = {"joiner's address", "host's address"};
-const std::string greeting = FrameWriter(HandshakeKind::greeting).text("rank 1").take();
+const std::string join_request = FrameWriter(HandshakeKind::join_request).text("rank 1").take();
 
 /// A host that has answered a hello.
 struct Challenged {
@@ -22,26 +22,26 @@ struct Challenged {
   std::string challenge;
 };
 
-/// The proof of a joiner, without the greeting behind it.
-std::string proof_alone(const std::string& proof_and_greeting) {
-  return proof_and_greeting.substr(0, proof_and_greeting.size() - greeting.size());
+/// The proof of a joiner, without the join request behind it.
+std::string proof_alone(const std::string& proof_and_join_request) {
+  return proof_and_join_request.substr(0, proof_and_join_request.size() - join_request.size());
 }
 
-TEST(Handshake, ProvesBothSidesAndBringsTheGreeting) {
-  JoinerHandshake joiner(group, greeting);
+TEST(Handshake, ProvesBothSidesAndBringsTheJoinRequest) {
+  JoinerHandshake joiner(group, join_request);
   Challenged host(joiner);
   const auto proof = joiner.take(content_of(host.challenge), ends);
   ASSERT_TRUE(proof);
   EXPECT_EQ(host.host.take(group, content_of(proof_alone(*proof)), ends), "");
   EXPECT_TRUE(host.host.has_proven());
-  EXPECT_EQ(host.host.take(group, content_of(greeting), ends), "");
+  EXPECT_EQ(host.host.take(group, content_of(join_request), ends), "");
   ASSERT_EQ(host.host.state(), State::complete);
-  EXPECT_EQ(host.host.greeting().text(), "rank 1");
+  EXPECT_EQ(host.host.join_request().text(), "rank 1");
 }
 
 TEST(Handshake, WorksWithoutASecretToo) {
   const GroupKey open({}, "world");
-  JoinerHandshake joiner(open, greeting);
+  JoinerHandshake joiner(open, join_request);
   Challenged host(joiner, open);
   const Ends translated = {"another address", "yet another"};  // nothing is protected: nothing is to break either
   const auto proof = joiner.take(content_of(host.challenge), translated);
@@ -51,7 +51,7 @@ TEST(Handshake, WorksWithoutASecretToo) {
 }
 
 TEST(Handshake, FitsIntoWhatAStrangerMaySend) {
-  JoinerHandshake joiner(group, greeting);
+  JoinerHandshake joiner(group, join_request);
   const Challenged host(joiner);
   EXPECT_LE(joiner.hello().size(), limits.proof_bytes);
   EXPECT_LE(host.challenge.size(), limits.proof_bytes);
@@ -61,23 +61,23 @@ TEST(Handshake, AnotherSecretOrWorldIsElsewhere) {
   for (const GroupKey& other : {GroupKey(secret_of("step 43.0"), "world"), GroupKey(secret_of("step 42.0"), "another"),
                                 GroupKey({}, "world")}) {
     HostHandshake host;
-    EXPECT_EQ(host.take(group, content_of(JoinerHandshake(other, greeting).hello()), ends), "");
+    EXPECT_EQ(host.take(group, content_of(JoinerHandshake(other, join_request).hello()), ends), "");
     EXPECT_EQ(host.state(), State::elsewhere);
   }
 }
 
 TEST(Handshake, AHostOfAnotherSecretOrWorldIsNone) {
-  JoinerHandshake joiner(group, greeting);
+  JoinerHandshake joiner(group, join_request);
   for (const GroupKey& other : {GroupKey(secret_of("step 43.0"), "world"), GroupKey(secret_of("step 42.0"), "another"),
                                 GroupKey({}, "world")}) {
-    const JoinerHandshake theirs(other, greeting);
+    const JoinerHandshake theirs(other, join_request);
     const Challenged host(theirs, other);
     EXPECT_FALSE(joiner.take(content_of(host.challenge), ends));
   }
 }
 
 TEST(Handshake, AReplayedProofIsNone) {
-  JoinerHandshake joiner(group, greeting);
+  JoinerHandshake joiner(group, join_request);
   Challenged first(joiner);
   const auto proof = joiner.take(content_of(first.challenge), ends);
   ASSERT_TRUE(proof);
@@ -87,14 +87,14 @@ TEST(Handshake, AReplayedProofIsNone) {
 }
 
 TEST(Handshake, AReplayedChallengeIsNone) {
-  const JoinerHandshake first(group, greeting);
+  const JoinerHandshake first(group, join_request);
   const Challenged recorded(first);
-  JoinerHandshake second(group, greeting);
+  JoinerHandshake second(group, join_request);
   EXPECT_FALSE(second.take(content_of(recorded.challenge), ends));
 }
 
 TEST(Handshake, AReflectedProofIsNone) {
-  JoinerHandshake joiner(group, greeting);
+  JoinerHandshake joiner(group, join_request);
   Challenged host(joiner);
   // The host's own code comes back to it as the joiner's.
   Frame challenge = content_of(host.challenge);
@@ -105,7 +105,7 @@ TEST(Handshake, AReflectedProofIsNone) {
 }
 
 TEST(Handshake, AJoinersProofIsNoChallenge) {
-  JoinerHandshake joiner(group, greeting);
+  JoinerHandshake joiner(group, join_request);
   const Challenged host(joiner);
   const auto proof = joiner.take(content_of(host.challenge), ends);
   Frame frame = content_of(proof_alone(*proof));
@@ -116,30 +116,30 @@ TEST(Handshake, AJoinersProofIsNoChallenge) {
 
 TEST(Handshake, ARelayBetweenOtherAddressesIsNone) {
   // The relay listens where the joiner expects the host, and connects to the host from an address of its own.
-  JoinerHandshake joiner(group, greeting);
+  JoinerHandshake joiner(group, join_request);
   const Challenged host(joiner, group, {"the relay's address", "host's address"});
   EXPECT_FALSE(joiner.take(content_of(host.challenge), {"joiner's address", "the relay's listener"}));
 }
 
-TEST(Handshake, TheGreetingCannotBeExchanged) {
-  JoinerHandshake joiner(group, greeting);
+TEST(Handshake, TheJoinRequestCannotBeExchanged) {
+  JoinerHandshake joiner(group, join_request);
   Challenged host(joiner);
   const auto proof = joiner.take(content_of(host.challenge), ends);
   static_cast<void>(host.host.take(group, content_of(proof_alone(*proof)), ends));
-  const std::string other = FrameWriter(HandshakeKind::greeting).text("rank 0").take();
+  const std::string other = FrameWriter(HandshakeKind::join_request).text("rank 0").take();
   EXPECT_EQ(host.host.take(group, content_of(other), ends), "");
   EXPECT_EQ(host.host.state(), State::stranger);
 }
 
 TEST(Handshake, FramesOutOfOrderAreAStrangers) {
-  const JoinerHandshake joiner(group, greeting);
-  for (const std::string& first : {greeting, FrameWriter(HandshakeKind::proof).text("x").take(),
+  const JoinerHandshake joiner(group, join_request);
+  for (const std::string& first : {join_request, FrameWriter(HandshakeKind::proof).text("x").take(),
                                    FrameWriter(HandshakeKind::challenge).text("x").take()}) {
     HostHandshake host;
     EXPECT_EQ(host.take(group, content_of(first), ends), "");
     EXPECT_EQ(host.state(), State::stranger);
   }
-  for (const std::string& second : {joiner.hello(), greeting}) {
+  for (const std::string& second : {joiner.hello(), join_request}) {
     Challenged host(joiner);
     EXPECT_EQ(host.host.take(group, content_of(second), ends), "");
     EXPECT_EQ(host.host.state(), State::stranger);
@@ -147,7 +147,7 @@ TEST(Handshake, FramesOutOfOrderAreAStrangers) {
 }
 
 TEST(Handshake, EveryBitOfTheProofCounts) {
-  JoinerHandshake joiner(group, greeting);
+  JoinerHandshake joiner(group, join_request);
   for (std::size_t bit = 0; bit < 8 * key_bytes; ++bit) {
     Challenged host(joiner);
     std::string proof = proof_alone(*joiner.take(content_of(host.challenge), ends));

@@ -12,7 +12,7 @@
 namespace amldist::wireup::joiner_test {
 namespace {
 
-std::string greeting(const std::string& name) { return Greeting{name, 0, 1, 1, "n", {}}.to_frame().take(); }
+std::string join_request(const std::string& name) { return JoinRequest{name, 0, 1, 1, "n", {}}.to_frame().take(); }
 
 const Credentials secret = secret_of("step 42.0");
 const GroupKey group(secret, "42.0");
@@ -31,7 +31,7 @@ Result<bool> introduce_to(std::string_view answer) {
     pair.send(answer);
   });
   const auto deadline = Clock::now() + (answer.empty() ? std::chrono::milliseconds(20) : std::chrono::seconds(30));
-  auto introduced = introduce(pair.near, greeting("42.0"), group, deadline);
+  auto introduced = introduce(pair.near, join_request("42.0"), group, deadline);
   pair.near = FileDescriptor();
   host.join();
   return introduced;
@@ -54,12 +54,12 @@ TEST(Introduce, BelievesNobodyWhoHasNotProvenTheSecret) {
         FrameWriter(HandshakeKind::challenge).text(nonce).take(), FrameWriter(HandshakeKind::challenge).take()}) {
     Pair pair;
     pair.send(answer);
-    const auto introduced = introduce(pair.near, greeting("42.0"), group, Clock::now() + std::chrono::seconds(30));
+    const auto introduced = introduce(pair.near, join_request("42.0"), group, Clock::now() + std::chrono::seconds(30));
     ASSERT_TRUE(introduced) << "a stranger's refusal ends nothing";
     EXPECT_FALSE(*introduced);
     const std::string hello = pair.receive().content();
     EXPECT_EQ(Frame(hello).kind<HandshakeKind>(), HandshakeKind::hello);
-    EXPECT_TRUE(pair.receive().content().empty()) << "and it learns neither proof nor greeting";
+    EXPECT_TRUE(pair.receive().content().empty()) << "and it learns neither proof nor join request";
   }
 }
 
@@ -117,7 +117,7 @@ TEST(Join, FindsItsGroupAmongOthers) {
   const Server other({"43.0", 0, 1});
   const Server own({"42.0", 0, 1});
   const auto destination = at({{"name.invalid", 1}, other.endpoint(), own.endpoint()});
-  const auto joined = join(destination, greeting("42.0"), group, Clock::now() + std::chrono::seconds(30));
+  const auto joined = join(destination, join_request("42.0"), group, Clock::now() + std::chrono::seconds(30));
   ASSERT_TRUE(joined) << joined.error().message;
   EXPECT_EQ(joined->where.to_string(), own.endpoint().to_string());
 }
@@ -127,7 +127,7 @@ TEST(Join, PassesByWhoeverLacksTheSecret) {
   const Server another({"42.0", 0, 1}, secret_of("step 43.0"));
   const Server own({"42.0", 0, 1});
   const auto destination = at({open.endpoint(), another.endpoint(), own.endpoint()});
-  const auto joined = join(destination, greeting("42.0"), group, Clock::now() + std::chrono::seconds(30));
+  const auto joined = join(destination, join_request("42.0"), group, Clock::now() + std::chrono::seconds(30));
   ASSERT_TRUE(joined) << joined.error().message;
   EXPECT_EQ(joined->where.to_string(), own.endpoint().to_string());
 }
@@ -135,7 +135,7 @@ TEST(Join, PassesByWhoeverLacksTheSecret) {
 TEST(Join, SaysWhatItFoundInstead) {
   const Server other({"43.0", 0, 1});
   const auto joined =
-      join(at({other.endpoint()}), greeting("42.0"), group, Clock::now() + std::chrono::milliseconds(50));
+      join(at({other.endpoint()}), join_request("42.0"), group, Clock::now() + std::chrono::milliseconds(50));
   ASSERT_FALSE(joined);
   EXPECT_EQ(joined.error().code, Errc::timeout);
   EXPECT_EQ(joined.error().message, "rank 0 did not answer before the deadline (what answers at " +
@@ -144,13 +144,13 @@ TEST(Join, SaysWhatItFoundInstead) {
 
 TEST(Join, ARefusalEndsTheSearch) {
   const Server own({"42.0", 0, 2});
-  const auto joined = join(at({own.endpoint()}), greeting("42.0"), group, Clock::now() + std::chrono::seconds(30));
+  const auto joined = join(at({own.endpoint()}), join_request("42.0"), group, Clock::now() + std::chrono::seconds(30));
   ASSERT_FALSE(joined);
   EXPECT_EQ(joined.error().code, Errc::mismatch);
 }
 
-TEST(Join, AGreetingLongerThanTheLimitIsNotSent) {
-  const auto joined = join(at({}), greeting(std::string(limits.greeting_bytes, 'x')), group, Clock::now());
+TEST(Join, AJoinRequestLongerThanTheLimitIsNotSent) {
+  const auto joined = join(at({}), join_request(std::string(limits.join_request_bytes, 'x')), group, Clock::now());
   ASSERT_FALSE(joined);
   EXPECT_EQ(joined.error().code, Errc::limit);
 }

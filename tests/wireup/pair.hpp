@@ -29,7 +29,7 @@ struct Pair {
   /// The next frame that came; an empty one where none did.
   [[nodiscard]] Frame receive() const {
     if (unread) return *std::exchange(unread, std::nullopt);
-    FrameReader reader(limits.greeting_bytes);
+    FrameReader reader(limits.join_request_bytes);
     return reader.read(far) == FrameReader::State::complete ? reader.take() : Frame();
   }
   /// A frame that the next receive() returns.

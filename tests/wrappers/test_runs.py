@@ -223,7 +223,7 @@ def test_sobol_is_the_sequence_of_joe_and_kuo(aml_run, tmp_path):
 @pytest.mark.parametrize("change, said", [
     ({"sampling_algorithm": "bayesian"}, "bayesian is not done here"),
     ({"sampling_algorithm": "best"}, "use grid, random or sobol"),
-    ({"sampling_algorithm": "grid"}, "is no choice, and a grid has choices only"),
+    ({"sampling_algorithm": "grid"}, "is not a choice, and a grid has choices only"),
     ({"limits": {}}, "max_total_trials is not given"),
     ({"limits": {"max_total_trials": 0}}, "give a whole number"),
     ({"objective": {"goal": "less", "primary_metric": "l"}}, "give minimize or maximize"),

@@ -83,11 +83,11 @@ void FrameLinks::write_to(FrameLink& link) {
   link.to_send.erase(0, sent);
 }
 
-Result<void> FrameLink::begin_handshake(const wireup::GroupKey& key, std::string greeting) {
+Result<void> FrameLink::begin_handshake(const wireup::GroupKey& key, std::string join_request) {
   connecting = true;
   has_connected = false;
   reader = wireup::FrameReader(wireup::limits.proof_bytes);
-  handshake.emplace(key, std::move(greeting));
+  handshake.emplace(key, std::move(join_request));
   to_send = handshake->hello();
   ++attempts;
   if (to_send.empty()) return Error{Errc::unavailable, "the system gives no random numbers"};

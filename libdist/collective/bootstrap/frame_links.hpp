@@ -33,7 +33,7 @@ struct FrameLink {
   int attempts = 0;                                  ///< handshakes begun on behalf of this link
 
   /// For a socket that is being connected. Errors: unavailable, where the kernel gives no nonce.
-  [[nodiscard]] Result<void> begin_handshake(const wireup::GroupKey& key, std::string greeting);
+  [[nodiscard]] Result<void> begin_handshake(const wireup::GroupKey& key, std::string join_request);
 };
 
 class FrameLinks {

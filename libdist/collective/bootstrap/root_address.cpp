@@ -18,9 +18,9 @@ namespace {
 
 using text::concat;
 
-class FixedPlace final : public RootAddress {
+class FixedRootAddress final : public RootAddress {
  public:
-  FixedPlace(MeetingPlace place, PortRanges ports)
+  FixedRootAddress(RootEndpoint place, PortRanges ports)
       : RootAddress(std::move(ports)), place_(std::move(place)), host_(IpAddress::parse(place_.endpoint.host)) {}
 
   [[nodiscard]] std::string to_string() const override { return concat({"rank 0 at ", place_.endpoint.to_string()}); }
@@ -75,7 +75,7 @@ class FixedPlace final : public RootAddress {
                     variable::port_range, ", the same on all ranks"})};
   }
 
-  MeetingPlace place_;
+  RootEndpoint place_;
   std::optional<IpAddress> host_;
   FileDescriptor held_;
 };
@@ -87,7 +87,7 @@ Result<std::unique_ptr<RootAddress>> root_address_by_master(const EnvironmentRea
   if (!host || host->empty() || !port) return Error{Errc::unavailable, "MASTER_ADDR and MASTER_PORT are not both set"};
   const auto number = text::to_number(*port, 65535);
   if (!number || *number == 0) {
-    return Error{Errc::invalid_argument, concat({"MASTER_PORT=", text::quote(*port), " is no port"})};
+    return Error{Errc::invalid_argument, concat({"MASTER_PORT=", text::quote(*port), " is not a port"})};
   }
   const std::uint16_t beside = port_beside(static_cast<std::uint16_t>(*number), ports);
   std::string rule = concat({"the port of libamldist for MASTER_PORT=", *port});
@@ -147,8 +147,8 @@ Result<std::vector<Endpoint>> endpoints_of(const std::string& text, RootAddress&
   return endpoints;
 }
 
-std::unique_ptr<RootAddress> root_address_at(MeetingPlace place, PortRanges ports) {
-  return std::make_unique<FixedPlace>(std::move(place), std::move(ports));
+std::unique_ptr<RootAddress> root_address_at(RootEndpoint place, PortRanges ports) {
+  return std::make_unique<FixedRootAddress>(std::move(place), std::move(ports));
 }
 
 Result<std::unique_ptr<RootAddress>> choose_root_address(const EnvironmentReader& environment, const Settings& settings,

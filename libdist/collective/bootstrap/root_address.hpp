@@ -68,13 +68,13 @@ class RootAddress {
 [[nodiscard]] Result<std::vector<Endpoint>> endpoints_of(const std::string& text, RootAddress& root);
 
 /// Where rank 0 is met: a host, and the one port that all ranks know.
-struct MeetingPlace {
+struct RootEndpoint {
   Endpoint endpoint;
   std::string rule;  ///< for people: how the port was found, and what changes it
 };
 
 /// A fixed place. If its port is taken, rank 0 waits for it for a moment and then refuses: it takes no other one.
-[[nodiscard]] std::unique_ptr<RootAddress> root_address_at(MeetingPlace place, PortRanges ports = {});
+[[nodiscard]] std::unique_ptr<RootAddress> root_address_at(RootEndpoint place, PortRanges ports = {});
 
 /// PMIx, if libpmix can be opened and its server answers. Errors: unavailable, with the reason.
 [[nodiscard]] Result<std::unique_ptr<RootAddress>> root_address_by_pmix(const ProcessIdentity& identity,
@@ -85,7 +85,7 @@ struct MeetingPlace {
                                                                PortRanges ports);
 
 /// The way that is set, or the first that process and environment offer. `mpi` may be nullptr. Errors: unavailable with
-/// what is missing, invalid_argument for a MASTER_PORT that is no port.
+/// what is missing, invalid_argument for a MASTER_PORT that is not a port.
 [[nodiscard]] Result<std::unique_ptr<RootAddress>> choose_root_address(const EnvironmentReader& environment,
                                                                        const Settings& settings,
                                                                        const ProcessIdentity& identity,

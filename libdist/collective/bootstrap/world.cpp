@@ -6,8 +6,8 @@
 #include <mutex>
 #include <thread>
 
-#include "collective/bootstrap/node_meeting.hpp"
-#include "collective/bootstrap/vertex.hpp"
+#include "collective/bootstrap/node_leader.hpp"
+#include "collective/bootstrap/tree_builder.hpp"
 #include "core/hex.hpp"
 #include "core/printable.hpp"
 #include "core/text.hpp"
@@ -76,7 +76,7 @@ milliseconds patience_of(const ProcessIdentity& identity) {
   return identity.local_rank ? for_first : for_any;
 }
 
-World world_of(BuiltVertex built) {
+World world_of(BuiltTree built) {
   World world;
   world.table = std::move(built.table);
   world.links = std::move(built.links);
@@ -94,16 +94,16 @@ struct Listeners {
 
 Result<World> lead(const OwnPlace& own, RootAddress& root, const Listeners& listeners,
                    const FileDescriptor& node_listener, Clock::time_point deadline) {
-  Vertex vertex(own, listeners.own, node_listener);
-  auto built = own.rank == 0 ? vertex.serve_as_root(listeners.published, root, deadline)
-                             : vertex.serve_as_leader(root, deadline);
+  TreeBuilder builder(own, listeners.own, node_listener);
+  auto built = own.rank == 0 ? builder.serve_as_root(listeners.published, root, deadline)
+                             : builder.serve_as_leader(root, deadline);
   if (!built) return built.error();
   return world_of(std::move(*built));
 }
 
 /// nullopt: what answered is not the leader of this world any more.
 Result<std::optional<World>> follow(const OwnPlace& own, FileDescriptor leader, Clock::time_point deadline) {
-  const auto accepted = wireup::introduce(leader, own.greeting(GreetingPurpose::follower), own.key, deadline);
+  const auto accepted = wireup::introduce(leader, own.join_request(JoinPurpose::follower), own.key, deadline);
   if (!accepted) return accepted.error();
   if (!*accepted) return std::optional<World>();
   auto table = receive_table(leader, own.size, deadline);
@@ -119,11 +119,11 @@ Result<std::optional<World>> follow(const OwnPlace& own, FileDescriptor leader, 
 
 Result<World> find_place(const ProcessIdentity& identity, const OwnPlace& own, RootAddress& root,
                          const Listeners& listeners, Clock::time_point deadline) {
-  const std::string name = node_meeting_name(own.key.key(), own.node_group, own.node);
+  const std::string name = node_leader_name(own.key.key(), own.node_group, own.node);
   for (;;) {
-    NodeMeeting meeting = meet_on_node(name, patience_of(identity), deadline);
-    if (!meeting.leader || own.rank == 0) return lead(own, root, listeners, meeting.listener, deadline);
-    auto world = follow(own, std::move(meeting.leader), deadline);
+    NodeLeader found = find_node_leader(name, patience_of(identity), deadline);
+    if (!found.leader || own.rank == 0) return lead(own, root, listeners, found.listener, deadline);
+    auto world = follow(own, std::move(found.leader), deadline);
     if (!world) return world.error();
     if (*world) return std::move(**world);
     std::this_thread::sleep_for(milliseconds(5));
@@ -177,7 +177,7 @@ Result<World> join_world(const ProcessIdentity& identity, RootAddress& root, con
   world->credentials = secret.credentials;
   if (identity.rank == 0) {
     if (FileDescriptor place = root.take_place())
-      world->doorway = Doorway{std::move(place), own.key, own.group, std::move(world->process_of_rank), {}};
+      world->late_joiners = LateJoiners{std::move(place), own.key, own.group, std::move(world->process_of_rank), {}};
   }
   world->provenance =
       concat({identity.source, "; ", root.to_string(), "; ", wireup::to_string(secret.credentials.trust)});

@@ -1,5 +1,5 @@
-// How the processes of a step become a world: those of a node meet at their leader (node_meeting.hpp), the leaders at
-// rank 0, which gives each its place in a tree (vertex.hpp). The connections of the tree stay open as control
+// How the processes of a step become a world: those of a node meet at their leader (node_leader.hpp), the leaders at
+// rank 0, which gives each its place in a tree (tree_builder.hpp). The connections of the tree stay open as control
 // connections. README.md tells the story.
 #pragma once
 
@@ -20,11 +20,11 @@ namespace amldist::collective {
 
 /// At rank 0: keeps listening after the start, and refuses processes that come too late, such as those of another job
 /// with the same MASTER_PORT.
-struct Doorway {
+struct LateJoiners {
   FileDescriptor listener;
   wireup::GroupKey key;
   std::string group;
-  std::vector<std::uint64_t> process_of_rank;        ///< wireup::Greeting::process
+  std::vector<std::uint64_t> process_of_rank;        ///< wireup::JoinRequest::process
   std::shared_ptr<const wireup::SecretFile> secret;  ///< what those who come read; removed with this, if there is one
 };
 
@@ -39,7 +39,7 @@ struct World {
   Integrity integrity = Integrity::off;
   wireup::Credentials credentials;             ///< what strangers do not know
   FileDescriptor listener;                     ///< for later connections
-  std::optional<Doorway> doorway;              ///< on rank 0, where the place may be another world's, too
+  std::optional<LateJoiners> late_joiners;     ///< on rank 0, where the place may be another world's, too
   std::vector<std::uint64_t> process_of_rank;  ///< the same, until it is made
   FrameLinks::Links links;                     ///< to the leader above, the leaders below and the ranks of the node
   /// What came over them before the control thread was there.

@@ -9,7 +9,7 @@
 namespace amldist::collective {
 
 /// Watches the peers of a call while it waits. One per call, used by the thread that runs it; made by the communicator,
-/// which knows the deadline, the ranks that have ended and the verdicts of others.
+/// which knows the deadline, the ranks that have ended and the diagnoses of others.
 class Watchdog {
  public:
   /// Any rank of the communicator: for a back end that does not know which one it waits for.
@@ -33,7 +33,7 @@ class Watchdog {
   [[nodiscard]] virtual Error lost(int rank, std::string_view what) = 0;
 
   /// Why this rank cannot reach `rank` at present, "cannot connect to 10.0.0.7:20048: No route to host"; empty: it can.
-  /// The verdict quotes it if the call does not end. Never waits.
+  /// The diagnosis quotes it if the call does not end. Never waits.
   virtual void troubled(int /*rank*/, std::string_view /*why*/) {}
 
   [[nodiscard]] virtual Clock::time_point deadline() const noexcept = 0;

@@ -1,7 +1,7 @@
 #include "collective/communicator/call_runner.hpp"
 
+#include "collective/communicator/host/unreceived_messages.hpp"
 #include "collective/communicator/split_requests.hpp"
-#include "collective/communicator/unreceived_messages.hpp"
 
 namespace amldist::collective {
 

@@ -7,11 +7,11 @@
 #include <span>
 #include <vector>
 
-#include "collective/communicator/call_recorder.hpp"
-#include "collective/communicator/device_calls.hpp"
-#include "collective/communicator/host_backend.hpp"
-#include "collective/communicator/refused_calls.hpp"
-#include "collective/communicator/request.hpp"
+#include "collective/communicator/context/call_recorder.hpp"
+#include "collective/communicator/context/refused_calls.hpp"
+#include "collective/communicator/context/request.hpp"
+#include "collective/communicator/device/device_calls.hpp"
+#include "collective/communicator/host/host_backend.hpp"
 
 namespace amldist::collective {
 

@@ -196,7 +196,7 @@ Result<void> Communicator::finalize() {
     const Error late = {Errc::mismatch,
                         "amldist_finalize: the program has finalised MPI, which carries this communicator's messages: "
                         "call amldist_finalize() before MPI_Finalize()"};
-    context_.watch().give_verdict(late);
+    context_.watch().give_diagnosis(late);
     return late;
   }
   engine_->drain();

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "collective/communicator/call_recorder.hpp"
 #include "collective/communicator/call_runner.hpp"
-#include "collective/communicator/comm_context.hpp"
-#include "collective/communicator/device_calls.hpp"
-#include "collective/communicator/host_backend.hpp"
-#include "collective/communicator/pending_messages.hpp"
-#include "collective/communicator/process.hpp"
+#include "collective/communicator/context/call_recorder.hpp"
+#include "collective/communicator/context/comm_context.hpp"
+#include "collective/communicator/context/process.hpp"
+#include "collective/communicator/device/device_calls.hpp"
+#include "collective/communicator/host/host_backend.hpp"
+#include "collective/communicator/host/pending_messages.hpp"
 #include "collective/communicator/progress_engine.hpp"
 #include "collective/communicator/world_config.hpp"
 #include "core/environment.hpp"
@@ -74,9 +74,9 @@ class Communicator {
   void set_log(LogFunction log) { process_->channel->set_log(std::move(log)); }
   void abort();
   /// The reason for which the communicator is lost; nullopt while it is not.
-  [[nodiscard]] std::optional<Error> health() const { return context_.watch().verdict(); }
+  [[nodiscard]] std::optional<Error> health() const { return context_.watch().diagnosis(); }
   /// Whom that names.
-  [[nodiscard]] Blame blame() const { return context_.watch().blame(); }
+  [[nodiscard]] ErrorSubject error_subject() const { return context_.watch().error_subject(); }
 
  private:
   using AgreementTicketPtr = std::shared_ptr<AgreementTicket>;

@@ -45,10 +45,10 @@ EnvironmentReader with_address(const EnvironmentReader& environment, const World
 }
 
 Result<ProcessIdentity> identity_of(const WorldConfig& config, const EnvironmentReader& environment) {
-  if (!config.seat) return read_process_identity(environment, ::getpid());
+  if (!config.rank_and_size) return read_process_identity(environment, ::getpid());
   ProcessIdentity identity;
-  identity.rank = config.seat->rank;
-  identity.size = config.seat->size;
+  identity.rank = config.rank_and_size->rank;
+  identity.size = config.rank_and_size->size;
   identity.source = "the caller";
   return identity;
 }
@@ -116,7 +116,7 @@ Result<World> join(const EnvironmentReader& environment, const Settings& setting
     if (secret->file) secret->file->remove_unless_used();
     tell(joined.error().message);
   }
-  if (joined && joined->doorway && secret->file) joined->doorway->secret = kept(std::move(*secret->file));
+  if (joined && joined->late_joiners && secret->file) joined->late_joiners->secret = kept(std::move(*secret->file));
   return joined;
 }
 
@@ -152,8 +152,8 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const EnvironmentReader
   if (!told) return told.error();
   const bool is_of_step = !config.has_own_place();
   // MPI knows the ranks of its own world, not those of the caller's.
-  auto mpi =
-      told->size > 1 && is_of_step && !config.seat ? MpiSession::find(*settings, *told) : std::unique_ptr<MpiSession>();
+  auto mpi = told->size > 1 && is_of_step && !config.rank_and_size ? MpiSession::find(*settings, *told)
+                                                                   : std::unique_ptr<MpiSession>();
   if (!mpi) return mpi.error();
   auto joined = join(environment, *settings, *told, mpi->get(), config, deadline);
   if (!joined) return joined.error();
@@ -196,10 +196,10 @@ Result<void> Communicator::start_recorder(const EnvironmentReader& environment, 
   } else {
     CallWatchdog watchdog(context_);
     watch.enter(call);
-    const auto seats = gather_.gather_all(seat_in_step(environment), watchdog);
+    const auto ranks_in_step = gather_.gather_all(rank_in_step(environment), watchdog);
     watch.leave();
-    if (!seats) return seats.error();
-    place = shared_place(seats->by_rank(), owner, environment);
+    if (!ranks_in_step) return ranks_in_step.error();
+    place = shared_place(ranks_in_step->by_rank(), owner, environment);
   }
   if (!place || !open_recorder(process, *place)) open_recorder(process, {owner});
   return {};

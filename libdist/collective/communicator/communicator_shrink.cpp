@@ -74,7 +74,7 @@ Result<AgreementOutcome> Communicator::join_agreement(const AgreementTicketPtr& 
   auto outcome = context_.channel().agree(context_.shared_watch(), ticket, flags, purpose);
   if (outcome.own_exclusion) {
     const Error error = exclusion_error(*outcome.own_exclusion);
-    context_.watch().give_verdict(error);
+    context_.watch().give_diagnosis(error);
     return error;
   }
   // A loss reaches one rank in its last call and another one a call later: one shrinks while the other agrees. What
@@ -94,8 +94,8 @@ Result<Communicator::Agreed> Communicator::agree(std::uint64_t flags) {
   out.lost = Error{Errc::peer, describe(excluded, [this](std::uint32_t rank) { return name_of(rank); })};
   std::uint32_t lowest = 0;
   while (excluded.contains(lowest)) ++lowest;
-  const Blame blame = {static_cast<std::int32_t>(excluded.begin()->first), Operation::none, 0};
-  if (context_.watch().give_verdict(*out.lost, {}, blame) && lowest == context_.rank())
+  const ErrorSubject subject = {static_cast<std::int32_t>(excluded.begin()->first), Operation::none, 0};
+  if (context_.watch().give_diagnosis(*out.lost, {}, subject) && lowest == context_.rank())
     context_.channel().tell(out.lost->message);
   return out;
 }
@@ -128,7 +128,8 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink() {
     ticket = open_agreement(built, limit * 2);
     out = build_survivors(excluded, round, *ticket, std::min(limit, left()));
   }
-  context_.watch().give_verdict({Errc::aborted, "the communicator was shrunk: use the one that amldist_shrink() made"});
+  context_.watch().give_diagnosis(
+      {Errc::aborted, "the communicator was shrunk: use the one that amldist_shrink() made"});
   hand_over_to(*out);
   return out;
 }

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "collective/communicator/call_runner.hpp"
-#include "collective/communicator/pending_messages.hpp"
-#include "collective/communicator/request.hpp"
+#include "collective/communicator/context/request.hpp"
+#include "collective/communicator/host/pending_messages.hpp"
 
 namespace amldist::collective {
 

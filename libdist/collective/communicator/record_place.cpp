@@ -19,20 +19,20 @@ namespace {
 
 using text::concat;
 
-struct Seat {
+struct RankInStep {
   std::string_view step;
   std::uint32_t rank;
   std::uint32_t size;
 };
 
-std::optional<Seat> parse_seat(std::string_view words) {
+std::optional<RankInStep> parse_rank_in_step(std::string_view words) {
   const auto space = words.find(' ');
   const auto slash = words.find('/');
   if (space == std::string_view::npos || slash == std::string_view::npos || slash < space) return std::nullopt;
   const auto rank = text::to_number(words.substr(space + 1, slash - space - 1), most_tasks);
   const auto size = text::to_number(words.substr(slash + 1), most_tasks);
   if (!is_trace_name(words.substr(0, space)) || !rank || !size || *rank >= *size) return std::nullopt;
-  return Seat{words.substr(0, space), static_cast<std::uint32_t>(*rank), static_cast<std::uint32_t>(*size)};
+  return RankInStep{words.substr(0, space), static_cast<std::uint32_t>(*rank), static_cast<std::uint32_t>(*size)};
 }
 
 }  // namespace
@@ -52,24 +52,25 @@ std::optional<std::string> step_name(const EnvironmentReader& environment) {
   return is_trace_name(traced) ? traced : trace_name(concat({*job, ".", *step}));
 }
 
-std::string seat_in_step(const EnvironmentReader& environment) {
+std::string rank_in_step(const EnvironmentReader& environment) {
   const auto step = step_name(environment);
   const auto told = read_process_identity(environment, ::getpid());
   if (!step || !told || told->size < 2) return {};
   return concat({*step, " ", std::to_string(told->rank), "/", std::to_string(told->size)});
 }
 
-std::optional<RecordPlace> shared_place(const std::vector<std::string>& seats, const RecorderOwner& own,
+std::optional<RecordPlace> shared_place(const std::vector<std::string>& ranks_in_step, const RecorderOwner& own,
                                         const EnvironmentReader& environment) {
-  const auto mine = own.rank < seats.size() ? parse_seat(seats[own.rank]) : std::nullopt;
+  const auto mine = own.rank < ranks_in_step.size() ? parse_rank_in_step(ranks_in_step[own.rank]) : std::nullopt;
   if (!mine) return std::nullopt;
   RecordPlace place{own};
   std::set<std::uint32_t> taken;
-  for (const std::string& each : seats) {
-    const auto seat = parse_seat(each);
-    const bool fits = seat && seat->step == mine->step && seat->size == mine->size && taken.insert(seat->rank).second;
+  for (const std::string& each : ranks_in_step) {
+    const auto found = parse_rank_in_step(each);
+    const bool fits =
+        found && found->step == mine->step && found->size == mine->size && taken.insert(found->rank).second;
     if (!fits) return std::nullopt;
-    place.step_ranks.push_back(seat->rank);
+    place.step_ranks.push_back(found->rank);
   }
   place.owner.job = mine->step;
   place.owner.rank = mine->rank;

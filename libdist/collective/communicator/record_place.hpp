@@ -25,11 +25,12 @@ struct RecordPlace {
 [[nodiscard]] std::optional<std::string> step_name(const EnvironmentReader& environment);
 
 /// Where this process sits in its step, whatever its rank in the caller's world: "42.0 3/8". Empty: nowhere.
-[[nodiscard]] std::string seat_in_step(const EnvironmentReader& environment);
+[[nodiscard]] std::string rank_in_step(const EnvironmentReader& environment);
 
-/// The place in the step of which all processes of a world are members, by their seats; `own`: as the world sees this
-/// process. nullopt: they are of several steps or of none, or several that one task has started share its rank.
-[[nodiscard]] std::optional<RecordPlace> shared_place(const std::vector<std::string>& seats, const RecorderOwner& own,
-                                                      const EnvironmentReader& environment);
+/// The place in the step of which all processes of a world are members, by their ranks_in_step; `own`: as the world
+/// sees this process. nullopt: they are of several steps or of none, or several that one task has started share its
+/// rank.
+[[nodiscard]] std::optional<RecordPlace> shared_place(const std::vector<std::string>& ranks_in_step,
+                                                      const RecorderOwner& own, const EnvironmentReader& environment);
 
 }  // namespace amldist::collective

@@ -62,11 +62,11 @@ void Agreements::take(std::uint32_t world_rank, Frame& frame) {
   const auto from = std::ranges::find(members, world_rank);
   if (from == members.end()) return;
   OfCommunicator& one = of(watch);
-  // The verdict may have ended with the rank that was telling it to all. Whoever is in an agreement hears of it there,
-  // or is about to: the round before has told it who is lost.
+  // The diagnosis may have ended with the rank that was telling it to all. Whoever is in an agreement hears of it
+  // there, or is about to: the round before has told it who is lost.
   const Decision* const before = one.agreement.decision(message->round - 1);
   const bool knows = one.ticket || (before != nullptr && !before->excluded.empty());
-  if (message->is_lost && !knows) watch->give_verdict({Errc::aborted, "the communicator has failed on another rank"});
+  if (message->is_lost && !knows) watch->give_diagnosis({Errc::aborted, "the communicator has failed on another rank"});
   one.agreement.take(static_cast<std::uint32_t>(from - members.begin()), *message);
   tell(one);
 }

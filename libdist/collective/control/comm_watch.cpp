@@ -90,13 +90,13 @@ std::string CommWatch::trouble() const {
   return trouble_;
 }
 
-bool CommWatch::give_verdict(Error error, std::vector<std::uint32_t> silent, Blame blame) {
+bool CommWatch::give_diagnosis(Error error, std::vector<std::uint32_t> silent, ErrorSubject subject) {
   {
     const std::lock_guard lock(mutex_);
-    if (verdict_) return false;
-    verdict_ = std::move(error);
+    if (diagnosis_) return false;
+    diagnosis_ = std::move(error);
     silent_ = std::move(silent);
-    blame_ = blame;
+    subject_ = subject;
   }
   lost_.store(true, std::memory_order_release);
   decided_.notify_all();
@@ -108,20 +108,20 @@ std::vector<std::uint32_t> CommWatch::silent_ranks() const {
   return silent_;
 }
 
-Blame CommWatch::blame() const {
+ErrorSubject CommWatch::error_subject() const {
   const std::lock_guard lock(mutex_);
-  return blame_;
+  return subject_;
 }
 
-std::optional<Error> CommWatch::verdict() const {
+std::optional<Error> CommWatch::diagnosis() const {
   const std::lock_guard lock(mutex_);
-  return verdict_;
+  return diagnosis_;
 }
 
-std::optional<Error> CommWatch::wait_for_verdict(Clock::time_point until) {
+std::optional<Error> CommWatch::wait_for_diagnosis(Clock::time_point until) {
   std::unique_lock lock(mutex_);
-  decided_.wait_until(lock, until, [this] { return verdict_.has_value(); });
-  return verdict_;
+  decided_.wait_until(lock, until, [this] { return diagnosis_.has_value(); });
+  return diagnosis_;
 }
 
 }  // namespace amldist::collective

@@ -31,8 +31,8 @@ struct PairCounts {
   std::vector<std::uint64_t> takes;
 };
 
-/// Whom a verdict names and in which call: for programs what its sentence is for people.
-struct Blame {
+/// Whom a diagnosis names and in which call: for programs what its sentence is for people.
+struct ErrorSubject {
   std::int32_t rank = -1;  ///< of the communicator: the first that is missing or wrong; -1: the sentence names none
   Operation operation = Operation::none;
   std::uint64_t number = 0;  ///< of the call that did not end; 0: none
@@ -47,7 +47,7 @@ struct Activity {
 };
 
 /// Thread-safe. The thread that runs calls writes (enter, wait_for, leave), the control thread reads (activity) and
-/// decides (give_verdict).
+/// decides (give_diagnosis).
 class CommWatch {
  public:
   CommWatch(std::uint64_t id, std::vector<std::uint32_t> members, std::uint32_t rank)
@@ -95,14 +95,14 @@ class CommWatch {
 
   [[nodiscard]] bool is_lost() const noexcept { return lost_.load(std::memory_order_acquire); }
   /// The reason of the loss; only the first one counts. Returns whether it was the first. `silent`: ranks of the
-  /// communicator that did not answer when the verdict was found; they are not taken along by a shrink.
-  bool give_verdict(Error error, std::vector<std::uint32_t> silent = {}, Blame blame = {});
+  /// communicator that did not answer when the diagnosis was found; they are not taken along by a shrink.
+  bool give_diagnosis(Error error, std::vector<std::uint32_t> silent = {}, ErrorSubject subject = {});
   [[nodiscard]] std::vector<std::uint32_t> silent_ranks() const;
-  /// Of the verdict.
-  [[nodiscard]] Blame blame() const;
+  /// Of the diagnosis.
+  [[nodiscard]] ErrorSubject error_subject() const;
   /// The reason; nullopt while it is healthy.
-  [[nodiscard]] std::optional<Error> verdict() const;
-  [[nodiscard]] std::optional<Error> wait_for_verdict(Clock::time_point until);
+  [[nodiscard]] std::optional<Error> diagnosis() const;
+  [[nodiscard]] std::optional<Error> wait_for_diagnosis(Clock::time_point until);
 
  private:
   const std::uint64_t id_;
@@ -135,9 +135,9 @@ class CommWatch {
   std::atomic<bool> lost_ = false;
   mutable std::mutex mutex_;
   std::condition_variable decided_;
-  std::optional<Error> verdict_;
+  std::optional<Error> diagnosis_;
   std::vector<std::uint32_t> silent_;
-  Blame blame_;
+  ErrorSubject subject_;
   PendingCall pending_;  ///< guarded by mutex_
   std::string trouble_;  ///< guarded by mutex_
   PairCounts pair_counts_;

@@ -15,7 +15,7 @@
 
 #include "core/text.hpp"
 #include "os/observed_time.hpp"
-#include "wireup/greeting.hpp"
+#include "wireup/join_request.hpp"
 
 namespace amldist::collective {
 namespace {
@@ -101,13 +101,14 @@ ControlChannel::ControlChannel(World world, bool is_under_srun)
     : world_(std::move(world)),
       is_under_srun_(is_under_srun),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      links_(world_,
-             {[this](FileDescriptor connection, Frame frame) { on_greeting(std::move(connection), std::move(frame)); },
-              [this](const FileDescriptor& connection, Frame frame) { on_latecomer(connection, std::move(frame)); },
-              [this](ControlLink& link, Frame& frame) { handle(link, frame); },
-              [this](std::uint32_t rank, bool left) {
-                mark_gone(rank, left ? Liveness::left : Liveness::dead, no_teller);
-              }}),
+      links_(
+          world_,
+          {[this](FileDescriptor connection, Frame frame) { on_join_request(std::move(connection), std::move(frame)); },
+           [this](const FileDescriptor& connection, Frame frame) { on_latecomer(connection, std::move(frame)); },
+           [this](ControlLink& link, Frame& frame) { handle(link, frame); },
+           [this](std::uint32_t rank, bool left) {
+             mark_gone(rank, left ? Liveness::left : Liveness::dead, no_teller);
+           }}),
       detector_(*this),
       agreements_(*this, [this](std::uint64_t id) { return find(id); }),
       tree_(world_.table, all_ranks(world_.size)),
@@ -142,9 +143,9 @@ void ControlChannel::run() {
   linger();
 }
 
-/// A verdict that this rank gave last may still wait for the other side's proof, or for those behind one that does not
-/// hear it: whoever has not got it when all others are gone can only find that all others are gone. Two that want to
-/// tell each other need each to be let in.
+/// A diagnosis that this rank gave last may still wait for the other side's proof, or for those behind one that does
+/// not hear it: whoever has not got it when all others are gone can only find that all others are gone. Two that want
+/// to tell each other need each to be let in.
 void ControlChannel::linger() {
   const auto end = Clock::now() + std::chrono::seconds(2);
   const auto is_silent = [this](std::uint32_t rank) { return detector_.is_silent(rank); };
@@ -276,7 +277,7 @@ void ControlChannel::handle(ControlLink& link, Frame& frame) {
     case FrameKind::status:
     case FrameKind::pair_counts:
     case FrameKind::heard:
-    case FrameKind::verdict:
+    case FrameKind::diagnosis:
       return on_case(link.rank, frame);
     case FrameKind::piece:
       return gather_.on_piece(frame);
@@ -289,12 +290,12 @@ void ControlChannel::handle(ControlLink& link, Frame& frame) {
   }
 }
 
-/// The greeting of a later connection, whose other end has proven that it belongs to this world.
-void ControlChannel::on_greeting(FileDescriptor connection, Frame frame) {
+/// The join request of a later connection, whose other end has proven that it belongs to this world.
+void ControlChannel::on_join_request(FileDescriptor connection, Frame frame) {
   const auto kind = frame.kind<FrameKind>();
-  if (kind == FrameKind::data_greeting) return on_data_greeting(std::move(connection), frame);
+  if (kind == FrameKind::data_join) return on_data_join(std::move(connection), frame);
   const std::uint64_t rank = frame.number();
-  if (kind != FrameKind::rank_greeting || rank >= world_.size || frame.is_short()) return;
+  if (kind != FrameKind::rank_join || rank >= world_.size || frame.is_short()) return;
   links_.add(static_cast<std::uint32_t>(rank), std::move(connection));
 }
 
@@ -303,15 +304,15 @@ void ControlChannel::on_greeting(FileDescriptor connection, Frame frame) {
 /// moments either may be the wrong one, so the world ends; later it is the one that comes.
 void ControlChannel::on_latecomer(const FileDescriptor& connection, Frame frame) {
   const auto answer = [&](const std::string& text) { static_cast<void>(send_all(connection, text, Clock::now())); };
-  const auto greeting = wireup::Greeting::parse(std::move(frame));
-  if (!greeting || greeting->group != world_.doorway->group) return answer(wireup::elsewhere_frame());
-  const auto& known = world_.doorway->process_of_rank;
-  const auto rank = static_cast<std::uint32_t>(greeting->number);
-  const bool is_here = greeting->number < known.size() && rank != world_.rank && !is_gone(rank);
+  const auto join_request = wireup::JoinRequest::parse(std::move(frame));
+  if (!join_request || join_request->group != world_.late_joiners->group) return answer(wireup::elsewhere_frame());
+  const auto& known = world_.late_joiners->process_of_rank;
+  const auto rank = static_cast<std::uint32_t>(join_request->number);
+  const bool is_here = join_request->number < known.size() && rank != world_.rank && !is_gone(rank);
   // A process that has left this world comes for the next one.
-  if (!is_here || is_same_process(known[rank], greeting->process)) return answer(wireup::elsewhere_frame());
+  if (!is_here || is_same_process(known[rank], join_request->process)) return answer(wireup::elsewhere_frame());
   const Error error = {Errc::mismatch, concat({"two processes came as rank ", std::to_string(rank), ": one from ",
-                                               host_of(rank), ", and one from ", greeting->host,
+                                               host_of(rank), ", and one from ", join_request->host,
                                                " when the world was complete: do two jobs have one MASTER_PORT?"})};
   answer(wireup::refused_frame(error));
   constexpr std::chrono::seconds first_moments(30);
@@ -326,7 +327,7 @@ void ControlChannel::on_latecomer(const FileDescriptor& connection, Frame frame)
   for (const auto& watch : watches) detector_.announce(watch, error, false);
 }
 
-void ControlChannel::on_data_greeting(FileDescriptor connection, Frame& frame) {
+void ControlChannel::on_data_join(FileDescriptor connection, Frame& frame) {
   const std::uint64_t comm = frame.number();
   const std::uint64_t rank = frame.number();
   if (rank >= world_.size || frame.is_short()) return;
@@ -348,7 +349,7 @@ void ControlChannel::on_lost(const ControlLink& link, Frame& frame) {
   }
 }
 
-/// The news of an end may come before what that rank sent last, which can be the verdict: that is read first.
+/// The news of an end may come before what that rank sent last, which can be the diagnosis: that is read first.
 void ControlChannel::believe_news() {
   while (!told_.empty()) {
     for (const News& each : std::exchange(told_, {})) {
@@ -373,7 +374,7 @@ void ControlChannel::on_case(std::uint32_t from, Frame& frame) {
     case FrameKind::heard:
       return detector_.on_heard(from, id, frame);
     default:
-      return detector_.on_verdict(from, find(id), frame);
+      return detector_.on_diagnosis(from, find(id), frame);
   }
 }
 
@@ -400,7 +401,7 @@ Error ControlChannel::find_out(const std::shared_ptr<CommWatch>& watch, const Di
                                milliseconds timeout) {
   const milliseconds grace = grace_of(timeout);
   post([this, watch, trigger, grace] { detector_.open(watch, trigger, grace); });
-  // One candidate after the other may be silent; after a few of them the verdict is given without a name. A name that
+  // One candidate after the other may be silent; after a few of them the diagnosis is given without a name. A name that
   // comes late, as on a machine with too much to do, is better. Time in which this process was stopped does not count.
   constexpr milliseconds look(50);
   constexpr milliseconds stop(300);
@@ -408,13 +409,13 @@ Error ControlChannel::find_out(const std::shared_ptr<CommWatch>& watch, const Di
   auto end = Clock::now() + grace * 10;
   for (auto now = Clock::now(); now < end; now = Clock::now()) {
     end += observed.missed(now);
-    if (auto verdict = watch->wait_for_verdict(std::min(end, now + look))) return *verdict;
+    if (auto diagnosis = watch->wait_for_diagnosis(std::min(end, now + look))) return *diagnosis;
   }
   const Call call = watch->activity().call;
   const Error own = {Errc::timeout,
                      concat({describe(call), " did not end before the deadline, and no other rank answers"})};
-  watch->give_verdict(own, {}, {-1, call.operation, call.sequence});
-  return *watch->verdict();
+  watch->give_diagnosis(own, {}, {-1, call.operation, call.sequence});
+  return *watch->diagnosis();
 }
 
 void ControlChannel::open_agreement(const std::shared_ptr<CommWatch>& watch,
@@ -435,12 +436,12 @@ void ControlChannel::tell(const std::string& sentence) { say(sentence); }
 
 void ControlChannel::abort(const std::shared_ptr<CommWatch>& watch, const std::string& sentence) {
   post([this, watch, sentence] { detector_.announce(watch, {Errc::aborted, sentence}, false); });
-  static_cast<void>(watch->wait_for_verdict(Clock::now() + std::chrono::seconds(1)));
+  static_cast<void>(watch->wait_for_diagnosis(Clock::now() + std::chrono::seconds(1)));
 }
 
 Result<FileDescriptor> ControlChannel::make_data_connection(std::uint64_t id, std::uint32_t world_rank,
                                                             Watchdog& watchdog, int comm_rank) {
-  const std::string greeting = FrameWriter(FrameKind::data_greeting).number(id).number(world_.rank).take();
+  const std::string join_request = FrameWriter(FrameKind::data_join).number(id).number(world_.rank).take();
   for (;;) {
     if (auto going_on = watchdog.keep_waiting(comm_rank); !going_on) return going_on.error();
     auto socket = connect_to(world_.table.address_of(world_rank), world_.table.port_of(world_rank),
@@ -456,7 +457,7 @@ Result<FileDescriptor> ControlChannel::make_data_connection(std::uint64_t id, st
       }
       return {};
     };
-    wireup::JoinerHandshake handshake(links_.key(), greeting);
+    wireup::JoinerHandshake handshake(links_.key(), join_request);
     const auto soon = [] { return Clock::now() + milliseconds(250); };
     if (auto sent = send_all(*socket, handshake.hello(), soon()); !sent) continue;
     if (auto waited = wait(); !waited) return waited.error();

@@ -57,7 +57,7 @@ class ControlChannel final : private FailureDetectorHost {
     return gone_[world_rank].load(std::memory_order_acquire) != 0;
   }
   [[nodiscard]] bool is_anyone_gone() const noexcept { return gone_count_.load(std::memory_order_acquire) != 0; }
-  /// Finds out why a call does not end, tells all ranks, and returns the verdict. Takes a fraction of `timeout`, the
+  /// Finds out why a call does not end, tells all ranks, and returns the diagnosis. Takes a fraction of `timeout`, the
   /// communicator's deadline, and six seconds at most.
   [[nodiscard]] Error find_out(const std::shared_ptr<CommWatch>& watch, const DiagnosisTrigger& trigger,
                                std::chrono::milliseconds timeout);
@@ -109,9 +109,9 @@ class ControlChannel final : private FailureDetectorHost {
   [[nodiscard]] int poll_timeout() const;
   void beat();
   void handle(ControlLink& link, Frame& frame);
-  void on_greeting(FileDescriptor connection, Frame frame);
+  void on_join_request(FileDescriptor connection, Frame frame);
   void on_latecomer(const FileDescriptor& connection, Frame frame);
-  void on_data_greeting(FileDescriptor connection, Frame& frame);
+  void on_data_join(FileDescriptor connection, Frame& frame);
   void on_lost(const ControlLink& link, Frame& frame);
   void on_case(std::uint32_t from, Frame& frame);
   void believe_news();

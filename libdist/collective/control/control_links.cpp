@@ -12,7 +12,7 @@ ControlLinks::ControlLinks(World& world, Listener listener)
               [this](FrameLink& link) { return static_cast<bool>(start(link)); }}),
       pending_(world.size, key_) {
   links_.add_all(std::move(world_.links));
-  if (world_.doorway) latecomers_.emplace(0, world_.doorway->key);
+  if (world_.late_joiners) latecomers_.emplace(0, world_.late_joiners->key);
 }
 
 void ControlLinks::add_to(std::vector<pollfd>& wanted) const {
@@ -20,17 +20,17 @@ void ControlLinks::add_to(std::vector<pollfd>& wanted) const {
   pending_.add_to(wanted);
   if (!latecomers_) return;
   latecomers_->add_to(wanted);
-  wanted.push_back({world_.doorway->listener.get(), POLLIN, 0});
+  wanted.push_back({world_.late_joiners->listener.get(), POLLIN, 0});
 }
 
 void ControlLinks::serve(std::span<const pollfd> polled) {
-  const std::size_t at_doorway = latecomers_ ? latecomers_->size() + 1 : 0;
-  links_.serve(polled.first(polled.size() - pending_.size() - at_doorway));
+  const std::size_t at_late_joiners = latecomers_ ? latecomers_->size() + 1 : 0;
+  links_.serve(polled.first(polled.size() - pending_.size() - at_late_joiners));
   const auto now = Clock::now();
-  pending_.serve(now, listener_.on_greeting);
+  pending_.serve(now, listener_.on_join_request);
   if (!latecomers_) return;
   latecomers_->serve(now, listener_.on_latecomer);
-  if (polled.back().revents != 0) latecomers_->accept_from(world_.doorway->listener, now, listener_.on_latecomer);
+  if (polled.back().revents != 0) latecomers_->accept_from(world_.late_joiners->listener, now, listener_.on_latecomer);
 }
 
 Clock::time_point ControlLinks::next_deadline() const noexcept {
@@ -38,13 +38,13 @@ Clock::time_point ControlLinks::next_deadline() const noexcept {
   return latecomers_ ? std::min(next, latecomers_->next_deadline()) : next;
 }
 
-void ControlLinks::accept_all() { pending_.accept_from(world_.listener, Clock::now(), listener_.on_greeting); }
+void ControlLinks::accept_all() { pending_.accept_from(world_.listener, Clock::now(), listener_.on_join_request); }
 
 Result<void> ControlLinks::start(ControlLink& link) {
   auto socket = start_connection(world_.table.address_of(link.rank), world_.table.port_of(link.rank));
   if (!socket) return socket.error();
   link.socket = std::move(*socket);
-  return link.begin_handshake(key_, FrameWriter(FrameKind::rank_greeting).number(world_.rank).take());
+  return link.begin_handshake(key_, FrameWriter(FrameKind::rank_join).number(world_.rank).take());
 }
 
 bool ControlLinks::send_to(std::uint32_t world_rank, const std::string& frame) {

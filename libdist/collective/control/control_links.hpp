@@ -23,8 +23,8 @@ class ControlLinks {
  public:
   /// What comes in, and who has gone: without a goodbye its process has ended. Called from serve() and accept_all().
   struct Listener {
-    wireup::PendingConnections::GreetingHandler on_greeting;   ///< the first frame of a new connection
-    wireup::PendingConnections::GreetingHandler on_latecomer;  ///< the same at the world's doorway
+    wireup::PendingConnections::JoinRequestHandler on_join_request;  ///< the first frame of a new connection
+    wireup::PendingConnections::JoinRequestHandler on_latecomer;     ///< the same of a process that comes too late
     std::function<void(ControlLink& link, Frame& frame)> on_frame;
     std::function<void(std::uint32_t world_rank, bool left)> on_end;
   };
@@ -64,7 +64,7 @@ class ControlLinks {
   Listener listener_;
   FrameLinks links_;
   wireup::PendingConnections pending_;
-  std::optional<wireup::PendingConnections> latecomers_;  ///< where there is a doorway
+  std::optional<wireup::PendingConnections> latecomers_;  ///< of processes that come too late
 };
 
 }  // namespace amldist::collective

@@ -182,11 +182,11 @@ std::string in_full(const Call& call) {
   return text;
 }
 
-Blame blame_of(std::optional<std::size_t> rank, const Call& call) {
+ErrorSubject subject_of(std::optional<std::size_t> rank, const Call& call) {
   return {rank ? static_cast<std::int32_t>(*rank) : -1, call.operation, call.sequence};
 }
 
-Judgement judge_parted(std::span<const RankState> ranks, std::uint64_t sequence) {
+Diagnosis diagnose_parted(std::span<const RankState> ranks, std::uint64_t sequence) {
   const auto groups = ranks_by_call(ranks, sequence);
   const std::vector<std::size_t>& right = groups.front();
   std::vector<std::size_t> wrong;
@@ -199,20 +199,20 @@ Judgement judge_parted(std::span<const RankState> ranks, std::uint64_t sequence)
   return {Errc::peer,
           concat({names, " called ", theirs, theirs == ours ? " with other counts" : "", " where ",
                   ranks[right.front()].name, right.size() > 1 ? " and others called " : " called ", ours}),
-          blame_of(wrong.front(), call_with(ranks[right.front()], sequence)->call)};
+          subject_of(wrong.front(), call_with(ranks[right.front()], sequence)->call)};
 }
 
 /// Two ranks met in different calls, and one of them has gone on meanwhile. The rank that fewer others agree with made
 /// the wrong call (of two ranks, the one that is ahead). A root that only sends, for example, has ended its call before
 /// any other rank notices.
-Judgement judge_two(std::span<const RankState> ranks, const DiagnosisTrigger& trigger) {
+Diagnosis diagnose_two(std::span<const RankState> ranks, const DiagnosisTrigger& trigger) {
   const RankState& other = ranks[static_cast<std::size_t>(trigger.waits_for)];
   const RankState& reporter = ranks[trigger.reporter];
   if (is_point_to_point(reporter.activity.call.operation)) {
     return {Errc::peer,
             concat({other.name, " sends another message than ", reporter.name, " receives in ",
                     describe(reporter.activity.call)}),
-            blame_of(static_cast<std::size_t>(trigger.waits_for), reporter.activity.call)};
+            subject_of(static_cast<std::size_t>(trigger.waits_for), reporter.activity.call)};
   }
   const auto beside = [&](const RankState& rank) {
     return std::ranges::count_if(ranks, [&](const RankState& each) {
@@ -226,12 +226,12 @@ Judgement judge_two(std::span<const RankState> ranks, const DiagnosisTrigger& tr
   const RankState& right = is_reporter ? other : reporter;
   return {Errc::peer,
           concat({wrong.name, " made another call where ", right.name, " called ", in_full(right.activity.call)}),
-          blame_of(static_cast<std::size_t>(&wrong - ranks.data()), right.activity.call)};
+          subject_of(static_cast<std::size_t>(&wrong - ranks.data()), right.activity.call)};
 }
 
 /// Ranks that have gone on to later calls while others wait in this one. Their call of the same number was perhaps one
 /// that ends without other ranks, as that of a root that only sends; it is no longer known.
-std::optional<Judgement> judge_those_ahead(std::span<const RankState> ranks, const Activity& stuck) {
+std::optional<Diagnosis> diagnose_those_ahead(std::span<const RankState> ranks, const Activity& stuck) {
   std::vector<std::size_t> ahead;
   std::vector<std::size_t> waiting;
   for (std::size_t i = 0; i < ranks.size() && !is_point_to_point(stuck.call.operation); ++i) {
@@ -241,16 +241,16 @@ std::optional<Judgement> judge_those_ahead(std::span<const RankState> ranks, con
   if (ahead.empty() || waiting.empty()) return std::nullopt;
   std::string others = names_of(ranks, waiting);
   others.resize(others.rfind(' '));  // the verb
-  return Judgement{Errc::timeout,
+  return Diagnosis{Errc::timeout,
                    concat({others, waiting.size() == 1 ? " waits" : " wait", " in ", describe(stuck.call), ", but ",
                            names_of(ranks, ahead), " in ", describe(ranks[ahead.front()].activity.call),
                            " already: was another call made there, or is the network stuck?"}),
-                   blame_of(std::nullopt, stuck.call)};
+                   subject_of(std::nullopt, stuck.call)};
 }
 
 /// One rank sends another a number of elements that it does not expect. The rank that is in most such pairs called with
 /// other counts; where both of a pair are in as many, either may be wrong.
-std::optional<Judgement> judge_pairs(std::span<const RankState> ranks, const Activity& stuck) {
+std::optional<Diagnosis> diagnose_pairs(std::span<const RankState> ranks, const Activity& stuck) {
   struct Pair {
     std::size_t from;
     std::size_t to;
@@ -279,44 +279,44 @@ std::optional<Judgement> judge_pairs(std::span<const RankState> ranks, const Act
   const std::string expected = std::to_string(to.pairs.takes[first.from]);
   const std::string call = concat({to_string(Operation::alltoallv), " #", std::to_string(stuck.sequence)});
   if (times[first.from] == times[first.to])
-    return Judgement{Errc::peer,
+    return Diagnosis{Errc::peer,
                      concat({from.name, " and ", to.name, " called ", call, " with counts that differ: ", from.name,
                              " gives ", given, " elements, ", to.name, " expects ", expected}),
-                     blame_of(first.from, stuck.call)};
+                     subject_of(first.from, stuck.call)};
   if (first.from == worst)
-    return Judgement{Errc::peer,
+    return Diagnosis{Errc::peer,
                      concat({from.name, " called ", call, " with other counts: it gives ", to.name, " ", given,
                              " elements where that expects ", expected}),
-                     blame_of(first.from, stuck.call)};
-  return Judgement{Errc::peer,
+                     subject_of(first.from, stuck.call)};
+  return Diagnosis{Errc::peer,
                    concat({to.name, " called ", call, " with other counts: it expects ", expected, " elements of ",
                            from.name, ", which gives ", given}),
-                   blame_of(first.to, stuck.call)};
+                   subject_of(first.to, stuck.call)};
 }
 
 /// A rank that came to the end of the communicator without receiving what another one still sends to it.
-std::optional<Judgement> judge_unreceived(std::span<const RankState> ranks, const Absence& absence) {
+std::optional<Diagnosis> diagnose_unreceived(std::span<const RankState> ranks, const Absence& absence) {
   if (!std::ranges::all_of(absence.missing, [&](std::size_t i) { return is_present(ranks[i]); })) return std::nullopt;
   for (std::size_t sender = 0; sender < ranks.size(); ++sender) {
     const auto receiver = partner_of(ranks, sender);
     if (!receiver || ranks[sender].activity.call.operation != Operation::send) continue;
     const RankState& deaf = ranks[*receiver];
     if (!is_present(deaf) || !deaf.activity.inside || deaf.activity.call.operation != Operation::finalize) continue;
-    return Judgement{Errc::peer,
+    return Diagnosis{Errc::peer,
                      concat({deaf.name, " came to ", describe(deaf.activity.call), " without having received ",
                              describe(ranks[sender].activity.call), " of ", ranks[sender].name}),
-                     blame_of(*receiver, deaf.activity.call)};
+                     subject_of(*receiver, deaf.activity.call)};
   }
   return std::nullopt;
 }
 
 /// What keeps ranks from each other although all are in the call: the sentence of one that cannot connect.
-std::optional<Judgement> judge_trouble(std::span<const RankState> ranks) {
+std::optional<Diagnosis> diagnose_trouble(std::span<const RankState> ranks) {
   const auto found = std::ranges::find_if(
       ranks, [](const RankState& rank) { return is_present(rank) && rank.activity.inside && !rank.trouble.empty(); });
   if (found == ranks.end()) return std::nullopt;
-  return Judgement{Errc::timeout, concat({found->name, " ", found->trouble}),
-                   blame_of(std::nullopt, found->activity.call)};
+  return Diagnosis{Errc::timeout, concat({found->name, " ", found->trouble}),
+                   subject_of(std::nullopt, found->activity.call)};
 }
 
 /// ": rank 1 (b) waits for rank 0 (a)", for the first few ranks that know for whom they wait.
@@ -335,18 +335,18 @@ std::string waits_of(std::span<const RankState> ranks) {
 }
 
 /// A message of a rank to itself: its send or its receive is missing, or the two differ.
-Judgement judge_itself(std::span<const RankState> ranks, std::uint32_t own, bool differs) {
+Diagnosis diagnose_itself(std::span<const RankState> ranks, std::uint32_t own, bool differs) {
   const RankState& rank = ranks[own];
   const Call& call = rank.activity.call;
 
   const std::string_view other_way = call.operation == Operation::send ? "received" : "sent";
   if (differs)
     return {Errc::peer, concat({rank.name, " sends itself another message than it receives in ", describe(call)}),
-            blame_of(own, call)};
+            subject_of(own, call)};
   return {Errc::timeout,
           concat({rank.name, " waits for itself in ", describe(call), ": it has not ", other_way,
                   " that message; begin both directions, in a group or without waiting"}),
-          blame_of(own, call)};
+          subject_of(own, call)};
 }
 
 }  // namespace
@@ -365,17 +365,17 @@ std::optional<std::uint64_t> parting_of(std::span<const RankState> ranks) {
   return lowest;
 }
 
-Judgement judge(std::span<const RankState> ranks, const DiagnosisTrigger& trigger) {
+Diagnosis diagnose(std::span<const RankState> ranks, const DiagnosisTrigger& trigger) {
   const Activity& own = ranks[trigger.reporter].activity;
   if (is_point_to_point(own.call.operation) && trigger.waits_for == static_cast<int>(trigger.reporter))
-    return judge_itself(ranks, trigger.reporter, trigger.differs);
-  if (const auto parted = parting_of(ranks)) return judge_parted(ranks, *parted);
+    return diagnose_itself(ranks, trigger.reporter, trigger.differs);
+  if (const auto parted = parting_of(ranks)) return diagnose_parted(ranks, *parted);
   if (trigger.differs) {
-    if (auto verdict = judge_pairs(ranks, own)) return *verdict;
-    if (trigger.waits_for >= 0) return judge_two(ranks, trigger);
+    if (auto diagnosis = diagnose_pairs(ranks, own)) return *diagnosis;
+    if (trigger.waits_for >= 0) return diagnose_two(ranks, trigger);
   }
   const Absence absence = find_absence(ranks, trigger);
-  if (auto verdict = judge_unreceived(ranks, absence)) return *verdict;
+  if (auto diagnosis = diagnose_unreceived(ranks, absence)) return *diagnosis;
   if (!absence.missing.empty()) {
     const std::size_t first = absence.missing.front();
     const bool may_come = ranks[first].standing == Liveness::here || ranks[first].standing == Liveness::silent;
@@ -383,16 +383,16 @@ Judgement judge(std::span<const RankState> ranks, const DiagnosisTrigger& trigge
     return {may_come ? Errc::timeout : Errc::peer,
             concat({names_of(ranks, absence.missing), " missing in ", describe(absence.stuck->call), whose, ": ",
                     reason(ranks, first, *absence.stuck)}),
-            blame_of(first, absence.stuck->call)};
+            subject_of(first, absence.stuck->call)};
   }
-  if (auto verdict = judge_trouble(ranks)) return *verdict;
-  if (auto verdict = judge_those_ahead(ranks, *absence.stuck)) return *verdict;
+  if (auto diagnosis = diagnose_trouble(ranks)) return *diagnosis;
+  if (auto diagnosis = diagnose_those_ahead(ranks, *absence.stuck)) return *diagnosis;
   return {Errc::timeout,
           concat({"no rank is missing in ", describe(absence.stuck->call), ", but it did not end before the deadline",
                   waits_of(ranks), ": ",
                   trigger.detail.empty() ? std::string("is the deadline too short for it, or the network stuck?")
                                          : trigger.detail}),
-          blame_of(std::nullopt, absence.stuck->call)};
+          subject_of(std::nullopt, absence.stuck->call)};
 }
 
 }  // namespace amldist::collective

@@ -1,4 +1,4 @@
-// Which rank is missing: the verdict on a call that did not end, from what the ranks report.
+// Which rank is missing: the diagnosis on a call that did not end, from what the ranks report.
 //
 // Pure: no clock, no I/O. The control thread of the lowest surviving rank collects the reports and calls this.
 #pragma once
@@ -45,16 +45,16 @@ struct DiagnosisTrigger {
 [[nodiscard]] std::optional<std::uint64_t> parting_of(std::span<const RankState> ranks);
 
 /// What a diagnosis comes to.
-struct Judgement {
+struct Diagnosis {
   Errc code = Errc::timeout;
   std::string message;
-  Blame blame;
+  ErrorSubject subject;
 };
 
-/// The verdict. Its message names every missing rank, the operation and its number:
+/// The diagnosis. Its message names every missing rank, the operation and its number:
 ///   rank 3 (node2) is missing in allreduce #17 (1048576 float32, 4 MiB): it does not answer (stopped, or its node is
 ///   gone)
 /// Class: timeout if the ranks may still come, peer if they cannot (dead, left, other call).
-[[nodiscard]] Judgement judge(std::span<const RankState> ranks, const DiagnosisTrigger& trigger);
+[[nodiscard]] Diagnosis diagnose(std::span<const RankState> ranks, const DiagnosisTrigger& trigger);
 
 }  // namespace amldist::collective

@@ -97,8 +97,8 @@ void FailureDetector::on_report(std::uint32_t from, const std::shared_ptr<CommWa
   const DiagnosisTrigger trigger = read_trigger(frame);
   const auto silent = read_ranks(frame, host_.size());
   if (frame.is_short() || trigger.reporter >= watch->members().size()) return;
-  if (const auto verdict = watch->verdict()) {  // the news and the report crossed
-    host_.send_to(from, verdict_frame(*watch, {*verdict, watch->silent_ranks(), watch->blame()}, {}));
+  if (const auto diagnosis = watch->diagnosis()) {  // the news and the report crossed
+    host_.send_to(from, diagnosis_frame(*watch, {*diagnosis, watch->silent_ranks(), watch->error_subject()}, {}));
     return;
   }
   send_heard(from, watch->id(), FrameKind::report);
@@ -176,7 +176,8 @@ void FailureDetector::on_query(std::uint32_t from, std::uint64_t id, const std::
   const auto witnesses = read_ranks(frame, watch ? static_cast<std::uint32_t>(watch->members().size()) : 0);
   if (frame.is_short()) return;
   if (watch && watch->is_lost()) {
-    return host_.send_to(from, verdict_frame(*watch, {*watch->verdict(), watch->silent_ranks(), watch->blame()}, {}));
+    return host_.send_to(
+        from, diagnosis_frame(*watch, {*watch->diagnosis(), watch->silent_ranks(), watch->error_subject()}, {}));
   }
   if (watch && !witnesses.empty()) {
     FrameWriter counts(FrameKind::pair_counts);
@@ -237,7 +238,7 @@ void FailureDetector::on_heard(std::uint32_t from, std::uint64_t id, Frame& fram
   allow_for_a_stop();
   const auto what = static_cast<FrameKind>(frame.number());
   for (Spreading& each : spreading_) {
-    if (what == FrameKind::verdict && each.watch->id() == id) each.waits_for.erase(from);
+    if (what == FrameKind::diagnosis && each.watch->id() == id) each.waits_for.erase(from);
   }
   Case* const current = find(id);
   if (current == nullptr) return;
@@ -391,8 +392,8 @@ std::vector<RankState> FailureDetector::states_of(const Case& current) const {
   return states;
 }
 
-/// Ranks that end together, as those of a lost node do, are heard of one after the other, and the verdict names all of
-/// them. Those that end later than this after the last one are another loss.
+/// Ranks that end together, as those of a lost node do, are heard of one after the other, and the diagnosis names all
+/// of them. Those that end later than this after the last one are another loss.
 bool FailureDetector::is_settling(Case& current) const {
   constexpr milliseconds together(50);
   const auto gone = static_cast<std::size_t>(
@@ -412,26 +413,26 @@ void FailureDetector::conclude(Case& current) {
   // The one that reported it does not answer any more: then the question is what another one waits for.
   if (states[trigger.reporter].standing != Liveness::here && other != states.end())
     trigger = {static_cast<std::uint32_t>(other - states.begin()), Watchdog::anyone, false, {}};
-  Judgement judgement = judge(states, trigger);
-  LossVerdict verdict = {{judgement.code, std::move(judgement.message)}, {}, judgement.blame};
+  Diagnosis found = diagnose(states, trigger);
+  LossReason reason = {{found.code, std::move(found.message)}, {}, found.subject};
   for (std::uint32_t rank = 0; rank < states.size(); ++rank) {
-    if (states[rank].standing == Liveness::silent) verdict.silent.push_back(rank);
+    if (states[rank].standing == Liveness::silent) reason.silent.push_back(rank);
   }
-  say_once(verdict.error.message);
-  spread(current.watch, verdict, current.silent, nobody);
+  say_once(reason.error.message);
+  spread(current.watch, reason, current.silent, nobody);
 }
 
-// ---- verdicts ----
-void FailureDetector::announce(const std::shared_ptr<CommWatch>& watch, const Error& verdict, bool print) {
+// ---- diagnoses ----
+void FailureDetector::announce(const std::shared_ptr<CommWatch>& watch, const Error& diagnosis, bool print) {
   allow_for_a_stop();
   if (watch->is_lost()) return;
-  if (print) say_once(verdict.message);
+  if (print) say_once(diagnosis.message);
   const Case* const current = find(watch->id());
-  spread(watch, {verdict, {}, {}}, current != nullptr ? current->silent : Ranks(), nobody);
+  spread(watch, {diagnosis, {}, {}}, current != nullptr ? current->silent : Ranks(), nobody);
 }
 
 /// Printed and sent before this rank is released: the program may end the moment it learns of the error.
-void FailureDetector::spread(const std::shared_ptr<CommWatch>& watch, const LossVerdict& verdict, Ranks left_out,
+void FailureDetector::spread(const std::shared_ptr<CommWatch>& watch, const LossReason& diagnosis, Ranks left_out,
                              std::uint32_t from) {
   if (watch->is_lost()) return;
   const Case* const current = find(watch->id());
@@ -439,17 +440,17 @@ void FailureDetector::spread(const std::shared_ptr<CommWatch>& watch, const Loss
   spreading.watch = watch;
   spreading.tree =
       current != nullptr ? current->tree : std::make_shared<const CommTree>(host_.table(), watch->members());
-  spreading.verdict = verdict;
+  spreading.diagnosis = diagnosis;
   spreading.silent = std::move(left_out);
-  for (const std::uint32_t rank : verdict.silent) silent_.insert(watch->members()[rank]);
+  for (const std::uint32_t rank : diagnosis.silent) silent_.insert(watch->members()[rank]);
   tell(spreading, from);
   if (from == nobody) {  // those that do not answer find it when they go on
     for (const std::uint32_t rank : spreading.silent) {
-      if (rank != host_.rank()) host_.send_to(rank, verdict_frame(*watch, verdict, {}));
+      if (rank != host_.rank()) host_.send_to(rank, diagnosis_frame(*watch, diagnosis, {}));
     }
   }
   spreading_.push_back(std::move(spreading));
-  watch->give_verdict(verdict.error, verdict.silent, verdict.blame);
+  watch->give_diagnosis(diagnosis.error, diagnosis.silent, diagnosis.subject);
 }
 
 void FailureDetector::tell(Spreading& spreading, std::uint32_t from) {
@@ -457,7 +458,7 @@ void FailureDetector::tell(Spreading& spreading, std::uint32_t from) {
   auto neighbours = spreading.tree->children_of(host_.rank(), is_out);
   if (const auto parent = spreading.tree->parent_of(host_.rank(), is_out)) neighbours.push_back(*parent);
   spreading.told.insert(from);
-  const std::string frame = verdict_frame(*spreading.watch, spreading.verdict, listed(spreading.silent));
+  const std::string frame = diagnosis_frame(*spreading.watch, spreading.diagnosis, listed(spreading.silent));
   for (const std::uint32_t rank : neighbours) {
     if (!spreading.told.insert(rank).second) continue;
     spreading.waits_for[rank] = host_.now();
@@ -465,24 +466,24 @@ void FailureDetector::tell(Spreading& spreading, std::uint32_t from) {
   }
 }
 
-void FailureDetector::on_verdict(std::uint32_t from, const std::shared_ptr<CommWatch>& watch, Frame& frame) {
+void FailureDetector::on_diagnosis(std::uint32_t from, const std::shared_ptr<CommWatch>& watch, Frame& frame) {
   allow_for_a_stop();
   const auto code = static_cast<Errc>(frame.number());
   std::string sentence = frame.text();
   const auto left_out = read_ranks(frame, host_.size());
   if (!watch) return;
   auto silent = read_ranks(frame, static_cast<std::uint32_t>(watch->members().size()));
-  Blame blame;
-  blame.rank = static_cast<std::int32_t>(static_cast<std::uint32_t>(frame.number()));
-  blame.operation = static_cast<Operation>(frame.number());
-  blame.number = frame.number();
-  if (blame.rank >= static_cast<std::int64_t>(watch->members().size())) blame.rank = -1;
+  ErrorSubject subject;
+  subject.rank = static_cast<std::int32_t>(static_cast<std::uint32_t>(frame.number()));
+  subject.operation = static_cast<Operation>(frame.number());
+  subject.number = frame.number();
+  if (subject.rank >= static_cast<std::int64_t>(watch->members().size())) subject.rank = -1;
   if (frame.is_short()) return;
-  send_heard(from, watch->id(), FrameKind::verdict);
+  send_heard(from, watch->id(), FrameKind::diagnosis);
   said_.push_back(sentence);
   Ranks out(left_out.begin(), left_out.end());
   out.erase(host_.rank());
-  spread(watch, {{code, std::move(sentence)}, std::move(silent), blame}, std::move(out), from);
+  spread(watch, {{code, std::move(sentence)}, std::move(silent), subject}, std::move(out), from);
 }
 
 void FailureDetector::send_heard(std::uint32_t to, std::uint64_t id, FrameKind what) {
@@ -552,15 +553,15 @@ Clock::time_point FailureDetector::next_poll() const {
 }
 
 // ---- words ----
-std::string verdict_frame(const CommWatch& watch, const LossVerdict& verdict,
-                          const std::vector<std::uint32_t>& left_out) {
-  FrameWriter writer(FrameKind::verdict);
-  writer.number(watch.id()).number(static_cast<std::uint64_t>(verdict.error.code)).text(verdict.error.message);
+std::string diagnosis_frame(const CommWatch& watch, const LossReason& diagnosis,
+                            const std::vector<std::uint32_t>& left_out) {
+  FrameWriter writer(FrameKind::diagnosis);
+  writer.number(watch.id()).number(static_cast<std::uint64_t>(diagnosis.error.code)).text(diagnosis.error.message);
   write_ranks(writer, left_out);
-  write_ranks(writer, verdict.silent);
-  writer.number(static_cast<std::uint32_t>(verdict.blame.rank))
-      .number(static_cast<std::uint64_t>(verdict.blame.operation))
-      .number(verdict.blame.number);
+  write_ranks(writer, diagnosis.silent);
+  writer.number(static_cast<std::uint32_t>(diagnosis.subject.rank))
+      .number(static_cast<std::uint64_t>(diagnosis.subject.operation))
+      .number(diagnosis.subject.number);
   return writer.take();
 }
 

@@ -2,11 +2,11 @@
 //
 //   a call's deadline passes  --report-->  the rank above in the communicator's tree, and so on to the root
 //   root  --query-->  the ranks below, and so on  --status-->  back up, merged: ranks in one state share one entry
-//   root  --verdict-->  down the tree: the communicator is lost, with the sentence; the root alone prints it
+//   root  --diagnosis-->  down the tree: the communicator is lost, with the sentence; the root alone prints it
 //
-// Who gets a report, a query or a verdict says at once that it has heard. A rank that does not is left out of the tree:
-// the ranks around it turn to those beyond, and it is asked by itself. So a leader or a root that is stopped hides
-// nobody. Those left out travel with every frame, so that the others need not find out again.
+// Who gets a report, a query or a diagnosis says at once that it has heard. A rank that does not is left out of the
+// tree: the ranks around it turn to those beyond, and it is asked by itself. So a leader or a root that is stopped
+// hides nobody. Those left out travel with every frame, so that the others need not find out again.
 #pragma once
 
 #include <map>
@@ -49,10 +49,10 @@ class FailureDetectorHost {
 };
 
 /// Why a communicator is lost.
-struct LossVerdict {
+struct LossReason {
   Error error;
   std::vector<std::uint32_t> silent;  ///< ranks of the communicator that did not answer: a shrink leaves them out
-  Blame blame;
+  ErrorSubject subject;
 };
 
 class FailureDetector {
@@ -62,20 +62,20 @@ class FailureDetector {
   /// A call of this rank came to its deadline.
   void open(const std::shared_ptr<CommWatch>& watch, const DiagnosisTrigger& trigger, std::chrono::milliseconds grace);
   /// Gives a communicator up on all its ranks.
-  void announce(const std::shared_ptr<CommWatch>& watch, const Error& verdict, bool print);
+  void announce(const std::shared_ptr<CommWatch>& watch, const Error& diagnosis, bool print);
 
   // Frames of another rank, behind the communicator's number; `watch` nullptr: it is not here.
   void on_report(std::uint32_t from, const std::shared_ptr<CommWatch>& watch, Frame& frame);
   void on_query(std::uint32_t from, std::uint64_t id, const std::shared_ptr<CommWatch>& watch, Frame& frame);
   void on_status(std::uint32_t from, std::uint64_t id, Frame& frame);
   void on_pair_counts(std::uint32_t from, std::uint64_t id, Frame& frame);
-  void on_verdict(std::uint32_t from, const std::shared_ptr<CommWatch>& watch, Frame& frame);
+  void on_diagnosis(std::uint32_t from, const std::shared_ptr<CommWatch>& watch, Frame& frame);
   void on_heard(std::uint32_t from, std::uint64_t id, Frame& frame);
 
-  /// Whether a verdict says of a rank of the world that it does not answer: what it is sent may never arrive. One that
-  /// was only left out of a tree may be late for a moment, and waits for the verdict.
+  /// Whether a diagnosis says of a rank of the world that it does not answer: what it is sent may never arrive. One
+  /// that was only left out of a tree may be late for a moment, and waits for the diagnosis.
   [[nodiscard]] bool is_silent(std::uint32_t world_rank) const { return silent_.contains(world_rank); }
-  /// Whether a verdict is on its way to neighbours that have not said yet that they have it.
+  /// Whether a diagnosis is on its way to neighbours that have not said yet that they have it.
   [[nodiscard]] bool is_telling() const noexcept { return !spreading_.empty(); }
   /// Does what is due now.
   void poll();
@@ -119,11 +119,11 @@ class FailureDetector {
     std::size_t gone = 0;  ///< members that had ended at gone_at, when there were new ones last
     Clock::time_point gone_at;
   };
-  /// A verdict on its way.
+  /// A diagnosis on its way.
   struct Spreading {
     std::shared_ptr<CommWatch> watch;
     std::shared_ptr<const CommTree> tree;
-    LossVerdict verdict;
+    LossReason diagnosis;
     Ranks silent;  ///< left out of the tree
     Ranks told;
     std::map<std::uint32_t, Clock::time_point> waits_for;  ///< who has not heard, since when
@@ -153,7 +153,7 @@ class FailureDetector {
   [[nodiscard]] std::vector<RankState> states_of(const Case& current) const;
   [[nodiscard]] bool is_settling(Case& current) const;
   void conclude(Case& current);
-  void spread(const std::shared_ptr<CommWatch>& watch, const LossVerdict& verdict, Ranks left_out, std::uint32_t from);
+  void spread(const std::shared_ptr<CommWatch>& watch, const LossReason& diagnosis, Ranks left_out, std::uint32_t from);
   void tell(Spreading& spreading, std::uint32_t from);
   void say_once(const std::string& sentence);
   void send_heard(std::uint32_t to, std::uint64_t id, FrameKind what);
@@ -163,7 +163,7 @@ class FailureDetector {
   FailureDetectorHost& host_;
   std::vector<std::unique_ptr<Case>> cases_;
   std::vector<Spreading> spreading_;
-  Ranks silent_;  ///< as any verdict says
+  Ranks silent_;  ///< as any diagnosis says
   std::vector<std::string> said_;
   /// While there is something to find out, poll() is called that often.
   static constexpr std::chrono::milliseconds step_{10};
@@ -172,9 +172,9 @@ class FailureDetector {
   ObservedTime observed_{step_, std::chrono::milliseconds(300)};
 };
 
-/// The verdict on a communicator as a frame. `left_out`: ranks of the world that are left out of its tree.
-[[nodiscard]] std::string verdict_frame(const CommWatch& watch, const LossVerdict& verdict,
-                                        const std::vector<std::uint32_t>& left_out);
+/// The diagnosis on a communicator as a frame. `left_out`: ranks of the world that are left out of its tree.
+[[nodiscard]] std::string diagnosis_frame(const CommWatch& watch, const LossReason& diagnosis,
+                                          const std::vector<std::uint32_t>& left_out);
 
 /// How long a rank may take to say that it has heard, before others are asked in its place.
 [[nodiscard]] std::chrono::milliseconds patience_of(std::chrono::milliseconds grace) noexcept;

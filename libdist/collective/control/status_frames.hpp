@@ -1,4 +1,4 @@
-// How a rank's state and the verdict on a communicator travel.
+// How a rank's state and the diagnosis on a communicator travel.
 #pragma once
 
 #include <cstdint>

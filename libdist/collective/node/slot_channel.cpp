@@ -174,7 +174,7 @@ void SlotChannel::part() noexcept {
 /// another program takes a slice of its time, some milliseconds, where ranks yield back at once. So where yields take
 /// long, sleep takes their place for a while: Linux prefers who has slept to who computes.
 Result<void> SlotChannel::wait_slowly(std::uint32_t peer, std::uint32_t round) {
-  // Where many wait for a processor, each yield takes a turn of all of them: 64 took seconds in which no verdict was
+  // Where many wait for a processor, each yield takes a turn of all of them: 64 took seconds in which no diagnosis was
   // heard.
   constexpr int yields_between_checks = 4;
   const int checks_before_sleep = oversubscribed_ ? 16 : 1024;

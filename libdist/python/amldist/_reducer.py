@@ -31,7 +31,7 @@ class Reducer:
             raise ValueError(f"Reducer: a count is negative: {self._counts}")
         unknown = set(options) - {"bucket_bytes", "first_bucket_bytes", "fuse_bytes"}
         if unknown:
-            raise TypeError(f"Reducer: {sorted(unknown)[0]} is no option of it")
+            raise TypeError(f"Reducer: {sorted(unknown)[0]} is not an option of it")
         self._type = type_of(dtype)
         self._kept: dict[int, object] = {}
         given = ReducerOptionsStruct(ctypes.sizeof(ReducerOptionsStruct), op=operator_of(op), **options)

@@ -83,7 +83,7 @@ def _own_folder(path: Path, given: bool) -> None:
     path.mkdir(mode=0o700, exist_ok=True)
     status = path.stat() if given else path.lstat()
     if not stat.S_ISDIR(status.st_mode):
-        raise OSError(f"{path} is no folder")
+        raise OSError(f"{path} is not a folder")
     if not given and (status.st_uid != os.geteuid() or status.st_mode & 0o077):
         raise OSError(f"{path} belongs to somebody else, or is open to others")
 

@@ -397,7 +397,7 @@ static PyObject* install(PyObject* module, PyObject* given) {
   if (read_addresses(addresses) < 0 || read_facts(facts) < 0) return NULL;
   while (PyDict_Next(names, &at, &name, &call)) {
     const long number = PyLong_AsLong(call);
-    if (number < 0 || number >= CALLS) return PyErr_Format(PyExc_ValueError, "%ld is no call", number);
+    if (number < 0 || number >= CALLS) return PyErr_Format(PyExc_ValueError, "%ld is not a call", number);
     PyObject* const usual = PyObject_GetAttr(class, name);
     PyObject* const method = new_method((enum call)number);
     if (usual == NULL || method == NULL || PyObject_SetAttr(class, name, method) < 0) return NULL;

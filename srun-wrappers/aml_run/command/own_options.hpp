@@ -10,7 +10,7 @@ namespace amldist::run {
 
 struct OwnOptions {
   std::vector<std::string> sets;    ///< of --set, as given
-  std::vector<std::string> extras;  ///< what is no option of ours, and words behind the job file
+  std::vector<std::string> extras;  ///< what is not an option of ours, and words behind the job file
 };
 
 /// Reads `words` into `line`. Errors: invalid_argument: a missing value, an option given twice, a value that is none.

@@ -291,7 +291,7 @@ Error refused_type(const CommandLine& line, const YamlValue& tree) {
   }
   if (!what.empty()) {
     return error_at(line.job_file, tree.location,
-                    concat({"this file is no job, since its $schema says ", quote(what), ": give the job's file"}));
+                    concat({"this file is not a job, since its $schema says ", quote(what), ": give the job's file"}));
   }
   return error_at(line.job_file, type->location,
                   concat({"type cannot be ", quote(type->text), ": use command, sweep or pipeline"}));

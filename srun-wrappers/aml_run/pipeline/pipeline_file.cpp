@@ -159,7 +159,7 @@ class Reader {
     const YamlValue* const settings = root.find("settings");
     if (settings == nullptr) return {};
     if (settings->kind != YamlKind::map)
-      return wrong(settings->location, "settings is no map: write 'key: value' lines below it");
+      return wrong(settings->location, "settings is not a map: write 'key: value' lines below it");
     for (const YamlEntry& entry : settings->entries) {
       const std::string value = text::to_lower(entry.value.text);
       if (entry.key == "default_compute") {

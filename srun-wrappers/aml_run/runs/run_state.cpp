@@ -6,10 +6,10 @@
 #include <optional>
 
 #include "aml_run/slurm_job.hpp"
-#include "core/job_record.hpp"
 #include "core/text.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
+#include "step_messages/job_record.hpp"
 
 namespace amldist::run {
 namespace {

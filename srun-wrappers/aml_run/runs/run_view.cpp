@@ -12,12 +12,12 @@ namespace {
 using nlohmann::ordered_json;
 using text::concat;
 
-struct Look {
+struct Style {
   std::string_view mark;
   std::string_view escape;
 };
 
-Look look_of(const WorkState& work) {
+Style style_of(const WorkState& work) {
   if (work.good()) return {"✔", "\033[32m"};
   if (work.state == "RUNNING" || work.state == "COMPLETING") return {"▶", "\033[36m"};
   if (work.state == "CANCELLED" || work.state == "STOPPED") return {"⊘", "\033[2m"};
@@ -65,11 +65,11 @@ std::vector<std::string> draw_run(const Run& run, const RunState& state, bool co
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < run.jobs.size(); ++i) {
     const RunJob& job = run.jobs[i];
-    const Look look = look_of(state.jobs[i].whole);
+    const Style style = style_of(state.jobs[i].whole);
     std::string indent;
     for (std::size_t column = 0; column < columns[i]; ++column) indent += column + 1 == columns[i] ? "└─ " : "   ";
     std::vector<std::string_view> needs(job.needs.begin(), job.needs.end());
-    lines.push_back(concat({colour ? look.escape : "", look.mark, colour ? "\033[0m" : "", " ", indent,
+    lines.push_back(concat({colour ? style.escape : "", style.mark, colour ? "\033[0m" : "", " ", indent,
                             padded(job.name, width - 3 * columns[i]), "  ", detail_of(job, state.jobs[i]),
                             needs.empty() ? "" : concat({"  after ", text::join(needs)})}));
   }

@@ -113,7 +113,7 @@ Result<std::vector<double>> read_log_text(std::string_view text, const std::stri
     return Error{
         Errc::invalid_argument,
         text::concat({"the pattern ", text::quote(pattern),
-                      " is no extended regular expression with a group: write one such as 'loss: ([0-9.]+)'"})};
+                      " is not an extended regular expression with a group: write one such as 'loss: ([0-9.]+)'"})};
   }
   std::vector<double> out;
   for (const std::string_view line : text::split(text, '\n')) {

@@ -80,8 +80,9 @@ Result<std::vector<Trial>> grid(const std::vector<Parameter>& space, std::uint32
   std::uint64_t combinations = 1;
   for (const Parameter& parameter : space) {
     if (!parameter.is_discrete()) {
-      return Error{Errc::invalid_argument, concat({"search_space.", parameter.name,
-                                                   " is no choice, and a grid has choices only: use random or sobol"})};
+      return Error{Errc::invalid_argument,
+                   concat({"search_space.", parameter.name,
+                           " is not a choice, and a grid has choices only: use random or sobol"})};
     }
     combinations *= parameter.values.size();
     if (combinations > most_trials) break;

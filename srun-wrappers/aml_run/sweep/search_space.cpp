@@ -175,7 +175,7 @@ class ParameterReader {
     if ((out.kind == SpreadKind::normal || out.kind == SpreadKind::lognormal) && out.high <= 0)
       return wrong(entry_.location, "has a sigma that is not above 0");
     if (out.kind == SpreadKind::randint && (out.high < 1 || out.high != std::floor(out.high))) {
-      return wrong(entry_.location, "has an upper that is no whole number, 1 or more");
+      return wrong(entry_.location, "has an upper that is not a whole number, 1 or more");
     }
     return {};
   }

@@ -112,7 +112,7 @@ class SweepReader {
   Result<void> limits() {
     const YamlValue* const value = root_.find("limits");
     if (value == nullptr) return {};
-    if (value->kind != YamlKind::map) return wrong(value, "limits is no map: write 'key: value' lines below it");
+    if (value->kind != YamlKind::map) return wrong(value, "limits is not a map: write 'key: value' lines below it");
     if (auto done = check_keys(*value, limit_keys, "limits"); !done) return done;
     const auto read = [&](std::string_view key, std::uint64_t& to, std::uint64_t most) -> Result<void> {
       const YamlValue* const limit = value->find(key);

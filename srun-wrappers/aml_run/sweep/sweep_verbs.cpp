@@ -14,12 +14,12 @@
 #include "aml_run/slurm_job.hpp"
 #include "aml_run/sweep/metrics.hpp"
 #include "aml_run/sweep/sweep_store.hpp"
-#include "core/job_record.hpp"
 #include "core/text.hpp"
 #include "os/file_descriptor.hpp"
 #include "shared/exit_status.hpp"
 #include "shared/programs.hpp"
 #include "shared/terminal.hpp"
+#include "step_messages/job_record.hpp"
 
 namespace amldist::run {
 namespace {

@@ -227,7 +227,7 @@ class DeviceWork(KeptWork):
         return tensors_in(self._outputs)
 
     def source_rank(self) -> int:
-        raise RuntimeError("this work is no receive: it has no source rank")
+        raise RuntimeError("this work is not a receive: it has no source rank")
 
     _source_rank = source_rank
 

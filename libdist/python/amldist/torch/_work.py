@@ -242,7 +242,7 @@ class DoneWork(KeptWork):
         return list(self._outputs or [])
 
     def source_rank(self) -> int:
-        raise RuntimeError("this work is no receive: it has no source rank")
+        raise RuntimeError("this work is not a receive: it has no source rank")
 
     _source_rank = source_rank
 
@@ -369,7 +369,7 @@ class PendingWork(KeptWork):
 
     def source_rank(self) -> int:
         if self._source is None:
-            raise RuntimeError("this work is no receive: it has no source rank")
+            raise RuntimeError("this work is not a receive: it has no source rank")
         return int(self._source.value)
 
     _source_rank = source_rank

@@ -1,0 +1,65 @@
+// Calls on buffers of a GPU: over NCCL, which the first of them opens.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "collective/communicator/context/control_gather.hpp"
+#include "collective/communicator/device/pending_device_calls.hpp"
+#include "os/tick_clock.hpp"
+
+namespace amldist::collective {
+
+/// device_of() is thread-safe; the rest is for the one thread that runs the communicator's calls.
+class DeviceCalls {
+ public:
+  DeviceCalls(CommContext& context, ControlGather& gather, CallObserver& observer, CudaProbe& cuda,
+              const std::string& nccl_library)
+      : context_(context), gather_(gather), observer_(observer), cuda_(cuda), nccl_library_(nccl_library) {}
+
+  /// Where the call's data lies; nullptr: it has none. Calls with uneven parts have no count.
+  [[nodiscard]] static const void* buffer_of(const Call& call) noexcept {
+    if (call.count == 0 && call.send_counts.empty() && call.recv_counts.empty()) return nullptr;
+    return call.send != nullptr ? call.send : call.recv;
+  }
+
+  /// The GPU that the call's buffers belong to; nullopt: the host's memory. `now` in ticks, which are at least as many
+  /// as nanoseconds, so that the probe looks a little more often than it must.
+  [[nodiscard]] std::optional<int> device_of(const Call& call, std::uint64_t now) const {
+    const CudaDriver* const driver = cuda_.look(now);
+    if (driver == nullptr) return std::nullopt;
+    const void* const buffer = buffer_of(call);
+    return buffer == nullptr ? std::nullopt : collective::device_of(*driver, buffer);
+  }
+
+  /// Enqueues a call on call.stream. Collective for the first one: it opens NCCL on all ranks.
+  [[nodiscard]] Result<void> run(int device, const Call& call, CallWatchdog& watchdog);
+  /// Sends and receives as one.
+  [[nodiscard]] Result<void> run_group(int device, std::span<const Call> messages, CallWatchdog& watchdog);
+  /// Watches a call that was enqueued, and tells the observer of its end.
+  void watch(const Call& call, CallObserver::Ticket ticket) { pending_->add(call, ticket); }
+
+  /// Until the stream has done what was enqueued.
+  [[nodiscard]] Result<void> synchronize(void* stream, CallWatchdog& watchdog);
+  /// Until the device has done all calls, or the communicator is lost.
+  void await_all() {
+    if (pending_) pending_->await_all();
+  }
+  /// Ends the thread that watches. Nothing may be enqueued afterwards.
+  void stop_watching() { pending_.reset(); }
+
+ private:
+  [[nodiscard]] Result<void> open(int device, CallWatchdog& watchdog);
+
+  CommContext& context_;
+  ControlGather& gather_;
+  CallObserver& observer_;
+  CudaProbe& cuda_;
+  const std::string& nccl_library_;       ///< of the user's settings; "": the one that is found
+  std::unique_ptr<NcclBackend> backend_;  ///< from the first device buffer on
+  std::unique_ptr<PendingDeviceCalls> pending_;
+};
+
+}  // namespace amldist::collective

@@ -1,0 +1,28 @@
+// Progress of MPI during waits that do not call it.
+#pragma once
+
+#include "collective/communicator/context/progress_hook.hpp"
+#include "collective/mpi/mpi_session.hpp"
+
+namespace amldist::collective {
+
+/// The program may have messages of its own under way in MPI, such as one that waits for a connection. MPI makes
+/// progress only while it is called, and a wait in the node's shared memory does not call it. So where MPI carries
+/// data, each wait calls it now and then.
+class MpiProgress final : public ProgressHook {
+ public:
+  /// `mpi` may be nullptr. `any_thread`: whether the communicator is used by other threads than the program's, which
+  /// MPI may not know.
+  MpiProgress(const MpiSession* mpi, bool any_thread) : mpi_(mpi), any_thread_(any_thread) {}
+
+  void drive() override {
+    if (mpi_ == nullptr || mpi_->comm() == 0) return;
+    if (mpi_->serves_any_thread() || !any_thread_) mpi_->functions().move_on();
+  }
+
+ private:
+  const MpiSession* const mpi_;
+  const bool any_thread_;
+};
+
+}  // namespace amldist::collective

@@ -1,0 +1,117 @@
+#include "collective/communicator/host/pending_messages.hpp"
+
+#include <algorithm>
+#include <ranges>
+#include <utility>
+
+#include "collective/communicator/host/host_backend.hpp"
+
+namespace amldist::collective {
+
+/// The transport asks one watchdog about all messages: it passes each question on to that of the oldest message with
+/// the rank in question, which is also the one that other ranks are told of.
+class PendingMessages::OldestOfPeer final : public Watchdog {
+ public:
+  explicit OldestOfPeer(PendingMessages& messages) : messages_(messages) {}
+  [[nodiscard]] Result<void> keep_waiting(int rank) override { return announced(rank).watchdog.keep_waiting(rank); }
+  [[nodiscard]] Error differs(int rank) override { return announced(rank).watchdog.differs(rank); }
+  [[nodiscard]] Error lost(int rank, std::string_view what) override {
+    return announced(rank).watchdog.lost(rank, what);
+  }
+  [[nodiscard]] Clock::time_point deadline() const noexcept override {
+    return messages_.posted_.front()->watchdog.deadline();
+  }
+
+ private:
+  [[nodiscard]] Pending& announced(int rank) const {
+    const auto& posted = messages_.posted_;
+    const auto found = std::ranges::find_if(posted, [&](const auto& each) { return each->call.root == rank; });
+    Pending& message = found != posted.end() ? **found : *posted.front();
+    messages_.announce(message);
+    return message;
+  }
+
+  PendingMessages& messages_;
+};
+
+/// Its watchdog drives MPI only: whoever asks it is driving the messages already.
+PendingMessages::Pending::Pending(const Owner& owner, std::shared_ptr<Request> begun)
+    : request(std::move(begun)), call(request->first()), watchdog(owner.context, &owner.mpi) {
+  call.sequence = owner.numbers.next(call, false);
+  // NOLINTNEXTLINE(cppcoreguidelines-prefer-member-initializer): the call needs its number first
+  ticket = owner.observer.begin(call, owner.ticks.now());
+}
+
+void PendingMessages::submit(std::shared_ptr<Request> request) {
+  unfinished_.fetch_add(1, std::memory_order_acq_rel);
+  const std::lock_guard lock(mutex_);
+  submitted_.push_back(std::move(request));
+  has_submitted_.store(true, std::memory_order_release);
+}
+
+void PendingMessages::take_up() {
+  if (!has_submitted_.load(std::memory_order_acquire)) return;
+  std::vector<std::shared_ptr<Request>> taken;
+  {
+    const std::lock_guard lock(mutex_);
+    taken.swap(submitted_);
+    has_submitted_.store(false, std::memory_order_relaxed);
+  }
+  for (auto& request : taken) post(std::move(request));
+}
+
+void PendingMessages::post(std::shared_ptr<Request> request) {
+  if (owner_.context.is_lost()) return complete(*request, owner_.refused.refuse(request->first(), owner_.ticks.now()));
+  posted_.push_back(std::make_unique<Pending>(owner_, std::move(request)));
+  Pending& message = *posted_.back();
+  const auto direction = message.call.operation == Operation::send ? Direction::send : Direction::receive;
+  auto taken = transport_.post(HostBackend::message_of(message.call), direction, message.left, message.watchdog);
+  if (!taken) fail(taken.error());
+}
+
+bool PendingMessages::progress() {
+  if (posted_.empty()) return false;
+  OldestOfPeer watchdog(*this);
+  const auto moved = transport_.progress(watchdog);
+  if (!moved) {
+    fail(moved.error());
+    return true;
+  }
+  if (!*moved) return false;
+  for (auto& message : posted_) {
+    if (message->left == 0) finish(*message, {});
+  }
+  std::erase_if(posted_, [](const auto& message) { return message->left == 0; });
+  if (posted_.empty()) owner_.context.watch().leave();
+  return true;
+}
+
+void PendingMessages::back_off(int idle) {
+  if (!transport_.rest(idle)) return;
+  // The oldest comes last: it is the one that other ranks are told of.
+  // NOLINTNEXTLINE(modernize-loop-convert): clang-tidy 14 cannot read std::views::reverse
+  for (auto each = posted_.rbegin(); each != posted_.rend(); ++each) {
+    Pending& message = **each;
+    announce(message);
+    if (auto going_on = message.watchdog.keep_waiting(message.call.root); !going_on) return fail(going_on.error());
+  }
+}
+
+void PendingMessages::finish(Pending& message, const Result<void>& result) {
+  owner_.observer.end(message.ticket, result);
+  complete(*message.request, result);
+}
+
+void PendingMessages::complete(Request& request, const Result<void>& result) {
+  request.complete(result);
+  unfinished_.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+void PendingMessages::fail(const Error& error) {
+  transport_.give_up();
+  owner_.context.give_up(error);
+  for (const auto& message : std::exchange(posted_, {})) finish(*message, error);
+  owner_.context.watch().leave();
+}
+
+}  // namespace amldist::collective

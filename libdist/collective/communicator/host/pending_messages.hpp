@@ -1,0 +1,93 @@
+// Sends and receives of host buffers that have begun and not ended.
+//
+// They are taken up at once and make progress on their own, whatever collective is being run: a rank may do anything
+// between the two directions of an exchange.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "collective/communicator/context/call_observer.hpp"
+#include "collective/communicator/context/call_watchdog.hpp"
+#include "collective/communicator/context/refused_calls.hpp"
+#include "collective/communicator/context/request.hpp"
+#include "collective/communicator/host/mpi_progress.hpp"
+#include "collective/transport/transport.hpp"
+#include "os/tick_clock.hpp"
+
+namespace amldist::collective {
+
+/// submit(), is_empty() and interrupt() are thread-safe. The rest is for the one thread that drives progress.
+class PendingMessages {
+ public:
+  /// What messages need of their communicator.
+  struct Owner {
+    CommContext& context;
+    SequenceNumbers& numbers;
+    RefusedCalls& refused;
+    CallObserver& observer;
+    MpiProgress& mpi;
+    const TickClock& ticks;
+  };
+  PendingMessages(const Owner& owner, Transport& transport) : owner_(owner), transport_(transport) {}
+
+  /// Hands a send or receive over to the thread that drives progress.
+  void submit(std::shared_ptr<Request> request);
+  /// Whether every message that was submitted has ended.
+  [[nodiscard]] bool is_empty() const noexcept { return unfinished_.load(std::memory_order_acquire) == 0; }
+  /// Ends a back_off() on another thread.
+  void interrupt() noexcept { transport_.interrupt(); }
+
+  /// Takes up what was submitted.
+  void take_up();
+  /// Moves what can be moved, and completes requests; whether anything moved.
+  bool progress();
+  /// After `idle` rounds without progress: yields the processor, and asks the messages' watchdogs.
+  void back_off(int idle);
+
+ private:
+  struct Pending {
+    Pending(const Owner& owner, std::shared_ptr<Request> begun);
+    std::shared_ptr<Request> request;
+    Call call;  ///< with its number
+    CallWatchdog watchdog;
+    CallObserver::Ticket ticket = 0;
+    std::size_t left = 0;  ///< as Transport::post() counts it
+  };
+  class OldestOfPeer;
+
+  void post(std::shared_ptr<Request> request);
+  void announce(const Pending& message) const { owner_.context.watch().enter(message.call); }
+  void finish(Pending& message, const Result<void>& result);
+  void complete(Request& request, const Result<void>& result);
+  void fail(const Error& error);
+
+  const Owner owner_;
+  Transport& transport_;
+  std::vector<std::unique_ptr<Pending>> posted_;  ///< oldest first
+  std::atomic<std::size_t> unfinished_ = 0;       ///< submitted and not ended
+  std::atomic<bool> has_submitted_ = false;       ///< tells take_up() without the lock
+
+  std::mutex mutex_;  // guards what follows
+  std::vector<std::shared_ptr<Request>> submitted_;
+};
+
+/// While a call waits, so do other ranks for this one's messages; a call may even wait for a rank that waits for one of
+/// them.
+class CallProgress final : public ProgressHook {
+ public:
+  CallProgress(PendingMessages& messages, MpiProgress& mpi) : messages_(messages), mpi_(mpi) {}
+  void drive() override {
+    messages_.take_up();
+    messages_.progress();
+    mpi_.drive();
+  }
+
+ private:
+  PendingMessages& messages_;
+  MpiProgress& mpi_;
+};
+
+}  // namespace amldist::collective

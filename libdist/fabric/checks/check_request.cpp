@@ -1,0 +1,249 @@
+#include "fabric/checks/check_request.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "core/text.hpp"
+
+namespace amldist::fabric {
+namespace {
+
+using text::concat;
+
+/// The ports of devices that the fabric may consist of.
+std::vector<JudgedPort> candidate_ports(const NodeFacts& node, const CheckRequest& request) {
+  const DeviceRole wanted = request.expects(Sku::Fabric::efa) ? DeviceRole::efa : DeviceRole::fabric;
+  std::vector<JudgedPort> ports;
+  for (const DeviceFacts& device : node.devices) {
+    if (role_of(node, device) != wanted) continue;
+    for (const PortFacts& port : device.ports) ports.push_back({&device, &port});
+  }
+  return ports;
+}
+
+std::vector<JudgedPort> selected(std::vector<JudgedPort> ports, const NcclSelection& selection) {
+  std::erase_if(ports, [&](const JudgedPort& each) { return !selection.takes(each.device->name, each.port->number); });
+  return ports;
+}
+
+bool is_unknown(const JudgedPort& each) { return !each.port->link_layer.present(); }
+
+LinkLayer expected_layer(const std::vector<JudgedPort>& ports, const CheckRequest& request) {
+  if (request.expects(Sku::Fabric::efa)) return LinkLayer::other;
+  if (request.expects(Sku::Fabric::infiniband)) return LinkLayer::infiniband;
+  if (request.expects(Sku::Fabric::roce)) return LinkLayer::ethernet;
+  const bool any =
+      std::ranges::any_of(ports, [](const JudgedPort& each) { return each.port->layer() == LinkLayer::infiniband; });
+  return any ? LinkLayer::infiniband : LinkLayer::ethernet;
+}
+
+/// The ports of the layer that the fabric has, and those whose layer cannot be read.
+std::vector<JudgedPort> of_layer(std::vector<JudgedPort> ports, LinkLayer wanted) {
+  std::erase_if(ports, [wanted](const JudgedPort& each) { return !is_unknown(each) && each.port->layer() != wanted; });
+  return ports;
+}
+
+/// "0000:17:00" of "0000:17:00.1": the card that a function belongs to. Virtual functions are cards of their own.
+std::string card_of(const DeviceFacts& device) {
+  const std::string& path = device.pci.path;
+  if (path.empty() || is_virtual_function(device)) return device.name;
+  const auto slash = path.rfind('/') + 1;
+  return path.substr(slash, path.rfind('.') - slash);
+}
+
+/// Cards of one model: they should behave alike.
+std::string model_of(const DeviceFacts& device) { return concat({device.hca_type.text, "/", device.board_id.text}); }
+
+/// Whether an Ethernet port has an address. InfiniBand's GIDs say nothing about use.
+bool has_address(const PortFacts& port) { return port.layer() == LinkLayer::ethernet && has_routable_gid(port); }
+
+/// The place of a port on its card, "0/1": function and port number. Cards of one model are mostly cabled alike.
+std::string place_of(const JudgedPort& each) {
+  const std::string& path = each.device->pci.path;
+  const bool own_card = path.empty() || is_virtual_function(*each.device);
+  return concat({own_card ? "" : path.substr(path.rfind('.') + 1), "/", std::to_string(each.port->number)});
+}
+
+/// What the ports of a node have in common, for judging one of them.
+struct SiblingPorts {
+  std::set<std::string> active_cards;
+  std::set<std::string> routable_models;
+  std::map<std::string, std::map<std::string, std::set<std::string>>> active_places;  ///< by model and card
+  bool any_active = false;
+  bool any_physical_active = false;
+  bool any_routable = false;
+
+  explicit SiblingPorts(const std::vector<JudgedPort>& ports) {
+    for (const JudgedPort& each : ports) {
+      if (has_address(*each.port)) {
+        any_routable = true;
+        routable_models.insert(model_of(*each.device));
+      }
+      if (!each.port->is_active()) continue;
+      any_active = true;
+      any_physical_active = any_physical_active || !is_virtual_function(*each.device);
+      active_cards.insert(card_of(*each.device));
+      active_places[model_of(*each.device)][card_of(*each.device)].insert(place_of(each));
+    }
+  }
+
+  /// Whether a port is cabled on all other cards of its model, two at least, and its own card is in use.
+  [[nodiscard]] bool is_cabled_elsewhere(const JudgedPort& each) const {
+    const std::string own = card_of(*each.device);
+    const auto cards = active_places.find(model_of(*each.device));
+    if (cards == active_places.end() || !cards->second.contains(own) || cards->second.size() < 3) return false;
+    return std::ranges::all_of(
+        cards->second, [&](const auto& card) { return card.first == own || card.second.contains(place_of(each)); });
+  }
+};
+
+bool is_enslaved(const NodeFacts& node, const DeviceFacts& device) {
+  return std::ranges::any_of(device.netdevs, [&node](const std::string& name) {
+    const auto found = node.netdevs.find(name);
+    return found != node.netdevs.end() && !found->second.master.empty();
+  });
+}
+
+/// A node whose Ethernet could do RoCE, and nobody has said that it should: no port has an address of its own, as below
+/// a virtual switch or a bridge. Required, that is a fault.
+bool is_plain_ethernet(const PortFacts& port, const SiblingPorts& siblings, const CheckRequest& request) {
+  return port.layer() == LinkLayer::ethernet && !siblings.any_routable && port.gids_problem.empty() &&
+         port.is_active() && request.policy != RdmaPolicy::require && !request.expects(Sku::Fabric::roce);
+}
+
+/// Why nobody uses a port that does not work; nullopt: it should work.
+std::optional<std::string> reason_unused(const NodeFacts& node, const JudgedPort& each, const SiblingPorts& siblings,
+                                         const CheckRequest& request) {
+  const PortFacts& port = *each.port;
+  if (is_plain_ethernet(port, siblings, request)) return "no port of the node has an address";
+  if (!port.is_active() && siblings.is_cabled_elsewhere(each)) return std::nullopt;
+  const bool down = port.state.present() && parse_state(port.state.text) == PortState::down;
+  const bool routable = has_address(port);
+  if (port.layer() == LinkLayer::ethernet && siblings.any_routable && !routable && !port.is_active()) {
+    return "it is down and has no address";
+  }
+  if (down && siblings.any_active) {
+    const bool disabled =
+        port.phys_state.present() && parse_physical_state(port.phys_state.text) == PhysicalState::disabled;
+    if (siblings.active_cards.contains(card_of(*each.device)) && !routable) return "another port of its card is cabled";
+    if (disabled && !routable) return "it is switched off";
+    if (is_virtual_function(*each.device) && siblings.any_physical_active) return "an idle virtual function";
+  }
+  if (port.layer() != LinkLayer::ethernet || routable || !siblings.any_routable) return std::nullopt;
+  if (is_virtual_function(*each.device) && siblings.any_physical_active) return "an idle virtual function";
+  if (is_enslaved(node, *each.device)) return "it belongs to a bond or bridge";
+  if (!siblings.routable_models.contains(model_of(*each.device))) return "it has no address";
+  return std::nullopt;
+}
+
+std::set<const DeviceFacts*> devices_of(const std::vector<JudgedPort>& ports) {
+  std::set<const DeviceFacts*> devices;
+  for (const JudgedPort& each : ports) devices.insert(each.device);
+  return devices;
+}
+
+double rate_of(const PortFacts& port) {
+  const auto rate = port.is_active() && port.rate.present() ? parse_rate(port.rate.text) : std::nullopt;
+  return rate ? rate->gbps : 0;
+}
+
+/// Devices of another model than most, slower than the SKU promises: cards for storage or management.
+std::set<const DeviceFacts*> slower_models(const std::vector<JudgedPort>& ports, const Sku& sku) {
+  std::map<std::string, std::set<const DeviceFacts*>> devices;
+  for (const JudgedPort& each : ports) devices[model_of(*each.device)].insert(each.device);
+  std::set<const DeviceFacts*> out;
+  if (!sku.devices || !sku.rate || devices.size() < 2) return out;
+  const auto most = std::ranges::max_element(devices, {}, [](const auto& each) { return each.second.size(); });
+  for (const auto& [model, members] : devices) {
+    if (model == most->first) continue;
+    std::ranges::copy_if(members, std::inserter(out, out.end()), [&](const DeviceFacts* device) {
+      return std::ranges::all_of(device->ports, [&](const PortFacts& port) { return rate_of(port) < *sku.rate; });
+    });
+  }
+  return out;
+}
+
+/// Moves ports that nobody uses from `judged` to `unused`, unless the SKU's devices= needs them.
+void set_unused_apart(const NodeFacts& node, const CheckRequest& request, PortChoice& choice) {
+  const std::vector<JudgedPort> all = choice.judged;
+  const SiblingPorts siblings(all);
+  const auto slower = request.sku ? slower_models(all, *request.sku) : std::set<const DeviceFacts*>();
+  choice.judged.clear();
+  for (const JudgedPort& each : all) {
+    std::optional<std::string> why = is_unknown(each) ? std::nullopt : reason_unused(node, each, siblings, request);
+    if (!why && slower.contains(each.device)) why = "a slower card of another model";
+    if (why) choice.unused.push_back({each.name(), *why});
+    else choice.judged.push_back(each);
+  }
+  const std::size_t expected = request.sku ? request.sku->devices.value_or(0) : 0;
+  const auto remaining = devices_of(choice.judged);
+  if (remaining.size() >= expected || remaining.size() + slower.size() >= devices_of(all).size()) return;
+  choice.judged = all;
+  std::erase_if(choice.judged, [&](const JudgedPort& each) { return slower.contains(each.device); });
+  std::erase_if(choice.unused, [&](const UnusedPort& each) { return each.why != "a slower card of another model"; });
+}
+
+/// Whether a selection names this port by number, or its device exactly: then it is meant.
+bool names_exactly(const NcclSelection& selection, const JudgedPort& each) {
+  return !selection.excludes() && std::ranges::any_of(selection.entries(), [&](const NcclSelection::Entry& entry) {
+    return entry.name == each.device->name && (entry.port || each.device->ports.size() == 1);
+  });
+}
+
+/// The user's or the SKU's selection, if it leaves anything.
+std::optional<NcclSelection> selection_of(const std::vector<JudgedPort>& ports, const CheckRequest& request) {
+  const auto requested = request.environment("NCCL_IB_HCA");
+  if (requested && !requested->empty()) {
+    auto own = NcclSelection::parse(*requested);
+    if (!selected(ports, own).empty()) return own;
+  }
+  if (request.sku && !request.sku->hca.empty()) return NcclSelection::parse(request.sku->hca);
+  return std::nullopt;
+}
+
+}  // namespace
+
+PortChoice choose_ports(const NodeFacts& node, const CheckRequest& request) {
+  std::vector<JudgedPort> ports = candidate_ports(node, request);
+  const auto selection = selection_of(ports, request);
+  PortChoice choice;
+  if (!selection) {
+    choice.judged = of_layer(ports, expected_layer(ports, request));
+    set_unused_apart(node, request, choice);
+    return choice;
+  }
+  ports = selected(std::move(ports), *selection);
+  if (selection->excludes() || selection->entries().empty()) ports = of_layer(ports, expected_layer(ports, request));
+  choice.judged = ports;
+  set_unused_apart(node, request, choice);
+  std::vector<JudgedPort> kept;
+  for (const JudgedPort& each : ports) {
+    const bool judged = std::ranges::any_of(choice.judged, [&](const auto& other) { return other.port == each.port; });
+    if (judged || names_exactly(*selection, each)) kept.push_back(each);
+  }
+  choice.judged = std::move(kept);
+  return choice;
+}
+
+std::vector<JudgedPort> judged_ports(const NodeFacts& node, const CheckRequest& request) {
+  return choose_ports(node, request).judged;
+}
+
+std::vector<const DeviceFacts*> counted_devices(const NodeFacts& node, const CheckRequest& request) {
+  std::vector<JudgedPort> ports = candidate_ports(node, request);
+  if (request.sku && !request.sku->hca.empty()) {
+    ports = selected(std::move(ports), NcclSelection::parse(request.sku->hca));
+  }
+  ports = of_layer(ports, expected_layer(ports, request));
+  std::erase_if(ports, is_unknown);
+  const auto slower = request.sku ? slower_models(ports, *request.sku) : std::set<const DeviceFacts*>();
+  std::vector<const DeviceFacts*> devices;
+  for (const JudgedPort& each : ports) {
+    const bool seen = !devices.empty() && devices.back() == each.device;
+    if (!seen && !slower.contains(each.device)) devices.push_back(each.device);
+  }
+  return devices;
+}
+
+}  // namespace amldist::fabric

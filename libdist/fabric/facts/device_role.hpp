@@ -1,0 +1,33 @@
+// What an RDMA device is for: part of the fabric, or something that only looks like it.
+#pragma once
+
+#include <string>
+
+#include "fabric/facts/node_facts.hpp"
+
+namespace amldist::fabric {
+
+enum class DeviceRole {
+  fabric,       ///< InfiniBand or RoCE
+  accelerator,  ///< Azure's Accelerated Networking: an Ethernet function below the virtual machine's own interface
+  iwarp,        ///< RDMA over TCP: NCCL and UCX have no use for it
+  no_verbs,     ///< nothing that verbs could use: the managers' view of a card's planes (SMI), Cisco's usNIC
+  efa,          ///< AWS's adapter: used through libfabric, not through NCCL's verbs
+};
+
+/// The role of a device. A device with an InfiniBand port is part of the fabric. Accelerated Networking is known by the
+/// driver of its interface's master (hv_netvsc), by Microsoft's PCI vendor id, by its name (mlx5_an*, mana*), or, on a
+/// virtual machine of Hyper-V, as a virtual function without a routable GID. A device without uverbs beside another of
+/// the same PCI function that has it is one for managers only.
+[[nodiscard]] DeviceRole role_of(const NodeFacts& node, const DeviceFacts& device);
+
+/// Whether a function is virtual: it has a physical function, or one of the PCI ids of Mellanox's virtual functions.
+[[nodiscard]] bool is_virtual_function(const DeviceFacts& device) noexcept;
+
+/// Whether a port has a GID that can be routed: neither zero nor link-local.
+[[nodiscard]] bool has_routable_gid(const PortFacts& port) noexcept;
+
+/// Whether a device has a port of the layer.
+[[nodiscard]] bool has_layer(const DeviceFacts& device, LinkLayer layer) noexcept;
+
+}  // namespace amldist::fabric

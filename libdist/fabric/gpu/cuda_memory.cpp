@@ -1,0 +1,81 @@
+#include "fabric/gpu/cuda_memory.hpp"
+
+#include <array>
+
+#include "core/text.hpp"
+#include "fabric/gpu/gpu_library.hpp"
+
+namespace amldist::fabric {
+
+using text::concat;
+
+std::string CudaApi::describe(int error) const {
+  const char* words = nullptr;
+  if (error_string != nullptr && error_string(error, &words) == 0 && words != nullptr) return words;
+  return concat({"error ", std::to_string(error)});
+}
+
+Result<CudaApi> load_cuda(const std::string& named) {
+  const char* const name = named.empty() ? "libcuda.so.1" : named.c_str();
+  void* const library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return Error{Errc::unavailable, concat({name, " is not installed"})};
+  CudaApi api;
+  find_function(library, api.init, "cuInit");
+  find_function(library, api.device_count, "cuDeviceGetCount");
+  find_function(library, api.device_address, "cuDeviceGetPCIBusId");
+  find_function(library, api.retain_context, "cuDevicePrimaryCtxRetain");
+  find_function(library, api.set_context, "cuCtxSetCurrent");
+  find_function(library, api.allocate, "cuMemAlloc_v2");
+  find_function(library, api.release, "cuMemFree_v2");
+  find_function(library, api.stream_create, "cuStreamCreate");
+  find_function(library, api.stream_wait, "cuStreamSynchronize");
+  find_function(library, api.error_string, "cuGetErrorString");
+  find_function(library, api.export_range, "cuMemGetHandleForAddressRange");
+  const bool whole = api.init != nullptr && api.device_count != nullptr && api.device_address != nullptr &&
+                     api.retain_context != nullptr && api.set_context != nullptr && api.allocate != nullptr &&
+                     api.release != nullptr && api.stream_create != nullptr && api.stream_wait != nullptr;
+  if (!whole) return Error{Errc::unavailable, concat({name, " is too old"})};
+  if (const int got = api.init(0); got != 0) {
+    return Error{Errc::unavailable, concat({"the CUDA driver does not start: ", api.describe(got)})};
+  }
+  return api;
+}
+
+std::vector<std::string> gpu_addresses(const CudaApi& api) {
+  std::vector<std::string> out;
+  int count = 0;
+  if (api.device_count(&count) != 0) return out;
+  for (int device = 0; device < count; ++device) {
+    std::array<char, 64> address{};
+    static_cast<void>(api.device_address(address.data(), static_cast<int>(address.size()) - 1, device));
+    out.push_back(text::to_lower(address.data()));
+  }
+  return out;
+}
+
+Result<CudaMemory> CudaMemory::allocate(const CudaApi& api, int device, std::size_t bytes) {
+  void* context = nullptr;
+  void* memory = nullptr;
+  int got = api.retain_context(&context, device);
+  if (got == 0) got = api.set_context(context);
+  if (got == 0) got = api.allocate(&memory, bytes);
+  if (got != 0)
+    return Error{Errc::unavailable, concat({"no memory on GPU ", std::to_string(device), ": ", api.describe(got)})};
+  return CudaMemory(api, context, memory, bytes);
+}
+
+CudaMemory::~CudaMemory() {
+  if (address_ == nullptr) return;
+  static_cast<void>(api_.set_context(context_));
+  static_cast<void>(api_.release(address_));
+}
+
+FileDescriptor CudaMemory::exported() const {
+  constexpr int dma_buf = 1;  // CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD
+  int descriptor = -1;
+  static_cast<void>(api_.set_context(context_));
+  const bool can = api_.export_range != nullptr && api_.export_range(&descriptor, address_, bytes_, dma_buf, 0) == 0;
+  return FileDescriptor(can ? descriptor : -1);
+}
+
+}  // namespace amldist::fabric
