@@ -23,7 +23,8 @@ struct WatchedNode {
   std::string host;
   std::vector<std::uint32_t> ranks;  ///< of this node
   std::uint32_t seconds = 0;         ///< hang=
-  std::uint16_t deputy_port = 0;     ///< of this node's deputy (hang_deputy.hpp); 0: it is on another node, or none is
+  std::uint16_t deputy_port =
+      0;  ///< of this node's deputy (fallback_hang_detector.hpp); 0: it is on another node, or none is
 };
 
 /// Reads the recorders in a child with the user's rights: they are his files. Sends no signal to a task.

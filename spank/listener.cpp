@@ -22,7 +22,7 @@
 #include "os/clock.hpp"
 #include "os/whole_file.hpp"
 #include "spank/command_line.hpp"
-#include "spank/hang_judge.hpp"
+#include "spank/hang_detector.hpp"
 #include "spank/hang_report.hpp"
 #include "spank/job_comment.hpp"
 #include "spank/message_server.hpp"
@@ -112,7 +112,7 @@ class ListenerThread {
   }
 
   /// Says that the step hangs, and ends it where the user wants that.
-  void act_on(const HangJudge::Hang& hang) {
+  void act_on(const HangDetector::Hang& hang) {
     const std::string step = text::concat({std::to_string(step_.job_id), ".", std::to_string(step_.step_id)});
     const std::string file = write_hang_report(step, hang.report);
     const std::string line =
@@ -244,7 +244,7 @@ class ListenerThread {
   std::optional<Clock::time_point> first_at_;
   bool at_limit_ = false;
   bool decided_ = false;
-  std::optional<HangJudge> hang_;             ///< only under hang=
+  std::optional<HangDetector> hang_;          ///< only under hang=
   std::optional<Clock::time_point> kill_at_;  ///< the end of KillWait, after a hang
   std::string deputy_;                        ///< "10.0.0.1:40123"; empty: not known yet
 };

@@ -17,8 +17,8 @@ namespace amldist::spank {
 /// Opens its port before the launch, so that the nodes can be told; starts its thread once the step exists. Prints one
 /// line when a task has failed. Answers nodes that ask for the launch record or the master's address
 /// (step_messages/control_message.hpp), and the task monitors of a parameter-server step
-/// (step_messages/server_release.hpp). Under hang= it judges what the nodes tell of their ranks (hang_judge.hpp), says
-/// when the step hangs, and ends it if the user wants that: SIGTERM first, SIGKILL after KillWait, and srun's exit
+/// (step_messages/server_release.hpp). Under hang= it weighs what the nodes tell of their ranks (hang_detector.hpp),
+/// says when the step hangs, and ends it if the user wants that: SIGTERM first, SIGKILL after KillWait, and srun's exit
 /// status is 75.
 ///
 /// The line comes about a second after the first report, because a step without --kill-on-bad-exit may hang for hours

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "os/shared_atomic.hpp"
+#include "spank/fallback_hang_detector.hpp"
 #include "spank/fallback_server.hpp"
-#include "spank/hang_deputy.hpp"
 #include "spank/hang_watch.hpp"
 #include "spank/node_plan.hpp"
 #include "spank/step_request.hpp"
@@ -26,9 +26,9 @@ struct StepdSession {
   std::chrono::steady_clock::time_point start;  ///< when the step came to this node
   SharedAtomic<bool> task_refused;              ///< a task did not get its environment, and must not start
 
-  std::unique_ptr<HangDeputy> hang_deputy;          ///< of rank 0's node, under hang=
-  std::unique_ptr<HangWatch> hang_watch;            ///< under hang=, once the tasks are there
-  std::unique_ptr<FallbackServer> fallback_server;  ///< on the node that takes srun's place
+  std::unique_ptr<FallbackHangDetector> fallback_hang_detector;  ///< of rank 0's node, under hang=
+  std::unique_ptr<HangWatch> hang_watch;                         ///< under hang=, once the tasks are there
+  std::unique_ptr<FallbackServer> fallback_server;               ///< on the node that takes srun's place
   std::uint32_t ended_tasks = 0;
 
   bool step_ended = false;      ///< this node has asked slurmctld to end the step

@@ -78,17 +78,17 @@ const CallRecord* call_with(const Member& member, std::uint64_t sequence) {
   return found != member.recording->calls.end() ? &*found : nullptr;
 }
 
-Straggler straggler_of(const Member& member, Straggler::Why why) {
-  if (why != Straggler::Why::differs && member.recording->writer == Writer::stopped) why = Straggler::Why::stopped;
-  if (why != Straggler::Why::differs && member.recording->writer == Writer::gone) why = Straggler::Why::gone;
+MissingRank missing_rank_of(const Member& member, MissingRank::Why why) {
+  if (why != MissingRank::Why::differs && member.recording->writer == Writer::stopped) why = MissingRank::Why::stopped;
+  if (why != MissingRank::Why::differs && member.recording->writer == Writer::gone) why = MissingRank::Why::gone;
   std::optional<CallRecord> last;
   if (const CallRecord* const call = newest_collective(*member.recording, member.communicator->slot)) last = *call;
   return {why, member.rank(), member.recording->host, last, member.recording->local_rank};
 }
 
 /// A rank that has a recorder, but has never had this communicator: it has not made the call that would give it one.
-std::optional<Straggler> not_yet_member(std::span<const Recording> recordings, const Member& other, std::uint32_t rank,
-                                        std::uint64_t sequence) {
+std::optional<MissingRank> not_yet_member(std::span<const Recording> recordings, const Member& other,
+                                          std::uint32_t rank, std::uint64_t sequence) {
   const auto found = std::ranges::find_if(
       recordings, [&](const Recording& each) { return each.rank == rank && each.source == other.recording->source; });
   if (sequence != 1 || other.communicator->world_ranks.empty() || found == recordings.end()) return std::nullopt;
@@ -97,7 +97,7 @@ std::optional<Straggler> not_yet_member(std::span<const Recording> recordings, c
   const bool had_it = std::ranges::find(found->communicators, none.id, &CommunicatorRecord::id) !=
                       found->communicators.end();  // and has closed it
   if (had_it) return std::nullopt;
-  return straggler_of({&*found, &none}, Straggler::Why::never_called);
+  return missing_rank_of({&*found, &none}, MissingRank::Why::never_called);
 }
 
 void add_absent(const Group& group, std::span<const Recording> recordings, std::uint64_t sequence, Stall& stall) {
@@ -110,7 +110,7 @@ void add_absent(const Group& group, std::span<const Recording> recordings, std::
     if (seen[rank]) continue;
     const auto in_step = rank < world_ranks.size() ? world_ranks[rank] : static_cast<std::uint32_t>(rank);
     const auto known = not_yet_member(recordings, group.front(), in_step, sequence);
-    stall.stragglers.push_back(known.value_or(Straggler{Straggler::Why::no_recorder, in_step, "", {}}));
+    stall.missing.push_back(known.value_or(MissingRank{MissingRank::Why::no_recorder, in_step, "", {}}));
   }
 }
 
@@ -152,9 +152,9 @@ void add_differing(const Group& group, std::uint64_t sequence, Stall& stall) {
   for (const Member& member : group) {
     const CallRecord* const call = call_with(member, sequence);
     if (call == nullptr || signed_as(*call) == signed_as(*right)) continue;
-    Straggler straggler = straggler_of(member, Straggler::Why::differs);
+    MissingRank straggler = missing_rank_of(member, MissingRank::Why::differs);
     straggler.last = *call;
-    stall.stragglers.push_back(std::move(straggler));
+    stall.missing.push_back(std::move(straggler));
   }
 }
 
@@ -163,7 +163,7 @@ void add_missing(const Group& group, std::span<const Recording> recordings, std:
   for (const Member& member : group) {
     const bool waits_before = !ends_are_unknown(*member.recording) && member.is_held_up();
     if (member.entered() < sequence && !waits_before)
-      stall.stragglers.push_back(straggler_of(member, Straggler::Why::never_called));
+      stall.missing.push_back(missing_rank_of(member, MissingRank::Why::never_called));
   }
   if (group.size() < stall.members) add_absent(group, recordings, sequence, stall);
   add_differing(group, sequence, stall);
@@ -176,12 +176,12 @@ void add_slow(const Group& group, std::uint64_t sequence, Stall& stall) {
       group, [&](const Member& member) { return member.recording->writer == Writer::runs || !in_it(member); });
   for (const Member& member : group) {
     const bool still = member.recording->writer != Writer::runs;
-    if (in_it(member) && still && alive_ones) stall.stragglers.push_back(straggler_of(member, Straggler::Why::slow));
+    if (in_it(member) && still && alive_ones) stall.missing.push_back(missing_rank_of(member, MissingRank::Why::slow));
   }
-  if (!stall.stragglers.empty()) return;
+  if (!stall.missing.empty()) return;
   const bool some_left = std::ranges::any_of(group, [&](const Member& member) { return member.entered() > sequence; });
   for (const Member& member : group) {
-    if (some_left && in_it(member)) stall.stragglers.push_back(straggler_of(member, Straggler::Why::slow));
+    if (some_left && in_it(member)) stall.missing.push_back(missing_rank_of(member, MissingRank::Why::slow));
   }
 }
 
@@ -242,8 +242,7 @@ std::int64_t begin_of(const CallRecord& call) { return call.started_ns != 0 ? ca
 void add_waiting(const Group& group, Stall& stall) {
   const bool also_posted = stall.is_only_posted || ends_are_unknown(*group.front().recording);
   for (const Member& member : group) {
-    const bool is_to_blame =
-        std::ranges::find(stall.stragglers, member.rank(), &Straggler::rank) != stall.stragglers.end();
+    const bool is_to_blame = std::ranges::find(stall.missing, member.rank(), &MissingRank::rank) != stall.missing.end();
     if (is_to_blame || !(also_posted ? member.waits() : member.is_held_up())) continue;
     stall.waiting.push_back(member.rank());
     const std::int64_t since = begin_of(*member.newest);
@@ -257,15 +256,15 @@ std::optional<Stall> collective_stall(const Group& group, std::span<const Record
   if (!oldest) return std::nullopt;
   Stall stall = stall_in(*oldest);
   add_missing(group, recordings, oldest->sequence, stall);
-  if (const auto later = later_call(group); later && stall.stragglers.empty()) {
+  if (const auto later = later_call(group); later && stall.missing.empty()) {
     stall = stall_in(*later);
     add_missing(group, recordings, later->sequence, stall);
   }
-  if (stall.stragglers.empty()) add_slow(group, oldest->sequence, stall);
-  if (stall.stragglers.empty()) return std::nullopt;
+  if (stall.missing.empty()) add_slow(group, oldest->sequence, stall);
+  if (stall.missing.empty()) return std::nullopt;
   stall.is_only_posted = !ends_are_unknown(*group.front().recording) && !oldest->member->is_held_up();
   add_waiting(group, stall);
-  std::ranges::sort(stall.stragglers, {}, &Straggler::rank);
+  std::ranges::sort(stall.missing, {}, &MissingRank::rank);
   return stall;
 }
 
@@ -316,11 +315,11 @@ class Step {
 /// A rank that goes on making calls does not stand still: the wait for it counts from its last one.
 void count_from_last_call(const Step& step, Stall& stall) {
   std::int64_t longest_ago = std::numeric_limits<std::int64_t>::max();
-  for (const Straggler& each : stall.stragglers) {
-    if (each.why != Straggler::Why::never_called) return;
+  for (const MissingRank& each : stall.missing) {
+    if (each.why != MissingRank::Why::never_called) return;
     longest_ago = std::min(longest_ago, step.last_call_ns(each.rank));
   }
-  if (!stall.stragglers.empty()) stall.since_ns = std::max(stall.since_ns, longest_ago);
+  if (!stall.missing.empty()) stall.since_ns = std::max(stall.since_ns, longest_ago);
 }
 
 bool tags_fit(std::uint16_t one, std::uint16_t other) noexcept {
@@ -347,9 +346,9 @@ std::optional<Stall> partner_stall(const Recording& recording, const CallRecord&
   const auto partner = step.member(own->id, peer);
   if (!partner) {
     const std::uint32_t in_step = peer < own->world_ranks.size() ? own->world_ranks[peer] : peer;
-    stall.stragglers.push_back({Straggler::Why::no_recorder, in_step, "", {}});
+    stall.missing.push_back({MissingRank::Why::no_recorder, in_step, "", {}});
   } else if (partner->recording->writer != Writer::runs || !has_come(*partner, *own, call)) {
-    stall.stragglers.push_back(straggler_of(*partner, Straggler::Why::never_called));
+    stall.missing.push_back(missing_rank_of(*partner, MissingRank::Why::never_called));
   } else {
     return std::nullopt;
   }
@@ -376,13 +375,13 @@ std::optional<Stall> any_source_stall(const Recording& recording, const CallReco
   const auto add = [&](const Recording& other) {
     const auto in_it = std::ranges::find(other.communicators, own->id, &CommunicatorRecord::id);
     if (&other == &recording || in_it == other.communicators.end()) return;
-    stall.stragglers.push_back(straggler_of({&other, &*in_it}, Straggler::Why::never_called));
+    stall.missing.push_back(missing_rank_of({&other, &*in_it}, MissingRank::Why::never_called));
   };
   for (const Recording* const each : step.idle()) add(*each);
   for (const Recording& each : step.recordings()) {
-    if (stall.stragglers.empty()) add(each);
+    if (stall.missing.empty()) add(each);
   }
-  return stall.stragglers.empty() ? std::nullopt : std::optional(std::move(stall));
+  return stall.missing.empty() ? std::nullopt : std::optional(std::move(stall));
 }
 
 /// "rank 3 waits", "ranks 0-2,5 wait".
@@ -483,8 +482,8 @@ std::string describe_difference(const CallRecord& call, const CallRecord& others
                  std::to_string(others.peer)});
 }
 
-std::string sentence(const Straggler& straggler, const CallRecord* call) {
-  using Why = Straggler::Why;
+std::string sentence(const MissingRank& straggler, const CallRecord* call) {
+  using Why = MissingRank::Why;
   const std::string who =
       concat({"rank ", std::to_string(straggler.rank), straggler.host.empty() ? "" : concat({" on ", straggler.host})});
   const std::string last = straggler.last ? describe_call(*straggler.last) : "";
@@ -513,8 +512,8 @@ std::string sentence(const Stall& stall) {
   std::vector<std::uint32_t> unrecorded;
   std::vector<std::string> clauses;
   std::size_t unnamed = 0;
-  for (const Straggler& straggler : stall.stragglers) {
-    if (straggler.why == Straggler::Why::no_recorder) unrecorded.push_back(straggler.rank);
+  for (const MissingRank& straggler : stall.missing) {
+    if (straggler.why == MissingRank::Why::no_recorder) unrecorded.push_back(straggler.rank);
     else if (clauses.size() < most_named) clauses.push_back(sentence(straggler, &stall.call));
     else ++unnamed;
   }

@@ -12,7 +12,7 @@
 namespace amldist::collective {
 
 /// A rank that the other ranks wait for.
-struct Straggler {
+struct MissingRank {
   enum class Why {
     never_called,  ///< it has not made the call that the others are in
     stopped,       ///< stopped by a signal or a debugger
@@ -37,7 +37,7 @@ struct Stall {
   /// When the first rank began to wait, or its stragglers made their last calls if that was later.
   std::int64_t since_ns = 0;
   std::vector<std::uint32_t> waiting;  ///< ranks of the step
-  std::vector<Straggler> stragglers;   ///< by rank; not empty
+  std::vector<MissingRank> missing;    ///< by rank; not empty
   bool is_only_posted = false;         ///< nobody waits: the program computes, or polls
 };
 
@@ -50,7 +50,7 @@ struct Stall {
 [[nodiscard]] std::vector<Stall> find_stalls(std::span<const Recording> recordings);
 
 /// The calls that ranks wait in: of all, and every send or receive whose peer has not come to it. A receive from any
-/// rank counts as one from those that wait for nobody. Not every one is the cause of a hang: see verdict.hpp.
+/// rank counts as one from those that wait for nobody. Not every one is the cause of a hang: see hang_diagnosis.hpp.
 [[nodiscard]] std::vector<Stall> find_all_stalls(std::span<const Recording> recordings);
 
 /// "allreduce #42 (1048576 float32, 4 MiB): rank 2 on node3 has not called it (its last was allreduce #41 (4 MiB of
@@ -59,7 +59,7 @@ struct Stall {
 
 /// "rank 2 on node3 has not called it (its last was allreduce #41 (1048576 float32, 4 MiB))". `call`: the one that
 /// the others are in; nullptr: not known.
-[[nodiscard]] std::string sentence(const Straggler& straggler, const CallRecord* call = nullptr);
+[[nodiscard]] std::string sentence(const MissingRank& straggler, const CallRecord* call = nullptr);
 
 /// "allreduce #42 (1048576 float32, 4 MiB)", "recv #3 (25 float32, 100 bytes) from rank 1": as live errors say it.
 [[nodiscard]] std::string describe_call(const CallRecord& call);

@@ -33,7 +33,7 @@ bool holds_all(Operation operation) noexcept {
   }
 }
 
-struct Spent {
+struct CallTime {
   const Recording* recording;
   std::int64_t begin_ns;
   std::int64_t end_ns;
@@ -41,7 +41,7 @@ struct Spent {
 };
 struct GroupCall {
   std::uint32_t members = 0;
-  std::vector<Spent> spent;
+  std::vector<CallTime> spent;
 };
 
 /// By communicator and number.
@@ -60,7 +60,7 @@ std::map<std::pair<std::uint64_t, std::uint64_t>, GroupCall> ended_calls(std::sp
 }
 
 /// From the first to the last of a rank's calls.
-struct Reach {
+struct CallSpan {
   std::int64_t first = std::numeric_limits<std::int64_t>::max();
   std::int64_t last = 0;
 };
@@ -79,15 +79,15 @@ double StepWaits::share_of(const AwaitedRank& rank) const noexcept {
 StepWaits find_waits(std::span<const Recording> recordings) {
   StepWaits waits;
   std::map<std::uint32_t, AwaitedRank> by_rank;
-  std::map<std::uint32_t, Reach> reach;
+  std::map<std::uint32_t, CallSpan> reach;
   for (const auto& [key, call] : ended_calls(recordings)) {
     if (call.members < 2 || call.spent.size() != call.members) continue;
     ++waits.calls;
-    const auto last = std::ranges::min_element(call.spent, {}, &Spent::length);
+    const auto last = std::ranges::min_element(call.spent, {}, &CallTime::length);
     std::int64_t together = 0;
     std::int64_t longest = 0;
-    for (const Spent& each : call.spent) {
-      Reach& own = reach[each.recording->rank];
+    for (const CallTime& each : call.spent) {
+      CallSpan& own = reach[each.recording->rank];
       own = {std::min(own.first, each.begin_ns), std::max(own.last, each.end_ns)};
       together += each.length() - last->length();
       longest = std::max(longest, each.length() - last->length());

@@ -13,10 +13,10 @@ namespace amldist::tools {
 namespace {
 
 using collective::CallRecord;
+using collective::MissingRank;
 using collective::Operation;
 using collective::Recording;
 using collective::Stall;
-using collective::Straggler;
 using collective::Writer;
 using collective::recorder_format::State;
 using text::concat;
@@ -118,16 +118,16 @@ struct Lane {
   std::uint32_t rank = 0;
   const Recording* recording = nullptr;
   const Stall* missing = nullptr;  ///< it keeps this call waiting
-  const Straggler* straggler = nullptr;
+  const MissingRank* straggler = nullptr;
 };
 
 std::vector<Lane> lanes_of(const TracedStep& step) {
   std::vector<Lane> lanes;
   for (const Recording& recording : step.recordings) lanes.push_back({recording.rank, &recording});
   for (const Stall& stall : step.stalls) {
-    for (const Straggler& straggler : stall.stragglers) {
+    for (const MissingRank& straggler : stall.missing) {
       const bool world = stall.members == step.size();
-      const bool recorded = straggler.why != Straggler::Why::no_recorder;
+      const bool recorded = straggler.why != MissingRank::Why::no_recorder;
       if (!recorded && !world) continue;  // its number in the step is not known
       auto lane = std::ranges::find(lanes, straggler.rank, &Lane::rank);
       if (lane == lanes.end()) lane = lanes.insert(lanes.end(), {straggler.rank, nullptr});
@@ -167,7 +167,7 @@ void draw_call(Svg& svg, const CallRecord& call, const TimeScale& scale, int y) 
   svg.close_group();
 }
 
-std::string_view label_of(Straggler::Why why) {
+std::string_view label_of(MissingRank::Why why) {
   constexpr std::array<std::string_view, 6> words = {"missing", "stopped", "dead", "late", "differs", "no recorder"};
   return words.at(static_cast<std::size_t>(why));
 }

@@ -5,16 +5,16 @@
 #include <string_view>
 
 #include "aml_dist/trace_output.hpp"
-#include "recorder/laggard.hpp"
+#include "recorder/straggler.hpp"
 #include "recorder/waits.hpp"
 #include "shared/metrics.hpp"
 
 namespace amldist::tools {
 namespace {
 
+using collective::MissingRank;
 using collective::Recording;
 using collective::Stall;
-using collective::Straggler;
 using collective::Writer;
 using commands::Gauge;
 
@@ -49,7 +49,7 @@ class TraceMetrics {
     return {{"step", step_.job()}, {"rank", std::to_string(rank)}, {"host", host}};
   }
 
-  [[nodiscard]] Gauge::Labels labels_of(const Stall& stall, const Straggler& straggler) const {
+  [[nodiscard]] Gauge::Labels labels_of(const Stall& stall, const MissingRank& straggler) const {
     return {{"step", step_.job()},
             {"rank", std::to_string(straggler.rank)},
             {"host", straggler.host},
@@ -60,7 +60,7 @@ class TraceMetrics {
 
   void add(const Stall& stall) {
     const std::int64_t waited = stall.since_ns > 0 ? std::max<std::int64_t>(0, step_.now_ns - stall.since_ns) : 0;
-    for (const Straggler& each : stall.stragglers) {
+    for (const MissingRank& each : stall.missing) {
       const Gauge::Labels labels = labels_of(stall, each);
       // Two messages that one rank has not met would be one sample twice, which the format forbids.
       const auto same = [&](const auto& sample) { return sample.first == labels; };

@@ -8,16 +8,16 @@
 
 #include "aml_dist/common/table.hpp"
 #include "core/text.hpp"
-#include "recorder/laggard.hpp"
+#include "recorder/straggler.hpp"
 #include "recorder/waits.hpp"
 
 namespace amldist::tools {
 namespace {
 
 using collective::CallRecord;
+using collective::MissingRank;
 using collective::Recording;
 using collective::Stall;
-using collective::Straggler;
 using collective::Writer;
 using collective::recorder_format::Ending;
 using collective::recorder_format::State;
@@ -117,7 +117,7 @@ ordered_json object_of(const Recording& recording, std::size_t last) {
 
 ordered_json object_of(const Stall& stall) {
   ordered_json stragglers = ordered_json::array();
-  for (const Straggler& straggler : stall.stragglers) {
+  for (const MissingRank& straggler : stall.missing) {
     stragglers.push_back({{"rank", straggler.rank},
                           {"host", straggler.host},
                           {"why", tools::word_of(straggler.why)},
@@ -153,7 +153,7 @@ ordered_json object_of(const collective::StepWaits& waits, std::span<const Recor
 
 }  // namespace
 
-std::string_view word_of(Straggler::Why why) {
+std::string_view word_of(MissingRank::Why why) {
   constexpr std::array<std::string_view, 6> words = {"never-called", "stopped", "dead",
                                                      "slow",         "differs", "no-recorder"};
   return words.at(static_cast<std::size_t>(why));

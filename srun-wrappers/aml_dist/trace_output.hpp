@@ -15,7 +15,7 @@ namespace amldist::tools {
 [[nodiscard]] std::string to_json(const TracedStep& step, std::size_t last);
 
 /// "never-called", "stopped", "dead", "slow", "differs", "no-recorder".
-[[nodiscard]] std::string_view word_of(collective::Straggler::Why why);
+[[nodiscard]] std::string_view word_of(collective::MissingRank::Why why);
 
 /// "0.8 ms", "12.3 s", "2 h 5 min".
 [[nodiscard]] std::string describe_duration(std::int64_t nanoseconds);

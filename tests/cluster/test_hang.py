@@ -320,7 +320,7 @@ echo over after $i s
     reports = list(workdir.glob("aml-dist-hang-*.txt"))
     assert len(reports) == 1, done
     said = reports[0].read_text()
-    assert re.match(rf"barrier #\d+: {re.escape(OWN)} has not called it; 3 ranks wait\nverdict: not-come\n", said), said
+    assert re.match(rf"barrier #\d+: {re.escape(OWN)} has not called it; 3 ranks wait\ndiagnosis: not-come\n", said), said
     assert re.search(r"^  thread \d+ \(mpi_faults\): state ", said, re.MULTILINE), said
     assert re.search(r"^over after \d+ s$", done.out, re.MULTILINE) and "over after 50 s" not in done.out, "the step was ended"
     logs = pathlib.Path(f"/run/aml-devcluster/{cluster.name}/log").glob("node*.log")

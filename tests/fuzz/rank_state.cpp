@@ -3,7 +3,7 @@
 #include "step_messages/rank_state.hpp"
 
 #include "fuzz.hpp"
-#include "recorder/verdict.hpp"
+#include "recorder/hang_diagnosis.hpp"
 
 namespace amldist::fuzz {
 namespace {
@@ -31,7 +31,7 @@ bool check_verdict(const Recording& state) {
   std::vector<Recording> step = {state, state};
   step[1].rank = (state.rank + 1) % tasks;
   for (auto& each : step[1].communicators) each.rank = (each.rank + 1) % each.size;
-  const auto verdict = collective::judge(step);
+  const auto verdict = collective::diagnose_hang(step);
   if (!verdict) return false;
   require(!collective::sentence(*verdict, 60).empty(), "a verdict is told");
   require(collective::is_same(*verdict, *verdict), "a verdict is the same as itself");

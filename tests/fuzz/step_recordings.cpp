@@ -111,8 +111,8 @@ bool tell(const std::string& folder) {
     require(!last || is_last_call(*last), "the last call is of our own words");
   }
   for (const Stall& stall : find_stalls(step->recordings)) {
-    require(!stall.stragglers.empty(), "somebody keeps the others waiting");
-    for (const Straggler& straggler : stall.stragglers) require(!sentence(straggler).empty(), "a straggler is named");
+    require(!stall.missing.empty(), "somebody keeps the others waiting");
+    for (const MissingRank& straggler : stall.missing) require(!sentence(straggler).empty(), "a straggler is named");
     require(!sentence(stall).empty(), "a stall is told");
   }
   return true;

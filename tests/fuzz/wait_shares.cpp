@@ -30,7 +30,7 @@ void try_input(std::string_view input) {
     add_wait_share(each.host, each, texts);
   }
   for (const std::string& each : texts) require(parse_wait_shares(each, tasks).has_value(), "what is written is read");
-  const auto found = within(8 * most_bytes, [&] { return collective::laggard_of(*ranks); });
+  const auto found = within(8 * most_bytes, [&] { return collective::straggler_of(*ranks); });
   if (found) require_sentence(collective::sentence(*found));
 }
 

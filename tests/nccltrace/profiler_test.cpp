@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "recorder/flight_recorder.hpp"
+#include "recorder/hang_diagnosis.hpp"
 #include "recorder/record_reader.hpp"
-#include "recorder/verdict.hpp"
 #include "scratch.hpp"
 
 namespace {
@@ -173,7 +173,7 @@ TEST_P(NcclProfiler, RecordsCallsAndNamesTheOneThatIsBehind) {
   EXPECT_FALSE(step[0].calls[3].pending()) << "the host has gone on";
   EXPECT_TRUE(step[0].calls[4].pending()) << "nobody knows that it has ended";
   for (Recording& each : step) each.writer = amldist::collective::Writer::runs;
-  const auto verdict = amldist::collective::judge(step);
+  const auto verdict = amldist::collective::diagnose_hang(step);
   ASSERT_TRUE(verdict);
   EXPECT_TRUE(
       amldist::collective::sentence(*verdict, 9)

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "spank/hang_judge.hpp"
+#include "spank/hang_detector.hpp"
 
 namespace amldist {
 namespace {
@@ -17,7 +17,7 @@ using collective::Operation;
 using collective::Recording;
 using collective::Writer;
 using collective::recorder_format::State;
-using spank::HangJudge;
+using spank::HangDetector;
 using std::chrono::seconds;
 
 constexpr std::int64_t ns_per_s = 1'000'000'000;
@@ -176,25 +176,26 @@ TEST(RankState, OfAStepOfManyRanksHasNoListOfThem) {
   }
 }
 
-/// Lets the judge look once a second at the same states.
-std::optional<HangJudge::Hang> judged(HangJudge& judge, const std::vector<Recording>& step, int looks) {
+/// Lets the detector look once a second at the same states.
+std::optional<HangDetector::Hang> judged(HangDetector& detector, const std::vector<Recording>& step, int looks) {
   Clock::time_point now = Clock::now();
   for (int i = 0; i < looks; ++i, now += seconds(1)) {
     std::int64_t longest = 0;
     for (const Recording& each : step) {
       longest = std::max(longest, longest_wait_ms(each, calendar_ns()));
-      judge.take_state(to_rank_state(each, calendar_ns()), now);
+      detector.take_state(to_rank_state(each, calendar_ns()), now);
     }
-    const auto wish = judge.take_wait(std::to_string(longest), now);
-    if (!wish.stacks.empty()) judge.take_stack("1;process 7\n  thread 7 (solver): state S\n");
-    if (auto hang = judge.look(now)) return hang;
+    const auto wish = detector.take_wait(std::to_string(longest), now);
+    if (!wish.stacks.empty()) detector.take_stack("1;process 7\n  thread 7 (solver): state S\n");
+    if (auto hang = detector.look(now)) return hang;
   }
   return std::nullopt;
 }
 
-TEST(HangJudge, NamesTheOneThatHasNotCome) {
-  HangJudge judge(10, 4);
-  const auto hang = judged(judge, {traced_rank(0, 12), traced_rank(1, 0), traced_rank(2, 12), traced_rank(3, 12)}, 30);
+TEST(HangDetector, NamesTheOneThatHasNotCome) {
+  HangDetector detector(10, 4);
+  const auto hang =
+      judged(detector, {traced_rank(0, 12), traced_rank(1, 0), traced_rank(2, 12), traced_rank(3, 12)}, 30);
   ASSERT_TRUE(hang);
   EXPECT_TRUE(hang->sentence.starts_with("barrier #1: rank 1 (local 1) on node0 has not called it for 1"))
       << hang->sentence;
@@ -202,11 +203,11 @@ TEST(HangJudge, NamesTheOneThatHasNotCome) {
   EXPECT_NE(hang->report.find("thread 7 (solver)"), std::string::npos);
 }
 
-TEST(HangJudge, WaitsForItsTime) {
-  HangJudge young(60, 4);
+TEST(HangDetector, WaitsForItsTime) {
+  HangDetector young(60, 4);
   EXPECT_FALSE(judged(young, {traced_rank(0, 40), traced_rank(1, 0), traced_rank(2, 40), traced_rank(3, 40)}, 20))
       << "forty seconds are no hang of sixty";
-  HangJudge resumed(60, 4);
+  HangDetector resumed(60, 4);
   EXPECT_FALSE(judged(resumed, {traced_rank(0, 500), traced_rank(1, 0), traced_rank(2, 500), traced_rank(3, 500)}, 20))
       << "a step that was suspended shows long waits at once";
 }
@@ -224,56 +225,56 @@ std::vector<Recording> slow_to_leave(std::int64_t waits) {
   return step;
 }
 
-TEST(HangJudge, IsPatientWithThoseWhoHaveComeAndAreSlowToLeave) {
-  HangJudge short_of_processors(1, 4);
+TEST(HangDetector, IsPatientWithThoseWhoHaveComeAndAreSlowToLeave) {
+  HangDetector short_of_processors(1, 4);
   EXPECT_FALSE(judged(short_of_processors, slow_to_leave(20), 20)) << "nobody has failed to come";
-  HangJudge stuck(1, 4);
+  HangDetector stuck(1, 4);
   const auto hang = judged(stuck, slow_to_leave(40), 60);
   ASSERT_TRUE(hang);
   EXPECT_NE(hang->sentence.find("is still in it for"), std::string::npos) << hang->sentence;
 }
 
-TEST(HangJudge, CallsNobodyLateOfWhomItHasHeardNothingSince) {
-  HangJudge judge(10, 4);
+TEST(HangDetector, CallsNobodyLateOfWhomItHasHeardNothingSince) {
+  HangDetector detector(10, 4);
   Clock::time_point now = Clock::now();
-  judge.take_state(to_rank_state(traced_rank(1, 0), calendar_ns()), now);
+  detector.take_state(to_rank_state(traced_rank(1, 0), calendar_ns()), now);
   for (int i = 0; i < 8; ++i, now += seconds(1)) {
     for (const std::uint32_t rank : {0U, 2U, 3U})
-      judge.take_state(to_rank_state(traced_rank(rank, 11), calendar_ns()), now);
-    static_cast<void>(judge.take_wait("11000", now));
-    EXPECT_FALSE(judge.look(now)) << "rank 1's state is " << i << " s old, and may have changed since";
+      detector.take_state(to_rank_state(traced_rank(rank, 11), calendar_ns()), now);
+    static_cast<void>(detector.take_wait("11000", now));
+    EXPECT_FALSE(detector.look(now)) << "rank 1's state is " << i << " s old, and may have changed since";
   }
 }
 
-TEST(HangJudge, LeavesStepsAloneThatMoveOrCompute) {
-  HangJudge together(4, 4);
+TEST(HangDetector, LeavesStepsAloneThatMoveOrCompute) {
+  HangDetector together(4, 4);
   EXPECT_FALSE(judged(together, {traced_rank(0, 30), traced_rank(1, 30), traced_rank(2, 30), traced_rank(3, 30)}, 30));
-  HangJudge computing(4, 4);
+  HangDetector computing(4, 4);
   EXPECT_FALSE(judged(computing, {traced_rank(0, 0), traced_rank(1, 0), traced_rank(2, 0), traced_rank(3, 0)}, 30));
-  HangJudge suspended(4, 4);
+  HangDetector suspended(4, 4);
   constexpr auto stopped = Writer::stopped;
   EXPECT_FALSE(judged(suspended, {traced_rank(0, 30, stopped), traced_rank(1, 0, stopped)}, 30));
 }
 
 /// Calls that do not block, and a computation beside them. The wait before has made srun look.
-TEST(HangJudge, LeavesRanksAloneThatHaveBegunACallAndCompute) {
-  HangJudge judge(4, 4);
-  ASSERT_FALSE(judged(judge, {traced_rank(0, 3), traced_rank(1, 0), traced_rank(2, 3), traced_rank(3, 3)}, 2));
+TEST(HangDetector, LeavesRanksAloneThatHaveBegunACallAndCompute) {
+  HangDetector detector(4, 4);
+  ASSERT_FALSE(judged(detector, {traced_rank(0, 3), traced_rank(1, 0), traced_rank(2, 3), traced_rank(3, 3)}, 2));
   std::vector<Recording> step = {traced_rank(0, 12), traced_rank(1, 0), traced_rank(2, 12), traced_rank(3, 12)};
   for (Recording& each : step) {
     for (CallRecord& call : each.calls) call.state = State::enqueued;
   }
-  EXPECT_FALSE(judged(judge, step, 30));
+  EXPECT_FALSE(judged(detector, step, 30));
   for (CallRecord& call : step[0].calls) call.state = State::started;
-  HangJudge another(4, 4);
+  HangDetector another(4, 4);
   EXPECT_TRUE(judged(another, step, 30)) << "one waits";
 }
 
-TEST(HangJudge, SpeaksOnce) {
-  HangJudge judge(4, 4);
+TEST(HangDetector, SpeaksOnce) {
+  HangDetector detector(4, 4);
   const std::vector<Recording> step = {traced_rank(0, 12), traced_rank(1, 0), traced_rank(2, 12), traced_rank(3, 12)};
-  ASSERT_TRUE(judged(judge, step, 30));
-  EXPECT_FALSE(judged(judge, step, 30));
+  ASSERT_TRUE(judged(detector, step, 30));
+  EXPECT_FALSE(judged(detector, step, 30));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace {
 
 using amldist::testing::expect_sentence;
 using recorder_format::State;
-using Why = Straggler::Why;
+using Why = MissingRank::Why;
 
 constexpr std::int64_t start = 1'700'000'000'000'000'000;
 
@@ -65,9 +65,9 @@ TEST(Stalls, OfPyTorchAreAboutTheCallThatOneHasNotMade) {
   ASSERT_EQ(stalls.size(), 1U);
   EXPECT_EQ(stalls[0].call.sequence, 6U);
   EXPECT_EQ(stalls[0].waiting, (std::vector<std::uint32_t>{0, 2}));
-  ASSERT_EQ(stalls[0].stragglers.size(), 1U);
-  EXPECT_EQ(stalls[0].stragglers[0].rank, 1U);
-  EXPECT_EQ(stalls[0].stragglers[0].why, Straggler::Why::stopped);
+  ASSERT_EQ(stalls[0].missing.size(), 1U);
+  EXPECT_EQ(stalls[0].missing[0].rank, 1U);
+  EXPECT_EQ(stalls[0].missing[0].why, MissingRank::Why::stopped);
 }
 
 TEST(Stalls, NamesTheRankThatNeverCalled) {
@@ -76,9 +76,9 @@ TEST(Stalls, NamesTheRankThatNeverCalled) {
   ASSERT_EQ(stalls.size(), 1U);
   EXPECT_EQ(stalls[0].call.sequence, 5U);
   EXPECT_EQ(stalls[0].waiting, (std::vector<std::uint32_t>{0, 2}));
-  ASSERT_EQ(stalls[0].stragglers.size(), 1U);
-  EXPECT_EQ(stalls[0].stragglers[0].rank, 1U);
-  EXPECT_EQ(stalls[0].stragglers[0].why, Why::never_called);
+  ASSERT_EQ(stalls[0].missing.size(), 1U);
+  EXPECT_EQ(stalls[0].missing[0].rank, 1U);
+  EXPECT_EQ(stalls[0].missing[0].why, Why::never_called);
   EXPECT_EQ(stalls[0].since_ns, start + 1'000'000);
   EXPECT_EQ(sentence(stalls[0]),
             "allreduce #5 (1024 float32, 4 KiB): rank 1 on node0 has not called it (its last was allreduce #4 "
@@ -101,8 +101,8 @@ TEST(Stalls, NameTheRankThatHasNotEvenTheCommunicatorOfTheFirstCall) {
   const auto why = [&](std::uint64_t completed) {
     const auto stalls = find_stalls(std::vector<Recording>{started(rank_with(0, 3, 4), completed), rank_with(1, 3, 4),
                                                            started(rank_with(2, 3, 4), completed)});
-    return stalls.size() == 1 && stalls[0].stragglers.size() == 1 && stalls[0].stragglers[0].rank == 1
-               ? std::optional(stalls[0].stragglers[0].why)
+    return stalls.size() == 1 && stalls[0].missing.size() == 1 && stalls[0].missing[0].rank == 1
+               ? std::optional(stalls[0].missing[0].why)
                : std::nullopt;
   };
   EXPECT_EQ(why(0), Why::never_called);
@@ -116,9 +116,9 @@ TEST(Stalls, NamesTheDeadAndTheStopped) {
       const std::vector<Recording> step = {waiting, with(culprit, writer)};
       const auto stalls = find_stalls(step);
       ASSERT_EQ(stalls.size(), 1U);
-      ASSERT_EQ(stalls[0].stragglers.size(), 1U);
-      EXPECT_EQ(stalls[0].stragglers[0].rank, 1U);
-      EXPECT_EQ(stalls[0].stragglers[0].why, why);
+      ASSERT_EQ(stalls[0].missing.size(), 1U);
+      EXPECT_EQ(stalls[0].missing[0].rank, 1U);
+      EXPECT_EQ(stalls[0].missing[0].why, why);
       expect_sentence(sentence(stalls[0]));
     }
   }
@@ -130,8 +130,8 @@ TEST(Stalls, NamesTheLateOneInTheOldestCall) {
   const auto stalls = find_stalls(step);
   ASSERT_EQ(stalls.size(), 1U);
   EXPECT_EQ(stalls[0].call.sequence, 5U);
-  EXPECT_EQ(stalls[0].stragglers.at(0).rank, 2U);
-  EXPECT_EQ(stalls[0].stragglers.at(0).why, Why::slow);
+  EXPECT_EQ(stalls[0].missing.at(0).rank, 2U);
+  EXPECT_EQ(stalls[0].missing.at(0).why, Why::slow);
 }
 
 TEST(Stalls, NamesTheMinorityThatCalledSomethingElse) {
@@ -151,10 +151,10 @@ TEST(Stalls, NamesRanksWithoutARecorder) {
   const std::vector<Recording> step = {in_call(rank_with(0, 4, 4)), in_call(rank_with(3, 4, 4))};
   const auto stalls = find_stalls(step);
   ASSERT_EQ(stalls.size(), 1U);
-  ASSERT_EQ(stalls[0].stragglers.size(), 2U);
-  EXPECT_EQ(stalls[0].stragglers[0].rank, 1U);
-  EXPECT_EQ(stalls[0].stragglers[1].rank, 2U);
-  EXPECT_EQ(stalls[0].stragglers[1].why, Why::no_recorder);
+  ASSERT_EQ(stalls[0].missing.size(), 2U);
+  EXPECT_EQ(stalls[0].missing[0].rank, 1U);
+  EXPECT_EQ(stalls[0].missing[1].rank, 2U);
+  EXPECT_EQ(stalls[0].missing[1].why, Why::no_recorder);
   EXPECT_EQ(sentence(stalls[0]), "allreduce #5 (1024 float32, 4 KiB): ranks 1,2 have no recorder here; ranks 0,3 wait");
 }
 
@@ -177,7 +177,7 @@ TEST(Stalls, NamesTheMissingOneAfterAllDied) {
                                        with(rank_with(1, 2, 4), Writer::gone)};
   const auto stalls = find_stalls(step);
   ASSERT_EQ(stalls.size(), 1U);
-  EXPECT_EQ(stalls[0].stragglers.at(0).rank, 1U);
+  EXPECT_EQ(stalls[0].missing.at(0).rank, 1U);
 }
 
 TEST(Stalls, NamesThePartnerOfAMessage) {
@@ -194,7 +194,7 @@ TEST(Stalls, NamesThePartnerOfAMessage) {
   const auto stalls = find_stalls(step);
   ASSERT_EQ(stalls.size(), 1U);
   EXPECT_EQ(stalls[0].waiting, (std::vector<std::uint32_t>{0}));
-  EXPECT_EQ(stalls[0].stragglers.at(0).rank, 1U);
+  EXPECT_EQ(stalls[0].missing.at(0).rank, 1U);
   EXPECT_TRUE(sentence(stalls[0]).starts_with("recv (100 uint8, 100 bytes) from rank 1: ")) << sentence(stalls[0]);
 }
 
@@ -223,8 +223,8 @@ TEST(Stalls, NamesAPartnerThatHasClosedTheCommunicator) {
   partner.communicators[0].closed = true;
   const auto stalls = find_stalls(std::vector{waits_for_message(rank_with(0, 2, 4)), partner});
   ASSERT_EQ(stalls.size(), 1U);
-  EXPECT_EQ(stalls[0].stragglers.at(0).rank, 1U);
-  EXPECT_EQ(stalls[0].stragglers.at(0).why, Why::never_called) << "its recorder is here";
+  EXPECT_EQ(stalls[0].missing.at(0).rank, 1U);
+  EXPECT_EQ(stalls[0].missing.at(0).why, Why::never_called) << "its recorder is here";
 }
 
 TEST(Stalls, JudgesEachCommunicatorByItself) {
@@ -249,7 +249,7 @@ TEST(Stalls, JudgesEachCommunicatorByItself) {
   ASSERT_EQ(stalls.size(), 1U);
   EXPECT_EQ(stalls[0].communicator, 101U);
   EXPECT_EQ(stalls[0].communicator_name, "pair");
-  EXPECT_EQ(stalls[0].stragglers.at(0).rank, 3U);
+  EXPECT_EQ(stalls[0].missing.at(0).rank, 3U);
   EXPECT_EQ(stalls[0].waiting, (std::vector<std::uint32_t>{2}));
 }
 

@@ -1,7 +1,7 @@
 // On rank 0's node under hang=: watches the step for hangs once its srun has gone.
 //
 // The nodes tell srun what their ranks wait for (hang_watch.hpp). Where it does not answer any more, they tell the
-// deputy the same, which judges as srun would: hang_judge.hpp.
+// fallback the same, which does with it what srun would: hang_detector.hpp.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace amldist::spank {
 
-/// What the deputy needs to know; its thread reads nothing of the session.
-struct DeputyStep {
+/// What the fallback needs to know; its thread reads nothing of the session.
+struct FallbackStep {
   std::uint32_t job_id = 0;
   std::uint32_t step_id = 0;
   std::uint32_t tasks = 0;
@@ -26,13 +26,13 @@ struct DeputyStep {
   std::uint64_t token = 0;
 };
 
-class HangDeputy {
+class FallbackHangDetector {
  public:
-  /// Opens a port and starts the thread, which sleeps until something comes. Without them there is no deputy.
-  explicit HangDeputy(DeputyStep step) noexcept;
-  HangDeputy(const HangDeputy&) = delete;
-  HangDeputy& operator=(const HangDeputy&) = delete;
-  ~HangDeputy();
+  /// Opens a port and starts the thread, which sleeps until something comes. Without them there is no stand-in.
+  explicit FallbackHangDetector(FallbackStep step) noexcept;
+  FallbackHangDetector(const FallbackHangDetector&) = delete;
+  FallbackHangDetector& operator=(const FallbackHangDetector&) = delete;
+  ~FallbackHangDetector();
 
   /// 0: there is none.
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }

@@ -1,4 +1,4 @@
-#include "spank/hang_deputy.hpp"
+#include "spank/fallback_hang_detector.hpp"
 
 #include <netinet/in.h>
 #include <poll.h>
@@ -17,7 +17,7 @@
 
 #include "core/text.hpp"
 #include "os/clock.hpp"
-#include "spank/hang_judge.hpp"
+#include "spank/hang_detector.hpp"
 #include "spank/hang_report.hpp"
 #include "spank/output.hpp"
 #include "spank/slurm_api.hpp"
@@ -33,14 +33,14 @@ constexpr std::chrono::milliseconds writing_timeout{5000};
 
 class DeputyThread {
  public:
-  DeputyThread(DeputyStep step, int socket, int stop)
-      : step_(std::move(step)), socket_(socket), stop_(stop), judge_(step_.seconds, step_.tasks) {}
+  DeputyThread(FallbackStep step, int socket, int stop)
+      : step_(std::move(step)), socket_(socket), stop_(stop), detector_(step_.seconds, step_.tasks) {}
 
   void run() {
     while (!stopped()) {
       receive();
-      if (const auto hang = judge_.look(Clock::now())) act_on(*hang);
-      if (const auto line = judge_.straggler(Clock::now())) tell(concat({"straggler: ", *line}));
+      if (const auto hang = detector_.look(Clock::now())) act_on(*hang);
+      if (const auto line = detector_.straggler(Clock::now())) tell(concat({"straggler: ", *line}));
       if (kill_at_ && Clock::now() >= *kill_at_) {
         kill_at_.reset();
         static_cast<void>(end_step(step_.job_id, step_.step_id));
@@ -53,7 +53,7 @@ class DeputyThread {
   [[nodiscard]] bool stopped() const {
     std::array<pollfd, 2> files = {{{socket_, POLLIN, 0}, {stop_, POLLIN, 0}}};
     constexpr int while_somebody_waits_ms = 1000;
-    const int timeout = judge_.due() || kill_at_ ? while_somebody_waits_ms : -1;
+    const int timeout = detector_.due() || kill_at_ ? while_somebody_waits_ms : -1;
     static_cast<void>(::poll(files.data(), files.size(), timeout));
     return files[1].revents != 0;
   }
@@ -68,14 +68,14 @@ class DeputyThread {
                                      reinterpret_cast<sockaddr*>(&sender), &length);
       if (got < 0) return;
       const auto answer =
-          judge_.take({datagram.data(), static_cast<std::size_t>(got)}, step_.token, Clock::now()).value_or("");
+          detector_.take({datagram.data(), static_cast<std::size_t>(got)}, step_.token, Clock::now()).value_or("");
       if (answer.empty()) continue;
       static_cast<void>(::sendto(socket_, answer.data(), answer.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
                                  reinterpret_cast<const sockaddr*>(&sender), length));
     }
   }
 
-  void act_on(const HangJudge::Hang& hang) {
+  void act_on(const HangDetector::Hang& hang) {
     const auto file = answer_as_user(
         step_.rights,
         [&] {
@@ -96,10 +96,10 @@ class DeputyThread {
     log_for_administrator(concat({"step ", step_.name, ", whose srun does not answer: ", line}));
   }
 
-  DeputyStep step_;
+  FallbackStep step_;
   int socket_;
   int stop_;
-  HangJudge judge_;
+  HangDetector detector_;
   std::optional<Clock::time_point> kill_at_;  ///< the end of KillWait, after a hang
 };
 
@@ -121,7 +121,8 @@ std::uint16_t bound_port(int socket) noexcept {
 
 }  // namespace
 
-HangDeputy::HangDeputy(DeputyStep step) noexcept : socket_(open_socket()), stop_(::eventfd(0, EFD_CLOEXEC)) {
+FallbackHangDetector::FallbackHangDetector(FallbackStep step) noexcept
+    : socket_(open_socket()), stop_(::eventfd(0, EFD_CLOEXEC)) {
   const std::uint16_t port = socket_ && stop_ ? bound_port(socket_.get()) : std::uint16_t{0};
   if (port == 0) return;
   sigset_t all;
@@ -136,7 +137,7 @@ HangDeputy::HangDeputy(DeputyStep step) noexcept : socket_(open_socket()), stop_
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-HangDeputy::~HangDeputy() {
+FallbackHangDetector::~FallbackHangDetector() {
   if (!thread_.joinable()) return;
   static_cast<void>(::eventfd_write(stop_.get(), 1));
   thread_.join();

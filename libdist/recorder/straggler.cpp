@@ -1,4 +1,4 @@
-#include "recorder/laggard.hpp"
+#include "recorder/straggler.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -189,7 +189,7 @@ std::optional<OwnWaits> own_waits(const Recording& recording, std::int64_t now_n
   return own;
 }
 
-std::optional<Laggard> laggard_of(std::span<const OwnWaits> ranks) {
+std::optional<Straggler> straggler_of(std::span<const OwnWaits> ranks) {
   constexpr std::uint64_t least_calls = 5;
   constexpr double least_part = 0.1;
   constexpr double least_share = 2.0 / 3;
@@ -206,10 +206,10 @@ std::optional<Laggard> laggard_of(std::span<const OwnWaits> ranks) {
   const double beyond = least_of_others - last->at_most;
   if (beyond < least_part || beyond < least_share * mean) return std::nullopt;
   if (!Chain(ranks, last->rank).reaches_all()) return std::nullopt;
-  return Laggard{*last, beyond, beyond / mean};
+  return Straggler{*last, beyond, beyond / mean};
 }
 
-std::optional<Laggard> laggard_in(std::span<const Recording> recordings) {
+std::optional<Straggler> find_straggler(std::span<const Recording> recordings) {
   std::map<std::uint32_t, OwnWaits> by_rank;
   for (const Recording& each : recordings) {
     std::int64_t last = 0;
@@ -221,19 +221,19 @@ std::optional<Laggard> laggard_in(std::span<const Recording> recordings) {
   std::vector<OwnWaits> ranks;
   ranks.reserve(by_rank.size());
   for (auto& [number, own] : by_rank) ranks.push_back(std::move(own));
-  return laggard_of(ranks);
+  return straggler_of(ranks);
 }
 
-std::string sentence(const Laggard& laggard) {
-  const OwnWaits& rank = laggard.rank;
+std::string sentence(const Straggler& straggler) {
+  const OwnWaits& rank = straggler.rank;
   return concat({"rank ", std::to_string(rank.rank), " (local ", std::to_string(rank.local_rank), ")",
-                 rank.host.empty() ? "" : " on ", rank.host, ": the others wait for it ", in_percent(laggard.others),
-                 " of their time, which is ", in_percent(laggard.share), " of their waits"});
+                 rank.host.empty() ? "" : " on ", rank.host, ": the others wait for it ", in_percent(straggler.others),
+                 " of their time, which is ", in_percent(straggler.share), " of their waits"});
 }
 
 std::optional<NamedStraggler> name_straggler(std::span<const Recording> recordings, const StepWaits& waits) {
   if (const auto rank = straggler_in(waits)) return NamedStraggler{rank->rank, rank->host, sentence(waits, *rank)};
-  if (const auto found = laggard_in(recordings))
+  if (const auto found = find_straggler(recordings))
     return NamedStraggler{found->rank.rank, found->rank.host, sentence(*found)};
   return std::nullopt;
 }

@@ -45,18 +45,18 @@ struct OwnWaits {
 /// The straggler, by what all ranks of a step spent in calls: each of the others waits for a tenth of its time or more
 /// beyond what this one waits, and that is two thirds of what they wait or more. Each of them spends most of its waits
 /// on this one, or on others of whom that is true.
-struct Laggard {
+struct Straggler {
   OwnWaits rank;
   double others = 0;  ///< the part of their time that all others wait beyond what it waits
   double share = 0;   ///< of what they wait
 };
-[[nodiscard]] std::optional<Laggard> laggard_of(std::span<const OwnWaits> ranks);
+[[nodiscard]] std::optional<Straggler> straggler_of(std::span<const OwnWaits> ranks);
 
 /// The same by the recorders of all ranks of a step; nullopt also where some are missing.
-[[nodiscard]] std::optional<Laggard> laggard_in(std::span<const Recording> recordings);
+[[nodiscard]] std::optional<Straggler> find_straggler(std::span<const Recording> recordings);
 
 /// "rank 2 (local 0) on node2: the others wait for it 61 % of their time, which is 97 % of their waits".
-[[nodiscard]] std::string sentence(const Laggard& laggard);
+[[nodiscard]] std::string sentence(const Straggler& straggler);
 
 /// The straggler by the calls that have ended (waits.hpp), or else by what all ranks spent in calls.
 struct NamedStraggler {

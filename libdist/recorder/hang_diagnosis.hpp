@@ -1,8 +1,8 @@
 // Why a step stands still, from the recordings of all its ranks. Pure.
 //
-// A stall names who has not come to one call. That rank may itself wait, in another call, for a third one. The verdict
-// follows these waits to their end: to a rank that does not wait, is dead or stopped, or called something else; or back
-// to where they began, which is a deadlock.
+// A stall names who has not come to one call. That rank may itself wait, in another call, for a third one. The
+// diagnosis follows these waits to their end: to a rank that does not wait, is dead or stopped, or called something
+// else; or back to where they began, which is a deadlock.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace amldist::collective {
 
-struct StallVerdict {
+struct HangDiagnosis {
   enum class Kind {
     not_come,    ///< ranks that run have not called what others wait in
     dead,        ///< a process is gone
@@ -33,19 +33,19 @@ struct StallVerdict {
 };
 
 /// nullopt: nobody waits for anybody, or whoever is waited for is on his way.
-[[nodiscard]] std::optional<StallVerdict> judge(std::span<const Recording> recordings);
+[[nodiscard]] std::optional<HangDiagnosis> diagnose_hang(std::span<const Recording> recordings);
 
 /// "not-come", "dead", "stopped", "wrong-call", "slow", "unrecorded", "deadlock".
-[[nodiscard]] std::string_view to_string(StallVerdict::Kind kind) noexcept;
+[[nodiscard]] std::string_view to_string(HangDiagnosis::Kind kind) noexcept;
 
 /// "allreduce #41 of group 'dp'": the call that the ranks wait in.
 [[nodiscard]] std::string call_of_group(const Stall& stall);
 
 /// "allreduce #41 of group 'dp': rank 2 (local 0) on node2 has not called it for 60 s; 7 ranks wait". The duration is
 /// left out where it is 0.
-[[nodiscard]] std::string sentence(const StallVerdict& verdict, std::uint64_t seconds);
+[[nodiscard]] std::string sentence(const HangDiagnosis& diagnosis, std::uint64_t seconds);
 
-/// Whether two verdicts, a while apart, are about the same standstill, which began at the same time within a second.
-[[nodiscard]] bool is_same(const StallVerdict& one, const StallVerdict& other);
+/// Whether two diagnoses, a while apart, are about the same standstill, which began at the same time within a second.
+[[nodiscard]] bool is_same(const HangDiagnosis& one, const HangDiagnosis& other);
 
 }  // namespace amldist::collective

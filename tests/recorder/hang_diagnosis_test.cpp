@@ -1,15 +1,15 @@
 // Why a step stands still, on recordings made up by hand.
-#include "recorder/verdict.hpp"
+#include "recorder/hang_diagnosis.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-namespace amldist::collective::verdict_test {
+namespace amldist::collective::hang_diagnosis_test {
 namespace {
 
 using recorder_format::State;
-using Kind = StallVerdict::Kind;
+using Kind = HangDiagnosis::Kind;
 
 constexpr std::int64_t start = 1'700'000'000'000'000'000;
 
@@ -44,146 +44,146 @@ Recording calling(Recording recording, Operation operation, std::uint32_t slot =
   return recording;
 }
 
-TEST(Verdict, NamesTheOneThatHasNotCome) {
+TEST(HangDiagnosis, NamesTheOneThatHasNotCome) {
   const std::vector<Recording> step = {calling(traced_rank(0), Operation::allreduce, 1),
                                        calling(traced_rank(1), Operation::allreduce, 1), traced_rank(2),
                                        calling(traced_rank(3), Operation::allreduce, 1)};
-  const auto verdict = judge(step);
-  ASSERT_TRUE(verdict);
-  EXPECT_EQ(verdict->kind, Kind::not_come);
-  EXPECT_EQ(sentence(*verdict, 60),
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  EXPECT_EQ(diagnosis->kind, Kind::not_come);
+  EXPECT_EQ(sentence(*diagnosis, 60),
             "allreduce #1 (1024 float32, 4 KiB) of group 'dp': rank 2 (local 0) on node1 has not called it for 60 s; "
             "3 ranks wait");
 }
 
-TEST(Verdict, NamesBothRootsWhereTheyDiffer) {
+TEST(HangDiagnosis, NamesBothRootsWhereTheyDiffer) {
   std::vector<Recording> step;
   for (std::uint32_t rank = 0; rank < 4; ++rank)
     step.push_back(calling(traced_rank(rank), Operation::broadcast, 0, rank == 2 ? 3 : 0));
-  const auto verdict = judge(step);
-  ASSERT_TRUE(verdict);
-  EXPECT_EQ(verdict->kind, Kind::wrong_call);
-  EXPECT_EQ(sentence(*verdict, 60),
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  EXPECT_EQ(diagnosis->kind, Kind::wrong_call);
+  EXPECT_EQ(sentence(*diagnosis, 60),
             "broadcast #1 (1024 float32, 4 KiB): rank 2 (local 0) on node1 called broadcast #1 (1024 float32, 4 KiB) "
             "with root 3 instead of root 0; 3 ranks wait");
-  EXPECT_NE(sentence(verdict->stall).find("with root 3 instead of root 0; ranks 0,1,3 wait"), std::string::npos)
-      << sentence(verdict->stall);
+  EXPECT_NE(sentence(diagnosis->stall).find("with root 3 instead of root 0; ranks 0,1,3 wait"), std::string::npos)
+      << sentence(diagnosis->stall);
 }
 
-TEST(Verdict, FollowsWaitsToTheirEnd) {
+TEST(HangDiagnosis, FollowsWaitsToTheirEnd) {
   // 0 and 1 wait for 2 and 3 in the world; 3 waits for a message of 2, who computes.
   const std::vector<Recording> step = {calling(traced_rank(0), Operation::barrier),
                                        calling(traced_rank(1), Operation::barrier), traced_rank(2),
                                        calling(traced_rank(3), Operation::recv, 0, 2)};
-  const auto verdict = judge(step);
-  ASSERT_TRUE(verdict);
-  EXPECT_EQ(verdict->kind, Kind::not_come);
-  ASSERT_EQ(verdict->stall.stragglers.size(), 1U);
-  EXPECT_EQ(verdict->stall.stragglers[0].rank, 2U);
-  EXPECT_EQ(verdict->waits, (std::vector<std::uint32_t>{0, 1, 3}));
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  EXPECT_EQ(diagnosis->kind, Kind::not_come);
+  ASSERT_EQ(diagnosis->stall.missing.size(), 1U);
+  EXPECT_EQ(diagnosis->stall.missing[0].rank, 2U);
+  EXPECT_EQ(diagnosis->waits, (std::vector<std::uint32_t>{0, 1, 3}));
 }
 
-TEST(Verdict, FindsACircleOfSends) {
+TEST(HangDiagnosis, FindsACircleOfSends) {
   std::vector<Recording> step;
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
     step.push_back(calling(traced_rank(rank), Operation::send, 0, static_cast<std::int32_t>((rank + 1) % 4)));
   }
-  const auto verdict = judge(step);
-  ASSERT_TRUE(verdict);
-  EXPECT_EQ(verdict->kind, Kind::deadlock);
-  EXPECT_EQ(verdict->circle.size(), 4U);
-  EXPECT_TRUE(sentence(*verdict, 5)
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  EXPECT_EQ(diagnosis->kind, Kind::deadlock);
+  EXPECT_EQ(diagnosis->circle.size(), 4U);
+  EXPECT_TRUE(sentence(*diagnosis, 5)
                   .starts_with("deadlock of 4 ranks for 5 s: rank 0 waits in send (1024 float32, 4 KiB) "
                                "to rank 1 for rank 1, rank 1 waits in "))
-      << sentence(*verdict, 5);
+      << sentence(*diagnosis, 5);
 }
 
-TEST(Verdict, NamesTheFewInAnotherCommunicator) {
+TEST(HangDiagnosis, NamesTheFewInAnotherCommunicator) {
   const std::vector<Recording> step = {
       calling(traced_rank(0), Operation::allreduce, 0), calling(traced_rank(1), Operation::allreduce, 0),
       calling(traced_rank(2), Operation::allreduce, 1), calling(traced_rank(3), Operation::allreduce, 0)};
-  const auto verdict = judge(step);
-  ASSERT_TRUE(verdict);
-  EXPECT_EQ(verdict->kind, Kind::wrong_call);
-  ASSERT_EQ(verdict->stall.stragglers.size(), 1U);
-  EXPECT_EQ(verdict->stall.stragglers[0].rank, 2U);
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  EXPECT_EQ(diagnosis->kind, Kind::wrong_call);
+  ASSERT_EQ(diagnosis->stall.missing.size(), 1U);
+  EXPECT_EQ(diagnosis->stall.missing[0].rank, 2U);
 }
 
-TEST(Verdict, TellsTheDeadAndTheStoppedFromTheLate) {
+TEST(HangDiagnosis, TellsTheDeadAndTheStoppedFromTheLate) {
   for (const auto& [writer, kind] : {std::pair{Writer::gone, Kind::dead}, std::pair{Writer::stopped, Kind::stopped}}) {
     Recording culprit = traced_rank(1);
     culprit.writer = writer;
     const std::vector<Recording> step = {calling(traced_rank(0), Operation::recv, 0, 1), culprit, traced_rank(2)};
-    const auto verdict = judge(step);
-    ASSERT_TRUE(verdict);
-    EXPECT_EQ(verdict->kind, kind);
-    EXPECT_EQ(verdict->stall.stragglers.at(0).rank, 1U);
+    const auto diagnosis = diagnose_hang(step);
+    ASSERT_TRUE(diagnosis);
+    EXPECT_EQ(diagnosis->kind, kind);
+    EXPECT_EQ(diagnosis->stall.missing.at(0).rank, 1U);
   }
 }
 
-TEST(Verdict, TakesAMessageUnderWayForNone) {
+TEST(HangDiagnosis, TakesAMessageUnderWayForNone) {
   const std::vector<Recording> met = {calling(traced_rank(0), Operation::recv, 0, 1),
                                       calling(traced_rank(1), Operation::send, 0, 0, State::enqueued)};
-  EXPECT_FALSE(judge(met));
+  EXPECT_FALSE(diagnose_hang(met));
   std::vector<Recording> other_tag = met;
   other_tag[0].calls[0].tag = 1;
   other_tag[1].calls[0].tag = 2;
-  ASSERT_TRUE(judge(other_tag)) << "they do not meet";
+  ASSERT_TRUE(diagnose_hang(other_tag)) << "they do not meet";
   const std::vector<Recording> anybody = {calling(traced_rank(0), Operation::recv, 0, recorder_format::any_peer)};
-  EXPECT_FALSE(judge(anybody));
+  EXPECT_FALSE(diagnose_hang(anybody));
 }
 
-TEST(Verdict, BlamesNobodyInACallWithoutWaiting) {
+TEST(HangDiagnosis, BlamesNobodyInACallWithoutWaiting) {
   const std::vector<Recording> posted = {calling(traced_rank(0), Operation::recv, 0, 1, State::enqueued),
                                          traced_rank(1)};
-  EXPECT_FALSE(judge(posted)) << "it has posted a receive and computes";
-  EXPECT_FALSE(judge(std::vector<Recording>{}));
+  EXPECT_FALSE(diagnose_hang(posted)) << "it has posted a receive and computes";
+  EXPECT_FALSE(diagnose_hang(std::vector<Recording>{}));
 }
 
-TEST(Verdict, AnotherRootIsAnotherCall) {
+TEST(HangDiagnosis, AnotherRootIsAnotherCall) {
   std::vector<Recording> step;
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
     step.push_back(calling(traced_rank(rank), Operation::broadcast, 0, rank == 2 ? 1 : 0));
   }
-  const auto verdict = judge(step);
-  ASSERT_TRUE(verdict);
-  EXPECT_EQ(verdict->kind, Kind::wrong_call);
-  EXPECT_EQ(verdict->stall.stragglers.at(0).rank, 2U);
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  EXPECT_EQ(diagnosis->kind, Kind::wrong_call);
+  EXPECT_EQ(diagnosis->stall.missing.at(0).rank, 2U);
 }
 
-TEST(Verdict, LooksBehindACallThatNobodyWaitsForYet) {
+TEST(HangDiagnosis, LooksBehindACallThatNobodyWaitsForYet) {
   std::vector<Recording> step;
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
     step.push_back(calling(traced_rank(rank), Operation::barrier, 0, -1, State::enqueued));
     if (rank != 2) step.back() = calling(step.back(), Operation::allreduce);
   }
-  const auto verdict = judge(step);
-  ASSERT_TRUE(verdict);
-  EXPECT_EQ(verdict->kind, Kind::not_come);
-  EXPECT_TRUE(sentence(*verdict, 60).starts_with("allreduce #2 (1024 float32, 4 KiB): rank 2 "))
-      << sentence(*verdict, 60);
-  EXPECT_EQ(verdict->waits, (std::vector<std::uint32_t>{0, 1, 3}));
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  EXPECT_EQ(diagnosis->kind, Kind::not_come);
+  EXPECT_TRUE(sentence(*diagnosis, 60).starts_with("allreduce #2 (1024 float32, 4 KiB): rank 2 "))
+      << sentence(*diagnosis, 60);
+  EXPECT_EQ(diagnosis->waits, (std::vector<std::uint32_t>{0, 1, 3}));
 }
 
-TEST(Verdict, BlamesTheOneThatHasPostedACallAndGoesOnLaterThanTheOthers) {
+TEST(HangDiagnosis, BlamesTheOneThatHasPostedACallAndGoesOnLaterThanTheOthers) {
   // Ranks 0 and 3 wait for call 1 itself, rank 1 has made another one; rank 2 has only posted call 1.
   std::vector<Recording> step = {
       calling(traced_rank(0), Operation::barrier), calling(traced_rank(1), Operation::barrier, 0, -1, State::completed),
       calling(traced_rank(2), Operation::barrier, 0, -1, State::enqueued), calling(traced_rank(3), Operation::barrier)};
   step[1] = calling(step[1], Operation::allreduce);
-  const auto verdict = judge(step);
-  ASSERT_TRUE(verdict);
-  ASSERT_EQ(verdict->stall.stragglers.size(), 1U);
-  EXPECT_EQ(verdict->stall.stragglers.front().rank, 2U);
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  ASSERT_EQ(diagnosis->stall.missing.size(), 1U);
+  EXPECT_EQ(diagnosis->stall.missing.front().rank, 2U);
 }
 
-TEST(Verdict, BlamesNobodyForCallsThatAreOnlyPosted) {
+TEST(HangDiagnosis, BlamesNobodyForCallsThatAreOnlyPosted) {
   std::vector<Recording> step;
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
     step.push_back(traced_rank(rank));
     if (rank != 2) step.back() = calling(step.back(), Operation::barrier, 0, -1, State::enqueued);
   }
-  EXPECT_FALSE(judge(step));
+  EXPECT_FALSE(diagnose_hang(step));
   EXPECT_EQ(find_stalls(step).size(), 1U) << "which aml-dist trace shows";
 }
 
@@ -199,41 +199,41 @@ std::vector<Recording> farm(const std::vector<std::uint32_t>& asking) {
   return step;
 }
 
-TEST(Verdict, LooksBehindWhoeverReceivesFromAnyRank) {
-  const auto verdict = judge(farm({1, 2}));
-  ASSERT_TRUE(verdict);
-  EXPECT_EQ(verdict->kind, Kind::not_come);
+TEST(HangDiagnosis, LooksBehindWhoeverReceivesFromAnyRank) {
+  const auto diagnosis = diagnose_hang(farm({1, 2}));
+  ASSERT_TRUE(diagnosis);
+  EXPECT_EQ(diagnosis->kind, Kind::not_come);
   EXPECT_EQ(
-      sentence(*verdict, 60),
+      sentence(*diagnosis, 60),
       "recv (1024 float32, 4 KiB) from any rank: rank 3 (local 1) on node1 has not met it for 60 s; 3 ranks wait");
 }
 
-TEST(Verdict, BlamesNobodyWhereAServerHasNothingToDo) { EXPECT_FALSE(judge(farm({}))); }
+TEST(HangDiagnosis, BlamesNobodyWhereAServerHasNothingToDo) { EXPECT_FALSE(diagnose_hang(farm({}))); }
 
-TEST(Verdict, FindsACircleThroughAReceiveFromAnyRank) {
-  const auto verdict = judge(farm({1, 2, 3}));
-  ASSERT_TRUE(verdict);
-  EXPECT_EQ(verdict->kind, Kind::deadlock);
-  EXPECT_EQ(verdict->circle.size(), 2U);
+TEST(HangDiagnosis, FindsACircleThroughAReceiveFromAnyRank) {
+  const auto diagnosis = diagnose_hang(farm({1, 2, 3}));
+  ASSERT_TRUE(diagnosis);
+  EXPECT_EQ(diagnosis->kind, Kind::deadlock);
+  EXPECT_EQ(diagnosis->circle.size(), 2U);
 }
 
-TEST(Verdict, BlamesNobodyWhileAMessageToAnyReceiverIsUnderWay) {
+TEST(HangDiagnosis, BlamesNobodyWhileAMessageToAnyReceiverIsUnderWay) {
   auto step = farm({1, 2});
   step[3] = calling(step[3], Operation::send, 0, 0);
-  const auto verdict = judge(step);
-  EXPECT_TRUE(!verdict || verdict->kind != Kind::deadlock);
+  const auto diagnosis = diagnose_hang(step);
+  EXPECT_TRUE(!diagnosis || diagnosis->kind != Kind::deadlock);
 }
 
-TEST(Verdict, CountsTheWaitForARankFromItsLastCall) {
+TEST(HangDiagnosis, CountsTheWaitForARankFromItsLastCall) {
   // Rank 1 has waited for rank 0 all along, which serves the others meanwhile.
   std::vector<Recording> step = {traced_rank(0), calling(traced_rank(1), Operation::recv, 0, 0), traced_rank(2),
                                  traced_rank(3)};
-  EXPECT_EQ(judge(step)->stall.since_ns, start + 1);
+  EXPECT_EQ(diagnose_hang(step)->stall.since_ns, start + 1);
   constexpr std::int64_t minute = 60'000'000'000;
   step[0] = calling(step[0], Operation::send, 0, 2, State::completed);
   step[0].calls.back().ended_ns = start + minute;
-  EXPECT_EQ(judge(step)->stall.since_ns, start + minute);
+  EXPECT_EQ(diagnose_hang(step)->stall.since_ns, start + minute);
 }
 
 }  // namespace
-}  // namespace amldist::collective::verdict_test
+}  // namespace amldist::collective::hang_diagnosis_test

@@ -1,7 +1,7 @@
-// srun under hang=: gathers what the nodes tell of their ranks, judges, and says when a step hangs.
+// srun under hang=: gathers what the nodes tell of their ranks, and says when a step hangs, and why.
 //
-// A step hangs when somebody has waited in a call for SECONDS and the same verdict (recorder/verdict.hpp) about who
-// keeps him was reached again and again for half that time. So neither a step that computes, nor one that was
+// A step hangs when somebody has waited in a call for SECONDS and the same diagnosis (recorder/hang_diagnosis.hpp)
+// about who keeps him was reached again and again for half that time. So neither a step that computes, nor one that was
 // suspended, nor one that is slow but moves, hangs.
 #pragma once
 
@@ -16,15 +16,15 @@
 #include <vector>
 
 #include "os/clock.hpp"
-#include "recorder/laggard.hpp"
-#include "recorder/verdict.hpp"
+#include "recorder/hang_diagnosis.hpp"
+#include "recorder/straggler.hpp"
 
 namespace amldist::spank {
 
-class HangJudge {
+class HangDetector {
  public:
   /// `tasks`: of the step.
-  HangJudge(std::uint32_t seconds, std::uint32_t tasks) : seconds_(seconds), tasks_(tasks) {}
+  HangDetector(std::uint32_t seconds, std::uint32_t tasks) : seconds_(seconds), tasks_(tasks) {}
 
   /// What a node's longest wait, in milliseconds, calls for: nothing, states, or stacks.
   struct Wish {
@@ -69,8 +69,8 @@ class HangJudge {
   std::uint32_t tasks_;
   std::map<std::pair<std::uint32_t, std::string>, Told> told_;  ///< by rank and source
   std::map<std::uint32_t, std::string> stacks_;
-  std::optional<collective::StallVerdict> verdict_;
-  std::optional<Clock::time_point> since_;  ///< when the verdict was first reached
+  std::optional<collective::HangDiagnosis> diagnosis_;
+  std::optional<Clock::time_point> since_;  ///< when the diagnosis was first reached
   std::optional<Clock::time_point> last_look_;
   std::optional<Clock::time_point> asked_at_;  ///< for stacks
   std::string asked_;                          ///< ranks
@@ -80,8 +80,8 @@ class HangJudge {
     Clock::time_point at;
   };
   std::map<std::uint32_t, ToldShare> shares_;  ///< by rank
-  std::optional<std::uint32_t> laggard_;       ///< whom all wait for, since
-  std::optional<Clock::time_point> laggard_since_;
+  std::optional<std::uint32_t> straggler_;     ///< whom all wait for, since
+  std::optional<Clock::time_point> straggler_since_;
   std::optional<Clock::time_point> weighed_at_;  ///< when straggler() last looked
   bool named_ = false;
 };

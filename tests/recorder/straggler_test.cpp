@@ -1,14 +1,14 @@
 // Whom all ranks wait for, directly or by way of others, on recordings made up by hand and of pipelines played through.
-#include "recorder/laggard.hpp"
+#include "recorder/straggler.hpp"
 
 #include <chrono>
 #include <functional>
 #include <random>
 
-#include "spank/hang_judge.hpp"
+#include "spank/hang_detector.hpp"
 #include "support.hpp"
 
-namespace amldist::collective::laggard_test {
+namespace amldist::collective::straggler_test {
 namespace {
 
 using recorder_format::State;
@@ -81,8 +81,8 @@ class Pipeline {
     return *this;
   }
   [[nodiscard]] const std::vector<Recording>& recordings() const { return recordings_; }
-  [[nodiscard]] std::optional<std::uint32_t> laggard() const {
-    const auto found = laggard_in(recordings_);
+  [[nodiscard]] std::optional<std::uint32_t> straggler() const {
+    const auto found = find_straggler(recordings_);
     return found ? std::optional(found->rank.rank) : std::nullopt;
   }
 
@@ -118,38 +118,39 @@ Cost slow_at(std::size_t slow, std::int64_t times) {
 }
 std::int64_t balanced(std::size_t /*stage*/) { return 10 * ms; }
 
-TEST(Laggard, OfAPipelineIsTheSlowStageWhereverItIs) {
+TEST(Straggler, OfAPipelineIsTheSlowStageWhereverItIs) {
   constexpr std::size_t stages = 6;
   for (std::size_t slow = 0; slow < stages; ++slow) {
-    EXPECT_EQ(Pipeline(stages, 16).run(60, slow_at(slow, 4)).laggard(), slow) << "three parts of the time";
-    EXPECT_EQ(Pipeline(stages, 1).run(60, slow_at(slow, 50)).laggard(), slow) << "one part at a time";
+    EXPECT_EQ(Pipeline(stages, 16).run(60, slow_at(slow, 4)).straggler(), slow) << "three parts of the time";
+    EXPECT_EQ(Pipeline(stages, 1).run(60, slow_at(slow, 50)).straggler(), slow) << "one part at a time";
   }
 }
 
-TEST(Laggard, IsNobodyInABalancedPipeline) {
+TEST(Straggler, IsNobodyInABalancedPipeline) {
   for (const std::size_t stages : {2U, 4U, 8U}) {
     for (const std::size_t parts : {1U, 2U, 8U, 32U})
-      EXPECT_FALSE(Pipeline(stages, parts).run(100, balanced).laggard()) << stages << " stages, " << parts << " parts";
+      EXPECT_FALSE(Pipeline(stages, parts).run(100, balanced).straggler())
+          << stages << " stages, " << parts << " parts";
   }
 }
 
-TEST(Laggard, IsNobodyWhereStagesPauseAtRandom) {
+TEST(Straggler, IsNobodyWhereStagesPauseAtRandom) {
   for (unsigned seed = 0; seed < 50; ++seed) {
     std::mt19937 random(seed);
     Pipeline pipeline(4, 4);
     const auto cost = [&](std::size_t) {
       return static_cast<std::int64_t>(random() % 4 == 0 ? random() % 300 : 5) * ms;
     };
-    EXPECT_FALSE(pipeline.run(40, cost).laggard()) << "seed " << seed;
+    EXPECT_FALSE(pipeline.run(40, cost).straggler()) << "seed " << seed;
   }
 }
 
-TEST(Laggard, IsNobodyWhereTheFirstStageComesLateToTheStartOrTheLastWritesACheckpoint) {
-  EXPECT_FALSE(Pipeline(4, 8).pause(0, 30 * second).run(60, balanced).laggard());
-  EXPECT_FALSE(Pipeline(4, 8).run(30, balanced).pause(3, 20 * second).run(30, balanced).laggard());
+TEST(Straggler, IsNobodyWhereTheFirstStageComesLateToTheStartOrTheLastWritesACheckpoint) {
+  EXPECT_FALSE(Pipeline(4, 8).pause(0, 30 * second).run(60, balanced).straggler());
+  EXPECT_FALSE(Pipeline(4, 8).run(30, balanced).pause(3, 20 * second).run(30, balanced).straggler());
 }
 
-TEST(Laggard, IsNotAStageThatOthersDoNotWaitFor) {
+TEST(Straggler, IsNotAStageThatOthersDoNotWaitFor) {
   // Ranks 0 and 1 are one pipeline, in which 0 is slow; 2 and 3 are another, which has nothing to do with it.
   const auto slow = Pipeline(2, 8).run(100, slow_at(0, 4)).recordings();
   std::vector<Recording> step = Pipeline(4, 1).run(100, balanced).recordings();
@@ -157,12 +158,12 @@ TEST(Laggard, IsNotAStageThatOthersDoNotWaitFor) {
   const auto own = own_waits(step[0], start + 60 * second);
   ASSERT_TRUE(own);
   EXPECT_LT(own->part, 0.1);
-  EXPECT_FALSE(laggard_in(step));
+  EXPECT_FALSE(find_straggler(step));
   step.resize(3);
-  EXPECT_FALSE(laggard_in(step)) << "one is missing";
+  EXPECT_FALSE(find_straggler(step)) << "one is missing";
 }
 
-TEST(Laggard, IsFoundByWayOfGroups) {
+TEST(Straggler, IsFoundByWayOfGroups) {
   // Two stages of two ranks, each a group that adds up its gradients: 0 sends to 2, 1 to 3, and 2 is late.
   std::vector<Recording> step;
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
@@ -182,7 +183,7 @@ TEST(Laggard, IsFoundByWayOfGroups) {
     add_of_all(step[3], begin + 2 * ms, begin + 151 * ms, 1);
     add_of_all(step[2], begin + 150 * ms, begin + 151 * ms, 1);
   }
-  const auto found = laggard_in(step);
+  const auto found = find_straggler(step);
   ASSERT_TRUE(found);
   EXPECT_EQ(sentence(*found),
             "rank 2 (local 0) on node: the others wait for it 73 % of their time, which is 98 % of their waits");
@@ -245,13 +246,13 @@ TEST(OwnWaits, OfAMessageOfAnyRankAreForNobody) {
   EXPECT_TRUE(own->awaited.empty());
 }
 
-TEST(Laggard, IsWhoWaitsLeastWhileAllOthersWait) {
-  const auto found = laggard_of(
+TEST(Straggler, IsWhoWaitsLeastWhileAllOthersWait) {
+  const auto found = straggler_of(
       std::vector{in_world(0, 600, 0.5), in_world(1, 601, 0.48), in_world(2, 600, 0.02), in_world(3, 599, 0.5)});
   ASSERT_TRUE(found);
   EXPECT_EQ(sentence(*found),
             "rank 2 (local 0) on node: the others wait for it 46 % of their time, which is 93 % of their waits");
-  const auto nobody = [](const std::vector<OwnWaits>& all) { return !laggard_of(all); };
+  const auto nobody = [](const std::vector<OwnWaits>& all) { return !straggler_of(all); };
   EXPECT_TRUE(nobody({in_world(0, 600, 0.5), in_world(1, 600, 0.45)})) << "both wait as much";
   EXPECT_TRUE(nobody({in_world(0, 600, 0.5), in_world(1, 600, 0.1), in_world(2, 600, 0.05)})) << "two come late";
   EXPECT_TRUE(nobody({in_world(0, 600, 0.09), in_world(1, 600, 0.0)})) << "too little";
@@ -263,8 +264,8 @@ TEST(Laggard, IsWhoWaitsLeastWhileAllOthersWait) {
   EXPECT_TRUE(nobody({in_world(0, 600, 0.5), polls})) << "it may wait as well, and test";
 }
 
-TEST(Laggard, IsWhereAllChainsEnd) {
-  const auto found = [](const std::vector<OwnWaits>& all) { return laggard_of(all).has_value(); };
+TEST(Straggler, IsWhereAllChainsEnd) {
+  const auto found = [](const std::vector<OwnWaits>& all) { return straggler_of(all).has_value(); };
   const OwnWaits last = waits_of(0, 600, 0.02, {});
   EXPECT_TRUE(found({last, waits_of(1, 60, 0.6, {rank(0, 0.6)}), waits_of(2, 900, 0.6, {rank(1, 0.6)}),
                      waits_of(3, 600, 0.6, {rank(2, 0.4), rank(3, 0.2)})}));
@@ -286,14 +287,14 @@ TEST(Laggard, IsWhereAllChainsEnd) {
       << "group 8 is not the last one's";
 }
 
-TEST(HangJudge, NamesTheStragglerOnceWhenItWasOneForAWhile) {
-  spank::HangJudge judge(60, 2);
+TEST(HangDetector, NamesTheStragglerOnceWhenItWasOneForAWhile) {
+  spank::HangDetector detector(60, 2);
   const Clock::time_point begin = Clock::now();
   const auto told_after = [&](int seconds) {
     const auto now = begin + std::chrono::seconds(seconds);
-    judge.take_shares("node1 0:0:600:612:612:r1=612", now);
-    judge.take_shares("node2 1:0:600:14:14:", now);
-    return judge.straggler(now);
+    detector.take_shares("node1 0:0:600:612:612:r1=612", now);
+    detector.take_shares("node2 1:0:600:14:14:", now);
+    return detector.straggler(now);
   };
   EXPECT_FALSE(told_after(0));
   EXPECT_FALSE(told_after(4));
@@ -302,12 +303,12 @@ TEST(HangJudge, NamesTheStragglerOnceWhenItWasOneForAWhile) {
   EXPECT_FALSE(told_after(30)) << "once";
 }
 
-TEST(HangJudge, NamesNobodyWhileARankIsUnheard) {
-  spank::HangJudge judge(60, 2);
+TEST(HangDetector, NamesNobodyWhileARankIsUnheard) {
+  spank::HangDetector detector(60, 2);
   const Clock::time_point now = Clock::now();
-  judge.take_shares("node1 0:0:600:612:612:r1=612", now);
-  for (int i = 0; i < 20; ++i) EXPECT_FALSE(judge.straggler(now + std::chrono::seconds(i))) << "of rank 1";
+  detector.take_shares("node1 0:0:600:612:612:r1=612", now);
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(detector.straggler(now + std::chrono::seconds(i))) << "of rank 1";
 }
 
 }  // namespace
-}  // namespace amldist::collective::laggard_test
+}  // namespace amldist::collective::straggler_test

@@ -1,4 +1,4 @@
-#include "spank/hang_judge.hpp"
+#include "spank/hang_detector.hpp"
 
 #include <algorithm>
 #include <ctime>
@@ -32,18 +32,18 @@ std::string_view word_of(Writer writer) {
 }
 
 /// The ranks whose stacks tell most: of the first culprits, and of one that waits.
-std::string ranks_to_ask(const collective::StallVerdict& verdict) {
+std::string ranks_to_ask(const collective::HangDiagnosis& diagnosis) {
   constexpr std::size_t most = 4;
   std::vector<std::uint32_t> ranks;
-  for (const auto& each : verdict.stall.stragglers) {
+  for (const auto& each : diagnosis.stall.missing) {
     if (ranks.size() < most) ranks.push_back(each.rank);
   }
-  for (const auto& link : verdict.circle) {
+  for (const auto& link : diagnosis.circle) {
     if (ranks.size() < most) ranks.push_back(link.waiting.front());
   }
   const auto waiting = std::ranges::find_if(
-      verdict.waits, [&](std::uint32_t rank) { return std::ranges::find(ranks, rank) == ranks.end(); });
-  if (waiting != verdict.waits.end()) ranks.push_back(*waiting);
+      diagnosis.waits, [&](std::uint32_t rank) { return std::ranges::find(ranks, rank) == ranks.end(); });
+  if (waiting != diagnosis.waits.end()) ranks.push_back(*waiting);
   std::string text;
   for (const std::uint32_t rank : ranks) text += concat({text.empty() ? "" : ",", std::to_string(rank)});
   return text;
@@ -51,17 +51,17 @@ std::string ranks_to_ask(const collective::StallVerdict& verdict) {
 
 /// How long somebody has to wait. A rank that is still in a call that others have left has come: on a machine that is
 /// short of processors it may only be slow to leave.
-milliseconds patience_for(collective::StallVerdict::Kind kind, std::uint32_t given) {
+milliseconds patience_for(collective::HangDiagnosis::Kind kind, std::uint32_t given) {
   constexpr std::int64_t times = 5;
   constexpr seconds least{30};
   const seconds own(given);
-  if (kind != collective::StallVerdict::Kind::slow) return own;
+  if (kind != collective::HangDiagnosis::Kind::slow) return own;
   return std::max(own * times, least);
 }
 
 }  // namespace
 
-HangJudge::Wish HangJudge::take_wait(std::string_view text, Clock::time_point now) {
+HangDetector::Wish HangDetector::take_wait(std::string_view text, Clock::time_point now) {
   const auto wait = text::to_number(text, 1ULL << 50);
   if (!wait || over_) return {};
   if (asked_at_) return {.states = false, .stacks = asked_};
@@ -70,14 +70,14 @@ HangJudge::Wish HangJudge::take_wait(std::string_view text, Clock::time_point no
   return {.states = last_look_.has_value(), .stacks = {}};
 }
 
-void HangJudge::take_state(std::string_view text, Clock::time_point now) {
+void HangDetector::take_state(std::string_view text, Clock::time_point now) {
   auto state = parse_rank_state(text, tasks_, calendar_ns());
   if (!state || told_.size() >= most_told) return;
   const std::pair key(state->rank, state->source);
   told_.insert_or_assign(key, Told{std::move(*state), now});
 }
 
-void HangJudge::take_stack(std::string_view text) {
+void HangDetector::take_stack(std::string_view text) {
   const auto rank = text::to_number(text.substr(0, text.find(';')), tasks_);
   if (!rank || text.find(';') == std::string_view::npos || text.size() > 2 * collective::longest_stack) return;
   std::string stack(text.substr(text.find(';') + 1));
@@ -86,7 +86,7 @@ void HangJudge::take_stack(std::string_view text) {
   stacks_.insert_or_assign(static_cast<std::uint32_t>(*rank), std::move(stack));
 }
 
-void HangJudge::take_shares(std::string_view text, Clock::time_point now) {
+void HangDetector::take_shares(std::string_view text, Clock::time_point now) {
   if (named_) return;
   auto ranks = parse_wait_shares(text, tasks_);
   if (!ranks) return;
@@ -96,7 +96,7 @@ void HangJudge::take_shares(std::string_view text, Clock::time_point now) {
   }
 }
 
-std::optional<std::string> HangJudge::take(std::string_view datagram, std::uint64_t token, Clock::time_point now) {
+std::optional<std::string> HangDetector::take(std::string_view datagram, std::uint64_t token, Clock::time_point now) {
   if (const auto wait = parse_text(Subject::waits, datagram, token)) {
     const auto wish = take_wait(*wait, now);
     if (!wish.stacks.empty()) return to_datagram(Subject::wants_stacks, wish.stacks, token);
@@ -117,7 +117,7 @@ std::optional<std::string> HangJudge::take(std::string_view datagram, std::uint6
   return std::nullopt;
 }
 
-std::optional<std::string> HangJudge::straggler(Clock::time_point now) {
+std::optional<std::string> HangDetector::straggler(Clock::time_point now) {
   constexpr seconds believed_after{5};
   constexpr seconds told_within{30};
   if (named_ || over_ || shares_.size() != tasks_) return std::nullopt;
@@ -128,23 +128,23 @@ std::optional<std::string> HangJudge::straggler(Clock::time_point now) {
   for (const auto& [rank, told] : shares_) {
     if (now - told.at <= told_within) ranks.push_back(told.waits);
   }
-  const auto found = ranks.size() == tasks_ ? collective::laggard_of(ranks) : std::nullopt;
-  if (!found || laggard_ != found->rank.rank) {
-    laggard_ = found ? std::optional(found->rank.rank) : std::nullopt;
-    laggard_since_ = now;
+  const auto found = ranks.size() == tasks_ ? collective::straggler_of(ranks) : std::nullopt;
+  if (!found || straggler_ != found->rank.rank) {
+    straggler_ = found ? std::optional(found->rank.rank) : std::nullopt;
+    straggler_since_ = now;
     return std::nullopt;
   }
-  if (now - *laggard_since_ < believed_after) return std::nullopt;
+  if (now - *straggler_since_ < believed_after) return std::nullopt;
   named_ = true;
   return collective::sentence(*found);
 }
 
-std::optional<Clock::time_point> HangJudge::due() const {
+std::optional<Clock::time_point> HangDetector::due() const {
   if (over_ || !last_look_) return std::nullopt;
   return *last_look_ + between_looks;
 }
 
-std::vector<Recording> HangJudge::fresh(Clock::time_point now) const {
+std::vector<Recording> HangDetector::fresh(Clock::time_point now) const {
   std::vector<Recording> recordings;
   for (const auto& [key, told] : told_) {
     if (now - told.at <= fresh_for) recordings.push_back(told.state);
@@ -153,21 +153,21 @@ std::vector<Recording> HangJudge::fresh(Clock::time_point now) const {
 }
 
 /// In a call, for half of the time that is a hang.
-bool HangJudge::does_anyone_wait(std::span<const Recording> recordings) const {
+bool HangDetector::does_anyone_wait(std::span<const Recording> recordings) const {
   return std::ranges::any_of(recordings, [&](const Recording& each) {
     return longest_wait_ms(each, calendar_ns()) * 2 >= std::int64_t{seconds_} * 1000;
   });
 }
 
-std::optional<HangJudge::Hang> HangJudge::look(Clock::time_point now) {
+std::optional<HangDetector::Hang> HangDetector::look(Clock::time_point now) {
   if (over_ || !last_look_ || now < *last_look_ + between_looks) return std::nullopt;
   last_look_ = now;
   const auto recordings = fresh(now);
   const bool all_stopped =
       std::ranges::all_of(recordings, [](const Recording& each) { return each.writer == Writer::stopped; });
-  const auto found = all_stopped ? std::nullopt : collective::judge(recordings);
-  if (!found || !verdict_ || !collective::is_same(*found, *verdict_)) {
-    verdict_ = found;
+  const auto found = all_stopped ? std::nullopt : collective::diagnose_hang(recordings);
+  if (!found || !diagnosis_ || !collective::is_same(*found, *diagnosis_)) {
+    diagnosis_ = found;
     since_ = now;
     asked_at_.reset();
     if (!found && !does_anyone_wait(recordings) && !told_.empty()) {
@@ -176,7 +176,7 @@ std::optional<HangJudge::Hang> HangJudge::look(Clock::time_point now) {
     }
     return std::nullopt;
   }
-  verdict_ = found;
+  diagnosis_ = found;
   // Ranks that have begun calls and compute meanwhile do not wait.
   if (!does_anyone_wait(recordings)) return std::nullopt;
   const auto waited = (calendar_ns() - found->stall.since_ns) / 1'000'000;
@@ -194,30 +194,31 @@ std::optional<HangJudge::Hang> HangJudge::look(Clock::time_point now) {
   return Hang{collective::sentence(*found, static_cast<std::uint64_t>(waited / 1000)), place(), report()};
 }
 
-/// What is known of those whom the verdict names is as old as this.
-milliseconds HangJudge::age_of_culprits(Clock::time_point now) const {
+/// What is known of those whom the diagnosis names is as old as this.
+milliseconds HangDetector::age_of_culprits(Clock::time_point now) const {
   Clock::duration oldest{};
-  const auto look_at = [&](const collective::Straggler& each) {
+  const auto look_at = [&](const collective::MissingRank& each) {
     for (const auto& [key, told] : told_) {
       if (key.first == each.rank && now - told.at <= fresh_for) oldest = std::max(oldest, now - told.at);
     }
   };
-  std::ranges::for_each(verdict_->stall.stragglers, look_at);
-  for (const auto& link : verdict_->circle) std::ranges::for_each(link.stragglers, look_at);
+  std::ranges::for_each(diagnosis_->stall.missing, look_at);
+  for (const auto& link : diagnosis_->circle) std::ranges::for_each(link.missing, look_at);
   return std::chrono::duration_cast<milliseconds>(oldest);
 }
 
-std::string HangJudge::place() const {
-  const auto& culprits = verdict_->stall.stragglers;
-  if (culprits.size() != 1 || verdict_->kind == collective::StallVerdict::Kind::deadlock) return {};
+std::string HangDetector::place() const {
+  const auto& culprits = diagnosis_->stall.missing;
+  if (culprits.size() != 1 || diagnosis_->kind == collective::HangDiagnosis::Kind::deadlock) return {};
   const auto stack = stacks_.find(culprits.front().rank);
   constexpr std::size_t most = 120;
   return stack != stacks_.end() ? collective::innermost_call(stack->second).substr(0, most) : std::string();
 }
 
-std::string HangJudge::report() const {
-  std::string text = concat({collective::sentence(*verdict_, 0), "\nverdict: ", collective::to_string(verdict_->kind),
-                             "\nranks that wait: ", collective::compress_ranks(verdict_->waits), "\n\n"});
+std::string HangDetector::report() const {
+  std::string text =
+      concat({collective::sentence(*diagnosis_, 0), "\ndiagnosis: ", collective::to_string(diagnosis_->kind),
+              "\nranks that wait: ", collective::compress_ranks(diagnosis_->waits), "\n\n"});
   std::vector<Recording> recordings;
   for (const auto& [key, told] : told_) recordings.push_back(told.state);
   text += "stalled calls:\n";

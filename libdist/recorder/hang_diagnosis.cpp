@@ -1,4 +1,4 @@
-#include "recorder/verdict.hpp"
+#include "recorder/hang_diagnosis.hpp"
 
 #include <algorithm>
 #include <array>
@@ -11,22 +11,22 @@ namespace amldist::collective {
 namespace {
 
 using text::concat;
-using Why = Straggler::Why;
+using Why = MissingRank::Why;
 
 bool is_of_two(const Stall& stall) { return !recorder_format::is_collective(stall.call.operation); }
 
 /// Whether a straggler is the end of the search, whatever it waits for itself.
-bool is_final(const Straggler& straggler) { return straggler.why != Why::never_called; }
+bool is_final(const MissingRank& straggler) { return straggler.why != Why::never_called; }
 
-StallVerdict::Kind kind_of(const Stall& stall) {
+HangDiagnosis::Kind kind_of(const Stall& stall) {
   const auto any = [&](Why why) {
-    return std::ranges::find(stall.stragglers, why, &Straggler::why) != stall.stragglers.end();
+    return std::ranges::find(stall.missing, why, &MissingRank::why) != stall.missing.end();
   };
-  if (any(Why::gone)) return StallVerdict::Kind::dead;
-  if (any(Why::stopped)) return StallVerdict::Kind::stopped;
-  if (any(Why::differs)) return StallVerdict::Kind::wrong_call;
-  if (any(Why::never_called)) return StallVerdict::Kind::not_come;
-  return any(Why::slow) ? StallVerdict::Kind::slow : StallVerdict::Kind::unrecorded;
+  if (any(Why::gone)) return HangDiagnosis::Kind::dead;
+  if (any(Why::stopped)) return HangDiagnosis::Kind::stopped;
+  if (any(Why::differs)) return HangDiagnosis::Kind::wrong_call;
+  if (any(Why::never_called)) return HangDiagnosis::Kind::not_come;
+  return any(Why::slow) ? HangDiagnosis::Kind::slow : HangDiagnosis::Kind::unrecorded;
 }
 
 /// The stalls of a step by who waits in them.
@@ -35,7 +35,7 @@ class Waits {
   explicit Waits(const std::vector<Stall>& stalls) : stalls_(stalls) {
     for (const Stall& stall : stalls) {
       for (const std::uint32_t rank : stall.waiting) of_rank_[rank].push_back(&stall);
-      for (const Straggler& each : stall.stragglers) awaited_.insert(each.rank);
+      for (const MissingRank& each : stall.missing) awaited_.insert(each.rank);
     }
   }
 
@@ -54,8 +54,8 @@ class Waits {
     for (const Stall& stall : stalls_) {
       if (is_idle_server(stall)) continue;
       Stall own = stall;
-      std::erase_if(own.stragglers, [&](const Straggler& each) { return !is_final(each) && waits(each.rank); });
-      if (own.stragglers.empty()) continue;
+      std::erase_if(own.missing, [&](const MissingRank& each) { return !is_final(each) && waits(each.rank); });
+      if (own.missing.empty()) continue;
       if (!best || is_better(own, *best)) best = std::move(own);
     }
     return best;
@@ -64,12 +64,11 @@ class Waits {
   /// A call in which most ranks are, and to which only a few have not come because they are in another one.
   [[nodiscard]] const Stall* majority() const {
     const auto found = std::ranges::max_element(stalls_, {}, [](const Stall& stall) { return stall.waiting.size(); });
-    if (found == stalls_.end() || is_of_two(*found) || found->waiting.size() <= found->stragglers.size())
-      return nullptr;
+    if (found == stalls_.end() || is_of_two(*found) || found->waiting.size() <= found->missing.size()) return nullptr;
     const auto as_many = std::ranges::count_if(
         stalls_, [&](const Stall& stall) { return stall.waiting.size() == found->waiting.size(); });
     // Somebody of the majority must be waited for by the few, in a call of all: else the few wait among themselves.
-    const bool few_wait_in_collective = std::ranges::all_of(found->stragglers, [&](const Straggler& each) {
+    const bool few_wait_in_collective = std::ranges::all_of(found->missing, [&](const MissingRank& each) {
       const auto stalls = of_rank_.find(each.rank);
       return stalls != of_rank_.end() &&
              std::ranges::none_of(stalls->second, [](const Stall* one) { return is_of_two(*one); });
@@ -107,12 +106,12 @@ class Waits {
   }
 
   [[nodiscard]] std::uint32_t next_of(std::uint32_t rank) const {
-    return of_rank_.at(rank).front()->stragglers.front().rank;
+    return of_rank_.at(rank).front()->missing.front().rank;
   }
 
   /// What is known for certain comes before what is not recorded, then the wait of more ranks, then the older one.
   static bool is_better(const Stall& one, const Stall& other) {
-    const auto known = [](const Stall& stall) { return kind_of(stall) != StallVerdict::Kind::unrecorded; };
+    const auto known = [](const Stall& stall) { return kind_of(stall) != HangDiagnosis::Kind::unrecorded; };
     if (known(one) != known(other)) return known(one);
     if (one.waiting.size() != other.waiting.size()) return one.waiting.size() > other.waiting.size();
     return one.since_ns < other.since_ns;
@@ -123,7 +122,7 @@ class Waits {
   std::set<std::uint32_t> awaited_;  ///< ranks that others wait for
 };
 
-std::string who(const Straggler& straggler) {
+std::string who(const MissingRank& straggler) {
   return concat({"rank ", std::to_string(straggler.rank),
                  straggler.local_rank ? concat({" (local ", std::to_string(*straggler.local_rank), ")"}) : "",
                  straggler.host.empty() ? "" : concat({" on ", straggler.host})});
@@ -133,7 +132,7 @@ std::string for_seconds(std::uint64_t seconds) {
   return seconds == 0 ? "" : concat({" for ", std::to_string(seconds), " s"});
 }
 
-std::string clause(const Stall& stall, const Straggler& straggler, std::uint64_t seconds) {
+std::string clause(const Stall& stall, const MissingRank& straggler, std::uint64_t seconds) {
   const std::string last = straggler.last ? describe_call(*straggler.last) : "";
   const bool inside = straggler.last && straggler.last->pending();
   const std::string doing = last.empty() ? "" : concat({inside ? " in " : " after ", last});
@@ -156,34 +155,35 @@ std::string clause(const Stall& stall, const Straggler& straggler, std::uint64_t
   return concat({who(straggler), " has not called it, or is not traced,", for_seconds(seconds)});
 }
 
-std::string deadlock_sentence(const StallVerdict& verdict, std::uint64_t seconds) {
+std::string deadlock_sentence(const HangDiagnosis& diagnosis, std::uint64_t seconds) {
   constexpr std::size_t most_named = 4;
-  std::string words = concat({"deadlock of ", text::count(verdict.circle.size(), "rank"), for_seconds(seconds), ": "});
-  for (std::size_t i = 0; i < std::min(verdict.circle.size(), most_named); ++i) {
-    const Stall& link = verdict.circle[i];
+  std::string words =
+      concat({"deadlock of ", text::count(diagnosis.circle.size(), "rank"), for_seconds(seconds), ": "});
+  for (std::size_t i = 0; i < std::min(diagnosis.circle.size(), most_named); ++i) {
+    const Stall& link = diagnosis.circle[i];
     words += concat({i == 0 ? "" : ", ", "rank ", std::to_string(link.waiting.front()), " waits in ",
-                     call_of_group(link), " for rank ", std::to_string(link.stragglers.front().rank)});
+                     call_of_group(link), " for rank ", std::to_string(link.missing.front().rank)});
   }
-  if (verdict.circle.size() > most_named) words += ", and so on";
+  if (diagnosis.circle.size() > most_named) words += ", and so on";
   return words;
 }
 
 }  // namespace
 
-std::optional<StallVerdict> judge(std::span<const Recording> recordings) {
+std::optional<HangDiagnosis> diagnose_hang(std::span<const Recording> recordings) {
   const auto stalls = find_all_stalls(recordings);
   const Waits waits(stalls);
   if (stalls.empty() || waits.ranks().empty()) return std::nullopt;
-  if (auto root = waits.root()) return StallVerdict{kind_of(*root), *root, {}, waits.ranks()};
+  if (auto root = waits.root()) return HangDiagnosis{kind_of(*root), *root, {}, waits.ranks()};
   if (const Stall* const majority = waits.majority()) {
-    return StallVerdict{StallVerdict::Kind::wrong_call, *majority, {}, waits.ranks()};
+    return HangDiagnosis{HangDiagnosis::Kind::wrong_call, *majority, {}, waits.ranks()};
   }
   auto circle = waits.circle();
   if (circle.empty()) return std::nullopt;
-  return StallVerdict{StallVerdict::Kind::deadlock, circle.front(), circle, waits.ranks()};
+  return HangDiagnosis{HangDiagnosis::Kind::deadlock, circle.front(), circle, waits.ranks()};
 }
 
-std::string_view to_string(StallVerdict::Kind kind) noexcept {
+std::string_view to_string(HangDiagnosis::Kind kind) noexcept {
   constexpr std::array<std::string_view, 7> words = {"not-come", "dead",       "stopped", "wrong-call",
                                                      "slow",     "unrecorded", "deadlock"};
   return words.at(static_cast<std::size_t>(kind));
@@ -194,29 +194,29 @@ std::string call_of_group(const Stall& stall) {
   return concat({describe_call(stall.call), of_all ? "" : concat({" of group '", stall.communicator_name, "'"})});
 }
 
-std::string sentence(const StallVerdict& verdict, std::uint64_t seconds) {
-  if (verdict.kind == StallVerdict::Kind::deadlock) return deadlock_sentence(verdict, seconds);
+std::string sentence(const HangDiagnosis& diagnosis, std::uint64_t seconds) {
+  if (diagnosis.kind == HangDiagnosis::Kind::deadlock) return deadlock_sentence(diagnosis, seconds);
   constexpr std::size_t most_named = 4;
-  const auto& stragglers = verdict.stall.stragglers;
-  std::string words = concat({call_of_group(verdict.stall), ": "});
+  const auto& stragglers = diagnosis.stall.missing;
+  std::string words = concat({call_of_group(diagnosis.stall), ": "});
   for (std::size_t i = 0; i < std::min(stragglers.size(), most_named); ++i) {
-    words += concat({i == 0 ? "" : ", ", clause(verdict.stall, stragglers[i], seconds)});
+    words += concat({i == 0 ? "" : ", ", clause(diagnosis.stall, stragglers[i], seconds)});
   }
   if (stragglers.size() > most_named)
     words += concat({", and ", text::count(stragglers.size() - most_named, "more rank")});
-  std::set<std::uint32_t> waiting(verdict.waits.begin(), verdict.waits.end());
-  for (const Straggler& each : stragglers) waiting.erase(each.rank);
+  std::set<std::uint32_t> waiting(diagnosis.waits.begin(), diagnosis.waits.end());
+  for (const MissingRank& each : stragglers) waiting.erase(each.rank);
   if (waiting.empty()) return words;
   return words + concat({"; ", text::count(waiting.size(), "rank"), waiting.size() == 1 ? " waits" : " wait"});
 }
 
-bool is_same(const StallVerdict& one, const StallVerdict& other) {
+bool is_same(const HangDiagnosis& one, const HangDiagnosis& other) {
   constexpr std::int64_t clock_noise_ns = 1'000'000'000;
-  const auto key = [](const StallVerdict& verdict) {
+  const auto key = [](const HangDiagnosis& diagnosis) {
     std::set<std::uint32_t> culprits;
-    for (const Straggler& each : verdict.stall.stragglers) culprits.insert(each.rank);
-    return std::tuple(verdict.kind, verdict.stall.communicator, verdict.stall.call.sequence,
-                      verdict.stall.call.operation, culprits);
+    for (const MissingRank& each : diagnosis.stall.missing) culprits.insert(each.rank);
+    return std::tuple(diagnosis.kind, diagnosis.stall.communicator, diagnosis.stall.call.sequence,
+                      diagnosis.stall.call.operation, culprits);
   };
   const std::int64_t apart = one.stall.since_ns - other.stall.since_ns;
   return key(one) == key(other) && apart < clock_noise_ns && apart > -clock_noise_ns;
