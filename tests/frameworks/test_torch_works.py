@@ -6,8 +6,15 @@ import pytest
 from test_amldist_backend import run
 
 
-@pytest.mark.parametrize("compiled", ["1", "0"])
-def test_data_that_is_cut_by_rows_may_lie_in_another_order(compiled):
+@pytest.fixture(params=["compiled", "python"])
+def way(request) -> dict[str, str]:
+    """The variables of the two ways that calls can go."""
+    if request.param == "python":
+        return {"AMLDIST_TORCH_COMPILED": "0"}
+    return {"PYTHONPATH": str(request.getfixturevalue("package"))}
+
+
+def test_data_that_is_cut_by_rows_may_lie_in_another_order(way):
     run("""
         start()
         def transposed(tensor): return tensor.t().contiguous().t()
@@ -24,7 +31,7 @@ def test_data_that_is_cut_by_rows_may_lie_in_another_order(compiled):
         dist.all_to_all_single(output, transposed(torch.arange(3.).repeat(size, 1) + 10 * rank))
         assert output.equal(torch.arange(3.) + 10 * torch.arange(float(size)).view(size, 1)), output
         print("fine")
-        """, AMLDIST_TORCH_COMPILED=compiled)
+        """, **way)
 
 
 def test_a_callback_may_begin_a_call_and_wait_for_its_future():
@@ -103,8 +110,7 @@ def test_complex_numbers_are_added_by_every_reduction():
         """)
 
 
-@pytest.mark.parametrize("compiled", ["1", "0"])
-def test_the_compiler_leaves_calls_that_it_does_not_know_to_python(compiled):
+def test_the_compiler_leaves_calls_that_it_does_not_know_to_python(way):
     run("""
         start()
         def step(tensor):
@@ -116,4 +122,4 @@ def test_the_compiler_leaves_calls_that_it_does_not_know_to_python(compiled):
             return tensor + 1
         assert torch.compile(step, backend="aot_eager")(torch.ones(4)).tolist() == [size + 1] * 4
         print("fine")
-        """, AMLDIST_TORCH_COMPILED=compiled)
+        """, **way)
