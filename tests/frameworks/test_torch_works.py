@@ -49,6 +49,24 @@ def test_a_callback_may_begin_a_call_and_wait_for_its_future():
         """)
 
 
+def test_a_world_may_follow_another_of_its_name_in_one_store():
+    """As when torchrun starts the processes again: its store lives on, and a rank may come before rank 0 has said where it is."""
+    run("""
+        port = int(os.environ["MASTER_PORT"])
+        store = dist.TCPStore("127.0.0.1", port, size, rank == 0, timedelta(seconds=30))
+        for attempt in range(3):
+            if attempt == 1 and rank == 0: time.sleep(1)
+            start(store=store, rank=rank, world_size=size, timeout=8)
+            tensor = torch.ones(1)
+            dist.all_reduce(tensor)
+            assert tensor.item() == size
+            dist.destroy_process_group()
+        store.set(f"end {rank}", "")
+        store.wait([f"end {r}" for r in range(size)])
+        print("fine")
+        """)
+
+
 def test_a_call_that_is_done_keeps_no_tensor():
     run("""
         import gc, weakref

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import threading
 import weakref
@@ -54,9 +55,18 @@ class _TorchStore:
     def __init__(self, store: Any) -> None:
         self._store = store
 
+        self._keys: List[str] = []
     def set(self, key: str, value: bytes) -> None:
         self._store.set(key, value)
 
+        self._keys.append(key)
+
+    def clear(self) -> None:
+        """Takes back what was set, when the world is made or will not be. A store may outlive its processes, as torchrun's
+        does: those that come next under this name would find the address of a rank 0 that is gone."""
+        for key in self._keys:
+            with contextlib.suppress(RuntimeError):  # the store is gone, or cannot do that
+                self._store.delete_key(key)
     def get(self, key: str, timeout: float) -> bytes:
         self._store.wait([key], timedelta(seconds=max(timeout, 0.001)))
         return bytes(self._store.get(key))
@@ -75,17 +85,20 @@ class Group:
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, name: str, label: str = "") -> None:
         self._timeout = timeout
         try:
+        told = _TorchStore(store)
             self.comm = init(
                 timeout.total_seconds(),
                 rank=rank,
                 size=size,
-                store=_TorchStore(store),
+                store=told,
                 name=name[-120:] or None,
                 label=label or None,
             )
         except _errors.Error as error:
             raise backend_error(error) from error
         self.rank, self.size = rank, size
+        finally:
+            told.clear()
         self._handle = self.comm._handle
         self._deadline = self._unset = timeout
         self._lock = threading.RLock()
