@@ -49,6 +49,59 @@ def test_a_callback_may_begin_a_call_and_wait_for_its_future():
         """)
 
 
+def test_calls_of_callbacks_and_of_a_backward_pass_come_in_one_order(way):
+    """Ranks that took turns in another order added up what did not belong together."""
+    run("""
+        start()
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*[torch.nn.Linear(20, 20) for _ in range(8)]), bucket_cap_mb=0.002)
+        told = []
+        def average(_state, bucket):
+            def tell(number, wait):
+                time.sleep(0.01 * wait)
+                told.append((number, torch.full((8,), float(number))))
+                dist.all_reduce(told[-1][1])
+            index = bucket.index()
+            tell(100 + index, 1 - rank)
+            def again(future):
+                tell(200 + index, rank)
+                mine = torch.full((8,), 300. + index)
+                told.append((300 + index, dist.all_reduce(mine, async_op=True).get_future().wait()[0]))
+                return future.value()[0] / size
+            return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(again)
+        average.__annotations__.clear()
+        model.register_comm_hook(None, average)
+        for step in range(3):
+            model.zero_grad()
+            model(torch.full((1, 20), float(rank))).sum().backward()
+        assert all(got.tolist() == [size * number] * 8 for number, got in told), told
+        assert len({number for number, _got in told}) >= 9, "too few buckets"
+        assert not amldist.torch._work.promised
+        print("fine")
+        """, **way)
+
+
+def test_hooks_that_call_from_callbacks_train_one_model():
+    run("""
+        start()
+        from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook, quantization_hooks
+        torch.manual_seed(3)
+        for state, hook in ((powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2), powerSGD_hook.powerSGD_hook),
+                            (None, quantization_hooks.quantization_pertensor_hook)):
+            model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*[torch.nn.Linear(40, 40) for _ in range(8)]), bucket_cap_mb=0.01)
+            model.register_comm_hook(state, hook)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for step in range(12):
+                optimizer.zero_grad()
+                (model(torch.rand(4, 40) + rank) - 1).square().mean().backward()
+                optimizer.step()
+            for weight in model.parameters():
+                every = [torch.empty_like(weight) for _ in range(size)]
+                dist.all_gather(every, weight.detach())
+                assert all(one.equal(weight) for one in every)
+        print("fine")
+        """)
+
+
 def test_a_world_may_follow_another_of_its_name_in_one_store():
     """As when torchrun starts the processes again: its store lives on, and a rank may come before rank 0 has said where it is."""
     run("""

@@ -140,6 +140,7 @@ class Group:
         """One collective. A caller that waits anyway has it run in its own thread, or on its own stream."""
         after = place.finish(after)
         with self._lock:
+        self._waiter.keep_order()
             self.calls += 1
             self._deadline_of(opts)
             if isinstance(place, OnDevice):
