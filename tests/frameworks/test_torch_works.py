@@ -164,6 +164,36 @@ def test_tensors_of_the_inference_mode_may_be_filled_by_another_thread():
         """)
 
 
+def test_views_that_are_negated_when_they_are_read_are_sent_as_they_are_shown(way):
+    """Their memory holds other numbers, which the other ranks got."""
+    run("""
+        start()
+        def shown(): return (torch.ones(1) - 2j * (rank + 1)).conj().imag     # contiguous, and 2 * (rank + 1)
+        wanted = [2. * (r + 1) for r in range(size)]
+        assert shown().is_neg() and shown().is_contiguous() and shown().tolist() == wanted[rank : rank + 1]
+        output, parts = torch.zeros(size), [torch.zeros(1) for _ in range(size)]
+        dist.all_gather_into_tensor(output, shown())
+        dist.all_gather(parts, shown())
+        assert output.tolist() == wanted == torch.cat(parts).tolist(), (output, parts)
+        dist.gather(shown(), parts if rank == 0 else None)
+        assert torch.cat(parts).tolist() == wanted
+        dist.all_to_all_single(output, torch._neg_view(torch.full((size,), -2. * (rank + 1))))
+        assert output.tolist() == wanted, output
+        total = torch.zeros(1)
+        dist.reduce_scatter_tensor(total, torch._neg_view(torch.full((size,), -1.)))
+        assert total.item() == size
+        negated = torch._neg_view(torch.zeros(size))
+        dist.all_gather_into_tensor(negated, shown())
+        assert negated.tolist() == wanted, negated
+        if rank == 0: dist.send(shown(), 1)
+        else: dist.recv(total, 0); assert total.item() == 2
+        for call in (lambda: dist.all_reduce(shown()), lambda: dist.broadcast(shown(), 0), lambda: dist.reduce(shown(), 0),
+                     lambda: dist.recv(shown(), 1 - rank)):
+            raises(call, RuntimeError, "resolve_neg()")
+        print("fine")
+        """, **way)
+
+
 def test_complex_numbers_are_added_by_every_reduction():
     run("""
         start()

@@ -42,7 +42,7 @@ def _facts() -> Dict[str, Any]:
     return {
         "tensor": torch.Tensor, "parameter": torch.nn.Parameter, "strided": torch.strided,
         "unset": timedelta(milliseconds=-1), "is_contiguous": torch.Tensor.is_contiguous, "numel": torch.Tensor.numel,
-        "data_ptr": torch.Tensor.data_ptr, "fail": _fail, "is_watched": _is_watched, "bound": python_types.MethodType,
+        "is_neg": torch.Tensor.is_neg, "data_ptr": torch.Tensor.data_ptr, "fail": _fail, "is_watched": _is_watched, "bound": python_types.MethodType,
         "types": types, "operators": {int(kind): number for kind, number in OPERATORS.items()},
     }  # fmt: skip
 
