@@ -211,6 +211,25 @@ def test_complex_numbers_are_added_by_every_reduction():
         """)
 
 
+def test_a_barrier_waits_for_the_gpu(way):
+    run("""
+        start()
+        class Gpu:
+            drained = 0
+            def drain(self): self.drained += 1
+        engine, gpu = dist.group.WORLD.engine, Gpu()
+        engine._gpu = gpu
+        dist.barrier()
+        options = torch._C._distributed_c10d.BarrierOptions()
+        if hasattr(options, "asyncOp"): options.asyncOp = False
+        dist.group.WORLD.barrier(options).wait()
+        engine._gpu = None
+        assert gpu.drained == 2, gpu.drained
+        dist.group.WORLD.barrier(options).wait()
+        print("fine")
+        """, **way)
+
+
 def test_the_compiler_leaves_calls_that_it_does_not_know_to_python(way):
     run("""
         start()

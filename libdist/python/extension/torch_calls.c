@@ -42,7 +42,7 @@ static struct {
 } with;
 
 static PyObject *n_engine, *n_handle, *n_lock, *n_acquire, *n_release, *n_calls, *n_deadline, *n_unset, *n_coalesced,
-    *n_done, *n_size, *n_async, *n_timeout, *n_reduce_op, *n_op, *n_root, *n_is_cpu, *n_layout, *n_dtype;
+    *n_done, *n_gpu, *n_size, *n_async, *n_timeout, *n_reduce_op, *n_op, *n_root, *n_is_cpu, *n_layout, *n_dtype;
 
 /* ---- asking Python ---- */
 /* 1 or 0; -1 with an exception. */
@@ -240,6 +240,7 @@ static int read_arguments(PyObject* engine, PyObject* const* given, PyObject* op
       if (part->type != whole->type || part->count * ranks != whole->count) return 0;
       break;
     default:
+      fits = has(engine, n_gpu, Py_None); /* else the usual way waits for the GPU, too */
       break;
   }
   if (fits <= 0) return fits;
@@ -423,13 +424,12 @@ PyMODINIT_FUNC PyInit__calls(void) {
   struct {
     PyObject** place;
     const char* name;
-  } const names[] = {{&n_engine, "engine"},      {&n_handle, "_handle"},     {&n_lock, "_lock"},
-                     {&n_acquire, "acquire"},    {&n_release, "release"},    {&n_calls, "calls"},
-                     {&n_deadline, "_deadline"}, {&n_unset, "_unset"},       {&n_coalesced, "_coalesced"},
-                     {&n_done, "_done"},         {&n_size, "size"},          {&n_async, "asyncOp"},
-                     {&n_timeout, "timeout"},    {&n_reduce_op, "reduceOp"}, {&n_op, "op"},
-                     {&n_root, "rootRank"},      {&n_is_cpu, "is_cpu"},      {&n_layout, "layout"},
-                     {&n_dtype, "dtype"}};
+  } const names[] = {
+      {&n_engine, "engine"},        {&n_handle, "_handle"},  {&n_lock, "_lock"},         {&n_acquire, "acquire"},
+      {&n_release, "release"},      {&n_calls, "calls"},     {&n_deadline, "_deadline"}, {&n_unset, "_unset"},
+      {&n_coalesced, "_coalesced"}, {&n_done, "_done"},      {&n_gpu, "_gpu"},           {&n_size, "size"},
+      {&n_async, "asyncOp"},        {&n_timeout, "timeout"}, {&n_reduce_op, "reduceOp"}, {&n_op, "op"},
+      {&n_root, "rootRank"},        {&n_is_cpu, "is_cpu"},   {&n_layout, "layout"},      {&n_dtype, "dtype"}};
   for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {
     if ((*names[i].place = PyUnicode_InternFromString(names[i].name)) == NULL) return NULL;
   }
