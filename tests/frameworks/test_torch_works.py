@@ -80,24 +80,22 @@ def test_calls_of_callbacks_and_of_a_backward_pass_come_in_one_order(way):
         """, **way)
 
 
-def test_hooks_that_call_from_callbacks_train_one_model():
+def test_a_hook_that_calls_from_callbacks_trains_one_model():
     run("""
         start()
-        from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook, quantization_hooks
+        from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
         torch.manual_seed(3)
-        for state, hook in ((powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2), powerSGD_hook.powerSGD_hook),
-                            (None, quantization_hooks.quantization_pertensor_hook)):
-            model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*[torch.nn.Linear(40, 40) for _ in range(8)]), bucket_cap_mb=0.01)
-            model.register_comm_hook(state, hook)
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            for step in range(12):
-                optimizer.zero_grad()
-                (model(torch.rand(4, 40) + rank) - 1).square().mean().backward()
-                optimizer.step()
-            for weight in model.parameters():
-                every = [torch.empty_like(weight) for _ in range(size)]
-                dist.all_gather(every, weight.detach())
-                assert all(one.equal(weight) for one in every)
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*[torch.nn.Linear(40, 40) for _ in range(8)]), bucket_cap_mb=0.01)
+        model.register_comm_hook(PowerSGDState(None, start_powerSGD_iter=2), powerSGD_hook)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(12):
+            optimizer.zero_grad()
+            (model(torch.rand(4, 40) + rank) - 1).square().mean().backward()
+            optimizer.step()
+        for weight in model.parameters():
+            every = [torch.empty_like(weight) for _ in range(size)]
+            dist.all_gather(every, weight.detach())
+            assert all(one.equal(weight) for one in every)
         print("fine")
         """)
 
