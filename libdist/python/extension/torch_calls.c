@@ -27,22 +27,22 @@ static struct {
   barrier_function barrier;
   movement_function allgather;
   allreduce_function reduce_scatter;
-  PyObject *tensor, *parameter;               /* the two classes that are taken */
-  PyObject *strided, *unset;                  /* layout; the timeout that stands for the group's */
-  PyObject *is_contiguous, *numel, *data_ptr; /* methods of the class */
-  PyObject* fail;                             /* raises what a status stands for, for an engine */
-  PyObject* is_watched;                       /* whether a profiler or a mode wants to see calls */
-  PyObject* bound;                            /* the class of bound methods */
-  PyObject* types[MOST_TYPES];                /* dtypes, */
-  int numbers[MOST_TYPES];                    /* and what libdist calls them */
-  size_t sizes[MOST_TYPES];                   /* bytes of an element */
+  PyObject *tensor, *parameter;                        /* the two classes that are taken */
+  PyObject *strided, *unset;                           /* layout; the timeout that stands for the group's */
+  PyObject *is_contiguous, *is_neg, *numel, *data_ptr; /* methods of the class */
+  PyObject* fail;                                      /* raises what a status stands for, for an engine */
+  PyObject* is_watched;                                /* whether a profiler or a mode wants to see calls */
+  PyObject* bound;                                     /* the class of bound methods */
+  PyObject* types[MOST_TYPES];                         /* dtypes, */
+  int numbers[MOST_TYPES];                             /* and what libdist calls them */
+  size_t sizes[MOST_TYPES];                            /* bytes of an element */
   int type_count;
   int operators[MOST_OPERATORS]; /* by PyTorch's number; -1: none */
   PyObject* usual[CALLS];        /* what takes all other calls */
 } with;
 
 static PyObject *n_engine, *n_handle, *n_lock, *n_acquire, *n_release, *n_calls, *n_deadline, *n_unset, *n_coalesced,
-    *n_done, *n_size, *n_async, *n_timeout, *n_reduce_op, *n_op, *n_root, *n_is_cpu, *n_layout, *n_dtype;
+    *n_done, *n_gpu, *n_size, *n_async, *n_timeout, *n_reduce_op, *n_op, *n_root, *n_is_cpu, *n_layout, *n_dtype;
 
 /* ---- asking Python ---- */
 /* 1 or 0; -1 with an exception. */
@@ -70,6 +70,14 @@ static int asked(PyObject* method, PyObject* object, unsigned long long* number)
   return *number == (unsigned long long)-1 && PyErr_Occurred() != NULL ? -1 : 0;
 }
 
+/* Whether a method gives this constant; -1 with an exception. */
+static int says(PyObject* method, PyObject* object, PyObject* answer) {
+  PyObject* const got = PyObject_CallFunctionObjArgs(method, object, NULL);
+  if (got == NULL) return -1;
+  Py_DECREF(got);
+  return got == answer;
+}
+
 /* ---- a call ---- */
 struct buffer {
   void* data;
@@ -84,10 +92,9 @@ static int read_tensor(PyObject* tensor, struct buffer* buffer) {
   int fits = has(tensor, n_is_cpu, Py_True);
   if (fits > 0) fits = has(tensor, n_layout, with.strided);
   if (fits <= 0) return fits;
-  PyObject* const whole = PyObject_CallFunctionObjArgs(with.is_contiguous, tensor, NULL);
-  if (whole == NULL) return -1;
-  Py_DECREF(whole);
-  if (whole != Py_True) return 0;
+  fits = says(with.is_contiguous, tensor, Py_True);
+  if (fits > 0) fits = says(with.is_neg, tensor, Py_False); /* else memory holds other numbers than the tensor shows */
+  if (fits <= 0) return fits;
   PyObject* const type = PyObject_GetAttr(tensor, n_dtype);
   if (type == NULL) return -1;
   Py_DECREF(type); /* dtypes live as long as PyTorch */
@@ -233,6 +240,7 @@ static int read_arguments(PyObject* engine, PyObject* const* given, PyObject* op
       if (part->type != whole->type || part->count * ranks != whole->count) return 0;
       break;
     default:
+      fits = has(engine, n_gpu, Py_None); /* else the usual way waits for the GPU, too */
       break;
   }
   if (fits <= 0) return fits;
@@ -363,6 +371,7 @@ static int read_facts(PyObject* facts) {
                        {"strided", &with.strided},
                        {"unset", &with.unset},
                        {"is_contiguous", &with.is_contiguous},
+                       {"is_neg", &with.is_neg},
                        {"numel", &with.numel},
                        {"data_ptr", &with.data_ptr},
                        {"fail", &with.fail},
@@ -415,13 +424,12 @@ PyMODINIT_FUNC PyInit__calls(void) {
   struct {
     PyObject** place;
     const char* name;
-  } const names[] = {{&n_engine, "engine"},      {&n_handle, "_handle"},     {&n_lock, "_lock"},
-                     {&n_acquire, "acquire"},    {&n_release, "release"},    {&n_calls, "calls"},
-                     {&n_deadline, "_deadline"}, {&n_unset, "_unset"},       {&n_coalesced, "_coalesced"},
-                     {&n_done, "_done"},         {&n_size, "size"},          {&n_async, "asyncOp"},
-                     {&n_timeout, "timeout"},    {&n_reduce_op, "reduceOp"}, {&n_op, "op"},
-                     {&n_root, "rootRank"},      {&n_is_cpu, "is_cpu"},      {&n_layout, "layout"},
-                     {&n_dtype, "dtype"}};
+  } const names[] = {
+      {&n_engine, "engine"},        {&n_handle, "_handle"},  {&n_lock, "_lock"},         {&n_acquire, "acquire"},
+      {&n_release, "release"},      {&n_calls, "calls"},     {&n_deadline, "_deadline"}, {&n_unset, "_unset"},
+      {&n_coalesced, "_coalesced"}, {&n_done, "_done"},      {&n_gpu, "_gpu"},           {&n_size, "size"},
+      {&n_async, "asyncOp"},        {&n_timeout, "timeout"}, {&n_reduce_op, "reduceOp"}, {&n_op, "op"},
+      {&n_root, "rootRank"},        {&n_is_cpu, "is_cpu"},   {&n_layout, "layout"},      {&n_dtype, "dtype"}};
   for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {
     if ((*names[i].place = PyUnicode_InternFromString(names[i].name)) == NULL) return NULL;
   }

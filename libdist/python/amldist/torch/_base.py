@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import threading
 import weakref
@@ -16,7 +17,7 @@ from amldist._library import lib
 from amldist._request import Request
 from amldist._world import init
 from amldist.torch._device import DeviceWork, Gpu, OnDevice, is_wanted, open_gpu, same_device
-from amldist.torch._tensors import OnHost, check, is_whole, refuse, shown, spread
+from amldist.torch._tensors import OnHost, check, is_lazy, is_whole, refuse, resolved, shown, spread
 from amldist.torch._work import DoneWork, JoinedWork, PendingWork, Waiter, backend_error
 
 Tensor = torch.Tensor
@@ -34,6 +35,7 @@ OPERATORS: Dict[Any, int] = {
     _Op.SUM: 0, _Op.PRODUCT: 1, _Op.MAX: 2, _Op.MIN: 3, _Op.AVG: 4, _Op.BAND: 5, _Op.BOR: 6, _Op.BXOR: 7,
 }  # fmt: skip
 _EXIT_S = 10.0
+_RESOLVED = "tensor.resolve_conj().resolve_neg()"
 NO_TIMEOUT = timedelta(0)
 
 #: What is still being finalized, for the end of the process.
@@ -53,9 +55,18 @@ class _TorchStore:
 
     def __init__(self, store: Any) -> None:
         self._store = store
+        self._keys: List[str] = []
 
     def set(self, key: str, value: bytes) -> None:
         self._store.set(key, value)
+        self._keys.append(key)
+
+    def clear(self) -> None:
+        """Takes back what was set, when the world is made or will not be. A store may outlive its processes, as torchrun's
+        does: those that come next under this name would find the address of a rank 0 that is gone."""
+        for key in self._keys:
+            with contextlib.suppress(RuntimeError):  # the store is gone, or cannot do that
+                self._store.delete_key(key)
 
     def get(self, key: str, timeout: float) -> bytes:
         self._store.wait([key], timedelta(seconds=max(timeout, 0.001)))
@@ -74,17 +85,20 @@ class Group:
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, name: str, label: str = "") -> None:
         self._timeout = timeout
+        told = _TorchStore(store)
         try:
             self.comm = init(
                 timeout.total_seconds(),
                 rank=rank,
                 size=size,
-                store=_TorchStore(store),
+                store=told,
                 name=name[-120:] or None,
                 label=label or None,
             )
         except _errors.Error as error:
             raise backend_error(error) from error
+        finally:
+            told.clear()
         self.rank, self.size = rank, size
         self._handle = self.comm._handle
         self._deadline = self._unset = timeout
@@ -126,6 +140,7 @@ class Group:
     ) -> Any:
         """One collective. A caller that waits anyway has it run in its own thread, or on its own stream."""
         after = place.finish(after)
+        self._waiter.keep_order()
         with self._lock:
             self.calls += 1
             self._deadline_of(opts)
@@ -202,16 +217,21 @@ class Group:
         if len(tensors) != 1:
             raise refuse(operation, f"{len(tensors)} tensors were given: one for each rank is taken")
         tensor = tensors[0]
+        self._check_whole(tensor, operation)
+        if is_lazy(tensor):
+            raise refuse(operation, f"{shown(tensor)} is a view that shows other numbers than its memory holds: pass {_RESOLVED}")
+        return tensor
+
+    def _check_whole(self, tensor: Tensor, operation: str) -> None:
         check(tensor, operation)
         if not is_whole(tensor):
             raise refuse(operation, f"{shown(tensor)} is not contiguous: pass tensor.contiguous()")
-        return tensor
 
     def _in_rows(self, output: Tensor, source: Tensor, place: OnHost) -> Tuple[Tensor, Tensor, Optional[Callable[[], object]]]:
         """What the library reads and writes where data is cut along the first dimension, and what is then left to do. Unlike
         elsewhere, the order of a tensor's elements in memory matters."""
-        given = place.read(source.detach().contiguous())
-        if output.is_contiguous():
+        given = place.read(resolved(source.detach()).contiguous())
+        if output.is_contiguous() and not is_lazy(output):
             return given, place.write(output), None
         result = place.empty(output.numel(), output.dtype)
         return given, result, spread(result, [output])

@@ -15,6 +15,7 @@ from amldist._library import lib
 from amldist.torch import _group
 from amldist.torch._base import OPERATORS, TYPES
 from amldist.torch._engine import Engine
+from amldist.torch._work import promised
 
 #: "0": every call takes the way through Python.
 VARIABLE = "AMLDIST_TORCH_COMPILED"
@@ -32,8 +33,8 @@ def _fail(engine: Engine, status: int) -> NoReturn:
 
 
 def _is_watched() -> bool:
-    """A profiler, or a mode that wants to see or to replace the calls."""
-    return _group._is_intercepted() or _group._profiler_enabled()
+    """A profiler, or a mode that wants to see or to replace the calls; or callbacks that come before the next call."""
+    return _group._is_intercepted() or _group._profiler_enabled() or bool(promised)
 
 
 def _facts() -> Dict[str, Any]:
@@ -41,7 +42,7 @@ def _facts() -> Dict[str, Any]:
     return {
         "tensor": torch.Tensor, "parameter": torch.nn.Parameter, "strided": torch.strided,
         "unset": timedelta(milliseconds=-1), "is_contiguous": torch.Tensor.is_contiguous, "numel": torch.Tensor.numel,
-        "data_ptr": torch.Tensor.data_ptr, "fail": _fail, "is_watched": _is_watched, "bound": python_types.MethodType,
+        "is_neg": torch.Tensor.is_neg, "data_ptr": torch.Tensor.data_ptr, "fail": _fail, "is_watched": _is_watched, "bound": python_types.MethodType,
         "types": types, "operators": {int(kind): number for kind, number in OPERATORS.items()},
     }  # fmt: skip
 

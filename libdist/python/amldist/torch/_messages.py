@@ -8,7 +8,7 @@ from typing import Any, List, Optional
 
 from amldist import _errors
 from amldist.torch._base import NO_TIMEOUT, Group, Tensor
-from amldist.torch._tensors import OnHost
+from amldist.torch._tensors import OnHost, refuse, resolved
 from amldist.torch._work import BackendError, backend_error
 
 _ANY_SOURCE = -1
@@ -18,8 +18,10 @@ class Messages(Group):
     """Send, receive and the barriers."""
 
     def send(self, tensors: List[Tensor], peer: int, tag: int) -> Any:
-        tensor = self._in_place(tensors, "send")
-        given = tensor.detach().cpu()
+        if len(tensors) != 1:
+            raise refuse("send", f"{len(tensors)} tensors were given: one is sent")
+        self._check_whole(tensors[0], "send")
+        given = resolved(tensors[0].detach()).cpu()
         count, kind = self._moved(given)
         with self._lock:
             self._use_deadline(None)

@@ -6,7 +6,7 @@ from typing import Any, Callable, List, Optional
 
 import torch
 from amldist.torch._base import Group, Tensor
-from amldist.torch._tensors import OnHost, check, check_alike, check_root_tensor, copied_to, lists, only_one, refuse, shown, spread
+from amldist.torch._tensors import OnHost, check, check_alike, check_root_tensor, copied_to, lists, only_one, refuse, resolved, shown, spread
 
 
 def _told(outputs: List[List[Tensor]]) -> Any:
@@ -42,8 +42,8 @@ class Movement(Group):
             raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: the types must be equal")
         if output.numel() != source.numel() * self.size:
             raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: it must have {self.size} times as many elements")
-        self._in_place([output], name)
-        self._in_place([source], name)
+        self._check_whole(output, name)
+        self._check_whole(source, name)
         place = self._place(source, name)
         given, result, after = self._in_rows(output, source, place)
         count, kind = self._moved(given)
@@ -65,7 +65,7 @@ class Movement(Group):
         if parts[self.rank].numel() != source.numel():
             raise refuse("all_gather", f"the input is {shown(source)}, the output for it {shown(parts[self.rank])}")
         place = self._place(source, "all_gather")
-        given = place.read(source.detach().contiguous())
+        given = place.read(resolved(source.detach()).contiguous())
         flat = place.empty(sum(part.numel() for part in parts), source.dtype)
         after = spread(flat, parts)
         if any(part.numel() != source.numel() for part in parts):
@@ -111,7 +111,7 @@ class Movement(Group):
     def gather(self, outputs: List[List[Tensor]], inputs: List[Tensor], opts: Any) -> Any:
         source = only_one(inputs, "gather", "input")
         place = self._place(source, "gather")
-        given = place.read(source.detach().contiguous())
+        given = place.read(resolved(source.detach()).contiguous())
         count, kind = self._moved(given)
         if self.rank != opts.rootRank:
             if outputs:
@@ -149,8 +149,8 @@ class Movement(Group):
         self, output: Tensor, source: Tensor, output_splits: List[int], input_splits: List[int], opts: Any
     ) -> Any:
         name = "all_to_all_single"
-        self._in_place([output], name)
-        self._in_place([source], name)
+        self._check_whole(output, name)
+        self._check_whole(source, name)
         if output.dtype != source.dtype:
             raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: the types must be equal")
         place = self._place(source, name)

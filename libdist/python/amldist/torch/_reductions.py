@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List
 import torch
 from amldist.torch._base import Tensor
 from amldist.torch._movement import Movement
-from amldist.torch._tensors import OnHost, as_real, check, check_alike, check_root_tensor, copied_to, lists, refuse, shown, spread
+from amldist.torch._tensors import OnHost, as_real, check, check_alike, check_root_tensor, copied_to, is_lazy, lists, refuse, resolved, shown, spread
 from amldist.torch._work import DoneWork
 
 #: What libdist's operators do with two tensors of one rank, by their numbers.
@@ -29,7 +29,7 @@ class Reductions(Movement):
             return self._sparse(tensors, opts)
         if len(tensors) > 1:
             return self._allreduce_together(tensors, opts)
-        if tensor.device.type != "cpu" or not tensor.is_contiguous():
+        if tensor.device.type != "cpu" or not tensor.is_contiguous() or is_lazy(tensor):
             self._in_place(tensors, "all_reduce")
         operator, factor = self._operator(opts.reduceOp, "all_reduce")
         kind = self._type(tensor, "all_reduce")
@@ -108,9 +108,9 @@ class Reductions(Movement):
             raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: the types must be equal")
         if source.numel() != output.numel() * self.size:
             raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: it must have {self.size} times as many elements")
-        self._in_place([source], name)
-        self._in_place([output], name)
-        told, output, source = [output], as_real(output, opts), as_real(source, opts)
+        self._check_whole(source, name)
+        self._check_whole(output, name)
+        told, output, source = [output], as_real(output, opts), as_real(resolved(source), opts)
         operator, factor = self._operator(opts.reduceOp, name)
         kind = self._type(output, name)
         place = self._place(source, name, (kind, operator))
@@ -128,7 +128,7 @@ class Reductions(Movement):
             raise refuse("reduce_scatter", f"the output is {shown(output)}, the input for this rank {shown(parts[self.rank])}")
         for tensor in (output, *parts):
             check(tensor, "reduce_scatter")
-        output, parts = as_real(output, opts), [as_real(part, opts) for part in parts]
+        output, parts = as_real(output, opts), [as_real(resolved(part), opts) for part in parts]
         operator, factor = self._operator(opts.reduceOp, "reduce_scatter")
         kind = self._type(output, "reduce_scatter")
         place = self._place(output, "reduce_scatter", (kind, operator))

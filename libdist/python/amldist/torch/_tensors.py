@@ -57,6 +57,16 @@ def is_whole(tensor: Tensor) -> bool:
     return tensor.is_contiguous() or torch.ops.aten.is_non_overlapping_and_dense(tensor)
 
 
+def is_lazy(tensor: Tensor) -> bool:
+    """Its memory holds other numbers than it shows: conjugated or negated when it is read."""
+    return tensor.is_conj() or tensor.is_neg()
+
+
+def resolved(tensor: Tensor) -> Tensor:
+    """The same numbers in memory."""
+    return tensor.resolve_conj().resolve_neg()
+
+
 def as_real(tensor: Tensor, opts: Any) -> Tensor:
     """Complex numbers are added, and divided by the number of ranks, part by part. With another operator they stay what
     they are, and are refused."""

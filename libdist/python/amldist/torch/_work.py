@@ -47,6 +47,19 @@ class _ProcessEnds(BaseException):
     """Ends the waiting of a thread that may touch no tensor any more."""
 
 
+#: Works whose futures were asked for in a backward pass, until the callbacks of these have run; and their groups' waiters.
+promised: Dict["PendingWork", "Waiter"] = {}
+
+
+class _Here(threading.local):
+    """What goes on in a thread."""
+
+    calls_back = False  #: it runs the callbacks of a promised work's future
+
+
+_here = _Here()
+
+
 class Waiter:
     """A thread that waits for works in the order in which they were begun, for those who asked for futures.
 
@@ -115,6 +128,15 @@ class Waiter:
                 self._start()
                 return
         work.finish()  # in a handler of the process's end
+
+    def keep_order(self) -> None:
+        """Before a call: lets the callbacks of promised works run, which may begin calls. So all ranks begin the calls of a
+        backward pass and those of its callbacks in one order, as with NCCL, whose futures are complete at once."""
+        while promised and not _here.calls_back:
+            work = next((work for work, waiter in list(promised.items()) if waiter is self), None)
+            if work is None:
+                return
+            work.settle()
 
     def leave(self, work: "PendingWork") -> None:
         """Takes the work up only if nobody has waited for it before long. That wakes no thread."""
@@ -288,6 +310,7 @@ class PendingWork(KeptWork):
         self._future: Optional["torch.futures.Future[Any]"] = None
         self._value: Any = outputs  #: of the future
         self._raises_in_backward = False
+        self._have_run: threading.Event  #: of a promised work
 
     def finish(self) -> None:
         """Waits until the call is complete, whatever it comes to. KeyboardInterrupt goes through."""
@@ -306,11 +329,14 @@ class PendingWork(KeptWork):
             pending, self._pending = self._pending, None
             if pending is not None:
                 pending.discard(self)
-            future, self._future_given = self._future, True
+            future = self._future
         if future is not None:
             self._complete(future, self._value)
 
-    _future_given = False
+    def settle(self) -> None:
+        """Returns when the call is complete and the callbacks of its future have run. An error is raised by wait()."""
+        self.finish()
+        self._have_run.wait()
 
     def leave_to(self, waiter: Waiter) -> None:
         self._waiter = waiter
@@ -322,10 +348,16 @@ class PendingWork(KeptWork):
         return self._done
 
     def _complete(self, future: "torch.futures.Future[Any]", value: Any) -> None:
-        if self._error is None or self._raises_in_backward:
-            future.set_result(value)  # a future that raises is derived of this one
-        else:
-            future.set_exception(self._error)
+        outer, _here.calls_back = _here.calls_back, _here.calls_back or self in promised
+        try:
+            if self._error is None or self._raises_in_backward:
+                future.set_result(value)  # a future that raises is derived of this one
+            else:
+                future.set_exception(self._error)
+        finally:
+            _here.calls_back = outer
+            if promised.pop(self, None) is not None:
+                self._have_run.set()
 
     def wait(self, timeout: Optional[timedelta] = None) -> bool:
         if not self._done:
@@ -386,6 +418,8 @@ class PendingWork(KeptWork):
             if not done and self._future is None:
                 self._future, self._raises_in_backward = future, in_backward
                 first = True
+                if in_backward or _here.calls_back:
+                    self._have_run, promised[self] = threading.Event(), self._waiter
             else:
                 first = False
         if done:
@@ -424,6 +458,8 @@ class PendingWork(KeptWork):
         return future.then(self._value_of)
 
     def _wait_in_backward(self) -> None:
+        if self in promised and not _here.calls_back:
+            self.settle()
         self.wait()
 
 
