@@ -51,7 +51,7 @@ void run_misuse(void) {
   refused(amldist_allreduce(world, x, NULL, 1, AMLDIST_FLOAT32, AMLDIST_SUM), AMLDIST_EINVAL, "receive is NULL");
   refused(amldist_allreduce(world, x, x, 1, (amldist_type)13, AMLDIST_SUM), AMLDIST_EINVAL,
           "13 is not an amldist_type");
-  refused(amldist_allreduce(world, x, x, 1, (amldist_type)-1, AMLDIST_SUM), AMLDIST_EINVAL, "no amldist_type");
+  refused(amldist_allreduce(world, x, x, 1, (amldist_type)-1, AMLDIST_SUM), AMLDIST_EINVAL, "not an amldist_type");
   refused(amldist_allreduce(world, x, x, 1, AMLDIST_FLOAT32, (amldist_op)8), AMLDIST_EINVAL, "8 is not an amldist_op");
   refused(amldist_allreduce(world, x, x, 1, AMLDIST_FLOAT32, AMLDIST_BXOR), AMLDIST_EINVAL,
           "float32 cannot be combined by bxor");
