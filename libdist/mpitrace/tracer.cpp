@@ -371,12 +371,19 @@ Tracer::PostedCall Tracer::find_posted(MPI_Request request) noexcept {
   return found != requests_.end() ? found->second : PostedCall{};
 }
 
+void Tracer::drop(MPI_Request request) noexcept {
+  const std::lock_guard lock(requests_mutex_);
+  requests_.erase(key_of(request));
+}
+
+void Tracer::fail(MPI_Request request, const PostedCall& posted) noexcept {
+  recorder_.fail(posted.ticket, -1);
+  drop(request);
+}
+
 void Tracer::complete(MPI_Request request, const PostedCall& posted) noexcept {
   recorder_.complete(posted.ticket);
-  {
-    const std::lock_guard lock(requests_mutex_);
-    requests_.erase(key_of(request));
-  }
+  drop(request);
   if (posted.made != nullptr) add(*posted.made, posted.id_of_made);
 }
 

@@ -105,8 +105,9 @@ class Tracer {
   void remember(MPI_Request request, const PostedCall& posted) noexcept;
   /// Its ticket is 0 if there is none.
   [[nodiscard]] PostedCall find_posted(MPI_Request request) noexcept;
-  /// The call has ended.
+  /// The call has ended, well or not.
   void complete(MPI_Request request, const PostedCall& posted) noexcept;
+  void fail(MPI_Request request, const PostedCall& posted) noexcept;
 
   /// What a persistent request does each time that it is started, until MPI_Request_free.
   void prepare(MPI_Request request, const collective::RecordedCall& call) noexcept;
@@ -119,6 +120,7 @@ class Tracer {
 
  private:
   enum class Origin : std::uint8_t { unknown, merged, group };
+  void drop(MPI_Request request) noexcept;
   Communicator* add_known(MPI_Comm comm, std::uint64_t id, Origin origin = Origin::unknown) noexcept;
   [[nodiscard]] std::uint64_t next_id(std::span<const std::uint32_t> members, Origin origin, int tag = 0);
   [[nodiscard]] std::vector<std::uint32_t> world_ranks_of(MPI_Comm comm) const;

@@ -60,6 +60,13 @@ class Completing {
     tracer().complete(each.request, each.posted);
     each = {};
   }
+  void fail(int index) noexcept {
+    if (static_cast<std::size_t>(index) >= pending_.size()) return;
+    Pending& each = pending_[static_cast<std::size_t>(index)];
+    if (each.posted.ticket == 0) return;
+    tracer().fail(each.request, each.posted);
+    each = {};
+  }
   void complete_all() noexcept {
     for (int i = 0; i < static_cast<int>(pending_.size()); ++i) complete(i);
   }
@@ -101,7 +108,10 @@ int wait_in_turn(Completing& call, int count, MPI_Request* requests, MPI_Status*
                                 : static_cast<std::byte*>(statuses) + static_cast<std::size_t>(i) * abi.status.bytes;
     call.wait_for(i);
     const int status = wait_for_real(requests + i, own);
-    if (status != 0) return failed_in_turn(i, status, count, statuses);
+    if (status != 0) {
+      call.fail(i);
+      return failed_in_turn(i, status, count, statuses);
+    }
     call.complete(i);
   }
   return 0;
@@ -152,7 +162,8 @@ int exchange(const OfTwo& from, const Data& received, Receive receive, const OfT
     find_real_as<int(MPI_Request*)>("PMPI_Cancel")(&request);
     find_real_as<int(MPI_Request*)>("PMPI_Request_free")(&request);
   }
-  call.complete_all();
+  if (failed == 0) call.complete_all();
+  else call.fail(0);
   return failed;
 }
 

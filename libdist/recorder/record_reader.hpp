@@ -32,6 +32,8 @@ struct CallRecord {
   DataType type = DataType::uint8;  ///< may be no enumerator; so may operation and reduction
   ReduceOp reduction = ReduceOp::sum;
 
+  /// When somebody began to wait in it, or when it was posted if nobody has.
+  [[nodiscard]] std::int64_t begin_ns() const noexcept { return started_ns != 0 ? started_ns : enqueued_ns; }
   [[nodiscard]] bool pending() const noexcept {
     return state == recorder_format::State::enqueued || state == recorder_format::State::started;
   }

@@ -236,8 +236,6 @@ Stall stall_in(const Blocked& blocked) {
   return {communicator.id, communicator.name, communicator.size, known, 0, {}, {}, false};
 }
 
-std::int64_t begin_of(const CallRecord& call) { return call.started_ns != 0 ? call.started_ns : call.enqueued_ns; }
-
 /// Everybody who waits in a call and is not to blame.
 void add_waiting(const Group& group, Stall& stall) {
   const bool also_posted = stall.is_only_posted || ends_are_unknown(*group.front().recording);
@@ -245,7 +243,7 @@ void add_waiting(const Group& group, Stall& stall) {
     const bool is_to_blame = std::ranges::find(stall.missing, member.rank(), &MissingRank::rank) != stall.missing.end();
     if (is_to_blame || !(also_posted ? member.waits() : member.is_held_up())) continue;
     stall.waiting.push_back(member.rank());
-    const std::int64_t since = begin_of(*member.newest);
+    const std::int64_t since = member.newest->begin_ns();
     stall.since_ns = stall.since_ns == 0 ? since : std::min(stall.since_ns, since);
   }
   std::ranges::sort(stall.waiting);
@@ -287,6 +285,12 @@ class Step {
     return found != last_call_ns_.end() ? found->second : 0;
   }
 
+  /// Tags of the messages under way to a rank of a communicator.
+  [[nodiscard]] std::span<const std::uint16_t> tags_sent_to(std::uint64_t communicator, std::uint32_t rank) const {
+    const auto found = sent_.find(std::pair(communicator, rank));
+    return found != sent_.end() ? std::span<const std::uint16_t>(found->second) : std::span<const std::uint16_t>();
+  }
+
   /// Recordings of ranks that wait in no call, at most so many that a list of them still tells something.
   [[nodiscard]] std::span<const Recording* const> idle() const { return idle_; }
   [[nodiscard]] std::span<const Recording> recordings() const { return recordings_; }
@@ -301,12 +305,20 @@ class Step {
     for (const CallRecord& call : recording.calls) {
       last = std::max({last, call.enqueued_ns, call.started_ns, call.ended_ns});
       waits |= call.state == State::started;
+      if (call.operation == Operation::send && call.pending() && call.peer >= 0) add_send(recording, call);
     }
     const bool is_idle = !waits || recording.writer != Writer::runs;
     if (is_idle && idle_.size() < most_idle) idle_.push_back(&recording);
   }
 
+  void add_send(const Recording& recording, const CallRecord& call) {
+    const auto* const communicator = recording.communicator(call.communicator);
+    if (communicator != nullptr)
+      sent_[std::pair(communicator->id, static_cast<std::uint32_t>(call.peer))].push_back(call.tag);
+  }
+
   std::span<const Recording> recordings_;
+  std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<std::uint16_t>> sent_;  ///< as members_
   std::map<std::pair<std::uint64_t, std::uint32_t>, Member> members_;  ///< by communicator and rank in it
   std::map<std::uint32_t, std::int64_t> last_call_ns_;
   std::vector<const Recording*> idle_;
@@ -342,7 +354,7 @@ std::optional<Stall> partner_stall(const Recording& recording, const CallRecord&
   const bool waits = call.pending() && own != nullptr && !own->closed;
   if (is_collective(call.operation) || !waits || call.peer < 0) return std::nullopt;
   const auto peer = static_cast<std::uint32_t>(call.peer);
-  Stall stall{own->id, own->name, own->size, call, begin_of(call), {recording.rank}, {}};
+  Stall stall{own->id, own->name, own->size, call, call.begin_ns(), {recording.rank}, {}};
   const auto partner = step.member(own->id, peer);
   if (!partner) {
     const std::uint32_t in_step = peer < own->world_ranks.size() ? own->world_ranks[peer] : peer;
@@ -357,13 +369,8 @@ std::optional<Stall> partner_stall(const Recording& recording, const CallRecord&
 
 /// Whether somebody sends what this call may receive.
 bool is_any_sent(const CommunicatorRecord& own, const CallRecord& call, const Step& step) {
-  return std::ranges::any_of(step.recordings(), [&](const Recording& each) {
-    return std::ranges::any_of(each.calls, [&](const CallRecord& other) {
-      if (other.operation != Operation::send || !other.pending() || !tags_fit(other.tag, call.tag)) return false;
-      const auto* const communicator = each.communicator(other.communicator);
-      return communicator != nullptr && communicator->id == own.id && other.peer == static_cast<std::int32_t>(own.rank);
-    });
-  });
+  return std::ranges::any_of(step.tags_sent_to(own.id, own.rank),
+                             [&](std::uint16_t tag) { return tags_fit(tag, call.tag); });
 }
 
 /// A receive from any rank. It waits for those that wait for nobody themselves; where all wait, for one of them.
@@ -371,7 +378,7 @@ std::optional<Stall> any_source_stall(const Recording& recording, const CallReco
   const auto* const own = recording.communicator(call.communicator);
   if (own == nullptr || own->closed || call.peer != recorder_format::any_peer || is_any_sent(*own, call, step))
     return std::nullopt;
-  Stall stall{own->id, own->name, own->size, call, begin_of(call), {recording.rank}, {}};
+  Stall stall{own->id, own->name, own->size, call, call.begin_ns(), {recording.rank}, {}};
   const auto add = [&](const Recording& other) {
     const auto in_it = std::ranges::find(other.communicators, own->id, &CommunicatorRecord::id);
     if (&other == &recording || in_it == other.communicators.end()) return;

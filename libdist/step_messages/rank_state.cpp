@@ -27,8 +27,7 @@ constexpr std::array<std::string_view, 4> sources = {"amldist", "mpi", "nccl", "
 
 /// Since its beginning, or its end if it has ended.
 std::int64_t age_ms(const CallRecord& call, std::int64_t now_ns) {
-  const std::int64_t begin = call.started_ns != 0 ? call.started_ns : call.enqueued_ns;
-  const std::int64_t last = call.pending() ? begin : std::max(begin, call.ended_ns);
+  const std::int64_t last = call.pending() ? call.begin_ns() : std::max(call.begin_ns(), call.ended_ns);
   return std::max<std::int64_t>(0, (now_ns - last) / ns_per_ms);
 }
 

@@ -64,8 +64,6 @@ constexpr std::string_view colour_of(Operation operation) {
   }
 }
 
-std::int64_t begin_of(const CallRecord& call) { return call.started_ns != 0 ? call.started_ns : call.enqueued_ns; }
-
 bool never_ended(const CallRecord& call) { return call.pending() || call.state == State::failed; }
 
 /// Nanoseconds to the page. Behind the last thing that happened while the step worked, time may be compressed.
@@ -106,8 +104,8 @@ TimeScale scale_for(const TracedStep& step, std::size_t last) {
   std::int64_t worked_until = 0;
   for (const Recording& recording : step.recordings) {
     for (const CallRecord& call : newest(recording, last)) {
-      first = std::min(first, begin_of(call));
-      worked_until = std::max({worked_until, begin_of(call), never_ended(call) ? 0 : call.ended_ns});
+      first = std::min(first, call.begin_ns());
+      worked_until = std::max({worked_until, call.begin_ns(), never_ended(call) ? 0 : call.ended_ns});
     }
   }
   return {first, worked_until, step.now_ns};
@@ -151,11 +149,11 @@ std::string fitted(std::string words, double width, int size) {
 
 void draw_call(Svg& svg, const CallRecord& call, const TimeScale& scale, int y) {
   const bool waits = never_ended(call);
-  const double from = scale.x(begin_of(call));
+  const double from = scale.x(call.begin_ns());
   const double to = scale.x(call.pending() ? scale.end() : call.ended_ns);
   const double width = std::max(to - from, 1.0);
   svg.open_group(concat({collective::describe_call(call), waits ? ", waits" : ", ",
-                         waits ? "" : describe_duration(call.ended_ns - begin_of(call))}));
+                         waits ? "" : describe_duration(call.ended_ns - call.begin_ns())}));
   svg.bar({from, y + 4.0}, width, lane_height - 8.0, waits ? waiting_fill : colour_of(call.operation));
   const std::string label = concat({collective::name_of(call.operation), " #", std::to_string(call.sequence)});
   const std::string shown = fitted(label, width - 8, 11);

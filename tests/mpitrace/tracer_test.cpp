@@ -304,7 +304,7 @@ TEST(MpiTrace, KnowsWhichOfManyRequestsHasNotEnded) {
 }
 
 TEST(MpiTrace, TellsTheErrorOfEachRequestAsMpiDoes) {
-  recorded_by([](const Mpi& mpi) {
+  const Recording recording = recorded_by([](const Mpi& mpi) {
     struct Status {
       std::array<int, 4> rest = {7, 7, 7, 7};
       int error = 7;
@@ -315,6 +315,10 @@ TEST(MpiTrace, TellsTheErrorOfEachRequestAsMpiDoes) {
     const bool right = status == 17 && statuses[0].error == 0 && statuses[1].error == 15 && statuses[2].error == 18;
     if (!right || statuses[2].rest[3] != 7) ::_exit(1);
   });
+  ASSERT_EQ(recording.calls.size(), 4U);
+  EXPECT_EQ(recording.calls[1].state, State::completed);
+  EXPECT_EQ(recording.calls[2].state, State::failed);
+  EXPECT_EQ(recording.calls[3].state, State::enqueued);
 }
 
 TEST(MpiTrace, KnowsWhichHalfOfAnExchangeHasNotEnded) {
