@@ -285,7 +285,8 @@ class Step {
     return found != last_call_ns_.end() ? found->second : 0;
   }
 
-  /// Tags of the messages under way to a rank of a communicator.
+  /// Tags of the messages to a rank of a communicator that somebody waits to be rid of. One that was only posted may
+  /// have arrived long ago.
   [[nodiscard]] std::span<const std::uint16_t> tags_sent_to(std::uint64_t communicator, std::uint32_t rank) const {
     const auto found = sent_.find(std::pair(communicator, rank));
     return found != sent_.end() ? std::span<const std::uint16_t>(found->second) : std::span<const std::uint16_t>();
@@ -305,7 +306,8 @@ class Step {
     for (const CallRecord& call : recording.calls) {
       last = std::max({last, call.enqueued_ns, call.started_ns, call.ended_ns});
       waits |= call.state == State::started;
-      if (call.operation == Operation::send && call.pending() && call.peer >= 0) add_send(recording, call);
+      if (call.operation == Operation::send && call.state == State::started && call.peer >= 0)
+        add_send(recording, call);
     }
     const bool is_idle = !waits || recording.writer != Writer::runs;
     if (is_idle && idle_.size() < most_idle) idle_.push_back(&recording);

@@ -326,7 +326,7 @@ TEST(Recorder, HasLinesForTenThousandCommunicatorsThatComeAndGo) {
   many.front() = 1;
   std::span<const std::uint32_t> members;
   for (std::uint64_t id = 1; id <= 10'000; ++id) {
-    members = id % 2 == 0 ? std::span<const std::uint32_t>(few) : many;
+    members = id == 1 ? std::span<const std::uint32_t>(few) : many;  // the first has little room to reuse
     const auto slot =
         recorder->add_communicator({id, 0, static_cast<std::uint32_t>(members.size()), "made again", 0, members});
     ASSERT_LT(slot, recorder_format::communicator_slots) << id;
