@@ -70,9 +70,10 @@ bool never_ended(const CallRecord& call) { return call.pending() || call.state =
 class TimeScale {
  public:
   TimeScale(std::int64_t first, std::int64_t worked_until, std::int64_t end)
-      : first_(first), work_(std::max<std::int64_t>(worked_until - first, 1000)), end_(std::max(end, first_ + work_)) {
-    broken_ = end_ - first_ - work_ > work_ / 2;
-  }
+      : first_(first),
+        work_(std::max<std::int64_t>(worked_until - first, 1000)),
+        end_(std::max(end, first_ + work_)),
+        broken_(end_ - first_ - work_ > work_ / 2) {}
 
   [[nodiscard]] double x(std::int64_t time) const {
     const auto since = static_cast<double>(std::clamp(time, first_, end_) - first_);
@@ -90,7 +91,7 @@ class TimeScale {
   std::int64_t first_;
   std::int64_t work_;
   std::int64_t end_;
-  bool broken_ = false;
+  bool broken_;
 };
 
 /// The newest calls of one rank.
