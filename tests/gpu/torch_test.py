@@ -20,7 +20,7 @@ import sys
 import time
 from datetime import timedelta
 
-CASES = ("operations", "host", "training", "sharded", "groups", "stopped", "late", "gone", "other", "unheard")
+CASES = ("operations", "python", "host", "barrier", "training", "hooks", "sharded", "groups", "stopped", "late", "gone", "other", "unheard")
 FAILING = ("stopped", "late", "gone", "other", "unheard")
 LIMIT_S = 150
 
@@ -154,6 +154,13 @@ def check_operations(torch, dist) -> None:
         raise AssertionError("a tensor with gaps was taken")
     except ValueError as told:
         assert "not contiguous" in str(told), told
+    def shown():  # contiguous, and 2 * (rank + 1), although its memory holds another number
+        return (torch.ones(1, device=gpu) - 2j * (rank + 1)).conj().imag
+
+    assert shown().is_neg() and shown().item() == 2 * (rank + 1)
+    out = torch.zeros(size, device=gpu)
+    dist.all_gather_into_tensor(out, shown())
+    assert out.tolist() == [2. * (r + 1) for r in range(size)]
     sparse = torch.sparse_coo_tensor([[rank, size]], [1.0, 2.0], (size + 1,)).to(gpu)
     dist.all_reduce(sparse)
     assert sparse.to_dense().tolist() == [1.0] * size + [2.0 * size]
@@ -207,6 +214,49 @@ def check_training(torch, dist) -> None:
     assert all(abs(a - b) <= 1e-5 * abs(b) for a, b in pairs) and all(a != b for a, b in zip(curves["amldist"], curves["amldist"][1:])), pairs
     if rank == 0:
         print(f"loss {pairs[0][0]:.6f} -> {pairs[-1][0]:.6f}; with NCCL {pairs[0][1]:.6f} -> {pairs[-1][1]:.6f}")
+
+
+def check_barrier(torch, dist) -> None:
+    """A barrier returns when the work that was given to the GPU before is done, in each way that it can be called."""
+    options = torch._C._distributed_c10d.BarrierOptions()
+    if hasattr(options, "asyncOp"):
+        options.asyncOp = False
+    spin = 1_000_000_000  # cycles: half a second
+    dist.all_reduce(torch.ones(1, device="cuda"))
+    for call in (dist.barrier, lambda: dist.group.WORLD.barrier(options).wait(), lambda: dist.barrier(async_op=True).wait()):
+        torch.cuda.synchronize()
+        torch.cuda._sleep(spin)
+        done = torch.cuda.Event()
+        done.record()
+        assert not done.query(), "the GPU has to be busy still"
+        call()
+        assert done.query(), "the barrier did not wait for the GPU"
+
+
+def check_hooks(torch, dist) -> None:
+    """Communication hooks with several buckets: the ranks' parameters stay equal, and the numbers are NCCL's."""
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+    from torch.nn.parallel import DistributedDataParallel
+    for hook in ("fp16", "power"):
+        curves = {}
+        for name in ("amldist", "nccl"):
+            group = dist.new_group(backend=name)
+            wrapped = DistributedDataParallel(model_of(torch), device_ids=[torch.cuda.current_device()], process_group=group, bucket_cap_mb=0.3)
+            if hook == "fp16":
+                wrapped.register_comm_hook(group, default_hooks.fp16_compress_hook)
+            else:
+                state = powerSGD_hook.PowerSGDState(group, matrix_approximation_rank=2, start_powerSGD_iter=3)
+                wrapped.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+            curves[name] = trained(torch, wrapped, 10, dist.get_rank())
+            for parameter in wrapped.parameters():
+                least, most = parameter.detach().clone(), parameter.detach().clone()
+                dist.all_reduce(least, dist.ReduceOp.MIN)
+                dist.all_reduce(most, dist.ReduceOp.MAX)
+                assert torch.equal(least, most), f"{hook}: the ranks' parameters differ over {name}"
+        pairs = list(zip(curves["amldist"], curves["nccl"]))
+        assert all(abs(a - b) <= 1e-3 * abs(b) for a, b in pairs), (hook, pairs)
+        if dist.get_rank() == 0:
+            print(f"{hook}: loss {pairs[0][0]:.6f} -> {pairs[-1][0]:.6f}; with NCCL {pairs[-1][1]:.6f}")
 
 
 def check_sharded(torch, dist) -> None:
@@ -317,18 +367,23 @@ def run_rank(case: str) -> int:
     import torch
     import torch.distributed as dist
     faulthandler.enable()
-    import amldist.torch  # noqa: F401 - older releases of PyTorch do not find it by themselves
-    share_gpus(torch)
     if case == "host":
         os.environ["AMLDIST_TORCH_CUDA"] = "host"
+    if case == "python":
+        os.environ["AMLDIST_TORCH_COMPILED"] = "0"
+    import amldist.torch  # noqa: F401 - older releases of PyTorch do not find it by themselves
+    share_gpus(torch)
     limit = 3 if case in FAILING else 60
     device = torch.device("cuda", torch.cuda.current_device()) if case == "groups" else None
     dist.init_process_group("cpu:amldist,cuda:amldist", timeout=timedelta(seconds=limit), device_id=device)
     if case in FAILING:
         fail(torch, dist, case)
         os._exit(0)
-    checks = {"operations": check_operations, "host": check_operations, "training": check_training, "sharded": check_sharded,
-              "groups": check_groups, "speed": time_calls}
+    if dist.get_rank() == 0 and case in ("operations", "python"):
+        from amldist.torch import _direct
+        print("calls", _direct.why_not() or "compiled")
+    checks = {"operations": check_operations, "python": check_operations, "host": check_operations, "barrier": check_barrier,
+              "training": check_training, "hooks": check_hooks, "sharded": check_sharded, "groups": check_groups, "speed": time_calls}
     checks[case](torch, dist)
     torch.cuda.synchronize()
     dist.destroy_process_group()
