@@ -10,7 +10,7 @@ option(AMLDIST_PRECOMPILE "Parse the headers of the standard library once" ${alo
 if(CMAKE_BUILD_TYPE STREQUAL "Debug")
   set(alone OFF)
 endif()
-option(AMLDIST_UNITY "Compile the files of a folder as one" ${alone})
+option(AMLDIST_UNITY "Compile the files of a few folders as one" ${alone})
 
 # GCC looks for unused memory whenever a file takes 128 MiB, which is a tenth of its time; half a GiB is enough for a folder.
 if(AMLDIST_UNITY)
@@ -101,8 +101,36 @@ function(amldist_precompile)
   endforeach()
 endfunction()
 
-# Of the product and of the unit tests, the files of one folder become one: what they include is parsed once, and templates are
-# compiled once. So names in unnamed namespaces are to differ within a folder.
+# amldist_groups(SOURCES RESULT): the folders of SOURCES, put together until they are large enough to be compiled as one file: a
+# list FOLDER:NUMBER. As many equal parts as keep each below 160 KB; folders stay whole.
+function(amldist_groups sources result)
+  set(most 160000)
+  set(folders "")
+  set(total 0)
+  foreach(source IN LISTS sources)
+    cmake_path(GET source PARENT_PATH folder)
+    file(SIZE ${source} bytes)
+    if(NOT folder IN_LIST folders)
+      list(APPEND folders ${folder})
+      set(bytes_of_${folder} 0)
+    endif()
+    math(EXPR bytes_of_${folder} "${bytes_of_${folder}} + ${bytes}")
+    math(EXPR total "${total} + ${bytes}")
+  endforeach()
+  list(SORT folders)  # what is below a folder comes behind it
+  math(EXPR parts "(${total} + ${most} - 1) / ${most}")
+  set(found "")
+  set(before 0)
+  foreach(folder IN LISTS folders)
+    math(EXPR part "(${before} + ${bytes_of_${folder}} / 2) * ${parts} / ${total}")
+    list(APPEND found "${folder}:${part}")
+    math(EXPR before "${before} + ${bytes_of_${folder}}")
+  endforeach()
+  set(${result} ${found} PARENT_SCOPE)
+endfunction()
+
+# Of the product and of the unit tests, the files of a few folders become one: what they include is parsed once, and templates are
+# compiled once. So names in unnamed namespaces are to differ within a target.
 function(amldist_unite)
   amldist_targets(${PROJECT_SOURCE_DIR} targets)
   foreach(target IN LISTS targets)
@@ -112,10 +140,13 @@ function(amldist_unite)
       continue()
     endif()
     amldist_alike(${target} sources)
+    amldist_groups("${sources}" groups)
     foreach(source IN LISTS sources)
       cmake_path(GET source PARENT_PATH folder)
-      cmake_path(GET folder FILENAME folder)
-      set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES UNITY_GROUP ${folder})
+      set(part ${groups})
+      list(FILTER part INCLUDE REGEX "^${folder}:")
+      string(REGEX REPLACE ".*:" "" part ${part})
+      set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES UNITY_GROUP ${part})
     endforeach()
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   endforeach()

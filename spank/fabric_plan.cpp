@@ -63,9 +63,9 @@ std::vector<std::string> helper_words(const FabricPlan& plan) {
                                     "check",
                                     "--task-part",
                                     "--policy",
-                                    concat({fabric::to_string(plan.policy)}),
+                                    concat({to_string(plan.policy)}),
                                     "--health",
-                                    concat({fabric::to_string(plan.health)}),
+                                    concat({to_string(plan.health)}),
                                     "--timeout",
                                     std::to_string(verbs_timeout.count())};
   if (!plan.sku.empty()) words.insert(words.end(), {"--sku", plan.sku});
@@ -159,7 +159,7 @@ bool is_of_health(const Check& check) { return check.id.starts_with("gpu.") || c
 /// The key whose check it is, "rdma=require".
 std::string key_of(const FabricPlan& plan, const Check& check) {
   const bool health = is_of_health(check) || plan.policy == RdmaPolicy::off;
-  return concat({health ? "health=" : "rdma=", fabric::to_string(health ? plan.health : plan.policy)});
+  return concat({health ? "health=" : "rdma=", to_string(health ? plan.health : plan.policy)});
 }
 
 /// Whether a failure ends the step.
@@ -199,7 +199,7 @@ std::vector<std::pair<std::string, std::string>> settings_for_tasks(const Fabric
   if (plan.policy == RdmaPolicy::off) return {};
   auto settings = fabric::fabric_settings(plan.node_part);
   if (plan.nodes > 1) {
-    settings.emplace_back(variable::rdma, fabric::to_string(plan.policy));
+    settings.emplace_back(variable::rdma, to_string(plan.policy));
     if (!plan.sku.empty()) settings.emplace_back(variable::rdma_sku, plan.sku);
   }
   return settings;
@@ -243,10 +243,9 @@ MessageType agree(const FabricPlan& plan, const std::optional<SrunLink>& srun, c
   if (answer != MessageType::not_yet) return answer;
   if (ended && refused) tell_step(refusal(plan, failures.front()));  // srun was to tell it
   const bool must = plan.policy == RdmaPolicy::require || plan.health == RdmaPolicy::require;
-  tell_step(
-      concat({plan.policy == RdmaPolicy::off ? "health=" : "rdma=",
-              fabric::to_string(plan.policy == RdmaPolicy::off ? plan.health : plan.policy), ": srun did not tell ",
-              plan.host, " about the other nodes: ", must ? "its tasks do not start" : "it uses sockets"}));
+  tell_step(concat({plan.policy == RdmaPolicy::off ? "health=" : "rdma=",
+                    to_string(plan.policy == RdmaPolicy::off ? plan.health : plan.policy), ": srun did not tell ",
+                    plan.host, " about the other nodes: ", must ? "its tasks do not start" : "it uses sockets"}));
   return must ? MessageType::refuse_step : MessageType::use_sockets;
 }
 

@@ -111,7 +111,7 @@ void tell_policy(const SitePolicy& site, const Spec& spec, const NodeFeatures& f
   if (const auto lowered = lowered_requirement(site, spec, partition, features)) tell_user(*lowered);
   const RdmaChoice choice = choose_rdma(site, spec, partition, features);
   if (!spec.verbose || choice.policy == RdmaPolicy::off) return;
-  tell_user(concat({"rdma=", fabric::to_string(choice.policy), " by ", choice.source}));
+  tell_user(concat({"rdma=", to_string(choice.policy), " by ", choice.source}));
 }
 
 /// Sends the record to the nodes: in the environment, and through the listener to those that it does not reach.

@@ -16,7 +16,7 @@ using amldist::Result;
 namespace fabric = amldist::fabric;
 
 Result<fabric::CheckRequest> make_request(const char* policy, const char* sku) {
-  const auto named = policy != nullptr ? fabric::policy_from_name(policy) : std::nullopt;
+  const auto named = policy != nullptr ? amldist::policy_from_name(policy) : std::nullopt;
   if (!named) return Error{Errc::invalid_argument, "amldist_verify_node: the policy is require, prefer or off"};
   fabric::CheckRequest request;
   request.policy = *named;

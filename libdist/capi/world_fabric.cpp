@@ -86,7 +86,7 @@ Result<void> verify_fabric(Communicator& world, const EnvironmentReader& environ
                                      [&world](const std::string& text) { return gather_texts(world, text); });
   if (!verified) return verified.error();
   if (own.rank == 0) {
-    for (const std::string& line : verified->warnings) tell(concat({"rdma=", fabric::to_string(policy), ": ", line}));
+    for (const std::string& line : verified->warnings) tell(concat({"rdma=", to_string(policy), ": ", line}));
   }
   if (verified->failure.empty()) return {};
   if (policy == RdmaPolicy::require) {

@@ -25,6 +25,7 @@ constexpr std::array kind_names = {
 };
 
 /// In the order of RdmaPairs.
+constexpr std::array<std::string_view, 3> policy_names = {"require", "prefer", "off"};
 constexpr std::array<std::string_view, 4> pairs_names = {"off", "ring", "log", "all"};
 
 Error invalid(std::string message) { return {Errc::invalid_argument, std::move(message)}; }
@@ -114,12 +115,8 @@ Result<void> set_master_port(Spec& spec, std::string_view value) {
 
 template <std::optional<RdmaPolicy> Spec::*member>
 Result<void> set_policy(Spec& spec, std::string_view key, std::string_view value) {
-  constexpr std::array<std::string_view, 3> allowed = {"require", "prefer", "off"};
-  constexpr std::array policies = {RdmaPolicy::require, RdmaPolicy::prefer, RdmaPolicy::off};
-  const auto* const found = std::ranges::find(allowed, value);
-  if (found == allowed.end()) return bad_value(key, value, allowed);
-  spec.*member = policies[static_cast<std::size_t>(found - allowed.begin())];
-  return {};
+  spec.*member = policy_from_name(value);
+  return spec.*member ? Result<void>() : bad_value(key, value, policy_names);
 }
 
 Result<void> set_rdma_pairs(Spec& spec, std::string_view value) {
@@ -306,6 +303,14 @@ std::string_view to_string(Kind kind) noexcept {
 }
 
 std::string_view to_string(Launch launch) noexcept { return launch == Launch::per_node ? "per-node" : "per-process"; }
+
+std::string_view to_string(RdmaPolicy policy) noexcept { return policy_names.at(static_cast<std::size_t>(policy)); }
+
+std::optional<RdmaPolicy> policy_from_name(std::string_view name) noexcept {
+  const auto* const found = std::ranges::find(policy_names, name);
+  if (found == policy_names.end()) return std::nullopt;
+  return static_cast<RdmaPolicy>(found - policy_names.begin());
+}
 
 std::string_view to_string(RdmaPairs pairs) noexcept { return pairs_names.at(static_cast<std::size_t>(pairs)); }
 

@@ -110,6 +110,8 @@ inline constexpr std::size_t longest_option = 4096;
 /// "pytorch", "tensorflow", ...
 [[nodiscard]] std::string_view to_string(Kind kind) noexcept;
 [[nodiscard]] std::string_view to_string(Launch launch) noexcept;
+[[nodiscard]] std::string_view to_string(RdmaPolicy policy) noexcept;
+[[nodiscard]] std::optional<RdmaPolicy> policy_from_name(std::string_view name) noexcept;
 [[nodiscard]] std::string_view to_string(RdmaPairs pairs) noexcept;
 [[nodiscard]] std::optional<RdmaPairs> rdma_pairs_from_name(std::string_view name) noexcept;
 

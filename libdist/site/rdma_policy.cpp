@@ -85,9 +85,6 @@ RdmaPolicy site_health(const SitePolicy& policy, std::string_view partition) {
   return found != policy.health_of_partition.end() ? found->second : policy.health;
 }
 
-/// Of a policy below `require`.
-std::string_view word_of(RdmaPolicy policy) { return policy == RdmaPolicy::prefer ? "prefer" : "off"; }
-
 }  // namespace
 
 RdmaChoice choose_rdma(const SitePolicy& policy, const Spec& spec, std::string_view partition,
@@ -110,7 +107,7 @@ std::optional<std::string> lowered_requirement(const SitePolicy& policy, const S
   const RdmaChoice site = site_choice(policy, partition, features);
   const bool fabric = site.policy == RdmaPolicy::require;
   if (fabric && spec.rdma && *spec.rdma != RdmaPolicy::require) {
-    return concat({"rdma=", word_of(*spec.rdma), " lowers the site's ", site.source,
+    return concat({"rdma=", to_string(*spec.rdma), " lowers the site's ", site.source,
                    "require: drop the key to verify the fabric"});
   }
   if (fabric && spec.rdma_pairs == RdmaPairs::off && site_pairs(policy, partition, site.policy) != RdmaPairs::off) {
@@ -120,7 +117,7 @@ std::optional<std::string> lowered_requirement(const SitePolicy& policy, const S
   const bool health = site_health(policy, partition) == RdmaPolicy::require;
   if (!health || !spec.health || *spec.health == RdmaPolicy::require) return std::nullopt;
   return concat(
-      {"health=", word_of(*spec.health), " lowers the site's health=require: drop the key to verify GPUs and hosts"});
+      {"health=", to_string(*spec.health), " lowers the site's health=require: drop the key to verify GPUs and hosts"});
 }
 
 std::string rdma_sku(const SitePolicy& policy, std::string_view partition, const NodeFeatures& features,

@@ -18,13 +18,6 @@ constexpr std::array<std::string_view, 24> argument_names = {
     "default.",   "rdma.",       "rdma_sku",        "rdma_sku.",  "rdma_helper", "secret", "unknown", "trace",
     "trace.",     "hang",        "trace_libraries", "rdma_pairs", "rdma_pairs.", "health", "health.", "job_comment"};
 
-std::optional<RdmaPolicy> rdma_from_name(std::string_view name) {
-  if (name == "require") return RdmaPolicy::require;
-  if (name == "prefer") return RdmaPolicy::prefer;
-  if (name == "off") return RdmaPolicy::off;
-  return std::nullopt;
-}
-
 /// Any well-formed name is accepted. The node checks whether the SKU table has it.
 bool is_sku_name(std::string_view name) {
   constexpr std::size_t longest_name = 64;
@@ -39,7 +32,7 @@ std::optional<std::string_view> behind(std::string_view prefix, std::string_view
 
 /// rdma=, or rdma.PARTITION=, rdma.feature.FEATURE=, rdma.sku.SKU=.
 bool apply_rdma(SitePolicy& policy, std::string_view argument, std::string_view value) {
-  const auto rdma = rdma_from_name(value);
+  const auto rdma = policy_from_name(value);
   if (!rdma || argument == "rdma.") return false;
   const auto scope = behind("rdma.", argument);
   if (!scope) {
@@ -117,7 +110,7 @@ bool apply_value(SitePolicy& policy, std::string_view name, std::string_view val
     return set_scoped("rdma_pairs", name, rdma_pairs_from_name(value), policy.rdma_pairs,
                       policy.rdma_pairs_of_partition);
   } else if (name == "health" || name.starts_with("health.")) {
-    return set_scoped("health", name, rdma_from_name(value), policy.health, policy.health_of_partition);
+    return set_scoped("health", name, policy_from_name(value), policy.health, policy.health_of_partition);
   } else if (name == "rdma_helper") {
     if (!value.starts_with('/')) return false;
     policy.rdma_helper = value;

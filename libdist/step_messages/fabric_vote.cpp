@@ -28,12 +28,10 @@ std::string_view state_of(const FabricVote& vote) {
   return vote.torn ? "torn" : "sick";
 }
 
-std::string_view word_of(RdmaPolicy policy) { return policy == RdmaPolicy::require ? "require" : "prefer"; }
-
 }  // namespace
 
 std::string FabricVote::to_datagram(std::uint64_t token) const {
-  return seal(token, {"fabric", std::to_string(node), std::to_string(nodes), word_of(policy), state_of(*this),
+  return seal(token, {"fabric", std::to_string(node), std::to_string(nodes), to_string(policy), state_of(*this),
                       without_separators(traits.substr(0, 64)), without_separators(text)});
 }
 

@@ -52,7 +52,7 @@ bool is_json(const CheckOptions& options) { return options.json || options.forma
 
 /// Explicit before guessed: the option, then what the SKU promises; else what is there is verified.
 void choose_policy(const CheckOptions& options, CheckRequest& request) {
-  if (const auto named = fabric::policy_from_name(options.policy)) {
+  if (const auto named = policy_from_name(options.policy)) {
     request.policy = *named;
     request.policy_source = "--policy";
   } else if (request.sku && request.sku->has_verbs()) {
@@ -182,7 +182,7 @@ fabric::Check check_placement(const NodeFacts& node, const CheckRequest& request
 /// Adds the checks of GPUs, and drops those of the host with --health off. Returns what the driver said.
 fabric::GpuStates add_health(const CheckOptions& options, const NodeFacts& node, const CheckRequest& request,
                              const Evidence& evidence, fabric::Report& report) {
-  const RdmaPolicy health = fabric::policy_from_name(options.health).value_or(RdmaPolicy::prefer);
+  const RdmaPolicy health = policy_from_name(options.health).value_or(RdmaPolicy::prefer);
   if (request.policy == RdmaPolicy::off) return {};
   if (health == RdmaPolicy::off) {
     std::erase_if(report.checks, [](const fabric::Check& check) { return check.id.starts_with("host."); });
@@ -204,7 +204,7 @@ fabric::GpuStates add_health(const CheckOptions& options, const NodeFacts& node,
 
 /// The bus bandwidth between the node's GPUs, as NCCL has it.
 void add_nccl(const CheckOptions& options, const CheckRequest& request, fabric::Report& report) {
-  const RdmaPolicy health = fabric::policy_from_name(options.health).value_or(RdmaPolicy::prefer);
+  const RdmaPolicy health = policy_from_name(options.health).value_or(RdmaPolicy::prefer);
   if (request.policy == RdmaPolicy::off || health == RdmaPolicy::off) return;
   const auto speed = fabric::measure_nccl(request.environment(variable::cuda_library).value_or(""),
                                           request.environment(variable::nccl_library).value_or(""),
@@ -262,7 +262,7 @@ int exit_status_of(Verdict verdict) {
 void print_failures(const fabric::Report& report) {
   for (const fabric::Check& check : report.checks) {
     if (check.verdict != Verdict::fail) continue;
-    std::printf("aml-dist: rdma=%s failed: %s: %s%s%s\n", std::string(fabric::to_string(report.policy)).c_str(),
+    std::printf("aml-dist: rdma=%s failed: %s: %s%s%s\n", std::string(to_string(report.policy)).c_str(),
                 check.id.c_str(), check.evidence.c_str(), check.remedy.empty() ? "" : ": ", check.remedy.c_str());
   }
 }
@@ -337,7 +337,7 @@ int print_task_part(const CheckOptions& options, const CheckRequest& request) {
   if (rdma) summary = summarise(node, request, fabric::Report());
   if (options.health != "off" && !print_health_part(options, node, request, summary)) return commands::exit_done;
   if (rdma && !print_fabric_part(options, node, request, summary)) return commands::exit_done;
-  tell_settings(options, summary, rdma ? request.policy : *fabric::policy_from_name(options.health));
+  tell_settings(options, summary, rdma ? request.policy : *policy_from_name(options.health));
   if (rdma) print_checks(write_between_nodes(options, node, request));
   return commands::exit_done;
 }

@@ -97,8 +97,8 @@ fabric::Report report_of(const fabric::NodeSummary& node, const fabric::Report& 
 }  // namespace
 
 std::string to_table(const NodeVerification& node, bool colour, bool quiet) {
-  std::string out = concat({node.host, ": ", word_for(node.report.verdict(), colour), " (policy ",
-                            fabric::to_string(node.report.policy), ")\n"});
+  std::string out = concat(
+      {node.host, ": ", word_for(node.report.verdict(), colour), " (policy ", to_string(node.report.policy), ")\n"});
   return out + lines_of(node.report.checks, colour, quiet);
 }
 
@@ -109,7 +109,7 @@ std::string to_json(const NodeVerification& node) {
 std::string to_table(const StepReport& step, bool colour, bool quiet) {
   std::string out =
       concat({text::count(step.nodes.size(), "node"), ": ", word_for(step.report.verdict(), colour), " (policy ",
-              fabric::to_string(step.report.policy), ")\n", lines_of(step.report.checks, colour, quiet)});
+              to_string(step.report.policy), ")\n", lines_of(step.report.checks, colour, quiet)});
   for (const fabric::NodeSummary& node : step.nodes) {
     const Verdict verdict = report_of(node, step.report).verdict();
     if (quiet && verdict == Verdict::pass) continue;
@@ -189,7 +189,7 @@ std::string to_json(const StepReport& step) {
                      {gid, setting(node, gid)}});
   }
   return dumped({{"schema", fabric::report_schema},
-                 {"policy", fabric::to_string(step.report.policy)},
+                 {"policy", to_string(step.report.policy)},
                  {"verdict", to_string(step.report.verdict())},
                  {"checks", array_of(step.report.checks)},
                  {hca, common_setting(step, hca)},

@@ -99,7 +99,7 @@ class Drawing {
   void draw_title() {
     svg_.text(fabric_margin, 26, picture_.title, {16, "#1f2933", true});
     svg_.text(fabric_margin, 46,
-              concat({to_string(picture_.verdict), ", policy ", fabric::to_string(picture_.policy),
+              concat({to_string(picture_.verdict), ", policy ", to_string(picture_.policy),
                       left_out_ > 0 ? concat({"; ", std::to_string(left_out_), " more nodes are not drawn"}) : ""}),
               {13, fill_of(picture_.verdict), true});
   }

@@ -127,6 +127,12 @@ std::string join(std::span<const std::string> words) {
 
 bool keeps_dollar(std::string_view text) noexcept { return text.find_first_of("$`") != std::string_view::npos; }
 
+std::string without_patterns(std::string_view path) {
+  std::string out;
+  for (const char c : path) out += c == '%' ? std::string("%%") : std::string(1, c);
+  return out;
+}
+
 std::string quote_directive(std::string_view value) {
   std::string clean(value);
   std::ranges::replace_if(clean, is_control, ' ');

@@ -28,6 +28,9 @@ namespace amldist::shell {
 /// become blanks, as an #SBATCH line has no way to write them.
 [[nodiscard]] std::string quote_directive(std::string_view value);
 
+/// A folder in a file name of sbatch (--output and its like), where % begins a pattern.
+[[nodiscard]] std::string without_patterns(std::string_view path);
+
 /// Splits a line into words as a shell would (blanks, quotes, backslashes) without expanding anything.
 /// Errors: invalid_argument, a quote that is not closed.
 [[nodiscard]] Result<std::vector<std::string>> split_words(std::string_view line);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "os/calendar_time.hpp"
 #include "spank/hang_detector.hpp"
 
 namespace amldist {
@@ -21,12 +22,6 @@ using spank::HangDetector;
 using std::chrono::seconds;
 
 constexpr std::int64_t ns_per_s = 1'000'000'000;
-
-std::int64_t calendar_ns() {
-  timespec now = {};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  return now.tv_sec * ns_per_s + now.tv_nsec;
-}
 
 /// A rank of four that knows the world; `waits` seconds in a barrier, or in no call.
 Recording traced_rank(std::uint32_t rank, std::int64_t waits, Writer writer = Writer::runs) {

@@ -88,16 +88,4 @@ std::optional<Verdict> verdict_from_name(std::string_view name) noexcept {
   return std::nullopt;
 }
 
-std::string_view to_string(RdmaPolicy policy) noexcept {
-  constexpr std::array<std::string_view, 3> names = {"require", "prefer", "off"};
-  return names.at(static_cast<std::size_t>(policy));
-}
-
-std::optional<RdmaPolicy> policy_from_name(std::string_view name) noexcept {
-  for (const RdmaPolicy each : {RdmaPolicy::require, RdmaPolicy::prefer, RdmaPolicy::off}) {
-    if (name == to_string(each)) return each;
-  }
-  return std::nullopt;
-}
-
 }  // namespace amldist::fabric

@@ -50,7 +50,5 @@ struct Report {
 
 [[nodiscard]] std::string_view to_string(Verdict verdict) noexcept;
 [[nodiscard]] std::optional<Verdict> verdict_from_name(std::string_view name) noexcept;
-[[nodiscard]] std::string_view to_string(RdmaPolicy policy) noexcept;
-[[nodiscard]] std::optional<RdmaPolicy> policy_from_name(std::string_view name) noexcept;
 
 }  // namespace amldist::fabric

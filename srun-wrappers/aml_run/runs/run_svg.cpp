@@ -23,7 +23,7 @@ std::string_view fill_of(const WorkState& work) {
 }
 
 /// About what a text is wide, in pixels.
-int width_of(std::string_view text) { return static_cast<int>(text.size()) * 8; }
+int pixels_of(std::string_view text) { return static_cast<int>(text.size()) * 8; }
 
 struct Layout {
   std::vector<std::size_t> columns;
@@ -46,7 +46,7 @@ Layout lay_out(const Run& run) {
     }
     out.top.push_back(title_height + margin + rows[column] * row_height);
     ++rows[column];
-    out.box_widths[column] = std::max(out.box_widths[column], width_of(run.jobs[i].name) + 28);
+    out.box_widths[column] = std::max(out.box_widths[column], pixels_of(run.jobs[i].name) + 28);
   }
   int x = margin;
   for (const int width : out.box_widths) {

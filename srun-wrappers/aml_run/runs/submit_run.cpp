@@ -15,13 +15,6 @@ namespace {
 
 using text::concat;
 
-/// The folder in a file name of sbatch, where % begins a pattern.
-std::string without_patterns(std::string_view path) {
-  std::string out;
-  for (const char c : path) out += c == '%' ? std::string("%%") : std::string(1, c);
-  return out;
-}
-
 /// "1-3,7" of numbers in order.
 std::string ranges_of(const std::vector<std::uint32_t>& numbers) {
   std::string out;
@@ -72,7 +65,7 @@ void place_in_run(const Run& run, const std::string& job_name, Plan& plan) {
   plan.record = concat({run.folder, "/state/", job_name});
   plan.record_variable.clear();
   if (!plan.job.has("output"))
-    plan.job.set("output", concat({without_patterns(run.folder), "/logs/", job_name, ".out"}));
+    plan.job.set("output", concat({shell::without_patterns(run.folder), "/logs/", job_name, ".out"}));
   plan.first_lines.push_back(concat({tool, " --may-start ", folder, " || exit"}));
   if (!run.continue_on_failure) {
     plan.first_lines.emplace_back("# A job that fails ends the run.");

@@ -17,12 +17,6 @@ using text::concat;
 
 std::string variable_of(const Parameter& parameter) { return concat({"AML_PARAMETER_", parameter.name}); }
 
-std::string without_patterns(std::string_view path) {
-  std::string out;
-  for (const char c : path) out += c == '%' ? std::string("%%") : std::string(1, c);
-  return out;
-}
-
 /// A value with many characters that bash acts on, if there is one: what a warning is about.
 std::string example_of(const Sweep& sweep, std::size_t column) {
   for (const Trial& trial : sweep.trials) {
@@ -66,7 +60,7 @@ std::vector<std::pair<std::string, Replacement>> parameter_expressions(const Swe
 
 void place_in_sweep(const std::string& run_folder, const std::string& sweep_folder, const Sweep& sweep, Plan& plan) {
   const std::string tool = shell::quote(commands::sibling_program("aml-run"));
-  plan.job.set("output", concat({without_patterns(sweep_folder), "/trials/%a/output.txt"}));
+  plan.job.set("output", concat({shell::without_patterns(sweep_folder), "/trials/%a/output.txt"}));
   // What the plan has already comes behind.
   const std::vector<std::string> copying = std::exchange(plan.first_lines, {});
   plan.first_lines.push_back(concat(
@@ -108,7 +102,7 @@ std::string finishing_script(const std::string& run_folder, const std::string& s
       {"#!/bin/bash\n#SBATCH --job-name=",
        shell::quote_directive(concat({std::string_view(run_folder).substr(run_folder.rfind('/') + 1), ".", job_name})),
        "\n", admission_lines(trials), "#SBATCH --nodes=1\n#SBATCH --ntasks=1\n#SBATCH --time=10\n#SBATCH --output=",
-       shell::quote_directive(concat({without_patterns(run_folder), "/logs/", job_name, ".out"})),
+       shell::quote_directive(concat({shell::without_patterns(run_folder), "/logs/", job_name, ".out"})),
        "\n\n# Puts the outputs of the sweep's best trial where other jobs look for them.\nrun_folder=", folder, "\n"});
   if (!continue_on_failure)
     out += concat({"trap 'job_end=$?; ((job_end == 0)) || ", tool, " --stop-run \"$run_folder\" ",

@@ -46,7 +46,7 @@ std::string cell(std::string_view text) {
 }
 
 /// Characters, not bytes: those of UTF-8 that begin one.
-std::size_t width_of(std::string_view text) {
+std::size_t characters_of(std::string_view text) {
   return static_cast<std::size_t>(
       std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80; }));
 }
@@ -111,14 +111,14 @@ std::vector<std::string> draw_sweep(const SweepResults& results, bool colour, bo
   for (const std::size_t i : rows) table.push_back(row_of(results, i));
   std::vector<std::size_t> widths(table[0].size(), 0);
   for (const auto& cells : table) {
-    for (std::size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], width_of(cells[i]));
+    for (std::size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], characters_of(cells[i]));
   }
   std::vector<std::string> lines;
   for (std::size_t row = 0; row < table.size(); ++row) {
     std::string line;
     for (std::size_t i = 0; i < table[row].size(); ++i) {
       line += table[row][i];
-      if (i + 1 < table[row].size()) line += std::string(widths[i] - width_of(table[row][i]) + 2, ' ');
+      if (i + 1 < table[row].size()) line += std::string(widths[i] - characters_of(table[row][i]) + 2, ' ');
     }
     const std::string_view escape = !colour ? "" : row == 0 ? "\033[1m" : escape_of(results, rows[row - 1]);
     lines.push_back(concat({escape, line, escape.empty() ? "" : "\033[0m"}));
