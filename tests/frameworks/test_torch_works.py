@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
-from test_amldist_backend import run
+from conftest import need
+from test_amldist_backend import PYTHON, environment, run
 
 
 @pytest.fixture(params=["compiled", "python"])
@@ -116,6 +119,41 @@ def test_a_world_may_follow_another_of_its_name_in_one_store():
         store.wait([f"end {r}" for r in range(size)])
         print("fine")
         """)
+
+
+RESTARTED = """
+import os, signal, time
+from datetime import timedelta
+import torch, torch.distributed as dist
+import amldist.torch
+from amldist.torch import _base
+
+rank, attempt = int(os.environ["RANK"]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+if attempt == 0:
+    if rank: time.sleep(60)
+    tell = _base._TorchStore.set
+    def tell_and_die(self, key, value):
+        tell(self, key, value)
+        os.kill(os.getpid(), signal.SIGKILL)
+    _base._TorchStore.set = tell_and_die
+elif rank == 0: time.sleep(1)
+dist.init_process_group("amldist", timeout=timedelta(seconds=20))
+one = torch.ones(1)
+dist.all_reduce(one)
+assert one.item() == 3
+dist.destroy_process_group()
+open(f"fine {rank} {attempt}", "w").close()
+"""
+
+
+def test_torchrun_starts_the_ranks_again_after_rank_0_was_killed_while_they_met(tmp_path):
+    """It leaves its address in the store, where those that come next find it."""
+    need("torch")
+    (tmp_path / "program.py").write_text(RESTARTED)
+    done = subprocess.run([PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3", "--max-restarts", "1", "program.py"],
+                          env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert sorted(file.name for file in tmp_path.glob("fine *")) == [f"fine {rank} 1" for rank in range(3)]
 
 
 def test_a_call_that_is_done_keeps_no_tensor():

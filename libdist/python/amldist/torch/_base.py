@@ -63,7 +63,7 @@ class _TorchStore:
 
     def clear(self) -> None:
         """Takes back what was set, when the world is made or will not be. A store may outlive its processes, as torchrun's
-        does: those that come next under this name would find the address of a rank 0 that is gone."""
+        does: those that come next under this name would first look for a rank 0 that is gone."""
         for key in self._keys:
             with contextlib.suppress(RuntimeError):  # the store is gone, or cannot do that
                 self._store.delete_key(key)
