@@ -279,3 +279,25 @@ def test_the_compiler_leaves_calls_that_it_does_not_know_to_python(way):
         assert torch.compile(step, backend="aot_eager")(torch.ones(4)).tolist() == [size + 1] * 4
         print("fine")
         """, **way)
+
+
+def test_a_functional_call_on_several_tensors_may_be_waited_for_by_each():
+    """PyTorch before 2.9 keeps only C++'s half of the work, and waits by it once for each tensor."""
+    run("""
+        import gc
+        import torch.distributed._functional_collectives as functional
+        start()
+        world = dist.group.WORLD
+        def one(count, value): return torch.full((count,), float(value))
+        def values(tensors): gc.collect(); return [tensor.tolist() for tensor in tensors]
+        assert values(functional.all_reduce_coalesced([one(2, 1), one(3, rank)], "sum", world)) == [[size] * 2, [1] * 3]
+        assert values(functional.all_gather_into_tensor_coalesced([one(1, rank), one(1, 5)], world)) == [[0, 1], [5, 5]]
+        both = functional.reduce_scatter_tensor_coalesced([one(size, 1), one(2 * size, 2)], "sum", [0, 0], world)
+        assert values(both) == [[size], [2 * size] * 2]
+        with dist._coalescing_manager(async_ops=True) as joined:
+            for tensor in (one(2, 1), one(3, 1)): dist.all_reduce(tensor)
+        joined.wait()
+        works = amldist.torch._work
+        assert not [work for work in works.KeptWork._unwaited.values() if isinstance(work, works.PendingWork)]
+        print("fine")
+        """, AMLDIST_TEST_LIMIT="30")

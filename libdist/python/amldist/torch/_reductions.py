@@ -64,7 +64,7 @@ class Reductions(Movement):
         if factor is not None:
             flat.mul_(factor)
         arguments = (flat.data_ptr(), flat.data_ptr(), flat.numel(), kind, operator)
-        return self._call("allreduce", arguments, opts, tensors, flat, place, spread(flat, tensors))
+        return self._of_each(self._call("allreduce", arguments, opts, tensors, flat, place, spread(flat, tensors)), tensors)
 
     def _sparse(self, tensors: List[Tensor], opts: Any) -> Any:
         """The sum of sparse tensors: everybody gets all indices and values, and adds them up."""
