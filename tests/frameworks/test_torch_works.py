@@ -37,6 +37,26 @@ def test_data_that_is_cut_by_rows_may_lie_in_another_order(way):
         """, **way)
 
 
+def test_inputs_that_are_copied_anyway_need_not_be_dense(way):
+    """Such as the gradient of a sum, one number that is shown many times. Gloo takes most of them."""
+    run("""
+        start()
+        wanted = [float(size)] * 2
+        for given in (torch.ones(1).expand(2 * size), torch.ones(4 * size)[::2]):
+            assert not given.is_contiguous()
+            output, every, part = torch.zeros(2 * size), torch.zeros(2 * size * size), torch.zeros(2)
+            dist.all_gather_into_tensor(every, given)
+            dist.all_to_all_single(output, given)
+            assert every.tolist() == [1] * 2 * size * size and output.tolist() == [1] * 2 * size, (every, output)
+            dist.reduce_scatter_tensor(part, given)
+            assert part.tolist() == wanted, part
+            dist.reduce_scatter_tensor(part, given, async_op=True).wait()
+            assert part.tolist() == wanted, part
+            raises(lambda: dist.all_gather_into_tensor(torch.zeros(4 * size * size)[::2], given), RuntimeError, "not contiguous")
+        print("fine")
+        """, **way)
+
+
 def test_a_callback_may_begin_a_call_and_wait_for_its_future():
     run("""
         start()

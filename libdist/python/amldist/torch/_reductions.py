@@ -108,7 +108,7 @@ class Reductions(Movement):
             raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: the types must be equal")
         if source.numel() != output.numel() * self.size:
             raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: it must have {self.size} times as many elements")
-        self._check_whole(source, name)
+        check(source, name)
         self._check_whole(output, name)
         told, output, source = [output], as_real(output, opts), as_real(resolved(source), opts)
         operator, factor = self._operator(opts.reduceOp, name)
