@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
-from test_amldist_backend import run
+from conftest import need
+from test_amldist_backend import PYTHON, environment, run
 
 
 @pytest.fixture(params=["compiled", "python"])
@@ -30,6 +33,26 @@ def test_data_that_is_cut_by_rows_may_lie_in_another_order(way):
         output = transposed(torch.zeros(size, 3))
         dist.all_to_all_single(output, transposed(torch.arange(3.).repeat(size, 1) + 10 * rank))
         assert output.equal(torch.arange(3.) + 10 * torch.arange(float(size)).view(size, 1)), output
+        print("fine")
+        """, **way)
+
+
+def test_inputs_that_are_copied_anyway_need_not_be_dense(way):
+    """Such as the gradient of a sum, one number that is shown many times. Gloo takes most of them."""
+    run("""
+        start()
+        wanted = [float(size)] * 2
+        for given in (torch.ones(1).expand(2 * size), torch.ones(4 * size)[::2]):
+            assert not given.is_contiguous()
+            output, every, part = torch.zeros(2 * size), torch.zeros(2 * size * size), torch.zeros(2)
+            dist.all_gather_into_tensor(every, given)
+            dist.all_to_all_single(output, given)
+            assert every.tolist() == [1] * 2 * size * size and output.tolist() == [1] * 2 * size, (every, output)
+            dist.reduce_scatter_tensor(part, given)
+            assert part.tolist() == wanted, part
+            dist.reduce_scatter_tensor(part, given, async_op=True).wait()
+            assert part.tolist() == wanted, part
+            raises(lambda: dist.all_gather_into_tensor(torch.zeros(4 * size * size)[::2], given), RuntimeError, "not contiguous")
         print("fine")
         """, **way)
 
@@ -116,6 +139,41 @@ def test_a_world_may_follow_another_of_its_name_in_one_store():
         store.wait([f"end {r}" for r in range(size)])
         print("fine")
         """)
+
+
+RESTARTED = """
+import os, signal, time
+from datetime import timedelta
+import torch, torch.distributed as dist
+import amldist.torch
+from amldist.torch import _base
+
+rank, attempt = int(os.environ["RANK"]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+if attempt == 0:
+    if rank: time.sleep(60)
+    tell = _base._TorchStore.set
+    def tell_and_die(self, key, value):
+        tell(self, key, value)
+        os.kill(os.getpid(), signal.SIGKILL)
+    _base._TorchStore.set = tell_and_die
+elif rank == 0: time.sleep(1)
+dist.init_process_group("amldist", timeout=timedelta(seconds=20))
+one = torch.ones(1)
+dist.all_reduce(one)
+assert one.item() == 3
+dist.destroy_process_group()
+open(f"fine {rank} {attempt}", "w").close()
+"""
+
+
+def test_torchrun_starts_the_ranks_again_after_rank_0_was_killed_while_they_met(tmp_path):
+    """It leaves its address in the store, where those that come next find it."""
+    need("torch")
+    (tmp_path / "program.py").write_text(RESTARTED)
+    done = subprocess.run([PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3", "--max-restarts", "1", "program.py"],
+                          env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert sorted(file.name for file in tmp_path.glob("fine *")) == [f"fine {rank} 1" for rank in range(3)]
 
 
 def test_a_call_that_is_done_keeps_no_tensor():
@@ -241,3 +299,25 @@ def test_the_compiler_leaves_calls_that_it_does_not_know_to_python(way):
         assert torch.compile(step, backend="aot_eager")(torch.ones(4)).tolist() == [size + 1] * 4
         print("fine")
         """, **way)
+
+
+def test_a_functional_call_on_several_tensors_may_be_waited_for_by_each():
+    """PyTorch before 2.9 keeps only C++'s half of the work, and waits by it once for each tensor."""
+    run("""
+        import gc
+        import torch.distributed._functional_collectives as functional
+        start()
+        world = dist.group.WORLD
+        def one(count, value): return torch.full((count,), float(value))
+        def values(tensors): gc.collect(); return [tensor.tolist() for tensor in tensors]
+        assert values(functional.all_reduce_coalesced([one(2, 1), one(3, rank)], "sum", world)) == [[size] * 2, [1] * 3]
+        assert values(functional.all_gather_into_tensor_coalesced([one(1, rank), one(1, 5)], world)) == [[0, 1], [5, 5]]
+        both = functional.reduce_scatter_tensor_coalesced([one(size, 1), one(2 * size, 2)], "sum", [0, 0], world)
+        assert values(both) == [[size], [2 * size] * 2]
+        with dist._coalescing_manager(async_ops=True) as joined:
+            for tensor in (one(2, 1), one(3, 1)): dist.all_reduce(tensor)
+        joined.wait()
+        works = amldist.torch._work
+        assert not [work for work in works.KeptWork._unwaited.values() if isinstance(work, works.PendingWork)]
+        print("fine")
+        """, AMLDIST_TEST_LIMIT="30")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 TYPES = "int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64".split()
@@ -171,25 +173,31 @@ def test_reducer(run):
     """)
 
 
+STORE = """
+import tempfile
+class Store:
+    '''A folder: each key a file.'''
+    def __init__(self, name):
+        self.folder = os.path.join(tempfile.gettempdir(), f"amldist-{os.environ['MASTER_PORT']}-{name}")
+        os.makedirs(self.folder, exist_ok=True)
+    def path(self, key): return os.path.join(self.folder, key.encode().hex())
+    def set(self, key, value):
+        with open(self.path(key) + ".new", "wb") as file: file.write(value)
+        os.rename(self.path(key) + ".new", self.path(key))
+    def get(self, key, timeout):
+        end = time.monotonic() + timeout
+        while not os.path.exists(self.path(key)):
+            if time.monotonic() > end: raise KeyError(key)
+            time.sleep(0.01)
+        with open(self.path(key), "rb") as file: return file.read()
+"""
+
+
 def test_a_world_from_a_store(run):
     """Ranks that find one another by the caller's own key-value store, several worlds in a process at once."""
-    run("""
-        class Store:
-            '''A folder: each key a file.'''
-            def __init__(self, folder): self.folder = folder; os.makedirs(folder, exist_ok=True)
-            def path(self, key): return os.path.join(self.folder, key.encode().hex())
-            def set(self, key, value):
-                with open(self.path(key) + ".new", "wb") as file: file.write(value)
-                os.rename(self.path(key) + ".new", self.path(key))
-            def get(self, key, timeout):
-                end = time.monotonic() + timeout
-                while not os.path.exists(self.path(key)):
-                    if time.monotonic() > end: raise KeyError(key)
-                    time.sleep(0.01)
-                with open(self.path(key), "rb") as file: return file.read()
-        import tempfile
+    run(STORE + textwrap.dedent("""
         worlds = [amldist.init(20, rank=rank, size=size, name=f"world-{i}",
-                               store=Store(os.path.join(tempfile.gettempdir(), f"amldist-{os.environ['MASTER_PORT']}-{i}")))
+                               store=Store(i))
                   for i in range(2)]
         for i, world in enumerate(worlds):
             x = array.array("i", [rank + i])
@@ -198,8 +206,36 @@ def test_a_world_from_a_store(run):
         class Broken(Store):
             def get(self, key, timeout): raise ConnectionError("the store is gone")
             def set(self, key, value): raise ConnectionError("the store is gone")
-        try: amldist.init(5, rank=rank, size=size, name="broken", store=Broken("."))
+        try: amldist.init(5, rank=rank, size=size, name="broken", store=Broken("broken"))
         except ConnectionError as error: assert "the store is gone" in str(error)
         else: raise AssertionError("a world came out of a broken store")
         comm.finalize()
-    """)
+    """))
+
+
+@pytest.mark.parametrize("size", [2, 5])
+@pytest.mark.parametrize("secret", [None, "a secret of the test, which is long enough"])
+def test_a_store_may_hold_the_address_of_a_rank_0_that_is_gone(run, size, secret):
+    """A rank 0 that was killed before its world came about leaves it there, and a store need not be able to forget."""
+    run(STORE + f"secret = {secret!r}" + textwrap.dedent("""
+        store = Store("again")
+        for attempt in range(3):
+            if rank == 0 and attempt: time.sleep(0.5)
+            world = amldist.init(20, rank=rank, size=size, name="again", store=store, secret=secret)
+            x = array.array("i", [attempt])
+            assert world.allreduce(x)[0] == attempt * size
+            comm.barrier()
+            world.finalize()
+        class Forgets(Store):
+            asked = False
+            def get(self, key, timeout):
+                if self.asked: raise KeyError(key)
+                self.asked = True
+                return super().get(key, timeout)
+        for store in (Store("again"), Forgets("again")) if rank else ():
+            try: amldist.init(0.6, rank=rank, size=size, name="again", store=store, secret=secret)
+            except amldist.TimeoutError as error: assert "rank 0 is missing in amldist_init" in str(error), error
+            else: raise AssertionError("a world without rank 0")
+        comm.barrier()
+        comm.finalize()
+    """), size=size)

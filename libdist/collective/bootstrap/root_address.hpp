@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/environment.hpp"
@@ -33,6 +34,16 @@ class RootAddress {
   [[nodiscard]] virtual Result<FileDescriptor> publish() = 0;
   /// The others: where rank 0 may listen, the likeliest first. Called again until it is found or the deadline is there.
   [[nodiscard]] virtual Result<std::vector<Endpoint>> look_up(Clock::time_point deadline) = 0;
+  /// Asked when nobody answered where look_up() said: whether rank 0 has given another address since, because it was
+  /// started again. The address may bring another secret, so whoever hears of it joins from the beginning.
+  [[nodiscard]] bool ask_again(Clock::time_point deadline) {
+    has_moved_ = is_replaced(deadline);
+    return has_moved_;
+  }
+  /// What ask_again() said last, in this attempt to join.
+  [[nodiscard]] bool has_moved() const noexcept { return has_moved_; }
+  /// The same, at the attempt's end.
+  [[nodiscard]] bool take_move() noexcept { return std::exchange(has_moved_, false); }
   /// The same in all processes of the step, and another one in every other step of the user on this machine. `port`: of
   /// the first place where rank 0 may listen.
   [[nodiscard]] virtual std::string step_name(std::uint16_t port) const {
@@ -56,11 +67,17 @@ class RootAddress {
 
  protected:
   [[nodiscard]] const PortRanges& ports() const noexcept { return ports_; }
+  /// Whether another address stands where look_up() found one, which finds the other one from then on.
+  [[nodiscard]] virtual bool is_replaced(Clock::time_point /*deadline*/) { return false; }
 
  private:
   PortRanges ports_;
   std::optional<wireup::Key> carried_;
+  bool has_moved_ = false;
 };
+
+/// Ends an attempt to join, where ask_again() said yes. Nobody reads it.
+[[nodiscard]] inline Error another_rank_0() { return {Errc::peer, "rank 0 has been started again"}; }
 
 /// What rank 0 publishes where it can publish one line: "PORT,ADDRESS,ADDRESS,..." and, behind a semicolon, the secret
 /// that `root` carries; and what the others make of it, where `root` then carries the secret.

@@ -23,18 +23,30 @@ class StoreRootAddress final : public RootAddress {
   }
 
   [[nodiscard]] Result<std::vector<Endpoint>> look_up(Clock::time_point deadline) override {
-    if (!endpoints_.empty()) return endpoints_;
-    const auto text = store_.get(key_, deadline);
+    if (!text_.empty()) return endpoints_;
+    auto text = store_.get(key_, deadline);
     if (!text) return text.error();
-    auto endpoints = endpoints_of(*text, *this);
-    if (!endpoints) return endpoints;
-    endpoints_ = std::move(*endpoints);
-    return endpoints_;
+    return take(std::move(*text));
   }
 
  private:
+  /// A store outlives a rank 0 that was killed before the world came about: its successor sets the key anew.
+  [[nodiscard]] bool is_replaced(Clock::time_point deadline) override {
+    auto text = store_.get(key_, deadline);
+    return text && *text != text_ && take(std::move(*text));
+  }
+
+  Result<std::vector<Endpoint>> take(std::string text) {
+    auto endpoints = endpoints_of(text, *this);
+    if (!endpoints) return endpoints;
+    text_ = std::move(text);
+    endpoints_ = *endpoints;
+    return endpoints;
+  }
+
   KeyValueStore store_;
   std::string key_;
+  std::string text_;  ///< of which the endpoints are
   std::vector<Endpoint> endpoints_;
 };
 

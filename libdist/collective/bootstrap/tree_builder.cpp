@@ -156,7 +156,9 @@ Result<BuiltTree> TreeBuilder::refuse_those_who_come(const FileDescriptor& publi
 
 // ---- other leaders ----
 Result<BuiltTree> TreeBuilder::serve_as_leader(RootAddress& root, Clock::time_point deadline) {
-  if (auto climbed = climb(root, deadline); !climbed) return leave(root, climbed.error());
+  if (auto climbed = climb(root, deadline); !climbed) {
+    return root.has_moved() ? climbed.error() : leave(root, climbed.error());  // nobody has been let in yet
+  }
   const auto end = deadline + last_word;
   while (table_.empty()) {
     if (refused_) return leave(root, *refused_);
@@ -215,8 +217,12 @@ void TreeBuilder::report_who_heard(RootAddress& root) {
 
 /// Asks the root for a place, and connects to the leader above.
 Result<void> TreeBuilder::climb(RootAddress& root, Clock::time_point deadline) {
-  const wireup::Destination destination = {[&root](Clock::time_point until) { return root.look_up(until); },
-                                           concat({"rank 0 is missing in amldist_init: ", root.to_string()}), ""};
+  bool has_tried = false;
+  const auto find = [&](Clock::time_point until) -> Result<std::vector<Endpoint>> {
+    if (std::exchange(has_tried, true) && root.ask_again(until)) return another_rank_0();
+    return root.look_up(until);
+  };
+  const wireup::Destination destination = {find, concat({"rank 0 is missing in amldist_init: ", root.to_string()}), ""};
   for (;;) {
     auto joined = wireup::join(destination, own_.join_request(JoinPurpose::leader), own_.key, deadline);
     if (!joined) return joined.error();

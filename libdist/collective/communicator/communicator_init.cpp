@@ -92,7 +92,28 @@ std::shared_ptr<const wireup::SecretFile> kept(wireup::SecretFile file) {
           }};
 }
 
-/// The world of this step; where it does not come about, rank 0 says so.
+/// Joins the ranks whose rank 0 is at `root`; where the world does not come about, rank 0 says so.
+Result<World> join_at(RootAddress& root, const EnvironmentReader& environment, const Settings& settings,
+                      const ProcessIdentity& told, const WorldConfig& config, Clock::time_point deadline) {
+  std::string job = concat({job_name(environment), config.name.empty() ? "" : " ", config.name});
+  if (settings.integrity != Integrity::off) job += concat({" with ", to_string(settings.integrity)});
+  auto secret = find_world_secret(environment, settings.secret, config.secret, told, root, job, deadline);
+  if (!secret) return secret.error();
+  if (told.rank == 0 && secret->credentials.trust == wireup::Trust::open) {
+    tell(concat({"this world is open: whoever reaches rank 0's port can join it (", secret->reason,
+                 "): start the step with srun --aml-dist=KIND"}));
+  }
+  auto joined = join_world(told, root, *secret, job, settings.node_name, deadline);
+  if (!joined) joined = with_hint(joined.error(), environment);
+  if (!joined && told.rank == 0) {
+    if (secret->file) secret->file->remove_unless_used();
+    tell(joined.error().message);
+  }
+  if (joined && joined->late_joiners && secret->file) joined->late_joiners->secret = kept(std::move(*secret->file));
+  return joined;
+}
+
+/// The world of this step.
 Result<World> join(const EnvironmentReader& environment, const Settings& settings, const ProcessIdentity& told,
                    MpiSession* mpi, WorldConfig& config, Clock::time_point deadline) {
   if (told.size == 1) {
@@ -102,22 +123,10 @@ Result<World> join(const EnvironmentReader& environment, const Settings& setting
   }
   auto root = root_of(environment, settings, told, mpi, config);
   if (!root) return root.error();
-  std::string job = concat({job_name(environment), config.name.empty() ? "" : " ", config.name});
-  if (settings.integrity != Integrity::off) job += concat({" with ", to_string(settings.integrity)});
-  auto secret = find_world_secret(environment, settings.secret, config.secret, told, **root, job, deadline);
-  if (!secret) return secret.error();
-  if (told.rank == 0 && secret->credentials.trust == wireup::Trust::open) {
-    tell(concat({"this world is open: whoever reaches rank 0's port can join it (", secret->reason,
-                 "): start the step with srun --aml-dist=KIND"}));
+  for (;;) {
+    auto joined = join_at(**root, environment, settings, told, config, deadline);
+    if (joined || !(*root)->take_move()) return joined;
   }
-  auto joined = join_world(told, **root, *secret, job, settings.node_name, deadline);
-  if (!joined) joined = with_hint(joined.error(), environment);
-  if (!joined && told.rank == 0) {
-    if (secret->file) secret->file->remove_unless_used();
-    tell(joined.error().message);
-  }
-  if (joined && joined->late_joiners && secret->file) joined->late_joiners->secret = kept(std::move(*secret->file));
-  return joined;
 }
 
 /// Records into `place`; what keeps it from that is in `process.trace`.

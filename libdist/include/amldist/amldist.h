@@ -189,7 +189,7 @@ AMLDIST_API int amldist_init(amldist_comm** world, int timeout_ms);
 typedef struct amldist_store {
   size_t struct_size; /* set by the caller: sizeof(amldist_store) */
   void* context;      /* handed to both functions */
-  /* Stores `bytes` bytes under `key`. */
+  /* Stores `bytes` bytes under `key`, in the place of an earlier value. */
   int (*set)(void* context, const char* key, const void* value, size_t bytes);
   /* Waits at most timeout_ms until `key` has a value, copies it into `value`, which has `capacity` bytes, and stores
    * its length in *bytes. */
@@ -211,7 +211,8 @@ typedef struct amldist_config {
 
 /* As amldist_init(), for a world that `config` describes. With an address, a port or a store, the process may be in
  * other worlds at the same time. Without a secret here or in the environment, one goes to all ranks by the store;
- * amldist_provenance() then says "unproven". A store's name must be new for each world. AMLDIST_EINVAL for values that
+ * amldist_provenance() then says "unproven". Worlds of one store that live at the same time need names of their own;
+ * one that has ended, or did not come about, may be followed by another of its name. AMLDIST_EINVAL for values that
  * cannot be right, and for a store beside an address. Since 0.1. */
 AMLDIST_API int amldist_init_config(amldist_comm** world, const amldist_config* config, int timeout_ms);
 

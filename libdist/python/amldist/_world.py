@@ -23,16 +23,18 @@ class Store(Protocol):
 
 
 class _StoreBridge:
-    """A store as the library calls it. Keeps the first exception that the store raised."""
+    """A store as the library calls it. Keeps the first exception that the store raised before it had the value: the library
+    asks again where nobody answers at the address that it got, and then that is what is wrong."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.error: Optional[BaseException] = None
+        self._has_found = False
         self._set, self._get = StoreSet(self._on_set), StoreGet(self._on_get)
         self.struct = StoreStruct(ctypes.sizeof(StoreStruct), None, self._set, self._get)
 
     def _keep(self, error: BaseException) -> int:
-        self.error = self.error or error
+        self.error = self.error or (None if self._has_found else error)
         return -1
 
     def _on_set(self, _context: Any, key: bytes, value: Any, length: int) -> int:
@@ -49,6 +51,7 @@ class _StoreBridge:
                 raise ValueError(f"the store's value of {key.decode()} has {len(found)} bytes: at most {capacity} fit")
             ctypes.memmove(value, found, len(found))
             length[0] = len(found)
+            self._has_found = True
             return 0
         except BaseException as error:  # noqa: B036
             return self._keep(error)

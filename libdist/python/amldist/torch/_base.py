@@ -18,7 +18,7 @@ from amldist._request import Request
 from amldist._world import init
 from amldist.torch._device import DeviceWork, Gpu, OnDevice, is_wanted, open_gpu, same_device
 from amldist.torch._tensors import OnHost, check, is_lazy, is_whole, refuse, resolved, shown, spread
-from amldist.torch._work import DoneWork, JoinedWork, PendingWork, Waiter, backend_error
+from amldist.torch._work import DoneWork, JoinedWork, KeptWork, PendingWork, Waiter, backend_error
 
 Tensor = torch.Tensor
 _Op = dist.ReduceOp
@@ -63,7 +63,7 @@ class _TorchStore:
 
     def clear(self) -> None:
         """Takes back what was set, when the world is made or will not be. A store may outlive its processes, as torchrun's
-        does: those that come next under this name would find the address of a rank 0 that is gone."""
+        does: those that come next under this name would first look for a rank 0 that is gone."""
         for key in self._keys:
             with contextlib.suppress(RuntimeError):  # the store is gone, or cannot do that
                 self._store.delete_key(key)
@@ -269,7 +269,14 @@ class Group:
         works = [function(*arguments, opts) for function, arguments in calls]
         if all(work is self._done for work in works):
             return self._done
-        return self._joined(works, outputs)
+        return self._of_each(self._joined(works, outputs), outputs)
+
+    @staticmethod
+    def _of_each(work: Any, tensors: Sequence[Any]) -> Any:
+        """The work of a call on several tensors."""
+        if isinstance(work, KeptWork):
+            work.expect_waits(len(tensors))
+        return work
 
     def _joined(self, works: List[Any], outputs: Any) -> Any:
         if works and all(isinstance(work, DeviceWork) for work in works):

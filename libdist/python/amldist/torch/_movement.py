@@ -43,7 +43,7 @@ class Movement(Group):
         if output.numel() != source.numel() * self.size:
             raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: it must have {self.size} times as many elements")
         self._check_whole(output, name)
-        self._check_whole(source, name)
+        check(source, name)
         place = self._place(source, name)
         given, result, after = self._in_rows(output, source, place)
         count, kind = self._moved(given)
@@ -150,7 +150,7 @@ class Movement(Group):
     ) -> Any:
         name = "all_to_all_single"
         self._check_whole(output, name)
-        self._check_whole(source, name)
+        check(source, name)
         if output.dtype != source.dtype:
             raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: the types must be equal")
         place = self._place(source, name)

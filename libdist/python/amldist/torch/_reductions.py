@@ -64,7 +64,7 @@ class Reductions(Movement):
         if factor is not None:
             flat.mul_(factor)
         arguments = (flat.data_ptr(), flat.data_ptr(), flat.numel(), kind, operator)
-        return self._call("allreduce", arguments, opts, tensors, flat, place, spread(flat, tensors))
+        return self._of_each(self._call("allreduce", arguments, opts, tensors, flat, place, spread(flat, tensors)), tensors)
 
     def _sparse(self, tensors: List[Tensor], opts: Any) -> Any:
         """The sum of sparse tensors: everybody gets all indices and values, and adds them up."""
@@ -108,7 +108,7 @@ class Reductions(Movement):
             raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: the types must be equal")
         if source.numel() != output.numel() * self.size:
             raise refuse(name, f"the input is {shown(source)}, the output {shown(output)}: it must have {self.size} times as many elements")
-        self._check_whole(source, name)
+        check(source, name)
         self._check_whole(output, name)
         told, output, source = [output], as_real(output, opts), as_real(resolved(source), opts)
         operator, factor = self._operator(opts.reduceOp, name)

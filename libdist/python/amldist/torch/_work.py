@@ -9,6 +9,7 @@ import re
 import sys
 import threading
 import time
+import types
 import weakref
 from datetime import timedelta
 from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple
@@ -212,6 +213,14 @@ def _release() -> Tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
+def _caller() -> str:
+    """The module from which this package was called."""
+    frame: Optional[types.FrameType] = sys._getframe(1)
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("amldist."):
+        frame = frame.f_back
+    return "" if frame is None else str(frame.f_globals.get("__name__"))
+
+
 class KeptWork(Work):
     """A work that lives until somebody has waited for it.
 
@@ -222,6 +231,7 @@ class KeptWork(Work):
     _NEEDED = _release() < (2, 9)
     _MOST = 4096
     _unwaited: Dict[int, "KeptWork"] = {}
+    _waits = 1  #: how often somebody will wait
 
     def __init__(self) -> None:
         super().__init__()
@@ -234,7 +244,14 @@ class KeptWork(Work):
     def let_go(self) -> None:
         """Somebody has waited, who holds this work meanwhile."""
         if self._NEEDED:
-            self._unwaited.pop(id(self), None)
+            self._waits -= 1
+            if self._waits <= 0:
+                self._unwaited.pop(id(self), None)
+
+    def expect_waits(self, tensors: int) -> None:
+        """Of a call on several tensors the functional collectives wait once for each; torch.distributed's functions once."""
+        if self._NEEDED and _caller() == "torch._ops":
+            self._waits = tensors
 
 
 class DoneWork(KeptWork):
