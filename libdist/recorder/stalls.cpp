@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "collective/calls/call_text.hpp"
@@ -258,8 +259,10 @@ std::optional<Stall> collective_stall(const Group& group, std::span<const Record
     stall = stall_in(*later);
     add_missing(group, recordings, later->sequence, stall);
   }
-  if (stall.missing.empty()) add_slow(group, oldest->sequence, stall);
+  const bool all_have_come = stall.missing.empty();
+  if (all_have_come) add_slow(group, oldest->sequence, stall);
   if (stall.missing.empty()) return std::nullopt;
+  stall.may_have_ended = all_have_come && ends_are_unknown(*group.front().recording);
   stall.is_only_posted = !ends_are_unknown(*group.front().recording) && !oldest->member->is_held_up();
   add_waiting(group, stall);
   std::ranges::sort(stall.missing, {}, &MissingRank::rank);
@@ -398,11 +401,26 @@ std::string with_ranks(std::span<const std::uint32_t> ranks, std::string_view on
   return concat({ranks.size() == 1 ? "rank " : "ranks ", compress_ranks(ranks), ranks.size() == 1 ? one : more});
 }
 
+/// Where ends are unknown, a rank that is stopped or gone counts as in its newest call on every communicator. If it has
+/// not come to a call on one of them, the others wait there.
+void drop_what_may_have_ended(std::vector<Stall>& stalls) {
+  std::set<std::uint32_t> absent;
+  for (const Stall& each : stalls) {
+    if (each.may_have_ended) continue;
+    for (const MissingRank& rank : each.missing) absent.insert(rank.rank);
+  }
+  std::erase_if(stalls, [&](const Stall& each) {
+    return each.may_have_ended &&
+           std::ranges::any_of(each.missing, [&](const MissingRank& rank) { return absent.contains(rank.rank); });
+  });
+}
+
 std::vector<Stall> collective_stalls(const Step& step) {
   std::vector<Stall> stalls;
   for (const auto& [id, group] : groups_of(step.recordings())) {
     if (auto stall = collective_stall(group, step.recordings())) stalls.push_back(std::move(*stall));
   }
+  drop_what_may_have_ended(stalls);
   return stalls;
 }
 

@@ -39,6 +39,7 @@ struct Stall {
   std::vector<std::uint32_t> waiting;  ///< ranks of the step
   std::vector<MissingRank> missing;    ///< by rank; not empty
   bool is_only_posted = false;         ///< nobody waits: the program computes, or polls
+  bool may_have_ended = false;         ///< all have made the call, and its end is not recorded
 };
 
 /// The name of a recorded operation, also of those that libamldist does not have; "unknown" for any other number.

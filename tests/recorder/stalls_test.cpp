@@ -70,6 +70,34 @@ TEST(Stalls, OfPyTorchAreAboutTheCallThatOneHasNotMade) {
   EXPECT_EQ(stalls[0].missing[0].why, MissingRank::Why::stopped);
 }
 
+/// The end of NCCL's calls is not recorded, so rank 1's broadcast on the pair stays open; it has ended, as the
+/// program's order shows.
+TEST(Stalls, OfNcclAreAboutTheCallThatAStoppedRankHasNotMade) {
+  std::vector<Recording> step;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    Recording recording = rank_with(rank, 2, 5);
+    recording.source = "nccl";
+    recording.communicators.push_back({1, 0, rank, 2, 1, 1, false, "pair"});  // whose id comes first
+    CallRecord call = recording.calls.back();
+    call.ticket = 6;
+    call.sequence = call.communicator = 1;
+    call.operation = Operation::broadcast;
+    call.state = State::started;
+    recording.calls.push_back(call);
+    step.push_back(std::move(recording));
+  }
+  step[1].writer = Writer::stopped;
+  auto stalls = find_stalls(step);
+  ASSERT_EQ(stalls.size(), 1U) << "nothing more is known: rank 1 may be in it";
+  EXPECT_EQ(stalls[0].call.operation, Operation::broadcast);
+
+  step[0] = in_call(step[0]);
+  stalls = find_stalls(step);
+  ASSERT_EQ(stalls.size(), 1U);
+  EXPECT_EQ(stalls[0].call.operation, Operation::allreduce);
+  EXPECT_EQ(stalls[0].missing.at(0).rank, 1U);
+}
+
 TEST(Stalls, NamesTheRankThatNeverCalled) {
   const std::vector<Recording> step = {in_call(rank_with(0, 3, 4)), rank_with(1, 3, 4), in_call(rank_with(2, 3, 4))};
   const auto stalls = find_stalls(step);
