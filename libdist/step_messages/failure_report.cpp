@@ -138,7 +138,11 @@ void FirstFailure::take(const FailureReport& report) {
     return;
   }
   const bool in_step = alike_.empty() || report.rank < alike_.size();
-  if (!is_failure(report.wait_status) || !in_step) return;
+  if (!in_step) return;
+  if (!is_failure(report.wait_status)) {
+    if (!first_ && !unfinished_ && !report.last_call.empty()) unfinished_ = report;
+    return;
+  }
   if (!first_ || is_earlier_cause(report)) {
     first_ = report;
     alike_.assign(alike_.size(), false);
@@ -156,6 +160,12 @@ bool FirstFailure::is_earlier_cause(const FailureReport& report) const {
   return collective::is_broken_by_another(first_->last_call) && !collective::is_broken_by_another(report.last_call);
 }
 
+/// Whether a task failed because another rank had left it: PMIx servers kill the others then, with SIGKILL, and Open
+/// MPI 5 ends a process whose call meets a closed connection.
+bool FirstFailure::has_unfinished_cause() const {
+  return unfinished_ && (ended_by(first_->wait_status, SIGKILL) || first_->last_call.starts_with("in "));
+}
+
 std::string FirstFailure::sentence(const RestOfStep& rest) const {
   return concat({"first failure: ", description(rest)});
 }
@@ -168,9 +178,12 @@ int FirstFailure::shell_status() const {
 
 std::string FirstFailure::description(const RestOfStep& rest) const {
   assert(stands());
-  return concat({"rank ", std::to_string(first_->rank), " (local ", std::to_string(first_->local_rank), ") on ",
-                 first_->host, ": ", describe_end(first_->wait_status), ", ", duration(first_->elapsed_ms),
-                 " after the start", first_->last_call.empty() ? "" : ", ", first_->last_call, clause(rest)});
+  const bool unfinished = has_unfinished_cause();
+  const FailureReport& cause = unfinished ? *unfinished_ : *first_;
+  return concat({"rank ", std::to_string(cause.rank), " (local ", std::to_string(cause.local_rank), ") on ", cause.host,
+                 ": ", describe_end(cause.wait_status), unfinished ? " without MPI_Finalize" : "", ", ",
+                 duration(cause.elapsed_ms), " after the start", cause.last_call.empty() ? "" : ", ", cause.last_call,
+                 unfinished ? "" : clause(rest)});
 }
 
 std::string FirstFailure::clause(const RestOfStep& rest) const {

@@ -31,4 +31,9 @@ SENTENCES = {
 
 
 def hang_lines(done) -> list[str]:
+# A rank that leaves without MPI_Finalize: a PMIx server then ends the step by itself, PMI2 does not.
+LEFT = (rf"(hang: barrier #\d+: {re.escape(OWN)} is dead after .*; 3 ranks wait"
+        rf"|first failure: {re.escape(OWN)}: exit status 0 without MPI_Finalize, .* after the start, after .*)")
+
+
     return [line for line in done.err.splitlines() if line.startswith("aml-dist: hang: ")]

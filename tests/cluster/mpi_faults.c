@@ -222,3 +222,4 @@ int main(int argc, char** argv) {
   free(message);
   return 0;
 }
+    if (strcmp(kind, "exited") == 0 && wrong) exit(0); /* without MPI_Finalize */

@@ -15,7 +15,7 @@ import time
 import pytest
 from cluster import BUILD
 from conftest import PLUGIN
-from hang_sentences import OWN, SENTENCES, hang_lines
+from hang_sentences import LEFT, OWN, SENTENCES, hang_lines
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIBRARIES = pathlib.Path(os.environ.get("AMLDIST_TRACE_LIBRARIES", BUILD / "lib/aml-dist"))
@@ -72,6 +72,13 @@ def test_a_killed_rank_is_named(cluster, pmix, program, workdir, trial):
     seed = random.Random(f"{SEED} killed {trial}").randrange(1 << 30)
     done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=20 {program} killed {seed} 5")
     assert re.search(rf"^aml-dist: first failure: {re.escape(OWN)}: signal 9 \(SIGKILL\).* (in|after) \w+ #\d+", done.err, re.MULTILINE), done
+
+
+@pytest.mark.parametrize("trial", range(TRIALS))
+def test_a_rank_that_leaves_without_finalize_is_named(cluster, pmix, program, workdir, trial):
+    seed = random.Random(f"{SEED} exited {trial}").randrange(1 << 30)
+    done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=3 {program} exited {seed} 5")
+    assert re.search(rf"^aml-dist: {LEFT}", done.err, re.MULTILINE) and done.status != 0, done
 
 
 @pytest.mark.parametrize("trial", range(HEALTHY))
