@@ -132,6 +132,7 @@ void Tracer::initialized(Ticket ticket, int status) noexcept try {
     return;
   }
   keyval_ = keyval;
+  main_depth_ = &depth();
   find_real_as<int(MPI_Comm, MPI_Group*)>("PMPI_Comm_group")(abi_.world, &world_group_);
   recorder_.complete(ticket);
   int threads = abi_.thread_multiple;
@@ -385,6 +386,40 @@ void Tracer::complete(MPI_Request request, const PostedCall& posted) noexcept {
   recorder_.complete(posted.ticket);
   drop(request);
   if (posted.made != nullptr) add(*posted.made, posted.id_of_made);
+}
+
+bool Tracer::is_main_thread() const noexcept { return main_depth_ == &depth(); }
+
+bool Tracer::polls_in_vain() noexcept {
+  if (!is_main_thread()) return false;
+  const auto finding = poll_meter_.found_nothing(recorder_.recorded());
+  if (finding == PollMeter::Finding::busy) {
+    stop_polls();
+    poll_meter_.begin_interval(recorder_.recorded());
+  }
+  return finding == PollMeter::Finding::waits;
+}
+
+void Tracer::polled(MPI_Request request, PostedCall posted) noexcept try {
+  if (posted.ticket == 0 || std::ranges::find(polled_, posted.ticket) != polled_.end()) return;
+  if (polled_.empty()) polled_since_ = poll_meter_.begin_ticks();
+  if (!recorder_.poll(posted.ticket, polled_since_)) {
+    posted.ticket = recorder_.enqueue_again(posted.call);
+    remember(request, posted);
+    recorder_.poll(posted.ticket, polled_since_);
+  }
+  polled_.push_back(posted.ticket);
+} catch (...) {  // out of memory: that it waits is not seen
+}
+
+void Tracer::polls_told() noexcept {
+  recorder_.tick();
+  poll_meter_.begin_interval(recorder_.recorded());
+}
+
+void Tracer::stop_polls() noexcept {
+  for (const Ticket ticket : polled_) recorder_.suspend(ticket);
+  polled_.clear();
 }
 
 void Tracer::prepare(MPI_Request request, const collective::RecordedCall& call) noexcept try {

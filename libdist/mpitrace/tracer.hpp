@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "mpitrace/abi.hpp"
+#include "mpitrace/poll_meter.hpp"
 #include "recorder/flight_recorder.hpp"
 #include "recorder/record_format.hpp"
 
@@ -109,6 +110,16 @@ class Tracer {
   void complete(MPI_Request request, const PostedCall& posted) noexcept;
   void fail(MPI_Request request, const PostedCall& posted) noexcept;
 
+  /// After a test that found nothing. True: the program waits for its requests by asking; call polled() for each that
+  /// has not ended, then polls_told(). Only of the thread that has called MPI_Init: another may only keep MPI going.
+  [[nodiscard]] bool polls_in_vain() noexcept;
+  void polled(MPI_Request request, PostedCall posted) noexcept;
+  void polls_told() noexcept;
+  void poll_found() noexcept {
+    if (is_main_thread()) poll_meter_.found_something();
+  }
+  static constexpr std::size_t most_polled = 64;  ///< of one test, so many are told
+
   /// What a persistent request does each time that it is started, until MPI_Request_free.
   void prepare(MPI_Request request, const collective::RecordedCall& call) noexcept;
   /// The same of a collective call, which was prepared on `parent` with this number. Ranks may start what they have
@@ -120,6 +131,8 @@ class Tracer {
 
  private:
   enum class Origin : std::uint8_t { unknown, merged, group };
+  [[nodiscard]] bool is_main_thread() const noexcept;
+  void stop_polls() noexcept;
   void drop(MPI_Request request) noexcept;
   Communicator* add_known(MPI_Comm comm, std::uint64_t id, Origin origin = Origin::unknown) noexcept;
   [[nodiscard]] std::uint64_t next_id(std::span<const std::uint32_t> members, Origin origin, int tag = 0);
@@ -131,8 +144,12 @@ class Tracer {
   Abi abi_;
   mutable std::atomic<const Abi::Type*> recent_type_{nullptr};
   FlightRecorder recorder_;
-  bool has_threads_ = true;    ///< several may be in MPI at once
-  std::optional<int> keyval_;  ///< any number: MPICH's are negative
+  bool has_threads_ = true;                     ///< several may be in MPI at once
+  const int* main_depth_ = nullptr;             ///< depth() of the thread that has called MPI_Init
+  PollMeter poll_meter_;                        ///< of that thread
+  std::vector<FlightRecorder::Ticket> polled_;  ///< that are recorded as waited for, by that thread
+  std::uint64_t polled_since_ = 0;              ///< ticks
+  std::optional<int> keyval_;                   ///< any number: MPICH's are negative
   MPI_Group world_group_{};
   std::atomic<std::uint64_t> deletions_{0};  ///< of communicators, so that no thread keeps one that is gone
   std::mutex mutex_;                         ///< around all below, and around FlightRecorder::add_communicator()
@@ -146,6 +163,9 @@ class Tracer {
 
 /// The one of this process.
 [[nodiscard]] Tracer& tracer() noexcept;
+
+/// Calls inside a recorded call are MPI's own.
+[[nodiscard]] int& depth() noexcept;
 
 /// A function of the real MPI, by its PMPI name.
 [[nodiscard]] void* find_real(const char* name) noexcept;
@@ -168,9 +188,6 @@ int call_real(const char* name, Arguments... arguments) noexcept {
   static auto* const real = find_real_as<Function>(name);
   return real != nullptr ? real(arguments...) : unsupported;
 }
-
-/// Calls inside a recorded call are MPI's own.
-[[nodiscard]] int& depth() noexcept;
 
 struct Blocking {};
 struct Posted {};

@@ -132,6 +132,8 @@ inline constexpr std::int32_t any_peer = -2;
          static_cast<std::uint8_t>(operation) < first_of_two;
 }
 
+/// A call that is `enqueued` but has the time `started` is one that the program waits for by asking again and again: as
+/// long as the header's second point of the clock is not older than a second.
 enum class State : std::uint8_t { empty = 0, enqueued = 1, started = 2, completed = 3, failed = 4 };
 
 struct RecordedEntry {  // NOLINT(cppcoreguidelines-pro-type-member-init): zero wherever it is made

@@ -17,6 +17,7 @@
 
 #include "core/tasks_per_node.hpp"
 #include "core/text.hpp"
+#include "os/calendar_time.hpp"
 #include "os/file_descriptor.hpp"
 #include "os/whole_file.hpp"
 
@@ -214,6 +215,17 @@ void separate_reused_slots(Recording& recording) {
   }
 }
 
+/// Calls that the program waits for by asking again and again, if it still does.
+void find_polled(Recording& recording, std::int64_t now_ns) {
+  constexpr std::int64_t longest_pause_ns = 1'000'000'000;
+  const bool still_polls = recording.latest_ns + longest_pause_ns >= now_ns;
+  for (CallRecord& call : recording.calls) {
+    if (call.state != State::enqueued || call.started_ns == 0) continue;
+    if (still_polls) call.state = State::started;
+    else call.started_ns = 0;
+  }
+}
+
 /// A thread that waits for a message, for example to be told to stop, while other threads go on making calls: its
 /// process does not stand still.
 void find_waits_in_background(Recording& recording) {
@@ -269,7 +281,10 @@ Result<Recording> read_recording(int folder, const std::string& name, std::size_
   recording.communicators = read_communicators(file.get(), header.size);
   recording.calls = read_calls(file.get(), header, newest);
   separate_reused_slots(recording);
-  if (recording.source == "mpi") find_waits_in_background(recording);
+  if (recording.source == "mpi") {
+    find_polled(recording, calendar_ns());
+    find_waits_in_background(recording);
+  }
   return recording;
 }
 

@@ -4,7 +4,7 @@
  *
  * `none` does nothing wrong: it pauses at random. In `stages` the ranks are the stages of a pipeline, balanced but for
  * random pauses; in `slow-stage` rank 2 takes six times as long as the others. In `service`, which does nothing wrong,
- * a thread of each rank waits for word to stop. */
+ * a thread of each rank waits for word to stop, and in `search` the ranks ask for it between two pieces of work. */
 #include <mpi.h>
 #if defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION < 5 /* an extension there */
 #include <mpi-ext.h>
@@ -124,11 +124,48 @@ static void work_beside_a_thread(int rank, int size, int rounds) {
   pthread_join(thread, NULL);
 }
 
+static void ask_until_it_has_ended(MPI_Request* request) {
+  for (int flag = 0; !flag;) MPI_Test(request, &flag, MPI_STATUS_IGNORE);
+}
+
+/* Rank 3 asks for a message of rank 2, all others for a call of all; rank 2 comes to neither. */
+static void ask(int rank, int size) {
+  MPI_Request requests[2];
+  if (rank == culprit) pause();
+  MPI_Iallreduce(input, output, elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, requests);
+  if (rank != size - 1) return ask_until_it_has_ended(requests);
+  MPI_Irecv(output, 1, MPI_FLOAT, culprit, 12, MPI_COMM_WORLD, requests + 1);
+  for (int flag = 0; !flag; usleep(2000)) MPI_Testall(2, requests, &flag, MPI_STATUSES_IGNORE);
+}
+
+/* A search, which does nothing wrong: all but rank 0 look for something in small pieces, and ask between two of them
+ * whether another one has found it. */
+static void search(int rank, int size, int rounds) {
+  int word = rank;
+  if (rank == 0) {
+    MPI_Recv(&word, 1, MPI_INT, MPI_ANY_SOURCE, 14, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    for (int i = 1; i < size; ++i) MPI_Send(&word, 1, MPI_INT, i, 15, MPI_COMM_WORLD);
+    return;
+  }
+  MPI_Request stop;
+  MPI_Irecv(&word, 1, MPI_INT, 0, 15, MPI_COMM_WORLD, &stop);
+  const double start = MPI_Wtime();
+  for (int flag = 0, told = 0; !flag;) {
+    for (volatile int piece = 0; piece < 1000000; ++piece) continue;
+    if (rank == culprit && !told && MPI_Wtime() > start + rounds * 0.2) {
+      MPI_Send(&rank, 1, MPI_INT, 0, 14, MPI_COMM_WORLD);
+      told = 1;
+    }
+    MPI_Test(&stop, &flag, MPI_STATUS_IGNORE);
+  }
+}
+
 static void stand_still(const char* kind, int rank, int size) {
   if (strcmp(kind, "gather") == 0) gather(rank, size);
   if (strcmp(kind, "serve") == 0) serve(rank, size);
   if (strcmp(kind, "file") == 0) resize_file(rank);
   if (strcmp(kind, "ahead") == 0) go_ahead(rank);
+  if (strcmp(kind, "polls") == 0) ask(rank, size);
 }
 
 int main(int argc, char** argv) {
@@ -149,6 +186,7 @@ int main(int argc, char** argv) {
   const int wrong_round = rand() % rounds;
   srand((unsigned)(atoi(argv[2]) + rank));
   char* const message = calloc(2, long_message);
+  if (strcmp(kind, "search") == 0) search(rank, size, rounds);
   if (threads == MPI_THREAD_MULTIPLE) work_beside_a_thread(rank, size, rounds);
   for (int round = 0; round < rounds; ++round) {
     const int wrong = rank == culprit && round == wrong_round;
@@ -201,6 +239,7 @@ int main(int argc, char** argv) {
     if (strcmp(kind, "late") == 0 && wrong) sleep(1000);
     if (strcmp(kind, "stopped") == 0 && wrong) raise(SIGSTOP);
     if (strcmp(kind, "killed") == 0 && wrong) raise(SIGKILL);
+    if (strcmp(kind, "exited") == 0 && wrong) exit(0); /* without MPI_Finalize */
     if (strcmp(kind, "skipped") == 0 && wrong) continue;
     if (strcmp(kind, "finalize") == 0 && wrong) break;
     if (strcmp(kind, "communicator") == 0 && wrong) {
@@ -222,4 +261,3 @@ int main(int argc, char** argv) {
   free(message);
   return 0;
 }
-    if (strcmp(kind, "exited") == 0 && wrong) exit(0); /* without MPI_Finalize */

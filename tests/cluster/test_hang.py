@@ -99,6 +99,11 @@ def test_a_thread_that_waits_for_word_to_stop_is_no_hang(cluster, pmix, program,
     assert done.status == 0 and not hang_lines(done), done
 
 
+def test_ranks_that_compute_and_ask_for_word_to_stop_are_no_hang(cluster, pmix, program, workdir):
+    done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=2 {program} search 1 40")
+    assert done.status == 0 and not hang_lines(done), done
+
+
 def said_of_straggler(done) -> tuple[int, int]:
     """The part of their time that the others wait for rank 2, and of their waits, by srun's one line."""
     lines = [line for line in done.err.splitlines() if "aml-dist: straggler" in line]
