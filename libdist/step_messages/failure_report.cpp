@@ -139,10 +139,7 @@ void FirstFailure::take(const FailureReport& report) {
   }
   const bool in_step = alike_.empty() || report.rank < alike_.size();
   if (!in_step) return;
-  if (!is_failure(report.wait_status)) {
-    if (!first_ && !unfinished_ && !report.last_call.empty()) unfinished_ = report;
-    return;
-  }
+  if (!is_failure(report.wait_status)) return take_unfinished(report);
   if (!first_ || is_earlier_cause(report)) {
     first_ = report;
     alike_.assign(alike_.size(), false);
@@ -152,6 +149,14 @@ void FirstFailure::take(const FailureReport& report) {
   if (!counts || alike_[report.rank]) return;
   alike_[report.rank] = true;
   ++alike_count_;
+}
+
+/// Whoever leaves in a call, or later than the first failure, was asked to end by a signal. The others' reports may
+/// come a moment earlier.
+void FirstFailure::take_unfinished(const FailureReport& report) {
+  constexpr std::uint64_t moment_ms = 200;  // nodes do not start a step at the same time
+  const bool is_late = first_ && report.elapsed_ms > first_->elapsed_ms + moment_ms;
+  if (!unfinished_ && !is_late && report.last_call.starts_with("after ")) unfinished_ = report;
 }
 
 /// Tasks that Slurm kills because of a first death are not broken by another rank either, but are reported after the

@@ -95,12 +95,13 @@ class FirstFailure {
   [[nodiscard]] int shell_status() const;
 
  private:
+  void take_unfinished(const FailureReport& report);
   [[nodiscard]] bool is_earlier_cause(const FailureReport& report) const;
   [[nodiscard]] bool has_unfinished_cause() const;
   [[nodiscard]] std::string clause(const RestOfStep& rest) const;
 
   std::optional<FailureReport> first_;
-  std::optional<FailureReport> unfinished_;  ///< ended with status 0 without MPI_Finalize, before any failure
+  std::optional<FailureReport> unfinished_;  ///< ended with status 0 without MPI_Finalize, no later than first_
   bool refused_ = false;
   std::vector<bool> alike_;  ///< ranks that ended in the same way as the first
   std::size_t alike_count_ = 0;

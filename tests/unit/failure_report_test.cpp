@@ -132,7 +132,13 @@ TEST(FirstFailure, WhoeverLeftWithoutMpiFinalizeCountsMoreThanThoseKilledForIt) 
   EXPECT_EQ(sentence({left, killed}),
             "first failure: rank 2 (local 0) on node2: exit status 0 without MPI_Finalize, 1.2 s after the start, "
             "after allreduce #10 (4 float32, 16 bytes)");
-  EXPECT_TRUE(sentence({killed, left}).starts_with("first failure: rank 3 ")) << "it was asked to end";
+  EXPECT_TRUE(sentence({killed, left}).starts_with("first failure: rank 2 ")) << "its report came later";
+  FailureReport asked = left;
+  asked.elapsed_ms += 500;
+  EXPECT_TRUE(sentence({killed, asked}).starts_with("first failure: rank 3 ")) << "it was asked to end";
+  asked = left;
+  asked.last_call = "in barrier #11";
+  EXPECT_TRUE(sentence({asked, killed}).starts_with("first failure: rank 3 ")) << "by a signal";
   FailureReport failed = report(3, exited(14));
   EXPECT_TRUE(sentence({left, failed}).starts_with("first failure: rank 3 ")) << "it failed by itself";
   failed.last_call = "in barrier #11";
