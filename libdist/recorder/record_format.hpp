@@ -31,6 +31,8 @@ inline constexpr std::uint32_t version = 2;
 inline constexpr std::uint32_t communicator_slots = 256;
 /// In place of a slot: the communicator has none. Its calls are recorded, but nobody is judged by them.
 inline constexpr std::uint32_t no_slot = 0xffff'ffff;
+/// In place of the id of all communicators without a slot, where one stands for them.
+inline constexpr std::uint64_t unjudged_id = ~std::uint64_t{0};
 inline constexpr std::uint32_t member_pool = 8192;
 inline constexpr std::uint32_t smallest_ring = 16;
 inline constexpr std::uint32_t largest_ring = 1U << 16;

@@ -264,6 +264,19 @@ const CommunicatorRecord* Recording::communicator(std::uint32_t slot) const noex
   return found != communicators.end() ? &*found : nullptr;
 }
 
+const CallRecord* Recording::unjudged_wait() const noexcept {
+  const auto found = std::ranges::find_if(calls, [this](const CallRecord& call) {
+    const auto* const on = communicator(call.communicator);
+    return call.state == State::started && (on == nullptr || on->id == unjudged_id);
+  });
+  return found != calls.end() ? &*found : nullptr;
+}
+
+bool Recording::lacks_slots() const noexcept {
+  const bool told = std::ranges::find(communicators, unjudged_id, &CommunicatorRecord::id) != communicators.end();
+  return told || std::ranges::count(communicators, false, &CommunicatorRecord::closed) == communicator_slots;
+}
+
 Result<Recording> read_recording(int folder, const std::string& name, std::size_t newest) {
   // O_NONBLOCK: a FIFO with this name must not block the reader.
   const FileDescriptor file(::openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
