@@ -32,9 +32,11 @@ namespace other = collective::recorder_format::other;
 /// A communicator as this process sees it. Lives until MPI deletes it; kept as MPI's attribute of the communicator.
 struct Communicator {
   std::uint32_t slot = 0;
-  bool is_judged = false;  ///< false: of one process, or between two groups; its calls are not recorded
-  std::uint64_t id = 0;
+  bool is_recorded = false;  ///< false: of one process
+  bool is_between = false;   ///< of two groups, which count as one: the one with the smaller first rank comes first
+  std::uint64_t id = 0;      ///< 0: with processes that are not of the world; its calls are recorded, but not judged
   std::uint32_t rank = 0;
+  std::int32_t peers_at = 0;  ///< where the ranks begin that messages name: those of the other group
   std::vector<std::uint32_t> world_ranks;
   std::atomic<std::uint64_t> sequence{0};
 };
@@ -63,8 +65,8 @@ class Tracer {
   void add(MPI_Comm made, std::uint64_t id) noexcept;
   /// The id of what this call on a communicator gives.
   [[nodiscard]] static std::uint64_t id_of_made(const Communicator& parent, std::uint64_t sequence) noexcept;
-  /// One made of the two groups of another communicator, whose calls are not numbered.
-  void add_merged(MPI_Comm made) noexcept;
+  /// What MPI_Intercomm_create has made of two groups.
+  void add_joined(MPI_Comm made) noexcept;
 
   /// A file or window that a call on a communicator has opened. Its own calls are numbered, and judged, for themselves.
   void opened(std::uintptr_t handle, const Communicator& by, std::uint64_t sequence, std::string_view what) noexcept;
@@ -130,13 +132,16 @@ class Tracer {
   void free(MPI_Request request) noexcept;
 
  private:
-  enum class Origin : std::uint8_t { unknown, merged, group };
+  enum class Origin : std::uint8_t { unknown, group, between };
   [[nodiscard]] bool is_main_thread() const noexcept;
+  [[nodiscard]] bool is_spawned() const noexcept;
   void stop_polls() noexcept;
   void drop(MPI_Request request) noexcept;
+  void find_members(MPI_Comm comm, Communicator& made) const;
   Communicator* add_known(MPI_Comm comm, std::uint64_t id, Origin origin = Origin::unknown) noexcept;
   [[nodiscard]] std::uint64_t next_id(std::span<const std::uint32_t> members, Origin origin, int tag = 0);
-  [[nodiscard]] std::vector<std::uint32_t> world_ranks_of(MPI_Comm comm) const;
+  [[nodiscard]] std::vector<std::uint32_t> world_ranks_of(MPI_Comm comm,
+                                                          const char* group_of = "PMPI_Comm_group") const;
   [[nodiscard]] std::vector<std::uint32_t> world_ranks_of_group(MPI_Group group) const;
   void start(std::uint32_t rank, std::uint32_t size) noexcept;
 
@@ -239,6 +244,8 @@ class Traced {
   int posted(int status, const MPI_Request* request, const MPI_Comm* made = nullptr) const noexcept;
   int prepared(int status, const MPI_Request* request) const noexcept;
   int made(int status, const MPI_Comm* made) const noexcept;
+  /// The same of MPI_Intercomm_create, whose two sides make calls on communicators of their own.
+  int joined(int status, const MPI_Comm* made) const noexcept;
   template <typename Handle>
   int opened(int status, const Handle* handle, std::string_view what) const noexcept {
     static_cast<void>(ended(status));

@@ -358,13 +358,12 @@ int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* new
   return status;
 }
 
-int MPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {
-  const bool recorded = is_recorded();
-  ++depth();
-  const int status = call_real<&MPI_Intercomm_merge>("PMPI_Intercomm_merge", intercomm, high, newintracomm);
-  --depth();
-  if (recorded && status == 0) tracer().add_merged(*newintracomm);
-  return status;
+int MPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag,
+                         MPI_Comm* newintercomm) {
+  const Traced call(Blocking{}, OfAll{local_comm, other::create, -1}, Data{0, no_type(), no_op()});
+  return call.joined(call_real<&MPI_Intercomm_create>("PMPI_Intercomm_create", local_comm, local_leader, peer_comm,
+                                                      remote_leader, tag, newintercomm),
+                     newintercomm);
 }
 
 // A matched message has arrived: nobody is waited for.

@@ -99,6 +99,11 @@ def test_a_thread_that_waits_for_word_to_stop_is_no_hang(cluster, pmix, program,
     assert done.status == 0 and not hang_lines(done), done
 
 
+def test_communicators_that_come_and_go_are_no_hang(cluster, pmix, program, workdir):
+    done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=5 {program} churn 1 40")
+    assert done.status == 0 and not hang_lines(done) and "not traced" not in done.err, done
+
+
 def test_ranks_that_compute_and_ask_for_word_to_stop_are_no_hang(cluster, pmix, program, workdir):
     done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=2 {program} search 1 40")
     assert done.status == 0 and not hang_lines(done), done

@@ -18,6 +18,8 @@ enum {
 };
 
 static void* attribute_of[attributes];
+/* The other group's rank in the world where a communicator has two, each of one process; -1: it is not of the world. */
+static int other_of[attributes];
 static int (*end_of_attribute)(int comm, int keyval, void* value, void* extra);
 static int communicators = 1;
 static int requests;
@@ -36,15 +38,20 @@ int PMPI_Query_thread(int* provided) {
   return *provided = said != NULL ? atoi(said) : 3, 0;
 }
 int PMPI_Comm_rank(int comm, int* rank) { return (void)comm, *rank = 0; }
-int PMPI_Comm_size(int comm, int* size) { return (void)comm, *size = 2, 0; }
-int PMPI_Comm_test_inter(int comm, int* flag) { return (void)comm, *flag = 0; }
+int PMPI_Comm_test_inter(int comm, int* flag) { return *flag = other_of[number_of(comm)] != 0, 0; }
+int PMPI_Comm_size(int comm, int* size) { return *size = other_of[number_of(comm)] != 0 ? 1 : 2, 0; }
 int PMPI_Comm_group(int comm, int* group) { return *group = comm, 0; }
+int PMPI_Comm_remote_group(int comm, int* group) { return *group = -comm, 0; }
 int PMPI_Group_free(int* group) { return *group = 0; }
-int PMPI_Group_size(int group, int* size) { return (void)group, *size = 2, 0; }
+int PMPI_Group_size(int group, int* size) {
+  if (group >= 0 && group < world) return *size = 2, 0; /* a group that the program has made */
+  return PMPI_Comm_size(group < 0 ? -group : group, size);
+}
 int PMPI_Group_rank(int group, int* rank) { return (void)group, *rank = 0; }
 int PMPI_Group_translate_ranks(int group, int n, const int* ranks, int other, int* out) {
-  (void)group, (void)other;
+  (void)other;
   memcpy(out, ranks, (size_t)n * sizeof *ranks);
+  if (group < 0) out[0] = other_of[number_of(-group)];
   return 0;
 }
 int PMPI_Comm_create_keyval(void* copy, void* end, int* keyval, void* extra) {
@@ -63,11 +70,12 @@ int PMPI_Comm_get_attr(int comm, int keyval, void* value, int* flag) {
   return 0;
 }
 int PMPI_Comm_dup(int comm, int* made) {
-  (void)comm;
   *made = world + communicators++ % attributes;
+  other_of[number_of(*made)] = other_of[number_of(comm)];
   return 0;
 }
 int PMPI_Comm_free(int* comm) {
+  other_of[number_of(*comm)] = 0;
   void* const value = attribute_of[number_of(*comm)];
   attribute_of[number_of(*comm)] = NULL;
   return value == NULL ? 0 : end_of_attribute(*comm, 7, value, NULL);
@@ -78,6 +86,17 @@ int PMPI_Comm_idup(int comm, int* made, int* request) {
 }
 int PMPI_Comm_create_group(int comm, int group, int tag, int* made) {
   return (void)group, (void)tag, PMPI_Comm_dup(comm, made);
+}
+int PMPI_Intercomm_create(int comm, int leader, int peers, int other_leader, int tag, int* made) {
+  (void)leader, (void)peers, (void)other_leader, (void)tag, PMPI_Comm_dup(comm, made);
+  return other_of[number_of(*made)] = 1, 0;
+}
+int PMPI_Comm_spawn(const char* command, char** argv, int most, int info, int root, int comm, int* made, int* errors) {
+  (void)command, (void)argv, (void)most, (void)info, (void)root, (void)errors, PMPI_Comm_dup(comm, made);
+  return other_of[number_of(*made)] = -1, 0;
+}
+int PMPI_Bcast(void* buffer, int count, int type, int root, int comm) {
+  return (void)buffer, (void)count, (void)type, (void)root, (void)comm, 0;
 }
 int PMPI_File_open(int comm, const char* name, int mode, int info, void** file) {
   static char opened;

@@ -550,6 +550,47 @@ TEST(MpiTrace, RecordsTheCallOfAGroup) {
   EXPECT_EQ(calls_on(recording, "world").size(), 1U) << "the world's other members do not call it";
 }
 
+TEST(MpiTrace, RecordsCallsBetweenTwoGroupsAsThoseOfAllTheirRanks) {
+  const Recording recording = recorded_by([](const Mpi& mpi) {
+    int between = 0;
+    float out = 0;
+    mpi.call<int, int, int, int, int, int*>("MPI_Intercomm_create", world, 0, world, 1, 7, &between);
+    mpi.call<int>("MPI_Barrier", between);
+    mpi.call<void*, int, int, int, int>("MPI_Bcast", &out, 1, float32, -3, between);
+    mpi.call<const void*, int, int, int, int, int>("MPI_Send", &out, 1, float32, 0, 5, between);
+    int twin = 0;
+    mpi.call<int, int*>("MPI_Comm_dup", between, &twin);
+    mpi.call<int>("MPI_Barrier", twin);
+  });
+  const auto calls = calls_on(recording, "between ranks 0,1");
+  ASSERT_EQ(calls.size(), 5U);
+  EXPECT_EQ(calls[1].operation, Operation::broadcast);
+  EXPECT_EQ(calls[1].sequence, 2U);
+  EXPECT_EQ(calls[1].peer, -1) << "each group has its own root";
+  EXPECT_EQ(calls[1].bytes, 0U);
+  EXPECT_EQ(calls[2].peer, 1) << "rank 0 of the other group";
+  const auto* const first = recording.communicator(calls[0].communicator);
+  const auto* const twin = recording.communicator(calls[4].communicator);
+  EXPECT_EQ(first->size, 2U);
+  EXPECT_EQ(first->world_ranks.to_list(), (std::vector<std::uint32_t>{0, 1}));
+  EXPECT_NE(first->id, twin->id);
+  EXPECT_EQ(calls_on(recording, "world").back().operation, amldist::collective::recorder_format::other::create);
+}
+
+TEST(MpiTrace, RecordsCallsWithSpawnedProcessesButLetsNobodyBeJudgedByThem) {
+  const Recording recording = recorded_by([](const Mpi& mpi) {
+    int spawned = 0;
+    float out = 0;
+    mpi.call<const char*, char**, int, int, int, int, int*, int*>("MPI_Comm_spawn", "worker", nullptr, 1, 0, 0, world,
+                                                                  &spawned, nullptr);
+    mpi.call<int>("MPI_Barrier", spawned);
+    mpi.call<const void*, int, int, int, int, int>("MPI_Send", &out, 1, float32, 0, never_ends, spawned);
+  });
+  EXPECT_EQ(recording.communicators.size(), 1U);
+  ASSERT_NE(recording.unjudged_wait(), nullptr);
+  EXPECT_EQ(recording.unjudged_wait()->operation, Operation::send);
+}
+
 TEST(MpiTrace, LeavesTheFileToTheParentAfterAFork) {
   const Recording recording = recorded_by([](const Mpi& mpi) {
     const pid_t child = ::fork();
