@@ -1,106 +1,28 @@
-// Plays an MPI program of two ranks: loads the part that records and makes calls, from many threads.
-//
-// One process per test, because a process has one recorder; each ends before MPI_Finalize would remove its file.
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <gtest/gtest.h>
+// What is recorded of a program's MPI calls.
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <cstdlib>
-#include <ctime>
 #include <fstream>
 #include <functional>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "recorder/record_reader.hpp"
-#include "scratch.hpp"
+#include "mpi_program.hpp"
 
+namespace amldist::mpitrace_test {
 namespace {
-
-using amldist::collective::CallRecord;
-using amldist::collective::Operation;
-using amldist::collective::Recording;
-using amldist::collective::recorder_format::State;
-using amldist::testing::ScratchFolder;
-
-constexpr int world = 0x44000000;
-constexpr int float32 = 0x4c00040a;
-constexpr int sum = 0x58000003;
-
-/// MPI as the program sees it.
-class Mpi {
- public:
-  Mpi() : part_(::dlopen(PART, RTLD_NOW | RTLD_LOCAL)), fake_(::dlopen(FAKE_MPI, RTLD_NOW | RTLD_LOCAL)) {}
-  [[nodiscard]] int use() const { return function<int(void*)>("amldist_mpitrace_use")(fake_); }
-  template <typename... Arguments>
-  int call(const char* name, Arguments... arguments) const {
-    return function<int(Arguments...)>(name)(arguments...);
-  }
-  /// A call that is not recorded, because MPI itself tells what it ends.
-  void free_communicator(int comm) const { reinterpret_cast<int (*)(int*)>(::dlsym(fake_, "PMPI_Comm_free"))(&comm); }
-
- private:
-  template <typename Function>
-  [[nodiscard]] Function* function(const char* name) const {
-    return reinterpret_cast<Function*>(::dlsym(part_, name));
-  }
-  void* part_;
-  void* fake_;
-};
 
 std::uint64_t resident_bytes() {
   std::ifstream file("/proc/self/statm");
   std::uint64_t pages = 0;
   file >> pages >> pages;
   return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-}
-
-/// Runs the program in a process of its own and reads what it recorded.
-Recording recorded_by(const std::function<void(const Mpi&)>& program) {
-  const ScratchFolder folder;
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::setenv("AMLDIST_TRACE", "42.0", 1);
-    ::setenv("AMLDIST_TRACE_DIR", folder.path().c_str(), 1);
-    ::setenv("SLURM_PROCID", "0", 1);
-    ::setenv("SLURM_STEP_NUM_TASKS", "2", 1);
-    const Mpi mpi;
-    if (mpi.use() != 1) ::_exit(1);
-    mpi.call<int*, char***>("MPI_Init", nullptr, nullptr);
-    program(mpi);
-    ::_exit(0);
-  }
-  int status = -1;
-  ::waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
-  auto recording = amldist::collective::read_recording(AT_FDCWD, folder.path() + "/42.0/0.mpi.trace");
-  EXPECT_TRUE(recording) << (recording ? "" : recording.error().message);
-  return recording ? std::move(*recording) : Recording{};
-}
-
-std::vector<CallRecord> calls_on(const Recording& recording, std::string_view communicator) {
-  std::vector<CallRecord> found;
-  for (const CallRecord& call : recording.calls) {
-    const auto* const of = recording.communicator(call.communicator);
-    if (of != nullptr && of->name == communicator) found.push_back(call);
-  }
-  return found;
-}
-
-int allreduce(const Mpi& mpi, int comm = world, int count = 4) {
-  float in = 0;
-  float out = 0;
-  return mpi.call<const void*, void*, int, int, int, int>("MPI_Allreduce", &in, &out, count, float32, sum, comm);
 }
 
 TEST(MpiTrace, RecordsACallWithItsNumberTypeAndSize) {
@@ -272,13 +194,6 @@ TEST(MpiTrace, RecordsACallThatFails) {
   EXPECT_EQ(recording.calls.back().state, State::failed);
 }
 
-int receive(const Mpi& mpi, int tag, int source = 1) {
-  static float in = 0;
-  int request = 0;
-  mpi.call<void*, int, int, int, int, int, int*>("MPI_Irecv", &in, 1, float32, source, tag, world, &request);
-  return request;
-}
-
 TEST(MpiTrace, KnowsTheEndsOfCallsThatShareARequest) {
   const Recording recording = recorded_by([](const Mpi& mpi) {
     float out = 0;
@@ -293,9 +208,6 @@ TEST(MpiTrace, KnowsTheEndsOfCallsThatShareARequest) {
   EXPECT_EQ(recording.calls[2].state, State::completed);
 }
 
-constexpr int fails = 1001;
-constexpr int never_ends = 1002;
-
 TEST(MpiTrace, KnowsWhichOfManyRequestsHasNotEnded) {
   const Recording recording = recorded_by([](const Mpi& mpi) {
     std::array<int, 3> requests = {receive(mpi, 1), receive(mpi, never_ends), receive(mpi, 3)};
@@ -305,118 +217,6 @@ TEST(MpiTrace, KnowsWhichOfManyRequestsHasNotEnded) {
   EXPECT_EQ(recording.calls[1].state, State::completed);
   EXPECT_EQ(recording.calls[2].state, State::started) << "it waits in this one";
   EXPECT_EQ(recording.calls[3].state, State::enqueued);
-}
-
-/// Asks for so long whether it has ended, and does something between two tests.
-void poll(const Mpi& mpi, int request, std::chrono::milliseconds length, const std::function<void()>& between) {
-  const auto end = std::chrono::steady_clock::now() + length;
-  while (std::chrono::steady_clock::now() < end) {
-    int flag = 1;
-    mpi.call<int*, int*, void*>("MPI_Test", &request, &flag, nullptr);
-    if (flag != 0) ::_exit(1);
-    between();
-  }
-}
-
-void compute(std::chrono::microseconds length) {
-  timespec now = {};
-  const auto used = [&] {
-    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
-  };
-  const auto end = used() + length;
-  while (used() < end) {
-  }
-}
-
-constexpr std::chrono::milliseconds several_intervals{700};  // a fifth of a second each
-
-/// What is recorded of a message that never comes, to whoever reads it at the end of the program.
-CallRecord polled_call(const std::function<void()>& between, const std::function<void(const Mpi&)>& after = {}) {
-  const Recording recording = recorded_by([&](const Mpi& mpi) {
-    poll(mpi, receive(mpi, never_ends), several_intervals, between);
-    if (after) after(mpi);
-  });
-  const auto found = std::ranges::find(recording.calls, Operation::recv, &CallRecord::operation);
-  return found != recording.calls.end() ? *found : CallRecord{};
-}
-
-TEST(MpiTrace, TakesAProgramThatOnlyAsksForOneThatWaits) {
-  const CallRecord call = polled_call([] {});
-  EXPECT_EQ(call.state, State::started);
-  EXPECT_GT(call.started_ns, call.enqueued_ns);
-  EXPECT_EQ(polled_call([] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }).state, State::started)
-      << "it sleeps between two tests";
-}
-
-TEST(MpiTrace, TakesAProgramThatAsksNowAndThenForOneThatComputes) {
-  EXPECT_EQ(polled_call([] { compute(std::chrono::microseconds(300)); }).state, State::enqueued);
-  std::atomic<bool> stop = false;
-  std::optional<std::thread> worker;
-  const auto with_worker = [&] {
-    if (!worker)
-      worker.emplace([&] {
-        while (!stop) {
-        }
-      });
-  };
-  const auto join = [&](const Mpi& /*mpi*/) {
-    stop = true;
-    worker->join();
-  };
-  EXPECT_EQ(polled_call(with_worker, join).state, State::enqueued) << "another thread computes";
-}
-
-TEST(MpiTrace, TakesAProgramThatAsksAndMakesOtherCallsForOneThatGoesOn) {
-  const Recording recording = recorded_by([](const Mpi& mpi) {
-    poll(mpi, receive(mpi, never_ends), several_intervals, [&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      allreduce(mpi);
-    });
-  });
-  EXPECT_EQ(recording.calls[1].operation, Operation::recv);
-  EXPECT_EQ(recording.calls[1].state, State::enqueued);
-}
-
-TEST(MpiTrace, NoLongerWaitsOnceItAsksNoMore) {
-  const auto rest = [](const Mpi& /*mpi*/) { std::this_thread::sleep_for(std::chrono::milliseconds(1300)); };
-  const CallRecord call = polled_call([] {}, rest);
-  EXPECT_EQ(call.state, State::enqueued);
-  EXPECT_EQ(call.started_ns, 0);
-  const CallRecord gone_on = polled_call([] {},
-                                         [](const Mpi& mpi) {
-                                           poll(mpi, receive(mpi, never_ends, 0), several_intervals,
-                                                [] { compute(std::chrono::microseconds(300)); });
-                                         });
-  EXPECT_EQ(gone_on.state, State::enqueued);
-}
-
-TEST(MpiTrace, KnowsWhichOfThePolledRequestsHasNotEnded) {
-  const Recording recording = recorded_by([](const Mpi& mpi) {
-    std::array<int, 3> requests = {receive(mpi, 1), receive(mpi, never_ends), receive(mpi, 3)};
-    const auto end = std::chrono::steady_clock::now() + several_intervals;
-    while (std::chrono::steady_clock::now() < end) {
-      int flag = 1;
-      mpi.call<int, int*, int*, void*>("MPI_Testall", 3, requests.data(), &flag, nullptr);
-      if (flag != 0) ::_exit(1);
-    }
-  });
-  ASSERT_EQ(recording.calls.size(), 4U);
-  EXPECT_EQ(recording.calls[1].state, State::enqueued);
-  EXPECT_EQ(recording.calls[2].state, State::started);
-  EXPECT_EQ(recording.calls[3].state, State::enqueued);
-}
-
-TEST(MpiTrace, RecordsAPolledCallOnceMoreWhereTheRingHasGoneRound) {
-  const Recording recording = recorded_by([](const Mpi& mpi) {
-    const int request = receive(mpi, never_ends);
-    for (int i = 0; i < 5000; ++i) allreduce(mpi);
-    poll(mpi, request, several_intervals, [] {});
-  });
-  ASSERT_FALSE(recording.calls.empty());
-  EXPECT_EQ(recording.calls.back().operation, Operation::recv);
-  EXPECT_EQ(recording.calls.back().state, State::started);
-  EXPECT_EQ(recording.recorded, 1U + 1 + 5000 + 1) << "and only once";
 }
 
 TEST(MpiTrace, TellsTheErrorOfEachRequestAsMpiDoes) {
@@ -603,3 +403,4 @@ TEST(MpiTrace, LeavesTheFileToTheParentAfterAFork) {
 }
 
 }  // namespace
+}  // namespace amldist::mpitrace_test
