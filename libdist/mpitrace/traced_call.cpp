@@ -17,7 +17,7 @@ struct Told {
 
 void Traced::begin(Blocking /*how*/, const OfAll& call, const Data& data) noexcept {
   Tracer& trace = tracer();
-  Communicator* const communicator = trace.find(call.comm, thread_);
+  Communicator* const communicator = trace.find(call.comm);
   if (communicator == nullptr) return;
   parent_ = communicator;
   sequence_ = trace.next_number(*communicator);
@@ -29,7 +29,7 @@ void Traced::begin(Blocking /*how*/, const OfAll& call, const Data& data) noexce
 
 void Traced::begin(Posted /*how*/, const OfAll& call, const Data& data) noexcept {
   Tracer& trace = tracer();
-  Communicator* const communicator = trace.find(call.comm, thread_);
+  Communicator* const communicator = trace.find(call.comm);
   if (communicator == nullptr) return;
   parent_ = communicator;
   sequence_ = trace.next_number(*communicator);
@@ -151,7 +151,7 @@ int Traced::made(int status, const MPI_Comm* made) const noexcept {
 
 int Traced::joined(int status, const MPI_Comm* made) const noexcept {
   static_cast<void>(ended(status));
-  if (status == 0 && thread_.depth == 1) tracer().add_joined(*made);
+  if (status == 0 && depth_ == 1) tracer().add_joined(*made);
   return status;
 }
 

@@ -69,9 +69,9 @@ Tracer& tracer() noexcept {
   return *one;
 }
 
-PerThread& per_thread() noexcept {
-  static thread_local PerThread one;
-  return one;
+int& depth() noexcept {
+  static thread_local int calls = 0;
+  return calls;
 }
 
 void* find_real(const char* name) noexcept { return ::dlsym(tracer().libmpi(), name); }
@@ -248,8 +248,13 @@ Communicator* Tracer::add_known(MPI_Comm comm, std::uint64_t id, Origin origin) 
   return nullptr;
 }
 
-Communicator* Tracer::find(MPI_Comm comm, PerThread& thread) noexcept {
-  auto& last = thread.last;
+Communicator* Tracer::find(MPI_Comm comm) noexcept {
+  struct Last {
+    MPI_Comm comm{};
+    Communicator* found = nullptr;
+    std::uint64_t deletions = 0;
+  };
+  static thread_local Last last;
   const std::uint64_t deletions = deletions_.load(std::memory_order_acquire);
   if (last.found != nullptr && last.comm == comm && last.deletions == deletions) return last.found;
   if (!keyval_ || comm == abi_.no_comm) return nullptr;

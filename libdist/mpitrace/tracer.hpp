@@ -41,17 +41,8 @@ struct Communicator {
   std::atomic<std::uint64_t> sequence{0};
 };
 
-/// What a thread keeps; finding it is a part of what a record costs.
-struct PerThread {
-  int depth = 0;  ///< calls inside a recorded call are MPI's own
-  struct {
-    MPI_Comm comm{};
-    Communicator* found = nullptr;
-    std::uint64_t deletions = 0;
-  } last;  ///< that Tracer::find() has found
-};
-[[nodiscard]] PerThread& per_thread() noexcept;
-[[nodiscard]] inline int& depth() noexcept { return per_thread().depth; }
+/// Calls inside a recorded call are MPI's own.
+[[nodiscard]] int& depth() noexcept;
 
 class Tracer {
  public:
@@ -72,8 +63,7 @@ class Tracer {
   void finalized(FlightRecorder::Ticket ticket, int status) noexcept;
 
   /// nullptr: its calls are not recorded.
-  Communicator* find(MPI_Comm comm, PerThread& thread) noexcept;
-  Communicator* find(MPI_Comm comm) noexcept { return find(comm, per_thread()); }
+  Communicator* find(MPI_Comm comm) noexcept;
   /// The communicators that a call gives to its callers. `id`: of the call, the same for all of them.
   void add(MPI_Comm made, std::uint64_t id) noexcept;
   /// The id of what this call on a communicator gives.
@@ -244,9 +234,9 @@ class Traced {
  public:
   template <typename How, typename Members>
   Traced(How how, const Members& members, const Data& data) noexcept {
-    if (thread_.depth++ == 0 && tracer().on()) begin(how, members, data);
+    if (depth_++ == 0 && tracer().on()) begin(how, members, data);
   }
-  ~Traced() { --thread_.depth; }
+  ~Traced() { --depth_; }
   Traced(const Traced&) = delete;
   Traced& operator=(const Traced&) = delete;
 
@@ -274,7 +264,7 @@ class Traced {
   void begin(Persistent how, const OfTwo& call, const Data& data) noexcept;
   void begin(Persistent how, const OfAll& call, const Data& data) noexcept;
 
-  PerThread& thread_ = per_thread();
+  int& depth_ = depth();  // a thread's variable is found once
   FlightRecorder::Ticket ticket_ = 0;
   std::optional<collective::RecordedCall> call_;  ///< of one that does not block
   const Communicator* parent_ = nullptr;
