@@ -293,6 +293,20 @@ def test_a_setuid_program_is_said_not_to_be_traced(cluster, pmix, program, workd
     assert done.err.count(f"MPI calls are not recorded, because {other} runs with another user's rights (setuid)") == 1, done
 
 
+WEAK = """#include <stdio.h>
+int MPI_Init(int*, char***) __attribute__((weak));
+int main(void) { return puts(MPI_Init ? "has MPI" : "has none") < 0; }
+"""
+
+
+def test_a_program_that_asks_whether_it_has_mpi_is_said_not_to_be_traced(cluster, pmix, program, workdir):
+    """With our names it would believe that it has one, and end in MPI_Init."""
+    asking = compiled(WEAK, workdir)
+    done = cluster.run(f"{STEP} --aml-dist=mpi,trace {asking}")
+    assert done.out.splitlines() == ["has none"] * 4 and done.status == 0, done
+    assert done.err.count(f"MPI calls are not recorded, because {asking} asks at run time whether it has MPI (weak symbols)") == 1, done
+
+
 @pytest.fixture
 def shm(cluster):
     """shm(OPTIONS): another /dev/shm on the two nodes."""
