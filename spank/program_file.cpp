@@ -61,7 +61,8 @@ class DynamicSections {
   }
   [[nodiscard]] bool needs_mpi() const {
     return std::ranges::any_of(entries_, [this](const Elf64_Dyn& each) {
-      return each.d_tag == DT_NEEDED && name_at(each.d_un.d_val).starts_with("libmpi");
+      const std::uint64_t value = each.d_un.d_val;  // NOLINT(cppcoreguidelines-pro-type-union-access): the format's own
+      return each.d_tag == DT_NEEDED && name_at(value).starts_with("libmpi");
     });
   }
 

@@ -93,7 +93,9 @@ std::optional<ReportChannel> ReportChannel::parse(std::string_view text) {
 }
 
 std::string FailureReport::to_datagram(std::uint64_t token) const {
-  const std::string r = std::to_string(rank), l = std::to_string(local_rank), status = std::to_string(wait_status);
+  const std::string r = std::to_string(rank);
+  const std::string l = std::to_string(local_rank);
+  const std::string status = std::to_string(wait_status);
   const std::string elapsed = std::to_string(elapsed_ms);
   if (last_call.empty()) return seal(token, {word_of(kind), r, l, status, elapsed, host});
   return seal(token, {word_of(kind), r, l, status, elapsed, host, last_call});
