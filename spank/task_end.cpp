@@ -1,5 +1,8 @@
 #include "spank/task_end.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <exception>
@@ -35,40 +38,54 @@ std::optional<std::uint32_t> rank_of_ended_task(const NodePlan& plan, const Hand
 /// What a failed task's flight recorder says that it did last; empty: not known. The recorder lies in a folder of the
 /// user's, so it is read with his rights: he may have put a link, a FIFO or a file system of his own there. Not for
 /// heterogeneous steps, whose recorders are not named after Slurm's step.
-std::string last_call(StepdSession& session, const NodePlan& plan, const Handle& handle, std::uint32_t rank) {
+std::string last_call(StepdSession& session, const NodePlan& plan, const Handle& handle, std::uint32_t rank,
+                      std::string_view source = {}) {
   const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
   const auto group = handle.number(S_JOB_GID, "S_JOB_GID");
   if (session.recorders_hang || !plan.is_whole_step || !user || !group) return {};
   const auto read = [&] {
-    return collective::last_call_of(collective::trace_roots({}, *user), *user, plan.step.step_name, rank).value_or("");
+    return collective::last_call_of(collective::trace_roots({}, *user), *user, plan.step.step_name, rank, source)
+        .value_or("");
   };
   const auto answer = answer_as_user({*user, *group}, read, recorder_timeout);
   session.recorders_hang = !answer;
   return answer && collective::is_last_call(*answer) ? *answer : std::string();
 }
 
-/// What srun is to hear when a task has ended: that it failed; or that this node refused the step, and that the deaths
-/// which follow are no failures.
+/// Whether a task that ended with status 0 may have left the others without MPI_Finalize, which removes its recorder.
+bool has_mpi_recorder(const NodePlan& plan, const Handle& handle, std::uint32_t rank) {
+  const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
+  if (!plan.trace.on || !user) return false;
+  return std::ranges::any_of(collective::trace_roots({}, *user), [&](const std::string& root) {
+    return ::access(concat({root, "/", plan.step.step_name, "/", std::to_string(rank), ".mpi.trace"}).c_str(), F_OK) ==
+           0;
+  });
+}
+
+/// What srun is to hear when a task has ended: that it failed, or left the others without MPI_Finalize; or that this
+/// node refused the step, and that the deaths which follow are no failures.
 std::optional<FailureReport> report_of_end(StepdSession& session, const Handle& handle) {
   const auto status = handle.number(S_TASK_EXIT_STATUS, "S_TASK_EXIT_STATUS");
-  if (!status || !is_failure(*status)) return std::nullopt;
+  if (!status) return std::nullopt;
+  const bool failed = is_failure(*status);
   FailureReport report;
   report.wait_status = *status;
   report.elapsed_ms = static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - session.start).count());
   if (session.task_refused.load()) {
+    if (!failed) return std::nullopt;
     report.kind = FailureReport::Kind::refused;
     report.host = handle.variable("SLURMD_NODENAME").value_or("unknown");
     return report;
   }
   const NodePlan* const plan = session.plan();
   const auto rank = plan != nullptr ? rank_of_ended_task(*plan, handle) : std::nullopt;
-  if (!rank) return std::nullopt;
+  if (!rank || (!failed && !has_mpi_recorder(*plan, handle, *rank))) return std::nullopt;
   report.rank = *rank;
   report.local_rank = plan->step.placement.map.local_rank_of(*rank);
   report.host = plan->step.placement.host_of(*rank);
-  report.last_call = last_call(session, *plan, handle, *rank);
-  return report;
+  report.last_call = last_call(session, *plan, handle, *rank, failed ? "" : "mpi");
+  return failed || !report.last_call.empty() ? std::optional(report) : std::nullopt;
 }
 
 /// Tells srun, in a parameter-server step, that a chief or worker has ended. A srun that does not answer is not waited

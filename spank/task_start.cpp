@@ -53,7 +53,7 @@ Result<void> write_environment(const NodePlan& plan, const std::optional<SrunLin
   if (patch) give_secret(plan.secret, handle.environment(), *patch);
   if (auto whole = handle.environment_was_read(); !whole) return whole.error();
   if (!patch) return patch.error();
-  set_trace(plan, handle.environment(), *patch);
+  set_trace(plan, handle.program(), handle.environment(), *patch);
   patch->unset(launch_record_variable);
   patch->unset(report_variable);
   if (plan.requires_secret) patch->set(variable::secret, "require");

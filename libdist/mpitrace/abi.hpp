@@ -46,6 +46,7 @@ struct Abi {
   MPI_Comm world{};
   MPI_Comm no_comm{};
   MPI_Request no_request{};
+  MPI_Datatype packed{};  ///< MPI_PACKED
   int any_source = -1;
   int any_tag = -1;
   int no_process = -2;

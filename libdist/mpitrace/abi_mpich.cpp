@@ -33,6 +33,7 @@ std::optional<Abi> Abi::of(void* library) noexcept {
   abi.world = 0x44000000;
   abi.no_comm = 0x04000000;
   abi.no_request = 0x2c000000;
+  abi.packed = 0x4c00010f;
   abi.any_source = -2;
   abi.any_tag = -1;
   abi.no_process = -1;

@@ -22,6 +22,7 @@ std::optional<Abi> Abi::of(void* library) noexcept {
   if (abi.world == nullptr) return std::nullopt;
   abi.no_comm = object(library, "ompi_mpi_comm_null");
   abi.no_request = object(library, "ompi_request_null");
+  abi.packed = object(library, "ompi_mpi_packed");
   struct Named {
     const char* name;
     DataType type;

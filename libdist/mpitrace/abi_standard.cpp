@@ -15,6 +15,7 @@ std::optional<Abi> Abi::of(void* /*library*/) noexcept {
   abi.world = handle(0x101);
   abi.no_comm = handle(0x100);
   abi.no_request = handle(0x180);
+  abi.packed = handle(0x207);
   abi.any_source = -1;
   abi.any_tag = -2;
   abi.no_process = -3;

@@ -66,6 +66,13 @@ CREATORS = [
     ("Comm_split_type", "MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm* newcomm"),
     ("Comm_create", "MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm"),
     ("Cart_create", "MPI_Comm comm, int ndims, const int* dims, const int* periods, int reorder, MPI_Comm* newcomm"),
+    ("Intercomm_merge", "MPI_Comm comm, int high, MPI_Comm* newcomm"),
+    ("Comm_spawn", "const char* command, char** argv, int maxprocs, MPI_Info info, int root, MPI_Comm comm, MPI_Comm* newcomm, "
+                   "int* errcodes"),
+    ("Comm_spawn_multiple", "int count, char** commands, char*** argv, const int* maxprocs, const MPI_Info* info, int root, "
+                            "MPI_Comm comm, MPI_Comm* newcomm, int* errcodes"),
+    ("Comm_accept", "const char* port, MPI_Info info, int root, MPI_Comm comm, MPI_Comm* newcomm"),
+    ("Comm_connect", "const char* port, MPI_Info info, int root, MPI_Comm comm, MPI_Comm* newcomm"),
     ("Cart_sub", "MPI_Comm comm, const int* remain_dims, MPI_Comm* newcomm"),
     ("Graph_create", "MPI_Comm comm, int nnodes, const int* index, const int* edges, int reorder, MPI_Comm* newcomm"),
     ("Dist_graph_create", "MPI_Comm comm, int n, const int* sources, const int* degrees, const int* destinations, "
@@ -103,7 +110,7 @@ for what, buffer in (("read", "void* buf"), ("write", "const void* buf")):
             ON_FILES.append((f"File_i{what}_{way}", data + ", MPI_Request* request"))
 BY_HAND = ["Init", "Init_thread", "Finalize", "Sendrecv", "Sendrecv_replace", "Wait", "Waitall", "Waitany", "Waitsome", "Test",
            "Testall", "Testany", "Testsome", "Request_free", "Mrecv", "Sendrecv_c", "Sendrecv_replace_c", "Mrecv_c", "Start", "Startall",
-           "Comm_create_group", "Intercomm_merge"]
+           "Comm_create_group", "Intercomm_create"]
 
 names: list[str] = []
 text: list[str] = []

@@ -126,12 +126,13 @@ void Tracer::initialized(Ticket ticket, int status) noexcept try {
   const auto make_keyval = find_real_as<int(decltype(&copy_nothing), decltype(&delete_communicator), int*, void*)>(
       "PMPI_Comm_create_keyval");
   if (!known || step_size != static_cast<std::uint32_t>(size) ||
-      number_in("SLURM_PROCID") != static_cast<std::uint32_t>(rank) ||
+      number_in("SLURM_PROCID") != static_cast<std::uint32_t>(rank) || is_spawned() ||
       make_keyval(copy_nothing, delete_communicator, &keyval, nullptr) != 0) {
     recorder_.close(FlightRecorder::Ending::well);  // a world of its own: nobody of the step waits for it
     return;
   }
   keyval_ = keyval;
+  main_depth_ = &depth();
   find_real_as<int(MPI_Comm, MPI_Group*)>("PMPI_Comm_group")(abi_.world, &world_group_);
   recorder_.complete(ticket);
   int threads = abi_.thread_multiple;
@@ -141,7 +142,7 @@ void Tracer::initialized(Ticket ticket, int status) noexcept try {
   recorder_.tick();  // long enough after the first reading for a good rate
   const std::lock_guard lock(mutex_);
   auto* const world = new Communicator;
-  world->is_judged = true;
+  world->is_recorded = true;
   world->id = world_id;
   world->rank = static_cast<std::uint32_t>(rank);
   world->sequence = 1;  // MPI_Init
@@ -168,9 +169,16 @@ void Tracer::finalized(Ticket ticket, int status) noexcept {
   recorder_.close(FlightRecorder::Ending::well);
 }
 
-std::vector<std::uint32_t> Tracer::world_ranks_of(MPI_Comm comm) const {
+/// Such a process has a world of its own, whose ranks may be like those of a step.
+bool Tracer::is_spawned() const noexcept {
+  const auto ask = find_real_as<int(MPI_Comm*)>("PMPI_Comm_get_parent");
+  MPI_Comm parent = abi_.no_comm;
+  return ask != nullptr && ask(&parent) == 0 && parent != abi_.no_comm;
+}
+
+std::vector<std::uint32_t> Tracer::world_ranks_of(MPI_Comm comm, const char* group_of) const {
   MPI_Group group{};
-  if (find_real_as<int(MPI_Comm, MPI_Group*)>("PMPI_Comm_group")(comm, &group) != 0) return {};
+  if (find_real_as<int(MPI_Comm, MPI_Group*)>(group_of)(comm, &group) != 0) return {};
   auto ranks = world_ranks_of_group(group);
   find_real_as<int(MPI_Group*)>("PMPI_Group_free")(&group);
   return ranks;
@@ -197,20 +205,42 @@ std::uint64_t Tracer::next_id(std::span<const std::uint32_t> members, Origin ori
   return digest(id, ++same_members_[id]);
 }
 
+/// Sets all but the id and the slot.
+void Tracer::find_members(MPI_Comm comm, Communicator& made) const {
+  int rank = 0;
+  int size = 0;
+  int is_between = 0;
+  find_real_as<int(MPI_Comm, int*)>("PMPI_Comm_rank")(comm, &rank);
+  find_real_as<int(MPI_Comm, int*)>("PMPI_Comm_size")(comm, &size);
+  find_real_as<int(MPI_Comm, int*)>("PMPI_Comm_test_inter")(comm, &is_between);
+  made.is_between = is_between != 0;
+  made.is_recorded = made.is_between || size > 1;
+  made.rank = static_cast<std::uint32_t>(rank);
+  made.world_ranks = world_ranks_of(comm);
+  if (!made.is_between) return;
+  auto others = world_ranks_of(comm, "PMPI_Comm_remote_group");
+  if (made.world_ranks.empty() || others.empty()) return made.world_ranks.clear();
+  if (others.front() < made.world_ranks.front()) {
+    made.rank += static_cast<std::uint32_t>(others.size());
+    made.world_ranks.swap(others);
+  } else {
+    made.peers_at = static_cast<std::int32_t>(made.world_ranks.size());
+  }
+  made.world_ranks.insert(made.world_ranks.end(), others.begin(), others.end());
+}
+
 /// `id` 0: next_id(). With the lock.
 Communicator* Tracer::add_known(MPI_Comm comm, std::uint64_t id, Origin origin) noexcept try {
   auto* const made = new Communicator;
-  int rank = 0;
-  int is_between = 0;
-  find_real_as<int(MPI_Comm, int*)>("PMPI_Comm_rank")(comm, &rank);
-  find_real_as<int(MPI_Comm, int*)>("PMPI_Comm_test_inter")(comm, &is_between);
-  if (is_between == 0) made->world_ranks = world_ranks_of(comm);
-  made->rank = static_cast<std::uint32_t>(rank);
-  made->is_judged = made->world_ranks.size() > 1;
-  if (made->is_judged) {
+  find_members(comm, *made);
+  const bool is_judged = made->is_recorded && !made->world_ranks.empty();
+  made->slot = collective::recorder_format::no_slot;
+  if (is_judged) {
+    if (made->is_between && origin == Origin::unknown) origin = Origin::between;
     made->id = id == 0 ? next_id(made->world_ranks, origin) : digest(id, made->world_ranks.front());
-    made->slot = recorder_.add_communicator({made->id, made->rank, static_cast<std::uint32_t>(made->world_ranks.size()),
-                                             name_of_members(made->world_ranks), 0, made->world_ranks});
+    const auto size = static_cast<std::uint32_t>(made->world_ranks.size());
+    const std::string name = text::concat({made->is_between ? "between " : "", name_of_members(made->world_ranks)});
+    made->slot = recorder_.add_communicator({made->id, made->rank, size, name, 0, made->world_ranks});
   }
   find_real_as<int(MPI_Comm, int, void*)>("PMPI_Comm_set_attr")(comm, *keyval_, made);
   return made;
@@ -237,13 +267,13 @@ Communicator* Tracer::find(MPI_Comm comm) noexcept {
     const std::lock_guard lock(mutex_);
     found = add_known(comm, 0);
   }
-  if (found == nullptr || !found->is_judged) return nullptr;
+  if (found == nullptr || !found->is_recorded) return nullptr;
   last = {comm, found, deletions};
   return found;
 }
 
 std::uint64_t Tracer::id_of_made(const Communicator& parent, std::uint64_t sequence) noexcept {
-  return digest(digest(world_id, parent.id), sequence);
+  return parent.id != 0 ? digest(digest(world_id, parent.id), sequence) : 0;
 }
 
 void Tracer::add(MPI_Comm made, std::uint64_t id) noexcept {
@@ -252,18 +282,19 @@ void Tracer::add(MPI_Comm made, std::uint64_t id) noexcept {
   static_cast<void>(add_known(made, id));
 }
 
-void Tracer::add_merged(MPI_Comm made) noexcept {
+void Tracer::add_joined(MPI_Comm made) noexcept {
   if (!on() || made == abi_.no_comm) return;
   const std::lock_guard lock(mutex_);
-  static_cast<void>(add_known(made, 0, Origin::merged));
+  static_cast<void>(add_known(made, 0, Origin::between));
 }
 
 void Tracer::opened(std::uintptr_t handle, const Communicator& by, std::uint64_t sequence,
                     std::string_view what) noexcept try {
+  if (by.id == 0) return;
   auto made = std::make_unique<Communicator>();
   made->id = digest(id_of_made(by, sequence), by.world_ranks.front());
   made->rank = by.rank;
-  made->is_judged = true;
+  made->is_recorded = true;
   const std::lock_guard lock(mutex_);
   made->slot = recorder_.add_communicator({made->id, by.rank, static_cast<std::uint32_t>(by.world_ranks.size()),
                                            text::concat({what, " of ", name_of_members(by.world_ranks)}), by.slot,
@@ -319,7 +350,7 @@ void Tracer::forget(Communicator* communicator) noexcept {
   if (communicator->id == world_id) return;  // in MPI_Finalize, whose record needs it
   {
     const std::lock_guard lock(mutex_);
-    if (communicator->is_judged) recorder_.close_communicator(communicator->slot);
+    if (communicator->is_recorded) recorder_.close_communicator(communicator->slot);
   }
   delete communicator;
 }
@@ -387,6 +418,40 @@ void Tracer::complete(MPI_Request request, const PostedCall& posted) noexcept {
   if (posted.made != nullptr) add(*posted.made, posted.id_of_made);
 }
 
+bool Tracer::is_main_thread() const noexcept { return main_depth_ == &depth(); }
+
+bool Tracer::polls_in_vain() noexcept {
+  if (!is_main_thread()) return false;
+  const auto finding = poll_meter_.found_nothing(recorder_.recorded());
+  if (finding == PollMeter::Finding::busy) {
+    stop_polls();
+    poll_meter_.begin_interval(recorder_.recorded());
+  }
+  return finding == PollMeter::Finding::waits;
+}
+
+void Tracer::polled(MPI_Request request, PostedCall posted) noexcept try {
+  if (posted.ticket == 0 || std::ranges::find(polled_, posted.ticket) != polled_.end()) return;
+  if (polled_.empty()) polled_since_ = poll_meter_.begin_ticks();
+  if (!recorder_.poll(posted.ticket, polled_since_)) {
+    posted.ticket = recorder_.enqueue_again(posted.call);
+    remember(request, posted);
+    recorder_.poll(posted.ticket, polled_since_);
+  }
+  polled_.push_back(posted.ticket);
+} catch (...) {  // out of memory: that it waits is not seen
+}
+
+void Tracer::polls_told() noexcept {
+  recorder_.tick();
+  poll_meter_.begin_interval(recorder_.recorded());
+}
+
+void Tracer::stop_polls() noexcept {
+  for (const Ticket ticket : polled_) recorder_.suspend(ticket);
+  polled_.clear();
+}
+
 void Tracer::prepare(MPI_Request request, const collective::RecordedCall& call) noexcept try {
   const std::lock_guard lock(requests_mutex_);
   persistent_.insert_or_assign(key_of(request), call);
@@ -400,7 +465,7 @@ void Tracer::prepare(MPI_Request request, collective::RecordedCall call, const C
   call.communicator = collective::recorder_format::no_slot;
   {
     const std::lock_guard lock(mutex_);
-    if (persistent_slots_ < most) {
+    if (persistent_slots_ < most && parent.id != 0) {
       const std::string name = text::concat({"persistent ", collective::name_of(call.operation), " #",
                                              std::to_string(sequence), " of ", name_of_members(parent.world_ranks)});
       const std::uint64_t id = digest(digest(digest(world_id, parent.id), sequence), parent.world_ranks.front());
@@ -444,137 +509,6 @@ void Tracer::free(MPI_Request request) noexcept {
   const std::lock_guard lock(mutex_);
   recorder_.close_communicator(call->communicator);
   --persistent_slots_;
-}
-
-void Traced::begin(Blocking /*how*/, const OfAll& call, const Data& data) noexcept {
-  Tracer& trace = tracer();
-  Communicator* const communicator = trace.find(call.comm);
-  if (communicator == nullptr) return;
-  parent_ = communicator;
-  sequence_ = trace.next_number(*communicator);
-  ticket_ = trace.recorder().begin({call.operation, trace.type_of(data.type), trace.op_of(data.op), communicator->slot,
-                                    sequence_, trace.bytes_of(data.count, data.type), call.root});
-}
-
-void Traced::begin(Posted /*how*/, const OfAll& call, const Data& data) noexcept {
-  Tracer& trace = tracer();
-  Communicator* const communicator = trace.find(call.comm);
-  if (communicator == nullptr) return;
-  parent_ = communicator;
-  sequence_ = trace.next_number(*communicator);
-  call_ = {call.operation,
-           trace.type_of(data.type),
-           trace.op_of(data.op),
-           communicator->slot,
-           sequence_,
-           trace.bytes_of(data.count, data.type),
-           call.root};
-  ticket_ = trace.recorder().enqueue(*call_);
-}
-
-void Traced::begin(Blocking /*how*/, const OfOpened& call, const Data& data) noexcept {
-  Tracer& trace = tracer();
-  Communicator* const opened = trace.find_opened(call.handle);
-  if (opened == nullptr) return;
-  ticket_ = trace.recorder().begin({call.operation, trace.type_of(data.type), ReduceOp::sum, opened->slot,
-                                    trace.next_number(*opened), trace.bytes_of(data.count, data.type)});
-}
-
-void Traced::begin(Posted /*how*/, const OfOpened& call, const Data& data) noexcept {
-  Tracer& trace = tracer();
-  Communicator* const opened = trace.find_opened(call.handle);
-  if (opened == nullptr) return;
-  call_ = {call.operation, trace.type_of(data.type),   ReduceOp::sum,
-           opened->slot,   trace.next_number(*opened), trace.bytes_of(data.count, data.type)};
-  ticket_ = trace.recorder().enqueue(*call_);
-}
-
-namespace {
-/// Small tags as they are. Larger ones share the numbers from 32,768 on, so that two that differ are rarely alike.
-std::uint16_t short_tag(std::uint32_t tag) noexcept {
-  constexpr std::uint32_t large = 0x8000;
-  if (tag < large) return static_cast<std::uint16_t>(tag);
-  constexpr std::uint32_t golden = 0x9e3779b9;  // Knuth's multiplicative hash
-  constexpr int to_15_bits = 17;
-  const std::uint32_t mixed = large | ((tag * golden) >> to_15_bits);
-  return static_cast<std::uint16_t>(std::min(mixed, std::uint32_t{collective::recorder_format::any_tag} - 1));
-}
-
-/// The record of a message; nullopt for one that is none.
-std::optional<collective::RecordedCall> message(const OfTwo& call, const Data& data) noexcept {
-  Tracer& trace = tracer();
-  if (call.peer == trace.abi().no_process) return std::nullopt;
-  const Communicator* const communicator = trace.find(call.comm);
-  if (communicator == nullptr) return std::nullopt;
-  const bool any = call.peer == trace.abi().any_source;
-  const std::uint16_t tag = call.tag == trace.abi().any_tag ? collective::recorder_format::any_tag
-                                                            : short_tag(static_cast<unsigned>(call.tag));
-  return collective::RecordedCall{call.operation,
-                                  trace.type_of(data.type),
-                                  ReduceOp::sum,
-                                  communicator->slot,
-                                  0,
-                                  trace.bytes_of(data.count, data.type),
-                                  any ? collective::recorder_format::any_peer : call.peer,
-                                  tag};
-}
-}  // namespace
-
-void Traced::begin(Blocking /*how*/, const OfTwo& call, const Data& data) noexcept {
-  if (const auto record = message(call, data)) ticket_ = tracer().recorder().begin(*record);
-}
-
-void Traced::begin(Posted /*how*/, const OfTwo& call, const Data& data) noexcept {
-  call_ = message(call, data);
-  if (call_) ticket_ = tracer().recorder().enqueue(*call_);
-}
-
-void Traced::begin(Persistent /*how*/, const OfTwo& call, const Data& data) noexcept { call_ = message(call, data); }
-
-/// The preparation is itself a call of all members, which must make it in the same order.
-void Traced::begin(Persistent /*how*/, const OfAll& call, const Data& data) noexcept {
-  begin(Blocking{}, OfAll{call.comm, other::prepare, -1}, Data{0, no_type(), no_op()});
-  if (parent_ == nullptr) return;
-  const Tracer& trace = tracer();
-  call_ = {call.operation, trace.type_of(data.type), trace.op_of(data.op), 0, 0, trace.bytes_of(data.count, data.type),
-           call.root};
-}
-
-int Traced::prepared(int status, const MPI_Request* request) const noexcept {
-  static_cast<void>(ended(status));
-  if (status != 0 || !call_) return status;
-  if (parent_ != nullptr) tracer().prepare(*request, *call_, *parent_, sequence_);
-  else tracer().prepare(*request, *call_);
-  return status;
-}
-
-int Traced::ended(int status) const noexcept {
-  if (ticket_ == 0) return status;
-  if (status == 0) tracer().recorder().complete(ticket_);
-  else tracer().recorder().fail(ticket_, -1);
-  return status;
-}
-
-int Traced::posted(int status, const MPI_Request* request, const MPI_Comm* made) const noexcept {
-  if (ticket_ == 0) return status;
-  if (status != 0) {
-    tracer().recorder().fail(ticket_, -1);
-    return status;
-  }
-  const std::uint64_t id = made != nullptr ? Tracer::id_of_made(*parent_, sequence_) : 0;
-  tracer().remember(*request, {ticket_, *call_, made, id});
-  return status;
-}
-
-int Traced::closed(int status, std::uintptr_t handle) const noexcept {
-  if (status == 0 && ticket_ != 0) tracer().closed(handle);
-  return ended(status);
-}
-
-int Traced::made(int status, const MPI_Comm* made) const noexcept {
-  static_cast<void>(ended(status));
-  if (status == 0 && ticket_ != 0) tracer().add(*made, Tracer::id_of_made(*parent_, sequence_));
-  return status;
 }
 
 }  // namespace amldist::mpitrace

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "mpitrace/abi.hpp"
+#include "mpitrace/poll_meter.hpp"
 #include "recorder/flight_recorder.hpp"
 #include "recorder/record_format.hpp"
 
@@ -31,12 +32,17 @@ namespace other = collective::recorder_format::other;
 /// A communicator as this process sees it. Lives until MPI deletes it; kept as MPI's attribute of the communicator.
 struct Communicator {
   std::uint32_t slot = 0;
-  bool is_judged = false;  ///< false: of one process, or between two groups; its calls are not recorded
-  std::uint64_t id = 0;
+  bool is_recorded = false;  ///< false: of one process
+  bool is_between = false;   ///< of two groups, which count as one: the one with the smaller first rank comes first
+  std::uint64_t id = 0;      ///< 0: with processes that are not of the world; its calls are recorded, but not judged
   std::uint32_t rank = 0;
+  std::int32_t peers_at = 0;  ///< where the ranks begin that messages name: those of the other group
   std::vector<std::uint32_t> world_ranks;
   std::atomic<std::uint64_t> sequence{0};
 };
+
+/// Calls inside a recorded call are MPI's own.
+[[nodiscard]] int& depth() noexcept;
 
 class Tracer {
  public:
@@ -62,8 +68,8 @@ class Tracer {
   void add(MPI_Comm made, std::uint64_t id) noexcept;
   /// The id of what this call on a communicator gives.
   [[nodiscard]] static std::uint64_t id_of_made(const Communicator& parent, std::uint64_t sequence) noexcept;
-  /// One made of the two groups of another communicator, whose calls are not numbered.
-  void add_merged(MPI_Comm made) noexcept;
+  /// What MPI_Intercomm_create has made of two groups.
+  void add_joined(MPI_Comm made) noexcept;
 
   /// A file or window that a call on a communicator has opened. Its own calls are numbered, and judged, for themselves.
   void opened(std::uintptr_t handle, const Communicator& by, std::uint64_t sequence, std::string_view what) noexcept;
@@ -109,6 +115,16 @@ class Tracer {
   void complete(MPI_Request request, const PostedCall& posted) noexcept;
   void fail(MPI_Request request, const PostedCall& posted) noexcept;
 
+  /// After a test that found nothing. True: the program waits for its requests by asking; call polled() for each that
+  /// has not ended, then polls_told(). Only of the thread that has called MPI_Init: another may only keep MPI going.
+  [[nodiscard]] bool polls_in_vain() noexcept;
+  void polled(MPI_Request request, PostedCall posted) noexcept;
+  void polls_told() noexcept;
+  void poll_found() noexcept {
+    if (is_main_thread()) poll_meter_.found_something();
+  }
+  static constexpr std::size_t most_polled = 64;  ///< of one test, so many are told
+
   /// What a persistent request does each time that it is started, until MPI_Request_free.
   void prepare(MPI_Request request, const collective::RecordedCall& call) noexcept;
   /// The same of a collective call, which was prepared on `parent` with this number. Ranks may start what they have
@@ -119,11 +135,16 @@ class Tracer {
   void free(MPI_Request request) noexcept;
 
  private:
-  enum class Origin : std::uint8_t { unknown, merged, group };
+  enum class Origin : std::uint8_t { unknown, group, between };
+  [[nodiscard]] bool is_main_thread() const noexcept;
+  [[nodiscard]] bool is_spawned() const noexcept;
+  void stop_polls() noexcept;
   void drop(MPI_Request request) noexcept;
+  void find_members(MPI_Comm comm, Communicator& made) const;
   Communicator* add_known(MPI_Comm comm, std::uint64_t id, Origin origin = Origin::unknown) noexcept;
   [[nodiscard]] std::uint64_t next_id(std::span<const std::uint32_t> members, Origin origin, int tag = 0);
-  [[nodiscard]] std::vector<std::uint32_t> world_ranks_of(MPI_Comm comm) const;
+  [[nodiscard]] std::vector<std::uint32_t> world_ranks_of(MPI_Comm comm,
+                                                          const char* group_of = "PMPI_Comm_group") const;
   [[nodiscard]] std::vector<std::uint32_t> world_ranks_of_group(MPI_Group group) const;
   void start(std::uint32_t rank, std::uint32_t size) noexcept;
 
@@ -131,8 +152,12 @@ class Tracer {
   Abi abi_;
   mutable std::atomic<const Abi::Type*> recent_type_{nullptr};
   FlightRecorder recorder_;
-  bool has_threads_ = true;    ///< several may be in MPI at once
-  std::optional<int> keyval_;  ///< any number: MPICH's are negative
+  bool has_threads_ = true;                     ///< several may be in MPI at once
+  const int* main_depth_ = nullptr;             ///< depth() of the thread that has called MPI_Init
+  PollMeter poll_meter_;                        ///< of that thread
+  std::vector<FlightRecorder::Ticket> polled_;  ///< that are recorded as waited for, by that thread
+  std::uint64_t polled_since_ = 0;              ///< ticks
+  std::optional<int> keyval_;                   ///< any number: MPICH's are negative
   MPI_Group world_group_{};
   std::atomic<std::uint64_t> deletions_{0};  ///< of communicators, so that no thread keeps one that is gone
   std::mutex mutex_;                         ///< around all below, and around FlightRecorder::add_communicator()
@@ -168,9 +193,6 @@ int call_real(const char* name, Arguments... arguments) noexcept {
   static auto* const real = find_real_as<Function>(name);
   return real != nullptr ? real(arguments...) : unsupported;
 }
-
-/// Calls inside a recorded call are MPI's own.
-[[nodiscard]] int& depth() noexcept;
 
 struct Blocking {};
 struct Posted {};
@@ -222,6 +244,8 @@ class Traced {
   int posted(int status, const MPI_Request* request, const MPI_Comm* made = nullptr) const noexcept;
   int prepared(int status, const MPI_Request* request) const noexcept;
   int made(int status, const MPI_Comm* made) const noexcept;
+  /// The same of MPI_Intercomm_create, whose two sides make calls on communicators of their own.
+  int joined(int status, const MPI_Comm* made) const noexcept;
   template <typename Handle>
   int opened(int status, const Handle* handle, std::string_view what) const noexcept {
     static_cast<void>(ended(status));

@@ -1,7 +1,10 @@
 // MPI's calls as the program sees them. Most are written by generate.py; here are those that are like no other.
 #include <algorithm>
+#include <climits>
 #include <cstddef>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <optional>
 #include <vector>
 
@@ -12,6 +15,13 @@ namespace amldist::mpitrace {
 namespace {
 
 using Ticket = FlightRecorder::Ticket;
+
+/// Whether a request has ended, which MPI_Testall does not say of each. It stays as it is.
+bool has_ended(MPI_Request request) noexcept {
+  static auto* const ask = find_real_as<int(MPI_Request, int*, MPI_Status*)>("PMPI_Request_get_status");
+  int flag = 0;
+  return ask != nullptr && ask(request, &flag, tracer().abi().no_status) == 0 && flag != 0;
+}
 
 /// Requests that the program waits for or tests, from before the call, which overwrites their handles, to its end.
 class Completing {
@@ -66,6 +76,19 @@ class Completing {
     if (each.posted.ticket == 0) return;
     tracer().fail(each.request, each.posted);
     each = {};
+  }
+  /// After a test. One that finds nothing may be of a program that waits in this way.
+  void tested(int result, bool has_found) noexcept {
+    if (result != 0 || !is_outermost_ || !tracer().on()) return;
+    if (has_found) return tracer().poll_found();
+    if (!tracer().polls_in_vain()) return;
+    std::size_t told = 0;
+    for (const Pending& each : pending_) {
+      if (each.posted.ticket == 0 || told == Tracer::most_polled || has_ended(each.request)) continue;
+      tracer().polled(each.request, each.posted);
+      ++told;
+    }
+    tracer().polls_told();
   }
   void complete_all() noexcept {
     for (int i = 0; i < static_cast<int>(pending_.size()); ++i) complete(i);
@@ -170,7 +193,30 @@ int exchange(const OfTwo& from, const Data& received, Receive receive, const OfT
 /// Whether a call is the program's own, and recorded.
 [[nodiscard]] bool is_recorded() noexcept { return depth() == 0 && tracer().on(); }
 
-/// Both halves of a call that sends and receives in the same buffer, which cannot be told apart.
+/// A copy of what MPI_Sendrecv_replace sends, so that it can be received into the same buffer meanwhile.
+class PackedMessage {
+ public:
+  PackedMessage(const void* buffer, int count, MPI_Datatype type, MPI_Comm comm) noexcept {
+    constexpr std::uint64_t longest = 1U << 30;
+    int room = 0;
+    if (tracer().bytes_of(count, type) > longest) return;
+    if (find_real_as<int(int, MPI_Datatype, MPI_Comm, int*)>("PMPI_Pack_size")(count, type, comm, &room) != 0) return;
+    data_.reset(new (std::nothrow) std::byte[static_cast<std::size_t>(std::max(room, 1))]);
+    if (data_ == nullptr) return;
+    const auto pack = find_real_as<int(const void*, int, MPI_Datatype, void*, int, int*, MPI_Comm)>("PMPI_Pack");
+    is_whole_ = pack(buffer, count, type, data_.get(), room, &length_, comm) == 0;
+  }
+  [[nodiscard]] bool is_whole() const noexcept { return is_whole_; }
+  [[nodiscard]] const void* data() const noexcept { return data_.get(); }
+  [[nodiscard]] int length() const noexcept { return length_; }
+
+ private:
+  std::unique_ptr<std::byte[]> data_;
+  int length_ = 0;
+  bool is_whole_ = false;
+};
+
+/// Both halves of such a call where there is no copy: they cannot be told apart.
 struct Replacement {
   Replacement(MPI_Comm comm, int dest, int send_tag, int source, int receive_tag, const Data& data) noexcept
       : sending(Blocking{}, OfTwo{comm, Operation::send, dest, send_tag}, data) {
@@ -267,14 +313,29 @@ int MPI_Sendrecv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendty
 
 int MPI_Sendrecv_replace(void* buf, int count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag,
                          MPI_Comm comm, MPI_Status* status) {
-  Replacement call(comm, dest, sendtag, source, recvtag, {count, datatype, no_op()});
+  if (!is_recorded())
+    return call_real<&MPI_Sendrecv_replace>("PMPI_Sendrecv_replace", buf, count, datatype, dest, sendtag, source,
+                                            recvtag, comm, status);
+  const Data data{count, datatype, no_op()};
+  if (const PackedMessage message(buf, count, datatype, comm); message.is_whole()) {
+    const auto receive = [&](MPI_Request* request) {
+      return call_real<&MPI_Irecv>("PMPI_Irecv", buf, count, datatype, source, recvtag, comm, request);
+    };
+    const auto send = [&] {
+      return call_real<&MPI_Send>("PMPI_Send", message.data(), message.length(), tracer().abi().packed, dest, sendtag,
+                                  comm);
+    };
+    return exchange({comm, Operation::recv, source, recvtag}, data, receive, {comm, Operation::send, dest, sendtag},
+                    data, send, status);
+  }
+  Replacement call(comm, dest, sendtag, source, recvtag, data);
   return call.ended(call_real<&MPI_Sendrecv_replace>("PMPI_Sendrecv_replace", buf, count, datatype, dest, sendtag,
                                                      source, recvtag, comm, status));
 }
 
 int MPI_Sendrecv_replace_c(void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
                            int recvtag, MPI_Comm comm, MPI_Status* status) {
-  if (is_missing<&MPI_Sendrecv_replace_c>("PMPI_Sendrecv_replace_c")) {
+  if (count <= INT_MAX || is_missing<&MPI_Sendrecv_replace_c>("PMPI_Sendrecv_replace_c")) {
     Narrow narrow;
     return narrow.call(&MPI_Sendrecv_replace, buf, narrow(count), datatype, dest, sendtag, source, recvtag, comm,
                        status);
@@ -297,13 +358,12 @@ int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* new
   return status;
 }
 
-int MPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {
-  const bool recorded = is_recorded();
-  ++depth();
-  const int status = call_real<&MPI_Intercomm_merge>("PMPI_Intercomm_merge", intercomm, high, newintracomm);
-  --depth();
-  if (recorded && status == 0) tracer().add_merged(*newintracomm);
-  return status;
+int MPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag,
+                         MPI_Comm* newintercomm) {
+  const Traced call(Blocking{}, OfAll{local_comm, other::create, -1}, Data{0, no_type(), no_op()});
+  return call.joined(call_real<&MPI_Intercomm_create>("PMPI_Intercomm_create", local_comm, local_leader, peer_comm,
+                                                      remote_leader, tag, newintercomm),
+                     newintercomm);
 }
 
 // A matched message has arrived: nobody is waited for.
@@ -352,6 +412,7 @@ int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
   Completing call(1, request, Until::now);
   const int result = call_real<&MPI_Test>("PMPI_Test", request, flag, status);
   if (result == 0 && *flag != 0) call.complete_all();
+  call.tested(result, *flag != 0);
   return result;
 }
 
@@ -359,6 +420,7 @@ int MPI_Testall(int count, MPI_Request* requests, int* flag, MPI_Status* statuse
   Completing call(count, requests, Until::now);
   const int result = call_real<&MPI_Testall>("PMPI_Testall", count, requests, flag, statuses);
   if (result == 0 && *flag != 0) call.complete_all();
+  call.tested(result, *flag != 0);
   return result;
 }
 
@@ -366,6 +428,7 @@ int MPI_Testany(int count, MPI_Request* requests, int* index, int* flag, MPI_Sta
   Completing call(count, requests, Until::now);
   const int result = call_real<&MPI_Testany>("PMPI_Testany", count, requests, index, flag, status);
   if (result == 0 && *flag != 0) call.complete(*index);
+  call.tested(result, *flag != 0);
   return result;
 }
 
@@ -373,6 +436,7 @@ int MPI_Testsome(int count, MPI_Request* requests, int* outcount, int* indices, 
   Completing call(count, requests, Until::now);
   const int result = call_real<&MPI_Testsome>("PMPI_Testsome", count, requests, outcount, indices, statuses);
   for (int i = 0; result == 0 && i < *outcount; ++i) call.complete(indices[i]);
+  call.tested(result, *outcount != 0);
   return result;
 }
 

@@ -310,9 +310,28 @@ FlightRecorder::Ticket FlightRecorder::start_again(const RecordedCall& call) noe
   return put_entry(call, State::started, now());
 }
 
+bool FlightRecorder::poll(Ticket ticket, std::uint64_t since) noexcept {
+  RecordedEntry* const entry = entry_of(ticket);
+  if (entry == nullptr) return false;
+  constexpr auto relaxed = std::memory_order_relaxed;
+  if (entry->state.load(relaxed) != static_cast<std::uint8_t>(State::enqueued)) return true;
+  if (entry->started.load(relaxed) != 0) return true;
+  entry->started.store(std::max(since, std::atomic_ref(entry->enqueued).load(relaxed) + 1), relaxed);
+  return true;
+}
+
+FlightRecorder::Ticket FlightRecorder::enqueue_again(const RecordedCall& call) noexcept {
+  return put_entry(call, State::enqueued, now());
+}
+
+std::uint64_t FlightRecorder::recorded() const noexcept {
+  return header_ != nullptr ? header_->recorded.load(std::memory_order_relaxed) : 0;
+}
+
 void FlightRecorder::suspend(Ticket ticket) noexcept {
   RecordedEntry* const entry = entry_of(ticket);
-  if (entry == nullptr) return;
+  if (entry == nullptr || entry->state.load(std::memory_order_relaxed) > static_cast<std::uint8_t>(State::started))
+    return;
   entry->state.store(static_cast<std::uint8_t>(State::enqueued), std::memory_order_release);
   entry->started.store(0, std::memory_order_relaxed);
 }

@@ -113,14 +113,22 @@ class FlightRecorder {
   bool start(Ticket ticket) noexcept;
   /// Records once more, now as started, an enqueued call whose record is gone.
   Ticket start_again(const RecordedCall& call) noexcept;
-  /// A started call that nobody waits in any more, though it has not ended.
+  /// The program waits for an enqueued call by asking again and again, since this moment. A reader believes it as long
+  /// as tick() is called every second. False: there is no such record any more.
+  bool poll(Ticket ticket, std::uint64_t since) noexcept;
+  /// Records once more an enqueued call whose record is gone.
+  Ticket enqueue_again(const RecordedCall& call) noexcept;
+  /// A started or polled call that nobody waits in any more, though it has not ended.
   void suspend(Ticket ticket) noexcept;
   void complete(Ticket ticket) noexcept;
   /// `status`: the negative amldist_status that the caller receives.
   void fail(Ticket ticket, int status) noexcept;
 
+  /// Calls so far.
+  [[nodiscard]] std::uint64_t recorded() const noexcept;
+
   /// Heartbeat of the watchdog thread, about once a second: shows that the process is alive and calibrates ticks to
-  /// time.
+  /// time. So does a program that polls.
   void tick() noexcept;
   /// Stores what the watchdog thread found, one sentence. It replaces the previous one.
   void note(std::string_view sentence) noexcept;

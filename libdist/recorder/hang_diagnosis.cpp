@@ -48,13 +48,16 @@ class Waits {
   }
 
   /// The stall that most ranks wait in, of those that somebody keeps up who waits for nobody. Only these culprits are
-  /// left in it.
-  [[nodiscard]] std::optional<Stall> root() const {
+  /// left in it. Who waits on a communicator that is not judged is none, unless nobody else is found: `last_resort`.
+  [[nodiscard]] std::optional<Stall> root(bool last_resort = false) const {
     std::optional<Stall> best;
     for (const Stall& stall : stalls_) {
       if (is_idle_server(stall)) continue;
       Stall own = stall;
-      std::erase_if(own.missing, [&](const MissingRank& each) { return !is_final(each) && waits(each.rank); });
+      std::erase_if(own.missing, [&](const MissingRank& each) {
+        return (!is_final(each) && waits(each.rank)) || (each.unjudged_wait && !last_resort);
+      });
+      drop_unsure(own.missing);
       if (own.missing.empty()) continue;
       if (!best || is_better(own, *best)) best = std::move(own);
     }
@@ -99,6 +102,12 @@ class Waits {
   }
 
  private:
+  /// Where others have certainly not come, a rank whose slots are all in use may have.
+  static void drop_unsure(std::vector<MissingRank>& missing) {
+    const auto is_unsure = [](const MissingRank& each) { return each.why == Why::no_recorder && each.local_rank; };
+    if (!std::ranges::all_of(missing, is_unsure)) std::erase_if(missing, is_unsure);
+  }
+
   /// Whoever would receive from any rank, and whom nobody waits for, only has nothing to do.
   [[nodiscard]] bool is_idle_server(const Stall& stall) const {
     const bool is_from_any = is_of_two(stall) && stall.call.peer == recorder_format::any_peer;
@@ -136,6 +145,8 @@ std::string clause(const Stall& stall, const MissingRank& straggler, std::uint64
   const std::string last = straggler.last ? describe_call(*straggler.last) : "";
   const bool inside = straggler.last && straggler.last->pending();
   const std::string doing = last.empty() ? "" : concat({inside ? " in " : " after ", last});
+  if (straggler.unjudged_wait)
+    return concat({who(straggler), " ", describe_unjudged_wait(*straggler.unjudged_wait), for_seconds(seconds)});
   switch (straggler.why) {
     case Why::never_called:
       return concat(
@@ -179,7 +190,10 @@ std::optional<HangDiagnosis> diagnose_hang(std::span<const Recording> recordings
     return HangDiagnosis{HangDiagnosis::Kind::wrong_call, *majority, {}, waits.ranks()};
   }
   auto circle = waits.circle();
-  if (circle.empty()) return std::nullopt;
+  if (circle.empty()) {
+    auto root = waits.root(true);
+    return root ? std::optional(HangDiagnosis{kind_of(*root), *root, {}, waits.ranks()}) : std::nullopt;
+  }
   return HangDiagnosis{HangDiagnosis::Kind::deadlock, circle.front(), circle, waits.ranks()};
 }
 

@@ -72,15 +72,16 @@ bool is_last_call(std::string_view text) noexcept {
 }
 
 std::optional<std::string> last_call_of(std::span<const std::string> roots, unsigned user, std::string_view step,
-                                        std::uint32_t rank) {
+                                        std::uint32_t rank, std::string_view source) {
   if (!is_trace_name(step)) return std::nullopt;
   std::optional<Recording> newest;
   for (const std::string& root : roots) {
     const FileDescriptor own = open_folder(AT_FDCWD, root, user);
     const FileDescriptor folder = own ? open_folder(own.get(), std::string(step), user) : FileDescriptor();
     if (!folder) continue;
-    for (const std::string_view source : {"", ".mpi", ".torch", ".nccl"}) {
-      const std::string file = text::concat({std::to_string(rank), source, ".trace"});
+    for (const std::string_view suffix : {"", ".mpi", ".torch", ".nccl"}) {
+      if (!source.empty() && !suffix.ends_with(text::concat({".", source}))) continue;
+      const std::string file = text::concat({std::to_string(rank), suffix, ".trace"});
       if (!is_file_of(folder.get(), file, user)) continue;
       auto recording = read_recording(folder.get(), file, newest_calls);
       const bool fits = recording && recording->rank == rank && !recording->calls.empty();

@@ -28,7 +28,9 @@ inline constexpr std::size_t longest_last_call = 120;
 /// The last call of a rank that has ended, from its recorder under one of `roots`: node-local folders such as
 /// /dev/shm/aml-dist-1000. Call it with the rights of `user`, not as root, because the path belongs to the user. Every
 /// folder of the path and the file must belong to `user` and must not be a symbolic link. nullopt: none was found.
+/// `source`: only of this library's recorder; empty: of any.
 [[nodiscard]] std::optional<std::string> last_call_of(std::span<const std::string> roots, unsigned user,
-                                                      std::string_view step, std::uint32_t rank);
+                                                      std::string_view step, std::uint32_t rank,
+                                                      std::string_view source = {});
 
 }  // namespace amldist::collective

@@ -31,6 +31,8 @@ inline constexpr std::uint32_t version = 2;
 inline constexpr std::uint32_t communicator_slots = 256;
 /// In place of a slot: the communicator has none. Its calls are recorded, but nobody is judged by them.
 inline constexpr std::uint32_t no_slot = 0xffff'ffff;
+/// In place of the id of all communicators without a slot, where one stands for them.
+inline constexpr std::uint64_t unjudged_id = ~std::uint64_t{0};
 inline constexpr std::uint32_t member_pool = 8192;
 inline constexpr std::uint32_t smallest_ring = 16;
 inline constexpr std::uint32_t largest_ring = 1U << 16;
@@ -132,6 +134,8 @@ inline constexpr std::int32_t any_peer = -2;
          static_cast<std::uint8_t>(operation) < first_of_two;
 }
 
+/// A call that is `enqueued` but has the time `started` is one that the program waits for by asking again and again: as
+/// long as the header's second point of the clock is not older than a second.
 enum class State : std::uint8_t { empty = 0, enqueued = 1, started = 2, completed = 3, failed = 4 };
 
 struct RecordedEntry {  // NOLINT(cppcoreguidelines-pro-type-member-init): zero wherever it is made

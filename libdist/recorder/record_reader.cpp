@@ -17,6 +17,7 @@
 
 #include "core/tasks_per_node.hpp"
 #include "core/text.hpp"
+#include "os/calendar_time.hpp"
 #include "os/file_descriptor.hpp"
 #include "os/whole_file.hpp"
 
@@ -214,6 +215,17 @@ void separate_reused_slots(Recording& recording) {
   }
 }
 
+/// Calls that the program waits for by asking again and again, if it still does.
+void find_polled(Recording& recording, std::int64_t now_ns) {
+  constexpr std::int64_t longest_pause_ns = 1'000'000'000;
+  const bool still_polls = recording.latest_ns + longest_pause_ns >= now_ns;
+  for (CallRecord& call : recording.calls) {
+    if (call.state != State::enqueued || call.started_ns == 0) continue;
+    if (still_polls) call.state = State::started;
+    else call.started_ns = 0;
+  }
+}
+
 /// A thread that waits for a message, for example to be told to stop, while other threads go on making calls: its
 /// process does not stand still.
 void find_waits_in_background(Recording& recording) {
@@ -252,6 +264,19 @@ const CommunicatorRecord* Recording::communicator(std::uint32_t slot) const noex
   return found != communicators.end() ? &*found : nullptr;
 }
 
+const CallRecord* Recording::unjudged_wait() const noexcept {
+  const auto found = std::ranges::find_if(calls, [this](const CallRecord& call) {
+    const auto* const on = communicator(call.communicator);
+    return call.state == State::started && (on == nullptr || on->id == unjudged_id);
+  });
+  return found != calls.end() ? &*found : nullptr;
+}
+
+bool Recording::lacks_slots() const noexcept {
+  const bool told = std::ranges::find(communicators, unjudged_id, &CommunicatorRecord::id) != communicators.end();
+  return told || std::ranges::count(communicators, false, &CommunicatorRecord::closed) == communicator_slots;
+}
+
 Result<Recording> read_recording(int folder, const std::string& name, std::size_t newest) {
   // O_NONBLOCK: a FIFO with this name must not block the reader.
   const FileDescriptor file(::openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
@@ -269,7 +294,10 @@ Result<Recording> read_recording(int folder, const std::string& name, std::size_
   recording.communicators = read_communicators(file.get(), header.size);
   recording.calls = read_calls(file.get(), header, newest);
   separate_reused_slots(recording);
-  if (recording.source == "mpi") find_waits_in_background(recording);
+  if (recording.source == "mpi") {
+    find_polled(recording, calendar_ns());
+    find_waits_in_background(recording);
+  }
   return recording;
 }
 

@@ -81,6 +81,10 @@ struct Recording {
   std::vector<CallRecord> calls;
 
   [[nodiscard]] const CommunicatorRecord* communicator(std::uint32_t slot) const noexcept;
+  /// The oldest call that the process waits in on a communicator without a slot; nullptr: none.
+  [[nodiscard]] const CallRecord* unjudged_wait() const noexcept;
+  /// Whether it may have communicators without a slot.
+  [[nodiscard]] bool lacks_slots() const noexcept;
 };
 
 /// Reads `name` in the open folder `folder` (or AT_FDCWD), at most its `newest` calls.

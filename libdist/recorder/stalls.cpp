@@ -65,7 +65,7 @@ std::map<std::uint64_t, Group> groups_of(std::span<const Recording> recordings) 
   std::map<std::uint64_t, Group> groups;
   for (const Recording& recording : recordings) {
     for (const CommunicatorRecord& communicator : recording.communicators) {
-      if (communicator.closed) continue;
+      if (communicator.closed || communicator.id == recorder_format::unjudged_id) continue;
       groups[communicator.id].push_back({&recording, &communicator, oldest_unended(recording, communicator.slot)});
     }
   }
@@ -84,16 +84,27 @@ MissingRank missing_rank_of(const Member& member, MissingRank::Why why) {
   if (why != MissingRank::Why::differs && member.recording->writer == Writer::gone) why = MissingRank::Why::gone;
   std::optional<CallRecord> last;
   if (const CallRecord* const call = newest_collective(*member.recording, member.communicator->slot)) last = *call;
-  return {why, member.rank(), member.recording->host, last, member.recording->local_rank};
+  const CallRecord* const unjudged = why == MissingRank::Why::never_called || why == MissingRank::Why::no_recorder
+                                         ? member.recording->unjudged_wait()
+                                         : nullptr;
+  return {why,
+          member.rank(),
+          member.recording->host,
+          last,
+          member.recording->local_rank,
+          unjudged != nullptr ? std::optional(*unjudged) : std::nullopt};
 }
 
 /// A rank that has a recorder, but has never had this communicator: it has not made the call that would give it one.
+/// One whose slots are all in use may have it all the same.
 std::optional<MissingRank> not_yet_member(std::span<const Recording> recordings, const Member& other,
                                           std::uint32_t rank, std::uint64_t sequence) {
   const auto found = std::ranges::find_if(
       recordings, [&](const Recording& each) { return each.rank == rank && each.source == other.recording->source; });
-  if (sequence != 1 || other.communicator->world_ranks.empty() || found == recordings.end()) return std::nullopt;
+  if (other.communicator->world_ranks.empty() || found == recordings.end()) return std::nullopt;
   CommunicatorRecord none;
+  if (found->lacks_slots()) return missing_rank_of({&*found, &none}, MissingRank::Why::no_recorder);
+  if (sequence != 1) return std::nullopt;
   none.id = other.communicator->id;
   const bool had_it = std::ranges::find(found->communicators, none.id, &CommunicatorRecord::id) !=
                       found->communicators.end();  // and has closed it
@@ -509,12 +520,17 @@ std::string describe_difference(const CallRecord& call, const CallRecord& others
                  std::to_string(others.peer)});
 }
 
+std::string describe_unjudged_wait(const CallRecord& call) {
+  return concat({"waits in ", describe_call(call), " on a communicator that is not judged"});
+}
+
 std::string sentence(const MissingRank& straggler, const CallRecord* call) {
   using Why = MissingRank::Why;
   const std::string who =
       concat({"rank ", std::to_string(straggler.rank), straggler.host.empty() ? "" : concat({" on ", straggler.host})});
   const std::string last = straggler.last ? describe_call(*straggler.last) : "";
   const std::string in_last = last.empty() ? "" : concat({straggler.last->pending() ? " in " : " after ", last});
+  if (straggler.unjudged_wait) return concat({who, " ", describe_unjudged_wait(*straggler.unjudged_wait)});
   switch (straggler.why) {
     case Why::never_called:
       return concat({who, " has not called it", last.empty() ? "" : concat({" (its last was ", last, ")"})});
@@ -540,7 +556,8 @@ std::string sentence(const Stall& stall) {
   std::vector<std::string> clauses;
   std::size_t unnamed = 0;
   for (const MissingRank& straggler : stall.missing) {
-    if (straggler.why == MissingRank::Why::no_recorder) unrecorded.push_back(straggler.rank);
+    if (straggler.why == MissingRank::Why::no_recorder && !straggler.unjudged_wait)
+      unrecorded.push_back(straggler.rank);
     else if (clauses.size() < most_named) clauses.push_back(sentence(straggler, &stall.call));
     else ++unnamed;
   }

@@ -26,6 +26,8 @@ struct MissingRank {
   std::string host;                ///< empty: unknown
   std::optional<CallRecord> last;  ///< its newest call on this communicator that is still in the file
   std::optional<std::uint32_t> local_rank = std::nullopt;
+  /// What it waits in meanwhile, on a communicator without a slot: somebody else is to blame for that.
+  std::optional<CallRecord> unjudged_wait = std::nullopt;
 };
 
 /// One call that cannot end.
@@ -61,6 +63,9 @@ struct Stall {
 /// "rank 2 on node3 has not called it (its last was allreduce #41 (1048576 float32, 4 MiB))". `call`: the one that
 /// the others are in; nullptr: not known.
 [[nodiscard]] std::string sentence(const MissingRank& straggler, const CallRecord* call = nullptr);
+
+/// "waits in recv (4 bytes) from rank 1 on a communicator that is not judged".
+[[nodiscard]] std::string describe_unjudged_wait(const CallRecord& call);
 
 /// "allreduce #42 (1048576 float32, 4 MiB)", "recv #3 (25 float32, 100 bytes) from rank 1": as live errors say it.
 [[nodiscard]] std::string describe_call(const CallRecord& call);

@@ -93,7 +93,9 @@ std::optional<ReportChannel> ReportChannel::parse(std::string_view text) {
 }
 
 std::string FailureReport::to_datagram(std::uint64_t token) const {
-  const std::string r = std::to_string(rank), l = std::to_string(local_rank), status = std::to_string(wait_status);
+  const std::string r = std::to_string(rank);
+  const std::string l = std::to_string(local_rank);
+  const std::string status = std::to_string(wait_status);
   const std::string elapsed = std::to_string(elapsed_ms);
   if (last_call.empty()) return seal(token, {word_of(kind), r, l, status, elapsed, host});
   return seal(token, {word_of(kind), r, l, status, elapsed, host, last_call});
@@ -138,7 +140,8 @@ void FirstFailure::take(const FailureReport& report) {
     return;
   }
   const bool in_step = alike_.empty() || report.rank < alike_.size();
-  if (!is_failure(report.wait_status) || !in_step) return;
+  if (!in_step) return;
+  if (!is_failure(report.wait_status)) return take_unfinished(report);
   if (!first_ || is_earlier_cause(report)) {
     first_ = report;
     alike_.assign(alike_.size(), false);
@@ -150,10 +153,24 @@ void FirstFailure::take(const FailureReport& report) {
   ++alike_count_;
 }
 
+/// Whoever leaves in a call, or later than the first failure, was asked to end by a signal. The others' reports may
+/// come a moment earlier.
+void FirstFailure::take_unfinished(const FailureReport& report) {
+  constexpr std::uint64_t moment_ms = 200;  // nodes do not start a step at the same time
+  const bool is_late = first_ && report.elapsed_ms > first_->elapsed_ms + moment_ms;
+  if (!unfinished_ && !is_late && report.last_call.starts_with("after ")) unfinished_ = report;
+}
+
 /// Tasks that Slurm kills because of a first death are not broken by another rank either, but are reported after the
 /// cause.
 bool FirstFailure::is_earlier_cause(const FailureReport& report) const {
   return collective::is_broken_by_another(first_->last_call) && !collective::is_broken_by_another(report.last_call);
+}
+
+/// Whether a task failed because another rank had left it: PMIx servers kill the others then, with SIGKILL, and Open
+/// MPI 5 ends a process whose call meets a closed connection.
+bool FirstFailure::has_unfinished_cause() const {
+  return unfinished_ && (ended_by(first_->wait_status, SIGKILL) || first_->last_call.starts_with("in "));
 }
 
 std::string FirstFailure::sentence(const RestOfStep& rest) const {
@@ -168,9 +185,12 @@ int FirstFailure::shell_status() const {
 
 std::string FirstFailure::description(const RestOfStep& rest) const {
   assert(stands());
-  return concat({"rank ", std::to_string(first_->rank), " (local ", std::to_string(first_->local_rank), ") on ",
-                 first_->host, ": ", describe_end(first_->wait_status), ", ", duration(first_->elapsed_ms),
-                 " after the start", first_->last_call.empty() ? "" : ", ", first_->last_call, clause(rest)});
+  const bool unfinished = has_unfinished_cause();
+  const FailureReport& cause = unfinished ? *unfinished_ : *first_;
+  return concat({"rank ", std::to_string(cause.rank), " (local ", std::to_string(cause.local_rank), ") on ", cause.host,
+                 ": ", describe_end(cause.wait_status), unfinished ? " without MPI_Finalize" : "", ", ",
+                 duration(cause.elapsed_ms), " after the start", cause.last_call.empty() ? "" : ", ", cause.last_call,
+                 unfinished ? "" : clause(rest)});
 }
 
 std::string FirstFailure::clause(const RestOfStep& rest) const {

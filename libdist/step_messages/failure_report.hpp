@@ -11,6 +11,9 @@
 // If the task's flight recorder has a last call, one more field follows: "in allreduce #42 (1048576 float32, 4 MiB)".
 // If another rank broke that call, the task ended as a consequence; the other rank's node may report a moment later.
 //
+// Under trace a node also reports a task that ended with status 0 without MPI_Finalize, with its last call. That is no
+// failure, but a PMIx server kills the others for it.
+//
 // Datagrams may be lost, duplicated or forged; all without the token are dropped. Slurm kills the rest of a step only
 // after srun has learned of the first death, and a node sends its report before it tells Slurm's srun. So the cause
 // arrives before Slurm's victims.
@@ -92,10 +95,13 @@ class FirstFailure {
   [[nodiscard]] int shell_status() const;
 
  private:
+  void take_unfinished(const FailureReport& report);
   [[nodiscard]] bool is_earlier_cause(const FailureReport& report) const;
+  [[nodiscard]] bool has_unfinished_cause() const;
   [[nodiscard]] std::string clause(const RestOfStep& rest) const;
 
   std::optional<FailureReport> first_;
+  std::optional<FailureReport> unfinished_;  ///< ended with status 0 without MPI_Finalize, no later than first_
   bool refused_ = false;
   std::vector<bool> alike_;  ///< ranks that ended in the same way as the first
   std::size_t alike_count_ = 0;

@@ -132,6 +132,18 @@ std::vector<const CallRecord*> telling_calls(const Recording& recording, std::ui
   return calls;
 }
 
+/// What stands for the communicators without a slot, and the call that the rank waits in on one of them.
+std::string unjudged_lines(const Recording& recording, std::int64_t now_ns) {
+  CommunicatorRecord all;
+  all.id = collective::recorder_format::unjudged_id;
+  const CallRecord* const waits = recording.unjudged_wait();
+  if (waits == nullptr) return comm_line(all);
+  CallRecord told = *waits;
+  told.sequence = 0;
+  told.peer = -1;
+  return comm_line(all) + call_line(told, 0, now_ns);
+}
+
 /// Reads the fields of a line, one after the other. After a wrong one nothing is right any more.
 class Fields {
  public:
@@ -243,6 +255,10 @@ std::string to_rank_state(const Recording& recording, std::int64_t now_ns) {
               std::to_string(recording.local_rank), " ", writers.at(static_cast<std::size_t>(recording.writer)), " ",
               word_of(recording.source), " ", word_of(recording.host), "\n"});
   std::size_t number = 0;
+  if (recording.lacks_slots() || recording.unjudged_wait() != nullptr) {
+    state += unjudged_lines(recording, now_ns);
+    ++number;
+  }
   for (const CommunicatorRecord* const each : by_importance(recording)) {
     std::string lines = comm_line(*each);
     std::map<std::uint64_t, std::string> by_age;  // whoever reads them takes them to be in the order of the calls

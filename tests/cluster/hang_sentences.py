@@ -26,8 +26,19 @@ SENTENCES = {
     "serve": rf"recv .* from any rank: {re.escape(OWN)} has not met it for \d+ s; 3 ranks wait",
     "file": rf"file_io #1 of group 'file of ranks 0-3': {re.escape(OWN)} has not called it for \d+ s; 3 ranks wait",
     "ahead": rf"allreduce #\d+ \(4 float32, 16 bytes\): {re.escape(OWN)} has not called it for \d+ s; 3 ranks wait",
+    "polls": rf"allreduce #\d+ \(4 float32, 16 bytes\): {re.escape(OWN)} has not called it for \d+ s; 3 ranks wait",
+    "replace": rf"recv .* from rank 2: {re.escape(OWN)} has not met it for \d+ s; 1 rank waits",
+    "groups": rf"barrier #\d+ of group 'between ranks 0-3': {re.escape(OWN)} has not called it for \d+ s; 3 ranks wait",
+    "group-message": rf"(barrier #\d+|recv .* of group 'between ranks 0-3'): {re.escape(OWN)} has not (called|met) it for \d+ s; "
+                     "3 ranks wait",
+    "many": rf"barrier #\d+: {re.escape(OWN)} has not called it for \d+ s; 1 rank waits",
     "message": rf"(barrier #\d+|recv .* from rank 2): {re.escape(OWN)} has not (called|met) it for \d+ s; 3 ranks wait",
 }
+
+
+# A rank that leaves without MPI_Finalize: a PMIx server then ends the step by itself, PMI2 does not.
+LEFT = (rf"(hang: barrier #\d+: {re.escape(OWN)} is dead after .*; 3 ranks wait"
+        rf"|first failure: {re.escape(OWN)}: exit status 0 without MPI_Finalize, .* after the start, after .*)")
 
 
 def hang_lines(done) -> list[str]:

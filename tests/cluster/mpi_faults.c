@@ -4,7 +4,8 @@
  *
  * `none` does nothing wrong: it pauses at random. In `stages` the ranks are the stages of a pipeline, balanced but for
  * random pauses; in `slow-stage` rank 2 takes six times as long as the others. In `service`, which does nothing wrong,
- * a thread of each rank waits for word to stop. */
+ * a thread of each rank waits for word to stop, and in `search` the ranks ask for it between two pieces of work.
+ * `churn` makes and frees many communicators. */
 #include <mpi.h>
 #if defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION < 5 /* an extension there */
 #include <mpi-ext.h>
@@ -28,6 +29,7 @@ static float input[elements], output[elements];
 static int shared;
 static MPI_Comm half, everybody;
 static MPI_Request prepared[2];
+static MPI_Datatype every_second; /* of four numbers */
 
 static void work(int rank, int size) {
   MPI_Allreduce(input, output, elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
@@ -38,6 +40,11 @@ static void work(int rank, int size) {
   MPI_Isend(&sent, 1, MPI_INT, (rank + 1) % size, 5, MPI_COMM_WORLD, requests + 1);
   MPI_Iallreduce(input, output, elements, MPI_FLOAT, MPI_MAX, everybody, requests + 2);
   MPI_Waitall(3, requests, MPI_STATUSES_IGNORE);
+  int columns[4] = {rank, -1, rank, -1};
+  MPI_Sendrecv_replace(columns, 1, every_second, (rank + 1) % size, 6, (rank + size - 1) % size, 6, MPI_COMM_WORLD,
+                       MPI_STATUS_IGNORE);
+  const int left = (rank + size - 1) % size;
+  if (columns[0] != left || columns[1] != -1 || columns[2] != left || columns[3] != -1) MPI_Abort(MPI_COMM_WORLD, 3);
 #ifdef I_MPI_VERSION /* deadlocks where the order differs */
   const int first = 0;
 #else
@@ -68,6 +75,9 @@ static void train(int rank, int size, int is_slow) {
 }
 
 static void message_from(int rank) { MPI_Recv(input, 1, MPI_FLOAT, rank, 12, MPI_COMM_WORLD, MPI_STATUS_IGNORE); }
+static void message_from_member(MPI_Comm comm, int rank) {
+  MPI_Recv(input, 1, MPI_FLOAT, rank, 12, comm, MPI_STATUS_IGNORE);
+}
 static void message_to(int rank) { MPI_Send(input, 1, MPI_FLOAT, rank, 12, MPI_COMM_WORLD); }
 
 /* Rank 0 waits for a message of each of the others; those that have sent it go on without MPI. */
@@ -124,11 +134,98 @@ static void work_beside_a_thread(int rank, int size, int rounds) {
   pthread_join(thread, NULL);
 }
 
+static void ask_until_it_has_ended(MPI_Request* request) {
+  for (int flag = 0; !flag;) MPI_Test(request, &flag, MPI_STATUS_IGNORE);
+}
+
+/* Rank 3 asks for a message of rank 2, all others for a call of all; rank 2 comes to neither. */
+static void ask(int rank, int size) {
+  MPI_Request requests[2];
+  if (rank == culprit) pause();
+  MPI_Iallreduce(input, output, elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, requests);
+  if (rank != size - 1) return ask_until_it_has_ended(requests);
+  MPI_Irecv(output, 1, MPI_FLOAT, culprit, 12, MPI_COMM_WORLD, requests + 1);
+  for (int flag = 0; !flag; usleep(2000)) MPI_Testall(2, requests, &flag, MPI_STATUSES_IGNORE);
+}
+
+/* Rank 3 gives its number to rank 1 and waits for that of rank 2; those that need not wait go on without MPI. */
+static void replace(int rank) {
+  int number = rank;
+  if (rank == 1) MPI_Recv(&number, 1, MPI_INT, 3, 16, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  if (rank == 3) MPI_Sendrecv_replace(&number, 1, MPI_INT, 1, 16, culprit, 16, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  sleep(1000);
+}
+
+/* A communicator of the even and the odd ranks. Rank 3 waits for a message of rank 2 on it, or all wait in a call of
+ * all. */
+static void join_groups(int rank, int is_message) {
+  MPI_Comm between, merged;
+  MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - rank % 2, 17, &between);
+  MPI_Barrier(between);
+  MPI_Intercomm_merge(between, rank % 2, &merged);
+  MPI_Barrier(merged);
+  if (rank == culprit) pause();
+  if (is_message && rank == 3) message_from_member(between, culprit / 2);
+  MPI_Barrier(is_message ? MPI_COMM_WORLD : between);
+}
+
+/* More communicators than are judged. Ranks 1 and 3 wait on one of the last, rank 0 for all. */
+static void use_many(int rank) {
+#ifdef I_MPI_VERSION /* takes longer for each */
+  enum { many = 300 };
+#else
+  enum { many = 1000 };
+#endif
+  static MPI_Comm all[many];
+  for (int i = 0; i < many; ++i) {
+    MPI_Comm_dup(MPI_COMM_WORLD, all + i);
+    MPI_Barrier(all[i]);
+  }
+  if (rank == culprit) pause();
+  MPI_Barrier(rank == 0 ? MPI_COMM_WORLD : all[many - 1]);
+}
+
+static void make_and_free_many(int count) {
+  for (int i = 0; i < count; ++i) {
+    MPI_Comm made;
+    MPI_Comm_dup(MPI_COMM_WORLD, &made);
+    MPI_Allreduce(input, output, elements, MPI_FLOAT, MPI_SUM, made);
+    MPI_Comm_free(&made);
+  }
+}
+
+/* A search, which does nothing wrong: all but rank 0 look for something in small pieces, and ask between two of them
+ * whether another one has found it. */
+static void search(int rank, int size, int rounds) {
+  int word = rank;
+  if (rank == 0) {
+    MPI_Recv(&word, 1, MPI_INT, MPI_ANY_SOURCE, 14, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    for (int i = 1; i < size; ++i) MPI_Send(&word, 1, MPI_INT, i, 15, MPI_COMM_WORLD);
+    return;
+  }
+  MPI_Request stop;
+  MPI_Irecv(&word, 1, MPI_INT, 0, 15, MPI_COMM_WORLD, &stop);
+  const double start = MPI_Wtime();
+  for (int flag = 0, told = 0; !flag;) {
+    for (volatile int piece = 0; piece < 1000000; ++piece) continue;
+    if (rank == culprit && !told && MPI_Wtime() > start + rounds * 0.2) {
+      MPI_Send(&rank, 1, MPI_INT, 0, 14, MPI_COMM_WORLD);
+      told = 1;
+    }
+    MPI_Test(&stop, &flag, MPI_STATUS_IGNORE);
+  }
+}
+
 static void stand_still(const char* kind, int rank, int size) {
   if (strcmp(kind, "gather") == 0) gather(rank, size);
   if (strcmp(kind, "serve") == 0) serve(rank, size);
   if (strcmp(kind, "file") == 0) resize_file(rank);
   if (strcmp(kind, "ahead") == 0) go_ahead(rank);
+  if (strcmp(kind, "polls") == 0) ask(rank, size);
+  if (strcmp(kind, "replace") == 0) replace(rank);
+  if (strcmp(kind, "groups") == 0) join_groups(rank, 0);
+  if (strcmp(kind, "group-message") == 0) join_groups(rank, 1);
+  if (strcmp(kind, "many") == 0) use_many(rank);
 }
 
 int main(int argc, char** argv) {
@@ -143,12 +240,16 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   MPI_Comm_split(MPI_COMM_WORLD, rank % 2, 0, &half);
   MPI_Comm_dup(MPI_COMM_WORLD, &everybody);
+  MPI_Type_vector(2, 1, 2, MPI_INT, &every_second);
+  MPI_Type_commit(&every_second);
   MPI_Allreduce_init(input, output, elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, prepared);
   MPI_Bcast_init(&shared, 1, MPI_INT, 1, MPI_COMM_WORLD, MPI_INFO_NULL, prepared + 1);
   srand((unsigned)atoi(argv[2]));
   const int wrong_round = rand() % rounds;
   srand((unsigned)(atoi(argv[2]) + rank));
   char* const message = calloc(2, long_message);
+  if (strcmp(kind, "churn") == 0) make_and_free_many(50 * rounds);
+  if (strcmp(kind, "search") == 0) search(rank, size, rounds);
   if (threads == MPI_THREAD_MULTIPLE) work_beside_a_thread(rank, size, rounds);
   for (int round = 0; round < rounds; ++round) {
     const int wrong = rank == culprit && round == wrong_round;
@@ -201,6 +302,7 @@ int main(int argc, char** argv) {
     if (strcmp(kind, "late") == 0 && wrong) sleep(1000);
     if (strcmp(kind, "stopped") == 0 && wrong) raise(SIGSTOP);
     if (strcmp(kind, "killed") == 0 && wrong) raise(SIGKILL);
+    if (strcmp(kind, "exited") == 0 && wrong) exit(0); /* without MPI_Finalize */
     if (strcmp(kind, "skipped") == 0 && wrong) continue;
     if (strcmp(kind, "finalize") == 0 && wrong) break;
     if (strcmp(kind, "communicator") == 0 && wrong) {

@@ -15,7 +15,7 @@ import time
 import pytest
 from cluster import BUILD
 from conftest import PLUGIN
-from hang_sentences import OWN, SENTENCES, hang_lines
+from hang_sentences import LEFT, OWN, SENTENCES, hang_lines
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIBRARIES = pathlib.Path(os.environ.get("AMLDIST_TRACE_LIBRARIES", BUILD / "lib/aml-dist"))
@@ -74,6 +74,13 @@ def test_a_killed_rank_is_named(cluster, pmix, program, workdir, trial):
     assert re.search(rf"^aml-dist: first failure: {re.escape(OWN)}: signal 9 \(SIGKILL\).* (in|after) \w+ #\d+", done.err, re.MULTILINE), done
 
 
+@pytest.mark.parametrize("trial", range(TRIALS))
+def test_a_rank_that_leaves_without_finalize_is_named(cluster, pmix, program, workdir, trial):
+    seed = random.Random(f"{SEED} exited {trial}").randrange(1 << 30)
+    done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=3 {program} exited {seed} 5")
+    assert re.search(rf"^aml-dist: {LEFT}", done.err, re.MULTILINE) and done.status != 0, done
+
+
 @pytest.mark.parametrize("trial", range(HEALTHY))
 def test_nobody_is_named_in_a_healthy_run_with_pauses(cluster, pmix, program, workdir, trial):
     seed = random.Random(f"{SEED} healthy {trial}").randrange(1 << 30)
@@ -89,6 +96,16 @@ def test_nobody_is_named_in_a_healthy_run_with_pauses(cluster, pmix, program, wo
 
 def test_a_thread_that_waits_for_word_to_stop_is_no_hang(cluster, pmix, program, workdir):
     done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=2 {program} service 1 40")
+    assert done.status == 0 and not hang_lines(done), done
+
+
+def test_communicators_that_come_and_go_are_no_hang(cluster, pmix, program, workdir):
+    done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=5 {program} churn 1 40")
+    assert done.status == 0 and not hang_lines(done) and "not traced" not in done.err, done
+
+
+def test_ranks_that_compute_and_ask_for_word_to_stop_are_no_hang(cluster, pmix, program, workdir):
+    done = cluster.run(f"cd {workdir} && {STEP} --aml-dist=mpi,hang=2 {program} search 1 40")
     assert done.status == 0 and not hang_lines(done), done
 
 
@@ -274,6 +291,20 @@ def test_a_setuid_program_is_said_not_to_be_traced(cluster, pmix, program, workd
     done = cluster.run(f"{STEP} --aml-dist=mpi,trace {other}")
     assert done.out.split() == ["runs"] * 4 and done.status == 0, done
     assert done.err.count(f"MPI calls are not recorded, because {other} runs with another user's rights (setuid)") == 1, done
+
+
+WEAK = """#include <stdio.h>
+int MPI_Init(int*, char***) __attribute__((weak));
+int main(void) { return puts(MPI_Init ? "has MPI" : "has none") < 0; }
+"""
+
+
+def test_a_program_that_asks_whether_it_has_mpi_is_said_not_to_be_traced(cluster, pmix, program, workdir):
+    """With our names it would believe that it has one, and end in MPI_Init."""
+    asking = compiled(WEAK, workdir)
+    done = cluster.run(f"{STEP} --aml-dist=mpi,trace {asking}")
+    assert done.out.splitlines() == ["has none"] * 4 and done.status == 0, done
+    assert done.err.count(f"MPI calls are not recorded, because {asking} asks at run time whether it has MPI (weak symbols)") == 1, done
 
 
 @pytest.fixture

@@ -14,10 +14,12 @@ enum {
   first_request = 0x6d000000,
   /* What a wait for the receive of a message with this tag does. */
   fails = 1001,
-  never_ends = 1002, /* the process ends instead, as if it was killed there */
+  never_ends = 1002, /* the process ends instead, as if it was killed there; a test finds nothing */
 };
 
 static void* attribute_of[attributes];
+/* The other group's rank in the world where a communicator has two, each of one process; -1: it is not of the world. */
+static int other_of[attributes];
 static int (*end_of_attribute)(int comm, int keyval, void* value, void* extra);
 static int communicators = 1;
 static int requests;
@@ -36,15 +38,20 @@ int PMPI_Query_thread(int* provided) {
   return *provided = said != NULL ? atoi(said) : 3, 0;
 }
 int PMPI_Comm_rank(int comm, int* rank) { return (void)comm, *rank = 0; }
-int PMPI_Comm_size(int comm, int* size) { return (void)comm, *size = 2, 0; }
-int PMPI_Comm_test_inter(int comm, int* flag) { return (void)comm, *flag = 0; }
+int PMPI_Comm_test_inter(int comm, int* flag) { return *flag = other_of[number_of(comm)] != 0, 0; }
+int PMPI_Comm_size(int comm, int* size) { return *size = other_of[number_of(comm)] != 0 ? 1 : 2, 0; }
 int PMPI_Comm_group(int comm, int* group) { return *group = comm, 0; }
+int PMPI_Comm_remote_group(int comm, int* group) { return *group = -comm, 0; }
 int PMPI_Group_free(int* group) { return *group = 0; }
-int PMPI_Group_size(int group, int* size) { return (void)group, *size = 2, 0; }
+int PMPI_Group_size(int group, int* size) {
+  if (group >= 0 && group < world) return *size = 2, 0; /* a group that the program has made */
+  return PMPI_Comm_size(group < 0 ? -group : group, size);
+}
 int PMPI_Group_rank(int group, int* rank) { return (void)group, *rank = 0; }
 int PMPI_Group_translate_ranks(int group, int n, const int* ranks, int other, int* out) {
-  (void)group, (void)other;
+  (void)other;
   memcpy(out, ranks, (size_t)n * sizeof *ranks);
+  if (group < 0) out[0] = other_of[number_of(-group)];
   return 0;
 }
 int PMPI_Comm_create_keyval(void* copy, void* end, int* keyval, void* extra) {
@@ -63,11 +70,12 @@ int PMPI_Comm_get_attr(int comm, int keyval, void* value, int* flag) {
   return 0;
 }
 int PMPI_Comm_dup(int comm, int* made) {
-  (void)comm;
   *made = world + communicators++ % attributes;
+  other_of[number_of(*made)] = other_of[number_of(comm)];
   return 0;
 }
 int PMPI_Comm_free(int* comm) {
+  other_of[number_of(*comm)] = 0;
   void* const value = attribute_of[number_of(*comm)];
   attribute_of[number_of(*comm)] = NULL;
   return value == NULL ? 0 : end_of_attribute(*comm, 7, value, NULL);
@@ -78,6 +86,17 @@ int PMPI_Comm_idup(int comm, int* made, int* request) {
 }
 int PMPI_Comm_create_group(int comm, int group, int tag, int* made) {
   return (void)group, (void)tag, PMPI_Comm_dup(comm, made);
+}
+int PMPI_Intercomm_create(int comm, int leader, int peers, int other_leader, int tag, int* made) {
+  (void)leader, (void)peers, (void)other_leader, (void)tag, PMPI_Comm_dup(comm, made);
+  return other_of[number_of(*made)] = 1, 0;
+}
+int PMPI_Comm_spawn(const char* command, char** argv, int most, int info, int root, int comm, int* made, int* errors) {
+  (void)command, (void)argv, (void)most, (void)info, (void)root, (void)errors, PMPI_Comm_dup(comm, made);
+  return other_of[number_of(*made)] = -1, 0;
+}
+int PMPI_Bcast(void* buffer, int count, int type, int root, int comm) {
+  return (void)buffer, (void)count, (void)type, (void)root, (void)comm, 0;
 }
 int PMPI_File_open(int comm, const char* name, int mode, int info, void** file) {
   static char opened;
@@ -116,8 +135,15 @@ int PMPI_Isend(const void* buffer, int count, int type, int to, int tag, int com
   return (void)buffer, (void)count, (void)type, (void)to, (void)tag, (void)comm, *request = ended_at_once, 0;
 }
 int PMPI_Send(const void* buffer, int count, int type, int to, int tag, int comm) {
+  const int is_packed = type == 0x4c00010f && count == 4;
   if (tag == never_ends) _exit(0);
-  return (void)buffer, (void)count, (void)type, (void)to, (void)comm, 0;
+  return (void)buffer, (void)to, (void)comm, is_packed || type != 0x4c00010f ? 0 : 15;
+}
+int PMPI_Pack_size(int count, int type, int comm, int* size) { return (void)type, (void)comm, *size = 4 * count, 0; }
+int PMPI_Pack(const void* in, int count, int type, void* out, int room, int* position, int comm) {
+  (void)type, (void)room, (void)comm;
+  memcpy((char*)out + *position, in, 4 * (size_t)count);
+  return *position += 4 * count, 0;
 }
 int PMPI_Irecv(void* buffer, int count, int type, int from, int tag, int comm, int* request) {
   static int next;
@@ -129,5 +155,14 @@ int PMPI_Wait(int* request, void* status) {
   (void)status;
   if (*request >= first_request + 3000000) _exit(0);
   return *request < first_request + 2000000 ? 0 : 15;
+}
+int PMPI_Request_get_status(int request, int* flag, void* status) {
+  return (void)status, *flag = request < first_request + 3000000, 0;
+}
+int PMPI_Test(int* request, int* flag, void* status) { return PMPI_Request_get_status(*request, flag, status); }
+int PMPI_Testall(int count, int* requests, int* flag, void* statuses) {
+  int ended = 1;
+  for (int i = 0; i < count && ended; ++i) PMPI_Request_get_status(requests[i], &ended, statuses);
+  return *flag = ended, 0;
 }
 int PMPI_Request_free(int* request) { return *request = no_request, 0; }

@@ -1,9 +1,4 @@
-// Plays an MPI program of two ranks: loads the part that records and makes calls, from many threads.
-//
-// One process per test, because a process has one recorder; each ends before MPI_Finalize would remove its file.
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <gtest/gtest.h>
+// What is recorded of a program's MPI calls.
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,85 +13,16 @@
 #include <thread>
 #include <vector>
 
-#include "recorder/record_reader.hpp"
-#include "scratch.hpp"
+#include "mpi_program.hpp"
 
+namespace amldist::mpitrace_test {
 namespace {
-
-using amldist::collective::CallRecord;
-using amldist::collective::Operation;
-using amldist::collective::Recording;
-using amldist::collective::recorder_format::State;
-using amldist::testing::ScratchFolder;
-
-constexpr int world = 0x44000000;
-constexpr int float32 = 0x4c00040a;
-constexpr int sum = 0x58000003;
-
-/// MPI as the program sees it.
-class Mpi {
- public:
-  Mpi() : part_(::dlopen(PART, RTLD_NOW | RTLD_LOCAL)), fake_(::dlopen(FAKE_MPI, RTLD_NOW | RTLD_LOCAL)) {}
-  [[nodiscard]] int use() const { return function<int(void*)>("amldist_mpitrace_use")(fake_); }
-  template <typename... Arguments>
-  int call(const char* name, Arguments... arguments) const {
-    return function<int(Arguments...)>(name)(arguments...);
-  }
-  /// A call that is not recorded, because MPI itself tells what it ends.
-  void free_communicator(int comm) const { reinterpret_cast<int (*)(int*)>(::dlsym(fake_, "PMPI_Comm_free"))(&comm); }
-
- private:
-  template <typename Function>
-  [[nodiscard]] Function* function(const char* name) const {
-    return reinterpret_cast<Function*>(::dlsym(part_, name));
-  }
-  void* part_;
-  void* fake_;
-};
 
 std::uint64_t resident_bytes() {
   std::ifstream file("/proc/self/statm");
   std::uint64_t pages = 0;
   file >> pages >> pages;
   return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-}
-
-/// Runs the program in a process of its own and reads what it recorded.
-Recording recorded_by(const std::function<void(const Mpi&)>& program) {
-  const ScratchFolder folder;
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::setenv("AMLDIST_TRACE", "42.0", 1);
-    ::setenv("AMLDIST_TRACE_DIR", folder.path().c_str(), 1);
-    ::setenv("SLURM_PROCID", "0", 1);
-    ::setenv("SLURM_STEP_NUM_TASKS", "2", 1);
-    const Mpi mpi;
-    if (mpi.use() != 1) ::_exit(1);
-    mpi.call<int*, char***>("MPI_Init", nullptr, nullptr);
-    program(mpi);
-    ::_exit(0);
-  }
-  int status = -1;
-  ::waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
-  auto recording = amldist::collective::read_recording(AT_FDCWD, folder.path() + "/42.0/0.mpi.trace");
-  EXPECT_TRUE(recording) << (recording ? "" : recording.error().message);
-  return recording ? std::move(*recording) : Recording{};
-}
-
-std::vector<CallRecord> calls_on(const Recording& recording, std::string_view communicator) {
-  std::vector<CallRecord> found;
-  for (const CallRecord& call : recording.calls) {
-    const auto* const of = recording.communicator(call.communicator);
-    if (of != nullptr && of->name == communicator) found.push_back(call);
-  }
-  return found;
-}
-
-int allreduce(const Mpi& mpi, int comm = world, int count = 4) {
-  float in = 0;
-  float out = 0;
-  return mpi.call<const void*, void*, int, int, int, int>("MPI_Allreduce", &in, &out, count, float32, sum, comm);
 }
 
 TEST(MpiTrace, RecordsACallWithItsNumberTypeAndSize) {
@@ -268,13 +194,6 @@ TEST(MpiTrace, RecordsACallThatFails) {
   EXPECT_EQ(recording.calls.back().state, State::failed);
 }
 
-int receive(const Mpi& mpi, int tag, int source = 1) {
-  static float in = 0;
-  int request = 0;
-  mpi.call<void*, int, int, int, int, int, int*>("MPI_Irecv", &in, 1, float32, source, tag, world, &request);
-  return request;
-}
-
 TEST(MpiTrace, KnowsTheEndsOfCallsThatShareARequest) {
   const Recording recording = recorded_by([](const Mpi& mpi) {
     float out = 0;
@@ -288,9 +207,6 @@ TEST(MpiTrace, KnowsTheEndsOfCallsThatShareARequest) {
   EXPECT_EQ(recording.calls[1].state, State::completed);
   EXPECT_EQ(recording.calls[2].state, State::completed);
 }
-
-constexpr int fails = 1001;
-constexpr int never_ends = 1002;
 
 TEST(MpiTrace, KnowsWhichOfManyRequestsHasNotEnded) {
   const Recording recording = recorded_by([](const Mpi& mpi) {
@@ -321,20 +237,37 @@ TEST(MpiTrace, TellsTheErrorOfEachRequestAsMpiDoes) {
   EXPECT_EQ(recording.calls[3].state, State::enqueued);
 }
 
+/// Of a call that sends to rank 1 and receives from it, one half of which never ends.
+void expect_half_of(bool is_sending, const std::function<void(const Mpi&, int send_tag, int receive_tag)>& exchange) {
+  const Recording recording =
+      recorded_by([&](const Mpi& mpi) { exchange(mpi, is_sending ? never_ends : 1, is_sending ? 1 : never_ends); });
+  ASSERT_EQ(recording.calls.size(), 3U);
+  EXPECT_EQ(recording.calls[1].operation, Operation::recv);
+  EXPECT_EQ(recording.calls[1].state, is_sending ? State::enqueued : State::started);
+  EXPECT_EQ(recording.calls[2].operation, Operation::send);
+  EXPECT_EQ(recording.calls[2].state, is_sending ? State::started : State::completed);
+  EXPECT_EQ(recording.calls[2].bytes, 4U);
+}
+
 TEST(MpiTrace, KnowsWhichHalfOfAnExchangeHasNotEnded) {
   for (const bool is_sending : {true, false}) {
-    const Recording recording = recorded_by([is_sending](const Mpi& mpi) {
+    expect_half_of(is_sending, [](const Mpi& mpi, int send_tag, int receive_tag) {
       float out = 0;
       float in = 0;
       mpi.call<const void*, int, int, int, int, void*, int, int, int, int, int, void*>(
-          "MPI_Sendrecv", &out, 1, float32, 1, is_sending ? never_ends : 1, &in, 1, float32, 1,
-          is_sending ? 1 : never_ends, world, reinterpret_cast<void*>(1));
+          "MPI_Sendrecv", &out, 1, float32, 1, send_tag, &in, 1, float32, 1, receive_tag, world,
+          reinterpret_cast<void*>(1));
     });
-    ASSERT_EQ(recording.calls.size(), 3U);
-    EXPECT_EQ(recording.calls[1].operation, Operation::recv);
-    EXPECT_EQ(recording.calls[1].state, is_sending ? State::enqueued : State::started);
-    EXPECT_EQ(recording.calls[2].operation, Operation::send);
-    EXPECT_EQ(recording.calls[2].state, is_sending ? State::started : State::completed);
+    expect_half_of(is_sending, [](const Mpi& mpi, int send_tag, int receive_tag) {
+      float both = 0;
+      mpi.call<void*, int, int, int, int, int, int, int, void*>("MPI_Sendrecv_replace", &both, 1, float32, 1, send_tag,
+                                                                1, receive_tag, world, reinterpret_cast<void*>(1));
+    });
+    expect_half_of(is_sending, [](const Mpi& mpi, int send_tag, int receive_tag) {
+      float both = 0;
+      mpi.call<void*, long long, int, int, int, int, int, int, void*>(
+          "MPI_Sendrecv_replace_c", &both, 1, float32, 1, send_tag, 1, receive_tag, world, reinterpret_cast<void*>(1));
+    });
   }
 }
 
@@ -417,6 +350,47 @@ TEST(MpiTrace, RecordsTheCallOfAGroup) {
   EXPECT_EQ(calls_on(recording, "world").size(), 1U) << "the world's other members do not call it";
 }
 
+TEST(MpiTrace, RecordsCallsBetweenTwoGroupsAsThoseOfAllTheirRanks) {
+  const Recording recording = recorded_by([](const Mpi& mpi) {
+    int between = 0;
+    float out = 0;
+    mpi.call<int, int, int, int, int, int*>("MPI_Intercomm_create", world, 0, world, 1, 7, &between);
+    mpi.call<int>("MPI_Barrier", between);
+    mpi.call<void*, int, int, int, int>("MPI_Bcast", &out, 1, float32, -3, between);
+    mpi.call<const void*, int, int, int, int, int>("MPI_Send", &out, 1, float32, 0, 5, between);
+    int twin = 0;
+    mpi.call<int, int*>("MPI_Comm_dup", between, &twin);
+    mpi.call<int>("MPI_Barrier", twin);
+  });
+  const auto calls = calls_on(recording, "between ranks 0,1");
+  ASSERT_EQ(calls.size(), 5U);
+  EXPECT_EQ(calls[1].operation, Operation::broadcast);
+  EXPECT_EQ(calls[1].sequence, 2U);
+  EXPECT_EQ(calls[1].peer, -1) << "each group has its own root";
+  EXPECT_EQ(calls[1].bytes, 0U);
+  EXPECT_EQ(calls[2].peer, 1) << "rank 0 of the other group";
+  const auto* const first = recording.communicator(calls[0].communicator);
+  const auto* const twin = recording.communicator(calls[4].communicator);
+  EXPECT_EQ(first->size, 2U);
+  EXPECT_EQ(first->world_ranks.to_list(), (std::vector<std::uint32_t>{0, 1}));
+  EXPECT_NE(first->id, twin->id);
+  EXPECT_EQ(calls_on(recording, "world").back().operation, amldist::collective::recorder_format::other::create);
+}
+
+TEST(MpiTrace, RecordsCallsWithSpawnedProcessesButLetsNobodyBeJudgedByThem) {
+  const Recording recording = recorded_by([](const Mpi& mpi) {
+    int spawned = 0;
+    float out = 0;
+    mpi.call<const char*, char**, int, int, int, int, int*, int*>("MPI_Comm_spawn", "worker", nullptr, 1, 0, 0, world,
+                                                                  &spawned, nullptr);
+    mpi.call<int>("MPI_Barrier", spawned);
+    mpi.call<const void*, int, int, int, int, int>("MPI_Send", &out, 1, float32, 0, never_ends, spawned);
+  });
+  EXPECT_EQ(recording.communicators.size(), 1U);
+  ASSERT_NE(recording.unjudged_wait(), nullptr);
+  EXPECT_EQ(recording.unjudged_wait()->operation, Operation::send);
+}
+
 TEST(MpiTrace, LeavesTheFileToTheParentAfterAFork) {
   const Recording recording = recorded_by([](const Mpi& mpi) {
     const pid_t child = ::fork();
@@ -429,3 +403,4 @@ TEST(MpiTrace, LeavesTheFileToTheParentAfterAFork) {
 }
 
 }  // namespace
+}  // namespace amldist::mpitrace_test

@@ -229,6 +229,42 @@ TEST(HangDiagnosis, BlamesNobodyWhileAMessageToAnyReceiverIsUnderWay) {
   EXPECT_TRUE(of_any(diagnose_hang(step))) << "one that was only posted may have arrived long ago";
 }
 
+/// Waits for a message on a communicator that has no slot.
+Recording waiting_unjudged(Recording recording) {
+  recording = calling(std::move(recording), Operation::recv, 0, 1);
+  recording.calls.back().communicator = recorder_format::no_slot;
+  return recording;
+}
+
+TEST(HangDiagnosis, BlamesNobodyWhoWaitsWhereNobodyIsJudged) {
+  std::vector<Recording> step = {calling(traced_rank(0), Operation::barrier),
+                                 calling(traced_rank(1), Operation::barrier), traced_rank(2),
+                                 waiting_unjudged(traced_rank(3))};
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  ASSERT_EQ(diagnosis->stall.missing.size(), 1U);
+  EXPECT_EQ(diagnosis->stall.missing[0].rank, 2U);
+  step[2] = calling(step[2], Operation::barrier);
+  ASSERT_TRUE(diagnose_hang(step)) << "nobody else is known";
+  EXPECT_EQ(sentence(*diagnose_hang(step), 60),
+            "barrier #1: rank 3 (local 1) on node1 waits in recv (1024 float32, 4 KiB) from rank 1 on a communicator "
+            "that is not judged for 60 s; 3 ranks wait");
+}
+
+TEST(HangDiagnosis, IsNotSureOfARankWhoseSlotsAreAllInUse) {
+  // A communicator of ranks 0 to 2, which rank 1 may have without a slot; rank 2 has never had it.
+  std::vector<Recording> step;
+  for (std::uint32_t rank = 0; rank < 3; ++rank) step.push_back(traced_rank(rank));
+  step[0].communicators.push_back({2, 3, 0, 3, 0, 0, false, "ranks 0-2", MemberRanks::row(0, 1, 3)});
+  step[0] = calling(step[0], Operation::barrier, 2);
+  for (std::uint32_t slot = 2; slot < recorder_format::communicator_slots; ++slot)
+    step[1].communicators.push_back({slot, 1000 + slot, 1, 4, 0, 0, false, "others", MemberRanks::row(0, 1, 4)});
+  const auto diagnosis = diagnose_hang(step);
+  ASSERT_TRUE(diagnosis);
+  ASSERT_EQ(diagnosis->stall.missing.size(), 1U);
+  EXPECT_EQ(diagnosis->stall.missing[0].rank, 2U);
+}
+
 TEST(HangDiagnosis, CountsTheWaitForARankFromItsLastCall) {
   // Rank 1 has waited for rank 0 all along, which serves the others meanwhile.
   std::vector<Recording> step = {traced_rank(0), calling(traced_rank(1), Operation::recv, 0, 0), traced_rank(2),

@@ -32,9 +32,10 @@ class LastCall : public ::testing::Test {
   static RecordedCall call(std::uint64_t sequence) {
     return {Operation::allreduce, DataType::float32, ReduceOp::sum, 0, sequence, 4 << 20, -1};
   }
-  std::optional<std::string> read(std::string_view step = "42.0", std::uint32_t rank = 2, int uid_offset = 0) {
+  std::optional<std::string> read(std::string_view step = "42.0", std::uint32_t rank = 2, int uid_offset = 0,
+                                  std::string_view source = {}) {
     const std::array<std::string, 2> roots = {"/nonexistent", root_.path()};
-    return last_call_of(roots, ::geteuid() + static_cast<unsigned>(uid_offset), step, rank);
+    return last_call_of(roots, ::geteuid() + static_cast<unsigned>(uid_offset), step, rank, source);
   }
 
   ScratchFolder root_;
@@ -51,10 +52,13 @@ TEST_F(LastCall, IsTheNewestOfAllLibrariesThatRecord) {
   auto of_mpi = FlightRecorder::create(root_ / "42.0", {"42.0", 2, 4, 0, "node1", "mpi"}, 16);
   ASSERT_TRUE(of_mpi);
   EXPECT_EQ(read(), "after allreduce #1 (1048576 float32, 4 MiB)") << "MPI has made none yet";
+  EXPECT_EQ(read("42.0", 2, 0, "mpi"), std::nullopt);
   static_cast<void>(of_mpi->add_communicator(1, 2, 4));
   of_mpi->enqueue({Operation::broadcast, DataType::float32, ReduceOp::sum, 0, 1, 4, 0});
   of_mpi->begin({Operation::barrier, DataType::uint8, ReduceOp::sum, 0, 2, 0});
   EXPECT_EQ(read(), "in barrier #2") << "and not in the one that it has only posted";
+  EXPECT_EQ(read("42.0", 2, 0, "mpi"), "in barrier #2");
+  EXPECT_EQ(read("42.0", 2, 0, "nccl"), std::nullopt);
 }
 
 TEST_F(LastCall, IsTheOneThatFailed) {

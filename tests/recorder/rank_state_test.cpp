@@ -73,7 +73,27 @@ TEST(RankState, FitsADatagramWhateverTheRankHas) {
   EXPECT_LE(text.size(), longest_rank_state);
   const auto heard = parse_rank_state(text, 4, calendar_ns());
   ASSERT_TRUE(heard);
-  EXPECT_EQ(heard->communicators[0].id, 77U) << "the one that it waits in comes first";
+  ASSERT_GE(heard->communicators.size(), 2U);
+  EXPECT_EQ(heard->communicators[0].id, collective::recorder_format::unjudged_id) << "all slots are in use";
+  EXPECT_EQ(heard->communicators[1].id, 77U) << "the one that it waits in comes first";
+}
+
+TEST(RankState, TellsAWaitOnACommunicatorWithoutASlot) {
+  const std::int64_t now = calendar_ns();
+  Recording told = traced_rank(0, 30);
+  EXPECT_FALSE(parse_rank_state(to_rank_state(told, now), 4, now)->lacks_slots());
+  told.calls[0].communicator = collective::recorder_format::no_slot;
+  told.calls[0].operation = Operation::recv;
+  told.calls[0].peer = 3;
+  const auto heard = parse_rank_state(to_rank_state(told, now), 4, now);
+  ASSERT_TRUE(heard && heard->unjudged_wait() != nullptr);
+  EXPECT_EQ(heard->unjudged_wait()->operation, Operation::recv);
+  EXPECT_LT(heard->unjudged_wait()->peer, 0) << "ranks of a communicator that nobody else knows";
+  EXPECT_TRUE(heard->lacks_slots());
+  told.calls.clear();
+  for (std::uint32_t i = 1; i < 256; ++i)
+    told.communicators.push_back({i, i, 0, 4, i, i, false, "x", MemberRanks::row(0, 1, 4)});
+  EXPECT_TRUE(parse_rank_state(to_rank_state(told, now), 4, now)->lacks_slots());
 }
 
 TEST(RankState, RefusesWhatNoNodeWrites) {

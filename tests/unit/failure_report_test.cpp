@@ -123,6 +123,28 @@ TEST(FirstFailure, ACauseCountsMoreThanItsConsequenceThatArrivedBeforeIt) {
   EXPECT_TRUE(sentence({survivor, killed}).starts_with("first failure: rank 3 ")) << "it may have failed by itself";
 }
 
+TEST(FirstFailure, WhoeverLeftWithoutMpiFinalizeCountsMoreThanThoseKilledForIt) {
+  FailureReport left = report(2, 0), killed = report(3, SIGKILL);
+  EXPECT_EQ(sentence({left, killed}).find("rank 2"), std::string::npos) << "it may have ended as it should";
+  left.last_call = "after allreduce #10 (4 float32, 16 bytes)";
+  EXPECT_EQ(FailureReport::parse(left.to_datagram(token), token), left);
+  EXPECT_EQ(sentence({left}), "") << "nothing has failed";
+  EXPECT_EQ(sentence({left, killed}),
+            "first failure: rank 2 (local 0) on node2: exit status 0 without MPI_Finalize, 1.2 s after the start, "
+            "after allreduce #10 (4 float32, 16 bytes)");
+  EXPECT_TRUE(sentence({killed, left}).starts_with("first failure: rank 2 ")) << "its report came later";
+  FailureReport asked = left;
+  asked.elapsed_ms += 500;
+  EXPECT_TRUE(sentence({killed, asked}).starts_with("first failure: rank 3 ")) << "it was asked to end";
+  asked = left;
+  asked.last_call = "in barrier #11";
+  EXPECT_TRUE(sentence({asked, killed}).starts_with("first failure: rank 3 ")) << "by a signal";
+  FailureReport failed = report(3, exited(14));
+  EXPECT_TRUE(sentence({left, failed}).starts_with("first failure: rank 3 ")) << "it failed by itself";
+  failed.last_call = "in barrier #11";
+  EXPECT_TRUE(sentence({left, failed}).starts_with("first failure: rank 2 ")) << "it was in a call";
+}
+
 TEST(FirstFailure, ARefusedStepAddsNoLine) {
   FailureReport refused = report();
   refused.kind = FailureReport::Kind::refused;
