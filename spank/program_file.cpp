@@ -42,8 +42,8 @@ class DynamicSections {
     std::vector<Elf64_Shdr> sections(header.e_shnum);
     if (!read_whole(file, sections.data(), sections.size() * sizeof sections[0], header.e_shoff)) return;
     for (const Elf64_Shdr& each : sections) {
-      if (each.sh_type == SHT_DYNAMIC) read(file, each, entries_);
-      if (each.sh_type != SHT_DYNSYM || each.sh_link >= sections.size()) continue;
+      if (each.sh_type == SHT_DYNAMIC && entries_.empty()) read(file, each, entries_);
+      if (each.sh_type != SHT_DYNSYM || each.sh_link >= sections.size() || !symbols_.empty()) continue;
       read(file, each, symbols_);
       read(file, sections[each.sh_link], names_);
     }

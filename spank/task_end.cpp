@@ -1,8 +1,5 @@
 #include "spank/task_end.hpp"
 
-#include <unistd.h>
-
-#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <exception>
@@ -13,6 +10,7 @@
 #include "recorder/record_folder.hpp"
 #include "spank/parameter_servers.hpp"
 #include "spank/slurm_api.hpp"
+#include "spank/task_trace.hpp"
 #include "step_messages/server_release.hpp"
 
 namespace amldist::spank {
@@ -53,14 +51,7 @@ std::string last_call(StepdSession& session, const NodePlan& plan, const Handle&
 }
 
 /// Whether a task that ended with status 0 may have left the others without MPI_Finalize, which removes its recorder.
-bool has_mpi_recorder(const NodePlan& plan, const Handle& handle, std::uint32_t rank) {
-  const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
-  if (!plan.trace.on || !user) return false;
-  return std::ranges::any_of(collective::trace_roots({}, *user), [&](const std::string& root) {
-    return ::access(concat({root, "/", plan.step.step_name, "/", std::to_string(rank), ".mpi.trace"}).c_str(), F_OK) ==
-           0;
-  });
-}
+bool may_be_unfinished(const NodePlan& plan) { return plan.trace.on && uses_mpi(plan.step.spec); }
 
 /// What srun is to hear when a task has ended: that it failed, or left the others without MPI_Finalize; or that this
 /// node refused the step, and that the deaths which follow are no failures.
@@ -80,7 +71,7 @@ std::optional<FailureReport> report_of_end(StepdSession& session, const Handle& 
   }
   const NodePlan* const plan = session.plan();
   const auto rank = plan != nullptr ? rank_of_ended_task(*plan, handle) : std::nullopt;
-  if (!rank || (!failed && !has_mpi_recorder(*plan, handle, *rank))) return std::nullopt;
+  if (!rank || (!failed && !may_be_unfinished(*plan))) return std::nullopt;
   report.rank = *rank;
   report.local_rank = plan->step.placement.map.local_rank_of(*rank);
   report.host = plan->step.placement.host_of(*rank);

@@ -25,9 +25,6 @@ bool is_folder(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-/// Whether MPI may be what the processes talk over.
-bool uses_mpi(const Spec& spec) { return spec.kind == Kind::mpi || spec.backend == "mpi"; }
-
 std::string preload_path(const NodePlan& plan) { return concat({plan.trace_libraries, "/", preloaded}); }
 
 constexpr std::string_view nccl_part = "libnccl-profiler-amldist.so";
@@ -99,6 +96,8 @@ std::string find_trace_libraries(const std::string& configured) {
   std::string found = folder.substr(0, above == std::string::npos ? 0 : above) + "/aml-dist";
   return is_folder(found) ? found : std::string();
 }
+
+bool uses_mpi(const Spec& spec) noexcept { return spec.kind == Kind::mpi || spec.backend == "mpi"; }
 
 void set_trace(const NodePlan& plan, const std::string& program, const EnvironmentReader& environment,
                EnvironmentPatch& patch) {

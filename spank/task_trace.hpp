@@ -13,6 +13,9 @@ namespace amldist::spank {
 /// Empty: there is none.
 [[nodiscard]] std::string find_trace_libraries(const std::string& configured);
 
+/// Whether MPI may be what the processes talk over.
+[[nodiscard]] bool uses_mpi(const Spec& spec) noexcept;
+
 /// Sets AMLDIST_TRACE, and for programs with MPI LD_PRELOAD, behind what the user has there. Removes what an outer
 /// step left. Nothing is set where the plan has no trace.
 void set_trace(const NodePlan& plan, const std::string& program, const EnvironmentReader& environment,
