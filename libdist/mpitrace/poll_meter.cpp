@@ -1,5 +1,7 @@
 #include "mpitrace/poll_meter.hpp"
 
+#include <sys/resource.h>
+
 #include <ctime>
 
 namespace amldist::mpitrace {
@@ -9,6 +11,13 @@ std::uint64_t read_clock(clockid_t clock) noexcept {
   timespec time = {};
   ::clock_gettime(clock, &time);
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+/// How often this thread has gone to sleep. It does not when others take its processor.
+std::uint64_t sleeps_so_far() noexcept {
+  rusage usage = {};
+  ::getrusage(RUSAGE_THREAD, &usage);
+  return static_cast<std::uint64_t>(usage.ru_nvcsw);
 }
 
 }  // namespace
@@ -23,6 +32,7 @@ void PollMeter::begin_interval(std::uint64_t calls) noexcept {
   begin_ticks_ = clock_.now();
   thread_cpu_ns_ = read_clock(CLOCK_THREAD_CPUTIME_ID);
   process_cpu_ns_ = read_clock(CLOCK_PROCESS_CPUTIME_ID);
+  sleeps_ = sleeps_so_far();
 }
 
 PollMeter::Finding PollMeter::judge(std::uint64_t now, std::uint64_t calls) const noexcept {
@@ -33,8 +43,11 @@ PollMeter::Finding PollMeter::judge(std::uint64_t now, std::uint64_t calls) cons
   if (has_found_ || calls != calls_ || passed > longest_interval_ns) return Finding::busy;
   const std::uint64_t own = read_clock(CLOCK_THREAD_CPUTIME_ID) - thread_cpu_ns_;
   const std::uint64_t all = read_clock(CLOCK_PROCESS_CPUTIME_ID) - process_cpu_ns_;
-  const bool others_work = all > own && (all - own) * least_part > passed;
-  const bool works = own * least_part > passed && own > tests_ * longest_test_ns;
+  const bool sleeps = (sleeps_so_far() - sleeps_) * 2 > tests_;
+  // Whoever does not sleep on a busy machine gets less of a processor than has passed, and so do its other threads.
+  const std::uint64_t whole = sleeps ? passed : own;
+  const bool others_work = all > own && (all - own) * least_part > whole;
+  const bool works = own * least_part > whole && own > tests_ * longest_test_ns;
   return others_work || works ? Finding::busy : Finding::waits;
 }
 

@@ -39,6 +39,7 @@ class PollMeter {
   std::uint64_t begin_ticks_ = 0;
   std::uint64_t thread_cpu_ns_ = 0;   ///< at its beginning
   std::uint64_t process_cpu_ns_ = 0;  ///< at its beginning
+  std::uint64_t sleeps_ = 0;          ///< of the thread, at its beginning
 };
 
 }  // namespace amldist::mpitrace

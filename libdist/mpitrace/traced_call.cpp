@@ -5,43 +5,40 @@
 
 namespace amldist::mpitrace {
 namespace {
-/// What is recorded of the arguments of a call of all members. Between two groups only those of some ranks count.
-struct Told {
-  Told(const Communicator& communicator, const OfAll& call, const Data& given) noexcept
-      : root(communicator.is_between ? -1 : call.root), data(communicator.is_between ? nothing : given) {}
-  static constexpr Data nothing{};
-  int root;
-  const Data& data;
-};
+constexpr Data nothing{};
+
+/// Between two groups only the arguments of some ranks count: none is recorded.
+collective::RecordedCall record_of(const Communicator& communicator, std::uint64_t sequence, const OfAll& call,
+                                   const Data& given) noexcept {
+  const Tracer& trace = tracer();
+  const Data& data = communicator.is_between ? nothing : given;
+  return {call.operation,
+          trace.type_of(data.type),
+          trace.op_of(data.op),
+          communicator.slot,
+          sequence,
+          trace.bytes_of(data.count, data.type),
+          communicator.is_between ? -1 : call.root};
+}
 }  // namespace
 
-void Traced::begin(Blocking /*how*/, const OfAll& call, const Data& data) noexcept {
-  Tracer& trace = tracer();
-  Communicator* const communicator = trace.find(call.comm);
-  if (communicator == nullptr) return;
+/// Of all members: counts it. False: its communicator is not recorded.
+bool Traced::number(const OfAll& call) noexcept {
+  Communicator* const communicator = tracer().find(call.comm);
+  if (communicator == nullptr) return false;
   parent_ = communicator;
-  sequence_ = trace.next_number(*communicator);
-  const Told told(*communicator, call, data);
-  ticket_ = trace.recorder().begin({call.operation, trace.type_of(told.data.type), trace.op_of(told.data.op),
-                                    communicator->slot, sequence_, trace.bytes_of(told.data.count, told.data.type),
-                                    told.root});
+  sequence_ = tracer().next_number(*communicator);
+  return true;
+}
+
+void Traced::begin(Blocking /*how*/, const OfAll& call, const Data& data) noexcept {
+  if (number(call)) ticket_ = tracer().recorder().begin(record_of(*parent_, sequence_, call, data));
 }
 
 void Traced::begin(Posted /*how*/, const OfAll& call, const Data& data) noexcept {
-  Tracer& trace = tracer();
-  Communicator* const communicator = trace.find(call.comm);
-  if (communicator == nullptr) return;
-  parent_ = communicator;
-  sequence_ = trace.next_number(*communicator);
-  const Told told(*communicator, call, data);
-  call_ = {call.operation,
-           trace.type_of(told.data.type),
-           trace.op_of(told.data.op),
-           communicator->slot,
-           sequence_,
-           trace.bytes_of(told.data.count, told.data.type),
-           told.root};
-  ticket_ = trace.recorder().enqueue(*call_);
+  if (!number(call)) return;
+  call_ = record_of(*parent_, sequence_, call, data);
+  ticket_ = tracer().recorder().enqueue(*call_);
 }
 
 void Traced::begin(Blocking /*how*/, const OfOpened& call, const Data& data) noexcept {

@@ -255,6 +255,7 @@ class Traced {
   int closed(int status, std::uintptr_t handle) const noexcept;
 
  private:
+  [[nodiscard]] bool number(const OfAll& call) noexcept;
   void begin(Blocking how, const OfAll& call, const Data& data) noexcept;
   void begin(Posted how, const OfAll& call, const Data& data) noexcept;
   void begin(Blocking how, const OfOpened& call, const Data& data) noexcept;
