@@ -32,7 +32,7 @@ constexpr std::size_t longest_output = 64UL * 1024;  ///< of the helper
 constexpr seconds node_timeout{5};
 constexpr seconds verbs_timeout{15};    ///< told to the helper, which kills what hangs below it
 constexpr seconds helper_timeout{20};   ///< for the helper itself
-constexpr seconds pairs_timeout{32};    ///< more, where it writes to other nodes; it ends by itself after 30
+constexpr seconds pairs_timeout{40};    ///< more, where it writes to other nodes; it ends by itself after 38
 constexpr seconds voting_timeout{40};   ///< nodes verify at the same time, but not at the same speed
 constexpr seconds waiting_timeout{95};  ///< of a node's other tasks: all of the above
 
