@@ -17,7 +17,7 @@ std::uint64_t read_clock(clockid_t clock) noexcept {
 std::uint64_t sleeps_so_far() noexcept {
   rusage usage = {};
   ::getrusage(RUSAGE_THREAD, &usage);
-  return static_cast<std::uint64_t>(usage.ru_nvcsw);
+  return static_cast<std::uint64_t>(usage.ru_nvcsw);  // NOLINT(cppcoreguidelines-pro-type-union-access): of glibc
 }
 
 }  // namespace
