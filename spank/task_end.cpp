@@ -16,8 +16,6 @@
 namespace amldist::spank {
 namespace {
 
-using text::concat;
-
 /// For reading one flight recorder, which takes a few milliseconds.
 constexpr auto recorder_timeout = std::chrono::seconds(2);
 
