@@ -73,7 +73,7 @@ class Drawing {
  public:
   explicit Drawing(Picture picture) : picture_(std::move(picture)) {
     if (picture_.nodes.size() > most_drawn_nodes) {
-      std::ranges::stable_partition(picture_.nodes, is_sick);
+      std::stable_partition(picture_.nodes.begin(), picture_.nodes.end(), is_sick);
       left_out_ = picture_.nodes.size() - most_drawn_nodes;
       picture_.nodes.resize(most_drawn_nodes);
     }
