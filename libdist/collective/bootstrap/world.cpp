@@ -126,7 +126,6 @@ Result<World> find_place(const ProcessIdentity& identity, const OwnPlace& own, R
     auto world = follow(own, std::move(found.leader), deadline);
     if (!world) return world.error();
     if (*world) return std::move(**world);
-    if (root.ask_again(deadline)) return another_rank_0();
     std::this_thread::sleep_for(milliseconds(5));
   }
 }
