@@ -1,11 +1,19 @@
 #include "spank/task_end.hpp"
 
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <ctime>
 #include <exception>
 
 #include "core/text.hpp"
 #include "os/answer_as_user.hpp"
+#include "os/file_descriptor.hpp"
 #include "recorder/last_call.hpp"
 #include "recorder/record_folder.hpp"
 #include "spank/parameter_servers.hpp"
@@ -48,8 +56,29 @@ std::string last_call(StepdSession& session, const NodePlan& plan, const Handle&
   return answer && collective::is_last_call(*answer) ? *answer : std::string();
 }
 
+/// Whether a user's folder, named by its whole path, may hold a file. Root must neither follow a link of his nor wait
+/// for a file system of his, so it enters neither: openat2(2). True where the kernel does not offer that.
+bool may_hold(const std::string& folder, const std::string& file) {
+  const std::size_t above = folder.rfind('/');
+  const FileDescriptor parent(::open(folder.substr(0, above).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!parent) return false;
+  open_how how = {};
+  how.flags = O_PATH | O_CLOEXEC;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV;
+  const std::string path = text::concat({folder.substr(above + 1), "/", file});
+  const FileDescriptor found(static_cast<int>(::syscall(SYS_openat2, parent.get(), path.c_str(), &how, sizeof how)));
+  return found || errno == ENOSYS || errno == EPERM;
+}
+
 /// Whether a task that ended with status 0 may have left the others without MPI_Finalize, which removes its recorder.
-bool may_be_unfinished(const NodePlan& plan) { return plan.trace.on && uses_mpi(plan.step.spec); }
+/// Asked first, because reading as the user takes a millisecond or two for each task.
+bool may_be_unfinished(const NodePlan& plan, const Handle& handle, std::uint32_t rank) {
+  const auto user = handle.number(S_JOB_UID, "S_JOB_UID");
+  if (!plan.trace.on || !uses_mpi(plan.step.spec) || !user) return false;
+  const std::string file = text::concat({plan.step.step_name, "/", std::to_string(rank), ".mpi.trace"});
+  return std::ranges::any_of(collective::trace_roots({}, *user),
+                             [&](const std::string& root) { return may_hold(root, file); });
+}
 
 /// What srun is to hear when a task has ended: that it failed, or left the others without MPI_Finalize; or that this
 /// node refused the step, and that the deaths which follow are no failures.
@@ -69,7 +98,7 @@ std::optional<FailureReport> report_of_end(StepdSession& session, const Handle& 
   }
   const NodePlan* const plan = session.plan();
   const auto rank = plan != nullptr ? rank_of_ended_task(*plan, handle) : std::nullopt;
-  if (!rank || (!failed && !may_be_unfinished(*plan))) return std::nullopt;
+  if (!rank || (!failed && !may_be_unfinished(*plan, handle, *rank))) return std::nullopt;
   report.rank = *rank;
   report.local_rank = plan->step.placement.map.local_rank_of(*rank);
   report.host = plan->step.placement.host_of(*rank);
