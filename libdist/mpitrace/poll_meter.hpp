@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "os/tick_clock.hpp"
 
@@ -37,9 +38,9 @@ class PollMeter {
   bool has_found_ = false;
   std::uint64_t calls_ = 0;
   std::uint64_t begin_ticks_ = 0;
-  std::uint64_t thread_cpu_ns_ = 0;   ///< at its beginning
-  std::uint64_t process_cpu_ns_ = 0;  ///< at its beginning
-  std::uint64_t sleeps_ = 0;          ///< of the thread, at its beginning
+  std::uint64_t thread_cpu_ns_ = 0;         ///< at its beginning
+  std::uint64_t process_cpu_ns_ = 0;        ///< at its beginning
+  std::optional<std::uint64_t> queued_ns_;  ///< of the thread on a run queue, at its beginning
 };
 
 }  // namespace amldist::mpitrace

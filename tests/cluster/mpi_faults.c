@@ -207,7 +207,7 @@ static void search(int rank, int size, int rounds) {
   MPI_Irecv(&word, 1, MPI_INT, 0, 15, MPI_COMM_WORLD, &stop);
   const double start = MPI_Wtime();
   for (int flag = 0, told = 0; !flag;) {
-    for (volatile int piece = 0; piece < 1000000; ++piece) continue;
+    for (volatile int piece = 0; piece < 10000000; ++piece) continue;
     if (rank == culprit && !told && MPI_Wtime() > start + rounds * 0.2) {
       MPI_Send(&rank, 1, MPI_INT, 0, 14, MPI_COMM_WORLD);
       told = 1;

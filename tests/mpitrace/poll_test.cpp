@@ -1,14 +1,18 @@
 // Programs that ask again and again whether their requests have ended: which of them wait.
+#include <sched.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <ctime>
 #include <functional>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "mpi_program.hpp"
 
@@ -73,6 +77,43 @@ TEST(MpiPolls, TakesAProgramThatAsksNowAndThenForOneThatComputes) {
     worker->join();
   };
   EXPECT_EQ(polled_call(with_worker, join).state, State::enqueued) << "another thread computes";
+}
+
+/// While it lives, this process has one processor, with others that never rest.
+class BusyNeighbours {
+ public:
+  BusyNeighbours() {
+    ::sched_getaffinity(0, sizeof(before_), &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(::sched_getcpu(), &one);
+    ::sched_setaffinity(0, sizeof(one), &one);
+    for (int i = 0; i < 8; ++i) {
+      processes_.push_back(::fork());
+      while (processes_.back() == 0) {
+      }
+    }
+  }
+  ~BusyNeighbours() {
+    for (const pid_t process : processes_) ::kill(process, SIGKILL);
+    for (const pid_t process : processes_) ::waitpid(process, nullptr, 0);
+    ::sched_setaffinity(0, sizeof(before_), &before_);
+  }
+  BusyNeighbours(const BusyNeighbours&) = delete;
+  BusyNeighbours& operator=(const BusyNeighbours&) = delete;
+
+ private:
+  cpu_set_t before_ = {};
+  std::vector<pid_t> processes_;
+};
+
+TEST(MpiPolls, TakesAProgramThatComputesAndSleepsForOneThatComputesOnABusyMachine) {
+  const BusyNeighbours neighbours;
+  EXPECT_EQ(polled_call([] {
+              compute(std::chrono::milliseconds(2));
+              std::this_thread::sleep_for(std::chrono::microseconds(100));
+            }).state,
+            State::enqueued);
 }
 
 TEST(MpiPolls, TakesAProgramThatAsksAndMakesOtherCallsForOneThatGoesOn) {
