@@ -50,6 +50,11 @@ def changed() -> list[str]:
     return [name for name in dict.fromkeys(names) if name.startswith(PARTS) and (ROOT / name).is_file()]
 
 
+def once_each(commands: list[dict[str, str]]) -> list[dict[str, str]]:
+    """One command for each file: clang-tidy would look once for each library that a file is compiled for."""
+    return list({command["file"]: command for command in reversed(commands)}.values())
+
+
 def compiled() -> list[str]:
     """Every file that is compiled for the product, relative to the root."""
     if not (FOLDER / "compile_commands.json").exists() or not (FOLDER / "build.ninja").exists():
@@ -62,7 +67,9 @@ def compiled() -> list[str]:
             sys.exit(f"{done.stdout}{done.stderr}")
     else:  # files may have come since
         subprocess.run(["cmake", FOLDER], check=True, capture_output=True)
-    commands = json.loads((FOLDER / "compile_commands.json").read_text())
+    database = FOLDER / "compile_commands.json"
+    commands = once_each(json.loads(database.read_text()))
+    database.write_text(json.dumps(commands, indent=1))
     files = {pathlib.Path(command["directory"], command["file"]).resolve() for command in commands}
     names = {file.relative_to(ROOT).as_posix() for file in files if file.is_relative_to(ROOT) and not file.is_relative_to(FOLDER)}
     return sorted(name for name in names if name.startswith(PARTS))
