@@ -8,13 +8,14 @@ namespace amldist::collective {
 Result<void> CallRunner::run(Call& call, const std::atomic<bool>* is_awaited) {
   if (parts_.context.is_lost()) return parts_.refused.refuse(call, parts_.ticks.now());
   const std::uint64_t began = parts_.ticks.now();
-  const auto device = parts_.devices.device_of(call, began);
-  if (device) {
+  const int device = parts_.devices.device_of(call, began);
+  const bool on_device = device != DeviceCalls::no_device;
+  if (on_device) {
     if (auto supported = NcclBackend::supports(call); !supported) return supported;
   }
-  call.sequence = parts_.numbers.next(call, device.has_value());
+  call.sequence = parts_.numbers.next(call, on_device);
   if (call.operation == Operation::split) return run_split(call);
-  return device ? run_on_device(*device, call, began) : run_on_host(call, began, is_awaited);
+  return on_device ? run_on_device(device, call, began) : run_on_host(call, began, is_awaited);
 }
 
 template <typename Finish>
@@ -52,10 +53,11 @@ Result<void> CallRunner::run_on_device(int device, const Call& call, std::uint64
 Result<void> CallRunner::run_group(std::span<Call> messages) {
   const std::uint64_t began = parts_.ticks.now();
   if (parts_.context.is_lost()) return parts_.refused.refuse(messages.back(), began);
-  const auto device = parts_.devices.device_of(messages.back(), began);
-  for (Call& message : messages) message.sequence = parts_.numbers.next(message, device.has_value());
-  return observe(messages.back(), began, device.has_value(), nullptr, [&](CallWatchdog& watchdog) {
-    return device ? parts_.devices.run_group(*device, messages, watchdog)
+  const int device = parts_.devices.device_of(messages.back(), began);
+  const bool on_device = device != DeviceCalls::no_device;
+  for (Call& message : messages) message.sequence = parts_.numbers.next(message, on_device);
+  return observe(messages.back(), began, on_device, nullptr, [&](CallWatchdog& watchdog) {
+    return on_device ? parts_.devices.run_group(device, messages, watchdog)
                   : watchdog.with_cause(parts_.host.exchange(messages, watchdog));
   });
 }

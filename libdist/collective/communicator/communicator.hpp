@@ -100,7 +100,7 @@ class Communicator {
   void connect_parts();
   void describe_place();
   [[nodiscard]] bool is_on_device(const Call& call) const {
-    return devices_.device_of(call, process_->ticks.now()).has_value();
+    return devices_.device_of(call, process_->ticks.now()) != DeviceCalls::no_device;
   }
   // After what was begun before.
   [[nodiscard]] Result<void> run_in_order(Call& call);

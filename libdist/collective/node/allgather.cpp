@@ -30,7 +30,7 @@ Result<void> NodeCollectives::allgather_short(const std::byte* send, std::byte* 
   if (auto begun = slot_channel_.begin_short(); !begun) return begun;
   publish_short(longest, [&](std::byte* place) { copy_for_others(place, send, blocks.count(own) * unit); });
   copy(block_of(recv, blocks, own, unit), send, blocks.count(own) * unit);
-  if (auto came = slot_channel_.await_all(); !came) return came;
+  if (auto came = slot_channel_.await_all_places(longest); !came) return came;
   for (std::uint32_t r = 0; r < slot_channel_.size(); ++r) {
     if (r != own) copy(block_of(recv, blocks, r, unit), slot_channel_.place_of(r, longest), blocks.count(r) * unit);
   }

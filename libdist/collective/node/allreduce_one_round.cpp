@@ -49,8 +49,9 @@ void NodeCollectives::publish(const Reduction& what) {
 }
 
 Result<void> NodeCollectives::finish_allreduce(const Reduction& what) {
-  slot_channel_.delay_polling(what.count * size_of(what.type));
-  if (auto came = slot_channel_.await_all(); !came) return came;
+  const std::size_t bytes = what.count * size_of(what.type);
+  slot_channel_.delay_polling(bytes);
+  if (auto came = slot_channel_.await_all_places(bytes); !came) return came;
   fold_shown(what);
   return {};
 }

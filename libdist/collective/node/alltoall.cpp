@@ -71,7 +71,7 @@ Result<void> NodeCollectives::alltoall_short(const std::byte* send, std::byte* r
     }
   });
   copy(recv + own * bytes, send + own * bytes, bytes);
-  if (auto came = slot_channel_.await_all(); !came) return came;
+  if (auto came = slot_channel_.await_all_places(all); !came) return came;
   for (std::uint32_t r = 0; r < ranks; ++r) {
     if (r != own) copy(recv + r * bytes, slot_channel_.place_of(r, all) + part_for(own, r) * bytes, bytes);
   }

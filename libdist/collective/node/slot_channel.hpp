@@ -147,12 +147,12 @@ class SlotChannel {
   /// writer, who must fetch it back to publish; so do not poll before the copy can be finished.
   void delay_polling(std::size_t bytes) const noexcept;
   [[nodiscard]] Result<void> await_all(std::uint32_t back = 0) {
-    std::uint32_t peer = place_.rank;  // starts with the next rank, so that not all poll the same line
-    for (std::uint32_t i = 1; i < place_.size; ++i) {
-      peer = peer + 1 == place_.size ? 0 : peer + 1;
-      if (auto came = await(peer, back); !came) return came;
-    }
-    return {};
+    return for_all_others([&](std::uint32_t peer) { return await(peer, back); });
+  }
+  /// The same where the ranks show `bytes` at place_of(), and all of it is read next.
+  [[nodiscard]] Result<void> await_all_places(std::size_t bytes) {
+    if (bytes <= line_data || bytes > longest_polled || oversubscribed_) return await_all();
+    return for_all_others([&](std::uint32_t peer) { return await_short(peer, bytes); });
   }
 
   /// The peer's contribution does not match this rank's call; ends the call with an error.
@@ -198,6 +198,8 @@ class SlotChannel {
   }
 
  private:
+  /// A processor fetches about so much at a time.
+  static constexpr std::size_t longest_polled = 512;
   /// One cache line more than the data, so that short buffers are in different sets of a cache.
   static constexpr std::size_t short_stride = short_data + 64;
 
@@ -267,6 +269,34 @@ class SlotChannel {
   [[nodiscard]] Result<void> advance() noexcept {
     ++round_;
     return {};
+  }
+  /// In the order of the ranks from the next one on, so that not all poll the same line.
+  template <class Step>
+  [[nodiscard]] Result<void> for_all_others(Step step) {
+    std::uint32_t peer = place_.rank;
+    for (std::uint32_t i = 1; i < place_.size; ++i) {
+      peer = peer + 1 == place_.size ? 0 : peer + 1;
+      if (auto done = step(peer); !done) return done;
+    }
+    return {};
+  }
+  /// await() that asks for the data with each look at the line, so that both are on their way at the same time: the
+  /// writer writes the data first.
+  [[nodiscard]] Result<void> await_short(std::uint32_t peer, std::size_t bytes) {
+    constexpr int polls = 64;
+    for (int poll = 0; poll < polls; ++poll) {
+      bool differs = false;
+      const bool came = has_come(peer, round_, differs);
+      prefetch_short(peer, bytes);
+      if (differs) break;
+      if (came) return {};
+      relax_briefly();
+    }
+    return wait_until(peer, round_);
+  }
+  void prefetch_short(std::uint32_t peer, std::size_t bytes) noexcept {
+    const std::byte* const begin = short_of(peer);
+    for (std::size_t i = 0; i < bytes; i += sizeof(Line)) prefetch_for_reading(begin + i);
   }
   [[nodiscard]] Result<void> wait_until(std::uint32_t peer, std::uint32_t round);
   [[nodiscard]] Result<void> wait_slowly(std::uint32_t peer, std::uint32_t round);
