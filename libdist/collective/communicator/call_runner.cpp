@@ -58,7 +58,7 @@ Result<void> CallRunner::run_group(std::span<Call> messages) {
   for (Call& message : messages) message.sequence = parts_.numbers.next(message, on_device);
   return observe(messages.back(), began, on_device, nullptr, [&](CallWatchdog& watchdog) {
     return on_device ? parts_.devices.run_group(device, messages, watchdog)
-                  : watchdog.with_cause(parts_.host.exchange(messages, watchdog));
+                     : watchdog.with_cause(parts_.host.exchange(messages, watchdog));
   });
 }
 

@@ -26,9 +26,9 @@ class DeviceCalls {
   }
 
   static constexpr int no_device = -1;
-  /// The GPU that the call's buffers belong to; no_device: the host's memory. `now` in ticks, which are at least as many
-  /// as nanoseconds, so that the probe looks a little more often than it must. (GCC writes one byte of an optional here
-  /// and reads all of it at once; that takes 4 ns of each call.)
+  /// The GPU that the call's buffers belong to; no_device: the host's memory. `now` in ticks, which are at least as
+  /// many as nanoseconds, so that the probe looks a little more often than it must. (GCC writes one byte of an optional
+  /// here and reads all of it at once; that takes 4 ns of each call.)
   [[nodiscard]] int device_of(const Call& call, std::uint64_t now) const {
     const CudaDriver* const driver = cuda_.look(now);
     const void* const buffer = driver == nullptr ? nullptr : buffer_of(call);
