@@ -71,6 +71,7 @@ Result<void> CallRunner::run_to_completion(const std::vector<std::shared_ptr<Req
     }
   } else {
     std::vector<Call> messages;
+    messages.reserve(requests.size());
     for (const auto& request : requests) messages.push_back(request->first());
     result = run_group(messages);
   }
