@@ -271,12 +271,12 @@ class SlotChannel {
     return {};
   }
   /// In the order of the ranks from the next one on, so that not all poll the same line.
-  template <class Step>
-  [[nodiscard]] Result<void> for_all_others(Step step) {
+  template <class Await>
+  [[nodiscard]] Result<void> for_all_others(Await await_one) {
     std::uint32_t peer = place_.rank;
     for (std::uint32_t i = 1; i < place_.size; ++i) {
       peer = peer + 1 == place_.size ? 0 : peer + 1;
-      if (auto done = step(peer); !done) return done;
+      if (auto came = await_one(peer); !came) return came;
     }
     return {};
   }
