@@ -32,11 +32,11 @@ def plugin_arguments(cluster, arguments: str):
 
 def test_gloo_is_told_its_interface_where_the_own_name_is_loopback(cluster):
     with loopback_names(cluster, "node2"):
-        tasks = cluster.tasks("-N3 -n3 --aml-dist=pytorch")
+        tasks = cluster.tasks("-w node[1-3] -N3 -n3 --aml-dist=pytorch")
         interface = cluster.run("ip -o -4 addr show scope global | awk '{print $2}'", on="node2").out.strip()
         assert {task.host: task.env.get("GLOO_SOCKET_IFNAME") for task in tasks} == {
             "node1": None, "node2": interface, "node3": None}
-        chosen = cluster.tasks("-N3 -n3 --aml-dist=pytorch", env={"GLOO_SOCKET_IFNAME": "mine0"})
+        chosen = cluster.tasks("-w node[1-3] -N3 -n3 --aml-dist=pytorch", env={"GLOO_SOCKET_IFNAME": "mine0"})
         assert {task.env["GLOO_SOCKET_IFNAME"] for task in chosen} == {"mine0"}
 
 
@@ -45,14 +45,14 @@ def test_training_works_where_own_names_are_loopback(cluster):
     program = ("import os, torch, torch.distributed as d; d.init_process_group('gloo'); t = torch.ones(1);"
                "d.all_reduce(t); print('sum', int(t)); d.destroy_process_group()")
     with loopback_names(cluster, "node1", "node2"):
-        done = cluster.run(f'srun -N2 -n2 --aml-dist=pytorch /usr/bin/python3 -c "{program}"', timeout=60,
+        done = cluster.run(f'srun -w node[1-2] -N2 -n2 --aml-dist=pytorch /usr/bin/python3 -c "{program}"', timeout=60,
                            env=TORCH_ENVIRONMENT)
     assert done.status == 0 and done.out.split() == ["sum", "2"] * 2, str(done)
 
 
 def test_a_master_name_that_is_loopback_at_home_is_refused(cluster):
     with loopback_names(cluster, "node1"):
-        done = cluster.run("srun -N2 -n2 --aml-dist=pytorch,master_addr=name sleep 30", timeout=20)
+        done = cluster.run("srun -w node[1-2] -N2 -n2 --aml-dist=pytorch,master_addr=name sleep 30", timeout=20)
         assert done.status not in (0, 124), str(done)
         lines = done.own_lines()
         assert len(lines) == 1 and "127.0.1.1" in lines[0] and "master_addr=ip" in lines[0], str(done)
