@@ -47,7 +47,8 @@ def program(cluster):
 @pytest.mark.parametrize("layout", ["-N1 -n3", "-N2 -n4", "-N2 -n4 -m cyclic", "-N4 -n7"])
 def test_a_program_of_mpich_and_its_environment_agree(cluster, program, layout):
     tasks = int(layout.split("-n")[1].split()[0])
-    done = cluster.run(f"srun --mpi=pmi2 {layout} --aml-dist=mpi {program}")
+    # UCX prints a line where a rank that is late connects to one that is ending; MPICH goes on without that connection.
+    done = cluster.run(f"UCX_LOG_LEVEL=fatal srun --mpi=pmi2 {layout} --aml-dist=mpi {program}")
     total = sum(range(tasks))
     assert done.status == 0 and not done.own_lines(), str(done)
     assert sorted(done.out.splitlines()) == [f"{rank} of {tasks} sum {total}, {rank} of {tasks}, MPICH" for rank in range(tasks)], str(done)
