@@ -1,5 +1,6 @@
 // Programs that ask again and again whether their requests have ended: which of them wait.
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -89,9 +90,9 @@ class BusyNeighbours {
     CPU_SET(::sched_getcpu(), &one);
     ::sched_setaffinity(0, sizeof(one), &one);
     for (int i = 0; i < 8; ++i) {
-      processes_.push_back(::fork());
-      while (processes_.back() == 0) {
-      }
+      const pid_t process = ::fork();
+      if (process == 0) compute_until_killed();
+      if (process > 0) processes_.push_back(process);
     }
   }
   ~BusyNeighbours() {
@@ -103,6 +104,11 @@ class BusyNeighbours {
   BusyNeighbours& operator=(const BusyNeighbours&) = delete;
 
  private:
+  [[noreturn]] static void compute_until_killed() {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // also where the test is killed
+    for (volatile unsigned turns = 0;;) turns = turns + 1;
+  }
+
   cpu_set_t before_ = {};
   std::vector<pid_t> processes_;
 };

@@ -51,8 +51,11 @@ def changed() -> list[str]:
 
 
 def once_each(commands: list[dict[str, str]]) -> list[dict[str, str]]:
-    """One command for each file: clang-tidy would look once for each library that a file is compiled for."""
-    return list({command["file"]: command for command in reversed(commands)}.values())
+    """One command for each file and what is defined for it: clang-tidy would look once for each library that it is compiled for."""
+    def meaning(command: dict[str, str]) -> tuple[str, ...]:
+        defined = re.findall(r"\s-D(\S+)", command["command"])
+        return command["file"], *sorted(name for name in defined if not name.endswith("_EXPORTS"))
+    return list({meaning(command): command for command in commands}.values())
 
 
 def compiled() -> list[str]:
